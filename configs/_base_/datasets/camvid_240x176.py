@@ -1,0 +1,83 @@
+# CamVid at half resolution, 11 classes; images 480x360, resized to 240x176 (w x h).
+dataset_type = 'BaseSegDataset'
+data_root = 'data/camvid'
+crop_size = (176, 240)
+scale = (240, 176)
+metainfo = dict(
+    classes=(
+        'sky',
+        'building',
+        'pole',
+        'road',
+        'pavement',
+        'tree',
+        'sign',
+        'fence',
+        'car',
+        'pedestrian',
+        'bicyclist',
+    ),
+    palette=[
+        [128, 128, 128],
+        [128, 0, 0],
+        [192, 192, 128],
+        [128, 64, 128],
+        [60, 40, 222],
+        [128, 128, 0],
+        [192, 128, 128],
+        [64, 64, 128],
+        [64, 0, 128],
+        [64, 64, 0],
+        [0, 128, 192],
+    ],
+)
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations'),
+    dict(
+        type='RandomResize', scale=scale, ratio_range=(1.0, 1.75), keep_ratio=False
+    ),
+    dict(type='RandomCrop', crop_size=crop_size, cat_max_ratio=0.9),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='PhotoMetricDistortion'),
+    dict(type='PackSegInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=scale, keep_ratio=False),
+    # Behind the resize, so that the metric sees the full-size labels.
+    dict(type='LoadAnnotations'),
+    dict(type='PackSegInputs'),
+]
+dataset = dict(
+    type=dataset_type,
+    data_root=data_root,
+    metainfo=metainfo,
+    img_suffix='.jpg',
+    seg_map_suffix='.png',
+)
+train_dataloader = dict(
+    batch_size=8,
+    num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type='InfiniteSampler', shuffle=True),
+    dataset=dict(
+        data_prefix=dict(img_path='images/train', seg_map_path='annotations/train'),
+        pipeline=train_pipeline,
+        **dataset,
+    ),
+)
+val_dataloader = dict(
+    batch_size=1,
+    num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        data_prefix=dict(img_path='images/val', seg_map_path='annotations/val'),
+        pipeline=test_pipeline,
+        **dataset,
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
+test_evaluator = val_evaluator

@@ -1,0 +1,11 @@
+# What training and testing a stitched backbone adds, in any task.
+_base_ = ['./default_runtime.py']
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(
+        type='StitchSamplingHook',
+        sampler=dict(type='ResourceConstrainedSampler', step=10e9),
+    ),
+]
+val_cfg = dict(type='StitchValLoop', stitches='anchors')
+test_cfg = dict(type='StitchTestLoop', stitches='anchors')

@@ -1,0 +1,11 @@
+"""One stitched backbone that serves every compute budget in dense prediction.
+
+Importing the package registers its parts in mmengine's root registries. Parts that
+subclass a class of mmseg, mmdet or mmpretrain live in ``snnet_mm.integrations`` and
+are imported by the configs that need them.
+"""
+
+from . import anchors, datasets, engine, layers, models
+from .version import __version__
+
+__all__ = ['__version__', 'anchors', 'datasets', 'engine', 'layers', 'models']

@@ -1,0 +1,5 @@
+"""What a model's stitches cost."""
+
+from .costs import cost_table, preprocessed_size
+
+__all__ = ['cost_table', 'preprocessed_size']

@@ -1,0 +1,173 @@
+"""FLOPs and parameters of every stitch, computed from the model itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from mmengine.model import BaseDataPreprocessor, BaseModel, is_model_wrapper
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
+
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone
+from snnet_mm.stitching import Cost, CostTable, Position, Stitch
+
+Part = Position | str  # a block (-1: the embedding), or the name of a stitching layer
+
+
+def cost_table(
+    model: nn.Module, input_size: tuple[int, int] | None = None
+) -> CostTable:
+    """Costs of all stitches of a model, in well under a second.
+
+    On meta tensors every embedding, block and stitching layer is run once, and once
+    the whole model; a stitch costs the sum of its parts. Counted are the maps computed
+    in eval mode and the heads that prediction runs; auxiliary heads are not, and
+    low-rank updates count as merged.
+
+    Args:
+        model: A stitched backbone, or an mm model that holds one.
+        input_size: Height and width in pixels; by default the fixed size of the
+            model's data preprocessor.
+
+    Raises:
+        ValueError: If the model holds no stitched backbone, or no size is known.
+    """
+    if is_model_wrapper(model):
+        model = model.module
+    size = tuple(input_size or preprocessed_size(model))
+    counter = _CostCounter(model)
+    meta_tensors = {
+        name: tensor.to('meta')
+        for name, tensor in counter.state_dict(keep_vars=True).items()
+    }
+    with _eval_mode(model), torch.no_grad():
+        costs = functional_call(counter, meta_tensors, (size,))
+    return CostTable(costs, size)
+
+
+def preprocessed_size(model: nn.Module) -> tuple[int, int]:
+    """Height and width that a model's data preprocessor pads batches to.
+
+    Raises:
+        ValueError: If there is no data preprocessor with a fixed size.
+    """
+    for module in model.modules():
+        size = getattr(module, 'size', None)
+        if isinstance(module, BaseDataPreprocessor) and size is not None:
+            return tuple(size)
+    raise ValueError(
+        'FLOPs need an input size, and the data preprocessor has none; give height and '
+        'width (config key: input_size, or model.data_preprocessor.size)'
+    )
+
+
+class _CostCounter(nn.Module):
+    """Counts the parts of a model; to be run with meta tensors in their place."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_size: tuple[int, int]) -> dict[int, Cost]:
+        """The cost of every stitch by id."""
+        backbone = find_stitched_backbone(self.model)
+        images = torch.empty(1, 3, *input_size, device='meta')
+        flops, params = _backbone_parts(backbone, images)
+        # Any stitch will do to see what the rest costs; the first one is the cheapest.
+        backbone.set_stitch(backbone.space.anchor_ids[0])
+        active = _parts_of(backbone, backbone.active_stitch)
+        whole, outside = _whole_model(self.model, backbone, images)
+        rest = whole - sum(flops[part] for part in active)
+        costs = {}
+        for stitch in backbone.space:
+            parts = _parts_of(backbone, stitch)
+            costs[stitch.id] = Cost(
+                rest + sum(flops[part] for part in parts),
+                outside + sum(params[part] for part in parts),
+            )
+        return costs
+
+
+def _parts_of(backbone: StitchedBackbone, stitch: Stitch) -> set[Part]:
+    """The parts of the backbone that a stitch runs, each of them once."""
+    parts: set[Part] = {Position(stitch.segments[0].anchor, -1), *stitch.layers}
+    for anchor, begin, end in stitch.segments:
+        parts |= {Position(anchor, i) for i in range(begin, end)}
+    for j in backbone.wanted_maps():
+        _, layer = backbone.map_source(stitch, backbone.out_indices[j])
+        if layer is not None:
+            parts.add(layer)
+    return parts
+
+
+def _backbone_parts(
+    backbone: StitchedBackbone, images: Tensor
+) -> tuple[dict[Part, int], dict[Part, int]]:
+    """FLOPs and parameters of every part of the backbone."""
+    flops: dict[Part, int] = {}
+    params: dict[Part, int] = defaultdict(int)
+    states = {}
+    for a, anchor in enumerate(backbone.anchors):
+        here = Position(a, -1)
+        flops[here], state = _count(partial(anchor.embed, images))
+        states[here] = state
+        for i in range(anchor.depth):
+            here = Position(a, i)
+            run = partial(anchor.run_blocks, state, i, i + 1)
+            flops[here], (state, _) = _count(run)
+            states[here] = state
+        for name, parameter in anchor.named_parameters():
+            level, _ = anchor.layer_depth(name)
+            # What comes behind the last block (a final norm) is run with it.
+            params[Position(a, min(level, anchor.depth) - 1)] += parameter.numel()
+    for name, spec in backbone.space.layers.items():
+        layer = backbone.stitching_layers[name].merged()
+        flops[name], _ = _count(partial(layer, states[spec.source].tokens))
+        params[name] = sum(p.numel() for p in layer.parameters())
+    return flops, params
+
+
+def _whole_model(
+    model: nn.Module, backbone: StitchedBackbone, images: Tensor
+) -> tuple[int, int]:
+    """FLOPs of the active stitch in the whole model; parameters outside the backbone.
+
+    Of the latter only modules count that prediction runs.
+    """
+    inside = set(backbone.modules())
+    outside = [m for m in model.modules() if m not in inside]
+    ran: set[nn.Module] = set()
+    handles = [m.register_forward_pre_hook(lambda m, _: ran.add(m)) for m in outside]
+    run = partial(model, images)
+    if isinstance(model, BaseModel):
+        run = partial(model, images, mode='tensor')
+    try:
+        flops, _ = _count(run)
+    finally:
+        for handle in handles:
+            handle.remove()
+    used = {p for m in ran for p in m.parameters(recurse=False)}
+    return flops, sum(p.numel() for p in used)
+
+
+def _count(run: Callable[[], object]) -> tuple[int, object]:
+    """Multiply-accumulates of a call, and its result."""
+    with FlopCounterMode(display=False) as counter:
+        result = run()
+    return counter.get_total_flops() // 2, result
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    training = {m: m.training for m in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, flag in training.items():
+            module.training = flag

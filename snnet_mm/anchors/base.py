@@ -1,0 +1,104 @@
+"""The anchor contract: what a network must offer to be stitched."""
+
+from __future__ import annotations
+
+from abc import ABCMeta, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from mmengine.model import BaseModule
+from torch import Tensor
+
+
+class TokenState(NamedTuple):
+    """Activations between two blocks of a plain ViT.
+
+    Args:
+        tokens: Of shape ``(B, L, C)``, prefix tokens first, then the patches.
+        grid: Rows and columns of patches.
+    """
+
+    tokens: Tensor
+    grid: tuple[int, int]
+
+
+class Anchor(BaseModule, metaclass=ABCMeta):
+    """A network that can be stitched; by itself, a backbone for any mm model.
+
+    The walk along a route calls only what stands here and never looks inside.
+
+    Args:
+        depth: Number of blocks.
+        block_dims: Width of the activations behind every block.
+        out_indices: Blocks whose feature maps ``forward`` returns. A stitched backbone
+            has out indices of its own and does not read them.
+        init_cfg: mmengine's initialisation config.
+
+    Raises:
+        ValueError: If an out index is no block.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        block_dims: Sequence[int],
+        out_indices: Sequence[int] = (-1,),
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        self.depth = depth
+        self.block_dims = tuple(block_dims)
+        self.out_indices = check_out_indices(out_indices, depth)
+
+    @abstractmethod
+    def embed(self, images: Tensor) -> TokenState:
+        """The state in front of block 0, from images ``(B, 3, H, W)``."""
+
+    @abstractmethod
+    def run_blocks(
+        self, state: TokenState, begin: int, end: int, taps: Collection[int] = ()
+    ) -> tuple[TokenState, dict[int, TokenState]]:
+        """Run blocks ``[begin, end)``.
+
+        Returns:
+            The final state, and the states behind the blocks in ``taps`` that are
+            among those run.
+        """
+
+    @abstractmethod
+    def to_feature_map(self, state: TokenState) -> Tensor:
+        """The state as a map ``(B, C, H, W)`` for dense heads."""
+
+    @abstractmethod
+    def layer_depth(self, param_name: str) -> tuple[int, int]:
+        """Depth of a parameter for layer-wise decay.
+
+        Args:
+            param_name: Name inside the anchor.
+
+        Returns:
+            0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for what comes
+            behind; and the number of these levels, ``depth + 2``.
+        """
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Feature maps ``(B, C, H, W)`` of the blocks in ``out_indices``."""
+        state = self.embed(images)
+        _, tapped = self.run_blocks(state, 0, self.depth, self.out_indices)
+        return tuple(self.to_feature_map(tapped[i]) for i in self.out_indices)
+
+
+def check_out_indices(out_indices: Sequence[int], depth: int) -> tuple[int, ...]:
+    """Out indices as non-negative block numbers, -1 being the last block.
+
+    Raises:
+        ValueError: If there are none, or one is no block of an anchor of this depth.
+    """
+    out_indices = tuple(out_indices)
+    wrong = [i for i in out_indices if not -depth <= i < depth]
+    if wrong or not out_indices:
+        raise ValueError(
+            f'out_indices={out_indices} of an anchor of depth {depth}; allowed are '
+            f'blocks {-depth} to {depth - 1} (config key: out_indices)'
+        )
+    return tuple(i % depth for i in out_indices)

@@ -1,0 +1,217 @@
+"""The plain ViT as an anchor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import torch
+import torch.nn.functional as F
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from .base import Anchor, TokenState
+from .position import RelativePositionBias, resize_pos_embed
+from .vit_block import Block
+
+ARCHITECTURES = {
+    'tiny': dict(embed_dims=192, depth=12, num_heads=3),
+    'small': dict(embed_dims=384, depth=12, num_heads=6),
+    'base': dict(embed_dims=768, depth=12, num_heads=12),
+    'large': dict(embed_dims=1024, depth=24, num_heads=16),
+    'huge': dict(embed_dims=1280, depth=32, num_heads=16),
+}
+
+
+class PatchEmbed(nn.Module):
+    """Images cut into patches, each projected to a token."""
+
+    def __init__(self, patch_size: int, in_channels: int, dim: int) -> None:
+        super().__init__()
+        self.patch_size = patch_size
+        self.proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map ``(B, C, rows, columns)`` of images ``(B, 3, H, W)``.
+
+        The right and lower edge are padded with zeros to whole patches.
+
+        Raises:
+            ValueError: If an image is smaller than a patch.
+        """
+        h, w = images.shape[-2:]
+        if min(h, w) < self.patch_size:
+            raise ValueError(
+                f'images of {h}x{w} pixels are smaller than a patch; allowed is '
+                f'{self.patch_size} or more each way (config key: patch_size)'
+            )
+        pad_h, pad_w = -h % self.patch_size, -w % self.patch_size
+        if pad_h or pad_w:
+            images = F.pad(images, (0, pad_w, 0, pad_h))
+        return self.proj(images)
+
+
+@MODELS.register_module()
+class PlainViT(Anchor):
+    """A plain (isotropic) vision transformer: an anchor, or a backbone by itself.
+
+    The defaults are those of DeiT3. Parameters have timm's names.
+
+    Args:
+        arch: ``'tiny'``, ``'small'``, ``'base'``, ``'large'``, ``'huge'``, or a dict
+            with ``embed_dims``, ``depth``, ``num_heads`` and, if not 4, ``mlp_ratio``.
+        img_size: Pixels, or height and width, that the position embedding is for.
+            Images of any other size resample it.
+        patch_size: Pixels of a patch's side.
+        in_channels: Channels of the images.
+        out_indices: Blocks whose maps ``forward`` returns.
+        cls_token: Whether a cls token comes first.
+        num_registers: Register tokens behind the cls token.
+        pos_embed_prefix: Whether the position embedding has entries for the prefix
+            tokens (ViT), or is added before they are put in front (DeiT3).
+        qkv_bias: Whether q, k and v have a bias.
+        layer_scale_init: Start value of LayerScale; None for no LayerScale.
+        rel_pos_bias: Whether each block has BEiT's relative position bias.
+        final_norm: Whether a layer norm belongs to the last block's output.
+        drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
+        norm_eps: Epsilon of the layer norms.
+        init_cfg: mmengine's initialisation config.
+
+    Raises:
+        ValueError: For an unknown architecture, heads that do not divide the width, or
+            an out index past the depth.
+    """
+
+    def __init__(
+        self,
+        arch: str | dict = 'small',
+        img_size: int | Sequence[int] = 224,
+        patch_size: int = 16,
+        in_channels: int = 3,
+        out_indices: Sequence[int] = (-1,),
+        cls_token: bool = True,
+        num_registers: int = 0,
+        pos_embed_prefix: bool = False,
+        qkv_bias: bool = True,
+        layer_scale_init: float | None = 1e-6,
+        rel_pos_bias: bool = False,
+        final_norm: bool = False,
+        drop_path_rate: float = 0,
+        norm_eps: float = 1e-6,
+        init_cfg: dict | None = None,
+    ) -> None:
+        dim, depth, num_heads, mlp_ratio = _read_arch(arch)
+        super().__init__(depth, [dim] * depth, out_indices, init_cfg)
+        height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
+        self.patch_size = patch_size
+        self.grid = (math.ceil(height / patch_size), math.ceil(width / patch_size))
+        self.num_prefix = int(cls_token) + num_registers
+        self.pos_embed_prefix = pos_embed_prefix and self.num_prefix > 0
+
+        self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if cls_token else None
+        self.reg_token = (
+            nn.Parameter(torch.zeros(1, num_registers, dim)) if num_registers else None
+        )
+        length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
+        self.pos_embed = nn.Parameter(torch.zeros(1, length, dim))
+        rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
+        self.blocks = nn.ModuleList(
+            Block(
+                dim,
+                num_heads,
+                mlp_ratio,
+                qkv_bias,
+                layer_scale_init,
+                rate,
+                norm_eps,
+                RelativePositionBias(self.grid, num_heads, self.num_prefix)
+                if rel_pos_bias
+                else None,
+            )
+            for rate in rates
+        )
+        self.norm = nn.LayerNorm(dim, eps=norm_eps) if final_norm else nn.Identity()
+        self._randomise()
+
+    @property
+    def num_embedded_prefix(self) -> int:
+        """Prefix tokens that have an entry in the position embedding."""
+        return self.num_prefix if self.pos_embed_prefix else 0
+
+    def embed(self, images: Tensor) -> TokenState:
+        """See :meth:`Anchor.embed`."""
+        patches = self.patch_embed(images)
+        grid = tuple(patches.shape[-2:])
+        x = patches.flatten(2).transpose(1, 2)
+        pos_embed = resize_pos_embed(
+            self.pos_embed, self.grid, grid, self.num_embedded_prefix
+        )
+        prefix = [
+            token.expand(len(x), -1, -1)
+            for token in (self.cls_token, self.reg_token)
+            if token is not None
+        ]
+        if self.pos_embed_prefix:
+            return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)
+        return TokenState(torch.cat([*prefix, x + pos_embed], dim=1), grid)
+
+    def run_blocks(
+        self, state: TokenState, begin: int, end: int, taps: Collection[int] = ()
+    ) -> tuple[TokenState, dict[int, TokenState]]:
+        """See :meth:`Anchor.run_blocks`."""
+        tapped = {}
+        for i in range(begin, end):
+            x = self.blocks[i](state.tokens, state.grid)
+            if i == self.depth - 1:
+                x = self.norm(x)
+            state = state._replace(tokens=x)
+            if i in taps:
+                tapped[i] = state
+        return state, tapped
+
+    def to_feature_map(self, state: TokenState) -> Tensor:
+        """See :meth:`Anchor.to_feature_map`."""
+        patches = state.tokens[:, self.num_prefix :]
+        return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
+
+    def layer_depth(self, param_name: str) -> tuple[int, int]:
+        """See :meth:`Anchor.layer_depth`."""
+        levels = self.depth + 2
+        part, *rest = param_name.split('.')
+        if part == 'blocks':
+            return int(rest[0]) + 1, levels
+        return (levels - 1 if part == 'norm' else 0), levels
+
+    def _randomise(self) -> None:
+        """The initialisation of DeiT and timm: truncated normal, std 0.02."""
+        for name, parameter in self.named_parameters():
+            if name.endswith(('embed', 'token')) or (
+                name.startswith('blocks') and parameter.ndim == 2
+            ):
+                nn.init.trunc_normal_(parameter, std=0.02)
+            elif name.startswith('blocks') and name.endswith('bias'):
+                nn.init.zeros_(parameter)
+
+
+def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
+    if isinstance(arch, str):
+        if arch not in ARCHITECTURES:
+            raise ValueError(
+                f'arch={arch!r} of PlainViT is unknown; allowed are '
+                f'{sorted(ARCHITECTURES)} or a dict (config key: arch)'
+            )
+        arch = ARCHITECTURES[arch]
+    keys = {'embed_dims', 'depth', 'num_heads'}
+    if not keys <= set(arch) <= keys | {'mlp_ratio'}:
+        raise ValueError(
+            f'arch={dict(arch)} of PlainViT; allowed keys are {sorted(keys)} and '
+            'mlp_ratio (config key: arch)'
+        )
+    if arch['embed_dims'] % arch['num_heads']:
+        raise ValueError(
+            f'{arch["num_heads"]} heads do not divide a width of {arch["embed_dims"]} '
+            '(config key: arch.num_heads)'
+        )
+    mlp_ratio = arch.get('mlp_ratio', 4)
+    return arch['embed_dims'], arch['depth'], arch['num_heads'], mlp_ratio

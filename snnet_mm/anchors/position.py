@@ -1,0 +1,108 @@
+"""Position embeddings of plain ViTs: absolute, and BEiT's relative bias."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def resize_pos_embed(
+    pos_embed: Tensor, old: tuple[int, int], new: tuple[int, int], num_prefix: int
+) -> Tensor:
+    """Resample the patch part of an absolute position embedding, bicubically.
+
+    Args:
+        pos_embed: Of shape ``(1, num_prefix + old rows * old columns, C)``.
+        old: Rows and columns it is for.
+        new: Rows and columns wanted.
+        num_prefix: Leading entries that belong to no patch and stay as they are.
+    """
+    if old == new:
+        return pos_embed
+    prefix, patches = pos_embed[:, :num_prefix], pos_embed[:, num_prefix:]
+    patches = patches.float().unflatten(1, old).permute(0, 3, 1, 2)
+    patches = F.interpolate(patches, size=new, mode='bicubic', antialias=True)
+    patches = patches.flatten(2).transpose(1, 2).to(pos_embed.dtype)
+    return torch.cat([prefix, patches], dim=1)
+
+
+@lru_cache(maxsize=8)
+def relative_position_index(grid: tuple[int, int], num_prefix: int) -> Tensor:
+    """Row of the bias table for every pair of query and key, ``(L, L)``.
+
+    The table holds ``(2h-1)(2w-1)`` offsets between patches and then, if there are
+    prefix tokens, three rows: prefix to any, patch to prefix, prefix to prefix.
+    """
+    h, w = grid
+    rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing='ij')
+    rows, columns = rows.flatten(), columns.flatten()
+    dy = rows[:, None] - rows[None, :] + h - 1
+    dx = columns[:, None] - columns[None, :] + w - 1
+    between_patches = dy * (2 * w - 1) + dx
+    if not num_prefix:
+        return between_patches
+    num_offsets = (2 * h - 1) * (2 * w - 1)
+    index = between_patches.new_empty(h * w + num_prefix, h * w + num_prefix)
+    index[num_prefix:, num_prefix:] = between_patches
+    index[:num_prefix] = num_offsets
+    index[num_prefix:, :num_prefix] = num_offsets + 1
+    index[:num_prefix, :num_prefix] = num_offsets + 2
+    return index
+
+
+class RelativePositionBias(nn.Module):
+    """BEiT's learned attention bias for every offset between two patches.
+
+    In eval mode the bias is gathered once per grid and kept until the module is set to
+    training, moved or loaded.
+
+    Args:
+        grid: Rows and columns of patches that the table is for; for another grid the
+            table is resampled bicubically.
+        num_heads: Attention heads.
+        num_prefix: Prefix tokens in front of the patches.
+    """
+
+    def __init__(self, grid: tuple[int, int], num_heads: int, num_prefix: int) -> None:
+        super().__init__()
+        self.grid, self.num_prefix = grid, num_prefix
+        num_rows = (2 * grid[0] - 1) * (2 * grid[1] - 1) + (3 if num_prefix else 0)
+        self.table = nn.Parameter(torch.zeros(num_rows, num_heads))
+        nn.init.trunc_normal_(self.table, std=0.02)
+        self._kept: tuple[tuple, Tensor] | None = None
+
+    def forward(self, grid: tuple[int, int]) -> Tensor:
+        """The bias ``(1, heads, L, L)`` for a grid of patches."""
+        if self.training or torch.is_grad_enabled():
+            return self._gather(grid)
+        table = self.table
+        key = (grid, table.data_ptr(), table.device, table.dtype)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = (key, self._gather(grid))
+        return self._kept[1]
+
+    def train(self, mode: bool = True) -> RelativePositionBias:
+        """Forget the kept bias: what comes next may change the table."""
+        self._kept = None
+        return super().train(mode)
+
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        self._kept = None
+        super()._load_from_state_dict(*args, **kwargs)
+
+    def _gather(self, grid: tuple[int, int]) -> Tensor:
+        index = relative_position_index(grid, self.num_prefix).to(self.table.device)
+        bias = self._resized_table(grid)[index.flatten()]
+        return bias.view(*index.shape, -1).permute(2, 0, 1)[None].contiguous()
+
+    def _resized_table(self, grid: tuple[int, int]) -> Tensor:
+        if grid == self.grid:
+            return self.table
+        old, new = [(2 * h - 1, 2 * w - 1) for h, w in (self.grid, grid)]
+        num_offsets = old[0] * old[1]
+        offsets = self.table[:num_offsets].T.unflatten(1, old)[None]
+        offsets = F.interpolate(offsets, size=new, mode='bicubic')[0]
+        return torch.cat([offsets.flatten(1).T, self.table[num_offsets:]])

@@ -1,0 +1,124 @@
+"""The transformer block of a plain ViT, with timm's names inside."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .position import RelativePositionBias
+
+
+class DropPath(nn.Module):
+    """Stochastic depth: drop the whole residual branch of random images."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop or rescale per image, ``(B, ...)``; the identity in eval mode."""
+        if not self.training or self.rate == 0:
+            return x
+        keep = 1 - self.rate
+        mask = x.new_empty(len(x), *[1] * (x.ndim - 1)).bernoulli_(keep)
+        return x * mask / keep
+
+
+class LayerScale(nn.Module):
+    """A learned factor per channel."""
+
+    def __init__(self, dim: int, init_value: float) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((dim,), float(init_value)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale activations ``(..., dim)``."""
+        return x * self.gamma
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention on ``scaled_dot_product_attention``."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        qkv_bias: bool = True,
+        rel_pos_bias: RelativePositionBias | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj = nn.Linear(dim, dim)
+        self.rel_pos_bias = rel_pos_bias
+
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Attend among all tokens ``(B, L, C)`` of a grid of patches."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        bias = None
+        if self.rel_pos_bias is not None:
+            bias = self.rel_pos_bias(grid).to(q.dtype)
+        x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return self.proj(x.transpose(1, 2).flatten(2))
+
+
+class Mlp(nn.Module):
+    """The feed-forward network of a block."""
+
+    def __init__(self, dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(dim, hidden_dim)
+        self.act = nn.GELU()
+        self.fc2 = nn.Linear(hidden_dim, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map tokens ``(B, L, C)`` one by one."""
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block.
+
+    Args:
+        dim: Width.
+        num_heads: Attention heads.
+        mlp_ratio: Width of the feed-forward network over ``dim``.
+        qkv_bias: Whether q, k and v have a bias.
+        layer_scale_init: Start value of LayerScale; None leaves it out.
+        drop_path: Probability that an image skips a branch in training.
+        norm_eps: Epsilon of the layer norms.
+        rel_pos_bias: A relative position bias of its own, or None.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        mlp_ratio: float = 4,
+        qkv_bias: bool = True,
+        layer_scale_init: float | None = None,
+        drop_path: float = 0,
+        norm_eps: float = 1e-6,
+        rel_pos_bias: RelativePositionBias | None = None,
+    ) -> None:
+        super().__init__()
+
+        def layer_scale() -> nn.Module:
+            if layer_scale_init is None:
+                return nn.Identity()
+            return LayerScale(dim, layer_scale_init)
+
+        self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
+        self.attn = Attention(dim, num_heads, qkv_bias, rel_pos_bias)
+        self.ls1 = layer_scale()
+        self.norm2 = nn.LayerNorm(dim, eps=norm_eps)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio))
+        self.ls2 = layer_scale()
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens ``(B, L, C)`` behind the block."""
+        x = x + self.drop_path(self.ls1(self.attn(self.norm1(x), grid)))
+        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))

@@ -1,0 +1,5 @@
+"""Data sets."""
+
+from .toy_scenes import ToyScenes
+
+__all__ = ['ToyScenes']

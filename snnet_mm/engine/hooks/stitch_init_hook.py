@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from mmengine.dist import get_rank, get_world_size
+from mmengine.hooks import EMAHook, Hook
+from mmengine.model import is_model_wrapper
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+from torch import Tensor
+
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone
+from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.utils import isolated_rng
+
+
+@HOOKS.register_module()
+class StitchInitHook(Hook):
+    """Fits the stitching layers by least squares before training.
+
+    Does nothing if the weights, loaded or resumed, already hold stitching layers.
+
+    Args:
+        num_images: Images of the training set, drawn at random; the paper takes 100.
+        ridge: See :class:`snnet_mm.layers.LeastSquares`.
+
+    Raises:
+        ValueError: If ``num_images`` is not positive.
+    """
+
+    def __init__(self, num_images: int = 100, ridge: float = 1e-8) -> None:
+        if num_images <= 0:
+            raise ValueError(
+                f'num_images={num_images}; allowed is 1 or more (config key: '
+                'StitchInitHook.num_images)'
+            )
+        self.num_images, self.ridge = num_images, ridge
+
+    def before_train(self, runner: Runner) -> None:
+        """Fit, and let a model average start from the fitted layers too."""
+        backbone = find_stitched_backbone(runner.model)
+        if backbone.stitching_initialized:
+            runner.logger.info('The weights hold stitching layers: no least squares.')
+            return
+        start = time.time()
+        # The images must not depend on what was drawn before, nor change what is
+        # drawn after.
+        with isolated_rng(runner.seed):
+            num_images = fit_stitching_layers(
+                backbone, self._image_batches(runner), self.ridge
+            )
+        runner.logger.info(
+            f'Fitted {len(backbone.stitching_layers)} stitching layers by least '
+            f'squares on {num_images} images per rank in {time.time() - start:.1f} s.'
+        )
+        for hook in runner.hooks:
+            if isinstance(hook, EMAHook):
+                _copy_layers(backbone, find_stitched_backbone(hook.ema_model))
+
+    def _image_batches(self, runner: Runner) -> Iterator[Tensor]:
+        """Preprocessed images of this rank's share."""
+        model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+        loader = runner.train_dataloader
+        dataset = loader.dataset
+        if self.num_images > len(dataset):
+            runner.logger.warning(
+                f'num_images={self.num_images} of StitchInitHook is more than the '
+                f'{len(dataset)} training images: all of them are used.'
+            )
+        rng = np.random.default_rng(runner.seed)
+        chosen = rng.permutation(len(dataset))[: self.num_images]
+        own = chosen[get_rank() :: get_world_size()].tolist()
+        for i in range(0, len(own), loader.batch_size):
+            samples = [dataset[j] for j in own[i : i + loader.batch_size]]
+            batch = loader.collate_fn(samples)
+            yield model.data_preprocessor(batch, training=True)['inputs']
+
+
+def _copy_layers(source: StitchedBackbone, target: StitchedBackbone) -> None:
+    target.stitching_layers.load_state_dict(source.stitching_layers.state_dict())
+    target.stitching_initialized.copy_(source.stitching_initialized)

@@ -1,0 +1,82 @@
+"""Least-squares maps between two anchors' activations, from streamed sums."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class LeastSquares:
+    """Best affine maps between paired activations x and y, in both directions.
+
+    Equation 2 of SN-Netv2 solves ``min ||x M - y||`` by a pseudo-inverse over all
+    tokens of all images. Here only the float64 sums ``X'X``, ``X'Y`` and ``Y'Y`` are
+    kept, X and Y having a column of ones that gives the bias, so that memory does not
+    grow with the number of images and ranks add their sums.
+
+    Args:
+        x_dim: Width of x.
+        y_dim: Width of y.
+        ridge: Added to the diagonal as a share of its mean, the bias excepted, so that
+            too few tokens or dependent channels still give a finite map.
+    """
+
+    def __init__(self, x_dim: int, y_dim: int, ridge: float = 1e-8) -> None:
+        self.x_dim, self.y_dim, self.ridge = x_dim, y_dim, ridge
+        self._sums: list[Tensor] | None = None
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Add paired activations ``(..., x_dim)`` and ``(..., y_dim)``.
+
+        Raises:
+            ValueError: If an activation is not finite.
+        """
+        x, y = _augment(x, self.x_dim), _augment(y, self.y_dim)
+        sums = [x.T @ x, x.T @ y, y.T @ y]
+        if not all(s.isfinite().all() for s in sums):
+            raise ValueError(
+                'least squares saw activations that are not finite; check the weights '
+                'of the anchors (config key: anchors.init_cfg) and the input images'
+            )
+        if self._sums is None:
+            self._sums = sums
+        else:
+            for total, s in zip(self._sums, sums, strict=True):
+                total += s
+
+    def all_reduce(self) -> None:
+        """Add the sums of all ranks, if there are several."""
+        if dist.is_available() and dist.is_initialized():
+            for total in self._seen():
+                dist.all_reduce(total)
+
+    def x_to_y(self) -> tuple[Tensor, Tensor]:
+        """Weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` of the map from x to y."""
+        xx, xy, _ = self._seen()
+        return _solve(xx, xy[:, :-1], self.ridge)
+
+    def y_to_x(self) -> tuple[Tensor, Tensor]:
+        """Weight ``(x_dim, y_dim)`` and bias ``(x_dim,)`` of the map from y to x."""
+        _, xy, yy = self._seen()
+        return _solve(yy, xy.T[:, :-1], self.ridge)
+
+    def _seen(self) -> list[Tensor]:
+        if self._sums is None:
+            raise ValueError('least squares has seen no activations')
+        return self._sums
+
+
+def _augment(x: Tensor, dim: int) -> Tensor:
+    x = x.reshape(-1, dim).double()
+    return torch.cat([x, x.new_ones(len(x), 1)], dim=1)
+
+
+def _solve(gram: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Solve normal equations whose last row belongs to the bias."""
+    guard = torch.zeros_like(gram.diagonal())
+    # The floor keeps dead activations, all zero, solvable.
+    guard[:-1] = (ridge * gram.diagonal()[:-1].mean()).clamp(min=1e-30)
+    factor = torch.linalg.cholesky(gram + guard.diag())
+    solution = torch.cholesky_solve(cross, factor)
+    return solution[:-1].T, solution[-1]

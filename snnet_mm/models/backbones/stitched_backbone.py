@@ -1,0 +1,173 @@
+"""The one walk along a route that every stitched backbone shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from mmengine.model import BaseModule
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from snnet_mm.anchors import Anchor, TokenState, check_out_indices
+from snnet_mm.stitching import Position, Stitch, StitchingSpace
+
+OUTPUTS = ('maps', 'end')
+
+
+class StitchedBackbone(BaseModule):
+    """Anchors joined by stitching layers; runs the active stitch.
+
+    ``forward`` never chooses a stitch: given the active one, its only randomness is
+    drop path. A new backbone runs its slowest anchor.
+
+    Args:
+        anchors: The anchors or their configs, ordered fast -> slow.
+        space: The stitching space of their depths.
+        stitching_layer: Config of a stitching layer, without its widths.
+        out: ``'maps'`` for a tuple of feature maps of the slow anchor's width, which
+            dense heads read, or ``'end'`` for the final state of the end anchor.
+        out_indices: Blocks of the slow anchor whose maps are returned. Where a route
+            lacks a block, the fast block it belongs to stands in, projected to the
+            slow width.
+        eval_maps: Places in ``out_indices`` whose maps are needed outside training,
+            such as ``(3,)`` if only auxiliary heads read the others; these are then
+            None. By default all.
+        init_cfg: mmengine's initialisation config.
+
+    Raises:
+        ValueError: For an unknown ``out``, an out index past the slow anchor's depth,
+            ``eval_maps`` outside ``out_indices``, or anchors that cannot be joined.
+    """
+
+    def __init__(
+        self,
+        anchors: Sequence[Anchor],
+        space: StitchingSpace,
+        stitching_layer: dict,
+        out: str = 'maps',
+        out_indices: Sequence[int] = (-1,),
+        eval_maps: Sequence[int] | None = None,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        if out not in OUTPUTS:
+            raise ValueError(f'out={out!r}; allowed are {OUTPUTS} (config key: out)')
+        self.anchors = nn.ModuleList(anchors)
+        self.space = space
+        self.out = out
+        self.out_indices = check_out_indices(out_indices, self.anchors[-1].depth)
+        self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
+        self.stitching_layers = nn.ModuleDict(
+            {
+                name: MODELS.build(
+                    dict(
+                        stitching_layer,
+                        in_dim=self.width_at(spec.source),
+                        out_dim=self.width_at(spec.target),
+                    )
+                )
+                for name, spec in space.layers.items()
+            }
+        )
+        # Saved, so that weights which hold stitching layers are never fitted again.
+        self.register_buffer('stitching_initialized', torch.tensor(False))
+        self.set_stitch(space.anchor_ids[-1])
+
+    @property
+    def active_stitch(self) -> Stitch:
+        """The stitch that ``forward`` runs."""
+        return self._active_stitch
+
+    def set_stitch(self, stitch_id: int) -> None:
+        """Choose the stitch that ``forward`` runs.
+
+        :func:`snnet_mm.apis.set_stitch` does it in a whole model.
+
+        Raises:
+            ValueError: If the id is not in the stitching space.
+        """
+        self._active_stitch = self.space[stitch_id]
+
+    def width_at(self, position: Position) -> int:
+        """Width of the activations at a position."""
+        return self.anchors[position.anchor].block_dims[max(position.block, 0)]
+
+    def forward(self, images: Tensor) -> tuple[Tensor | None, ...] | TokenState:
+        """Run the active stitch on images ``(B, 3, H, W)``.
+
+        Returns:
+            With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index; with
+            ``out='end'`` the end anchor's own final state.
+        """
+        stitch, wanted = self.active_stitch, self.wanted_maps()
+        sources = {j: self.map_source(stitch, self.out_indices[j]) for j in wanted}
+        taps = {position for position, _ in sources.values()}
+        state, tapped, crossed = self._walk(stitch, images, taps)
+        if self.out == 'end':
+            return state
+        slow = self.anchors[-1]
+        maps: list[Tensor | None] = [None] * len(self.out_indices)
+        for j, (position, layer) in sources.items():
+            if layer is None:
+                served = tapped[position]
+            else:
+                if layer not in crossed:
+                    crossed[layer] = self._cross(layer, tapped[position])
+                served = crossed[layer]
+            maps[j] = slow.to_feature_map(served)
+        return tuple(maps)
+
+    def wanted_maps(self) -> tuple[int, ...]:
+        """Places in ``out_indices`` of the maps that are computed in this mode."""
+        if self.out == 'end':
+            return ()
+        return tuple(range(len(self.out_indices))) if self.training else self.eval_maps
+
+    def map_source(self, stitch: Stitch, block: int) -> tuple[Position, str | None]:
+        """Where a stitch takes the map of a slow block from.
+
+        Returns:
+            A position on the route, and the stitching layer that projects it to the
+            slow width, None if none is needed.
+        """
+        slow = Position(len(self.anchors) - 1, block)
+        return (slow, None) if stitch.runs(slow) else self.space.stand_in(block)
+
+    def _walk(
+        self, stitch: Stitch, images: Tensor, taps: set[Position]
+    ) -> tuple[TokenState, dict[Position, TokenState], dict[str, TokenState]]:
+        """Run a route.
+
+        Returns:
+            The final state, the states at ``taps``, and those behind the stitching
+            layers that were crossed.
+        """
+        tapped, crossed = {}, {}
+        state = self.anchors[stitch.segments[0].anchor].embed(images)
+        for layer, segment in zip((None, *stitch.layers), stitch.segments, strict=True):
+            if layer is not None:
+                state = crossed[layer] = self._cross(layer, state)
+            blocks = {p.block for p in taps if p.anchor == segment.anchor}
+            state, states = self.anchors[segment.anchor].run_blocks(
+                state, segment.begin, segment.end, blocks
+            )
+            tapped |= {Position(segment.anchor, i): s for i, s in states.items()}
+        return state, tapped, crossed
+
+    def _cross(self, layer: str, state: TokenState) -> TokenState:
+        return state._replace(tokens=self.stitching_layers[layer](state.tokens))
+
+
+def _check_eval_maps(
+    eval_maps: Sequence[int] | None, num_maps: int
+) -> tuple[int, ...]:
+    if eval_maps is None:
+        return tuple(range(num_maps))
+    wrong = [j for j in eval_maps if not 0 <= j < num_maps]
+    if wrong or not eval_maps:
+        raise ValueError(
+            f'eval_maps={tuple(eval_maps)}; allowed are places 0 to {num_maps - 1} in '
+            'out_indices (config key: backbone.eval_maps)'
+        )
+    return tuple(eval_maps)

@@ -1,0 +1,83 @@
+"""Least-squares initialisation of all stitching layers of a backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from snnet_mm.anchors import Anchor, TokenState
+from snnet_mm.layers import LeastSquares
+from snnet_mm.stitching import Position
+
+from .backbones import StitchedBackbone
+
+
+@torch.no_grad()
+def fit_stitching_layers(
+    backbone: StitchedBackbone, batches: Iterable[Tensor], ridge: float = 1e-8
+) -> int:
+    """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
+
+    Both anchors run on the images in eval mode; layers of both directions between the
+    same two positions share their sums. In a distributed run every rank gives its own
+    images, and all ranks end with equal maps.
+
+    Args:
+        backbone: The backbone; marked as initialised afterwards.
+        batches: Preprocessed images, each ``(B, 3, H, W)``.
+        ridge: See :class:`LeastSquares`.
+
+    Returns:
+        The number of images seen on this rank.
+
+    Raises:
+        ValueError: If there are no images, or activations are not finite.
+    """
+    specs = backbone.space.layers
+    fits = {}
+    for source, target in specs.values():
+        pair = _pair(source, target)
+        fits[pair] = LeastSquares(*map(backbone.width_at, pair), ridge)
+    positions = {position for pair in fits for position in pair}
+    training, num_images = backbone.training, 0
+    backbone.eval()
+    for images in batches:
+        with torch.autocast(images.device.type, enabled=False):
+            states = _states_at(backbone.anchors, images, positions)
+            for (a, b), fit in fits.items():
+                fit.update(states[a].tokens, states[b].tokens)
+        num_images += len(images)
+    backbone.train(training)
+    if not num_images:
+        raise ValueError(
+            'there are no images to fit the stitching layers to (config keys: '
+            'train_dataloader.dataset, StitchInitHook.num_images)'
+        )
+    for fit in fits.values():
+        fit.all_reduce()
+    for name, (source, target) in specs.items():
+        pair = _pair(source, target)
+        fit = fits[pair]
+        solve = fit.x_to_y if pair == (source, target) else fit.y_to_x
+        backbone.stitching_layers[name].set_map(*solve())
+    backbone.stitching_initialized.fill_(True)
+    return num_images
+
+
+def _pair(a: Position, b: Position) -> tuple[Position, Position]:
+    return (a, b) if a < b else (b, a)
+
+
+def _states_at(
+    anchors: Iterable[Anchor], images: Tensor, positions: set[Position]
+) -> dict[Position, TokenState]:
+    """The states of whole anchors at the given positions."""
+    states = {}
+    for a, anchor in enumerate(anchors):
+        blocks = {p.block for p in positions if p.anchor == a}
+        states[Position(a, -1)] = state = anchor.embed(images)
+        _, tapped = anchor.run_blocks(state, 0, max(blocks) + 1, blocks)
+        states |= {Position(a, i): s for i, s in tapped.items()}
+    return states

@@ -1,0 +1,60 @@
+"""Checkpoints of the authors' released code, in our key names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+# Applied in this order to the part of a key that follows 'backbone.'.
+_RENAMES = (
+    (r'^stitch_layers\.0\.(\d+)\.transform\.', r'stitching_layers.0to1_\1.'),
+    (r'^stitch_layers\.1\.(\d+)\.transform\.', r'stitching_layers.1to0_\1.'),
+    (r'^(anchors\.\d+)\.layers\.', r'\1.blocks.'),
+    (r'\.patch_embed\.projection\.', '.patch_embed.proj.'),
+    (r'\.gamma_([12])$', r'.ls\1.gamma'),
+    (r'\.ln([12])\.', r'.norm\1.'),
+    (r'\.attn\.relative_position_bias_table$', '.attn.rel_pos_bias.table'),
+    (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
+    (r'\.ffn\.layers\.1\.', '.mlp.fc2.'),
+)
+_DERIVED = re.compile(r'\.relative_position_index$')
+
+
+def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the weights of the authors' SN-Netv2 to ours.
+
+    Args:
+        state_dict: Weights of their backbone, or of a segmentor that holds it under
+            ``backbone.``; what is outside the backbone keeps its name.
+
+    Returns:
+        The same tensors for our backbone or segmentor, marked as holding fitted
+        stitching layers.
+
+    Raises:
+        ValueError: If there is no stitched backbone of theirs in it.
+    """
+    prefix = 'backbone.' if any(k.startswith('backbone.') for k in state_dict) else ''
+    if not any(k.startswith(f'{prefix}stitch_layers.') for k in state_dict):
+        raise ValueError(
+            "the checkpoint holds no 'stitch_layers': it is not one of the authors' "
+            f'stitched networks (first keys: {list(state_dict)[:3]})'
+        )
+    converted = {}
+    for key, value in state_dict.items():
+        if _DERIVED.search(key):
+            continue
+        if key.startswith(prefix):
+            key = prefix + _rename(key.removeprefix(prefix))
+        converted[key] = value
+    converted[f'{prefix}stitching_initialized'] = torch.tensor(True)
+    return converted
+
+
+def _rename(key: str) -> str:
+    for pattern, replacement in _RENAMES:
+        key = re.sub(pattern, replacement, key)
+    return key

@@ -1,0 +1,36 @@
+"""Cost groups of resource-constrained sampling (SN-Netv2, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ...]]:
+    """Group stitches of similar cost, the way the authors do.
+
+    Walking up the costs, a new group opens when a cost exceeds the first cost of the
+    current group by more than ``step``.
+
+    Args:
+        costs: Cost of each stitch by id.
+        step: Width of a group in the unit of the costs.
+
+    Returns:
+        Groups of stitch ids, ascending in cost.
+
+    Raises:
+        ValueError: If ``step`` is not positive or there are no costs.
+    """
+    if not step > 0:
+        raise ValueError(
+            f'step={step!r} of resource-constrained sampling must be positive '
+            '(config key: sampler.step)'
+        )
+    if not costs:
+        raise ValueError('there are no stitches to group by cost')
+    groups: list[list[int]] = []
+    for stitch_id in sorted(costs, key=lambda i: (costs[i], i)):
+        if not groups or costs[stitch_id] - costs[groups[-1][0]] > step:
+            groups.append([])
+        groups[-1].append(stitch_id)
+    return [tuple(group) for group in groups]

@@ -1,0 +1,7 @@
+"""Small helpers that any part may use."""
+
+from .files import atomic_path
+from .logging import only_warnings
+from .random import isolated_rng
+
+__all__ = ['atomic_path', 'isolated_rng', 'only_warnings']

@@ -1,0 +1,6 @@
+"""Tables and pictures of stitches."""
+
+from .pareto_plot import plot_pareto
+from .stitch_report import report_stitches, stitch_table
+
+__all__ = ['plot_pareto', 'report_stitches', 'stitch_table']

@@ -1,0 +1,61 @@
+"""Results of an evaluation: a table, a JSON file and a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import atomic_path
+
+from .pareto_plot import plot_pareto
+
+# rich falls back to 80 columns where the output is no terminal; the routes need more.
+LOG_WIDTH = 120
+
+
+def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
+    """Print the table, and write ``stitches.json`` and ``pareto.png``.
+
+    Args:
+        results: The evaluated stitches.
+        out_dir: Folder for the files.
+    """
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=LOG_WIDTH)
+    console.print(stitch_table(results))
+    out_dir = Path(out_dir)
+    with atomic_path(out_dir / 'stitches.json') as temporary:
+        temporary.write_text(json.dumps(results.to_dict(), indent=1))
+    plot_pareto(results, out_dir / 'pareto.png')
+    console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)
+
+
+def stitch_table(results: StitchResults) -> Table:
+    """One row per stitch, ascending in FLOPs."""
+    height, width = results.input_size
+    table = Table(title=f'{len(results.stitches)} stitches at {height}x{width}')
+    for name in ('id', 'kind', 'route'):
+        table.add_column(name, justify='right' if name == 'id' else 'left')
+    metrics = list(results.stitches[0].metrics)
+    for name in ('GFLOPs', 'params (M)', *metrics):
+        table.add_column(name, justify='right')
+    table.add_column('Pareto', justify='center')
+    front = set(results.front())
+    for r in sorted(results.stitches, key=lambda r: (r.flops, r.id)):
+        table.add_row(
+            str(r.id),
+            r.kind,
+            r.route,
+            f'{r.flops / 1e9:.3g}' if r.flops < 1e9 else f'{r.flops / 1e9:.2f}',
+            f'{r.params / 1e6:.2f}',
+            *(f'{r.metrics[m]:.2f}' for m in metrics),
+            '*' if r.id in front else '',
+            style='bold' if r.kind == 'anchor' else None,
+        )
+    return table

@@ -1,0 +1,104 @@
+"""The whole method in minutes: train two anchors, stitch them, evaluate every stitch.
+
+Runs the configs of ``configs/toy`` on generated scenes, one after the other, prints
+the table of all stitches and draws their Pareto front.
+"""
+
+import argparse
+import logging
+import time
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+
+CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
+FAST = 'setr-naive_vit-fast_1xb16-300_toy-scenes-64x64'
+SLOW = 'setr-naive_vit-slow_1xb16-300_toy-scenes-64x64'
+STITCHED = 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64'
+
+
+class ProgressHook(Hook):
+    """Prints the loss now and then, in place of mmengine's full log."""
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        """Print every 50 iterations."""
+        done = runner.iter + 1
+        if done % 50 == 0 or done == runner.max_iters:
+            loss = float(outputs['loss'])
+            print(f'  iteration {done}/{runner.max_iters}  loss {loss:.3f}', flush=True)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        '--work-dir', type=Path, default=Path('work_dirs/demo'), help='output folder'
+    )
+    parser.add_argument(
+        '--iters', type=int, help='iterations of each training (default: the configs)'
+    )
+    parser.add_argument(
+        '--num-scenes', type=int, help='scenes to evaluate on (default: the configs)'
+    )
+    args = parser.parse_args()
+    for name in ('iters', 'num_scenes'):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            parser.error(f'--{name.replace("_", "-")} {value}: allowed is 1 or more')
+    return args
+
+
+def load_config(name: str, args: argparse.Namespace) -> Config:
+    """A toy config with the wishes of the command line."""
+    cfg = Config.fromfile(CONFIGS / f'{name}.py')
+    cfg.work_dir = str(args.work_dir / name)
+    cfg.log_level = 'WARNING'
+    cfg.custom_hooks = [*cfg.get('custom_hooks', []), dict(type=ProgressHook)]
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    if args.iters is not None:
+        cfg.train_cfg.max_iters = args.iters
+        cfg.default_hooks.checkpoint.interval = args.iters
+        cfg.param_scheduler = []
+    if args.num_scenes is not None:
+        cfg.test_dataloader.dataset.num_scenes = args.num_scenes
+    return cfg
+
+
+def train_anchor(name: str, args: argparse.Namespace) -> str:
+    """Train one anchor; returns its checkpoint."""
+    runner = Runner.from_cfg(load_config(name, args))
+    runner.train()
+    return str(Path(runner.work_dir) / f'iter_{runner.max_iters}.pth')
+
+
+def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
+    """Stitch two trained anchors, train them together and test every stitch."""
+    cfg = load_config(STITCHED, args)
+    backbone = cfg.model.backbone
+    for anchor, checkpoint in zip(backbone.anchors, (fast, slow), strict=True):
+        anchor.init_cfg.checkpoint = checkpoint
+    cfg.model.decode_head.init_cfg.checkpoint = slow
+    cfg.test_cfg.update(stitches='all', out_dir=str(args.work_dir))
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    print('Evaluating every stitch')
+    for logger in (runner.logger, *runner.logger.handlers):
+        logger.setLevel(logging.INFO)
+    runner.test()
+
+
+def main() -> None:
+    args = parse_args()
+    start = time.time()
+    print('Training the fast anchor')
+    fast = train_anchor(FAST, args)
+    print('Training the slow anchor')
+    slow = train_anchor(SLOW, args)
+    print('Stitching them by least squares and training all stitches together')
+    train_stitched(fast, slow, args)
+    print(f'Done in {time.time() - start:.0f} s')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,33 @@
+"""Convert a checkpoint of the authors' SN-Netv2: ``ziplab2snnet.py SRC DST``."""
+
+import argparse
+
+import torch
+
+from snnet_mm.models.ziplab_checkpoint import convert_ziplab
+from snnet_mm.utils import atomic_path
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Convert the authors' checkpoint, of a segmentor or a bare "
+        'backbone, to our key names'
+    )
+    parser.add_argument('src', help='checkpoint of the authors, read weights-only')
+    parser.add_argument('dst', help='checkpoint to write')
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    checkpoint = torch.load(args.src, map_location='cpu', weights_only=True)
+    state_dict = checkpoint.get('state_dict', checkpoint)
+    state_dict = state_dict.get('model', state_dict)
+    converted = convert_ziplab(state_dict)
+    with atomic_path(args.dst) as temporary:
+        torch.save(dict(state_dict=converted, meta=dict()), temporary)
+    print(f'Wrote {len(converted)} tensors to {args.dst}')
+
+
+if __name__ == '__main__':
+    main()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .base import Anchor, TokenState
 from .position import RelativePositionBias, resize_pos_embed
+from .pretrained import load_pretrained
 from .vit_block import Block
 
 ARCHITECTURES = {
@@ -75,7 +76,8 @@ class PlainViT(Anchor):
         final_norm: Whether a layer norm belongs to the last block's output.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
         norm_eps: Epsilon of the layer norms.
-        init_cfg: mmengine's initialisation config.
+        init_cfg: mmengine's initialisation config; for ``type='Pretrained'`` see
+            :func:`snnet_mm.anchors.pretrained.load_pretrained`.
 
     Raises:
         ValueError: For an unknown architecture, heads that do not divide the width, or
@@ -138,6 +140,18 @@ class PlainViT(Anchor):
     def num_embedded_prefix(self) -> int:
         """Prefix tokens that have an entry in the position embedding."""
         return self.num_prefix if self.pos_embed_prefix else 0
+
+    def init_weights(self) -> None:
+        """Load pretrained weights if ``init_cfg`` says so.
+
+        mmengine's own loader skips what does not fit; this one adapts or refuses.
+        """
+        if self.init_cfg is None or self.init_cfg['type'] != 'Pretrained':
+            super().init_weights()
+            return
+        prefix = self.init_cfg.get('prefix', '')
+        load_pretrained(self, self.init_cfg['checkpoint'], prefix)
+        self.is_init = True
 
     def embed(self, images: Tensor) -> TokenState:
         """See :meth:`Anchor.embed`."""

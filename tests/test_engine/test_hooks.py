@@ -1,0 +1,128 @@
+import logging
+
+import pytest
+import torch
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+from snnet_mm.analysis import cost_table
+from snnet_mm.engine import StitchInitHook
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.utils import isolated_rng
+
+
+class Recorder(Hook):
+    """Keeps what each iteration trained."""
+
+    priority = 'LOWEST'
+
+    def __init__(self):
+        self.stitches, self.logged, self.start = [], [], None
+
+    def before_train(self, runner):
+        self.start = {k: v.clone() for k, v in runner.model.state_dict().items()}
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        backbone = find_stitched_backbone(runner.model)
+        self.stitches.append(backbone.active_stitch.id)
+        scalar = runner.message_hub.get_scalar('train/stitch_gflops')
+        self.logged.append(scalar.current())
+
+
+def train(cfg, **changes):
+    recorder = Recorder()
+    cfg = cfg.copy()
+    cfg.merge_from_dict(changes)
+    runner = Runner.from_cfg(cfg)
+    runner.register_hook(recorder)
+    runner.train()
+    return runner, recorder
+
+
+def layers_of(state):
+    return {k: v for k, v in state.items() if 'stitching_layers' in k}
+
+
+def test_sampling_is_the_same_after_a_resume(toy_cfg):
+    toy_cfg.work_dir += '/straight'
+    _, straight = train(toy_cfg, **{'train_cfg.max_iters': 6})
+    assert len(set(straight.stitches)) > 2
+    toy_cfg.work_dir += '/cut'
+    _, first = train(toy_cfg, **{'train_cfg.max_iters': 3})
+    _, second = train(toy_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
+    assert first.stitches + second.stitches == straight.stitches
+
+
+def test_the_cost_of_the_sampled_stitch_is_logged(toy_cfg):
+    runner, recorder = train(toy_cfg)
+    costs = cost_table(runner.model)
+    assert recorder.logged == [costs[i].flops / 1e9 for i in recorder.stitches]
+
+
+def test_least_squares_sets_the_layers_before_training(toy_cfg):
+    runner, recorder = train(toy_cfg)
+    backbone = find_stitched_backbone(runner.model)
+    assert backbone.stitching_initialized
+    # The base maps stay frozen; the low-rank updates start at zero and are trained.
+    for key, start in layers_of(recorder.start).items():
+        now = runner.model.state_dict()[key]
+        if key.endswith(('weight', 'bias')):
+            assert torch.equal(start, now)
+        if key.endswith('lora_B'):
+            assert not start.any()
+    # Fitting again on the very same images gives the same maps.
+    hook = next(h for h in runner.hooks if isinstance(h, StitchInitHook))
+    fresh = Runner.from_cfg(toy_cfg)
+    fresh.model.load_state_dict(recorder.start)
+    fresh._train_loop = fresh.build_train_loop(fresh._train_loop)
+    refit = find_stitched_backbone(fresh.model)
+    with isolated_rng(fresh.seed):
+        assert fit_stitching_layers(refit, hook._image_batches(fresh)) == 6
+    for key, value in layers_of(fresh.model.state_dict()).items():
+        torch.testing.assert_close(value, recorder.start[key])
+
+
+def test_loaded_stitching_layers_are_kept(toy_cfg):
+    runner, _ = train(toy_cfg)
+    trained = layers_of(runner.model.state_dict())
+    toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
+    toy_cfg.work_dir += '/next'
+    _, recorder = train(toy_cfg)
+    for key, value in trained.items():
+        assert torch.equal(recorder.start[key], value)
+
+
+def test_a_model_average_starts_from_the_fitted_layers(toy_cfg):
+    toy_cfg.custom_hooks.append(dict(type='EMAHook', momentum=0.5))
+    runner, recorder = train(toy_cfg, **{'train_cfg.max_iters': 1})
+    ema = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook').ema_model
+    backbone = find_stitched_backbone(ema)
+    assert backbone.stitching_initialized
+    for key, value in layers_of(ema.module.state_dict()).items():
+        if key.endswith('weight'):
+            torch.testing.assert_close(value, recorder.start[key])
+
+
+def test_fitting_leaves_the_random_stream_alone(toy_cfg):
+    runner = Runner.from_cfg(toy_cfg)
+    runner._train_loop = runner.build_train_loop(runner._train_loop)
+    state = torch.get_rng_state()
+    StitchInitHook(num_images=2).before_train(runner)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_more_images_than_there_are_is_said(toy_cfg, caplog):
+    toy_cfg.train_dataloader.dataset.num_scenes = 3
+    toy_cfg.log_level = 'WARNING'
+    runner = Runner.from_cfg(toy_cfg)
+    runner._train_loop = runner.build_train_loop(runner._train_loop)
+    runner.logger.addHandler(caplog.handler)
+    StitchInitHook(num_images=5).before_train(runner)
+    messages = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert any('num_images=5' in m and '3 training images' in m for m in messages)
+
+
+@pytest.mark.parametrize('num_images', [0, -3])
+def test_no_images_is_refused(num_images):
+    with pytest.raises(ValueError, match=f'num_images={num_images};.*num_images'):
+        StitchInitHook(num_images=num_images)

@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+
+import pytest
+from mmengine.runner import Runner
+from snnet_mm.analysis import cost_table
+from snnet_mm.models import find_stitched_backbone, set_stitch
+
+
+def test_metrics_equal_those_of_each_stitch_alone(toy_cfg):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 7, 1])
+    toy_cfg.randomness = dict(seed=1)
+    runner = Runner.from_cfg(toy_cfg)
+    together = runner.test()
+    assert set(together) == {
+        f'stitch_{i}/{m}' for i in (0, 1, 7) for m in ('aAcc', 'mIoU', 'mAcc')
+    }
+    alone_cfg = toy_cfg.copy()
+    alone_cfg.test_cfg = dict(type='TestLoop')
+    alone = Runner.from_cfg(alone_cfg)
+    alone.model.load_state_dict(runner.model.state_dict())
+    for stitch_id in (0, 7, 1):
+        set_stitch(alone.model, stitch_id)
+        for name, value in alone.test().items():
+            assert together[f'stitch_{stitch_id}/{name}'] == value
+    assert together['stitch_0/mIoU'] != together['stitch_1/mIoU']
+
+
+def test_test_loop_writes_results_and_picture(toy_cfg, tmp_path, capsys):
+    out_dir = tmp_path / 'report'
+    toy_cfg.test_cfg = dict(
+        type='StitchTestLoop', stitches='all', out_dir=str(out_dir)
+    )
+    runner = Runner.from_cfg(toy_cfg)
+    metrics = runner.test()
+    written = json.loads((out_dir / 'stitches.json').read_text())
+    costs = cost_table(runner.model)
+    assert [s['id'] for s in written['stitches']] == list(costs)
+    for s in written['stitches']:
+        assert (s['flops'], s['params']) == costs[s['id']]
+        assert s['metrics']['mIoU'] == pytest.approx(metrics[f'stitch_{s["id"]}/mIoU'])
+    assert written['metric'] == 'mIoU'
+    assert (out_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
+    assert sorted(p.name for p in out_dir.iterdir()) == ['pareto.png', 'stitches.json']
+    printed = capsys.readouterr().out
+    assert 'slow[0:2] > fast[1:4]' in printed
+
+
+def test_the_active_stitch_is_restored(toy_cfg):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='anchors')
+    runner = Runner.from_cfg(toy_cfg)
+    set_stitch(runner.model, 6)
+    runner.test()
+    assert find_stitched_backbone(runner.model).active_stitch.id == 6
+
+
+def test_validation_during_training(toy_cfg):
+    toy_cfg.val_dataloader = toy_cfg.test_dataloader
+    toy_cfg.val_evaluator = toy_cfg.test_evaluator
+    toy_cfg.val_cfg = dict(type='StitchValLoop', stitches='0,4')
+    toy_cfg.train_cfg.val_interval = 2
+    toy_cfg.default_hooks.checkpoint.save_best = 'stitch_4/mIoU'
+    runner = Runner.from_cfg(toy_cfg)
+    runner.train()
+    best = list(Path(toy_cfg.work_dir).glob('best_stitch_4_mIoU_iter_2.pth'))
+    assert len(best) == 1
+
+
+@pytest.mark.parametrize(
+    'stitches, message',
+    [
+        ([5], r'stitch id 5 .* allowed are 0-4, 6-14'),
+        ('best', "stitches='best'; allowed are 'all', 'anchors'"),
+        ([], 'one or more ids'),
+        ([1, 1], 'each once'),
+    ],
+)
+def test_wrong_selections_are_refused(toy_cfg, stitches, message):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=stitches)
+    with pytest.raises(ValueError, match=message):
+        Runner.from_cfg(toy_cfg).test()

@@ -9,9 +9,7 @@ _base_ = [
 ]
 fast_checkpoint = 'work_dirs/setr-naive_vit-fast_1xb8-1500_camvid-240x176/iter_1500.pth'
 slow_checkpoint = 'work_dirs/setr-naive_vit-slow_1xb8-1500_camvid-240x176/iter_1500.pth'
-anchor = dict(
-    type='PlainViT', img_size=(176, 240), patch_size=8, layer_scale_init=None
-)
+anchor = dict(type='PlainViT', img_size=(176, 240), patch_size=8, layer_scale_init=None)
 model = dict(
     data_preprocessor=dict(size=(176, 240)),
     backbone=dict(

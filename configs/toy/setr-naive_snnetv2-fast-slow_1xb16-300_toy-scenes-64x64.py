@@ -6,8 +6,12 @@ _base_ = [
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/stitched_runtime.py',
 ]
-fast_checkpoint = 'work_dirs/setr-naive_vit-fast_1xb16-300_toy-scenes-64x64/iter_300.pth'
-slow_checkpoint = 'work_dirs/setr-naive_vit-slow_1xb16-300_toy-scenes-64x64/iter_300.pth'
+fast_checkpoint = (
+    'work_dirs/setr-naive_vit-fast_1xb16-300_toy-scenes-64x64/iter_300.pth'
+)
+slow_checkpoint = (
+    'work_dirs/setr-naive_vit-slow_1xb16-300_toy-scenes-64x64/iter_300.pth'
+)
 anchor = dict(type='PlainViT', img_size=64, patch_size=8, layer_scale_init=None)
 model = dict(
     data_preprocessor=dict(size=(64, 64)),

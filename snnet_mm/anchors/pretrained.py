@@ -59,7 +59,9 @@ def load_pretrained(anchor: PlainViT, checkpoint: str, prefix: str = '') -> None
     ):
         if keys:
             print_log(
-                f'{checkpoint}: {what} keys {keys}', logger='current', level=logging.WARNING
+                f'{checkpoint}: {what} keys {keys}',
+                logger='current',
+                level=logging.WARNING,
             )
 
 
@@ -81,9 +83,7 @@ def adapt_weights(weights: Mapping[str, Tensor], anchor: PlainViT) -> dict[str, 
         re.sub(r'\.gamma_([12])$', r'.ls\1.gamma', k): v for k, v in weights.items()
     }
     adapted = {
-        k: v
-        for k, v in renamed.items()
-        if k in wanted or not _CLASSIFIER.match(k)
+        k: v for k, v in renamed.items() if k in wanted or not _CLASSIFIER.match(k)
     }
     depth = len({k.split('.')[1] for k in adapted if k.startswith('blocks.')})
     if depth != anchor.depth:

@@ -81,7 +81,5 @@ class LoRAStitchingLayer(StitchingLayer):
         """See :meth:`StitchingLayer.merged`."""
         layer = StitchingLayer(self.in_features, self.out_features)
         layer.to(self.weight)
-        layer.set_map(
-            self.weight + self.scaling * self.lora_B @ self.lora_A, self.bias
-        )
+        layer.set_map(self.weight + self.scaling * self.lora_B @ self.lora_A, self.bias)
         return layer

@@ -149,7 +149,7 @@ class TwoWaySpace(StitchingSpace):
     def _route(
         self, anchor: int, cuts: Sequence[int]
     ) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
-        """Segments and stitching layers of the route that changes anchor at ``cuts``."""
+        """Segments and layers of the route that changes anchor at ``cuts``."""
         segments, layers, begin = [], [], 0
         for i in cuts:
             segments.append(Segment(anchor, begin, self._block_at(anchor, i) + 1))

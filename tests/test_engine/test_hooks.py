@@ -4,6 +4,7 @@ import pytest
 import torch
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
+
 from snnet_mm.analysis import cost_table
 from snnet_mm.engine import StitchInitHook
 from snnet_mm.models import find_stitched_backbone

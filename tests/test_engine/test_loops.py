@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from mmengine.runner import Runner
+
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitch
 
@@ -28,9 +29,7 @@ def test_metrics_equal_those_of_each_stitch_alone(toy_cfg):
 
 def test_test_loop_writes_results_and_picture(toy_cfg, tmp_path, capsys):
     out_dir = tmp_path / 'report'
-    toy_cfg.test_cfg = dict(
-        type='StitchTestLoop', stitches='all', out_dir=str(out_dir)
-    )
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', out_dir=str(out_dir))
     runner = Runner.from_cfg(toy_cfg)
     metrics = runner.test()
     written = json.loads((out_dir / 'stitches.json').read_text())

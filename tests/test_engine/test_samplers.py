@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+
 from snnet_mm.engine import ResourceConstrainedSampler, UniformSampler
 from snnet_mm.engine import samplers as samplers_module
 from snnet_mm.stitching import Cost, CostTable

@@ -34,9 +34,7 @@ metainfo = dict(
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations'),
-    dict(
-        type='RandomResize', scale=scale, ratio_range=(1.0, 1.75), keep_ratio=False
-    ),
+    dict(type='RandomResize', scale=scale, ratio_range=(1.0, 1.75), keep_ratio=False),
     dict(type='RandomCrop', crop_size=crop_size, cat_max_ratio=0.9),
     dict(type='RandomFlip', prob=0.5),
     dict(type='PhotoMetricDistortion'),

@@ -24,9 +24,7 @@ model = dict(
             type='Pretrained', checkpoint='checkpoints/deit_3_small_224_21k.pth'
         ),
     ),
-    decode_head=dict(
-        in_channels=384, in_index=3, num_classes=150, norm_cfg=norm_cfg
-    ),
+    decode_head=dict(in_channels=384, in_index=3, num_classes=150, norm_cfg=norm_cfg),
     auxiliary_head=[dict(in_index=i, **auxiliary_head) for i in range(3)],
     test_cfg=dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
 )

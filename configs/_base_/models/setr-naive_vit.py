@@ -26,9 +26,7 @@ model = dict(
         up_scale=4,
         kernel_size=1,
         align_corners=False,
-        loss_decode=dict(
-            type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0
-        ),
+        loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
     ),
     train_cfg=dict(),
     test_cfg=dict(mode='whole'),

@@ -13,9 +13,7 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),
-    dict(
-        type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1500, by_epoch=False
-    ),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1500, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=1500, val_interval=500)
 default_hooks = dict(

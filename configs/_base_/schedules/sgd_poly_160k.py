@@ -4,9 +4,7 @@ optim_wrapper = dict(
     optimizer=dict(type='SGD', lr=0.01, momentum=0.9, weight_decay=0.0005),
 )
 param_scheduler = [
-    dict(
-        type='PolyLR', eta_min=1e-4, power=0.9, begin=0, end=160000, by_epoch=False
-    )
+    dict(type='PolyLR', eta_min=1e-4, power=0.9, begin=0, end=160000, by_epoch=False)
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=160000, val_interval=16000)
 default_hooks = dict(

@@ -24,9 +24,7 @@ class StitchSamplingHook(Hook):
 
     priority = 'VERY_HIGH'
 
-    def __init__(
-        self, sampler: dict, input_size: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, sampler: dict, input_size: Sequence[int] | None = None) -> None:
         self._sampler_cfg = sampler
         self._input_size = input_size
 

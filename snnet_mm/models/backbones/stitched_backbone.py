@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from mmengine.model import BaseModule
+from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
@@ -53,7 +53,8 @@ class StitchedBackbone(BaseModule):
         super().__init__(init_cfg)
         if out not in OUTPUTS:
             raise ValueError(f'out={out!r}; allowed are {OUTPUTS} (config key: out)')
-        self.anchors = nn.ModuleList(anchors)
+        # A plain ModuleList would hide the anchors' init_cfg from mmengine.
+        self.anchors = ModuleList(anchors)
         self.space = space
         self.out = out
         self.out_indices = check_out_indices(out_indices, self.anchors[-1].depth)
@@ -159,9 +160,7 @@ class StitchedBackbone(BaseModule):
         return state._replace(tokens=self.stitching_layers[layer](state.tokens))
 
 
-def _check_eval_maps(
-    eval_maps: Sequence[int] | None, num_maps: int
-) -> tuple[int, ...]:
+def _check_eval_maps(eval_maps: Sequence[int] | None, num_maps: int) -> tuple[int, ...]:
     if eval_maps is None:
         return tuple(range(num_maps))
     wrong = [j for j in eval_maps if not 0 <= j < num_maps]

@@ -1,0 +1,33 @@
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint format clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+demo:  ## set up .venv and run tools/demo.py
+	$(SETUP) demo
+	@$(BIN)/python tools/demo.py $(ARGS)
+
+test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k space"
+	$(SETUP) test
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint:  ## check style and format with ruff
+	$(SETUP) lint
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+format:  ## fix what ruff can fix, then format
+	$(SETUP) lint
+	@$(BIN)/ruff check --fix-only
+	@$(BIN)/ruff format
+
+clean:  ## remove .venv, caches and build products (keeps .wheels and work_dirs)
+	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

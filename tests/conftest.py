@@ -1,0 +1,124 @@
+import json
+import random
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.registry import MODELS
+
+import snnet_mm  # noqa: F401
+from snnet_mm.models import SNNetv2
+
+DATA = Path(__file__).parent / 'data'
+
+# The models of these tests are far too small for threads.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@torch.no_grad()
+def _randomise(model):
+    """Weights so large that every part of a network shows in its output."""
+    for parameter in model.parameters():
+        parameter.normal_(std=0.3)
+    return model
+
+
+@pytest.fixture
+def randomise():
+    return _randomise
+
+
+@pytest.fixture
+def build_vit():
+    """Builds a small plain ViT with random weights."""
+
+    def build(embed_dims=8, depth=3, num_heads=2, **kwargs):
+        arch = dict(embed_dims=embed_dims, depth=depth, num_heads=num_heads)
+        kwargs = dict(img_size=32, patch_size=8, arch=arch) | kwargs
+        return _randomise(MODELS.build(dict(type='PlainViT', **kwargs)))
+
+    return build
+
+
+@pytest.fixture
+def build_snnet(build_vit):
+    """Builds a small SNNetv2 with random weights: widths 8/12, images 32x32."""
+
+    def build(depths=(3, 7), widths=(8, 12), anchor=None, stitching_layer=None, **kw):
+        anchors = [
+            build_vit(width, depth, **(anchor or {}))
+            for width, depth in zip(widths, depths, strict=True)
+        ]
+        layer = stitching_layer or dict(type='LoRAStitchingLayer', rank=2)
+        return _randomise(SNNetv2(anchors, layer, **kw))
+
+    return build
+
+
+@dataclass
+class Golden:
+    """What the authors' released code computed, see tests/data/README.md."""
+
+    meta: dict
+    tensors: dict
+
+    def part(self, prefix):
+        """The tensors under a prefix, without it."""
+        return {
+            k.removeprefix(prefix): v
+            for k, v in self.tensors.items()
+            if k.startswith(prefix)
+        }
+
+    def build(self):
+        """The same backbone of ours, with random weights."""
+        m = self.meta
+        anchors = [
+            dict(
+                type='PlainViT',
+                arch=dict(embed_dims=dim, depth=depth, num_heads=heads),
+                img_size=m['img'],
+                patch_size=m['patch'],
+                rel_pos_bias=True,
+            )
+            for dim, depth, heads in zip(
+                m['embed_dims'], m['depths'], m['num_heads'], strict=True
+            )
+        ]
+        layer = dict(type='LoRAStitchingLayer', rank=m['lora_r'])
+        return SNNetv2(anchors, layer, out_indices=m['out_indices'][1]).eval()
+
+
+@cache
+def _load_golden(name):
+    with np.load(DATA / f'{name}.npz') as file:
+        meta = json.loads(str(file['meta']))
+        tensors = {k: torch.from_numpy(file[k]) for k in file.files if k != 'meta'}
+    return Golden(meta, tensors)
+
+
+@pytest.fixture(scope='session', params=['seg_v2_tiny', 'seg_v2_s_l'])
+def golden(request):
+    return _load_golden(request.param)
+
+
+@pytest.fixture(scope='session')
+def tiny_golden():
+    return _load_golden('seg_v2_tiny')
+
+
+@pytest.fixture(scope='session')
+def published():
+    """FLOPs and mIoU of the authors' 134 stitches on ADE20K, by stitch id."""
+    text = (DATA / 'ade20k_setr_deit3_s_l.json').read_text()
+    return {int(k): v for k, v in json.loads(text)['stitches'].items()}

@@ -1,0 +1,352 @@
+import math
+
+import pytest
+import torch
+from mmengine.registry import MODELS
+
+from snnet_mm.anchors import PlainViT, TokenState, check_out_indices
+from snnet_mm.anchors.plain_vit import ARCHITECTURES, PatchEmbed
+from snnet_mm.anchors.vit_block import DropPath
+
+
+def naive_block(block, x, bias=None):
+    """A pre-norm transformer block, written out."""
+
+    def norm(layer, x):
+        centred = x - x.mean(-1, keepdim=True)
+        variance = centred.square().mean(-1, keepdim=True)
+        return centred / (variance + 1e-6).sqrt() * layer.weight + layer.bias
+
+    def scaled(layer, x):
+        return x * layer.gamma if hasattr(layer, 'gamma') else x
+
+    attn, heads = block.attn, block.attn.num_heads
+    dim = x.shape[-1]
+    qkv = norm(block.norm1, x) @ attn.qkv.weight.T
+    if attn.qkv.bias is not None:
+        qkv = qkv + attn.qkv.bias
+    q, k, v = qkv.split(dim, dim=-1)
+    out = torch.empty_like(x)
+    for h in range(heads):
+        part = slice(h * dim // heads, (h + 1) * dim // heads)
+        logits = q[..., part] @ k[..., part].transpose(1, 2)
+        logits = logits / math.sqrt(dim // heads)
+        if bias is not None:
+            logits = logits + bias[:, h]
+        out[..., part] = logits.softmax(-1) @ v[..., part]
+    x = x + scaled(block.ls1, out @ attn.proj.weight.T + attn.proj.bias)
+    hidden = norm(block.norm2, x) @ block.mlp.fc1.weight.T + block.mlp.fc1.bias
+    hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
+    return x + scaled(block.ls2, hidden @ block.mlp.fc2.weight.T + block.mlp.fc2.bias)
+
+
+@pytest.mark.parametrize('rel_pos_bias', [False, True])
+@pytest.mark.parametrize('layer_scale_init', [None, 1e-6])
+@pytest.mark.parametrize('qkv_bias', [False, True])
+def test_a_block_is_naive_attention(
+    build_vit, rel_pos_bias, layer_scale_init, qkv_bias
+):
+    vit = build_vit(
+        embed_dims=12,
+        num_heads=3,
+        rel_pos_bias=rel_pos_bias,
+        layer_scale_init=layer_scale_init,
+        qkv_bias=qkv_bias,
+    ).double()
+    block, grid = vit.blocks[1], (2, 4)
+    x = torch.randn(2, 9, 12, dtype=torch.float64)
+    bias = block.attn.rel_pos_bias(grid) if rel_pos_bias else None
+    torch.testing.assert_close(block(x, grid), naive_block(block, x, bias))
+    # The parts under test do something.
+    assert rel_pos_bias == (bias is not None and bias.abs().max() > 0.1)
+    assert (layer_scale_init is not None) == hasattr(block.ls1, 'gamma')
+    assert (block.attn.qkv.bias is not None) == qkv_bias
+
+
+FAMILIES = {
+    'deit3': (dict(no_embed_class=True, init_values=1e-6), dict()),
+    'vit': (
+        dict(),
+        dict(pos_embed_prefix=True, layer_scale_init=None),
+    ),
+    'registers': (
+        dict(no_embed_class=True, init_values=1e-5, reg_tokens=3),
+        dict(num_registers=3),
+    ),
+    'embedded registers': (
+        dict(reg_tokens=2),
+        dict(num_registers=2, pos_embed_prefix=True, layer_scale_init=None),
+    ),
+    'no cls': (
+        dict(class_token=False, qkv_bias=False),
+        dict(cls_token=False, qkv_bias=False, layer_scale_init=None),
+    ),
+}
+
+
+@pytest.mark.parametrize('size', [(32, 32), (48, 40), (24, 16)])
+@pytest.mark.parametrize('family', FAMILIES)
+def test_equal_to_timm(family, size, randomise):
+    timm = pytest.importorskip('timm')
+    theirs_kwargs, ours_kwargs = FAMILIES[family]
+    theirs = randomise(
+        timm.models.VisionTransformer(
+            img_size=32,
+            patch_size=8,
+            embed_dim=16,
+            depth=3,
+            num_heads=2,
+            num_classes=0,
+            global_pool='',
+            dynamic_img_size=True,
+            **theirs_kwargs,
+        )
+    ).eval()
+    ours = PlainViT(
+        dict(embed_dims=16, depth=3, num_heads=2),
+        img_size=32,
+        patch_size=8,
+        final_norm=True,
+        **ours_kwargs,
+    ).eval()
+    ours.load_state_dict(theirs.state_dict())
+    images = torch.randn(2, 3, *size)
+    with torch.no_grad():
+        state, _ = ours.run_blocks(ours.embed(images), 0, 3)
+        torch.testing.assert_close(
+            state.tokens, theirs.forward_features(images), rtol=1e-5, atol=1e-5
+        )
+    assert state.grid == (size[0] // 8, size[1] // 8)
+
+
+def test_running_in_parts_equals_running_at_once(build_vit):
+    vit = build_vit(depth=5, rel_pos_bias=True, final_norm=True)
+    start = vit.embed(torch.randn(2, 3, 32, 24))
+    at_once, tapped = vit.run_blocks(start, 0, 5, taps=(0, 3, 4))
+    for cut in range(6):
+        half, first = vit.run_blocks(start, 0, cut, taps=(0, 3, 4))
+        end, second = vit.run_blocks(half, cut, 5, taps=(0, 3, 4))
+        assert end.tokens.equal(at_once.tokens)
+        assert end.grid == at_once.grid == (4, 3)
+        assert set(first) == {i for i in (0, 3, 4) if i < cut}
+        assert set(second) == {i for i in (0, 3, 4) if i >= cut}
+        for i, state in (first | second).items():
+            assert state.tokens.equal(tapped[i].tokens)
+    assert tapped[4].tokens.equal(at_once.tokens)
+    assert tapped[3].tokens.equal(vit.run_blocks(start, 0, 4)[0].tokens)
+
+
+def test_final_norm_belongs_to_the_last_block(build_vit):
+    vit = build_vit(final_norm=True)
+    start = vit.embed(torch.randn(1, 3, 32, 32))
+    before, _ = vit.run_blocks(start, 0, 2)
+    end, _ = vit.run_blocks(before, 2, 3)
+    x = vit.blocks[1](vit.blocks[0](start.tokens, (4, 4)), (4, 4))
+    assert before.tokens.equal(x)
+    assert end.tokens.equal(vit.norm(vit.blocks[2](x, (4, 4))))
+
+
+def test_forward_returns_the_maps_of_the_out_indices(build_vit):
+    vit = build_vit(depth=4, out_indices=(2, -1, 0))
+    images = torch.randn(2, 3, 16, 32)
+    maps = vit(images)
+    assert vit.out_indices == (2, 3, 0)
+    for feature_map, i in zip(maps, (2, 3, 0), strict=True):
+        state, _ = vit.run_blocks(vit.embed(images), 0, i + 1)
+        assert feature_map.equal(vit.to_feature_map(state))
+
+
+@pytest.mark.parametrize('num_prefix', [0, 1, 3])
+def test_layout_of_feature_maps(build_vit, num_prefix):
+    vit = build_vit(cls_token=num_prefix > 0, num_registers=max(num_prefix - 1, 0))
+    assert vit.num_prefix == num_prefix
+    tokens = torch.randn(2, num_prefix + 6, 8)
+    feature_map = vit.to_feature_map(TokenState(tokens, (2, 3)))
+    assert feature_map.shape == (2, 8, 2, 3)
+    assert feature_map.is_contiguous()
+    for y in range(2):
+        for x in range(3):
+            token = tokens[:, num_prefix + 3 * y + x]
+            assert feature_map[:, :, y, x].equal(token)
+
+
+def test_order_of_the_prefix_tokens(build_vit):
+    vit = build_vit(num_registers=2)
+    tokens, grid = vit.embed(torch.randn(3, 3, 32, 32))
+    assert grid == (4, 4)
+    assert tokens.shape == (3, 1 + 2 + 16, 8)
+    assert tokens[:, :1].equal(vit.cls_token.expand(3, 1, 8))
+    assert tokens[:, 1:3].equal(vit.reg_token.expand(3, 2, 8))
+
+
+def test_a_patch_is_projected_with_its_position(build_vit):
+    vit = build_vit()
+    images = torch.randn(2, 3, 32, 32)
+    tokens, _ = vit.embed(images)
+    weight = vit.patch_embed.proj.weight.flatten(1)
+    patch = images[:, :, 8:16, 24:32].flatten(1)
+    expected = patch @ weight.T + vit.patch_embed.proj.bias + vit.pos_embed[:, 7]
+    torch.testing.assert_close(tokens[:, 1 + 7], expected)
+
+
+def test_odd_sizes_are_padded_with_zeros_below_and_right():
+    embed = PatchEmbed(8, 3, 5)
+    images = torch.randn(2, 3, 17, 30)
+    padded = torch.zeros(2, 3, 24, 32)
+    padded[:, :, :17, :30] = images
+    assert embed(images).equal(embed(padded))
+    assert embed(images).shape == (2, 5, 3, 4)
+
+
+def test_an_img_size_that_is_not_whole_patches(build_vit):
+    vit = build_vit(img_size=(17, 30))
+    assert vit.grid == (3, 4)
+    assert vit.pos_embed.shape == (1, 12, 8)
+    tokens, grid = vit.embed(torch.zeros(1, 3, 17, 30))
+    assert grid == (3, 4)
+    no_bias = tokens[:, 1:] - vit.patch_embed.proj.bias
+    torch.testing.assert_close(no_bias, vit.pos_embed)
+
+
+@pytest.mark.parametrize('size', [(7, 32), (32, 7), (0, 8)])
+def test_images_smaller_than_a_patch_are_refused(build_vit, size):
+    with pytest.raises(ValueError, match='smaller than a patch; allowed is 8') as error:
+        build_vit()(torch.zeros(1, 3, *size))
+    assert f'{size[0]}x{size[1]} pixels' in str(error.value)
+
+
+def test_drop_path_does_nothing_in_eval_mode():
+    x, state = torch.randn(4, 3, 2), torch.get_rng_state()
+    assert DropPath(0.5).eval()(x) is x
+    assert DropPath(0.0)(x) is x
+    assert torch.get_rng_state().equal(state)
+
+
+def test_drop_path_keeps_the_mean_and_drops_whole_images():
+    x = torch.ones(20000, 2, 3, requires_grad=True)
+    y = DropPath(0.2)(x)
+    assert y.detach().unique().tolist() == [0, 1.25]
+    per_image = y.flatten(1)
+    assert per_image.equal(per_image[:, :1].expand(-1, 6))
+    # Four standard deviations of the mean of 20,000 draws.
+    assert abs(y.mean().item() - 1) < 4 * 0.5 / math.sqrt(20000)
+    y.sum().backward()
+    assert x.grad.equal(y.detach())
+
+
+def test_drop_path_rises_linearly_from_block_to_block(build_vit):
+    vit = build_vit(depth=5, drop_path_rate=0.2)
+    rates = [block.drop_path.rate for block in vit.blocks]
+    assert rates == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
+
+
+def test_a_dropped_branch_passes_its_input_on(build_vit):
+    vit = build_vit(drop_path_rate=0.5)
+    block = vit.blocks[-1]
+    x = torch.randn(64, 17, 8)
+    attended = block.ls1(block.attn(block.norm1(x), (4, 4)))
+    kept = torch.stack([x, x + 2 * attended])
+    torch.manual_seed(3)
+    y = block(x, (4, 4))
+    torch.manual_seed(3)
+    masks = torch.empty(2, 64).bernoulli_(0.5)
+    for n in range(64):
+        z = kept[int(masks[0, n]), n : n + 1]
+        z = z + masks[1, n] * 2 * block.ls2(block.mlp(block.norm2(z)))
+        torch.testing.assert_close(y[n : n + 1], z)
+
+
+def test_gradients_reach_every_parameter(build_vit):
+    vit = build_vit(num_registers=1, rel_pos_bias=True, final_norm=True)
+    vit(torch.randn(2, 3, 32, 32))[0].square().sum().backward()
+    assert [n for n, p in vit.named_parameters() if not p.grad.any()] == []
+
+
+@pytest.mark.parametrize(
+    ('name', 'level'),
+    [
+        ('cls_token', 0),
+        ('reg_token', 0),
+        ('pos_embed', 0),
+        ('patch_embed.proj.weight', 0),
+        ('blocks.0.attn.qkv.bias', 1),
+        ('blocks.0.norm1.weight', 1),
+        ('blocks.10.mlp.fc2.weight', 11),
+        ('blocks.11.attn.rel_pos_bias.table', 12),
+        ('norm.weight', 13),
+    ],
+)
+def test_layer_depth(build_vit, name, level):
+    vit = build_vit(depth=12, num_registers=1, rel_pos_bias=True, final_norm=True)
+    assert name in dict(vit.named_parameters())
+    assert vit.layer_depth(name) == (level, 14)
+
+
+def test_sizes_of_the_architectures():
+    # Parameters of the blocks alone, from 12 C^2 + 13 C each (mlp ratio 4, biases).
+    millions = dict(tiny=5.3, small=21.3, base=85.1, large=302.3, huge=629.7)
+    for arch, size in millions.items():
+        dim, depth = (ARCHITECTURES[arch][k] for k in ('embed_dims', 'depth'))
+        assert depth * (12 * dim**2 + 13 * dim) / 1e6 == pytest.approx(size, abs=0.06)
+        with torch.device('meta'):
+            vit = PlainViT(arch, layer_scale_init=None)
+        assert sum(p.numel() for p in vit.blocks.parameters()) == depth * (
+            12 * dim**2 + 13 * dim
+        )
+        assert dim // vit.blocks[0].attn.num_heads == (80 if arch == 'huge' else 64)
+        assert vit.block_dims == (dim,) * depth
+
+
+def test_start_values():
+    vit = PlainViT('tiny', rel_pos_bias=True, final_norm=True)
+    block = vit.blocks[3]
+    for weight in (
+        vit.pos_embed,
+        block.attn.qkv.weight,
+        block.mlp.fc1.weight,
+        block.attn.rel_pos_bias.table,
+    ):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.1)
+    for bias in (block.attn.qkv.bias, block.mlp.fc2.bias, block.norm1.bias):
+        assert not bias.any()
+    assert block.norm2.weight.equal(torch.ones(192))
+    assert block.ls1.gamma.equal(torch.full((192,), 1e-6))
+
+
+def test_mlp_ratio_and_in_channels(build_vit):
+    arch = dict(embed_dims=8, depth=1, num_heads=2, mlp_ratio=2.5)
+    vit = build_vit(arch=arch, in_channels=5)
+    assert vit.blocks[0].mlp.fc1.weight.shape == (20, 8)
+    assert vit(torch.randn(1, 5, 32, 32))[0].shape == (1, 8, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ('arch', 'message'),
+    [
+        ('gigantic', "arch='gigantic' .* allowed are .*'base', 'huge', 'large'"),
+        (dict(embed_dims=8, depth=2), 'allowed keys are .*num_heads'),
+        (dict(embed_dims=8, depth=2, num_heads=2, dim=8), 'allowed keys are'),
+        (dict(embed_dims=8, depth=2, num_heads=3), '3 heads do not divide a width of 8'),
+    ],
+)
+def test_impossible_architectures(arch, message):
+    with pytest.raises(ValueError, match=message) as error:
+        PlainViT(arch)
+    assert 'config key: arch' in str(error.value)
+
+
+@pytest.mark.parametrize('out_indices', [(3,), (0, -4), ()])
+def test_impossible_out_indices(build_vit, out_indices):
+    with pytest.raises(ValueError, match='blocks -3 to 2') as error:
+        build_vit(depth=3, out_indices=out_indices)
+    assert f'out_indices={out_indices} ' in str(error.value)
+
+
+def test_out_indices_count_from_the_end_too():
+    assert check_out_indices([0, -1, -12, 11], 12) == (0, 11, 0, 11)
+
+
+def test_plain_vit_is_registered():
+    vit = MODELS.build(dict(type='PlainViT', arch='tiny', img_size=32))
+    assert type(vit) is PlainViT
+    assert vit(torch.randn(1, 3, 32, 32))[0].shape == (1, 192, 2, 2)

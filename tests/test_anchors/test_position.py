@@ -1,0 +1,183 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from snnet_mm.anchors.position import (
+    RelativePositionBias,
+    relative_position_index,
+    resize_pos_embed,
+)
+
+
+def test_resizing_to_the_same_grid_changes_nothing():
+    pos_embed = torch.randn(1, 2 + 12, 5)
+    assert resize_pos_embed(pos_embed, (3, 4), (3, 4), 2) is pos_embed
+
+
+@pytest.mark.parametrize('num_prefix', [0, 1, 3])
+def test_resizing_leaves_the_prefix_alone(num_prefix):
+    pos_embed = torch.randn(1, num_prefix + 12, 5)
+    resized = resize_pos_embed(pos_embed, (3, 4), (5, 2), num_prefix)
+    assert resized.shape == (1, num_prefix + 10, 5)
+    assert resized[:, :num_prefix].equal(pos_embed[:, :num_prefix])
+
+
+def test_rows_and_columns_are_resized_as_such():
+    rows = torch.arange(3.0)[:, None].expand(3, 4)
+    columns = torch.arange(4.0).expand(3, 4)
+    pos_embed = torch.stack([rows, columns], dim=-1).view(1, 12, 2)
+    resized = resize_pos_embed(pos_embed, (3, 4), (6, 2), 0).view(6, 2, 2)
+    # What varies along rows alone still does, rising symmetrically about the middle.
+    assert resized[:, 0, 0].equal(resized[:, 1, 0])
+    assert (resized[1:, 0, 0] > resized[:-1, 0, 0]).all()
+    both_ways = resized[:, 0, 0] + resized[:, 0, 0].flip(0)
+    torch.testing.assert_close(both_ways, torch.full((6,), 2.0))
+    torch.testing.assert_close(resized[0, :, 1], resized[5, :, 1])
+    assert resized[0, 1, 1] > resized[0, 0, 1]
+
+
+def test_resizing_is_antialiased_bicubic():
+    pos_embed = torch.randn(1, 1 + 30, 4)
+    image = pos_embed[0, 1:].T.reshape(1, 4, 5, 6)
+    expected = F.interpolate(image, size=(3, 7), mode='bicubic', antialias=True)
+    resized = resize_pos_embed(pos_embed, (5, 6), (3, 7), 1)
+    torch.testing.assert_close(resized[0, 1:], expected[0].flatten(1).T)
+
+
+def test_index_of_a_2x2_grid_by_hand():
+    patches = torch.tensor([[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]])
+    assert relative_position_index((2, 2), 0).equal(patches)
+    with_cls = torch.tensor(
+        [
+            [11, 9, 9, 9, 9],
+            [10, 4, 3, 1, 0],
+            [10, 5, 4, 2, 1],
+            [10, 7, 6, 4, 3],
+            [10, 8, 7, 5, 4],
+        ]
+    )
+    assert relative_position_index((2, 2), 1).equal(with_cls)
+
+
+def test_index_is_that_of_the_authors(golden):
+    side = golden.meta['img'] // golden.meta['patch']
+    theirs = golden.tensors['sd.anchors.0.layers.0.attn.relative_position_index']
+    assert relative_position_index((side, side), 1).equal(theirs)
+
+
+def index_by_formula(grid, num_prefix):
+    h, w = grid
+    num_offsets = (2 * h - 1) * (2 * w - 1)
+    tokens = [None] * num_prefix + [(y, x) for y in range(h) for x in range(w)]
+
+    def row(query, key):
+        if query is None:
+            return num_offsets + (2 if key is None else 0)
+        if key is None:
+            return num_offsets + 1
+        dy, dx = query[0] - key[0], query[1] - key[1]
+        return (dy + h - 1) * (2 * w - 1) + dx + w - 1
+
+    return torch.tensor([[row(q, k) for k in tokens] for q in tokens])
+
+
+@pytest.mark.parametrize('grid', [(1, 1), (2, 3), (3, 2), (1, 4)])
+@pytest.mark.parametrize('num_prefix', [0, 1, 3])
+def test_index_by_formula(grid, num_prefix):
+    expected = index_by_formula(grid, num_prefix)
+    assert relative_position_index(grid, num_prefix).equal(expected)
+
+
+@pytest.fixture
+def bias():
+    module = RelativePositionBias((2, 3), num_heads=4, num_prefix=1)
+    torch.nn.init.normal_(module.table)
+    return module
+
+
+def gathered(table, grid, num_prefix=1):
+    return table[index_by_formula(grid, num_prefix)].permute(2, 0, 1)[None]
+
+
+def test_bias_has_the_table_row_of_every_pair(bias):
+    assert bias.table.shape == (3 * 5 + 3, 4)
+    assert bias((2, 3)).equal(gathered(bias.table, (2, 3)))
+
+
+def test_without_prefix_tokens_the_table_has_offsets_only():
+    module = RelativePositionBias((2, 3), num_heads=4, num_prefix=0)
+    assert module.table.shape == (3 * 5, 4)
+    assert module((2, 3)).equal(gathered(module.table, (2, 3), num_prefix=0))
+
+
+@pytest.mark.parametrize('grid', [(3, 2), (2, 4), (5, 5), (1, 1)])
+def test_bias_at_another_grid(bias, grid):
+    offsets = bias.table[:15].T.reshape(1, 4, 3, 5)
+    new = [2 * n - 1 for n in grid]
+    offsets = F.interpolate(offsets, size=new, mode='bicubic').flatten(2)[0].T
+    table = torch.cat([offsets, bias.table[15:]])
+    torch.testing.assert_close(bias(grid), gathered(table, grid))
+
+
+def test_gradient_counts_how_often_a_row_is_used(bias):
+    bias((2, 3)).sum().backward()
+    uses = index_by_formula((2, 3), 1).flatten().bincount().float()
+    torch.testing.assert_close(bias.table.grad, uses[:, None].expand(-1, 4))
+
+
+@torch.no_grad()
+def test_bias_is_kept_in_eval_mode(bias):
+    bias.eval()
+    kept = bias((2, 3))
+    assert bias((2, 3)) is kept
+    assert bias((3, 3)).shape == (1, 4, 10, 10)
+    assert bias((2, 3)).equal(kept)
+
+
+def test_bias_is_not_kept_where_gradients_are_wanted(bias):
+    bias.eval()
+    with torch.no_grad():
+        bias((2, 3))
+    bias((2, 3)).sum().backward()
+    assert bias.table.grad.abs().sum() > 0
+
+
+@torch.no_grad()
+def test_bias_is_not_kept_in_training(bias):
+    before = bias((2, 3))
+    bias.table.add_(1)
+    assert bias((2, 3)).equal(before + 1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('event', ['load', 'parent loads', 'train', 'eval', 'move'])
+def test_kept_bias_follows_new_weights(bias, event):
+    parent = torch.nn.Sequential(bias).eval()
+    before = bias((2, 3))
+    state_dict = {'table': bias.table + 1}
+    if event == 'load':
+        bias.load_state_dict(state_dict)
+    elif event == 'parent loads':
+        parent.load_state_dict({'0.table': state_dict['table']})
+    elif event == 'move':
+        bias.table.data = state_dict['table'].double()
+    else:
+        bias.table.copy_(state_dict['table'])
+        parent.train(event == 'train')
+        parent.eval()
+    after = bias((2, 3))
+    assert after.equal(gathered(bias.table, (2, 3)))
+    assert not after.equal(before.to(after.dtype))
+
+
+@pytest.mark.parametrize('first', ['inference', 'meta'])
+def test_a_grid_first_seen_elsewhere_can_be_trained(bias, first):
+    grid, elsewhere = {
+        'inference': ((5, 7), torch.inference_mode()),
+        'meta': ((7, 5), torch.device('meta')),
+    }[first]
+    with elsewhere:
+        relative_position_index(grid, 1)
+    bias(grid).sum().backward()
+    assert bias.table.grad.abs().sum() > 0
+    assert relative_position_index(grid, 1).equal(index_by_formula(grid, 1))

@@ -1,0 +1,88 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from snnet_mm.models.ziplab_checkpoint import convert_ziplab
+
+CONVERTER = Path(__file__).parents[2] / 'tools/model_converters/ziplab2snnet.py'
+
+
+@torch.no_grad()
+def assert_golden_outputs(backbone, golden, stitch_ids):
+    images = golden.tensors['x']
+    for i in stitch_ids:
+        backbone.set_stitch(i)
+        expected = tuple(golden.tensors[f'out.{i}.{j}'] for j in range(4))
+        torch.testing.assert_close(
+            backbone(images),
+            expected,
+            rtol=1e-5,
+            atol=1e-5,
+            msg=lambda text, i=i: f'stitch {i}: {text}',
+        )
+
+
+def test_all_stitches_give_the_outputs_of_the_authors(golden):
+    backbone = golden.build()
+    backbone.load_state_dict(convert_ziplab(golden.part('sd.')))
+    assert len(golden.meta['stitch_ids']) == 134
+    assert_golden_outputs(backbone, golden, golden.meta['stitch_ids'])
+    assert backbone.stitching_initialized
+
+
+class Segmentor(nn.Module):
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = backbone
+        self.decode_head = nn.Linear(2, 3)
+
+
+def segmentor_weights(golden):
+    """A checkpoint of the authors' segmentor, with a head of ours."""
+    head = nn.Linear(2, 3).state_dict()
+    return {f'backbone.{k}': v for k, v in golden.part('sd.').items()} | {
+        f'decode_head.{k}': v for k, v in head.items()
+    }
+
+
+def test_keys_of_a_segmentor(tiny_golden):
+    theirs = segmentor_weights(tiny_golden)
+    model = Segmentor(tiny_golden.build())
+    model.load_state_dict(convert_ziplab(theirs))
+    assert_golden_outputs(model.backbone, tiny_golden, [0, 1, 7, 20, 50, 134])
+    assert model.decode_head.weight.equal(theirs['decode_head.weight'])
+    assert model.backbone.stitching_initialized
+
+
+def test_conversion_loses_no_tensor(golden):
+    theirs = golden.part('sd.')
+    ours = convert_ziplab(theirs)
+    kept = [v for k, v in theirs.items() if not k.endswith('relative_position_index')]
+    assert len(ours) == len(kept) + 1
+    assert {v.data_ptr() for v in kept} < {v.data_ptr() for v in ours.values()}
+    assert set(ours) == set(golden.build().state_dict())
+
+
+@pytest.mark.parametrize('wrapping', [None, 'state_dict', 'model'])
+def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys, wrapping):
+    theirs = segmentor_weights(tiny_golden)
+    source, target = tmp_path / 'theirs.pth', tmp_path / 'out' / 'ours.pth'
+    torch.save(theirs if wrapping is None else {wrapping: theirs}, source)
+    command = [sys.executable, str(CONVERTER), str(source), str(target)]
+    if wrapping == 'state_dict':
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        output = done.stdout
+    else:
+        monkeypatch.setattr(sys, 'argv', command[1:])
+        exec(compile(CONVERTER.read_text(), CONVERTER, 'exec'), {'__name__': '__main__'})
+        output = capsys.readouterr().out
+    ours = torch.load(target, weights_only=True)['state_dict']
+    assert f'{len(ours)} tensors' in output
+    model = Segmentor(tiny_golden.build())
+    model.load_state_dict(ours)
+    assert_golden_outputs(model.backbone, tiny_golden, [0, 12, 100])
+    assert [p.name for p in target.parent.iterdir()] == ['ours.pth']

@@ -1,0 +1,35 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope='session')
+def run_tool():
+    """Run a tool as a user would, from the repository root."""
+
+    def run(tool, *args, ok=True):
+        env = dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=str(ROOT))
+        done = subprocess.run(
+            [sys.executable, str(ROOT / 'tools' / tool), *map(str, args)],
+            cwd=ROOT,
+            env=env,
+            text=True,
+            capture_output=True,
+        )
+        assert (done.returncode == 0) is ok, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture(scope='session')
+def demo(run_tool, tmp_path_factory):
+    """The demo's own script with few iterations: its folder and what it printed."""
+    work_dir = tmp_path_factory.mktemp('demo')
+    args = ('--work-dir', work_dir, '--iters', 3, '--num-scenes', 10)
+    return work_dir, run_tool('demo.py', *args).stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -77,6 +79,18 @@ class StitchResults:
             self.higher_is_better,
         )
 
+    def rank_correlation(self) -> float:
+        """Spearman's rank correlation of the ranking metric and FLOPs.
+
+        Near 1 the budget alone tells how good a stitch is; NaN if one of them is the
+        same for all stitches.
+        """
+        flops = _ranks([r.flops for r in self.stitches])
+        scores = _ranks([self.score(r) for r in self.stitches])
+        if len(set(flops)) < 2 or len(set(scores)) < 2:
+            return math.nan
+        return statistics.correlation(flops, scores)
+
     def to_dict(self) -> dict:
         """Plain data, for JSON; :meth:`from_dict` reads it back."""
         return asdict(self)
@@ -87,3 +101,9 @@ class StitchResults:
         stitches = [StitchResult(**s) for s in data['stitches']]
         size = tuple(data['input_size'])
         return cls(stitches, data['metric'], data['higher_is_better'], size)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 0; equal values share the mean of theirs."""
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]

@@ -29,6 +29,12 @@ def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
     if not console.is_terminal:
         console = Console(width=LOG_WIDTH)
     console.print(stitch_table(results))
+    if len(results.stitches) > 2:
+        console.print(
+            f'Rank correlation of {results.metric} and FLOPs: '
+            f'{results.rank_correlation():.2f}; {len(results.front())} of '
+            f'{len(results.stitches)} stitches are on the Pareto front'
+        )
     out_dir = Path(out_dir)
     with atomic_path(out_dir / 'stitches.json') as temporary:
         temporary.write_text(json.dumps(results.to_dict(), indent=1))

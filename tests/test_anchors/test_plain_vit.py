@@ -326,7 +326,10 @@ def test_mlp_ratio_and_in_channels(build_vit):
         ('gigantic', "arch='gigantic' .* allowed are .*'base', 'huge', 'large'"),
         (dict(embed_dims=8, depth=2), 'allowed keys are .*num_heads'),
         (dict(embed_dims=8, depth=2, num_heads=2, dim=8), 'allowed keys are'),
-        (dict(embed_dims=8, depth=2, num_heads=3), '3 heads do not divide a width of 8'),
+        (
+            dict(embed_dims=8, depth=2, num_heads=3),
+            '3 heads do not divide a width of 8',
+        ),
     ],
 )
 def test_impossible_architectures(arch, message):

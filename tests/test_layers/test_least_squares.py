@@ -47,9 +47,7 @@ def test_an_affine_relation_is_recovered(ridge, tolerance):
     x, _ = paired_activations()
     weight, bias = torch.randn(7, 5).double(), 10 * torch.randn(7).double()
     found = fitted(x, x @ weight.T + bias, ridge=ridge).x_to_y()
-    torch.testing.assert_close(
-        found, (weight, bias), rtol=tolerance, atol=tolerance
-    )
+    torch.testing.assert_close(found, (weight, bias), rtol=tolerance, atol=tolerance)
 
 
 def test_a_heavy_ridge_shrinks_the_weight_and_leaves_the_mean_to_the_bias():

@@ -1,3 +1,4 @@
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys, wrapping):
         output = done.stdout
     else:
         monkeypatch.setattr(sys, 'argv', command[1:])
-        exec(compile(CONVERTER.read_text(), CONVERTER, 'exec'), {'__name__': '__main__'})
+        runpy.run_path(str(CONVERTER), run_name='__main__')
         output = capsys.readouterr().out
     ours = torch.load(target, weights_only=True)['state_dict']
     assert f'{len(ours)} tensors' in output

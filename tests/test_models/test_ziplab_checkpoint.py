@@ -30,7 +30,9 @@ STITCH = 'stitch_layers.0.0.transform.weight'
 )
 def test_names(prefix, theirs, ours):
     value = torch.randn(2)
-    converted = convert_ziplab({prefix + STITCH: torch.zeros(1), prefix + theirs: value})
+    converted = convert_ziplab(
+        {prefix + STITCH: torch.zeros(1), prefix + theirs: value}
+    )
     assert converted[prefix + ours] is value
     assert converted[prefix + 'stitching_initialized'].equal(torch.tensor(True))
 

@@ -39,7 +39,9 @@ def test_front_is_what_nothing_dominates():
 
         undominated = {j for j in costs if not any(beats(i, j) for i in costs)}
         points = {(costs[i], scores[i]) for i in undominated}
-        first = [min(i for i in undominated if (costs[i], scores[i]) == p) for p in points]
+        first = [
+            min(i for i in undominated if (costs[i], scores[i]) == p) for p in points
+        ]
         assert pareto_front(costs, scores) == sorted(first, key=costs.get)
 
 

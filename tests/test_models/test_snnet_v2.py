@@ -1,0 +1,352 @@
+import copy
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from mmengine.registry import MODELS
+
+from snnet_mm.layers import StitchingLayer
+from snnet_mm.models import SNNetv2, StitchedBackbone
+
+OUT_INDICES = (6, 0, 2, 3)
+IMAGES = (2, 3, 16, 24)
+
+
+def to_map(tokens, num_prefix):
+    """Tokens of 16x24 images in patches of 8 as a map."""
+    return tokens[:, num_prefix:].transpose(1, 2).reshape(len(tokens), -1, 2, 3)
+
+
+def run_by_hand(net, segments, images):
+    """Run the blocks of a route one by one.
+
+    Returns the tokens behind each of them, and those behind the last.
+    """
+    states = {}
+    for n, (a, begin, end) in enumerate(segments):
+        if n == 0:
+            x, grid = net.anchors[a].embed(images)
+        elif a == 1:
+            x = net.stitching_layers[f'0to1_{segments[n - 1].end - 1}'](x)
+        else:
+            x = net.stitching_layers[f'1to0_{begin - 1}'](x)
+        for i in range(begin, end):
+            x = net.anchors[a].blocks[i](x, grid)
+            if i == net.anchors[a].depth - 1:
+                x = net.anchors[a].norm(x)
+            states[a, i] = x
+    return states, x
+
+
+def maps_by_hand(net, segments, images):
+    """The map of every slow block on a route, or of the fast block it belongs to."""
+    states, _ = run_by_hand(net, segments, images)
+    d1, d2 = (anchor.depth for anchor in net.anchors)
+    maps = []
+    for j in range(d2):
+        tokens = states.get((1, j))
+        if tokens is None:
+            i = j * d1 // d2
+            tokens = net.stitching_layers[f'0to1_{i}'](states[0, i])
+        maps.append(to_map(tokens, net.anchors[1].num_prefix))
+    return maps
+
+
+ANCHORS = {
+    'cls': dict(),
+    'bias': dict(rel_pos_bias=True, final_norm=True, layer_scale_init=None),
+    'registers': dict(num_registers=2, pos_embed_prefix=True),
+    'no prefix': dict(cls_token=False),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (4, 8)])
+@pytest.mark.parametrize('out_indices', [(-1,), OUT_INDICES, range(7)])
+@pytest.mark.parametrize('anchor', ANCHORS)
+def test_every_route_equals_its_blocks_composed(
+    build_snnet, depths, out_indices, anchor
+):
+    net = build_snnet(depths, anchor=ANCHORS[anchor], out_indices=out_indices)
+    images = torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        maps = net(images)
+        expected = maps_by_hand(net, stitch.segments, images)
+        assert len(maps) == len(out_indices)
+        for j, feature_map in zip(out_indices, maps, strict=True):
+            assert feature_map.shape == (2, 12, 2, 3)
+            assert feature_map.equal(expected[j]), (stitch, j)
+
+
+@torch.no_grad()
+def test_stitches_differ(build_snnet):
+    net, images = build_snnet(), torch.randn(IMAGES)
+    outputs = []
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        outputs.append(net(images)[0])
+    for n, a in enumerate(outputs):
+        for b in outputs[:n]:
+            assert (a - b).abs().max() > 1e-3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('eval_maps', [None, (0,), (3, 1)])
+def test_eval_maps_are_all_that_eval_mode_gives(build_snnet, eval_maps):
+    net = build_snnet(out_indices=OUT_INDICES, eval_maps=eval_maps)
+    images = torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        expected = maps_by_hand(net, stitch.segments, images)
+        expected = [expected[j] for j in OUT_INDICES]
+        for a, b in zip(net.train()(images), expected, strict=True):
+            assert a.equal(b)
+        for j, (a, b) in enumerate(zip(net.eval()(images), expected, strict=True)):
+            if eval_maps is None or j in eval_maps:
+                assert a.equal(b)
+            else:
+                assert a is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('training', [True, False])
+def test_out_end_is_the_final_state_of_the_end_anchor(build_snnet, training):
+    net, images = build_snnet(out='end').train(training), torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        state = net(images)
+        _, expected = run_by_hand(net, stitch.segments, images)
+        assert state.tokens.equal(expected)
+        assert state.tokens.shape[-1] == (8, 12)[stitch.end_anchor]
+        assert state.grid == (2, 3)
+
+
+@torch.no_grad()
+def test_slow_stitch_is_the_slow_anchor_bit_for_bit(build_snnet, build_vit):
+    net = build_snnet(out_indices=OUT_INDICES, anchor=ANCHORS['bias']).eval()
+    alone = build_vit(12, 7, out_indices=OUT_INDICES, **ANCHORS['bias']).eval()
+    alone.load_state_dict(net.anchors[1].state_dict())
+    images = torch.randn(IMAGES)
+    net.set_stitch(1)
+    for a, b in zip(net(images), alone(images), strict=True):
+        assert a.equal(b)
+
+
+@torch.no_grad()
+def test_fast_stitch_is_the_fast_anchor_before_projection(build_snnet, build_vit):
+    net = build_snnet(out_indices=range(7), anchor=ANCHORS['bias']).eval()
+    alone = build_vit(8, 3, **ANCHORS['bias']).eval()
+    alone.load_state_dict(net.anchors[0].state_dict())
+    images = torch.randn(IMAGES)
+    net.set_stitch(0)
+    maps = net(images)
+    end, states = alone.run_blocks(alone.embed(images), 0, 3, range(3))
+    for j, i in enumerate([0, 0, 0, 1, 1, 2, 2]):
+        projected = net.stitching_layers[f'0to1_{i}'](states[i].tokens)
+        assert maps[j].equal(to_map(projected, 1))
+    net.out = 'end'
+    assert net(images).tokens.equal(end.tokens)
+
+
+@torch.no_grad()
+def test_no_block_or_stitching_layer_runs_twice_or_off_the_route(build_snnet):
+    net = build_snnet(out_indices=range(7))
+    calls = Counter()
+    names = {m: n for n, m in net.named_modules()}
+    layers = [*net.anchors[0].blocks, *net.anchors[1].blocks]
+    for module in [*layers, *net.stitching_layers.values()]:
+        module.register_forward_hook(lambda m, *_: calls.update([names[m]]))
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        calls.clear()
+        net(torch.randn(IMAGES))
+        assert set(calls.values()) == {1}
+        assert set(calls) == parts_on_route(stitch)
+
+
+def parts_on_route(stitch):
+    """Names of blocks and layers that serve all slow blocks, for depths 3 and 7."""
+    blocks = [(a, i) for a, begin, end in stitch.segments for i in range(begin, end)]
+    served = {f'0to1_{i}' for a, i in blocks if a == 0}
+    names = {f'anchors.{a}.blocks.{i}' for a, i in blocks}
+    return names | {f'stitching_layers.{n}' for n in served.union(stitch.layers)}
+
+
+@pytest.mark.parametrize('layer', ['StitchingLayer', 'LoRAStitchingLayer'])
+def test_gradient_reaches_the_route_only(build_snnet, layer):
+    cfg = dict(type=layer, **(dict(rank=2) if 'LoRA' in layer else {}))
+    net = build_snnet(out_indices=range(7), stitching_layer=cfg)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        net.zero_grad()
+        sum(m.square().sum() for m in net(torch.randn(IMAGES))).backward()
+        embedding = f'anchors.{stitch.segments[0].anchor}.'
+        embedding = tuple(embedding + n for n in ('cls', 'pos', 'patch'))
+        on_route = tuple(f'{n}.' for n in parts_on_route(stitch)) + embedding
+        for name, parameter in net.named_parameters():
+            reached = parameter.grad is not None and bool(parameter.grad.any())
+            trained = parameter.requires_grad and name.startswith(on_route)
+            assert reached == trained, (stitch, name)
+
+
+def random_states():
+    numpy_state = np.random.get_state()[1].tolist()
+    return torch.get_rng_state().tolist(), numpy_state, random.getstate()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('training', [True, False])
+def test_without_drop_path_forward_draws_nothing(build_snnet, training):
+    rate = 0 if training else 0.5
+    net = build_snnet(anchor=dict(drop_path_rate=rate)).train(training)
+    images, before = torch.randn(IMAGES), random_states()
+    before = random_states()
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        assert net(images)[0].equal(net(images)[0])
+        assert net.active_stitch is stitch
+    assert random_states() == before
+
+
+@torch.no_grad()
+def test_drop_path_is_the_only_randomness(build_snnet):
+    net, images = build_snnet(anchor=dict(drop_path_rate=0.5)), torch.randn(IMAGES)
+    net.set_stitch(5)
+    before = random_states()[1:]
+    torch.manual_seed(1)
+    first, second = net(images)[0], net(images)[0]
+    assert not first.equal(second)
+    torch.manual_seed(1)
+    assert net(images)[0].equal(first)
+    assert random_states()[1:] == before
+
+
+def test_a_new_backbone_runs_its_slow_anchor(build_snnet):
+    net = build_snnet()
+    assert net.active_stitch.id == 1
+    assert isinstance(net, StitchedBackbone)
+
+
+def test_a_copy_has_a_stitch_of_its_own(build_snnet):
+    net = build_snnet()
+    net.set_stitch(5)
+    other = copy.deepcopy(net)
+    assert other.active_stitch.id == 5
+    other.set_stitch(2)
+    assert net.active_stitch.id == 5
+
+
+def test_an_unknown_stitch_is_refused_and_changes_nothing(build_snnet):
+    net = build_snnet()
+    net.set_stitch(5)
+    for wrong in (4, 9, -1):
+        with pytest.raises(ValueError, match=f'id {wrong} .* 0-3, 5-8'):
+            net.set_stitch(wrong)
+    assert net.active_stitch.id == 5
+
+
+def test_weights_say_whether_they_hold_fitted_layers(build_snnet):
+    net, other = build_snnet(), build_snnet()
+    assert net.state_dict()['stitching_initialized'].item() is False
+    net.stitching_initialized.fill_(True)
+    other.load_state_dict(net.state_dict())
+    assert other.stitching_initialized
+
+
+def test_the_wide_anchors_block_of_a_position_tells_the_width(build_snnet):
+    layers = build_snnet().stitching_layers
+    assert set(layers) == {f'0to1_{i}' for i in range(3)} | {'1to0_0', '1to0_1'}
+    for name, layer in layers.items():
+        widths = (8, 12) if name.startswith('0') else (12, 8)
+        assert (layer.in_features, layer.out_features) == widths
+
+
+def vit_cfg(width=8, depth=2, **kwargs):
+    arch = dict(embed_dims=width, depth=depth, num_heads=2)
+    return dict(type='PlainViT', img_size=32, patch_size=8, arch=arch) | kwargs
+
+
+def test_built_from_a_config():
+    anchors = [vit_cfg(16), vit_cfg(24, 3)]
+    net = MODELS.build(dict(type='SNNetv2', anchors=anchors))
+    assert type(net) is SNNetv2
+    assert {layer.rank for layer in net.stitching_layers.values()} == {16}
+    net = SNNetv2(anchors, dict(type='StitchingLayer'))
+    assert {type(m) for m in net.stitching_layers.values()} == {StitchingLayer}
+
+
+@pytest.mark.parametrize('which', [0, 1])
+def test_each_anchor_loads_weights_of_its_own(build_vit, tmp_path, which):
+    trained = build_vit(width := (8, 12)[which], 3)
+    path = str(tmp_path / 'trained.pth')
+    weights = {f'backbone.{k}': v for k, v in trained.state_dict().items()}
+    torch.save(dict(state_dict=weights), path)
+    anchors = [vit_cfg(8, 3), vit_cfg(12, 3)]
+    anchors[which]['init_cfg'] = dict(
+        type='Pretrained', checkpoint=path, prefix='backbone.'
+    )
+    net = SNNetv2(anchors, dict(type='LoRAStitchingLayer', rank=2))
+    other = copy.deepcopy(net.anchors[1 - which].state_dict())
+    net.init_weights()
+    assert net.anchors[which].block_dims == (width,) * 3
+    for key, value in net.anchors[which].state_dict().items():
+        assert value.equal(trained.state_dict()[key]), key
+    for key, value in net.anchors[1 - which].state_dict().items():
+        assert value.equal(other[key]), key
+
+
+def test_grids_of_different_sizes_are_bridged(build_vit):
+    net = SNNetv2(
+        [build_vit(8, 2, img_size=16), build_vit(12, 4, img_size=64)],
+        dict(type='LoRAStitchingLayer', rank=2),
+    )
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        assert net(torch.randn(IMAGES))[0].shape == (2, 12, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ('anchors', 'message'),
+    [
+        ([vit_cfg(), vit_cfg(patch_size=16)], 'patch_size 8 and 16'),
+        ([vit_cfg(), vit_cfg(cls_token=False)], 'num_prefix 1 and 0'),
+        ([vit_cfg(num_registers=4), vit_cfg()], 'num_prefix 5 and 1'),
+        ([vit_cfg(width=12), vit_cfg()], 'widths 12, 8 are out of order'),
+        ([vit_cfg(depth=5), vit_cfg(depth=4)], r'depths \(5, 4\)'),
+        ([vit_cfg()], r'depths \(2,\)'),
+        ([vit_cfg()] * 3, r'depths \(2, 2, 2\)'),
+    ],
+)
+def test_anchors_that_cannot_be_stitched(anchors, message):
+    with pytest.raises(ValueError, match=message) as error:
+        SNNetv2(anchors, dict(type='StitchingLayer'))
+    assert 'config key: ' in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'message'),
+    [
+        (dict(out='logits'), r"out='logits'; allowed are \('maps', 'end'\)"),
+        (dict(out_indices=(3, 7)), r'out_indices=\(3, 7\) .* blocks -7 to 6'),
+        (dict(out_indices=(-8,)), r'out_indices=\(-8,\) .* blocks -7 to 6'),
+        (dict(out_indices=()), r'out_indices=\(\)'),
+        (dict(eval_maps=(1,)), r'eval_maps=\(1,\); allowed are places 0 to 0'),
+        (dict(eval_maps=(-1,)), r'eval_maps=\(-1,\); allowed'),
+        (dict(eval_maps=()), r'eval_maps=\(\); allowed'),
+        (
+            dict(stitching_layer=dict(type='LoRAStitchingLayer', rank=9)),
+            'rank=9 .* allowed are 1 to 8',
+        ),
+        (
+            dict(stitching_layer=dict(type='LoRAStitchingLayer', rank=0)),
+            'rank=0 .* allowed are 1 to 8',
+        ),
+    ],
+)
+def test_settings_that_cannot_be(build_snnet, kwargs, message):
+    with pytest.raises(ValueError, match=message) as error:
+        build_snnet(**kwargs)
+    assert 'config key: ' in str(error.value)

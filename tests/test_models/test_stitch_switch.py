@@ -1,0 +1,91 @@
+import pytest
+import torch
+from mmengine.model import ExponentialMovingAverage
+from torch import nn
+
+from snnet_mm.apis import set_stitch as set_stitch_of_apis
+from snnet_mm.models import find_stitched_backbone, set_stitch
+
+
+class Listener(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def on_stitch(self, stitch):
+        self.heard.append(stitch)
+
+
+class Wrapper(nn.Module):
+    """What holds a model under another name, as DDP and test-time augmentation do."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+
+def test_the_backbone_itself(build_snnet):
+    net = build_snnet()
+    set_stitch(net, 5)
+    assert net.active_stitch is net.space[5]
+    assert find_stitched_backbone(net) is net
+
+
+def test_inside_a_wrapped_model(build_snnet):
+    net = build_snnet()
+    model = Wrapper(Wrapper(nn.Sequential(nn.Identity(), net)))
+    set_stitch(model, 7)
+    assert find_stitched_backbone(model) is net
+    assert net.active_stitch.id == 7
+
+
+def test_every_listener_hears_of_the_stitch_once(build_snnet):
+    net = build_snnet()
+    deep, shallow = Listener(), Listener()
+    model = nn.Sequential(net, nn.Sequential(nn.Identity(), deep), shallow, shallow)
+    set_stitch(model, 8)
+    set_stitch(model, 0)
+    assert deep.heard == shallow.heard == [net.space[8], net.space[0]]
+
+
+def test_listeners_find_the_backbone_switched(build_snnet):
+    net, seen = build_snnet(), []
+
+    class Head(nn.Module):
+        def on_stitch(self, stitch):
+            seen.append(net.active_stitch is stitch)
+
+    set_stitch(nn.Sequential(Head(), net), 3)
+    assert seen == [True]
+
+
+def test_nobody_hears_of_a_stitch_that_is_not_there(build_snnet):
+    net, listener = build_snnet(), Listener()
+    with pytest.raises(ValueError, match='stitch id 4 is not in the stitching space'):
+        set_stitch(nn.Sequential(net, listener), 4)
+    assert listener.heard == []
+    assert net.active_stitch.id == 1
+
+
+@torch.no_grad()
+def test_an_average_of_the_model_has_a_stitch_of_its_own(build_snnet):
+    net, images = build_snnet(), torch.randn(1, 3, 16, 24)
+    average = ExponentialMovingAverage(nn.Sequential(net))
+    set_stitch(average, 6)
+    assert net.active_stitch.id == 1
+    averaged = average(images)[0]
+    assert not averaged.equal(net(images)[0])
+    set_stitch(net, 6)
+    assert averaged.equal(net(images)[0])
+
+
+@pytest.mark.parametrize('number', [0, 2])
+def test_one_stitched_backbone_is_wanted(build_snnet, number):
+    model = nn.Sequential(nn.Identity(), *[build_snnet() for _ in range(number)])
+    with pytest.raises(ValueError, match=f'holds {number} stitched backbones') as error:
+        set_stitch(model, 0)
+    assert 'config key: model.backbone' in str(error.value)
+
+
+def test_apis_offer_the_same_function():
+    assert set_stitch_of_apis is set_stitch

@@ -1,0 +1,144 @@
+import pytest
+import torch
+
+from snnet_mm.layers import LeastSquares
+from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.models.ziplab_checkpoint import convert_ziplab
+
+DEPTHS = 3, 7
+LAST_SLOW_BLOCKS = 2, 4, 6
+
+
+def images(n=12):
+    return torch.randn(n, 3, 32, 32)
+
+
+def maps_of(net):
+    return {n: (m.weight, m.bias) for n, m in net.stitching_layers.items()}
+
+
+@torch.no_grad()
+def maps_by_hand(net, batch):
+    """Least squares between the blocks in front of every boundary."""
+    states = []
+    for anchor in net.anchors:
+        start = anchor.embed(batch)
+        states.append(anchor.run_blocks(start, 0, anchor.depth, range(7))[1])
+    maps = {}
+    for i, e in enumerate(LAST_SLOW_BLOCKS):
+        fit = LeastSquares(8, 12)
+        fit.update(states[0][i].tokens, states[1][e].tokens)
+        maps[f'0to1_{i}'] = fit.x_to_y()
+        if i < 2:
+            maps[f'1to0_{i}'] = fit.y_to_x()
+    return {n: tuple(t.float() for t in pair) for n, pair in maps.items()}
+
+
+@pytest.mark.parametrize('layer', ['StitchingLayer', 'LoRAStitchingLayer'])
+@pytest.mark.parametrize('num_registers', [0, 2])
+def test_layers_become_the_least_squares_maps(build_snnet, layer, num_registers):
+    cfg = dict(type=layer, **(dict(rank=2) if 'LoRA' in layer else {}))
+    net = build_snnet(
+        DEPTHS,
+        stitching_layer=cfg,
+        anchor=dict(num_registers=num_registers, rel_pos_bias=True),
+    )
+    batch = images()
+    expected = maps_by_hand(net, batch)
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    assert fit_stitching_layers(net, [batch]) == 12
+    torch.testing.assert_close(maps_of(net), expected, rtol=1e-6, atol=1e-6)
+    assert net.stitching_initialized
+    for key, value in net.state_dict().items():
+        fitted = key.startswith('stitching_') and 'lora' not in key
+        assert value.equal(before[key]) != fitted, key
+
+
+@pytest.mark.parametrize('sizes', [(1, 11), (5, 5, 2), (1,) * 12])
+def test_the_maps_do_not_depend_on_the_batches(build_snnet, sizes):
+    net, batch = build_snnet(DEPTHS), images()
+    fit_stitching_layers(net, [batch])
+    at_once = {n: (w.clone(), b.clone()) for n, (w, b) in maps_of(net).items()}
+    assert fit_stitching_layers(net, iter(batch.split(sizes))) == 12
+    torch.testing.assert_close(maps_of(net), at_once, rtol=1e-5, atol=1e-5)
+
+
+def test_images_of_several_sizes_are_all_seen(build_snnet):
+    net = build_snnet(DEPTHS)
+    batches = [torch.randn(2, 3, 32, 32), torch.randn(3, 3, 16, 40)]
+    assert fit_stitching_layers(net, batches) == 5
+    both = [w.clone() for w, _ in maps_of(net).values()]
+    fit_stitching_layers(net, batches[:1])
+    for a, (b, _) in zip(both, maps_of(net).values(), strict=True):
+        assert (a - b).abs().max() > 1e-4
+
+
+def test_maps_of_the_authors(golden):
+    net = golden.build()
+    net.load_state_dict(convert_ziplab(golden.part('sd.')))
+    net.stitching_initialized.fill_(False)
+    assert fit_stitching_layers(net, [golden.tensors['ls.x']]) == 8
+    theirs = convert_ziplab(golden.part('ls.') | golden.part('none.'))
+    del theirs['stitching_initialized'], theirs['x']
+    assert len(theirs) == 2 * (12 + 11)
+    for key, expected in theirs.items():
+        found = net.get_parameter(key)
+        assert (found - expected).norm() < 1e-3 * expected.norm(), key
+    assert net.stitching_initialized
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_anchors_run_in_eval_mode_and_the_mode_is_restored(build_snnet, training):
+    net = build_snnet(DEPTHS, anchor=dict(drop_path_rate=0.9)).train(training)
+    batch = images()
+    fit_stitching_layers(net, [batch])
+    assert {m.training for m in net.modules()} == {training}
+    expected = maps_by_hand(net.eval(), batch)
+    torch.testing.assert_close(maps_of(net), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_no_gradients_are_left(build_snnet):
+    net = build_snnet(DEPTHS)
+    fit_stitching_layers(net, [images(2)])
+    assert all(p.grad is None for p in net.parameters())
+    trained = {n for n, p in net.stitching_layers.named_parameters() if p.requires_grad}
+    assert all('lora' in n for n in trained)
+
+
+def test_stitches_follow_the_anchors_better_than_by_chance(build_snnet):
+    # Equal anchors need no more than the identity, which least squares finds.
+    net = build_snnet(
+        (3, 3), widths=(8, 8), stitching_layer=dict(type='StitchingLayer')
+    )
+    net.anchors[1].load_state_dict(net.anchors[0].state_dict())
+    fit_stitching_layers(net, [images()])
+    net.eval()
+    batch = images(2)
+    with torch.no_grad():
+        (expected,) = net(batch)
+        for stitch in net.space:
+            net.set_stitch(stitch.id)
+            torch.testing.assert_close(net(batch)[0], expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_no_images_are_refused(build_snnet, training):
+    net = build_snnet(DEPTHS).train(training)
+    with pytest.raises(ValueError, match='no images to fit') as error:
+        fit_stitching_layers(net, [])
+    assert 'StitchInitHook.num_images' in str(error.value)
+    assert not net.stitching_initialized
+    assert net.training == training
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_activations_that_are_not_finite_are_refused(build_snnet, training):
+    net = build_snnet(DEPTHS).train(training)
+    before = {n: w.clone() for n, (w, _) in maps_of(net).items()}
+    spoilt = images()
+    spoilt[7, 1, 5, 5] = float('nan')
+    with pytest.raises(ValueError, match='not finite'):
+        fit_stitching_layers(net, [spoilt[:6], spoilt[6:]])
+    assert all(w.equal(before[n]) for n, (w, _) in maps_of(net).items())
+    assert not net.stitching_initialized
+    assert net.training == training

@@ -6,6 +6,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
+
 from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
 
 README = Path(__file__).parents[1] / 'README.md'

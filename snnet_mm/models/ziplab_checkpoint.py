@@ -12,6 +12,7 @@ from torch import Tensor
 _RENAMES = (
     (r'^stitch_layers\.0\.(\d+)\.transform\.', r'stitching_layers.0to1_\1.'),
     (r'^stitch_layers\.1\.(\d+)\.transform\.', r'stitching_layers.1to0_\1.'),
+    (r'^stitch_layers\.(\d+)\.transform\.', r'stitching_layers.0to1_\1.'),  # SN-Netv1
     (r'^(anchors\.\d+)\.layers\.', r'\1.blocks.'),
     (r'\.patch_embed\.projection\.', '.patch_embed.proj.'),
     (r'\.gamma_([12])$', r'.ls\1.gamma'),
@@ -24,7 +25,7 @@ _DERIVED = re.compile(r'\.relative_position_index$')
 
 
 def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the weights of the authors' SN-Netv2 to ours.
+    """Rename the weights of the authors' SN-Netv1 or v2 to ours.
 
     Args:
         state_dict: Weights of their backbone, or of a segmentor that holds it under

@@ -1,18 +1,22 @@
 """WHAT can be stitched: routes, spaces, costs and Pareto fronts. Pure Python."""
 
-from .cost_groups import group_by_cost
+from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable
 from .pareto import pareto_front
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Stitch, StitchingLayerSpec
 from .selection import select_stitches
-from .spaces import StitchingSpace, TwoWaySpace
+from .sliding_window_space import SlidingWindowSpace
+from .space import StitchingSpace
+from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
+    'KINDS',
     'Cost',
     'CostTable',
     'Position',
     'Segment',
+    'SlidingWindowSpace',
     'Stitch',
     'StitchResult',
     'StitchResults',
@@ -22,4 +26,5 @@ __all__ = [
     'group_by_cost',
     'pareto_front',
     'select_stitches',
+    'split_cost_range',
 ]

@@ -34,3 +34,34 @@ def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ..
             groups.append([])
         groups[-1].append(stitch_id)
     return [tuple(group) for group in groups]
+
+
+def split_cost_range(
+    costs: Mapping[int, float], num_groups: int
+) -> list[tuple[int, ...]]:
+    """Group stitches by equal parts of the range of costs; empty parts are left out.
+
+    Args:
+        costs: Cost of each stitch by id.
+        num_groups: Number of parts.
+
+    Returns:
+        Groups of stitch ids, ascending in cost.
+
+    Raises:
+        ValueError: If ``num_groups`` is not positive or there are no costs.
+    """
+    if num_groups < 1:
+        raise ValueError(
+            f'num_groups={num_groups!r}; allowed is 1 or more (config key: '
+            'sampler.num_groups)'
+        )
+    if not costs:
+        raise ValueError('there are no stitches to group by cost')
+    low, high = min(costs.values()), max(costs.values())
+    width = (high - low) / num_groups or 1
+    groups: dict[int, list[int]] = {}
+    for stitch_id in sorted(costs, key=lambda i: (costs[i], i)):
+        part = min(int((costs[stitch_id] - low) / width), num_groups - 1)
+        groups.setdefault(part, []).append(stitch_id)
+    return [tuple(group) for group in groups.values()]

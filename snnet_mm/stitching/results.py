@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from .cost_table import CostTable
 from .pareto import pareto_front
-from .spaces import StitchingSpace
+from .space import StitchingSpace
 
 # The metric that ranks stitches, per task, and whether more of it is better.
 KEY_METRICS = {'mIoU': True}

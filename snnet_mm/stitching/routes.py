@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,8 +63,13 @@ class Stitch:
         )
 
 
-def check_route(stitch: Stitch, depths: Sequence[int]) -> None:
+def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
     """Check that a route is one that a backbone of these depths can run.
+
+    Args:
+        stitch: The stitch.
+        depths: Number of blocks of every anchor.
+        layers: Names of the stitching layers there are.
 
     Raises:
         ValueError: If a segment is empty or leaves its anchor, if two neighbouring
@@ -89,3 +94,9 @@ def check_route(stitch: Stitch, depths: Sequence[int]) -> None:
         raise ValueError(f'{where}, which is not from a first to a last block')
     if len(stitch.layers) != len(segments) - 1:
         raise ValueError(f'{where}, but stitching layers {stitch.layers}')
+    for name in stitch.layers:
+        if name not in layers:
+            raise ValueError(
+                f'{where} and crosses by stitching layer {name!r}; there are '
+                f'{sorted(layers)}'
+            )

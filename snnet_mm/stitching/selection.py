@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .spaces import StitchingSpace
+from .space import StitchingSpace
 
 
 def select_stitches(

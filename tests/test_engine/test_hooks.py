@@ -1,4 +1,5 @@
 import logging
+from collections import Counter
 
 import pytest
 import torch
@@ -127,3 +128,54 @@ def test_more_images_than_there_are_is_said(toy_cfg, caplog):
 def test_no_images_is_refused(num_images):
     with pytest.raises(ValueError, match=f'num_images={num_images};.*num_images'):
         StitchInitHook(num_images=num_images)
+
+
+class Losses(Hook):
+    """Keeps every loss, and what the visualizer was told."""
+
+    def __init__(self):
+        self.losses, self.told = [], []
+
+    def before_train(self, runner):
+        add_scalar = runner.visualizer.add_scalar
+
+        def spy(name, value, step=0, **kwargs):
+            if name.startswith('loss_by_gflops/'):
+                self.told.append((name, value, step))
+            return add_scalar(name, value, step=step, **kwargs)
+
+        runner.visualizer.add_scalar = spy
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        self.losses.append(float(outputs['loss']))
+
+
+def test_losses_are_logged_by_cost_group(toy_cfg):
+    toy_cfg.train_cfg.max_iters = 5
+    runner = Runner.from_cfg(toy_cfg)
+    recorder, losses = Recorder(), Losses()
+    runner.register_hook(recorder)
+    runner.register_hook(losses)
+    runner.train()
+    costs = cost_table(runner.model)
+    # The toy groups: the fast anchor, three groups of four, the slow anchor.
+    groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
+    names = {
+        i: f'loss_by_gflops/{sum(costs[j].flops for j in g) / len(g) / 1e9:.3g}'
+        for g in groups
+        for i in g
+    }
+    assert losses.told == [
+        (names[i], loss, n)
+        for n, (i, loss) in enumerate(
+            zip(recorder.stitches, losses.losses, strict=True), start=1
+        )
+    ]
+
+
+def test_the_histogram_counts_across_a_resume(toy_cfg):
+    _, first = train(toy_cfg, **{'train_cfg.max_iters': 3})
+    runner, second = train(toy_cfg, **{'train_cfg.max_iters': 8, 'resume': True})
+    counted = runner.message_hub.get_info('stitch_histogram')
+    assert counted == Counter(first.stitches + second.stitches)
+    assert sum(counted.values()) == 8

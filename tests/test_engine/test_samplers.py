@@ -71,3 +71,25 @@ def test_ros_refuses_a_step_that_is_not_positive(costs, step):
 def test_ros_refuses_an_unknown_cost(costs):
     with pytest.raises(ValueError, match="'joules' is unknown"):
         ResourceConstrainedSampler(costs, step=1, cost='joules')
+
+
+def test_ros_by_number_of_groups(costs):
+    # Parts of width 25: 0, then 40 to 50, none up to 75, then 100.
+    sampler = ResourceConstrainedSampler(costs, num_groups=4)
+    assert sampler.groups == [(0,), (2, 3, 4), (5,), (1,)]
+
+
+def test_ros_refuses_a_step_and_a_number_of_groups(costs):
+    with pytest.raises(ValueError, match='step=5 and num_groups=3 exclude each other'):
+        ResourceConstrainedSampler(costs, step=5, num_groups=3)
+
+
+@pytest.mark.parametrize('num_groups', [0, -2])
+def test_ros_refuses_no_groups(costs, num_groups):
+    with pytest.raises(ValueError, match=f'num_groups={num_groups}; .*num_groups'):
+        ResourceConstrainedSampler(costs, num_groups=num_groups)
+
+
+def test_ros_refuses_one_group(costs):
+    with pytest.raises(ValueError, match='num_groups=1 puts all .* from 0 to 100'):
+        ResourceConstrainedSampler(costs, num_groups=1)

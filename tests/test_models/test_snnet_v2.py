@@ -202,7 +202,7 @@ def random_states():
 def test_without_drop_path_forward_draws_nothing(build_snnet, training):
     rate = 0 if training else 0.5
     net = build_snnet(anchor=dict(drop_path_rate=rate)).train(training)
-    images, before = torch.randn(IMAGES), random_states()
+    images = torch.randn(IMAGES)
     before = random_states()
     for stitch in net.space:
         net.set_stitch(stitch.id)
@@ -256,7 +256,7 @@ def test_weights_say_whether_they_hold_fitted_layers(build_snnet):
     assert other.stitching_initialized
 
 
-def test_the_wide_anchors_block_of_a_position_tells_the_width(build_snnet):
+def test_widths_of_the_stitching_layers(build_snnet):
     layers = build_snnet().stitching_layers
     assert set(layers) == {f'0to1_{i}' for i in range(3)} | {'1to0_0', '1to0_1'}
     for name, layer in layers.items():

@@ -78,12 +78,12 @@ def test_maps_of_the_authors(golden):
     net.load_state_dict(convert_ziplab(golden.part('sd.')))
     net.stitching_initialized.fill_(False)
     assert fit_stitching_layers(net, [golden.tensors['ls.x']]) == 8
-    theirs = convert_ziplab(golden.part('ls.') | golden.part('none.'))
+    theirs = convert_ziplab(golden.part('ls.'))
     del theirs['stitching_initialized'], theirs['x']
     assert len(theirs) == 2 * (12 + 11)
     for key, expected in theirs.items():
         found = net.get_parameter(key)
-        assert (found - expected).norm() < 1e-3 * expected.norm(), key
+        assert (found - expected).norm() < 1e-5 * expected.norm(), key
     assert net.stitching_initialized
 
 
@@ -105,8 +105,8 @@ def test_no_gradients_are_left(build_snnet):
     assert all('lora' in n for n in trained)
 
 
-def test_stitches_follow_the_anchors_better_than_by_chance(build_snnet):
-    # Equal anchors need no more than the identity, which least squares finds.
+def test_between_equal_anchors_every_stitch_is_the_anchor(build_snnet):
+    # Least squares finds the identity.
     net = build_snnet(
         (3, 3), widths=(8, 8), stitching_layer=dict(type='StitchingLayer')
     )

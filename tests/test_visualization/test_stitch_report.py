@@ -3,6 +3,7 @@ import math
 
 import pytest
 from matplotlib.figure import Figure
+
 from snnet_mm.stitching import StitchResult, StitchResults
 from snnet_mm.visualization import pareto_plot, report_stitches, stitch_table
 

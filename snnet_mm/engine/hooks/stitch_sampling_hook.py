@@ -9,12 +9,17 @@ from mmengine.runner import Runner
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import set_stitch
 
+HISTOGRAM = 'stitch_histogram'
+
 
 @HOOKS.register_module()
 class StitchSamplingHook(Hook):
     """Activates another stitch before every training iteration.
 
-    Logs the GFLOPs of the sampled stitches as ``stitch_gflops``.
+    The log shows ``stitch_gflops``, the GFLOPs of the sampled stitch. Visualisation
+    backends get the loss of each cost group, ``loss_by_gflops/<mean of the group>``.
+    How often each stitch was sampled is kept in the message hub as
+    ``stitch_histogram``, which checkpoints hold, and logged by group after training.
 
     Args:
         sampler: Config of the sampler; its seed is that of the run by default.
@@ -34,6 +39,12 @@ class StitchSamplingHook(Hook):
         self.sampler = TASK_UTILS.build(
             self._sampler_cfg, default_args=dict(costs=self._costs, seed=runner.seed)
         )
+        self._group_names = {
+            stitch_id: self._name_of(group)
+            for group in self.sampler.groups
+            for stitch_id in group
+        }
+        self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
 
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
@@ -41,5 +52,33 @@ class StitchSamplingHook(Hook):
         """Activate the stitch of this iteration."""
         (stitch_id,) = self.sampler.sample(runner.iter)
         set_stitch(runner.model, stitch_id)
-        gflops = self._costs[stitch_id].flops / 1e9
-        runner.message_hub.update_scalar('train/stitch_gflops', gflops)
+        self._active = stitch_id
+        self._histogram[stitch_id] = self._histogram.get(stitch_id, 0) + 1
+        hub = runner.message_hub
+        hub.update_info(HISTOGRAM, self._histogram)
+        hub.update_scalar('train/stitch_gflops', self._costs[stitch_id].flops / 1e9)
+
+    def after_train_iter(
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: dict | None = None,
+        outputs: dict | None = None,
+    ) -> None:
+        """Log the loss under the cost group of the stitch."""
+        if outputs is not None and 'loss' in outputs:
+            name = f'loss_by_gflops/{self._group_names[self._active]}'
+            loss = outputs['loss'].item()
+            runner.visualizer.add_scalar(name, loss, step=runner.iter + 1)
+
+    def after_train(self, runner: Runner) -> None:
+        """Log how often each cost group was sampled."""
+        counts = ', '.join(
+            f'{self._name_of(group)} G: {sum(self._histogram.get(i, 0) for i in group)}'
+            for group in self.sampler.groups
+        )
+        runner.logger.info(f'Sampled stitches by mean GFLOPs of their group: {counts}')
+
+    def _name_of(self, group: Sequence[int]) -> str:
+        """Mean GFLOPs of a cost group."""
+        return f'{sum(self._costs[i].flops for i in group) / len(group) / 1e9:.3g}'

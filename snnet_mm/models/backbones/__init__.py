@@ -1,4 +1,5 @@
+from .snnet_v1 import SNNetv1
 from .snnet_v2 import SNNetv2
 from .stitched_backbone import StitchedBackbone
 
-__all__ = ['SNNetv2', 'StitchedBackbone']
+__all__ = ['SNNetv1', 'SNNetv2', 'StitchedBackbone']

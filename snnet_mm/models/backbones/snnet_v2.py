@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.stitching import TwoWaySpace
+from snnet_mm.stitching import KINDS, TwoWaySpace
 
-from .stitched_backbone import StitchedBackbone
+from .stitched_backbone import StitchedBackbone, build_anchors
 
 
 @MODELS.register_module()
@@ -17,41 +17,29 @@ class SNNetv2(StitchedBackbone):
     """Two plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
 
     Args:
-        anchors: Configs of the fast and the slow anchor.
+        anchors: The fast and the slow anchor, or their configs.
         stitching_layer: Config of the stitching layers, without their widths; the
             paper's default is a low-rank update of rank 16.
+        kinds: Kinds of stitches besides the anchors; see :class:`TwoWaySpace`.
+        stitch_ids: Keep only these stitches, and the anchors.
         **kwargs: See :class:`StitchedBackbone`.
 
     Raises:
         ValueError: If there are not two anchors, the fast one is the wider or deeper
-            one, or they differ in patch size or prefix tokens.
+            one, they differ in patch size or prefix tokens, or a kind or id is
+            unknown.
     """
 
     def __init__(
         self,
         anchors: Sequence[dict | Anchor],
         stitching_layer: dict | None = None,
+        kinds: Collection[str] = KINDS,
+        stitch_ids: Collection[int] | None = None,
         **kwargs,
     ) -> None:
         if stitching_layer is None:
             stitching_layer = dict(type='LoRAStitchingLayer', rank=16)
-        anchors = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
-        space = TwoWaySpace([a.depth for a in anchors])
-        _check_anchors(*anchors)
+        anchors = build_anchors(anchors)
+        space = TwoWaySpace([a.depth for a in anchors], kinds, stitch_ids)
         super().__init__(anchors, space, stitching_layer, **kwargs)
-
-
-def _check_anchors(fast: Anchor, slow: Anchor) -> None:
-    """Refuse anchors whose tokens do not correspond."""
-    if max(fast.block_dims) > max(slow.block_dims):
-        raise ValueError(
-            f'anchors of widths {max(fast.block_dims)}, {max(slow.block_dims)} are out '
-            'of order; they go fast -> slow (config key: backbone.anchors)'
-        )
-    for key in ('patch_size', 'num_prefix'):
-        a, b = getattr(fast, key), getattr(slow, key)
-        if a != b:
-            raise ValueError(
-                f'anchors with {key} {a} and {b} cannot be stitched token by token; '
-                f'allowed are anchors of equal {key} (config key: backbone.anchors)'
-            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from mmengine.model import BaseModule, ModuleList
@@ -22,7 +23,7 @@ class StitchedBackbone(BaseModule):
     drop path. A new backbone runs its slowest anchor.
 
     Args:
-        anchors: The anchors or their configs, ordered fast -> slow.
+        anchors: The anchors, ordered fast -> slow; see :func:`build_anchors`.
         space: The stitching space of their depths.
         stitching_layer: Config of a stitching layer, without its widths.
         out: ``'maps'`` for a tuple of feature maps of the slow anchor's width, which
@@ -58,6 +59,9 @@ class StitchedBackbone(BaseModule):
         self.space = space
         self.out = out
         self.out_indices = check_out_indices(out_indices, self.anchors[-1].depth)
+        if out == 'maps':
+            for block in self.out_indices:
+                space.stand_in(block)  # refuses at once if there is none
         self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
         self.stitching_layers = nn.ModuleDict(
             {
@@ -158,6 +162,31 @@ class StitchedBackbone(BaseModule):
 
     def _cross(self, layer: str, state: TokenState) -> TokenState:
         return state._replace(tokens=self.stitching_layers[layer](state.tokens))
+
+
+def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
+    """Build anchors from configs, and refuse those whose tokens do not correspond.
+
+    Raises:
+        ValueError: If the anchors are not ordered by width, or differ in patch size
+            or prefix tokens.
+    """
+    built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
+    for fast, slow in pairwise(built):
+        if max(fast.block_dims) > max(slow.block_dims):
+            raise ValueError(
+                f'anchors of widths {max(fast.block_dims)}, {max(slow.block_dims)} are '
+                'out of order; they go fast -> slow (config key: backbone.anchors)'
+            )
+        for key in ('patch_size', 'num_prefix'):
+            a, b = getattr(fast, key), getattr(slow, key)
+            if a != b:
+                raise ValueError(
+                    f'anchors with {key} {a} and {b} cannot be stitched token by '
+                    f'token; allowed are anchors of equal {key} (config key: '
+                    'backbone.anchors)'
+                )
+    return built
 
 
 def _check_eval_maps(eval_maps: Sequence[int] | None, num_maps: int) -> tuple[int, ...]:

@@ -1,89 +1,15 @@
-"""Stitching spaces: all stitches of a set of anchors, numbered."""
+"""The two-way space of SN-Netv2, and its fast-to-slow part, the space of SN-Netv1."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
-from .routes import (
-    ANCHOR_KIND,
-    Position,
-    Segment,
-    Stitch,
-    StitchingLayerSpec,
-    check_route,
-)
+from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
+from .space import StitchingSpace
 
 FAST, SLOW = 0, 1
-
-
-class StitchingSpace:
-    """All stitches of a set of anchors, by stitch id.
-
-    Args:
-        depths: Number of blocks of every anchor, ordered fast -> slow.
-        stitches: The stitches. Ids may have gaps, they never change their meaning.
-        layers: The stitching layers that routes and feature maps use, by name.
-
-    Raises:
-        ValueError: If a route cannot be run or names an unknown stitching layer.
-    """
-
-    def __init__(
-        self,
-        depths: Sequence[int],
-        stitches: Sequence[Stitch],
-        layers: Mapping[str, StitchingLayerSpec],
-    ) -> None:
-        self.depths = tuple(depths)
-        self.layers = dict(layers)
-        self.anchor_names = (
-            ('fast', 'slow')
-            if len(self.depths) == 2
-            else tuple(f'anchor{i}' for i in range(len(self.depths)))
-        )
-        for stitch in stitches:
-            check_route(stitch, self.depths)
-            for name in stitch.layers:
-                if name not in self.layers:
-                    raise ValueError(
-                        f'stitch {stitch.id} crosses by stitching layer {name!r}; '
-                        f'there are {sorted(self.layers)}'
-                    )
-        self._stitches = {s.id: s for s in sorted(stitches, key=lambda s: s.id)}
-        if len(self._stitches) != len(stitches):
-            raise ValueError('two stitches of a stitching space share an id')
-
-    def __len__(self) -> int:
-        return len(self._stitches)
-
-    def __iter__(self) -> Iterator[Stitch]:
-        return iter(self._stitches.values())
-
-    def __getitem__(self, stitch_id: int) -> Stitch:
-        try:
-            return self._stitches[stitch_id]
-        except KeyError:
-            raise ValueError(
-                f'stitch id {stitch_id!r} is not in the stitching space; allowed are '
-                f'{_ranges(self.ids)}'
-            ) from None
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """All stitch ids, ascending."""
-        return tuple(self._stitches)
-
-    @property
-    def anchor_ids(self) -> tuple[int, ...]:
-        """Stitch ids of the anchors themselves, fast -> slow."""
-        return tuple(s.id for s in self if s.kind == ANCHOR_KIND)
-
-    def describe(self, stitch: Stitch) -> str:
-        """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""
-        return ' > '.join(
-            f'{self.anchor_names[s.anchor]}[{s.begin}:{s.end}]' for s in stitch.segments
-        )
+KINDS = ('FS', 'SF', 'SFS', 'FSF')
 
 
 class TwoWaySpace(StitchingSpace):
@@ -98,17 +24,32 @@ class TwoWaySpace(StitchingSpace):
 
     Args:
         depths: Number of blocks of the fast and of the slow anchor.
+        kinds: Kinds of stitches besides the anchors. Ids keep their numbers when
+            kinds are left out; with ``('FS',)`` alone it is the space of SN-Netv1.
+        ids: Keep only these stitches, and the anchors.
 
     Raises:
-        ValueError: If there are not two depths or the fast anchor is the deeper one.
+        ValueError: If there are not two depths, the fast anchor is the deeper one, or
+            a kind or id is unknown.
     """
 
-    def __init__(self, depths: Sequence[int]) -> None:
+    def __init__(
+        self,
+        depths: Sequence[int],
+        kinds: Collection[str] = KINDS,
+        ids: Collection[int] | None = None,
+    ) -> None:
         if len(depths) != 2 or not 1 <= depths[FAST] <= depths[SLOW]:
             raise ValueError(
                 f'anchors of depths {tuple(depths)} cannot be stitched two ways; '
                 'allowed are two anchors, ordered fast -> slow, the fast one no deeper '
                 'than the slow one (config key: anchors)'
+            )
+        unknown = sorted(set(kinds) - set(KINDS))
+        if unknown:
+            raise ValueError(
+                f'kinds={tuple(kinds)} of stitches; allowed are {KINDS} (config key: '
+                'backbone.kinds)'
             )
         self.depths = tuple(depths)
         d1, d2 = self.depths
@@ -117,18 +58,14 @@ class TwoWaySpace(StitchingSpace):
         stitches = [
             Stitch(n, kind, *self._route(anchor, cuts))
             for n, (kind, anchor, cuts) in enumerate(self._numbered_routes())
-            if cuts != (d1 - 1,)
+            if cuts != (d1 - 1,) and kind in (ANCHOR_KIND, *kinds)
         ]
-        super().__init__(depths, stitches, self._layer_specs())
+        serving = [self.layer_name(FAST, i) for i in range(d1)]
+        super().__init__(depths, stitches, self._layer_specs(), serving, ids)
 
-    def stand_in(self, slow_block: int) -> tuple[Position, str]:
-        """What serves the features of a slow block to routes that do not run it.
-
-        Returns:
-            The fast block that ``slow_block`` belongs to, which every such route runs,
-            and the stitching layer that projects it to the slow width.
-        """
-        i = self._fast_block_of[slow_block]
+    def stand_in(self, block: int) -> tuple[Position, str]:
+        """See :meth:`StitchingSpace.stand_in`: the fast block it belongs to."""
+        i = self._fast_block_of[block]
         return Position(FAST, i), self.layer_name(FAST, i)
 
     @staticmethod
@@ -178,14 +115,3 @@ class TwoWaySpace(StitchingSpace):
 
 def _other(anchor: int) -> int:
     return SLOW if anchor == FAST else FAST
-
-
-def _ranges(ids: Sequence[int]) -> str:
-    """``(0, 1, 2, 4)`` as ``'0-2, 4'``."""
-    runs: list[list[int]] = []
-    for i in ids:
-        if runs and i == runs[-1][1] + 1:
-            runs[-1][1] = i
-        else:
-            runs.append([i, i])
-    return ', '.join(f'{a}-{b}' if a < b else f'{a}' for a, b in runs)

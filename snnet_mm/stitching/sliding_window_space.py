@@ -1,0 +1,117 @@
+"""The space of SN-Netv1 for anchors of equal depth: stitching as sliding windows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations, pairwise
+
+from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
+from .space import StitchingSpace
+
+Joint = tuple[int, int]  # last block before, first block after
+
+
+class SlidingWindowSpace(StitchingSpace):
+    """Fast-to-slow stitches of k anchors of equal depth (SN-Netv1, section 3.2).
+
+    A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
+    Within a window every block of the faster anchor may be the last one before the
+    joint and every block of the slower one the first behind it; the whole window
+    shares one stitching layer, a joint that lies in two windows belongs to the first.
+    The layer is fitted to what enters the window's first slow block: the output of
+    the block before it, or the embedding.
+
+    Ids follow the authors: the anchors, then pair by pair the joints in ascending
+    order within each window. Routes through more than two anchors come last.
+
+    Args:
+        depths: Number of blocks of every anchor, all equal, ordered fast -> slow.
+        kernel: Blocks in a window.
+        stride: Blocks that the window moves by.
+        nearest: Whether only anchors next to each other in cost are stitched; else
+            any two, and routes may pass through several.
+
+    Raises:
+        ValueError: If there are fewer than two anchors, their depths differ, or the
+            windows do not fit.
+    """
+
+    def __init__(
+        self,
+        depths: Sequence[int],
+        kernel: int = 2,
+        stride: int = 1,
+        nearest: bool = True,
+        ids: Collection[int] | None = None,
+    ) -> None:
+        if len(depths) < 2 or len(set(depths)) != 1:
+            raise ValueError(
+                f'anchors of depths {tuple(depths)} cannot be stitched by sliding '
+                'windows; allowed are two or more of equal depth (config key: anchors)'
+            )
+        depth = depths[0]
+        if not (0 < kernel <= depth and 0 < stride <= kernel):
+            raise ValueError(
+                f'kernel={kernel}, stride={stride} of sliding windows; allowed are '
+                f'kernels 1 to {depth} and strides 1 to the kernel (config keys: '
+                'backbone.kernel, backbone.stride)'
+            )
+        self._depth = depth
+        self._windows = _joints_by_window(depth, kernel, stride)
+        anchors = range(len(depths))
+        pairs = list(pairwise(anchors) if nearest else combinations(anchors, 2))
+        paths: list[tuple[int, ...]] = [(a,) for a in anchors] + pairs
+        if not nearest:
+            for length in range(3, len(depths) + 1):
+                paths += combinations(anchors, length)
+        routes = [route for path in paths for route in self._routes(path)]
+        stitches = [
+            Stitch(n, 'FS' if layers else ANCHOR_KIND, segments, layers)
+            for n, (segments, layers) in enumerate(routes)
+        ]
+        super().__init__(depths, stitches, self._layer_specs(pairs, stride), ids=ids)
+
+    def _routes(
+        self, path: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[Segment, ...], tuple[str, ...]]]:
+        """Segments and stitching layers of every route through these anchors."""
+        heads: list[tuple[tuple[Segment, ...], tuple[str, ...], int]] = [((), (), 0)]
+        for a, b in pairwise(path):
+            heads = [
+                (
+                    (*segments, Segment(a, begin, last + 1)),
+                    (*layers, _layer_name(a, b, window)),
+                    first,
+                )
+                for segments, layers, begin in heads
+                for (last, first), window in self._windows.items()
+                if last >= begin
+            ]
+        for segments, layers, begin in heads:
+            yield (*segments, Segment(path[-1], begin, self._depth)), layers
+
+    def _layer_specs(
+        self, pairs: Sequence[tuple[int, int]], stride: int
+    ) -> dict[str, StitchingLayerSpec]:
+        return {
+            _layer_name(a, b, window): StitchingLayerSpec(
+                Position(a, window * stride), Position(b, window * stride - 1)
+            )
+            for a, b in pairs
+            for window in sorted(set(self._windows.values()))
+        }
+
+
+def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:
+    """Every joint and the first window that it lies in, in the order of ids."""
+    joints: dict[Joint, int] = {}
+    for window, start in enumerate(range(0, depth - kernel + 1, stride)):
+        blocks = range(start, start + kernel)
+        for last in blocks:
+            for first in blocks:
+                joints.setdefault((last, first), window)
+    return joints
+
+
+def _layer_name(source: int, target: int, window: int) -> str:
+    return f'{source}to{target}_{window}'

@@ -1,0 +1,105 @@
+"""Stitching spaces: all stitches of a set of anchors, numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
+
+
+class StitchingSpace:
+    """All stitches of a set of anchors, by stitch id.
+
+    Args:
+        depths: Number of blocks of every anchor, ordered fast -> slow.
+        stitches: The stitches. Ids may have gaps, they never change their meaning.
+        layers: The stitching layers by name; those that nothing uses are left out.
+        serving: Names of layers that feature maps need, besides those of the routes.
+        ids: Keep only these stitches, and the anchors, under their numbers.
+
+    Raises:
+        ValueError: If a route cannot be run or names an unknown stitching layer, or
+            one of ``ids`` is unknown.
+    """
+
+    def __init__(
+        self,
+        depths: Sequence[int],
+        stitches: Sequence[Stitch],
+        layers: Mapping[str, StitchingLayerSpec],
+        serving: Collection[str] = (),
+        ids: Collection[int] | None = None,
+    ) -> None:
+        self.depths = tuple(depths)
+        self.anchor_names = (
+            ('fast', 'slow')
+            if len(self.depths) == 2
+            else tuple(f'anchor{i}' for i in range(len(self.depths)))
+        )
+        for stitch in stitches:
+            check_route(stitch, self.depths, layers)
+        self._stitches = {s.id: s for s in sorted(stitches, key=lambda s: s.id)}
+        if len(self._stitches) != len(stitches):
+            raise ValueError('two stitches of a stitching space share an id')
+        if ids is not None:
+            chosen = {self[i].id for i in ids} | set(self.anchor_ids)
+            self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
+        used = {name for stitch in self for name in stitch.layers} | set(serving)
+        self.layers = {name: layers[name] for name in layers if name in used}
+
+    def __len__(self) -> int:
+        return len(self._stitches)
+
+    def __iter__(self) -> Iterator[Stitch]:
+        return iter(self._stitches.values())
+
+    def __getitem__(self, stitch_id: int) -> Stitch:
+        try:
+            return self._stitches[stitch_id]
+        except KeyError:
+            raise ValueError(
+                f'stitch id {stitch_id!r} is not in the stitching space; allowed are '
+                f'{_ranges(self.ids)}'
+            ) from None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All stitch ids, ascending."""
+        return tuple(self._stitches)
+
+    @property
+    def anchor_ids(self) -> tuple[int, ...]:
+        """Stitch ids of the anchors themselves, fast -> slow."""
+        return tuple(s.id for s in self if s.kind == ANCHOR_KIND)
+
+    def stand_in(self, block: int) -> tuple[Position, str]:
+        """What serves the features of a block of the last anchor to routes without it.
+
+        Returns:
+            A position that every such route runs, and the stitching layer that
+            projects it to the last anchor's width.
+
+        Raises:
+            ValueError: If the space has no such layers.
+        """
+        raise ValueError(
+            f'{type(self).__name__} gives no feature maps to dense heads; allowed is '
+            "out='end' (config key: backbone.out)"
+        )
+
+    def describe(self, stitch: Stitch) -> str:
+        """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""
+        return ' > '.join(
+            f'{self.anchor_names[s.anchor]}[{s.begin}:{s.end}]' for s in stitch.segments
+        )
+
+
+def _ranges(ids: Sequence[int]) -> str:
+    """``(0, 1, 2, 4)`` as ``'0-2, 4'``."""
+    runs: list[list[int]] = []
+    for i in ids:
+        if runs and i == runs[-1][1] + 1:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    return ', '.join(f'{a}-{b}' if a < b else f'{a}' for a, b in runs)

@@ -1,0 +1,66 @@
+import pytest
+
+from snnet_mm.utils import atomic_path
+
+
+def files(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def write_half(path, error):
+    with atomic_path(path) as temporary:
+        temporary.write_text('half of')
+        raise error
+
+
+def test_a_whole_file_takes_its_place(tmp_path):
+    with atomic_path(tmp_path / 'a' / 'b' / 'new.json') as temporary:
+        temporary.write_text('all of it')
+        assert files(temporary.parent) != ['new.json']
+    assert files(tmp_path / 'a' / 'b') == ['new.json']
+    assert (tmp_path / 'a' / 'b' / 'new.json').read_text() == 'all of it'
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / 'result.txt'
+    path.write_text('old')
+    with atomic_path(path) as temporary:
+        temporary.write_text('new')
+        assert path.read_text() == 'old'
+    assert path.read_text() == 'new'
+    assert files(tmp_path) == ['result.txt']
+
+
+@pytest.mark.parametrize('error', [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize('old', [None, 'old'])
+def test_an_error_leaves_no_half_written_file(tmp_path, error, old):
+    path = tmp_path / 'result.txt'
+    if old:
+        path.write_text(old)
+    with pytest.raises(error):
+        write_half(str(path), error)
+    assert files(tmp_path) == (['result.txt'] if old else [])
+    assert not old or path.read_text() == old
+
+
+def test_an_error_before_the_first_byte(tmp_path):
+    with pytest.raises(ZeroDivisionError), atomic_path(tmp_path / 'x.pth'):
+        raise ZeroDivisionError
+    assert files(tmp_path) == []
+
+
+def test_a_file_that_was_never_written_is_an_error(tmp_path):
+    (tmp_path / 'x.pth').write_text('old')
+    with pytest.raises(FileNotFoundError), atomic_path(tmp_path / 'x.pth'):
+        pass
+    assert (tmp_path / 'x.pth').read_text() == 'old'
+
+
+@pytest.mark.parametrize('name', ['pareto.png', 'a.b.json'])
+def test_the_temporary_name_tells_the_format_and_hides(tmp_path, name):
+    with atomic_path(tmp_path / name) as temporary:
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == (tmp_path / name).suffix
+        assert temporary.name.startswith('.')
+        temporary.touch()
+    assert files(tmp_path) == [name]

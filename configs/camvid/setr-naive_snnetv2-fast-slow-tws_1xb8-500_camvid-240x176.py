@@ -1,0 +1,7 @@
+# Ablation on the CamVid pair: two-way stitching, uniform sampling, stitching layers fully
+# trained (paper, table 2, on ADE20K). One CPU core, batch 8; measured: see README.md.
+_base_ = ['./setr-naive_snnetv2-fast-slow-tws-ros_1xb8-500_camvid-240x176.py']
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
+]

@@ -15,6 +15,8 @@ from snnet_mm.models import find_stitched_backbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 ALL = sorted(p for p in CONFIGS.rglob('*.py') if '_base_' not in p.parts)
+ALL_KINDS = ['FS', 'FSF', 'SF', 'SFS']
+ROS = 'ResourceConstrainedSampler'
 CAMVID = 'camvid/setr-naive_{}_1xb8-1500_camvid-240x176.py'
 
 
@@ -64,22 +66,25 @@ def test_camvid_and_ade20k_stitched_models_have_the_groups_meant():
 
 
 @pytest.mark.parametrize('path', sorted(CONFIGS.glob('setr/*.py')), ids=name_of)
-def test_ade20k_configs_run_what_the_authors_ran(path):
+def test_setr_configs_run_what_the_authors_ran(path):
     cfg = Config.fromfile(path)
     model = build_on_meta(cfg)
+    iterations, classes = (160000, 150) if 'ade20k' in path.name else (80000, 171)
     optimizer = Runner.build_optim_wrapper(
         _RunnerStub(model), cfg.optim_wrapper
     ).optimizer
     assert type(optimizer) is torch.optim.SGD
+    names = {p: name for name, p in model.named_parameters()}
+    mmseg_lr = 'mmseg-lr' in path.name
     for group in optimizer.param_groups:
-        assert (group['lr'], group['momentum'], group['weight_decay']) == (
-            0.01,
-            0.9,
-            0.0005,
-        )
+        heads = {'head' in names[p] for p in group['params']}
+        lr = 0.1 if mmseg_lr and heads == {True} else 0.01
+        assert group['lr'] == pytest.approx(lr)
+        assert group['momentum'] == 0.9
+        assert group['weight_decay'] == (0 if mmseg_lr else 5e-4)
     (schedule,) = cfg.param_scheduler
-    assert (schedule.type, schedule.eta_min, schedule.end) == ('PolyLR', 1e-4, 160000)
-    assert cfg.train_cfg.max_iters == 160000
+    assert (schedule.type, schedule.eta_min) == ('PolyLR', 1e-4)
+    assert schedule.end == cfg.train_cfg.max_iters == iterations
     assert cfg.train_dataloader.batch_size == 2
     assert cfg.model.test_cfg == dict(
         mode='slide', crop_size=(512, 512), stride=(341, 341)
@@ -87,10 +92,49 @@ def test_ade20k_configs_run_what_the_authors_ran(path):
     heads = list(model.auxiliary_head)
     assert [h.in_index for h in heads] == [0, 1, 2]
     assert [len(h.up_convs) for h in heads] == [2, 2, 2]
+    assert {h.num_classes for h in (*heads, model.decode_head)} == {classes}
     anchors = [m for m in model.modules() if type(m).__name__ == 'PlainViT']
     for anchor in anchors:
         rates = [block.drop_path.rate for block in anchor.blocks]
         np.testing.assert_allclose(rates, np.linspace(0, 0.1, anchor.depth), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    'variant, kinds, layer, rank, sampler',
+    [
+        ('snnetv1-deit3-s-l', ['FS'], 'StitchingLayer', None, 'UniformSampler'),
+        ('snnetv2-deit3-s-l-tws', ALL_KINDS, 'StitchingLayer', None, 'UniformSampler'),
+        ('snnetv2-deit3-s-l-tws-ros', ALL_KINDS, 'StitchingLayer', None, ROS),
+        ('snnetv2-deit3-s-l', ALL_KINDS, 'LoRAStitchingLayer', 16, ROS),
+        ('snnetv2-deit3-b-l', ALL_KINDS, 'LoRAStitchingLayer', 4, ROS),
+    ],
+)
+def test_rows_of_table_2_and_ranks(variant, kinds, layer, rank, sampler):
+    cfg = Config.fromfile(
+        CONFIGS / f'setr/setr-naive_{variant}_8xb2-160k_ade20k-512x512.py'
+    )
+    backbone = build_on_meta(cfg).backbone
+    assert sorted({s.kind for s in backbone.space} - {'anchor'}) == sorted(kinds)
+    layers = set(map(type, backbone.stitching_layers.values()))
+    assert {t.__name__ for t in layers} == {layer}
+    assert getattr(backbone.stitching_layers['0to1_0'], 'rank', None) == rank
+    (hook,) = [h for h in cfg.custom_hooks if h.type == 'StitchSamplingHook']
+    assert hook.sampler.type == sampler
+    assert backbone.out_indices == (9, 14, 19, 23)
+
+
+@pytest.mark.parametrize('pair, millions', [('s', 338.99), ('b', 412.43)])
+def test_parameters_with_the_authors_position_bias(pair, millions):
+    cfg = Config.fromfile(
+        CONFIGS / f'setr/setr-naive_snnetv2-deit3-{pair}-l_8xb2-160k_ade20k-512x512.py'
+    )
+    for anchor in cfg.model.backbone.anchors:
+        anchor.rel_pos_bias = True
+    model = build_on_meta(cfg)
+    auxiliary = sum(p.numel() for p in model.auxiliary_head.parameters())
+    total = sum(p.numel() for p in model.parameters())
+    assert total / 1e6 == pytest.approx(millions, abs=0.005)
+    assert (total - auxiliary) / 1e6 == pytest.approx(millions - 1.11, abs=0.01)
 
 
 class _RunnerStub:

@@ -1,0 +1,98 @@
+"""Every config trains a step and tests an image, narrowed to a size for a CPU."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mmengine.config import Config, ConfigDict
+from mmengine.runner import Runner
+from PIL import Image
+
+from snnet_mm.models import StitchedBackbone
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
+ALL = sorted(p for p in CONFIGS.rglob('*.py') if '_base_' not in p.parts)
+SIDE = 64
+
+
+@pytest.fixture(scope='module')
+def data_root(tmp_path_factory):
+    """Two images in each folder that any of the data sets reads."""
+    root = tmp_path_factory.mktemp('data')
+    rng = np.random.default_rng(0)
+    folders = ('train', 'val', 'training', 'validation', 'train2014', 'test2014')
+    for folder in folders:
+        coco = '_labelTrainIds' if folder.endswith('2014') else ''
+        (root / 'images' / folder).mkdir(parents=True)
+        (root / 'annotations' / folder).mkdir(parents=True)
+        for i in range(2):
+            image = rng.integers(0, 255, (80, 112, 3), dtype=np.uint8)
+            labels = rng.integers(0, 6, (80, 112), dtype=np.uint8)
+            Image.fromarray(image).save(root / 'images' / folder / f'{i}.jpg')
+            Image.fromarray(labels).save(
+                root / 'annotations' / folder / f'{i}{coco}.png'
+            )
+    return root
+
+
+def narrow_vit(vit, width):
+    depth = {'small': 12, 'base': 12, 'large': 24}.get(str(vit.get('arch')))
+    depth = depth or vit.arch.depth
+    vit.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+    vit.img_size = SIDE
+    vit.pop('init_cfg', None)
+
+
+def narrow(cfg, data_root, work_dir):
+    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
+    backbone = cfg.model.backbone
+    if 'anchors' in backbone:
+        for width, anchor in zip((8, 16), backbone.anchors, strict=True):
+            narrow_vit(anchor, width)
+        if backbone.stitching_layer.type == 'LoRAStitchingLayer':
+            backbone.stitching_layer.rank = 2
+        for hook in cfg.custom_hooks:
+            if hook.type == 'StitchInitHook':
+                hook.num_images = 2
+            elif hook.sampler.type == 'ResourceConstrainedSampler':
+                hook.sampler = ConfigDict(type=hook.sampler.type, num_groups=3)
+    else:
+        narrow_vit(backbone, 16)
+    for head in (cfg.model.decode_head, *cfg.model.get('auxiliary_head', ())):
+        head.update(in_channels=16, channels=8, norm_cfg=dict(type='BN'))
+        head.pop('init_cfg', None)
+    cfg.model.data_preprocessor.size = (SIDE, SIDE)
+    if cfg.model.test_cfg.mode == 'slide':
+        cfg.model.test_cfg.update(crop_size=(SIDE, SIDE), stride=(SIDE, SIDE))
+    loaders = (cfg.train_dataloader, cfg.test_dataloader)
+    for loader in loaders:
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        if loader.dataset.type == 'ToyScenes':
+            loader.dataset.num_scenes = 2
+            continue
+        loader.dataset.data_root = str(data_root)
+        for transform in loader.dataset.pipeline:
+            if 'crop_size' in transform:
+                transform.update(crop_size=(SIDE, SIDE))
+            if 'scale' in transform:
+                transform.scale = (112, 80)
+    cfg.test_dataloader.batch_size = 1
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = 1
+    cfg.param_scheduler = []
+
+
+@pytest.mark.parametrize('path', ALL, ids=lambda p: str(p.relative_to(CONFIGS)))
+def test_config_trains_and_tests(path, data_root, tmp_path):
+    cfg = Config.fromfile(path)
+    narrow(cfg, data_root, tmp_path)
+    runner = Runner.from_cfg(cfg)
+    before = {k: v.clone() for k, v in runner.model.named_parameters()}
+    runner.train()
+    moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
+    assert 'decode_head.conv_seg.weight' in moved
+    assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
+    metrics = runner.test()
+    stitched = isinstance(runner.model.backbone, StitchedBackbone)
+    names = ('stitch_0/mIoU', 'stitch_1/mIoU') if stitched else ('mIoU',)
+    assert all(0 <= metrics[name] <= 100 for name in names)

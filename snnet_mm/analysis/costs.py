@@ -11,6 +11,8 @@ import torch
 from mmengine.model import BaseDataPreprocessor, BaseModel, is_model_wrapper
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
@@ -41,12 +43,8 @@ def cost_table(
         model = model.module
     size = tuple(input_size or preprocessed_size(model))
     counter = _CostCounter(model)
-    meta_tensors = {
-        name: tensor.to('meta')
-        for name, tensor in counter.state_dict(keep_vars=True).items()
-    }
     with _cheapest_in_eval_mode(model), torch.no_grad():
-        costs = functional_call(counter, meta_tensors, (size,))
+        costs = functional_call(counter, _on_meta(counter), (size,))
     return CostTable(costs, size)
 
 
@@ -78,10 +76,7 @@ class _CostCounter(nn.Module):
         backbone = find_stitched_backbone(self.model)
         images = torch.empty(1, 3, *input_size, device='meta')
         flops, params = _backbone_parts(backbone, images)
-        whole, outside = _whole_model(self.model, backbone, images)
-        rest = whole - sum(
-            flops[part] for part in _parts_of(backbone, backbone.active_stitch)
-        )
+        rest, outside = _behind_backbone(self.model, backbone, images)
         costs = {}
         for stitch in backbone.space:
             parts = _parts_of(backbone, stitch)
@@ -131,27 +126,56 @@ def _backbone_parts(
     return flops, params
 
 
-def _whole_model(
+def _behind_backbone(
     model: nn.Module, backbone: StitchedBackbone, images: Tensor
 ) -> tuple[int, int]:
-    """FLOPs of the active stitch in the whole model; parameters outside the backbone.
-
-    Of the latter only modules count that prediction runs.
-    """
-    inside = set(backbone.modules())
-    outside = [m for m in model.modules() if m not in inside]
-    ran: set[nn.Module] = set()
-    handles = [m.register_forward_pre_hook(lambda m, _: ran.add(m)) for m in outside]
+    """FLOPs and parameters of what prediction runs besides the backbone."""
     run = partial(model, images)
     if isinstance(model, BaseModel):
         run = partial(model, images, mode='tensor')
-    try:
-        flops, _ = _count(run)
-    finally:
-        for handle in handles:
-            handle.remove()
-    used = {p for m in ran for p in m.parameters(recurse=False)}
-    return flops, sum(p.numel() for p in used)
+    inside: list[int] = []
+    with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
+        handles = [
+            register(lambda *_: inside.append(counter.get_total_flops()))
+            for register in (
+                backbone.register_forward_pre_hook,
+                backbone.register_forward_hook,
+            )
+        ]
+        try:
+            run()
+        finally:
+            for handle in handles:
+                handle.remove()
+    before, after = inside
+    flops = counter.get_total_flops() - (after - before)
+    in_backbone = {id(p) for p in backbone.parameters()}
+    params = {id(p): p.numel() for p in model.parameters() if id(p) not in in_backbone}
+    return flops // 2, sum(n for i, n in params.items() if i in used.ids)
+
+
+class _UsedTensors(TorchDispatchMode):
+    """Remembers which tensors any operation reads, called as a module or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[int] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        read = tree_leaves((args, kwargs))
+        self.ids |= {id(x) for x in read if isinstance(x, Tensor)}
+        return func(*args, **kwargs)
+
+
+def _on_meta(model: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers without their data; tied ones stay tied."""
+    tensors = [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]
+    metas = {id(t): t.detach().to('meta') for _, t in tensors}
+    return {name: metas[id(t)] for name, t in tensors}
 
 
 def _count(run: Callable[[], object]) -> tuple[int, object]:

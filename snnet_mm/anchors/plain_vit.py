@@ -105,6 +105,18 @@ class PlainViT(Anchor):
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
         super().__init__(depth, [dim] * depth, out_indices, init_cfg)
         height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
+        for key, value, allowed in (
+            ('patch_size', patch_size, patch_size >= 1),
+            ('img_size', img_size, min(height, width) >= max(patch_size, 1)),
+            ('num_registers', num_registers, num_registers >= 0),
+            ('drop_path_rate', drop_path_rate, 0 <= drop_path_rate < 1),
+        ):
+            if not allowed:
+                raise ValueError(
+                    f'{key}={value!r} of PlainViT; allowed are a patch of 1 pixel or '
+                    'more, images no smaller than a patch, 0 registers or more, and '
+                    f'drop path rates from 0 to below 1 (config key: {key})'
+                )
         self.patch_size = patch_size
         self.grid = (math.ceil(height / patch_size), math.ceil(width / patch_size))
         self.num_prefix = int(cls_token) + num_registers
@@ -222,6 +234,8 @@ def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
             f'arch={dict(arch)} of PlainViT; allowed keys are {sorted(keys)} and '
             'mlp_ratio (config key: arch)'
         )
+    if min(arch.values()) <= 0:
+        raise ValueError(f'arch={dict(arch)} of PlainViT; allowed are positive values')
     if arch['embed_dims'] % arch['num_heads']:
         raise ValueError(
             f'{arch["num_heads"]} heads do not divide a width of {arch["embed_dims"]} '

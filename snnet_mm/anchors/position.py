@@ -36,6 +36,12 @@ def relative_position_index(grid: tuple[int, int], num_prefix: int) -> Tensor:
     The table holds ``(2h-1)(2w-1)`` offsets between patches and then, if there are
     prefix tokens, three rows: prefix to any, patch to prefix, prefix to prefix.
     """
+    # Kept for later calls: must be real data, whatever context the first call is in.
+    with torch.inference_mode(False), torch.device('cpu'):
+        return _relative_position_index(grid, num_prefix)
+
+
+def _relative_position_index(grid: tuple[int, int], num_prefix: int) -> Tensor:
     h, w = grid
     rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing='ij')
     rows, columns = rows.flatten(), columns.flatten()

@@ -18,8 +18,8 @@ class LeastSquares:
     Args:
         x_dim: Width of x.
         y_dim: Width of y.
-        ridge: Added to the diagonal as a share of its mean, the bias excepted, so that
-            too few tokens or dependent channels still give a finite map.
+        ridge: Share by which each entry of the diagonal grows, the bias excepted, so
+            that too few tokens or dependent channels still give a finite map.
     """
 
     def __init__(self, x_dim: int, y_dim: int, ridge: float = 1e-8) -> None:
@@ -76,7 +76,7 @@ def _solve(gram: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     """Solve normal equations whose last row belongs to the bias."""
     guard = torch.zeros_like(gram.diagonal())
     # The floor keeps dead activations, all zero, solvable.
-    guard[:-1] = (ridge * gram.diagonal()[:-1].mean()).clamp(min=1e-30)
+    guard[:-1] = (ridge * gram.diagonal()[:-1]).clamp(min=1e-30)
     factor = torch.linalg.cholesky(gram + guard.diag())
     solution = torch.cholesky_solve(cross, factor)
     return solution[:-1].T, solution[-1]

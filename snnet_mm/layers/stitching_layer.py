@@ -79,7 +79,8 @@ class LoRAStitchingLayer(StitchingLayer):
 
     def merged(self) -> StitchingLayer:
         """See :meth:`StitchingLayer.merged`."""
-        layer = StitchingLayer(self.in_features, self.out_features)
+        with self.weight.device:
+            layer = StitchingLayer(self.in_features, self.out_features)
         layer.to(self.weight)
         layer.set_map(self.weight + self.scaling * self.lora_B @ self.lora_A, self.bias)
         return layer

@@ -43,13 +43,15 @@ def fit_stitching_layers(
     positions = {position for pair in fits for position in pair}
     training, num_images = backbone.training, 0
     backbone.eval()
-    for images in batches:
-        with torch.autocast(images.device.type, enabled=False):
-            states = _states_at(backbone.anchors, images, positions)
-            for (a, b), fit in fits.items():
-                fit.update(states[a].tokens, states[b].tokens)
-        num_images += len(images)
-    backbone.train(training)
+    try:
+        for images in batches:
+            with torch.autocast(images.device.type, enabled=False):
+                states = _states_at(backbone.anchors, images, positions)
+                for (a, b), fit in fits.items():
+                    fit.update(states[a].tokens, states[b].tokens)
+            num_images += len(images)
+    finally:
+        backbone.train(training)
     if not num_images:
         raise ValueError(
             'there are no images to fit the stitching layers to (config keys: '

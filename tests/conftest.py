@@ -10,7 +10,7 @@ import torch
 from mmengine.registry import MODELS
 
 import snnet_mm  # noqa: F401
-from snnet_mm.models import SNNetv2
+from snnet_mm.models import SNNetv1, SNNetv2
 
 DATA = Path(__file__).parent / 'data'
 
@@ -95,6 +95,8 @@ class Golden:
                 m['embed_dims'], m['depths'], m['num_heads'], strict=True
             )
         ]
+        if m['type'] == 'SNNetv1':
+            return SNNetv1(anchors, out_indices=m['out_indices'][1]).eval()
         layer = dict(type='LoRAStitchingLayer', rank=m['lora_r'])
         return SNNetv2(anchors, layer, out_indices=m['out_indices'][1]).eval()
 
@@ -112,9 +114,21 @@ def golden(request):
     return _load_golden(request.param)
 
 
+@pytest.fixture(scope='session', params=['seg_v1_tiny', 'seg_v1_s_l'])
+def golden_v1(request):
+    return _load_golden(request.param)
+
+
 @pytest.fixture(scope='session')
 def tiny_golden():
     return _load_golden('seg_v2_tiny')
+
+
+@pytest.fixture(scope='session')
+def published_v1():
+    """Routes of the authors' 71 SN-Netv1 stitches of DeiT-Ti/S/B, by stitch id."""
+    text = (DATA / 'imagenet_v1_deit_ti_s_b.json').read_text()
+    return {int(k): v for k, v in json.loads(text)['stitches'].items()}
 
 
 @pytest.fixture(scope='session')

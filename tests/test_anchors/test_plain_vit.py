@@ -338,6 +338,23 @@ def test_impossible_architectures(arch, message):
     assert 'config key: arch' in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ('key', 'value'),
+    [
+        ('patch_size', 0),
+        ('img_size', 7),
+        ('img_size', (32, 0)),
+        ('num_registers', -1),
+        ('drop_path_rate', 1),
+        ('drop_path_rate', -0.1),
+    ],
+)
+def test_impossible_settings(build_vit, key, value):
+    with pytest.raises(ValueError, match=f'config key: {key}') as error:
+        build_vit(**{key: value})
+    assert f'{key}={value!r} ' in str(error.value)
+
+
 @pytest.mark.parametrize('out_indices', [(3,), (0, -4), ()])
 def test_impossible_out_indices(build_vit, out_indices):
     with pytest.raises(ValueError, match='blocks -3 to 2') as error:

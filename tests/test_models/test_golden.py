@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.models.ziplab_checkpoint import convert_ziplab
 
 CONVERTER = Path(__file__).parents[2] / 'tools/model_converters/ziplab2snnet.py'
@@ -33,6 +34,23 @@ def test_all_stitches_give_the_outputs_of_the_authors(golden):
     assert len(golden.meta['stitch_ids']) == 134
     assert_golden_outputs(backbone, golden, golden.meta['stitch_ids'])
     assert backbone.stitching_initialized
+
+
+def test_all_stitches_of_snnet_v1_give_the_outputs_of_the_authors(golden_v1):
+    backbone = golden_v1.build()
+    backbone.load_state_dict(convert_ziplab(golden_v1.part('sd.')))
+    assert golden_v1.meta['stitch_ids'] == list(backbone.space.ids) == list(range(13))
+    assert_golden_outputs(backbone, golden_v1, golden_v1.meta['stitch_ids'])
+
+
+def test_least_squares_of_snnet_v1_gives_the_maps_of_the_authors(golden_v1):
+    backbone = golden_v1.build()
+    backbone.load_state_dict(convert_ziplab(golden_v1.part('sd.')))
+    fit_stitching_layers(backbone, [golden_v1.tensors['ls.x']])
+    theirs = convert_ziplab(golden_v1.part('ls.'))
+    for name, value in backbone.stitching_layers.state_dict().items():
+        expected = theirs[f'stitching_layers.{name}']
+        assert (value - expected).norm() < 1e-5 * expected.norm(), name
 
 
 class Segmentor(nn.Module):

@@ -1,0 +1,107 @@
+import pytest
+
+from snnet_mm.stitching import Position, SlidingWindowSpace, TwoWaySpace
+
+
+def joints(stitch):
+    pairs = zip(stitch.segments, stitch.segments[1:], strict=False)
+    return [[before.end - 1, after.begin] for before, after in pairs]
+
+
+def test_routes_and_ids_are_those_of_the_authors(published_v1):
+    space = SlidingWindowSpace((12, 12, 12))
+    assert space.ids == tuple(published_v1)
+    for stitch in space:
+        theirs = published_v1[stitch.id]
+        assert [s.anchor for s in stitch.segments] == theirs['anchors']
+        assert joints(stitch) == theirs['stitch_at']
+        windows = [int(name.split('_')[1]) for name in stitch.layers]
+        assert windows == theirs['stitching_layers']
+
+
+@pytest.mark.parametrize(
+    ('kernel', 'stride', 'nearest', 'count'),
+    [
+        (2, 1, True, 71),
+        (2, 2, True, 51),
+        (3, 3, True, 75),
+        (4, 4, True, 99),
+        (2, 1, False, 732),
+    ],
+)
+def test_counts_of_the_paper(kernel, stride, nearest, count):
+    assert len(SlidingWindowSpace((12,) * 3, kernel, stride, nearest)) == count
+
+
+def test_layers_are_shared_within_a_window_and_fitted_to_its_entrance():
+    space = SlidingWindowSpace((4, 4), kernel=2, stride=2)
+    assert space.layers == {
+        '0to1_0': (Position(0, 0), Position(1, -1)),
+        '0to1_1': (Position(0, 2), Position(1, 1)),
+    }
+    by_layer = {}
+    for stitch in space:
+        for name in stitch.layers:
+            by_layer.setdefault(name, []).extend(joints(stitch))
+    assert by_layer == {
+        '0to1_0': [[0, 0], [0, 1], [1, 0], [1, 1]],
+        '0to1_1': [[2, 2], [2, 3], [3, 2], [3, 3]],
+    }
+
+
+def test_routes_through_all_anchors_run_a_block_of_each():
+    space = SlidingWindowSpace((3, 3, 3), nearest=False)
+    through_all = [s for s in space if len(s.segments) == 3]
+    assert {tuple(map(tuple, joints(s))) for s in through_all} == {
+        ((a, b), (c, d))
+        for a in range(3)
+        for b in range(3)
+        for c in range(3)
+        for d in range(3)
+        if abs(a - b) <= 1 and abs(c - d) <= 1 and b <= c
+    }
+    assert all(s.kind == 'FS' for s in space if len(s.segments) > 1)
+
+
+def test_ids_can_be_selected_and_keep_their_numbers():
+    space = SlidingWindowSpace((4, 4), ids=[5, 9])
+    whole = SlidingWindowSpace((4, 4))
+    assert space.ids == (0, 1, 5, 9)
+    assert [space[i] for i in (5, 9)] == [whole[i] for i in (5, 9)]
+    assert set(space.layers) == {*whole[5].layers, *whole[9].layers}
+
+
+def test_dense_maps_are_refused():
+    with pytest.raises(ValueError, match="allowed is out='end'"):
+        SlidingWindowSpace((4, 4)).stand_in(2)
+
+
+@pytest.mark.parametrize('depths', [(4,), (4, 5), (2, 2, 3)])
+def test_other_depths_are_refused(depths):
+    with pytest.raises(ValueError, match='two or more of equal depth'):
+        SlidingWindowSpace(depths)
+
+
+@pytest.mark.parametrize(('kernel', 'stride'), [(0, 1), (5, 1), (2, 0), (2, 3)])
+def test_windows_that_do_not_fit_are_refused(kernel, stride):
+    with pytest.raises(ValueError, match=f'kernel={kernel}, stride={stride} .*1 to 4'):
+        SlidingWindowSpace((4, 4), kernel, stride)
+
+
+@pytest.mark.parametrize('depths', [(6, 12), (12, 12), (3, 7), (24, 40)])
+def test_kinds_can_be_switched_off(depths):
+    whole = TwoWaySpace(depths)
+    space = TwoWaySpace(depths, kinds=('FS', 'SF', 'FSF'))
+    assert {s.kind for s in space} == {'anchor', 'FS', 'SF', 'FSF'}
+    assert list(space) == [s for s in whole if s.kind != 'SFS']
+    fast_to_slow = TwoWaySpace(depths, kinds=('FS',))
+    assert len(fast_to_slow) == depths[0] + 1
+    assert all(name.startswith('0to1') for name in fast_to_slow.layers)
+    assert len(fast_to_slow.layers) == depths[0]
+
+
+def test_unknown_kinds_and_ids_are_refused():
+    with pytest.raises(ValueError, match="kinds=.*'SS'.*allowed are .*'FS'"):
+        TwoWaySpace((3, 6), kinds=('FS', 'SS'))
+    with pytest.raises(ValueError, match='stitch id 4 is not'):
+        TwoWaySpace((3, 6), ids=[2, 4])

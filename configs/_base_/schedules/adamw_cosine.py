@@ -24,5 +24,6 @@ default_hooks = dict(
         type='CheckpointHook', by_epoch=False, interval=500, max_keep_ckpts=1
     ),
     sampler_seed=dict(type='DistSamplerSeedHook'),
+    label_check=dict(type='LabelCheckHook'),
     visualization=dict(type='SegVisualizationHook'),
 )

@@ -13,5 +13,6 @@ default_hooks = dict(
     param_scheduler=dict(type='ParamSchedulerHook'),
     checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=16000),
     sampler_seed=dict(type='DistSamplerSeedHook'),
+    label_check=dict(type='LabelCheckHook'),
     visualization=dict(type='SegVisualizationHook'),
 )

@@ -71,6 +71,12 @@ class StitchInitHook(Hook):
             )
         rng = np.random.default_rng(runner.seed)
         chosen = rng.permutation(len(dataset))[: self.num_images]
+        if len(chosen) < get_world_size():
+            raise ValueError(
+                f'num_images={self.num_images} of {len(dataset)} training images, but '
+                f'{get_world_size()} processes; every process needs one at least '
+                '(config key: StitchInitHook.num_images)'
+            )
         own = chosen[get_rank() :: get_world_size()].tolist()
         for i in range(0, len(own), loader.batch_size):
             samples = [dataset[j] for j in own[i : i + loader.batch_size]]

@@ -3,6 +3,12 @@
 from .distributed import prepare_cpu_distributed
 from .files import atomic_path
 from .logging import only_warnings
-from .random import isolated_rng
+from .random import isolated_rng, shared_seed
 
-__all__ = ['atomic_path', 'isolated_rng', 'only_warnings', 'prepare_cpu_distributed']
+__all__ = [
+    'atomic_path',
+    'isolated_rng',
+    'only_warnings',
+    'prepare_cpu_distributed',
+    'shared_seed',
+]

@@ -8,6 +8,8 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from snnet_mm.utils import prepare_cpu_distributed
+
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Test (and eval) a model')
@@ -87,6 +89,7 @@ def main() -> None:
     if args.out is not None:
         cfg.test_evaluator.output_dir = args.out
         cfg.test_evaluator.keep_results = True
+    prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     build(cfg).test()
 

@@ -8,6 +8,8 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from snnet_mm.utils import prepare_cpu_distributed
+
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Train a model')
@@ -55,6 +57,7 @@ def main() -> None:
         cfg.optim_wrapper.type = 'AmpOptimWrapper'
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     cfg.resume = args.resume or cfg.get('resume', False)
+    prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     build(cfg).train()
 

@@ -20,50 +20,70 @@ class LeastSquares:
         y_dim: Width of y.
         ridge: Share by which each entry of the diagonal grows, the bias excepted, so
             that too few tokens or dependent channels still give a finite map.
+        device: Where the activations are.
     """
 
-    def __init__(self, x_dim: int, y_dim: int, ridge: float = 1e-8) -> None:
+    def __init__(
+        self,
+        x_dim: int,
+        y_dim: int,
+        ridge: float = 1e-8,
+        device: torch.device | str | None = None,
+    ) -> None:
         self.x_dim, self.y_dim, self.ridge = x_dim, y_dim, ridge
-        self._sums: list[Tensor] | None = None
+        # Zeros, so that a rank which sees nothing can still join the others.
+        self._sums = [
+            torch.zeros(m + 1, n + 1, dtype=torch.float64, device=device)
+            for m, n in ((x_dim, x_dim), (x_dim, y_dim), (y_dim, y_dim))
+        ]
 
     def update(self, x: Tensor, y: Tensor) -> None:
         """Add paired activations ``(..., x_dim)`` and ``(..., y_dim)``.
 
-        Raises:
-            ValueError: If an activation is not finite.
+        Whether they are finite is asked when a map is solved for: a rank that stopped
+        here would leave the others waiting for its sums.
         """
         x, y = _augment(x, self.x_dim), _augment(y, self.y_dim)
-        sums = [x.T @ x, x.T @ y, y.T @ y]
-        if not all(s.isfinite().all() for s in sums):
-            raise ValueError(
-                'least squares saw activations that are not finite; check the weights '
-                'of the anchors (config key: anchors.init_cfg) and the input images'
-            )
-        if self._sums is None:
-            self._sums = sums
-        else:
-            for total, s in zip(self._sums, sums, strict=True):
-                total += s
+        for total, (a, b) in zip(self._sums, ((x, x), (x, y), (y, y)), strict=True):
+            total += a.T @ b
 
     def all_reduce(self) -> None:
         """Add the sums of all ranks, if there are several."""
         if dist.is_available() and dist.is_initialized():
-            for total in self._seen():
+            for total in self._sums:
                 dist.all_reduce(total)
 
+    @property
+    def num_seen(self) -> int:
+        """Number of pairs of activations; the product of the ones."""
+        return int(self._sums[0][-1, -1])
+
     def x_to_y(self) -> tuple[Tensor, Tensor]:
-        """Weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` of the map from x to y."""
+        """Weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` of the map from x to y.
+
+        Raises:
+            ValueError: If no activations were seen, or some that are not finite.
+        """
         xx, xy, _ = self._seen()
         return _solve(xx, xy[:, :-1], self.ridge)
 
     def y_to_x(self) -> tuple[Tensor, Tensor]:
-        """Weight ``(x_dim, y_dim)`` and bias ``(x_dim,)`` of the map from y to x."""
+        """Weight ``(x_dim, y_dim)`` and bias ``(x_dim,)`` of the map from y to x.
+
+        Raises:
+            ValueError: As in :meth:`x_to_y`.
+        """
         _, xy, yy = self._seen()
         return _solve(yy, xy.T[:, :-1], self.ridge)
 
     def _seen(self) -> list[Tensor]:
-        if self._sums is None:
+        if not self.num_seen:
             raise ValueError('least squares has seen no activations')
+        if not all(total.isfinite().all() for total in self._sums):
+            raise ValueError(
+                'least squares saw activations that are not finite; check the weights '
+                'of the anchors (config key: anchors.init_cfg) and the input images'
+            )
         return self._sums
 
 

@@ -22,7 +22,7 @@ def fit_stitching_layers(
 
     Both anchors run on the images in eval mode; layers of both directions between the
     same two positions share their sums. In a distributed run every rank gives its own
-    images, and all ranks end with equal maps.
+    images, or none if others have some; all ranks end with equal maps, or all raise.
 
     Args:
         backbone: The backbone; marked as initialised afterwards.
@@ -33,13 +33,13 @@ def fit_stitching_layers(
         The number of images seen on this rank.
 
     Raises:
-        ValueError: If there are no images, or activations are not finite.
+        ValueError: If no rank has images, or activations are not finite on any.
     """
     specs = backbone.space.layers
-    fits = {}
+    fits, device = {}, next(backbone.parameters()).device
     for source, target in specs.values():
         pair = _pair(source, target)
-        fits[pair] = LeastSquares(*map(backbone.width_at, pair), ridge)
+        fits[pair] = LeastSquares(*map(backbone.width_at, pair), ridge, device)
     positions = {position for pair in fits for position in pair}
     training, num_images = backbone.training, 0
     backbone.eval()
@@ -52,18 +52,21 @@ def fit_stitching_layers(
             num_images += len(images)
     finally:
         backbone.train(training)
-    if not num_images:
+    # Every rank adds its sums before any rank may raise.
+    for fit in fits.values():
+        fit.all_reduce()
+    if not all(fit.num_seen for fit in fits.values()):
         raise ValueError(
             'there are no images to fit the stitching layers to (config keys: '
             'train_dataloader.dataset, StitchInitHook.num_images)'
         )
-    for fit in fits.values():
-        fit.all_reduce()
+    maps = {}
     for name, (source, target) in specs.items():
         pair = _pair(source, target)
         fit = fits[pair]
-        solve = fit.x_to_y if pair == (source, target) else fit.y_to_x
-        backbone.stitching_layers[name].set_map(*solve())
+        maps[name] = fit.x_to_y() if pair == (source, target) else fit.y_to_x()
+    for name, weight_and_bias in maps.items():
+        backbone.stitching_layers[name].set_map(*weight_and_bias)
     backbone.stitching_initialized.fill_(True)
     return num_images
 

@@ -1,7 +1,14 @@
 """Small helpers that any part may use."""
 
+from .distributed import prepare_cpu_distributed
 from .files import atomic_path
 from .logging import only_warnings
-from .random import isolated_rng
+from .random import isolated_rng, shared_seed
 
-__all__ = ['atomic_path', 'isolated_rng', 'only_warnings']
+__all__ = [
+    'atomic_path',
+    'isolated_rng',
+    'only_warnings',
+    'prepare_cpu_distributed',
+    'shared_seed',
+]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from mmengine.dist import broadcast
 
 
 @contextmanager
@@ -26,3 +27,13 @@ def isolated_rng(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python_state)
             np.random.set_state(numpy_state)
+
+
+def shared_seed(seed: int) -> int:
+    """The seed of rank 0, on every rank.
+
+    Runs with ``randomness.diff_rank_seed`` have another seed on every rank.
+    """
+    shared = torch.tensor(seed)
+    broadcast(shared)
+    return int(shared)

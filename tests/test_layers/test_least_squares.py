@@ -129,18 +129,29 @@ def test_dependent_activations_give_a_finite_map_that_fits(spoil):
 def test_activations_that_are_not_finite_are_refused(value, which):
     x, y = paired_activations()
     fit = fitted(x, y)
-    before = fit.x_to_y()
     spoilt = [x.clone(), y.clone()]
     spoilt[which][17, 2] = value
-    with pytest.raises(ValueError, match='not finite'):
-        fit.update(*spoilt)
-    torch.testing.assert_close(fit.x_to_y(), before, rtol=0, atol=0)
+    fit.update(*spoilt)
+    # Good activations afterwards do not hide the bad ones.
+    fit.update(x, y)
+    assert fit.num_seen == 600
+    for solve in (fit.x_to_y, fit.y_to_x):
+        with pytest.raises(ValueError, match='not finite'):
+            solve()
 
 
 @pytest.mark.parametrize('method', ['x_to_y', 'y_to_x'])
 def test_nothing_seen_is_refused(method):
     with pytest.raises(ValueError, match='has seen no activations'):
         getattr(LeastSquares(2, 3), method)()
+
+
+def test_tokens_are_counted():
+    fit = LeastSquares(5, 7)
+    assert fit.num_seen == 0
+    x, y = paired_activations(n=24)
+    fit.update(x.view(2, 12, 5), y.view(2, 12, 7))
+    assert fit.num_seen == 24
 
 
 def test_one_process_reduces_to_its_own_sums():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.utils import isolated_rng
+from snnet_mm.utils import isolated_rng, shared_seed
 
 
 @HOOKS.register_module()
@@ -69,8 +69,14 @@ class StitchInitHook(Hook):
                 f'num_images={self.num_images} of StitchInitHook is more than the '
                 f'{len(dataset)} training images: all of them are used.'
             )
-        rng = np.random.default_rng(runner.seed)
+        rng = np.random.default_rng(shared_seed(runner.seed))
         chosen = rng.permutation(len(dataset))[: self.num_images]
+        if len(chosen) < get_world_size():
+            raise ValueError(
+                f'num_images={self.num_images} of {len(dataset)} training images, but '
+                f'{get_world_size()} processes; every process needs one at least '
+                '(config key: StitchInitHook.num_images)'
+            )
         own = chosen[get_rank() :: get_world_size()].tolist()
         for i in range(0, len(own), loader.batch_size):
             samples = [dataset[j] for j in own[i : i + loader.batch_size]]

@@ -8,6 +8,7 @@ from mmengine.runner import Runner
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import set_stitch
+from snnet_mm.utils import shared_seed
 
 HISTOGRAM = 'stitch_histogram'
 
@@ -36,9 +37,8 @@ class StitchSamplingHook(Hook):
     def before_train(self, runner: Runner) -> None:
         """Count the costs of all stitches and build the sampler."""
         self._costs = cost_table(runner.model, self._input_size)
-        self.sampler = TASK_UTILS.build(
-            self._sampler_cfg, default_args=dict(costs=self._costs, seed=runner.seed)
-        )
+        defaults = dict(costs=self._costs, seed=shared_seed(runner.seed))
+        self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
         self._group_names = {
             stitch_id: self._name_of(group)
             for group in self.sampler.groups

@@ -1,0 +1,79 @@
+"""Several processes where there is no GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from mmengine.config import Config
+from mmengine.device import get_device
+from torch import nn
+
+# Where a launcher tells each process its rank, the number of ranks and its local rank.
+LAUNCHERS = dict(
+    pytorch=('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
+    slurm=('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'),
+    mpi=('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE', 'OMPI_COMM_WORLD_LOCAL_RANK'),
+)
+SYNC_BN = ('SyncBN', 'MMSyncBN', nn.SyncBatchNorm)
+
+
+def prepare_cpu_distributed(cfg: Config) -> None:
+    """Make a launched config run on CPUs; to be called before its runner is built.
+
+    mmengine's launchers and its DDP wrapper ask for GPUs. Without them gloo connects
+    the processes, SyncBN becomes BN, and ranks average their buffers before every
+    validation. With GPUs, or without a launcher, nothing changes.
+
+    Args:
+        cfg: The complete config, changed in place.
+
+    Raises:
+        ValueError: If the launcher did not say which rank this process is.
+    """
+    if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
+        return
+    cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
+    if not dist.is_initialized():  # which is what the runner will ask, too
+        _set_environment(cfg.launcher)
+        seconds = cfg.env_cfg.dist_cfg.get('timeout', 1800)
+        dist.init_process_group('gloo', timeout=timedelta(seconds=seconds))
+    _replace_sync_bn(cfg._cfg_dict)
+    cfg.sync_bn = None
+    # As in mmengine's own wrapping, which this replaces, but for the devices.
+    wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
+    wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
+    wrapper |= cfg.get('model_wrapper_cfg') or {}
+    cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
+    hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
+    cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
+
+
+def _set_environment(launcher: str) -> None:
+    """Set the variables that torch reads."""
+    names = LAUNCHERS[launcher]
+    if missing := [name for name in names if name not in os.environ]:
+        raise ValueError(
+            f'launcher={launcher!r}, but {", ".join(missing)} not set: start the tool '
+            'by tools/dist_*.sh (pytorch), tools/slurm_*.sh (slurm) or mpirun (mpi)'
+        )
+    for name, source in zip(LAUNCHERS['pytorch'], names, strict=True):
+        os.environ[name] = os.environ[source]
+    if launcher == 'slurm' and 'MASTER_ADDR' not in os.environ:
+        command = ['scontrol', 'show', 'hostnames', os.environ['SLURM_NODELIST']]
+        hosts = subprocess.run(command, check=True, capture_output=True, text=True)
+        os.environ['MASTER_ADDR'] = hosts.stdout.split()[0]
+    os.environ.setdefault('MASTER_PORT', '29500')
+
+
+def _replace_sync_bn(node: Any) -> None:
+    if isinstance(node, dict):
+        if node.get('type') in SYNC_BN:
+            node['type'] = 'BN'
+        node = list(node.values())
+    if isinstance(node, (list, tuple)):
+        for child in node:
+            _replace_sync_bn(child)

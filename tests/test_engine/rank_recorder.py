@@ -1,0 +1,36 @@
+import copy
+
+import torch
+from mmengine.dist import get_rank
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+from mmengine.registry import HOOKS
+
+from snnet_mm.models import find_stitched_backbone
+
+
+def state_of(runner):
+    wrapped = is_model_wrapper(runner.model)
+    model = runner.model.module if wrapped else runner.model
+    return copy.deepcopy(model.state_dict())
+
+
+@HOOKS.register_module()
+class RankRecorder(Hook):
+    """Writes what this rank trained to ``rank_<rank>.pth``."""
+
+    priority = 'LOWEST'
+
+    def __init__(self):
+        self.record = dict(stitches=[])
+
+    def before_train(self, runner):
+        self.record['start'] = state_of(runner)
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        backbone = find_stitched_backbone(runner.model)
+        self.record['stitches'].append(backbone.active_stitch.id)
+
+    def after_train(self, runner):
+        self.record['end'] = state_of(runner)
+        torch.save(self.record, f'{runner.work_dir}/rank_{get_rank()}.pth')

@@ -1,0 +1,313 @@
+"""Two processes on a CPU, started as a user would."""
+
+import copy
+import json
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rank_recorder  # noqa: F401
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from mmengine.model import MMDistributedDataParallel
+from mmengine.runner import Runner
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.engine import StitchInitHook, UniformSampler
+from snnet_mm.engine.hooks import stitch_init_hook
+from snnet_mm.models import set_stitch
+from snnet_mm.models.stitching_init import fit_stitching_layers
+
+ROOT = Path(__file__).parents[2]
+STITCHES = 0, 7, 1
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def layers_of(state):
+    """The frozen least-squares maps in a state dict."""
+    ends = 'weight', 'bias'
+    return {k: v for k, v in state.items() if 'stitching_l' in k and k.endswith(ends)}
+
+
+def run_script(script, *args, cwd, **env):
+    """Run a launch script in another folder, with this interpreter found first."""
+    with socket.socket() as sock:
+        sock.bind(('127.0.0.1', 0))
+        port = sock.getsockname()[1]
+    path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
+    env = dict(PATH=path, PORT=str(port), PYTHONPATH=str(Path(__file__).parent)) | env
+    return subprocess.run(
+        [str(ROOT / 'tools' / script), *map(str, args)],
+        cwd=cwd,
+        env=dict(os.environ, OMP_NUM_THREADS='1', CUDA_VISIBLE_DEVICES='', **env),
+        text=True,
+        capture_output=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def cfg(toy_cfg):
+    """Ten iterations with SyncBN; ranks initialise their models differently."""
+    toy_cfg.custom_imports.imports.append('rank_recorder')
+    toy_cfg.custom_hooks.append(dict(type='RankRecorder'))
+    toy_cfg.custom_hooks[0].num_images = 7
+    toy_cfg.randomness = dict(seed=0, diff_rank_seed=True)
+    toy_cfg.train_cfg.update(max_iters=10, val_interval=10)
+    toy_cfg.default_hooks.checkpoint.interval = 10
+    toy_cfg.model.decode_head.norm_cfg.type = 'SyncBN'
+    # Random images would depend on the number of ranks.
+    toy_cfg.train_dataloader.dataset.pipeline = [dict(type='PackSegInputs')]
+    # Padded to six by two ranks; one by one, batches cannot differ.
+    toy_cfg.test_dataloader.update(batch_size=1)
+    toy_cfg.test_dataloader.dataset.num_scenes = 5
+    toy_cfg.val_dataloader = copy.deepcopy(toy_cfg.test_dataloader)
+    toy_cfg.val_evaluator = toy_cfg.test_evaluator
+    toy_cfg.val_cfg = dict(type='StitchValLoop', stitches='0')
+    return toy_cfg
+
+
+def assert_trained_alike(first, second):
+    """Parameters and, after a validation, buffers of two ranks are equal."""
+    assert equal(first['start'], second['start'])
+    assert equal(first['end'], second['end'])
+    for key, start in layers_of(first['start']).items():
+        assert torch.equal(first['end'][key], start)
+    changed = [k for k, v in first['start'].items() if not v.equal(first['end'][k])]
+    assert any('anchors.0' in k for k in changed)
+    assert any('anchors.1' in k for k in changed)
+    assert any('lora' in k for k in changed)
+    assert any('running_mean' in k for k in changed)
+
+
+def test_two_ranks_train_and_test_as_one(cfg, tmp_path):
+    folder = tmp_path / 'two'
+    cfg.dump(tmp_path / 'config.py')
+    args = (tmp_path / 'config.py', 2, '--work-dir', folder)
+    done = run_script('dist_train.sh', *args, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = [torch.load(folder / f'rank_{rank}.pth') for rank in (0, 1)]
+    assert_trained_alike(*ranks)
+    assert ranks[0]['stitches'] == ranks[1]['stitches']
+    assert len(set(ranks[0]['stitches'])) > 2
+
+    # One process, with rank 0's seed, sees the images of both.
+    cfg.train_cfg.max_iters = 1
+    cfg.work_dir = str(tmp_path / 'one')
+    Runner.from_cfg(cfg).train()
+    one = torch.load(tmp_path / 'one' / 'rank_0.pth')
+    maps = layers_of(ranks[0]['start'])
+    assert len(maps) == 14
+    for key, expected in layers_of(one['start']).items():
+        assert (maps[key] - expected).norm() < 1e-6 * expected.norm(), key
+    assert one['stitches'] == ranks[0]['stitches'][:1]
+
+    checkpoint, ids = folder / 'iter_10.pth', ','.join(map(str, STITCHES))
+    args = (tmp_path / 'config.py', checkpoint, 2, '--work-dir', tmp_path / 'test')
+    done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count('3 stitches at 64x64') == 1
+    (written,) = (tmp_path / 'test').glob('*/stitches.json')
+    cfg.load_from = str(checkpoint)
+    cfg.test_cfg = dict(
+        type='StitchTestLoop', stitches=STITCHES, out_dir=str(tmp_path / 'one')
+    )
+    Runner.from_cfg(cfg).test()
+    expected = json.loads((tmp_path / 'one' / 'stitches.json').read_text())
+    assert json.loads(written.read_text()) == expected
+    mious = {s['metrics']['mIoU'] for s in expected['stitches']}
+    assert len(mious) > 1
+
+
+SRUN = """#!/usr/bin/env bash
+# Starts every task on this machine.
+for arg; do case $arg in --ntasks=*) ntasks=${arg#*=} ;; esac done
+while [[ $1 == --* ]]; do shift; done
+export SLURM_NTASKS=$ntasks SLURM_NODELIST=here
+for ((i = 0; i < ntasks; i++)); do
+  SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
+  pids+=($!)
+done
+for pid in "${pids[@]}"; do wait "$pid" || exit; done
+"""
+
+
+@pytest.fixture
+def commands(tmp_path):
+    """Put commands on the PATH: text to file."""
+
+    def put(**scripts):
+        folder = tmp_path / 'bin'
+        folder.mkdir()
+        for name, text in scripts.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        return f'{folder}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
+
+    return put
+
+
+@pytest.mark.slow
+def test_slurm_and_a_stitch_for_every_rank(cfg, tmp_path, commands):
+    path = commands(srun=SRUN, scontrol='#!/usr/bin/env bash\necho 127.0.0.1\n')
+    cfg.custom_hooks[1].sampler.per_rank = True
+    cfg.dump(tmp_path / 'config.py')
+    args = ('cpu', 'toy', tmp_path / 'config.py', '--work-dir', tmp_path / 'two')
+    done = run_script('slurm_train.sh', *args, cwd=tmp_path, GPUS='2', PATH=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = [torch.load(tmp_path / 'two' / f'rank_{rank}.pth') for rank in (0, 1)]
+    assert_trained_alike(*ranks)
+    assert ranks[0]['stitches'] != ranks[1]['stitches']
+
+
+TRAIN = ['tools/train.py', 'c.py', '--launcher', 'slurm', '--resume']
+TEST = ['tools/test.py', 'c.py', 'w.pth', '--launcher', 'slurm', '--tta', '--out', 'o']
+
+
+@pytest.mark.parametrize(
+    'args, env, resources, tool',
+    [
+        (
+            ['slurm_train.sh', 'gpu', 'name', 'c.py', '--resume'],
+            dict(GPUS='16', CPUS_PER_TASK='3', SRUN_ARGS='--quiet --time=1:00'),
+            '--gres=gpu:8 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=3',
+            TRAIN,
+        ),
+        (
+            ['slurm_train.sh', 'gpu', 'name', 'c.py', '--resume'],
+            dict(GPUS='4'),
+            '--gres=gpu:4 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=5',
+            TRAIN,
+        ),
+        (
+            ['slurm_test.sh', 'gpu', 'name', 'c.py', 'w.pth', '--tta', '--out', 'o'],
+            dict(GPUS='4', GPUS_PER_NODE='2', GRES=''),
+            '--ntasks=4 --ntasks-per-node=2 --cpus-per-task=5',
+            TEST,
+        ),
+    ],
+)
+def test_what_slurm_is_asked_for(tmp_path, commands, args, env, resources, tool):
+    path = commands(srun='#!/usr/bin/env bash\nprintf "%s\\n" "$MASTER_PORT" "$@"\n')
+    done = run_script(*args, cwd=ROOT, PATH=path, PORT='29123', **env)
+    assert done.stdout.splitlines() == [
+        '29123',
+        '--partition=gpu',
+        '--job-name=name',
+        *resources.split(),
+        '--kill-on-bad-exit=1',
+        *env.get('SRUN_ARGS', '').split(),
+        'python',
+        '-u',
+        str(ROOT / tool[0]),
+        *tool[1:],
+    ]
+
+
+@pytest.mark.parametrize(
+    'script, args, usage',
+    [
+        ('dist_train.sh', ['c.py'], 'CONFIG GPUS'),
+        ('dist_test.sh', ['c.py', 'w.pth'], 'CONFIG CHECKPOINT GPUS'),
+        ('slurm_train.sh', ['gpu', 'name'], 'PARTITION JOB_NAME CONFIG'),
+        ('slurm_test.sh', ['gpu', 'name', 'c.py'], 'JOB_NAME CONFIG CHECKPOINT'),
+    ],
+)
+def test_missing_arguments_are_said(tmp_path, script, args, usage):
+    done = run_script(script, *args, cwd=tmp_path)
+    assert done.returncode == 2
+    assert usage in done.stderr
+
+
+def test_fewer_images_than_ranks_are_refused(toy_cfg, monkeypatch):
+    monkeypatch.setattr(stitch_init_hook, 'get_world_size', lambda: 3)
+    runner = Runner.from_cfg(toy_cfg)
+    runner._train_loop = runner.build_train_loop(runner._train_loop)
+    # The check comes before anything that ranks wait for, so it is the same on all.
+    for rank in range(3):
+        monkeypatch.setattr(stitch_init_hook, 'get_rank', lambda rank=rank: rank)
+        with pytest.raises(ValueError, match='num_images=2 .* 3 processes') as error:
+            StitchInitHook(num_images=2).before_train(runner)
+        assert 'StitchInitHook.num_images' in str(error.value)
+
+
+def images_of(iteration, rank):
+    rng = np.random.default_rng([iteration, rank])
+    return torch.from_numpy(rng.standard_normal((2, 3, 32, 32), dtype='float32'))
+
+
+def step(nets, optimizer, images):
+    """One optimizer step for the mean loss of networks, each on its own images."""
+    optimizer.zero_grad()
+    losses = [net(x)[0].square().mean() for net, x in zip(nets, images, strict=True)]
+    (sum(losses) / len(losses)).backward()
+    optimizer.step()
+
+
+def on_rank(rank, folder, net):
+    store = f'file://{folder}/store'
+    dist.init_process_group(
+        'gloo', store, rank=rank, world_size=2, timeout=timedelta(seconds=60)
+    )
+    torch.set_num_threads(1)
+    errors = []
+    # No images anywhere, and a NaN on the second rank alone.
+    for batches in ([], [images_of(0, rank) / (1 - rank)]):
+        try:
+            fit_stitching_layers(copy.deepcopy(net), batches)
+        except ValueError as error:
+            errors.append(str(error))
+    # The second rank has no images, the first one all.
+    net = copy.deepcopy(net)
+    fit_stitching_layers(net, [images_of(0, r) for r in (0, 1) if rank == 0])
+    fitted = copy.deepcopy(net.state_dict())
+    ddp = MMDistributedDataParallel(net, find_unused_parameters=True)
+    sampler = UniformSampler(cost_table(net, (32, 32)), per_rank=True)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
+    stitches = []
+    for t in range(5):
+        stitches += sampler.sample(t)
+        set_stitch(ddp, stitches[-1])
+        step([ddp], optimizer, [images_of(t, rank)])
+    record = dict(errors=errors, fitted=fitted, stitches=stitches, end=net.state_dict())
+    torch.save(record, f'{folder}/{rank}.pth')
+    dist.destroy_process_group()
+
+
+def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
+    net = build_snnet()
+    mp.spawn(on_rank, args=(tmp_path, net), nprocs=2)
+    ranks = [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)]
+    for record in ranks:
+        nothing, not_finite = record['errors']
+        assert 'no images to fit the stitching layers to' in nothing
+        assert 'not finite' in not_finite
+    assert equal(ranks[0]['fitted'], ranks[1]['fitted'])
+    assert equal(ranks[0]['end'], ranks[1]['end'])
+    drawn = list(zip(ranks[0]['stitches'], ranks[1]['stitches'], strict=True))
+    assert any(a != b for a, b in drawn)
+
+    # One process trains both stitches of an iteration together.
+    fit_stitching_layers(net, [images_of(0, rank) for rank in (0, 1)])
+    assert equal(ranks[0]['fitted'], net.state_dict())
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
+    for t, pair in enumerate(drawn):
+
+        def run(images, stitch_id):
+            set_stitch(net, stitch_id)
+            return net(images)
+
+        nets = [lambda x, i=i: run(x, i) for i in pair]
+        step(nets, optimizer, [images_of(t, rank) for rank in (0, 1)])
+    torch.testing.assert_close(
+        dict(net.state_dict()), dict(ranks[0]['end']), rtol=1e-4, atol=1e-6
+    )

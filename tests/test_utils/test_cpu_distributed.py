@@ -1,0 +1,155 @@
+import copy
+import os
+
+import pytest
+from mmengine.config import Config
+from torch import nn
+
+from snnet_mm.utils import distributed, prepare_cpu_distributed, shared_seed
+from snnet_mm.utils import random as random_module
+
+
+def config(launcher='pytorch', **changes):
+    norm = dict(type='SyncBN', requires_grad=True)
+    cfg = dict(
+        launcher=launcher,
+        env_cfg=dict(cudnn_benchmark=True, dist_cfg=dict(backend='nccl')),
+        find_unused_parameters=True,
+        sync_bn='torch',
+        custom_hooks=[dict(type='EMAHook')],
+        model=dict(
+            type='EncoderDecoder',
+            norm_cfg=norm,
+            auxiliary_head=[dict(heads=(dict(norm_cfg=dict(type='MMSyncBN')),))],
+            neck=dict(norm=dict(type='LN')),
+        ),
+    )
+    return Config(cfg | changes)
+
+
+def as_dict(cfg):
+    return copy.deepcopy(cfg.to_dict())
+
+
+@pytest.fixture
+def initialised(monkeypatch):
+    """No GPU, and gloo as if it were running."""
+    monkeypatch.setattr(distributed, 'get_device', lambda: 'cpu')
+    monkeypatch.setattr(distributed.dist, 'is_initialized', lambda: True)
+
+
+@pytest.mark.parametrize(
+    'launcher, device', [('none', 'cpu'), ('pytorch', 'cuda'), ('slurm', 'npu')]
+)
+def test_nothing_changes_with_gpus_or_without_a_launcher(monkeypatch, launcher, device):
+    monkeypatch.setattr(distributed, 'get_device', lambda: device)
+    cfg = config(launcher)
+    before = as_dict(cfg)
+    prepare_cpu_distributed(cfg)
+    assert as_dict(cfg) == before
+    assert not distributed.dist.is_initialized()
+
+
+def test_no_launcher_key_is_no_launcher(monkeypatch):
+    monkeypatch.setattr(distributed, 'get_device', lambda: 'cpu')
+    cfg = Config(dict(model=dict()))
+    prepare_cpu_distributed(cfg)
+    assert as_dict(cfg) == dict(model=dict())
+
+
+def test_what_changes_without_gpus(initialised):
+    cfg = config()
+    expected = as_dict(cfg)
+    expected['env_cfg']['dist_cfg']['backend'] = 'gloo'
+    expected['sync_bn'] = None
+    expected['custom_hooks'].append(dict(type='SyncBuffersHook'))
+    expected['model']['norm_cfg']['type'] = 'BN'
+    expected['model']['auxiliary_head'][0]['heads'][0]['norm_cfg']['type'] = 'BN'
+    expected['model_wrapper_cfg'] = dict(
+        type='MMDistributedDataParallel',
+        broadcast_buffers=False,
+        find_unused_parameters=True,
+        device_ids=None,
+    )
+    prepare_cpu_distributed(cfg)
+    assert as_dict(cfg) == expected
+    prepare_cpu_distributed(cfg)
+    assert as_dict(cfg) == expected
+
+
+def test_a_bare_config(initialised):
+    cfg = Config(dict(launcher='mpi', model=dict(norm=dict(type=nn.SyncBatchNorm))))
+    prepare_cpu_distributed(cfg)
+    assert cfg.launcher == 'mpi'
+    assert cfg.model.norm.type == 'BN'
+    assert cfg.custom_hooks == [dict(type='SyncBuffersHook')]
+    assert cfg.model_wrapper_cfg.find_unused_parameters is False
+
+
+def test_a_wrapper_of_the_config_is_kept(initialised):
+    own = dict(type='MyWrapper', find_unused_parameters=False, static_graph=True)
+    cfg = config(model_wrapper_cfg=dict(own, device_ids=[0]))
+    prepare_cpu_distributed(cfg)
+    assert cfg.model_wrapper_cfg == dict(own, broadcast_buffers=False, device_ids=None)
+
+
+@pytest.fixture
+def no_rank(monkeypatch):
+    """An environment that nothing was launched in; restored afterwards."""
+    names = {name for names in distributed.LAUNCHERS.values() for name in names}
+    for name in (*names, 'MASTER_ADDR', 'MASTER_PORT'):
+        # Set first, so that what the tested code sets is undone as well.
+        monkeypatch.setenv(name, '')
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    'launcher, missing',
+    [
+        ('pytorch', 'RANK, WORLD_SIZE not set'),
+        ('slurm', 'SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID not set'),
+        ('mpi', 'OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE'),
+    ],
+)
+def test_a_launcher_that_did_not_launch_is_said(no_rank, launcher, missing):
+    no_rank.setattr(distributed, 'get_device', lambda: 'cpu')
+    no_rank.setenv('LOCAL_RANK', '0')  # tools/*.py set it in any case
+    with pytest.raises(ValueError, match=f"launcher='{launcher}', but {missing}"):
+        prepare_cpu_distributed(config(launcher))
+
+
+def test_slurm_tells_torch(no_rank, tmp_path):
+    scontrol = tmp_path / 'scontrol'
+    scontrol.write_text('#!/bin/sh\necho "$@" >"$0.args"\necho node3\necho node7\n')
+    scontrol.chmod(0o755)
+    no_rank.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
+    no_rank.setenv('LOCAL_RANK', '0')
+    told = dict(PROCID='5', NTASKS='8', LOCALID='1', NODELIST='node[3,7]')
+    for name, value in told.items():
+        no_rank.setenv(f'SLURM_{name}', value)
+    distributed._set_environment('slurm')
+    names = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
+    found = [os.environ[name] for name in names]
+    assert found == ['5', '8', '1', 'node3', '29500']
+    assert (tmp_path / 'scontrol.args').read_text() == 'show hostnames node[3,7]\n'
+
+
+def test_the_address_and_port_of_the_user_are_kept(no_rank):
+    for name, value in dict(RANK='1', SIZE='2', LOCAL_RANK='1').items():
+        no_rank.setenv(f'OMPI_COMM_WORLD_{name}', value)
+    no_rank.setenv('MASTER_ADDR', 'here')
+    no_rank.setenv('MASTER_PORT', '123')
+    distributed._set_environment('mpi')
+    names = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
+    assert [os.environ[name] for name in names] == ['1', '2', '1', 'here', '123']
+
+
+def test_ranks_share_the_seed_of_the_first(monkeypatch):
+    assert shared_seed(2**32 - 1) == 2**32 - 1
+
+    def from_rank_0(tensor):
+        tensor.fill_(7)
+
+    monkeypatch.setattr(random_module, 'broadcast', from_rank_0)
+    assert shared_seed(8) == 7

@@ -1,7 +1,8 @@
 """Small helpers that any part may use."""
 
+from .checkpoint import load_weights_only
 from .files import atomic_path
 from .logging import only_warnings
 from .random import isolated_rng
 
-__all__ = ['atomic_path', 'isolated_rng', 'only_warnings']
+__all__ = ['atomic_path', 'isolated_rng', 'load_weights_only', 'only_warnings']

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 
 import torch
+from mmengine.logging import print_log
 from torch import Tensor
 
 from .position import resize_bias_table, resize_pos_embed
@@ -64,6 +65,12 @@ def fit_pos_embed(
             own = _length(weights.get(name))
             weights[name] = weights[name] + entries[:, :own]
             entries = entries[:, own:]
+    if old != grid:
+        print_log(
+            f'pos_embed of {old[0]}x{old[1]} patches, with {num_loaded} entries for '
+            f'prefix tokens, resized to {grid[0]}x{grid[1]}',
+            logger='current',
+        )
     resized = resize_pos_embed(patches, old, grid, num_prefix=0)
     weights['pos_embed'] = torch.cat([entries, resized], dim=1)
     return weights

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .base import Anchor, TokenState
-from .position import RelativePositionBias, resize_pos_embed
+from .position import RelativePositionBias, grid_of, resize_pos_embed
 from .pretrained import load_pretrained
 from .vit_block import Block
 
@@ -68,6 +68,7 @@ class PlainViT(Anchor):
         out_indices: Blocks whose maps ``forward`` returns.
         cls_token: Whether a cls token comes first.
         num_registers: Register tokens behind the cls token.
+        abs_pos_embed: Whether there is a position embedding; BEiT has none.
         pos_embed_prefix: Whether the position embedding has entries for the prefix
             tokens (ViT), or is added before they are put in front (DeiT3).
         qkv_bias: Whether q, k and v have a bias.
@@ -76,12 +77,18 @@ class PlainViT(Anchor):
         final_norm: Whether a layer norm belongs to the last block's output.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
         norm_eps: Epsilon of the layer norms.
-        init_cfg: mmengine's initialisation config; for ``type='Pretrained'`` see
+        frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
+            and the first k blocks, and the depth also the final norm. What is frozen
+            has no gradient and stays in eval mode.
+        with_cp: Whether blocks are run again in the backward pass instead of keeping
+            their activations: less memory, more time, the same gradients.
+        init_cfg: mmengine's initialisation config; for ``type='Pretrained'`` with the
+            keys ``checkpoint``, ``prefix`` and ``img_size`` see
             :func:`snnet_mm.anchors.pretrained.load_pretrained`.
 
     Raises:
         ValueError: For an unknown architecture, heads that do not divide the width, or
-            an out index past the depth.
+            an out index or frozen stage past the depth.
     """
 
     def __init__(
@@ -93,6 +100,7 @@ class PlainViT(Anchor):
         out_indices: Sequence[int] = (-1,),
         cls_token: bool = True,
         num_registers: int = 0,
+        abs_pos_embed: bool = True,
         pos_embed_prefix: bool = False,
         qkv_bias: bool = True,
         layer_scale_init: float | None = 1e-6,
@@ -100,35 +108,27 @@ class PlainViT(Anchor):
         final_norm: bool = False,
         drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
+        frozen_stages: int = -1,
+        with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
         super().__init__(depth, [dim] * depth, out_indices, init_cfg)
-        height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
-        for key, value, allowed in (
-            ('patch_size', patch_size, patch_size >= 1),
-            ('img_size', img_size, min(height, width) >= max(patch_size, 1)),
-            ('num_registers', num_registers, num_registers >= 0),
-            ('drop_path_rate', drop_path_rate, 0 <= drop_path_rate < 1),
-        ):
-            if not allowed:
-                raise ValueError(
-                    f'{key}={value!r} of PlainViT; allowed are a patch of 1 pixel or '
-                    'more, images no smaller than a patch, 0 registers or more, and '
-                    f'drop path rates from 0 to below 1 (config key: {key})'
-                )
+        _check_settings(img_size, patch_size, num_registers, drop_path_rate)
         self.patch_size = patch_size
-        self.grid = (math.ceil(height / patch_size), math.ceil(width / patch_size))
+        self.grid = grid_of(img_size, patch_size)
         self.num_prefix = int(cls_token) + num_registers
-        self.pos_embed_prefix = pos_embed_prefix and self.num_prefix > 0
+        self.pos_embed_prefix = (
+            abs_pos_embed and pos_embed_prefix and self.num_prefix > 0
+        )
+        self.frozen_stages = _check_frozen_stages(frozen_stages, depth)
+        self.with_cp = with_cp
 
         self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if cls_token else None
-        self.reg_token = (
-            nn.Parameter(torch.zeros(1, num_registers, dim)) if num_registers else None
-        )
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
-        self.pos_embed = nn.Parameter(torch.zeros(1, length, dim))
+        self.cls_token = _new_tokens(int(cls_token), dim)
+        self.reg_token = _new_tokens(num_registers, dim)
+        self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(
             Block(
@@ -147,6 +147,7 @@ class PlainViT(Anchor):
         )
         self.norm = nn.LayerNorm(dim, eps=norm_eps) if final_norm else nn.Identity()
         self._randomise()
+        self._freeze()
 
     @property
     def num_embedded_prefix(self) -> int:
@@ -161,23 +162,40 @@ class PlainViT(Anchor):
         if self.init_cfg is None or self.init_cfg['type'] != 'Pretrained':
             super().init_weights()
             return
-        prefix = self.init_cfg.get('prefix', '')
-        load_pretrained(self, self.init_cfg['checkpoint'], prefix)
+        source = {k: v for k, v in self.init_cfg.items() if k != 'type'}
+        if not {'checkpoint'} <= set(source) <= {'checkpoint', 'prefix', 'img_size'}:
+            raise ValueError(
+                f'init_cfg of type Pretrained with the keys {sorted(source)}; allowed '
+                'are checkpoint, prefix and img_size (config key: init_cfg)'
+            )
+        load_pretrained(self, **source)
         self.is_init = True
+
+    def train(self, mode: bool = True) -> PlainViT:
+        """Set the mode of all parts but the frozen ones, which stay in eval mode."""
+        super().train(mode)
+        if self.frozen_stages >= 0:
+            self.patch_embed.eval()
+            self.blocks[: self.frozen_stages].eval()
+        if self.frozen_stages == self.depth:
+            self.norm.eval()
+        return self
 
     def embed(self, images: Tensor) -> TokenState:
         """See :meth:`Anchor.embed`."""
         patches = self.patch_embed(images)
         grid = tuple(patches.shape[-2:])
         x = patches.flatten(2).transpose(1, 2)
-        pos_embed = resize_pos_embed(
-            self.pos_embed, self.grid, grid, self.num_embedded_prefix
-        )
         prefix = [
             token.expand(len(x), -1, -1)
             for token in (self.cls_token, self.reg_token)
             if token is not None
         ]
+        if self.pos_embed is None:
+            return TokenState(torch.cat([*prefix, x], dim=1), grid)
+        pos_embed = resize_pos_embed(
+            self.pos_embed, self.grid, grid, self.num_embedded_prefix
+        )
         if self.pos_embed_prefix:
             return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)
         return TokenState(torch.cat([*prefix, x + pos_embed], dim=1), grid)
@@ -188,7 +206,7 @@ class PlainViT(Anchor):
         """See :meth:`Anchor.run_blocks`."""
         tapped = {}
         for i in range(begin, end):
-            x = self.blocks[i](state.tokens, state.grid)
+            x = self._run_block(i, state)
             if i == self.depth - 1:
                 x = self.norm(x)
             state = state._replace(tokens=x)
@@ -209,6 +227,12 @@ class PlainViT(Anchor):
             return int(rest[0]) + 1, levels
         return (levels - 1 if part == 'norm' else 0), levels
 
+    def _run_block(self, i: int, state: TokenState) -> Tensor:
+        block = self.blocks[i]
+        if self.with_cp and torch.is_grad_enabled():
+            return checkpoint(block, state.tokens, state.grid, use_reentrant=False)
+        return block(state.tokens, state.grid)
+
     def _randomise(self) -> None:
         """The initialisation of DeiT and timm: truncated normal, std 0.02."""
         for name, parameter in self.named_parameters():
@@ -218,6 +242,47 @@ class PlainViT(Anchor):
                 nn.init.trunc_normal_(parameter, std=0.02)
             elif name.startswith('blocks') and name.endswith('bias'):
                 nn.init.zeros_(parameter)
+
+    def _freeze(self) -> None:
+        """Take the gradients from the first ``frozen_stages`` blocks and before."""
+        everything = self.frozen_stages == self.depth
+        for name, parameter in self.named_parameters():
+            if everything or self.layer_depth(name)[0] <= self.frozen_stages:
+                parameter.requires_grad = False
+
+
+def _new_tokens(number: int, dim: int) -> nn.Parameter | None:
+    return nn.Parameter(torch.zeros(1, number, dim)) if number else None
+
+
+def _check_settings(
+    img_size: int | Sequence[int],
+    patch_size: int,
+    num_registers: int,
+    drop_path_rate: float,
+) -> None:
+    height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
+    for key, value, allowed in (
+        ('patch_size', patch_size, patch_size >= 1),
+        ('img_size', img_size, min(height, width) >= max(patch_size, 1)),
+        ('num_registers', num_registers, num_registers >= 0),
+        ('drop_path_rate', drop_path_rate, 0 <= drop_path_rate < 1),
+    ):
+        if not allowed:
+            raise ValueError(
+                f'{key}={value!r} of PlainViT; allowed are a patch of 1 pixel or more, '
+                'images no smaller than a patch, 0 registers or more, and drop path '
+                f'rates from 0 to below 1 (config key: {key})'
+            )
+
+
+def _check_frozen_stages(frozen_stages: int, depth: int) -> int:
+    if not -1 <= frozen_stages <= depth:
+        raise ValueError(
+            f'frozen_stages={frozen_stages} of an anchor of depth {depth}; allowed are '
+            f'-1 (nothing), 0 (the embedding) to {depth} (config key: frozen_stages)'
+        )
+    return frozen_stages
 
 
 def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+def grid_of(img_size: int | Sequence[int], patch_size: int) -> tuple[int, int]:
+    """Rows and columns of patches of an image, the last ones padded if need be."""
+    height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
+    return math.ceil(height / patch_size), math.ceil(width / patch_size)
 
 
 def resize_pos_embed(
@@ -31,18 +39,17 @@ def resize_pos_embed(
 
 @lru_cache(maxsize=8)
 def relative_position_index(grid: tuple[int, int], num_prefix: int) -> Tensor:
-    """Row of the bias table for every pair of query and key, ``(L, L)``.
+    """Row of the bias table for every pair of query and key, ``(L, L)``, on the CPU.
 
     The table holds ``(2h-1)(2w-1)`` offsets between patches and then, if there are
     prefix tokens, three rows: prefix to any, patch to prefix, prefix to prefix.
     """
-    # Kept for later calls: must be real data, whatever context the first call is in.
+    # What is kept must serve everywhere, whatever mode it was first asked for in.
     with torch.inference_mode(False), torch.device('cpu'):
-        return _relative_position_index(grid, num_prefix)
+        return _index_of_offsets(*grid, num_prefix)
 
 
-def _relative_position_index(grid: tuple[int, int], num_prefix: int) -> Tensor:
-    h, w = grid
+def _index_of_offsets(h: int, w: int, num_prefix: int) -> Tensor:
     rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing='ij')
     rows, columns = rows.flatten(), columns.flatten()
     dy = rows[:, None] - rows[None, :] + h - 1
@@ -57,6 +64,28 @@ def _relative_position_index(grid: tuple[int, int], num_prefix: int) -> Tensor:
     index[num_prefix:, :num_prefix] = num_offsets + 1
     index[:num_prefix, :num_prefix] = num_offsets + 2
     return index
+
+
+def resize_bias_table(
+    table: Tensor, old: tuple[int, int], new: tuple[int, int]
+) -> Tensor:
+    """Resample the rows of a relative position bias table, bicubically.
+
+    Args:
+        table: Of shape ``((2h-1)(2w-1) + extra rows, heads)``.
+        old: Rows and columns of patches, ``h`` and ``w``, that it is for.
+        new: Rows and columns of patches wanted.
+
+    Returns:
+        The table for the new grid; the extra rows stay as they are.
+    """
+    if old == new:
+        return table
+    old, new = [(2 * h - 1, 2 * w - 1) for h, w in (old, new)]
+    num_offsets = old[0] * old[1]
+    offsets = table[:num_offsets].T.unflatten(1, old)[None]
+    offsets = F.interpolate(offsets, size=new, mode='bicubic')[0]
+    return torch.cat([offsets.flatten(1).T, table[num_offsets:]])
 
 
 class RelativePositionBias(nn.Module):
@@ -101,14 +130,5 @@ class RelativePositionBias(nn.Module):
 
     def _gather(self, grid: tuple[int, int]) -> Tensor:
         index = relative_position_index(grid, self.num_prefix).to(self.table.device)
-        bias = self._resized_table(grid)[index.flatten()]
+        bias = resize_bias_table(self.table, self.grid, grid)[index.flatten()]
         return bias.view(*index.shape, -1).permute(2, 0, 1)[None].contiguous()
-
-    def _resized_table(self, grid: tuple[int, int]) -> Tensor:
-        if grid == self.grid:
-            return self.table
-        old, new = [(2 * h - 1, 2 * w - 1) for h, w in (self.grid, grid)]
-        num_offsets = old[0] * old[1]
-        offsets = self.table[:num_offsets].T.unflatten(1, old)[None]
-        offsets = F.interpolate(offsets, size=new, mode='bicubic')[0]
-        return torch.cat([offsets.flatten(1).T, self.table[num_offsets:]])

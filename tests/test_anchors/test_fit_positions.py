@@ -1,0 +1,150 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from snnet_mm.anchors.fit_positions import fit_bias_tables, fit_pos_embed
+
+CLS, REGISTERS = torch.randn(1, 1, 4), torch.randn(1, 2, 4)
+
+
+def weights(*entries, grid=(3, 3), registers=False):
+    """A position embedding with some entries for prefix tokens, and the tokens."""
+    patches = torch.randn(1, grid[0] * grid[1], 4)
+    tokens = dict(cls_token=CLS)
+    if registers:
+        tokens['reg_token'] = REGISTERS
+    return dict(tokens, pos_embed=torch.cat([*entries, patches], dim=1))
+
+
+def entries(number):
+    return torch.arange(4.0 * number).view(1, number, 4) + 1
+
+
+def test_equal_layouts_stay_as_they_are():
+    loaded = weights(entries(1))
+    fitted = fit_pos_embed(loaded, (3, 3), 1)
+    assert fitted.keys() == loaded.keys()
+    assert all(fitted[k].equal(v) for k, v in loaded.items())
+
+
+def test_entry_of_the_cls_token_is_added_to_it():
+    loaded = weights(entries(1))
+    fitted = fit_pos_embed(loaded, (3, 3), 0)
+    assert fitted['cls_token'].equal(CLS + entries(1))
+    assert fitted['pos_embed'].equal(loaded['pos_embed'][:, 1:])
+    assert loaded['cls_token'].equal(CLS)
+
+
+def test_entries_of_all_prefix_tokens_are_added_to_them():
+    loaded = weights(entries(3), registers=True, grid=(4, 4))
+    fitted = fit_pos_embed(loaded, (4, 4), 0)
+    assert fitted['cls_token'].equal(CLS + entries(3)[:, :1])
+    assert fitted['reg_token'].equal(REGISTERS + entries(3)[:, 1:])
+    assert fitted['pos_embed'].equal(loaded['pos_embed'][:, 3:])
+
+
+def test_registers_without_entries_stay_as_they_are():
+    loaded = weights(entries(1), registers=True, grid=(4, 4))
+    fitted = fit_pos_embed(loaded, (4, 4), 0)
+    assert fitted['cls_token'].equal(CLS + entries(1))
+    assert fitted['reg_token'].equal(REGISTERS)
+
+
+@pytest.mark.parametrize('num_loaded', [0, 1])
+def test_missing_entries_are_zero(num_loaded):
+    loaded = weights(entries(num_loaded), registers=True, grid=(4, 4))
+    fitted = fit_pos_embed(loaded, (4, 4), 3)['pos_embed']
+    assert fitted[:, :num_loaded].equal(entries(num_loaded))
+    assert not fitted[:, num_loaded:3].any()
+    assert fitted[:, 3:].equal(loaded['pos_embed'][:, num_loaded:])
+
+
+def test_too_many_entries_are_refused():
+    loaded = weights(entries(3), registers=True, grid=(4, 4))
+    with pytest.raises(ValueError, match='3 prefix tokens, the anchor has 1 .*cls_tok'):
+        fit_pos_embed(loaded, (4, 4), 1)
+
+
+@pytest.mark.parametrize('grid', [(5, 3), (2, 2), (6, 6)])
+def test_patches_are_resized_as_an_image(grid):
+    loaded = weights(entries(1))
+    fitted = fit_pos_embed(loaded, grid, 1)['pos_embed']
+    image = loaded['pos_embed'][0, 1:].T.reshape(1, 4, 3, 3)
+    image = F.interpolate(image, size=grid, mode='bicubic', antialias=True)
+    assert fitted[:, :1].equal(entries(1))
+    torch.testing.assert_close(fitted[0, 1:], image[0].flatten(1).T)
+
+
+def test_a_grid_that_is_told_is_believed():
+    loaded = weights(grid=(2, 8))
+    fitted = fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(2, 8))['pos_embed']
+    image = loaded['pos_embed'][0].T.reshape(1, 4, 2, 8)
+    image = F.interpolate(image, size=(4, 4), mode='bicubic', antialias=True)
+    torch.testing.assert_close(fitted[0], image[0].flatten(1).T)
+    with pytest.raises(ValueError, match='neither for 3x8 patches .*init_cfg.img_size'):
+        fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(3, 8))
+
+
+@pytest.mark.parametrize(
+    ('loaded', 'grid', 'message'),
+    [
+        (weights(grid=(2, 4)), (3, 3), 'with 8 entries is neither for 3x3 patches nor'),
+        # 16 may be 4x4 patches, or the anchor's 2x8.
+        (weights(grid=(4, 4)), (2, 8), '16 entries could be for 2x8 .* or 4x4 patches'),
+        # 16 may be 4x4 patches, or the anchor's 3x5 behind a cls token.
+        (weights(grid=(4, 4)), (3, 5), '16 entries could be for 4x4 .* or 3x5 patches'),
+    ],
+)
+def test_grids_that_cannot_be_told(loaded, grid, message):
+    with pytest.raises(ValueError, match=message) as error:
+        fit_pos_embed(loaded, grid, 0)
+    assert 'config key: init_cfg.img_size' in str(error.value)
+
+
+def test_position_embeddings_of_another_kind_are_refused():
+    with pytest.raises(ValueError, match=r'shape \(1, 8, 8, 4\)'):
+        fit_pos_embed(dict(pos_embed=torch.zeros(1, 8, 8, 4)), (8, 8), 0)
+
+
+KEY = 'blocks.{}.attn.rel_pos_bias.table'
+
+
+def test_tables_of_all_blocks_are_resized():
+    tables = torch.randn(2, 5 * 5 + 3, 4)
+    loaded = {KEY.format(0): tables[0], KEY.format(1): tables[1], 'other': tables}
+    before = dict(loaded)
+    fitted = fit_bias_tables(loaded, (2, 4), num_prefix=1)
+    assert fitted['other'] is tables
+    for i in range(2):
+        offsets = tables[i, :25].T.reshape(1, 4, 5, 5)
+        offsets = F.interpolate(offsets, size=(3, 7), mode='bicubic')
+        expected = torch.cat([offsets[0].flatten(1).T, tables[i, 25:]])
+        torch.testing.assert_close(fitted[KEY.format(i)], expected)
+    assert all(loaded[k] is v for k, v in before.items())
+
+
+@pytest.mark.parametrize('new', [(5, 5), (4, 7), (10, 3)])
+@pytest.mark.parametrize('num_prefix', [0, 1])
+def test_tables_are_resized_as_timm_does(new, num_prefix):
+    timm = pytest.importorskip('timm')
+    table = torch.randn(7 * 7 + 3 * num_prefix, 2)
+    rows = (2 * new[0] - 1) * (2 * new[1] - 1) + 3 * num_prefix
+    expected = timm.layers.resize_rel_pos_bias_table_simple(table, new, (rows, 2))
+    fitted = fit_bias_tables({KEY.format(0): table}, new, num_prefix)[KEY.format(0)]
+    torch.testing.assert_close(fitted, expected)
+
+
+@pytest.mark.parametrize(
+    ('rows', 'num_prefix', 'grid', 'message'),
+    [
+        (25, 1, (3, 3), 'has 0 rows for prefix tokens, the anchor has 3'),
+        (28, 0, (3, 3), 'has 3 rows for prefix tokens, the anchor has 0'),
+        (15, 0, (3, 3), 'with 15 entries is neither for 3x3 patches'),
+        (16, 0, (3, 3), 'with 16 entries is neither for 3x3 patches'),
+        (225, 0, (3, 23), '225 entries could be for 3x23 patches or 8x8 patches'),
+    ],
+)
+def test_tables_that_do_not_fit(rows, num_prefix, grid, message):
+    with pytest.raises(ValueError, match=message) as error:
+        fit_bias_tables({KEY.format(5): torch.zeros(rows, 2)}, grid, num_prefix)
+    assert str(error.value).startswith('blocks.5.attn.rel_pos_bias.table ')

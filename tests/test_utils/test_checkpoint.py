@@ -1,0 +1,189 @@
+import os
+import pickle
+import threading
+from argparse import Namespace
+from collections import OrderedDict
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+import torch
+from mmengine.logging import HistoryBuffer, MessageHub
+
+from snnet_mm.utils import load_weights_only
+from snnet_mm.utils.checkpoint import load_url
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / 'checkpoint.pth'
+
+
+@pytest.fixture
+def message_hub():
+    hub = MessageHub('test_checkpoint')
+    for i in range(4):
+        hub.update_scalar('train/loss', np.float32(2 * i))
+        hub.update_scalar('train/lr', torch.tensor(0.5))
+    hub.update_info('iter', 4)
+    hub.update_info('scores', np.arange(3))
+    hub.update_info('best', np.float64(0.25))
+    return hub.state_dict()
+
+
+@pytest.mark.parametrize('zipped', [True, False])
+def test_checkpoints_of_mmengine(path, message_hub, zipped):
+    checkpoint = dict(
+        meta=dict(iter=4, dataset_meta=dict(classes=('sky', 'tree'))),
+        state_dict=OrderedDict(weight=torch.randn(3, 2)),
+        message_hub=message_hub,
+    )
+    torch.save(checkpoint, path, _use_new_zipfile_serialization=zipped)
+    loaded = load_weights_only(path)
+    assert loaded['meta'] == checkpoint['meta']
+    assert loaded['state_dict']['weight'].equal(checkpoint['state_dict']['weight'])
+    scalars = loaded['message_hub']['log_scalars']
+    assert type(scalars['train/loss']) is HistoryBuffer
+    assert scalars['train/loss'].mean(2) == 5
+    assert scalars['train/loss'].statistics('max') == 6
+    assert scalars['train/lr'].current() == 0.5
+    info = loaded['message_hub']['runtime_info']
+    assert info['scores'].tolist() == [0, 1, 2]
+    assert (info['iter'], info['best']) == (4, 0.25)
+
+
+def test_arrays_that_numpy_1_saved(path):
+    torch.save(dict(a=np.arange(3.0)), path, _use_new_zipfile_serialization=False)
+    data = path.read_bytes()
+    assert b'numpy._core' in data
+    path.write_bytes(data.replace(b'numpy._core', b'numpy.core'))
+    assert load_weights_only(path)['a'].tolist() == [0, 1, 2]
+
+
+class Attack:
+    """Pickled as a call of any function."""
+
+    def __init__(self, function, *args):
+        self.call = function, args
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize('zipped', [True, False])
+def test_code_in_a_checkpoint_is_not_run(path, tmp_path, zipped):
+    trace = tmp_path / 'run'
+    attack = Attack(os.system, f'touch {trace}')
+    checkpoint = dict(state_dict=dict(a=torch.ones(1)), meta=attack)
+    torch.save(checkpoint, path, _use_new_zipfile_serialization=zipped)
+    message = rf'{path} holds \w+\.system, which could run code and was not loaded'
+    with pytest.raises(ValueError, match=message):
+        load_weights_only(path)
+    assert not trace.exists()
+    torch.load(path, weights_only=False)
+    assert trace.exists()
+
+
+@pytest.mark.filterwarnings('ignore:Detected pickle protocol')
+def test_a_bare_pickle_is_not_run(path, tmp_path):
+    trace = tmp_path / 'run'
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        attack = Attack(os.system, f'touch {trace}')
+        path.write_bytes(pickle.dumps(dict(a=attack), protocol))
+        with pytest.raises(ValueError, match='checkpoint '):
+            load_weights_only(path)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ('held', 'name'),
+    [
+        (Attack(eval, '1'), 'eval'),
+        (Attack(getattr, HistoryBuffer, '__init__'), r"getattr\('__init__'\)"),
+        (Attack(getattr, np.ndarray, 'mean'), r"getattr\('mean'\)"),
+        (Namespace(lr=1), 'argparse.Namespace'),
+        (print, 'print'),
+    ],
+)
+def test_other_objects_are_refused_by_name(path, held, name):
+    torch.save(dict(model=dict(a=torch.ones(1)), args=held), path)
+    with pytest.raises(ValueError, match=f'holds {name}, .*allowed are tensors, plain'):
+        load_weights_only(path)
+
+
+def test_loading_leaves_nothing_allowed_behind(path, message_hub):
+    torch.save(dict(message_hub=message_hub), path)
+    before = torch.serialization.get_safe_globals()
+    load_weights_only(path)
+    assert torch.serialization.get_safe_globals() == before
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path, weights_only=True)
+
+
+@pytest.mark.parametrize('zipped', [True, False])
+@pytest.mark.parametrize('kept', [0, 1, 10, 100, 1500, -1])
+def test_truncated_files(path, kept, zipped):
+    whole = dict(weight=torch.randn(500))
+    torch.save(whole, path, _use_new_zipfile_serialization=zipped)
+    path.write_bytes(path.read_bytes()[:kept])
+    size = path.stat().st_size
+    message = rf'{path} is truncated, damaged or no PyTorch file \({size} bytes\)'
+    with pytest.raises(ValueError, match=message) as error:
+        load_weights_only(path)
+    assert 'weights_only' not in str(error.value)
+
+
+def test_what_is_no_checkpoint(path, tmp_path):
+    with pytest.raises(ValueError, match=f'{path} does not exist'):
+        load_weights_only(path)
+    with pytest.raises(ValueError, match=f'{tmp_path} is a folder; allowed is a file'):
+        load_weights_only(tmp_path)
+    path.write_text('<!doctype html>')
+    with pytest.raises(ValueError, match='no PyTorch file'):
+        load_weights_only(path)
+    torch.save([torch.ones(1)], path)
+    with pytest.raises(ValueError, match='holds a list; allowed is a dict'):
+        load_weights_only(path)
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """Serves ``tmp_path/served``; torch's cache is ``tmp_path/cache``."""
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path / 'cache'))
+    monkeypatch.setenv('no_proxy', '*')
+    (tmp_path / 'served').mkdir()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    handler = partial(Handler, directory=str(tmp_path / 'served'))
+    with ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield f'http://127.0.0.1:{server.server_port}'
+        server.shutdown()
+
+
+def test_downloads_are_kept_apart(server, tmp_path):
+    urls = []
+    for i, folder in enumerate(['base', 'large']):
+        (tmp_path / 'served' / folder).mkdir()
+        torch.save(
+            dict(a=torch.tensor(i)), tmp_path / 'served' / folder / 'pytorch_model.bin'
+        )
+        urls.append(f'{server}/{folder}/pytorch_model.bin')
+    assert [load_url(url)['a'].item() for url in urls] == [0, 1]
+    for file in tmp_path.glob('served/*/*'):
+        file.unlink()
+    # Now from the cache.
+    assert [load_url(url)['a'].item() for url in urls] == [0, 1]
+
+
+def test_downloads_that_fail(server, tmp_path):
+    with pytest.raises(ValueError, match=f'{server}/none.pth cannot be fetched: .*404'):
+        load_url(f'{server}/none.pth')
+    (tmp_path / 'served' / 'page.pth').write_text('<html>')
+    with pytest.raises(ValueError, match=f'from {server}/page.pth, now deleted'):
+        load_url(f'{server}/page.pth')
+    assert list(tmp_path.glob('cache/hub/checkpoints/*')) == []

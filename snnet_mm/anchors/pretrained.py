@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -162,7 +163,8 @@ def adapt_weights(
 
 def _fetch_from_timm(name: str) -> dict[str, Tensor]:
     try:
-        import timm
+        # Needed by this scheme alone: the package works without timm.
+        timm = importlib.import_module('timm')
     except ImportError as error:
         raise ImportError(
             f'timm://{name} needs timm, which cannot be imported ({error}); '

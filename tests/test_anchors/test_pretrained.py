@@ -92,6 +92,8 @@ def load(path, checkpoint, **kwargs):
     init_cfg = dict(type='Pretrained', checkpoint=str(path))
     vit = PlainViT(**kwargs, init_cfg=init_cfg).eval()
     vit.init_weights()
+    # A full-size one has 1.2 GB, and pytest keeps the folders of several runs.
+    path.unlink()
     return vit
 
 

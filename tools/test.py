@@ -8,6 +8,7 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from snnet_mm.datasets import check_data_folders
 from snnet_mm.utils import prepare_cpu_distributed
 
 
@@ -89,6 +90,7 @@ def main() -> None:
     if args.out is not None:
         cfg.test_evaluator.output_dir = args.out
         cfg.test_evaluator.keep_results = True
+    check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     build(cfg).test()

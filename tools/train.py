@@ -8,6 +8,7 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from snnet_mm.datasets import check_data_folders
 from snnet_mm.utils import prepare_cpu_distributed
 
 
@@ -57,6 +58,8 @@ def main() -> None:
         cfg.optim_wrapper.type = 'AmpOptimWrapper'
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     cfg.resume = args.resume or cfg.get('resume', False)
+    for key in ('train_dataloader', 'val_dataloader'):
+        check_data_folders(cfg.get(key), key)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     build(cfg).train()

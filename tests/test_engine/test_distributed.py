@@ -51,7 +51,7 @@ def run_script(script, *args, cwd, **env):
         env=dict(os.environ, OMP_NUM_THREADS='1', CUDA_VISIBLE_DEVICES='', **env),
         text=True,
         capture_output=True,
-        timeout=300,
+        timeout=600,
     )
 
 
@@ -256,7 +256,7 @@ def step(nets, optimizer, images):
 def on_rank(rank, folder, net):
     store = f'file://{folder}/store'
     dist.init_process_group(
-        'gloo', store, rank=rank, world_size=2, timeout=timedelta(seconds=60)
+        'gloo', store, rank=rank, world_size=2, timeout=timedelta(seconds=300)
     )
     torch.set_num_threads(1)
     errors = []

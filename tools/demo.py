@@ -7,6 +7,7 @@ the table of all stitches and draws their Pareto front.
 import argparse
 import logging
 import time
+import warnings
 from pathlib import Path
 
 from mmengine.config import Config
@@ -26,7 +27,7 @@ class ProgressHook(Hook):
         """Print every 50 iterations."""
         done = runner.iter + 1
         if done % 50 == 0 or done == runner.max_iters:
-            loss = float(outputs['loss'])
+            loss = outputs['loss'].item()
             print(f'  iteration {done}/{runner.max_iters}  loss {loss:.3f}', flush=True)
 
 
@@ -53,7 +54,7 @@ def load_config(name: str, args: argparse.Namespace) -> Config:
     """A toy config with the wishes of the command line."""
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
-    cfg.log_level = 'WARNING'
+    cfg.log_level = 'ERROR'
     cfg.custom_hooks = [*cfg.get('custom_hooks', []), dict(type=ProgressHook)]
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     if args.iters is not None:
@@ -90,6 +91,8 @@ def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = parse_args()
+    # Remarks of the mm packages on their own defaults.
+    warnings.filterwarnings('ignore', module='mm')
     start = time.time()
     print('Training the fast anchor')
     fast = train_anchor(FAST, args)

@@ -8,6 +8,8 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from snnet_mm.utils import guard_checkpoints
+
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Test (and eval) a model')
@@ -42,6 +44,12 @@ def parse_args() -> argparse.Namespace:
         help='job launcher',
     )
     parser.add_argument('--tta', action='store_true', help='test time augmentation')
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='load checkpoints with whatever is in them, code that runs included; by '
+        'default they are read as weights and plain data only',
+    )
     # torchrun passes it with an underscore or a hyphen, depending on its version.
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
@@ -87,6 +95,7 @@ def main() -> None:
     if args.out is not None:
         cfg.test_evaluator.output_dir = args.out
         cfg.test_evaluator.keep_results = True
+    guard_checkpoints(trust=args.trust_checkpoint)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     build(cfg).test()
 

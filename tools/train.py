@@ -8,6 +8,8 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from snnet_mm.utils import guard_checkpoints
+
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Train a model')
@@ -33,6 +35,12 @@ def parse_args() -> argparse.Namespace:
         default='none',
         help='job launcher',
     )
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='load checkpoints with whatever is in them, code that runs included; by '
+        'default they are read as weights and plain data only',
+    )
     # torchrun passes it with an underscore or a hyphen, depending on its version.
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
@@ -55,6 +63,7 @@ def main() -> None:
         cfg.optim_wrapper.type = 'AmpOptimWrapper'
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     cfg.resume = args.resume or cfg.get('resume', False)
+    guard_checkpoints(trust=args.trust_checkpoint)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     build(cfg).train()
 

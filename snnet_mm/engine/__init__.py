@@ -1,11 +1,18 @@
 """Training and evaluation of stitches: samplers, hooks and loops."""
 
-from .hooks import StitchInitHook, StitchSamplingHook
+from .hooks import (
+    ExactResumeHook,
+    StitchCheckpointHook,
+    StitchInitHook,
+    StitchSamplingHook,
+)
 from .loops import StitchTestLoop, StitchValLoop
 from .samplers import ResourceConstrainedSampler, StitchSampler, UniformSampler
 
 __all__ = [
+    'ExactResumeHook',
     'ResourceConstrainedSampler',
+    'StitchCheckpointHook',
     'StitchInitHook',
     'StitchSampler',
     'StitchSamplingHook',

@@ -1,7 +1,18 @@
 """Small helpers that any part may use."""
 
-from .files import atomic_path
+from .checkpoint import UntrustedCheckpointError, load_weights_only
+from .files import AtomicBackend, atomic_path
+from .guarded_loading import guard_checkpoints
 from .logging import only_warnings
-from .random import isolated_rng
+from .random import isolated_rng, seed_everything
 
-__all__ = ['atomic_path', 'isolated_rng', 'only_warnings']
+__all__ = [
+    'AtomicBackend',
+    'UntrustedCheckpointError',
+    'atomic_path',
+    'guard_checkpoints',
+    'isolated_rng',
+    'load_weights_only',
+    'only_warnings',
+    'seed_everything',
+]

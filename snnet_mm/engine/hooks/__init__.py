@@ -1,6 +1,13 @@
 """Hooks; they only connect."""
 
+from .exact_resume_hook import ExactResumeHook
+from .stitch_checkpoint_hook import StitchCheckpointHook
 from .stitch_init_hook import StitchInitHook
 from .stitch_sampling_hook import StitchSamplingHook
 
-__all__ = ['StitchInitHook', 'StitchSamplingHook']
+__all__ = [
+    'ExactResumeHook',
+    'StitchCheckpointHook',
+    'StitchInitHook',
+    'StitchSamplingHook',
+]

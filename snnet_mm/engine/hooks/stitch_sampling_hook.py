@@ -9,10 +9,15 @@ from mmengine.runner import Runner
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import set_stitch
 
+from ..accumulation import accumulative_counts
+
 
 @HOOKS.register_module()
 class StitchSamplingHook(Hook):
-    """Activates another stitch before every training iteration.
+    """Activates another stitch before every optimizer step.
+
+    That is every training iteration, or one stitch for all iterations whose gradients
+    are accumulated (config key: ``optim_wrapper.accumulative_counts``).
 
     Logs the GFLOPs of the sampled stitches as ``stitch_gflops``.
 
@@ -39,7 +44,8 @@ class StitchSamplingHook(Hook):
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
     ) -> None:
         """Activate the stitch of this iteration."""
-        (stitch_id,) = self.sampler.sample(runner.iter)
+        step = runner.iter // accumulative_counts(runner.optim_wrapper)
+        (stitch_id,) = self.sampler.sample(step)
         set_stitch(runner.model, stitch_id)
         gflops = self._costs[stitch_id].flops / 1e9
         runner.message_hub.update_scalar('train/stitch_gflops', gflops)

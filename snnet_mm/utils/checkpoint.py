@@ -1,0 +1,91 @@
+"""Reading checkpoints without running what is in them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.logging import HistoryBuffer
+
+_NUMBERS = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
+_STATISTICS = ('current', 'max', 'mean', 'min')
+# What torch says of objects that it would have to trust; damage sounds different.
+_REFUSAL = re.compile(
+    r'Unsupported global|unsupported GLOBAL|unrecognized function|'
+    r'Can only (?:create new object|build|append|extend|set)|not trusted'
+)
+
+
+class UntrustedCheckpointError(ValueError):
+    """A checkpoint that holds more than weights, log history and plain data."""
+
+
+def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
+    """Read a checkpoint to the CPU; nothing in it can run.
+
+    Beside what torch takes for weights, the objects that mmengine's checkpoints hold
+    are let in: ``HistoryBuffer`` and numpy's arrays and scalars of numbers. There is
+    no falling back.
+
+    Raises:
+        UntrustedCheckpointError: If the file holds anything else.
+        ValueError: If there is no such file, or it is not a whole checkpoint.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        what = 'is no file' if path.exists() else 'does not exist'
+        raise ValueError(f'checkpoint {path} {what}')
+    try:
+        with torch.serialization.safe_globals(_allowed_globals()):
+            loaded = torch.load(path, map_location='cpu', weights_only=True)
+    except Exception as error:
+        # What a damaged file raises depends on where it is damaged.
+        reason = _reason(error)
+        if isinstance(error, pickle.UnpicklingError) and _REFUSAL.search(reason):
+            raise UntrustedCheckpointError(
+                f'checkpoint {path} holds objects that could run code: {reason}'
+            ) from error
+        size = path.stat().st_size
+        raise ValueError(
+            f'checkpoint {path} is truncated, damaged or no checkpoint at all '
+            f'({size} bytes): {reason}'
+        ) from error
+    if not isinstance(loaded, Mapping):
+        raise ValueError(
+            f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
+        )
+    return dict(loaded)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what went wrong, without torch's advice around it."""
+    text = str(error).partition('WeightsUnpickler error: ')[2] or str(error)
+    line = (text.strip().splitlines() or [type(error).__name__])[0]
+    return line.partition(' Please use')[0]
+
+
+def _allowed_globals() -> list:
+    """Names under which pickles of numpy 1 and 2 and of mmengine know their parts."""
+    multiarray = np._core.multiarray
+    functions = [
+        (getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
+        for name in ('_reconstruct', 'scalar')
+        for package in ('core', '_core')
+    ]
+    dtypes = [type(np.dtype(number)) for number in _NUMBERS]
+    # A history buffer names its statistics as getattr(HistoryBuffer, 'mean') does.
+    statistic = (_history_statistic, 'builtins.getattr')
+    return [HistoryBuffer, statistic, np.ndarray, np.dtype, *functions, *dtypes]
+
+
+def _history_statistic(owner: object, name: str) -> Any:
+    """A ``getattr`` that reaches the statistics of a history buffer, and no more."""
+    if owner is not HistoryBuffer or name not in _STATISTICS:
+        raise pickle.UnpicklingError(f'getattr of {name!r} is not trusted')
+    return getattr(HistoryBuffer, name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from logging import Logger
 from pathlib import Path
 
@@ -41,9 +43,7 @@ def find_resumable(
     unreadable = {}
     for path in _candidates(named, Path(folder), names):
         try:
-            load_weights_only(path)
-        except UntrustedCheckpointError:
-            pass  # Whole; the loader decides.
+            _check_whole(path)
         except ValueError as error:
             logger.warning(f'Not resumed from: {error}')
             unreadable[path] = error
@@ -83,6 +83,25 @@ def _candidates(named: str, folder: Path, names: str) -> Iterator[str]:
     for _, _, path in sorted(found, reverse=True):
         if path != named:
             yield path
+
+
+def _check_whole(path: str) -> None:
+    """Read a checkpoint once, since torch itself does not compare its check sums.
+
+    Raises:
+        ValueError: If it cannot be read to its end.
+    """
+    damaged = None
+    if zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+        except zipfile.BadZipFile as error:
+            damaged = error
+    if damaged is not None:
+        raise ValueError(f'checkpoint {path} is damaged: {damaged}')
+    with suppress(UntrustedCheckpointError):  # Trust is up to the loader.
+        load_weights_only(path)
 
 
 def check_resumed_state(checkpoint: Mapping, name: str) -> None:

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from mmengine.logging import HistoryBuffer
 
-_NUMBERS = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
+_PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
 _STATISTICS = ('current', 'max', 'mean', 'min')
 # What torch says of objects that it would have to trust; damage sounds different.
 _REFUSAL = re.compile(
-    r'Unsupported global|unsupported GLOBAL|unrecognized function|'
-    r'Can only (?:create new object|build|append|extend|set)|not trusted'
+    r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
+    r'Unsupported operand|Can only (?:create|build|append|extend|set)).*'
 )
 
 
@@ -30,8 +30,8 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     """Read a checkpoint to the CPU; nothing in it can run.
 
     Beside what torch takes for weights, the objects that mmengine's checkpoints hold
-    are let in: ``HistoryBuffer`` and numpy's arrays and scalars of numbers. There is
-    no falling back.
+    are let in: ``HistoryBuffer`` and numpy's arrays and scalars of plain data. There
+    is no falling back.
 
     Raises:
         UntrustedCheckpointError: If the file holds anything else.
@@ -46,28 +46,22 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
             loaded = torch.load(path, map_location='cpu', weights_only=True)
     except Exception as error:
         # What a damaged file raises depends on where it is damaged.
-        reason = _reason(error)
-        if isinstance(error, pickle.UnpicklingError) and _REFUSAL.search(reason):
+        refusal = _REFUSAL.search(str(error))
+        if isinstance(error, pickle.UnpicklingError) and refusal:
+            reason = refusal[0].strip().partition(' Please use')[0]
             raise UntrustedCheckpointError(
                 f'checkpoint {path} holds objects that could run code: {reason}'
             ) from error
-        size = path.stat().st_size
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
             f'checkpoint {path} is truncated, damaged or no checkpoint at all '
-            f'({size} bytes): {reason}'
+            f'({path.stat().st_size} bytes): {reason.partition(". ")[0]}'
         ) from error
     if not isinstance(loaded, Mapping):
         raise ValueError(
             f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
     return dict(loaded)
-
-
-def _reason(error: Exception) -> str:
-    """The first line of what went wrong, without torch's advice around it."""
-    text = str(error).partition('WeightsUnpickler error: ')[2] or str(error)
-    line = (text.strip().splitlines() or [type(error).__name__])[0]
-    return line.partition(' Please use')[0]
 
 
 def _allowed_globals() -> list:
@@ -78,7 +72,7 @@ def _allowed_globals() -> list:
         for name in ('_reconstruct', 'scalar')
         for package in ('core', '_core')
     ]
-    dtypes = [type(np.dtype(number)) for number in _NUMBERS]
+    dtypes = [type(np.dtype(code)) for code in _PLAIN]
     # A history buffer names its statistics as getattr(HistoryBuffer, 'mean') does.
     statistic = (_history_statistic, 'builtins.getattr')
     return [HistoryBuffer, statistic, np.ndarray, np.dtype, *functions, *dtypes]

@@ -18,7 +18,7 @@ _STATISTICS = ('current', 'max', 'mean', 'min')
 # What torch says of objects that it would have to trust; damage sounds different.
 _REFUSAL = re.compile(
     r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
-    r'Unsupported operand|Can only (?:create|build|append|extend|set)).*'
+    r'Can only (?:create|build|append|extend|set)).*'
 )
 
 
@@ -47,8 +47,9 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     except Exception as error:
         # What a damaged file raises depends on where it is damaged.
         refusal = _REFUSAL.search(str(error))
-        if isinstance(error, pickle.UnpicklingError) and refusal:
-            reason = refusal[0].strip().partition(' Please use')[0]
+        if isinstance(error, pickle.UnpicklingError) and (refusal or _is_pickle(path)):
+            reason = refusal[0] if refusal else 'it is a bare pickle'
+            reason = reason.strip().partition(' Please use')[0]
             raise UntrustedCheckpointError(
                 f'checkpoint {path} holds objects that could run code: {reason}'
             ) from error
@@ -62,6 +63,12 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
             f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
     return dict(loaded)
+
+
+def _is_pickle(path: Path) -> bool:
+    """Whether a file begins as pickles do, whatever follows."""
+    with open(path, 'rb') as file:
+        return file.read(1) == pickle.PROTO
 
 
 def _allowed_globals() -> list:

@@ -161,9 +161,7 @@ def test_the_best_is_kept(tmp_path):
     assert runner.message_hub.get_info('best_score') == 5
     # Only a checkpoint that knows the best one lets a resumed training replace it.
     scores = dict(mIoU=[6])
-    train(
-        tmp_path, 4, checkpoint=dict(save_best='mIoU'), scores=scores, resume=True
-    )
+    train(tmp_path, 4, checkpoint=dict(save_best='mIoU'), scores=scores, resume=True)
     assert [n for n in files(tmp_path) if 'best' in n] == ['best_mIoU_iter_4.pth']
 
 

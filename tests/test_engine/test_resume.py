@@ -36,7 +36,7 @@ def random_cfg(toy_cfg):
         dict(type='LinearLR', start_factor=0.1, end=5, by_epoch=False),
         dict(type='CosineAnnealingLR', begin=5, end=20, by_epoch=False),
     ]
-    toy_cfg.default_hooks.logger.interval = 4
+    toy_cfg.default_hooks.logger.interval = 5
     toy_cfg.default_hooks.checkpoint.update(interval=10, max_keep_ckpts=-1)
     toy_cfg.train_cfg.max_iters = 20
     return toy_cfg
@@ -110,7 +110,7 @@ def logged(work_dir):
 def assert_exact(straight, resumed, start, end):
     """A training that was resumed at an iteration equals one that never stopped."""
     whole, pieces = (
-        load_weights_only(d / f'iter_{end}.pth') for d in (straight, resumed)
+        load_weights_only(folder / f'iter_{end}.pth') for folder in (straight, resumed)
     )
     for key in ('state_dict', 'optimizer', 'param_schedulers'):
         assert_same(whole[key], pieces[key])
@@ -215,9 +215,10 @@ def test_a_model_average_goes_on_exactly(random_cfg):
 
     # The average begins with the weights after the first iteration.
     weights = recorder.weights
+    last = weights[-1]
     factors = [(1 - m) ** 5] + [m * (1 - m) ** (5 - t) for t in range(1, 6)]
     checkpoint = load_weights_only(resumed / 'iter_6.pth')
-    for key, trained in weights[-1].items():
+    for key, trained in last.items():
         average = sum(
             f * w[key].double() for f, w in zip(factors, weights, strict=True)
         )
@@ -227,7 +228,7 @@ def test_a_model_average_goes_on_exactly(random_cfg):
         for validated in (*recorder.validated, *after.validated):
             assert torch.equal(validated[key], saved)
     head = 'decode_head.conv_seg.weight'
-    assert not torch.equal(checkpoint['state_dict'][head], weights[-1][head])
+    assert not torch.equal(checkpoint['state_dict'][head], last[head])
     # Two anchors, two batches each.
     assert len(recorder.validated) == len(after.validated) == 4
 

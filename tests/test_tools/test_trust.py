@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.logging import HistoryBuffer
+from mmengine.runner import checkpoint as mm_checkpoint
 from mmengine.runner.checkpoint import CheckpointLoader
 
 from snnet_mm.utils import (
@@ -151,18 +152,19 @@ def test_the_guard_refuses_and_says_how_to_trust(guarded, malicious, trace):
     assert not trace.exists()
 
 
-def test_the_guard_holds_for_other_ways_to_load(guarded, malicious, trace, monkeypatch):
+@pytest.mark.parametrize(
+    'address', ['https://x.org/a.pth', 'torchvision://a', 'open-mmlab://a']
+)
+def test_the_guard_holds_for_other_ways_to_load(
+    guarded, malicious, trace, monkeypatch, address
+):
     """Addresses are read by mmengine's own loaders, through torch.load."""
-    for address in ('https://x.org/a.pth', 'torchvision://a', 'open-mmlab://a'):
-        loader = CheckpointLoader._get_checkpoint_loader(address)
-        inner = loader.__wrapped__.__globals__
-        for name in ('load_url', 'load_from_http'):
-            monkeypatch.setitem(inner, name, lambda *_, **__: load(malicious))
-        models = dict(a='https://x.org/a.pth')
-        monkeypatch.setitem(inner, 'get_torchvision_models', lambda: models)
-        monkeypatch.setitem(inner, 'get_external_models', lambda: models)
-        with pytest.raises(UntrustedCheckpointError, match=f'{address} holds more'):
-            CheckpointLoader.load_checkpoint(address)
+    models = dict(a='https://x.org/a.pth')
+    for name in ('get_torchvision_models', 'get_external_models'):
+        monkeypatch.setattr(mm_checkpoint, name, lambda: models)
+    monkeypatch.setattr(mm_checkpoint, 'load_url', lambda *_, **__: load(malicious))
+    with pytest.raises(UntrustedCheckpointError, match=f'{address} holds more'):
+        CheckpointLoader.load_checkpoint(address)
     assert not trace.exists()
 
 

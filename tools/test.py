@@ -9,7 +9,7 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from snnet_mm.datasets import check_data_folders
-from snnet_mm.utils import prepare_cpu_distributed
+from snnet_mm.utils import guard_checkpoints, prepare_cpu_distributed
 
 
 def parse_args() -> argparse.Namespace:
@@ -45,6 +45,12 @@ def parse_args() -> argparse.Namespace:
         help='job launcher',
     )
     parser.add_argument('--tta', action='store_true', help='test time augmentation')
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='load checkpoints with whatever is in them, code that runs included; by '
+        'default they are read as weights and plain data only',
+    )
     # torchrun passes it with an underscore or a hyphen, depending on its version.
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
@@ -91,6 +97,7 @@ def main() -> None:
         cfg.test_evaluator.output_dir = args.out
         cfg.test_evaluator.keep_results = True
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
+    guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     build(cfg).test()

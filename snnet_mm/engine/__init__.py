@@ -1,12 +1,20 @@
 """Training and evaluation of stitches: samplers, hooks and loops."""
 
-from .hooks import LabelCheckHook, StitchInitHook, StitchSamplingHook
+from .hooks import (
+    ExactResumeHook,
+    LabelCheckHook,
+    StitchCheckpointHook,
+    StitchInitHook,
+    StitchSamplingHook,
+)
 from .loops import StitchTestLoop, StitchValLoop
 from .samplers import ResourceConstrainedSampler, StitchSampler, UniformSampler
 
 __all__ = [
+    'ExactResumeHook',
     'LabelCheckHook',
     'ResourceConstrainedSampler',
+    'StitchCheckpointHook',
     'StitchInitHook',
     'StitchSampler',
     'StitchSamplingHook',

@@ -1,16 +1,21 @@
 """Small helpers that any part may use."""
 
-from .checkpoint import load_weights_only
+from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .distributed import prepare_cpu_distributed
-from .files import atomic_path
+from .files import AtomicBackend, atomic_path
+from .guarded_loading import guard_checkpoints
 from .logging import only_warnings
-from .random import isolated_rng, shared_seed
+from .random import isolated_rng, seed_everything, shared_seed
 
 __all__ = [
+    'AtomicBackend',
+    'UntrustedCheckpointError',
     'atomic_path',
+    'guard_checkpoints',
     'isolated_rng',
     'load_weights_only',
     'only_warnings',
     'prepare_cpu_distributed',
+    'seed_everything',
     'shared_seed',
 ]

@@ -16,33 +16,54 @@ import numpy as np
 import torch
 from mmengine.logging import HistoryBuffer
 
+_PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
 _STATISTICS = ('current', 'max', 'mean', 'min')
+# What torch says of objects that it would have to trust; damage sounds different.
+_REFUSAL = re.compile(
+    r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
+    r'Can only (?:create|build|append|extend|set)).*'
+)
+
+
+class UntrustedCheckpointError(ValueError):
+    """A checkpoint that holds more than weights, log history and plain data."""
 
 
 def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
-    """Read a checkpoint on the CPU; only tensors, plain data and mm's log history.
+    """Read a checkpoint to the CPU; nothing in it can run.
 
-    Checkpoints of mmengine carry a message hub with ``HistoryBuffer`` objects and
-    numpy arrays. These are let in beside what ``torch.load(weights_only=True)`` takes,
-    nothing else is, and there is no falling back.
+    Beside what torch takes for weights, the objects that mmengine's checkpoints hold
+    are let in: ``HistoryBuffer`` and numpy's arrays and scalars of plain data. There
+    is no falling back.
 
     Raises:
-        ValueError: If there is no such file, it is no whole checkpoint, it holds other
-            objects, or it is not a dict.
+        UntrustedCheckpointError: If the file holds anything else.
+        ValueError: If there is no such file, or it is not a whole checkpoint.
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        what = 'is a folder' if path.is_dir() else 'does not exist'
-        raise ValueError(f'checkpoint {path} {what}; allowed is a file')
+        what = 'is no file' if path.exists() else 'does not exist'
+        raise ValueError(f'checkpoint {path} {what}')
     try:
         with torch.serialization.safe_globals(_allowed_globals()):
             loaded = torch.load(path, map_location='cpu', weights_only=True)
     except Exception as error:
-        # Damaged files raise whatever their bytes lead to, up to IndexError.
-        raise ValueError(_explain(path, error)) from error
+        # What a damaged file raises depends on where it is damaged.
+        refusal = _REFUSAL.search(str(error))
+        if isinstance(error, pickle.UnpicklingError) and (refusal or _is_pickle(path)):
+            reason = refusal[0] if refusal else 'it is a bare pickle'
+            reason = reason.strip().partition(' Please use')[0]
+            raise UntrustedCheckpointError(
+                f'checkpoint {path} holds objects that could run code: {reason}'
+            ) from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f'checkpoint {path} is truncated, damaged or no checkpoint at all '
+            f'({path.stat().st_size} bytes): {reason.partition(". ")[0]}'
+        ) from error
     if not isinstance(loaded, Mapping):
         raise ValueError(
-            f'checkpoint {path} holds a {type(loaded).__name__}; allowed is a dict'
+            f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
     return dict(loaded)
 
@@ -79,46 +100,28 @@ def _download(url: str) -> Path:
     return path
 
 
+def _is_pickle(path: Path) -> bool:
+    """Whether a file begins as pickles do, whatever follows."""
+    with open(path, 'rb') as file:
+        return file.read(1) == pickle.PROTO
+
+
 def _allowed_globals() -> list:
-    """What may stand in a checkpoint beside torch's own objects.
-
-    numpy 1 and 2 write different module names. HistoryBuffer saves its statistics as
-    ``getattr(HistoryBuffer, 'mean')``: that name is given to a function which knows
-    these only, since a real getattr would reach anything.
-    """
-    numpy_functions = [
-        (getattr(np._core.multiarray, name), f'numpy.{core}.multiarray.{name}')
+    """Names under which pickles of numpy 1 and 2 and of mmengine know their parts."""
+    multiarray = np._core.multiarray
+    functions = [
+        (getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
         for name in ('_reconstruct', 'scalar')
-        for core in ('core', '_core')
+        for package in ('core', '_core')
     ]
-    dtypes = [type(np.dtype(t)) for t in ('f4', 'f8', 'i4', 'i8', 'u4')]
-    return [
-        HistoryBuffer,
-        (_history_statistic, 'builtins.getattr'),
-        np.ndarray,
-        np.dtype,
-        *numpy_functions,
-        *dtypes,
-    ]
+    dtypes = [type(np.dtype(code)) for code in _PLAIN]
+    # A history buffer names its statistics as getattr(HistoryBuffer, 'mean') does.
+    statistic = (_history_statistic, 'builtins.getattr')
+    return [HistoryBuffer, statistic, np.ndarray, np.dtype, *functions, *dtypes]
 
 
-def _history_statistic(owner: type, name: str) -> Any:
+def _history_statistic(owner: object, name: str) -> Any:
+    """A ``getattr`` that reaches the statistics of a history buffer, and no more."""
     if owner is not HistoryBuffer or name not in _STATISTICS:
-        raise pickle.UnpicklingError(f'Unsupported global: GLOBAL getattr({name!r})')
+        raise pickle.UnpicklingError(f'getattr of {name!r} is not trusted')
     return getattr(HistoryBuffer, name)
-
-
-def _explain(path: Path, error: Exception) -> str:
-    refused = re.search(r'GLOBAL (\S+)', str(error))
-    if isinstance(error, pickle.UnpicklingError) and refused:
-        return (
-            f'checkpoint {path} holds {refused[1]}, which could run code and was not '
-            'loaded; allowed are tensors, plain data and the log history of mmengine. '
-            'If you trust its source, save the state dict alone to a new file'
-        )
-    # torch's words about unpickling recommend to run what is in the file.
-    reason = '' if isinstance(error, pickle.UnpicklingError) else str(error)
-    return (
-        f'checkpoint {path} is truncated, damaged or no PyTorch file '
-        f'({path.stat().st_size} bytes) {reason}'
-    ).strip()

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mmengine.fileio import LocalBackend, register_backend
+
 
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path beside ``path`` that takes its place if all went well.
 
-    Missing folders are made. After an error nothing is left behind.
+    Missing folders are made. After an error nothing is left behind. What was written
+    and its name are on the disk, not only in its cache, when the block is left.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -20,8 +23,34 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     temporary = path.with_name(f'.{path.stem}.{os.getpid()}{path.suffix}')
     try:
         yield temporary
-        with open(temporary, 'rb') as f:
-            os.fsync(f.fileno())
+        _sync(temporary, os.O_RDONLY)
         os.replace(temporary, path)
+        if hasattr(os, 'O_DIRECTORY'):
+            _sync(path.parent, os.O_DIRECTORY)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@register_backend('snnet_atomic', force=True)
+class AtomicBackend(LocalBackend):
+    """mmengine's local files, but under their names only when whole."""
+
+    def put(self, obj: bytes, filepath: str | os.PathLike) -> None:
+        """Write bytes to a file."""
+        with atomic_path(filepath) as temporary:
+            super().put(obj, temporary)
+
+    def put_text(
+        self, obj: str, filepath: str | os.PathLike, encoding: str = 'utf-8'
+    ) -> None:
+        """Write text to a file."""
+        with atomic_path(filepath) as temporary:
+            super().put_text(obj, temporary, encoding)

@@ -67,7 +67,7 @@ def narrow(cfg, data_root, work_dir):
     loaders = (cfg.train_dataloader, cfg.test_dataloader)
     for loader in loaders:
         loader.update(batch_size=2, num_workers=0, persistent_workers=False)
-        if loader.dataset.type == 'ToyScenes':
+        if 'ToyScenes' in (loader.dataset.type, loader.dataset.get('of')):
             loader.dataset.num_scenes = 2
             continue
         loader.dataset.data_root = str(data_root)

@@ -77,7 +77,7 @@ def test_code_in_a_checkpoint_is_not_run(path, tmp_path, zipped):
     attack = Attack(os.system, f'touch {trace}')
     checkpoint = dict(state_dict=dict(a=torch.ones(1)), meta=attack)
     torch.save(checkpoint, path, _use_new_zipfile_serialization=zipped)
-    message = rf'{path} holds \w+\.system, which could run code and was not loaded'
+    message = rf'{path} holds objects that could run code: .*\.system'
     with pytest.raises(ValueError, match=message):
         load_weights_only(path)
     assert not trace.exists()
@@ -100,23 +100,23 @@ def test_a_bare_pickle_is_not_run(path, tmp_path):
     ('held', 'name'),
     [
         (Attack(eval, '1'), 'eval'),
-        (Attack(getattr, HistoryBuffer, '__init__'), r"getattr\('__init__'\)"),
-        (Attack(getattr, np.ndarray, 'mean'), r"getattr\('mean'\)"),
+        (Attack(getattr, HistoryBuffer, '__init__'), "getattr of '__init__'"),
+        (Attack(getattr, np.ndarray, 'mean'), "getattr of 'mean'"),
         (Namespace(lr=1), 'argparse.Namespace'),
         (print, 'print'),
     ],
 )
 def test_other_objects_are_refused_by_name(path, held, name):
     torch.save(dict(model=dict(a=torch.ones(1)), args=held), path)
-    with pytest.raises(ValueError, match=f'holds {name}, .*allowed are tensors, plain'):
+    with pytest.raises(ValueError, match=f'could run code: .*{name}'):
         load_weights_only(path)
 
 
 def test_loading_leaves_nothing_allowed_behind(path, message_hub):
     torch.save(dict(message_hub=message_hub), path)
-    before = torch.serialization.get_safe_globals()
+    before = set(torch.serialization.get_safe_globals())
     load_weights_only(path)
-    assert torch.serialization.get_safe_globals() == before
+    assert set(torch.serialization.get_safe_globals()) == before
     with pytest.raises(pickle.UnpicklingError):
         torch.load(path, weights_only=True)
 
@@ -128,7 +128,7 @@ def test_truncated_files(path, kept, zipped):
     torch.save(whole, path, _use_new_zipfile_serialization=zipped)
     path.write_bytes(path.read_bytes()[:kept])
     size = path.stat().st_size
-    message = rf'{path} is truncated, damaged or no PyTorch file \({size} bytes\)'
+    message = rf'{path} is truncated, damaged or no checkpoint at all \({size} bytes\)'
     with pytest.raises(ValueError, match=message) as error:
         load_weights_only(path)
     assert 'weights_only' not in str(error.value)
@@ -137,13 +137,13 @@ def test_truncated_files(path, kept, zipped):
 def test_what_is_no_checkpoint(path, tmp_path):
     with pytest.raises(ValueError, match=f'{path} does not exist'):
         load_weights_only(path)
-    with pytest.raises(ValueError, match=f'{tmp_path} is a folder; allowed is a file'):
+    with pytest.raises(ValueError, match=f'{tmp_path} is no file'):
         load_weights_only(tmp_path)
     path.write_text('<!doctype html>')
-    with pytest.raises(ValueError, match='no PyTorch file'):
+    with pytest.raises(ValueError, match='no checkpoint at all'):
         load_weights_only(path)
     torch.save([torch.ones(1)], path)
-    with pytest.raises(ValueError, match='holds a list; allowed is a dict'):
+    with pytest.raises(ValueError, match='holds a list, a dict is wanted'):
         load_weights_only(path)
 
 

@@ -48,7 +48,6 @@ test_pipeline = [
     dict(type='PackSegInputs'),
 ]
 dataset = dict(
-    type=dataset_type,
     data_root=data_root,
     metainfo=metainfo,
     img_suffix='.jpg',
@@ -58,8 +57,10 @@ train_dataloader = dict(
     batch_size=8,
     num_workers=1,
     persistent_workers=True,
-    sampler=dict(type='InfiniteSampler', shuffle=True),
+    sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
+        type='SeededDataset',
+        of=dataset_type,
         data_prefix=dict(img_path='images/train', seg_map_path='annotations/train'),
         pipeline=train_pipeline,
         **dataset,
@@ -71,6 +72,7 @@ val_dataloader = dict(
     persistent_workers=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
+        type=dataset_type,
         data_prefix=dict(img_path='images/val', seg_map_path='annotations/val'),
         pipeline=test_pipeline,
         **dataset,

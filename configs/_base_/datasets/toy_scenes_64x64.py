@@ -3,9 +3,10 @@ dataset_type = 'ToyScenes'
 train_dataloader = dict(
     batch_size=16,
     num_workers=0,
-    sampler=dict(type='InfiniteSampler', shuffle=True),
+    sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
-        type=dataset_type,
+        type='SeededDataset',
+        of=dataset_type,
         split='train',
         num_scenes=1000,
         pipeline=[

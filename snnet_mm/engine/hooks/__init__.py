@@ -1,7 +1,15 @@
 """Hooks; they only connect."""
 
+from .exact_resume_hook import ExactResumeHook
 from .label_check_hook import LabelCheckHook
+from .stitch_checkpoint_hook import StitchCheckpointHook
 from .stitch_init_hook import StitchInitHook
 from .stitch_sampling_hook import StitchSamplingHook
 
-__all__ = ['LabelCheckHook', 'StitchInitHook', 'StitchSamplingHook']
+__all__ = [
+    'ExactResumeHook',
+    'LabelCheckHook',
+    'StitchCheckpointHook',
+    'StitchInitHook',
+    'StitchSamplingHook',
+]

@@ -10,12 +10,17 @@ from snnet_mm.analysis import cost_table
 from snnet_mm.models import set_stitch
 from snnet_mm.utils import shared_seed
 
+from ..accumulation import accumulative_counts
+
 HISTOGRAM = 'stitch_histogram'
 
 
 @HOOKS.register_module()
 class StitchSamplingHook(Hook):
-    """Activates another stitch before every training iteration.
+    """Activates another stitch before every optimizer step.
+
+    That is every training iteration, or one stitch for all iterations whose gradients
+    are accumulated (config key: ``optim_wrapper.accumulative_counts``).
 
     The log shows ``stitch_gflops``, the GFLOPs of the sampled stitch. Visualisation
     backends get the loss of each cost group, ``loss_by_gflops/<mean of the group>``.
@@ -50,7 +55,8 @@ class StitchSamplingHook(Hook):
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
     ) -> None:
         """Activate the stitch of this iteration."""
-        (stitch_id,) = self.sampler.sample(runner.iter)
+        step = runner.iter // accumulative_counts(runner.optim_wrapper)
+        (stitch_id,) = self.sampler.sample(step)
         set_stitch(runner.model, stitch_id)
         self._active = stitch_id
         self._histogram[stitch_id] = self._histogram.get(stitch_id, 0) + 1

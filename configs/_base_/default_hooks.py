@@ -1,0 +1,12 @@
+# Hooks of every training by iterations. A config that needs more adds a key here, and
+# custom_hooks stay its own: they are replaced as a whole by configs that inherit.
+default_hooks = dict(
+    exact_resume=dict(type='ExactResumeHook'),
+    timer=dict(type='IterTimerHook'),
+    logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
+    param_scheduler=dict(type='ParamSchedulerHook'),
+    checkpoint=dict(type='StitchCheckpointHook', by_epoch=False),
+    sampler_seed=dict(type='DistSamplerSeedHook'),
+    label_check=dict(type='LabelCheckHook'),
+    visualization=dict(type='SegVisualizationHook'),
+)

@@ -1,0 +1,134 @@
+"""Augmentation that depends on the place in the stream of samples, and on no past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mmengine.dataset import BaseDataset
+from mmengine.dist import get_rank
+from mmengine.registry import DATA_SAMPLERS, DATASETS
+from torch.utils.data import Sampler
+
+from snnet_mm.utils import seed_everything
+
+# Keeps the seeds of samples apart from those of iterations.
+SAMPLES = 1
+
+
+class SeededIndex(int):
+    """The index of a sample, which carries the seed of its augmentation.
+
+    Being an int it passes through batch samplers and to worker processes.
+
+    Args:
+        index: The index.
+        seed: See :func:`snnet_mm.utils.seed_everything`.
+    """
+
+    def __new__(cls, index: int, seed: tuple[int, ...]) -> SeededIndex:
+        """See the class."""
+        self = super().__new__(cls, index)
+        self.seed = seed
+        return self
+
+    def __getnewargs__(self) -> tuple[int, tuple[int, ...]]:
+        return int(self), self.seed
+
+
+@DATASETS.register_module()
+class SeededDataset:
+    """A data set whose augmentation follows the seeds of the indices.
+
+    With :class:`SeededSampler` a sample is the same after a resume and for any number
+    of workers. Covered are ``random``, numpy's global generator and torch's on the
+    CPU; transforms that keep a state of their own (a cache of images, a generator)
+    are not. Everything else, such as ``metainfo``, is that of the data set inside.
+    A plain index is served with whatever the random state is.
+
+    Args:
+        of: Type of the data set. The other arguments are its own, so that
+            ``train_dataloader.dataset.pipeline`` in a config stays what it was.
+        **kwargs: Arguments of the data set.
+    """
+
+    follows_seeds = True
+
+    def __init__(self, of: str | type, **kwargs) -> None:
+        self.dataset: BaseDataset = DATASETS.build(dict(type=of, **kwargs))
+
+    def __getitem__(self, index: int) -> object:
+        if isinstance(index, SeededIndex):
+            seed_everything(*index.seed, devices=False)
+        return self.dataset[int(index)]
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getattr__(self, name: str) -> object:
+        # Not special methods: neither pickle nor torch may step past this class.
+        if name == 'dataset' or name.startswith('__'):
+            raise AttributeError(f'{type(self).__name__} has no attribute {name!r}')
+        return getattr(self.dataset, name)
+
+
+@DATA_SAMPLERS.register_module()
+class SeededSampler(Sampler):
+    """Gives every index of another sampler the seed of its place in the stream.
+
+    The place is the epoch, where there are epochs, the rank and how many samples the
+    rank has drawn before.
+
+    Args:
+        dataset: The data set, a :class:`SeededDataset`.
+        of: Type of the sampler. The other arguments are its own.
+        seed: Seed of the order and of the augmentation; that of the run by default.
+        **kwargs: Arguments of the sampler.
+
+    Raises:
+        ValueError: If the data set would not follow the seeds.
+    """
+
+    seeds_samples = True
+
+    def __init__(
+        self,
+        dataset: SeededDataset,
+        of: str | type = 'InfiniteSampler',
+        seed: int | None = None,
+        **kwargs,
+    ) -> None:
+        if not getattr(dataset, 'follows_seeds', False):
+            raise ValueError(
+                f'SeededSampler on a {type(dataset).__name__}: wanted is '
+                "dict(type='SeededDataset', of=...) (config keys: "
+                'train_dataloader.dataset, train_dataloader.sampler)'
+            )
+        self.sampler = DATA_SAMPLERS.build(
+            dict(type=of, dataset=dataset, seed=seed, **kwargs)
+        )
+        self._epoch = self._start = 0
+        if hasattr(self.sampler, 'skip'):
+            self.skip = self._skip
+
+    def __iter__(self) -> Iterator[SeededIndex]:
+        key = self.sampler.seed, SAMPLES, get_rank(), self._epoch
+        for position, index in enumerate(self.sampler, self._start):
+            yield SeededIndex(index, (*key, position))
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __getattr__(self, name: str) -> object:
+        if name in ('sampler', 'skip') or name.startswith('__'):
+            raise AttributeError(f'{type(self).__name__} has no attribute {name!r}')
+        return getattr(self.sampler, name)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch."""
+        self._epoch = epoch
+        self.sampler.set_epoch(epoch)
+
+    def _skip(self, num_samples: int) -> None:
+        """Go to a place in the stream; samplers without epochs alone can do this."""
+        self.sampler.skip(num_samples)
+        self._start = num_samples

@@ -1,0 +1,170 @@
+"""From which checkpoint a training goes on, and whether one fits."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from logging import Logger
+from pathlib import Path
+
+from mmengine.model import BaseTTAModel, is_model_wrapper
+from torch import Tensor, nn
+
+from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
+
+OPTIONS = 'config key: load_from; of tools/test.py: the argument checkpoint'
+RESUMED = ('meta', 'message_hub', 'optimizer')
+
+
+def find_resumable(
+    work_dir: str | os.PathLike, folder: str | os.PathLike, names: str, logger: Logger
+) -> str | None:
+    """The checkpoint that ``last_checkpoint`` names, or else the newest readable one.
+
+    Whether a checkpoint is trusted is not asked here; nothing in it is run.
+
+    Args:
+        work_dir: Where ``last_checkpoint`` is.
+        folder: Where the checkpoints are.
+        names: Their names, such as ``'iter_{}.pth'``.
+        logger: Is told what was found.
+
+    Returns:
+        The path, or None if there is no readable checkpoint and none was named.
+
+    Raises:
+        ValueError: If one was named and neither it nor another can be read.
+    """
+    note = Path(work_dir, 'last_checkpoint')
+    named = note.read_text().strip() if note.is_file() else ''
+    unreadable = {}
+    for path in _candidates(named, Path(folder), names):
+        try:
+            _check_whole(path)
+        except ValueError as error:
+            logger.warning(f'Not resumed from: {error}')
+            unreadable[path] = error
+            continue
+        if path == named:
+            logger.info(f'Resuming from {path}, as last_checkpoint says.')
+        else:
+            logger.warning(
+                f'Resuming from {path}, the newest readable checkpoint: {note} '
+                + (f'names {named}.' if named else 'is missing or empty.')
+            )
+        return path
+    if named:
+        raise ValueError(
+            f'{note} names {named}, but no checkpoint can be read: '
+            f'{"; ".join(map(str, unreadable.values()))}. Put a readable one there, '
+            'name one (config key: load_from), or delete last_checkpoint to start '
+            'from scratch'
+        )
+    logger.warning(
+        f'There is no readable checkpoint in {folder}: starting from scratch.'
+    )
+    return None
+
+
+def _candidates(named: str, folder: Path, names: str) -> Iterator[str]:
+    """The named checkpoint, then all others that are there, newest first."""
+    if named:
+        yield named
+    pattern = re.compile(re.escape(names).replace(r'\{\}', r'(\d+)'))
+    steps = {p: pattern.fullmatch(p.name) for p in folder.glob('*') if p.is_file()}
+    found = [
+        (path.stat().st_mtime_ns, int(match[1]), str(path))
+        for path, match in steps.items()
+        if match
+    ]
+    for _, _, path in sorted(found, reverse=True):
+        if path != named:
+            yield path
+
+
+def _check_whole(path: str) -> None:
+    """Read a checkpoint once, since torch itself does not compare its check sums.
+
+    Raises:
+        ValueError: If it cannot be read to its end.
+    """
+    damaged = None
+    if zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+        except zipfile.BadZipFile as error:
+            damaged = error
+    if damaged is not None:
+        raise ValueError(f'checkpoint {path} is damaged: {damaged}')
+    with suppress(UntrustedCheckpointError):  # Trust is up to the loader.
+        load_weights_only(path)
+
+
+def check_resumed_state(checkpoint: Mapping, name: str) -> None:
+    """Check that a checkpoint holds what a training goes on from.
+
+    Raises:
+        ValueError: If it does not, such as one that holds weights alone.
+    """
+    missing = [key for key in RESUMED if key not in checkpoint]
+    missing += (
+        [f'meta.{key}' for key in ('epoch', 'iter') if key not in checkpoint['meta']]
+        if 'meta' in checkpoint
+        else []
+    )
+    if missing:
+        raise ValueError(
+            f'checkpoint {name} cannot be resumed: it has no {", ".join(missing)}, '
+            f'only {", ".join(map(str, list(checkpoint)[:8]))}. To start from its '
+            'weights, set resume=False (config keys: resume, load_from)'
+        )
+
+
+def check_weights_fit(
+    model: nn.Module, checkpoint: Mapping, name: str, strict: bool
+) -> None:
+    """Check that the weights of a checkpoint are those of a model.
+
+    Args:
+        model: The model, which may be wrapped.
+        checkpoint: An mm checkpoint or a state dict.
+        name: What to call the checkpoint.
+        strict: Whether all parameters must be there, in their shapes. If not, one
+            must be there, as when only the backbone is taken over.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
+        model = model.module
+    weights = checkpoint.get('state_dict', checkpoint)
+    shapes = {
+        k.removeprefix('module.'): tuple(v.shape)
+        for k, v in weights.items()
+        if isinstance(v, Tensor)
+    }
+    wanted = {k: tuple(v.shape) for k, v in model.state_dict().items()}
+    if not shapes.keys() & wanted.keys():
+        raise ValueError(
+            f'checkpoint {name} is of another model: none of its keys, such as '
+            f'{list(map(str, weights))[:3]}, is one of {list(wanted)[:3]}, ... '
+            f'({OPTIONS})'
+        )
+    if not strict:
+        return
+    for key, shape in shapes.items():
+        if shape != wanted.get(key, shape):
+            raise ValueError(
+                f'checkpoint {name} is of another geometry: {key} has shape {shape}, '
+                f'the model has {wanted[key]} ({OPTIONS})'
+            )
+    missing = [k for k, _ in model.named_parameters() if k not in shapes]
+    if missing:
+        raise ValueError(
+            f'checkpoint {name} lacks {len(missing)} parameters of the model, such as '
+            f'{missing[:3]} ({OPTIONS})'
+        )

@@ -1,0 +1,151 @@
+import pickle
+import random
+
+import numpy as np
+import pytest
+import torch
+from mmengine.dataset import BaseDataset
+from mmengine.registry import DATA_SAMPLERS, DATASETS
+from mmengine.runner import Runner
+from torch.utils.data import BatchSampler
+
+from snnet_mm.datasets import SeededDataset, SeededIndex, ToyScenes
+from snnet_mm.datasets import seeded as seeded_module
+
+
+@DATASETS.register_module()
+class Draws(BaseDataset):
+    """Samples are what the three generators draw."""
+
+    METAINFO = dict(classes=('a', 'b'))
+
+    def load_data_list(self):
+        return [dict(number=i) for i in range(6)]
+
+    def prepare_data(self, idx):
+        assert type(idx) is int
+        return idx, random.random(), np.random.rand(), torch.rand(()).item()
+
+    def get_cat_ids(self, idx):
+        return [idx % 2]
+
+
+def build_sampler(dataset=None, **kwargs):
+    dataset = dataset or SeededDataset('Draws')
+    cfg = dict(type='SeededSampler', dataset=dataset, seed=0) | kwargs
+    return DATA_SAMPLERS.build(cfg)
+
+
+def take(sampler, num):
+    return [index for index, _ in zip(sampler, range(num), strict=False)]
+
+
+def build_loader(num_workers=0, seed=0, **sampler):
+    sampler = dict(type='SeededSampler', shuffle=True) | sampler
+    cfg = dict(
+        dataset=dict(type='SeededDataset', of='Draws'),
+        sampler=sampler,
+        batch_size=2,
+        num_workers=num_workers,
+    )
+    return Runner.build_dataloader(cfg, seed=seed)
+
+
+def batches(loader, num=5):
+    found = []
+    for batch, _ in zip(loader, range(num), strict=False):
+        found += zip(*batch, strict=True)
+    return found
+
+
+def test_a_sample_depends_on_its_place_alone():
+    expected = batches(build_loader())
+    assert len({sample[1:] for sample in expected}) == 10
+    torch.manual_seed(3)
+    assert batches(build_loader(num_workers=2)) == expected
+    other = batches(build_loader(seed=1))
+    assert not {s[1:] for s in other} & {s[1:] for s in expected}
+
+
+@pytest.mark.parametrize('num_workers', [0, 2])
+def test_skipped_samples_leave_the_others_as_they_were(num_workers):
+    expected = batches(build_loader())
+    loader = build_loader(num_workers)
+    loader.sampler.skip(4)
+    assert batches(loader, 3) == expected[4:]
+
+
+def test_the_order_is_that_of_the_sampler_inside():
+    inside = DATA_SAMPLERS.build(
+        dict(type='InfiniteSampler', dataset=range(6), shuffle=True, seed=0)
+    )
+    assert take(build_sampler(shuffle=True), 20) == take(inside, 20)
+    plain = build_sampler(of='DefaultSampler', shuffle=False)
+    assert list(plain) == [0, 1, 2, 3, 4, 5]
+    assert len(plain) == 6
+
+
+def test_epochs_differ_and_come_back():
+    """Samplers with epochs are started anew by each of them, also after a resume."""
+    loader = build_loader(of='DefaultSampler')
+    epochs = []
+    for epoch in (0, 1, 1):
+        loader.sampler.set_epoch(epoch)
+        epochs.append(batches(loader))
+    assert epochs[1] == epochs[2]
+    assert not {s[1:] for s in epochs[0]} & {s[1:] for s in epochs[1]}
+    assert not hasattr(loader.sampler, 'skip')
+
+
+def test_ranks_draw_apart(monkeypatch):
+    keys = []
+    for rank in (0, 1):
+        monkeypatch.setattr(seeded_module, 'get_rank', lambda rank=rank: rank)
+        keys.append({index.seed for index in take(build_sampler(), 9)})
+    assert len(keys[0]) == 9
+    assert not keys[0] & keys[1]
+
+
+def test_indices_are_numbers_and_travel():
+    index = SeededIndex(4, (0, 1, 2))
+    again = pickle.loads(pickle.dumps(index))
+    assert (again, again.seed, type(again)) == (4, (0, 1, 2), SeededIndex)
+    assert [10, 11, 12, 13, 14][index] == 14
+    (batch,) = list(BatchSampler([index], 2, drop_last=False))
+    assert batch[0].seed == (0, 1, 2)
+
+
+def test_a_plain_index_draws_on():
+    """Least squares asks for samples without a place in the stream."""
+    dataset = SeededDataset('Draws')
+    assert dataset[1][1:] != dataset[1][1:]
+    torch.manual_seed(0)
+    first = dataset[0][3]
+    torch.manual_seed(0)
+    assert dataset[0][3] == first
+
+
+def test_the_data_set_inside_shows():
+    dataset = SeededDataset('ToyScenes', num_scenes=5, lazy_init=True)
+    assert type(dataset.dataset) is ToyScenes
+    dataset.full_init()
+    assert len(dataset) == 5
+    assert dataset.metainfo == ToyScenes.METAINFO
+    assert dataset.get_data_info(3)['scene_index'] == 3
+    assert SeededDataset('Draws').get_cat_ids(3) == [1]
+    again = pickle.loads(pickle.dumps(dataset))
+    assert again.num_scenes == 5
+    with pytest.raises(AttributeError, match='colour'):
+        _ = dataset.colour
+
+
+def test_samplers_reach_the_data_set():
+    sampler = build_sampler()
+    assert sampler.dataset.get_data_info(2)['number'] == 2
+    assert sampler.shuffle is True
+
+
+def test_a_data_set_that_would_not_follow_is_refused():
+    message = r"SeededSampler on a Draws: .*'SeededDataset'.*train_dataloader.dataset"
+    with pytest.raises(ValueError, match=message):
+        build_sampler(dataset=Draws())

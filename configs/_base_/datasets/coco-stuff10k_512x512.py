@@ -23,9 +23,10 @@ train_dataloader = dict(
     batch_size=2,
     num_workers=4,
     persistent_workers=True,
-    sampler=dict(type='InfiniteSampler', shuffle=True),
+    sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
-        type=dataset_type,
+        type='SeededDataset',
+        of=dataset_type,
         data_root=data_root,
         reduce_zero_label=True,
         data_prefix=dict(

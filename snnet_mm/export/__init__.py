@@ -1,0 +1,1 @@
+"""Taking stitches away: as mm models, and as graphs for other runtimes."""

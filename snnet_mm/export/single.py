@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import os
 from copy import deepcopy
+from pathlib import Path
 
+import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
+from snnet_mm.utils import atomic_path, load_weights_only
 
 # Hooks that only a stitched backbone has work for.
 STITCHING_HOOKS = ('StitchInitHook', 'StitchSamplingHook')
@@ -20,41 +24,30 @@ TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 
 
 def single_stitch(
-    cfg: Config,
-    model: nn.Module,
-    stitch_id: int,
-    head_state: Mapping[str, Tensor] | None = None,
+    cfg: Config, model: nn.Module, stitch_id: int
 ) -> tuple[Config, nn.Module]:
-    """One stitch by itself, with everything around the backbone as it was.
+    """One stitch by itself, with everything around the backbone as it is.
 
     Args:
         cfg: Config of the stitched model.
-        model: The stitched model.
+        model: The stitched model, with the stitch active, so that parts of it which
+            depend on the stitch are those of this one.
         stitch_id: The stitch.
-        head_state: Tensors that this stitch has in place of the model's, by name, such
-            as its own batch norm statistics.
 
     Returns:
         Config and model, in eval mode; the model holds what prediction runs and
         nothing else.
 
     Raises:
-        ValueError: If the id is not in the stitching space, or ``head_state`` has
-            tensors that the exported model lacks.
+        ValueError: If the id is not in the stitching space.
     """
     exported = single_stitch_config(cfg, find_stitched_backbone(model), stitch_id)
     init_default_scope(exported.get('default_scope', 'mmengine'))
     single = MODELS.build(exported.model)
-    wanted = single.state_dict()
     state = merged_state(model)
-    unknown = sorted(set(head_state or ()) - set(wanted))
-    if unknown:
-        raise ValueError(
-            f'head_state has {unknown}, which an exported stitch {stitch_id} lacks; '
-            f'allowed are {list(wanted)[-3:]}, ...'
-        )
-    state |= head_state or {}
-    single.load_state_dict({name: state[name] for name in wanted})
+    single.load_state_dict({name: state[name] for name in single.state_dict()})
+    if hasattr(model, 'dataset_meta'):
+        single.dataset_meta = model.dataset_meta
     return exported, single.eval()
 
 
@@ -89,6 +82,35 @@ def single_stitch_config(
     out.update(load_from=None, resume=False)
     out.pop('work_dir', None)
     return Config(out)
+
+
+def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:
+    """Write what :func:`single_stitch` gave: a checkpoint, and its config beside it.
+
+    Args:
+        cfg: The config, which gets the checkpoint's name and the suffix ``.py``.
+        single: The model.
+        path: Path of the checkpoint, ``.pth`` or ``.safetensors``.
+    """
+    path = Path(path)
+    state = single.state_dict()
+    with atomic_path(path) as temporary:
+        if path.suffix == '.safetensors':
+            temporary.write_bytes(save(state))
+        else:
+            meta = dict(dataset_meta=getattr(single, 'dataset_meta', {}))
+            torch.save(dict(meta=meta, state_dict=state), temporary)
+    with atomic_path(path.with_suffix('.py')) as temporary:
+        cfg.dump(temporary)
+
+
+def load_single(path: str | os.PathLike) -> nn.Module:
+    """Build the model that :func:`save_single` wrote."""
+    cfg = Config.fromfile(Path(path).with_suffix('.py'))
+    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    single = MODELS.build(cfg.model)
+    single.load_state_dict(load_weights_only(path)['state_dict'])
+    return single
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:

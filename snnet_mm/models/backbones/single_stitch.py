@@ -117,8 +117,8 @@ def _read_map(
     position = Position(anchor, block)
     if not stitch.runs(position) or not (layer is None or layer in layers):
         raise ValueError(
-            f'map {tuple(source)} of a single stitch; allowed are an anchor and a block '
-            f'of the route {stitch.segments} and None or one of the stitching layers '
-            f'{sorted(layers)} (config key: backbone.maps)'
+            f'map {tuple(source)} of a single stitch; allowed are an anchor, a block '
+            f'of it on the route {stitch.segments}, and None or one of the stitching '
+            f'layers {sorted(layers)} (config key: backbone.maps)'
         )
     return position, layer

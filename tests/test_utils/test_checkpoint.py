@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.logging import HistoryBuffer, MessageHub
+from safetensors.torch import save_file
 
 from snnet_mm.utils import load_weights_only
 from snnet_mm.utils.checkpoint import load_url
@@ -187,3 +188,21 @@ def test_downloads_that_fail(server, tmp_path):
     with pytest.raises(ValueError, match=f'from {server}/page.pth, now deleted'):
         load_url(f'{server}/page.pth')
     assert list(tmp_path.glob('cache/hub/checkpoints/*')) == []
+
+
+def test_safetensors_become_a_state_dict(tmp_path):
+    tensor = torch.randn(3, 2)
+    save_file(dict(weight=tensor), tmp_path / 'checkpoint.safetensors')
+    checkpoint = load_weights_only(tmp_path / 'checkpoint.safetensors')
+    assert list(checkpoint) == ['state_dict']
+    assert torch.equal(checkpoint['state_dict']['weight'], tensor)
+
+
+def test_damaged_safetensors_are_refused(tmp_path):
+    path = tmp_path / 'checkpoint.safetensors'
+    save_file(dict(weight=torch.randn(3, 2)), path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(
+        ValueError, match='checkpoint.safetensors is truncated, damaged'
+    ):
+        load_weights_only(path)

@@ -1,0 +1,95 @@
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import mmseg
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAME = 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64'
+CONFIG = f'configs/toy/{NAME}.py'
+MMSEG_TEST = Path(mmseg.__file__).parent / '.mim' / 'tools' / 'test.py'
+SCENES = ('--cfg-options', 'test_dataloader.dataset.num_scenes=10')
+
+
+@pytest.fixture(scope='module')
+def exported(demo, run_tool, tmp_path_factory):
+    """Stitch 14 of the demo's model: the folder and what the tool printed."""
+    out = tmp_path_factory.mktemp('exported')
+    checkpoint = demo[0] / NAME / 'iter_3.pth'
+    args = ('--stitch-id', 14, '--out', out, '--results', demo[0] / 'stitches.json')
+    args = (*args, '--format', 'mm', 'safetensors')
+    done = run_tool('export_stitch.py', CONFIG, checkpoint, *args)
+    return out, done.stdout
+
+
+def test_the_tool_reports_what_it_wrote(demo, exported):
+    out, printed = exported
+    (stitch,) = json.loads((out / 'manifest.json').read_text())['stitches']
+    results = json.loads((demo[0] / 'stitches.json').read_text())['stitches']
+    (result,) = [r for r in results if r['id'] == 14]
+    assert {key: stitch[key] for key in result} == result
+    assert re.search(r'14 │ fast\[0:\d\] > slow\[.* │ stitch_14\.pth ', printed)
+    assert {p.name for p in out.iterdir()} == {
+        'manifest.json',
+        'stitch_14.py',
+        'stitch_14.pth',
+        'stitch_14.safetensors',
+    }
+
+
+def test_our_test_tool_and_that_of_mmseg_score_it_alike(
+    demo, run_tool, exported, tmp_path
+):
+    results = json.loads((demo[0] / 'stitches.json').read_text())['stitches']
+    (wanted,) = [r['metrics']['mIoU'] for r in results if r['id'] == 14]
+    config = exported[0] / 'stitch_14.py'
+    ours = run_tool(
+        *('test.py', config, config.with_suffix('.safetensors')),
+        *('--work-dir', tmp_path / 'ours', *SCENES),
+    )
+    # Another package's tool, in another folder; only custom_imports leads to ours.
+    theirs = subprocess.run(
+        [sys.executable, MMSEG_TEST, config, config.with_suffix('.pth')]
+        + ['--work-dir', tmp_path / 'theirs', *SCENES],
+        cwd=tmp_path,
+        env=dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=str(ROOT)),
+        text=True,
+        capture_output=True,
+    )
+    assert theirs.returncode == 0, theirs.stdout + theirs.stderr
+    for folder, done in (('ours', ours), ('theirs', theirs)):
+        (log,) = (tmp_path / folder).glob('*/*.json')
+        scores = json.loads(log.read_text())
+        assert scores['mIoU'] == pytest.approx(wanted, abs=0.01), done.stdout
+
+
+def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
+    pytest.importorskip('onnxruntime')
+    checkpoint = demo[0] / NAME / 'iter_3.pth'
+    args = ('--stitch-ids', 'anchors', '--out', tmp_path)
+    done = run_tool('export_stitch.py', CONFIG, checkpoint, *args)
+    manifest = json.loads((tmp_path / 'manifest.json').read_text())
+    assert [s['id'] for s in manifest['stitches']] == [0, 1]
+    shared = (tmp_path / 'weights.safetensors').stat().st_size
+    assert manifest['weights'] == dict(name='weights.safetensors', bytes=shared)
+    assert f'weights.safetensors: {shared / 1e6:.2f} MB' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ('args', 'message'),
+    [
+        (('--stitch-id', 5), 'ValueError: stitch id 5 is not in the stitching space'),
+        (('--stitch-ids', '0,1', '--format', 'mm'), 'allowed is --format onnx'),
+        ((), 'one of the arguments --stitch-id --stitch-ids is required'),
+    ],
+)
+def test_a_wrong_command_ends_in_words(demo, run_tool, tmp_path, args, message):
+    checkpoint = demo[0] / NAME / 'iter_3.pth'
+    out = ('--out', tmp_path)
+    done = run_tool('export_stitch.py', CONFIG, checkpoint, *args, *out, ok=False)
+    assert message in done.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []

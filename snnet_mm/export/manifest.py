@@ -9,7 +9,6 @@ from pathlib import Path
 
 from snnet_mm.stitching import StitchingSpace, StitchResults
 from snnet_mm.utils import atomic_path
-from snnet_mm.version import __version__
 
 NAME = 'manifest.json'
 
@@ -57,7 +56,6 @@ class Manifest:
     compared_on: str
     stitches: Sequence[ExportedStitch]
     weights: Mapping | None = None
-    version: str = __version__
 
     def write(self, folder: Path) -> None:
         """Write ``manifest.json``."""

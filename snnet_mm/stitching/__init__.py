@@ -3,8 +3,9 @@
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable
 from .pareto import pareto_front
+from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .results import StitchResult, StitchResults
-from .routes import Position, Segment, Stitch, StitchingLayerSpec
+from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
 from .selection import select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
@@ -17,14 +18,18 @@ __all__ = [
     'Position',
     'Segment',
     'SlidingWindowSpace',
+    'Step',
     'Stitch',
     'StitchResult',
     'StitchResults',
     'StitchingLayerSpec',
     'StitchingSpace',
     'TwoWaySpace',
+    'common_prefix',
+    'count_blocks',
     'group_by_cost',
     'pareto_front',
     'select_stitches',
     'split_cost_range',
+    'visiting_order',
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
@@ -11,7 +12,9 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, TokenState, check_out_indices
-from snnet_mm.stitching import Position, Stitch, StitchingSpace
+from snnet_mm.stitching import Position, Step, Stitch, StitchingSpace
+
+from .prefix_cache import PrefixCache, Stop
 
 OUTPUTS = ('maps', 'end')
 
@@ -77,6 +80,7 @@ class StitchedBackbone(BaseModule):
         )
         # Saved, so that weights which hold stitching layers are never fitted again.
         self.register_buffer('stitching_initialized', torch.tensor(False))
+        self._prefixes: PrefixCache | None = None
         self.set_stitch(space.anchor_ids[-1])
 
     @property
@@ -93,6 +97,8 @@ class StitchedBackbone(BaseModule):
             ValueError: If the id is not in the stitching space.
         """
         self._active_stitch = self.space[stitch_id]
+        if self._prefixes is not None:
+            self._prefixes.rewind()
 
     def width_at(self, position: Position) -> int:
         """Width of the activations at a position."""
@@ -105,23 +111,34 @@ class StitchedBackbone(BaseModule):
             With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index; with
             ``out='end'`` the end anchor's own final state.
         """
-        stitch, wanted = self.active_stitch, self.wanted_maps()
-        sources = {j: self.map_source(stitch, self.out_indices[j]) for j in wanted}
-        taps = {position for position, _ in sources.values()}
-        state, tapped, crossed = self._walk(stitch, images, taps)
+        sources = {
+            j: self.map_source(self.active_stitch, self.out_indices[j])
+            for j in self.wanted_maps()
+        }
+        end, tapped = self._walk(images, {position for position, _ in sources.values()})
         if self.out == 'end':
-            return state
-        slow = self.anchors[-1]
+            return end.state
         maps: list[Tensor | None] = [None] * len(self.out_indices)
         for j, (position, layer) in sources.items():
-            if layer is None:
-                served = tapped[position]
-            else:
-                if layer not in crossed:
-                    crossed[layer] = self._cross(layer, tapped[position])
-                served = crossed[layer]
-            maps[j] = slow.to_feature_map(served)
+            stop = tapped[position]
+            served = stop.state if layer is None else self._cross(layer, stop)
+            maps[j] = self.anchors[-1].to_feature_map(served)
         return tuple(maps)
+
+    @contextmanager
+    def sharing_prefixes(self) -> Iterator[None]:
+        """Run what stitches have in common once, for stitches that see the same images.
+
+        Inside, in eval mode, a stitch goes on from where its route leaves that of the
+        stitch before it; the results are the same. The states of one route are kept,
+        one per crop, until the context ends. Visit stitches in the order of
+        :func:`snnet_mm.stitching.visiting_order`.
+        """
+        self._prefixes = PrefixCache()
+        try:
+            yield
+        finally:
+            self._prefixes = None
 
     def wanted_maps(self) -> tuple[int, ...]:
         """Places in ``out_indices`` of the maps that are computed in this mode."""
@@ -140,28 +157,40 @@ class StitchedBackbone(BaseModule):
         return (slow, None) if stitch.runs(slow) else self.space.stand_in(block)
 
     def _walk(
-        self, stitch: Stitch, images: Tensor, taps: set[Position]
-    ) -> tuple[TokenState, dict[Position, TokenState], dict[str, TokenState]]:
-        """Run a route.
+        self, images: Tensor, taps: set[Position]
+    ) -> tuple[Stop, dict[Position, Stop]]:
+        """Run the route of the active stitch.
 
         Returns:
-            The final state, the states at ``taps``, and those behind the stitching
-            layers that were crossed.
+            The last stop, and those at ``taps``.
         """
-        tapped, crossed = {}, {}
-        state = self.anchors[stitch.segments[0].anchor].embed(images)
-        for layer, segment in zip((None, *stitch.layers), stitch.segments, strict=True):
-            if layer is not None:
-                state = crossed[layer] = self._cross(layer, state)
-            blocks = {p.block for p in taps if p.anchor == segment.anchor}
-            state, states = self.anchors[segment.anchor].run_blocks(
-                state, segment.begin, segment.end, blocks
-            )
-            tapped |= {Position(segment.anchor, i): s for i, s in states.items()}
-        return state, tapped, crossed
+        steps = self.active_stitch.steps
+        sharing = self._prefixes is not None and not self.training
+        path = self._prefixes.resume(images, steps) if sharing else []
+        tapped = {stop.step: stop for stop in path if stop.step in taps}
+        stop = path[-1] if path else None
+        for step in steps[len(path) :]:
+            stop = Stop(step, self._take(step, stop, images))
+            if sharing:
+                path.append(stop)
+            if step in taps:
+                tapped[step] = stop
+        return stop, tapped
 
-    def _cross(self, layer: str, state: TokenState) -> TokenState:
-        return state._replace(tokens=self.stitching_layers[layer](state.tokens))
+    def _take(self, step: Step, stop: Stop | None, images: Tensor) -> TokenState:
+        """The state one step further."""
+        if stop is None:
+            return self.anchors[step.anchor].embed(images)
+        if isinstance(step, str):
+            return self._cross(step, stop)
+        anchor, block = step
+        return self.anchors[anchor].run_blocks(stop.state, block, block + 1)[0]
+
+    def _cross(self, layer: str, stop: Stop) -> TokenState:
+        if layer not in stop.crossed:
+            tokens = self.stitching_layers[layer](stop.state.tokens)
+            stop.crossed[layer] = stop.state._replace(tokens=tokens)
+        return stop.crossed[layer]
 
 
 def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:

@@ -8,7 +8,12 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from mmengine.model import BaseDataPreprocessor, BaseModel, is_model_wrapper
+from mmengine.model import (
+    BaseDataPreprocessor,
+    BaseModel,
+    BaseTTAModel,
+    is_model_wrapper,
+)
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,7 +34,7 @@ def cost_table(
     On meta tensors every embedding, block and stitching layer is run once, and once
     the whole model; a stitch costs the sum of its parts. Counted are the maps computed
     in eval mode and the heads that prediction runs; auxiliary heads are not, and
-    low-rank updates count as merged.
+    low-rank updates count as merged. Test-time augmentation is not counted.
 
     Args:
         model: A stitched backbone, or an mm model that holds one.
@@ -39,7 +44,7 @@ def cost_table(
     Raises:
         ValueError: If the model holds no stitched backbone, or no size is known.
     """
-    if is_model_wrapper(model):
+    while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
         model = model.module
     size = tuple(input_size or preprocessed_size(model))
     counter = _CostCounter(model)

@@ -6,6 +6,7 @@ from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
+from .screening import best_per_budget_group
 from .selection import select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
@@ -25,6 +26,7 @@ __all__ = [
     'StitchingLayerSpec',
     'StitchingSpace',
     'TwoWaySpace',
+    'best_per_budget_group',
     'common_prefix',
     'count_blocks',
     'group_by_cost',

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from .cost_table import CostTable
 from .pareto import pareto_front
@@ -17,7 +17,10 @@ KEY_METRICS = {'mIoU': True}
 
 @dataclass(frozen=True)
 class StitchResult:
-    """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`."""
+    """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`.
+
+    ``num_images`` is how many images the metrics are from, if that is known.
+    """
 
     id: int
     kind: str
@@ -25,6 +28,7 @@ class StitchResult:
     flops: int
     params: int
     metrics: Mapping[str, float]
+    num_images: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class StitchResults:
         space: StitchingSpace,
         costs: CostTable,
         metrics: Mapping[int, Mapping[str, float]],
+        num_images: int | None = None,
     ) -> StitchResults:
         """Join the metrics of evaluated stitches with what is known of them."""
         names = list(next(iter(metrics.values())))
@@ -61,6 +66,7 @@ class StitchResults:
                 *costs[stitch_id],
                 # Metrics come as numpy scalars too, which JSON does not know.
                 {name: float(v) for name, v in metrics[stitch_id].items()},
+                num_images,
             )
             for stitch_id in metrics
         ]
@@ -71,11 +77,22 @@ class StitchResults:
         """The ranking metric of one stitch."""
         return result.metrics[self.metric]
 
+    def updated_by(self, others: StitchResults) -> StitchResults:
+        """These results, with those of ``others`` in place of older ones."""
+        newer = {r.id: r for r in others.stitches}
+        return replace(self, stitches=[newer.get(r.id, r) for r in self.stitches])
+
+    @property
+    def complete(self) -> list[StitchResult]:
+        """The results from the most images: others were only screened."""
+        most = max(r.num_images or 0 for r in self.stitches)
+        return [r for r in self.stitches if (r.num_images or 0) == most]
+
     def front(self) -> list[int]:
         """Ids on the Pareto front of the ranking metric over FLOPs."""
         return pareto_front(
-            {r.id: r.flops for r in self.stitches},
-            {r.id: self.score(r) for r in self.stitches},
+            {r.id: r.flops for r in self.complete},
+            {r.id: self.score(r) for r in self.complete},
             self.higher_is_better,
         )
 
@@ -85,8 +102,8 @@ class StitchResults:
         Near 1 the budget alone tells how good a stitch is; NaN if one of them is the
         same for all stitches.
         """
-        flops = _ranks([r.flops for r in self.stitches])
-        scores = _ranks([self.score(r) for r in self.stitches])
+        flops = _ranks([r.flops for r in self.complete])
+        scores = _ranks([self.score(r) for r in self.complete])
         if len(set(flops)) < 2 or len(set(scores)) < 2:
             return math.nan
         return statistics.correlation(flops, scores)

@@ -51,6 +51,9 @@ def stitch_table(results: StitchResults) -> Table:
     metrics = list(results.stitches[0].metrics)
     for name in ('GFLOPs', 'params (M)', *metrics):
         table.add_column(name, justify='right')
+    screened = len(results.complete) < len(results.stitches)
+    if screened:
+        table.add_column('images', justify='right')
     table.add_column('Pareto', justify='center')
     front = set(results.front())
     for r in sorted(results.stitches, key=lambda r: (r.flops, r.id)):
@@ -61,6 +64,7 @@ def stitch_table(results: StitchResults) -> Table:
             f'{r.flops / 1e9:.3g}' if r.flops < 1e9 else f'{r.flops / 1e9:.2f}',
             f'{r.params / 1e6:.2f}',
             *(f'{r.metrics[m]:.2f}' for m in metrics),
+            *([str(r.num_images)] if screened else []),
             '*' if r.id in front else '',
             style='bold' if r.kind == 'anchor' else None,
         )

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
+import torch
 from mmengine.dataset import DefaultSampler
-from mmengine.dist import is_main_process
+from mmengine.dist import get_world_size, is_main_process
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop, ValLoop
 from torch.utils.data import DataLoader
 
 from snnet_mm.analysis import cost_table
-from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models import (
+    PerStitchBN,
+    find_stitched_backbone,
+    recalibrate_bn,
+    set_stitch,
+)
 from snnet_mm.stitching import StitchResults, best_per_budget_group, select_stitches
-from snnet_mm.utils import quiet_terminal
+from snnet_mm.utils import atomic_path, quiet_terminal
 from snnet_mm.visualization import PredictionDrawer, report_stitches
 
 from .metric_results import MetricResults
 from .one_pass import OnePass
-from .partial_evaluation import PartialEvaluation, identify
+from .partial_evaluation import PartialEvaluation, identify, identify_data
 
 Metrics = dict[int, dict[str, float]]
 
@@ -85,6 +93,9 @@ class StitchTestLoop(TestLoop):
             evaluate the anchors and the best of every budget group on everything.
         keep: How many stitches of a budget group (ten equal parts of the FLOPs range)
             pass the screening.
+        recalibrate_bn: Before the test, estimate the batch norm statistics of the heads
+            anew for every stitch, on so many training images; they are written to
+            ``bn_statistics.pth``. Training mixes those of all stitches.
         show_dir: Folder for pictures of all predictions, with a folder per stitch.
         show: Whether to show each prediction in a window.
         wait_time: Seconds that a window stays.
@@ -106,6 +117,7 @@ class StitchTestLoop(TestLoop):
         limit: int | None = None,
         screen: int | None = None,
         keep: int = 3,
+        recalibrate_bn: int | None = None,
         show_dir: str | os.PathLike | None = None,
         show: bool = False,
         wait_time: float = 0,
@@ -113,12 +125,17 @@ class StitchTestLoop(TestLoop):
     ) -> None:
         super().__init__(*args, **kwargs)
         _check_positive(
-            stitches_per_pass=stitches_per_pass, limit=limit, screen=screen, keep=keep
+            stitches_per_pass=stitches_per_pass,
+            limit=limit,
+            screen=screen,
+            keep=keep,
+            recalibrate_bn=recalibrate_bn,
         )
         self.stitches, self.input_size = stitches, input_size
         self.out_dir = self.runner.log_dir if out_dir is None else out_dir
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
         self.limit, self.screen, self.keep = limit, screen, keep
+        self.recalibrate_bn = recalibrate_bn
         self.draw = None
         if show or show_dir is not None:
             folder = None if show_dir is None else Path(show_dir)
@@ -139,9 +156,13 @@ class StitchTestLoop(TestLoop):
         _check_saved_predictions(self.evaluator.metrics, ids)
         # Counted first: a wrong input size must not cost an evaluation.
         self._costs = cost_table(runner.model, self.input_size)
+        self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
+        bn = self._recalibrate(ids) if self.recalibrate_bn else None
         try:
             results = self._screen_and_evaluate(ids)
         finally:
+            if bn is not None:
+                bn.detach()
             set_stitch(runner.model, active.id)
         if is_main_process():
             report_stitches(results, self.out_dir)
@@ -165,6 +186,27 @@ class StitchTestLoop(TestLoop):
         )
         return screened.updated_by(self._evaluate(kept, self.limit))
 
+    def _recalibrate(self, ids: Sequence[int]) -> PerStitchBN:
+        """Batch norm statistics of every stitch, active until they are detached."""
+        train_cfg = self.runner.cfg.get('train_dataloader')
+        if train_cfg is None:
+            raise ValueError(
+                'recalibrating batch norm needs training images, and the config has '
+                'none (config key: train_dataloader; option: --recalibrate-bn)'
+            )
+        train = Runner.build_dataloader(train_cfg, seed=self.runner.seed)
+        batch_size = train.batch_size * get_world_size()
+        batches = islice(train, math.ceil(self.recalibrate_bn / batch_size))
+        self.runner.logger.info(
+            f'Recalibrating batch norm for {len(ids)} stitches on '
+            f'{self.recalibrate_bn} images'
+        )
+        statistics = recalibrate_bn(self.runner.model, batches, ids)
+        if is_main_process():
+            with atomic_path(Path(self.out_dir) / 'bn_statistics.pth') as temporary:
+                torch.save(statistics, temporary)
+        return PerStitchBN(self.runner.model, statistics).attach()
+
     def _evaluate(self, ids: Sequence[int], limit: int | None) -> StitchResults:
         """Results of stitches on at most ``limit`` images."""
         dataloader = (
@@ -173,7 +215,7 @@ class StitchTestLoop(TestLoop):
         num_images = len(dataloader.dataset)
         state = PartialEvaluation(
             Path(self.runner.work_dir) / 'partial_test',
-            identify(self.runner, dataloader),
+            self._identity | identify_data(dataloader),
             self.resume,
         )
         self._under_way.append(state)

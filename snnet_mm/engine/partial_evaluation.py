@@ -27,7 +27,8 @@ class PartialEvaluation:
     Args:
         root: Folder of all partial evaluations of a work directory. Each has a
             folder of its own, named after its identity.
-        identity: What must not change, by name; see :func:`identify`.
+        identity: What must not change, by name; see :func:`identify` and
+            :func:`identify_data`.
         resume: Whether to take up what an interrupted evaluation left.
 
     Raises:
@@ -72,23 +73,26 @@ class PartialEvaluation:
                 self.folder.parent.rmdir()
 
 
-def identify(runner: Runner, dataloader: DataLoader) -> dict[str, str | int]:
-    """What the results of an evaluation depend on, by the name users know it by."""
-    cfg, dataset = runner.cfg, dataloader.dataset
+def identify(runner: Runner) -> dict[str, str | int]:
+    """What the results of a test depend on, by the name users know it by."""
+    parts = (
+        runner.cfg.get('model'),
+        runner.cfg.get('test_dataloader', {}).get('dataset'),
+        runner.cfg.get('test_evaluator'),
+    )
     return {
-        'config': _digest(
-            repr(part)
-            for part in (
-                cfg.get('model'),
-                cfg.get('test_dataloader', {}).get('dataset'),
-                cfg.get('test_evaluator'),
-            )
-        ),
+        'config': _digest(map(repr, parts)),
         'checkpoint': _digest(_tensor_bytes(runner.model)),
-        'data set': _digest(_image_names(dataset)),
-        'number of images': len(dataset),
-        'batch size': dataloader.batch_size,
         'number of processes': get_world_size(),
+    }
+
+
+def identify_data(dataloader: DataLoader) -> dict[str, str | int]:
+    """The images that a test sees, and how they are grouped."""
+    return {
+        'data set': _digest(_image_names(dataloader.dataset)),
+        'number of images': len(dataloader.dataset),
+        'batch size': dataloader.batch_size,
     }
 
 

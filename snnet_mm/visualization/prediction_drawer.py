@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
+from mmengine import fileio
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
@@ -59,9 +61,8 @@ def _image_of(path: Path, loaded: np.ndarray, shape: tuple[int, int]) -> np.ndar
         loaded: The image (3, h, w) in BGR, as the pipeline gave it.
         shape: Height and width of the annotations.
     """
-    import mmcv  # only needed for drawing
-
     if path.exists():
-        return mmcv.imread(str(path), channel_order='rgb')
+        encoded = np.frombuffer(fileio.get(str(path)), np.uint8)
+        return cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB)
     image = np.ascontiguousarray(loaded[::-1].transpose(1, 2, 0))
-    return mmcv.imresize(image, shape[::-1])
+    return cv2.resize(image, shape[::-1])

@@ -5,13 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from mmengine.dataset import BaseDataset
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch.utils.data import DataLoader
 
-from snnet_mm.engine.partial_evaluation import identify
+from snnet_mm.engine.partial_evaluation import identify_data
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import count_blocks
 
@@ -187,14 +188,13 @@ class TestResume:
         with pytest.raises(ValueError, match=f'because of another {differs}'):
             Runner.from_cfg(runner_cfg).test()
 
-    def test_another_data_folder_is_another_data_set(self, cfg):
-        runner = test_runner(cfg)
+    def test_another_data_folder_is_another_data_set(self):
         identities = []
         for name in ('a.jpg', 'b.jpg', 'b.jpg'):
             data = BaseDataset(lazy_init=True)
             data.load_data_list = lambda name=name: [dict(img_path=name)]
             data.full_init()
-            identities.append(identify(runner, DataLoader(data)))
+            identities.append(identify_data(DataLoader(data)))
         a, b, again = identities
         assert b == again
         assert {k for k in a if a[k] != b[k]} == {'data set'}
@@ -273,3 +273,28 @@ def test_predictions_of_several_stitches_are_not_mixed(toy_cfg, tmp_path):
     toy_cfg.test_evaluator.output_dir = str(tmp_path / 'out')
     with pytest.raises(ValueError, match='14 stitches would overwrite each other'):
         test_runner(toy_cfg).test()
+
+
+def test_batch_norm_is_recalibrated_per_stitch(toy_cfg, tmp_path):
+    mixed = test_runner(toy_cfg).test()
+    runner = test_runner(toy_cfg, recalibrate_bn=6, out_dir=str(tmp_path / 'report'))
+    before = {k: v.clone() for k, v in runner.model.state_dict().items()}
+    metrics = runner.test()
+    statistics = torch.load(tmp_path / 'report' / 'bn_statistics.pth')
+    assert sorted(statistics) == [*range(5), *range(6, 15)]
+    assert all(torch.equal(v, before[k]) for k, v in runner.model.state_dict().items())
+    alone_cfg = copy.deepcopy(toy_cfg)
+    alone_cfg.test_cfg = dict(type='TestLoop')
+    alone = Runner.from_cfg(alone_cfg)
+    alone.model.load_state_dict(before)
+    alone.model.load_state_dict(statistics[9], strict=False)
+    set_stitch(alone.model, 9)
+    assert alone.test()['mIoU'] == metrics['stitch_9/mIoU']
+    assert metrics['stitch_9/mIoU'] != mixed['stitch_9/mIoU']
+
+
+def test_recalibration_needs_training_images(toy_cfg):
+    runner = test_runner(toy_cfg, recalibrate_bn=6)
+    runner.cfg.train_dataloader = None
+    with pytest.raises(ValueError, match='config key: train_dataloader'):
+        runner.test()

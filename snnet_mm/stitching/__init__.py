@@ -1,8 +1,15 @@
-"""WHAT can be stitched: routes, spaces, costs and Pareto fronts. Pure Python."""
+"""WHAT can be stitched: routes, spaces, costs, budgets and Pareto fronts.
 
+Pure Python.
+"""
+
+from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
-from .cost_table import Cost, CostTable
+from .cost_table import Cost, CostTable, Setup
 from .pareto import pareto_front
+from .prior import prior_scores
+from .published import read_published
+from .rank_correlation import rank_correlation
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Stitch, StitchingLayerSpec
 from .selection import select_stitches
@@ -12,10 +19,12 @@ from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
     'KINDS',
+    'Budget',
     'Cost',
     'CostTable',
     'Position',
     'Segment',
+    'Setup',
     'SlidingWindowSpace',
     'Stitch',
     'StitchResult',
@@ -23,8 +32,14 @@ __all__ = [
     'StitchingLayerSpec',
     'StitchingSpace',
     'TwoWaySpace',
+    'format_cost',
     'group_by_cost',
     'pareto_front',
+    'parse_budget',
+    'pick',
+    'prior_scores',
+    'rank_correlation',
+    'read_published',
     'select_stitches',
     'split_cost_range',
 ]

@@ -13,9 +13,7 @@ from .space import StitchingSpace
 INTO_SLOWER, INTO_FASTER = 0.3, 0.2
 
 
-def prior_scores(
-    space: StitchingSpace, flops: Mapping[int, float]
-) -> dict[int, float]:
+def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int, float]:
     """Score of every stitch, higher for those that are likely to be better.
 
     More FLOPs are better, and every change of anchor is worse the later it comes: the

@@ -120,7 +120,9 @@ class StitchResults:
         if None in known.values():
             lacking = [i for i, cost in known.items() if cost is None]
             raise ValueError(f'the cost table lacks the evaluated stitches {lacking}')
-        own = {r.id: Cost(r.flops, r.params or known[r.id].params) for r in self.stitches}
+        own = {
+            r.id: Cost(r.flops, r.params or known[r.id].params) for r in self.stitches
+        }
         rows = replace(costs, costs=known)
         rows.check_same_model(CostTable(own, self.input_size, self.space))
         stitches = [replace(r, **known[r.id]._asdict()) for r in self.stitches]

@@ -83,6 +83,8 @@ class StitchTestLoop(TestLoop):
         stitches: See :func:`snnet_mm.stitching.select_stitches`.
         input_size: Height and width that costs are counted at; by default the fixed
             size of the model's data preprocessor.
+        results: A ``stitches.json`` of the same stitching space, which ``'pareto'`` and
+            budgets choose by; see :func:`snnet_mm.stitching.pick`.
         out_dir: Folder of the report; by default that of the log.
         stitches_per_pass: Evaluate at most so many stitches in one pass over the data,
             which bounds the disk space of collected results; by default all.
@@ -111,6 +113,7 @@ class StitchTestLoop(TestLoop):
         *args,
         stitches: str | int | Sequence[int] = 'anchors',
         input_size: Sequence[int] | None = None,
+        results: str | os.PathLike | None = None,
         out_dir: str | os.PathLike | None = None,
         stitches_per_pass: int | None = None,
         resume: bool = False,
@@ -131,7 +134,7 @@ class StitchTestLoop(TestLoop):
             keep=keep,
             recalibrate_bn=recalibrate_bn,
         )
-        self.stitches, self.input_size = stitches, input_size
+        self.stitches, self.input_size, self.results = stitches, input_size, results
         self.out_dir = self.runner.log_dir if out_dir is None else out_dir
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
         self.limit, self.screen, self.keep = limit, screen, keep
@@ -152,10 +155,10 @@ class StitchTestLoop(TestLoop):
         self._under_way: list[PartialEvaluation] = []
         self._backbone = find_stitched_backbone(runner.model)
         active = self._backbone.active_stitch
-        ids = select_stitches(self._backbone.space, self.stitches)
-        _check_saved_predictions(self.evaluator.metrics, ids)
         # Counted first: a wrong input size must not cost an evaluation.
         self._costs = cost_table(runner.model, self.input_size)
+        ids = self._selected_ids()
+        _check_saved_predictions(self.evaluator.metrics, ids)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
         bn = self._recalibrate(ids) if self.recalibrate_bn else None
         try:
@@ -173,6 +176,14 @@ class StitchTestLoop(TestLoop):
             runner.call_hook('after_test_epoch', metrics=metrics)
         runner.call_hook('after_test')
         return metrics
+
+    def _selected_ids(self) -> tuple[int, ...]:
+        space = self._backbone.space
+        if self.results is None:
+            return select_stitches(space, self.stitches, self._costs)
+        # They may hold latency, which the cost table of the model does not.
+        known = StitchResults.read(self.results, space)
+        return select_stitches(space, self.stitches, results=known)
 
     def _screen_and_evaluate(self, ids: Sequence[int]) -> StitchResults:
         """Results of all stitches, on all images or those of the screening."""

@@ -240,7 +240,9 @@ def fit_times(
         )
     slope = rise / spread
     # A line may cross zero beyond the measured ones; times do not.
-    return {i: max(mean_y + slope * (c - mean_x), min(y) / 10) for i, c in costs.items()}
+    return {
+        i: max(mean_y + slope * (c - mean_x), min(y) / 10) for i, c in costs.items()
+    }
 
 
 def _target(target_ms: float | None, target_fps: float | None) -> float:

@@ -21,8 +21,8 @@ def parse_requirements(name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-runtime, mminstall, optional, tests = map(
-    parse_requirements, ('runtime', 'mminstall', 'optional', 'tests')
+runtime, mminstall, optional, onnx, tests = map(
+    parse_requirements, ('runtime', 'mminstall', 'optional', 'onnx', 'tests')
 )
 
 setup(
@@ -42,8 +42,9 @@ setup(
     # mmcv must be built for it. The extras and requirements/build.txt name them.
     install_requires=runtime,
     extras_require={
-        'all': runtime + mminstall + optional,
+        'all': runtime + mminstall + optional + onnx,
         'mminstall': mminstall,
+        'onnx': onnx,
         'optional': optional,
         'tests': tests,
     },

@@ -17,6 +17,7 @@ BELOW['layers'] = BELOW['anchors'] = BELOW['visualization'] = {'stitching'}
 BELOW['models'] = {'layers', 'anchors', 'stitching'}
 BELOW['analysis'] = {'models'} | BELOW['models']
 BELOW['engine'] = {'analysis', 'visualization'} | BELOW['analysis']
+BELOW['export'] = {'datasets'} | BELOW['engine']
 BELOW['integrations'] = set(BELOW) - {'integrations'}
 BELOW['apis'] = set(BELOW)
 # utils is for every part but the one that stands alone.

@@ -2,7 +2,7 @@
 # Makes .venv ready for one purpose, or returns at once if it already is.
 #
 #   tools/setup_env.sh demo   torch, mmengine, mmcv, mmseg, timm and this package
-#   tools/setup_env.sh test   demo, mmdet, mmpretrain, pytest, ruff, mmcv's compiled ops
+#   tools/setup_env.sh test   demo, mmdet, mmpretrain, onnxruntime, pytest, ruff, mmcv's ops
 #   tools/setup_env.sh lint   ruff alone
 #
 # Environment: PYTHON          interpreter that .venv is made from (python3)
@@ -130,7 +130,7 @@ if [ "$mode" = demo ]; then
 else
   pip_install 'the OpenMMLab stack and the test tools' -e '.[all,tests]'
   install_ops
-  check 'mmcv._ext, mmdet, mmpretrain, pytest'
+  check 'mmcv._ext, mmdet, mmpretrain, onnxruntime, onnxscript, pytest'
 fi
 check 'torch, torchvision, timm, mmengine, mmcv, mmseg'
 if [ "$mode" = test ]; then touch .venv/.{demo,lint}-"$checksum"; fi

@@ -70,6 +70,14 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """The state as a map ``(B, C, H, W)`` for dense heads."""
 
     @abstractmethod
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        """Resample, once for all, what depends on the size of the images.
+
+        Outputs for images of this size, in pixels, stay the same; a traced graph then
+        holds no resampling.
+        """
+
+    @abstractmethod
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         """Depth of a parameter for layer-wise decay.
 

@@ -82,13 +82,16 @@ class PlainViT(Anchor):
             has no gradient and stays in eval mode.
         with_cp: Whether blocks are run again in the backward pass instead of keeping
             their activations: less memory, more time, the same gradients.
+        held_blocks: Hold only these blocks, under their numbers, for a network that
+            runs no others; by default all.
+        embedding: Whether the embedding is held.
         init_cfg: mmengine's initialisation config; for ``type='Pretrained'`` with the
             keys ``checkpoint``, ``prefix`` and ``img_size`` see
             :func:`snnet_mm.anchors.pretrained.load_pretrained`.
 
     Raises:
         ValueError: For an unknown architecture, heads that do not divide the width, or
-            an out index or frozen stage past the depth.
+            an out index, frozen stage or held block past the depth.
     """
 
     def __init__(
@@ -110,6 +113,8 @@ class PlainViT(Anchor):
         norm_eps: float = 1e-6,
         frozen_stages: int = -1,
         with_cp: bool = False,
+        held_blocks: Collection[int] | None = None,
+        embedding: bool = True,
         init_cfg: dict | None = None,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
@@ -123,12 +128,16 @@ class PlainViT(Anchor):
         )
         self.frozen_stages = _check_frozen_stages(frozen_stages, depth)
         self.with_cp = with_cp
+        held = _check_held_blocks(held_blocks, depth)
 
-        self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
-        length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
-        self.cls_token = _new_tokens(int(cls_token), dim)
-        self.reg_token = _new_tokens(num_registers, dim)
-        self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
+        self.patch_embed = nn.Identity()
+        self.cls_token = self.reg_token = self.pos_embed = None
+        if embedding:
+            self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
+            length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
+            self.cls_token = _new_tokens(int(cls_token), dim)
+            self.reg_token = _new_tokens(num_registers, dim)
+            self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(
             Block(
@@ -143,9 +152,14 @@ class PlainViT(Anchor):
                 if rel_pos_bias
                 else None,
             )
-            for rate in rates
+            if i in held
+            else nn.Identity()
+            for i, rate in enumerate(rates)
         )
-        self.norm = nn.LayerNorm(dim, eps=norm_eps) if final_norm else nn.Identity()
+        # The final norm belongs to the last block.
+        self.norm = nn.Identity()
+        if final_norm and depth - 1 in held:
+            self.norm = nn.LayerNorm(dim, eps=norm_eps)
         self._randomise()
         self._freeze()
 
@@ -187,7 +201,7 @@ class PlainViT(Anchor):
         grid = tuple(patches.shape[-2:])
         x = patches.flatten(2).transpose(1, 2)
         prefix = [
-            token.expand(len(x), -1, -1)
+            token.expand(x.shape[0], -1, -1)
             for token in (self.cls_token, self.reg_token)
             if token is not None
         ]
@@ -218,6 +232,19 @@ class PlainViT(Anchor):
         """See :meth:`Anchor.to_feature_map`."""
         patches = state.tokens[:, self.num_prefix :]
         return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
+
+    @torch.no_grad()
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        """See :meth:`Anchor.fix_input_size`."""
+        grid = grid_of(size, self.patch_size)
+        if self.pos_embed is not None:
+            self.pos_embed.data = resize_pos_embed(
+                self.pos_embed, self.grid, grid, self.num_embedded_prefix
+            )
+        for module in self.blocks.modules():
+            if isinstance(module, RelativePositionBias):
+                module.fix_grid(grid)
+        self.grid = grid
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         """See :meth:`Anchor.layer_depth`."""
@@ -274,6 +301,20 @@ def _check_settings(
                 'images no smaller than a patch, 0 registers or more, and drop path '
                 f'rates from 0 to below 1 (config key: {key})'
             )
+
+
+def _check_held_blocks(
+    held_blocks: Collection[int] | None, depth: int
+) -> Collection[int]:
+    if held_blocks is None:
+        return range(depth)
+    wrong = [i for i in held_blocks if not 0 <= i < depth]
+    if wrong:
+        raise ValueError(
+            f'held_blocks={tuple(held_blocks)} of an anchor of depth {depth}; allowed '
+            f'are blocks 0 to {depth - 1} (config key: held_blocks)'
+        )
+    return held_blocks
 
 
 def _check_frozen_stages(frozen_stages: int, depth: int) -> int:

@@ -119,6 +119,11 @@ class RelativePositionBias(nn.Module):
             self._kept = (key, self._gather(grid))
         return self._kept[1]
 
+    def fix_grid(self, grid: tuple[int, int]) -> None:
+        """Resample the table to a grid, once for all."""
+        self.table.data = resize_bias_table(self.table.data, self.grid, grid)
+        self.grid, self._kept = grid, None
+
     def train(self, mode: bool = True) -> RelativePositionBias:
         """Forget the kept bias: what comes next may change the table."""
         self._kept = None

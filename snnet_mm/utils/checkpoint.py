@@ -15,6 +15,7 @@ from urllib.parse import urlparse
 import numpy as np
 import torch
 from mmengine.logging import HistoryBuffer
+from safetensors.torch import load_file
 
 _PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
 _STATISTICS = ('current', 'max', 'mean', 'min')
@@ -34,7 +35,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
 
     Beside what torch takes for weights, the objects that mmengine's checkpoints hold
     are let in: ``HistoryBuffer`` and numpy's arrays and scalars of plain data. There
-    is no falling back.
+    is no falling back. Of a ``.safetensors`` file the tensors become the state dict.
 
     Raises:
         UntrustedCheckpointError: If the file holds anything else.
@@ -45,6 +46,8 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
         what = 'is no file' if path.exists() else 'does not exist'
         raise ValueError(f'checkpoint {path} {what}')
     try:
+        if path.suffix == '.safetensors':
+            return dict(state_dict=load_file(path))
         with torch.serialization.safe_globals(_allowed_globals()):
             loaded = torch.load(path, map_location='cpu', weights_only=True)
     except Exception as error:

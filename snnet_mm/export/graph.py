@@ -1,0 +1,90 @@
+"""A model as a graph: images as they are loaded go in, predictions come out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from snnet_mm.utils import atomic_path
+
+INPUT, OUTPUT = 'images', 'logits'
+
+
+class PredictionGraph(nn.Module):
+    """What a graph computes: normalisation, the network and what prediction does next.
+
+    Args:
+        model: An exported model; it is not changed.
+        size: Height and width of all images.
+        preprocessor: Config of the model's data preprocessor.
+    """
+
+    def __init__(
+        self, model: nn.Module, size: tuple[int, int], preprocessor: Mapping
+    ) -> None:
+        super().__init__()
+        self.model = deepcopy(model).eval().requires_grad_(False)
+        self.model.backbone.fix_input_size(size)
+        for module in self.model.modules():
+            # Checkpointing has nothing to save here, and cannot be traced.
+            if getattr(module, 'with_cp', False):
+                module.with_cp = False
+        for name, default in (('mean', 0.0), ('std', 1.0)):
+            values = preprocessor.get(name) or [default] * 3
+            self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Predictions for images ``(B, 3, H, W)`` with values from 0 to 255."""
+        return predict(self.model, (images - self.mean) / self.std)
+
+
+def predict(model: nn.Module, images: Tensor) -> Tensor:
+    """What a model makes of preprocessed images ``(B, 3, H, W)``.
+
+    Segmentors and depth estimators give maps of the images' size; other models what
+    their ``forward`` gives with ``mode='tensor'``.
+    """
+    if hasattr(model, 'encode_decode'):
+        return model.encode_decode(images, [dict(img_shape=images.shape[2:])])
+    return model(images, mode='tensor')
+
+
+def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:
+    """Trace a graph for any number of images of one size.
+
+    Args:
+        graph: The graph.
+        images: Two images or more, ``(B, 3, H, W)``.
+    """
+    batch = torch.export.Dim('batch')
+    # With gradients on, a relative position bias stays a table and its lookup; kept
+    # for one size, it would be stored once per block, many times as large. The first
+    # run makes the index of the lookup, which tracing takes as it is.
+    with torch.enable_grad():
+        graph(images)
+        program = torch.export.export(
+            graph, (images,), dynamic_shapes={INPUT: {0: batch}}, strict=False
+        )
+    # A file that is given away names no lines of code and holds no images.
+    for node in program.graph.nodes:
+        node.meta.pop('stack_trace', None)
+    program.example_inputs = None
+    return program
+
+
+def save_torch_export(
+    program: torch.export.ExportedProgram, path: str | os.PathLike
+) -> None:
+    """Write a traced graph as torch's ``.pt2``; it runs without this package."""
+    with atomic_path(path) as temporary:
+        torch.export.save(program, temporary)
+
+
+def run_torch_export(path: str | os.PathLike, images: Tensor) -> Tensor:
+    """Run a ``.pt2`` file on images ``(B, 3, H, W)``."""
+    with torch.no_grad():
+        return torch.export.load(path).module()(images)

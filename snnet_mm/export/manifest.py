@@ -1,0 +1,85 @@
+"""What an export says of itself: ``manifest.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from snnet_mm.stitching import StitchingSpace, StitchResults
+from snnet_mm.utils import atomic_path
+from snnet_mm.version import __version__
+
+NAME = 'manifest.json'
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """A file of a stitch, and how far its predictions were from the original's."""
+
+    format: str
+    name: str
+    bytes: int
+    max_difference: float
+
+
+@dataclass(frozen=True)
+class ExportedStitch:
+    """A stitch in an export; see :class:`Stitch` and :class:`Cost`."""
+
+    id: int
+    kind: str
+    route: str
+    flops: int
+    params: int
+    files: Sequence[ExportedFile]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an export holds and how its graphs are fed.
+
+    Args:
+        input: Name, type, shape, order of channels and range of a graph's images, and
+            the mean and deviation by which the graph itself normalises them.
+        output: Name, type and shape of a graph's predictions.
+        classes: Names of the classes, as far as the checkpoint tells them.
+        compared_on: What the predictions were compared on.
+        stitches: The stitches.
+        weights: Name and bytes of the file of weights that the graphs share.
+    """
+
+    input: Mapping
+    output: Mapping
+    classes: Sequence[str]
+    compared_on: str
+    stitches: Sequence[ExportedStitch]
+    weights: Mapping | None = None
+    version: str = __version__
+
+    def write(self, folder: Path) -> None:
+        """Write ``manifest.json``."""
+        with atomic_path(folder / NAME) as temporary:
+            temporary.write_text(json.dumps(asdict(self), indent=1))
+
+
+def metrics_of(
+    results: StitchResults | None, space: StitchingSpace
+) -> dict[int, Mapping[str, float]]:
+    """Metrics by stitch.
+
+    Raises:
+        ValueError: If the results are of another stitching space.
+    """
+    metrics = {}
+    for result in results.stitches if results else ():
+        route = space.describe(space[result.id])
+        if result.route != route:
+            raise ValueError(
+                f'the results are of another stitching space: stitch {result.id} is '
+                f'{result.route} there and {route} in the model (option: --results)'
+            )
+        metrics[result.id] = result.metrics
+    return metrics

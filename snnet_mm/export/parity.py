@@ -1,0 +1,71 @@
+"""Whether an exported stitch predicts what it predicted inside the stitched model."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from mmengine.config import Config
+from mmengine.logging import print_log
+from mmengine.registry import DATASETS
+from torch import Tensor, nn
+
+from snnet_mm.datasets import check_data_folders
+
+from .graph import predict
+
+# Largest difference, relative to the largest prediction where that exceeds 1.
+TOLERANCES = {'mm': 1e-5, 'safetensors': 1e-5, 'onnx': 1e-4, 'torch-export': 1e-4}
+
+
+def sample_images(
+    cfg: Config, number: int, size: tuple[int, int]
+) -> tuple[Tensor, str]:
+    """The first images of the test set, as its pipeline loads them.
+
+    Args:
+        cfg: A config with a ``test_dataloader``.
+        number: How many.
+        size: Height and width that they are resized to.
+
+    Returns:
+        Images ``(number, 3, H, W)`` with values from 0 to 255, and what they are:
+        ``'test images'``, or ``'noise'`` if the data is not there.
+    """
+    dataset = (cfg.get('test_dataloader') or {}).get('dataset')
+    try:
+        if dataset is None:
+            raise ValueError('the config has no test_dataloader')
+        check_data_folders(cfg.test_dataloader, 'test_dataloader')
+    except ValueError as error:
+        print_log(f'The export is checked on noise, for {error}', logger='current')
+        generator = torch.Generator().manual_seed(0)
+        return 255 * torch.rand(number, 3, *size, generator=generator), 'noise'
+    dataset = DATASETS.build(dataset)
+    images = [dataset[i % len(dataset)]['inputs'] for i in range(number)]
+    resized = [F.interpolate(image[None].float(), size) for image in images]
+    return torch.cat(resized), 'test images'
+
+
+@torch.no_grad()
+def predict_loaded(model: nn.Module, images: Tensor) -> Tensor:
+    """Predictions for images ``(B, 3, H, W)`` as mm loads them."""
+    model.eval()
+    data = model.data_preprocessor(dict(inputs=list(images)), False)
+    return predict(model, data['inputs'])
+
+
+def check_parity(kind: str, stitch_id: int, got: Tensor, wanted: Tensor) -> float:
+    """The largest difference between predictions of an export and of its source.
+
+    Raises:
+        RuntimeError: If it is more than rounding explains.
+    """
+    difference = (got - wanted).abs().max().item()
+    bound = TOLERANCES[kind] * max(1.0, wanted.abs().max().item())
+    # Written this way round, NaN is refused too.
+    if not difference <= bound:
+        raise RuntimeError(
+            f'the {kind} export of stitch {stitch_id} differs from the stitched model '
+            f'by {difference:.2g}, allowed is {bound:.2g}: please report it'
+        )
+    return difference

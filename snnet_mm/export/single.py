@@ -1,0 +1,162 @@
+"""One stitch of a stitched model as a plain mm model: its config and weights."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from copy import deepcopy
+from pathlib import Path
+
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone
+from snnet_mm.utils import atomic_path, load_weights_only
+
+# Hooks that only a stitched backbone has work for.
+STITCHING_HOOKS = ('StitchInitHook', 'StitchSamplingHook')
+# What mm's tools read of a config besides the arguments of a runner.
+TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
+
+
+def single_stitch(
+    cfg: Config, model: nn.Module, stitch_id: int
+) -> tuple[Config, nn.Module]:
+    """One stitch by itself, with everything around the backbone as it is.
+
+    Args:
+        cfg: Config of the stitched model.
+        model: The stitched model, with the stitch active, so that parts of it which
+            depend on the stitch are those of this one.
+        stitch_id: The stitch.
+
+    Returns:
+        Config and model, in eval mode; the model holds what prediction runs and
+        nothing else.
+
+    Raises:
+        ValueError: If the id is not in the stitching space.
+    """
+    exported = single_stitch_config(cfg, find_stitched_backbone(model), stitch_id)
+    init_default_scope(exported.get('default_scope', 'mmengine'))
+    single = MODELS.build(exported.model)
+    state = merged_state(model)
+    single.load_state_dict({name: state[name] for name in single.state_dict()})
+    if hasattr(model, 'dataset_meta'):
+        single.dataset_meta = model.dataset_meta
+    return exported, single.eval()
+
+
+def single_stitch_config(
+    cfg: Config, backbone: StitchedBackbone, stitch_id: int
+) -> Config:
+    """The config of one stitch as a plain model.
+
+    Backbone and loops become plain ones. Auxiliary heads, hooks that work on stitches,
+    pretrained weights and names that only the config itself used are left out.
+
+    Args:
+        cfg: Config of a stitched model.
+        backbone: Its backbone.
+        stitch_id: The stitch.
+
+    Raises:
+        ValueError: If the id is not in the stitching space.
+    """
+    runner_keys = inspect.signature(Runner.__init__).parameters
+    out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
+    model = out['model']
+    model.backbone = _backbone_config(model.backbone, backbone, stitch_id)
+    model.pop('auxiliary_head', None)
+    _drop_pretrained(model)
+    for mode in ('val', 'test'):
+        loop = out.get(f'{mode}_cfg')
+        if loop and loop['type'].startswith('Stitch'):
+            out[f'{mode}_cfg'] = dict(type=f'{mode.capitalize()}Loop')
+    hooks = out.get('custom_hooks') or []
+    out['custom_hooks'] = [h for h in hooks if h['type'] not in STITCHING_HOOKS]
+    out.update(load_from=None, resume=False)
+    out.pop('work_dir', None)
+    return Config(out)
+
+
+def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:
+    """Write what :func:`single_stitch` gave: a checkpoint, and its config beside it.
+
+    Args:
+        cfg: The config, which gets the checkpoint's name and the suffix ``.py``.
+        single: The model.
+        path: Path of the checkpoint, ``.pth`` or ``.safetensors``.
+    """
+    path = Path(path)
+    state = single.state_dict()
+    with atomic_path(path) as temporary:
+        if path.suffix == '.safetensors':
+            temporary.write_bytes(save(state))
+        else:
+            meta = dict(dataset_meta=getattr(single, 'dataset_meta', {}))
+            torch.save(dict(meta=meta, state_dict=state), temporary)
+    with atomic_path(path.with_suffix('.py')) as temporary:
+        cfg.dump(temporary)
+
+
+def load_single(path: str | os.PathLike) -> nn.Module:
+    """Build the model that :func:`save_single` wrote."""
+    cfg = Config.fromfile(Path(path).with_suffix('.py'))
+    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    single = MODELS.build(cfg.model)
+    single.load_state_dict(load_weights_only(path)['state_dict'])
+    return single
+
+
+def merged_state(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of a stitched model, its stitching layers merged to plain ones."""
+    backbone = find_stitched_backbone(model)
+    prefix = next(name for name, m in model.named_modules() if m is backbone)
+    prefix = f'{prefix}.' if prefix else ''
+    state = model.state_dict()
+    for name, layer in backbone.stitching_layers.items():
+        for key, value in layer.merged().state_dict().items():
+            state[f'{prefix}stitching_layers.{name}.{key}'] = value
+    return state
+
+
+def _backbone_config(
+    config: ConfigDict, backbone: StitchedBackbone, stitch_id: int
+) -> dict:
+    stitch = backbone.space[stitch_id]
+    maps: list[tuple | None] = []
+    if backbone.out == 'maps':
+        maps = [None] * len(backbone.out_indices)
+        for j in backbone.eval_maps:
+            position, layer = backbone.map_source(stitch, backbone.out_indices[j])
+            maps[j] = (*position, layer)
+    used = {*stitch.layers, *(m[2] for m in maps if m)}
+    run = {segment.anchor for segment in stitch.segments}
+    return dict(
+        type='SingleStitch',
+        anchors=[a if i in run else None for i, a in enumerate(config.anchors)],
+        segments=[tuple(segment) for segment in stitch.segments],
+        joints=list(stitch.layers),
+        stitching_layers={
+            name: (backbone.width_at(spec.source), backbone.width_at(spec.target))
+            for name, spec in backbone.space.layers.items()
+            if name in used
+        },
+        maps=maps,
+    )
+
+
+def _drop_pretrained(config: object) -> None:
+    """Take out, wherever they are, the weights that a config starts from."""
+    if isinstance(config, dict):
+        if (config.get('init_cfg') or {}).get('type') == 'Pretrained':
+            del config['init_cfg']
+        config = list(config.values())
+    if isinstance(config, (list, tuple)):
+        for value in config:
+            _drop_pretrained(value)

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
+TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+
+
+@pytest.fixture
+def toy_cfg():
+    """The toy config with anchors of 3 blocks x 8 and 5 blocks x 12 channels."""
+
+    def load(anchor=None, **backbone):
+        cfg = Config.fromfile(CONFIGS / TOY)
+        cfg.test_dataloader.dataset.num_scenes = 4
+        for config, width, depth in zip(
+            cfg.model.backbone.anchors, (8, 12), (3, 5), strict=True
+        ):
+            config.arch = dict(embed_dims=width, depth=depth, num_heads=2)
+            config.update(anchor or {})
+        cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=2)
+        cfg.model.backbone.update(backbone)
+        if cfg.model.backbone.type == 'SNNetv1':
+            cfg.model.backbone.pop('stitching_layer')
+        cfg.model.decode_head.update(in_channels=12, channels=8)
+        return cfg
+
+    return load
+
+
+@pytest.fixture
+def build(randomise):
+    """Builds the model of a config with weights and statistics that all matter."""
+
+    def build(cfg):
+        init_default_scope(cfg.default_scope)
+        model = randomise(MODELS.build(cfg.model)).eval()
+        for name, buffer in model.named_buffers():
+            if name.endswith('running_mean'):
+                torch.nn.init.normal_(buffer)
+            if name.endswith('running_var'):
+                torch.nn.init.uniform_(buffer, 0.5, 2)
+        return model
+
+    return build
+
+
+@pytest.fixture
+def logits():
+    """What a segmentor says of normalised images."""
+
+    @torch.no_grad()
+    def logits(model, images):
+        return model.encode_decode(images, [dict(img_shape=images.shape[2:])])
+
+    return logits

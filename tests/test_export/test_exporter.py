@@ -1,0 +1,188 @@
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch.testing import assert_close
+
+import snnet_mm
+from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.export import StitchExporter, run_onnx
+from snnet_mm.export.graph import run_torch_export
+from snnet_mm.export.parity import check_parity
+from snnet_mm.stitching import StitchResults
+
+onnx = pytest.importorskip('onnx')
+pytest.importorskip('onnxruntime')
+
+MEAN = torch.tensor([123.675, 116.28, 103.53]).view(3, 1, 1)
+STD = torch.tensor([58.395, 57.12, 57.375]).view(3, 1, 1)
+
+
+def read_places(path):
+    """Where the weights of a graph lie, by name: file, offset and length."""
+    graph = onnx.load(path, load_external_data=False).graph
+    places = {
+        tensor.name: {entry.key: entry.value for entry in tensor.external_data}
+        for tensor in graph.initializer
+    }
+    return {
+        name: (place['location'], int(place['offset']), int(place['length']))
+        for name, place in places.items()
+        if place
+    }
+
+
+@pytest.mark.parametrize(
+    'anchor',
+    [dict(with_cp=True), dict(abs_pos_embed=False, rel_pos_bias=True)],
+    ids=['absolute', 'relative'],
+)
+def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anchor):
+    cfg = toy_cfg(anchor)
+    model = build(cfg)
+    exporter = StitchExporter(cfg, model, tmp_path, size=(40, 56))
+    manifest = exporter.export_stitch(8, ['torch-export', 'onnx'])
+    set_stitch(model, 8)
+    for number in (1, 3):
+        images = 255 * torch.rand(number, 3, 40, 56)
+        wanted = logits(model, (images - MEAN) / STD)
+        for run, suffix in ((run_torch_export, 'pt2'), (run_onnx, 'onnx')):
+            got = run(tmp_path / f'stitch_8.{suffix}', images)
+            assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    assert manifest.input['shape'] == ['batch', 3, 40, 56]
+    assert manifest.input['channels'] == 'RGB'
+    assert manifest.output['shape'] == ['batch', 6, 40, 56]
+    source = str(Path(snnet_mm.__file__).parent).encode()
+    for path in tmp_path.glob('stitch_8.*'):
+        assert source not in path.read_bytes()
+
+
+def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
+    cfg = toy_cfg()
+    model = build(cfg)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    # Stitch 0 has a batch norm bias of its own.
+    own = {'decode_head.norm.bias': torch.full((12,), 2.0)}
+    ids = (0, 1, 3, 7)
+    exporter = StitchExporter(cfg, model, tmp_path, head_states={0: own})
+    manifest = exporter.export_bundle(ids)
+    assert asdict(manifest) == json.loads((tmp_path / 'manifest.json').read_text())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+    images = 255 * torch.rand(3, 3, 64, 64)
+    used = {}
+    for i in ids:
+        path = tmp_path / f'stitch_{i}.onnx'
+        set_stitch(model, i)
+        model.load_state_dict(before | own if i == 0 else before)
+        wanted = logits(model, (images - MEAN) / STD)
+        assert_close(run_onnx(path, images), wanted, rtol=1e-4, atol=1e-4)
+        used[i] = read_places(path)
+
+    # A name has one place, in all graphs, and a place one name.
+    places = {}
+    for weights in used.values():
+        for name, place in weights.items():
+            assert places.setdefault(name, place) == place
+    assert len(set(places.values())) == len(places)
+    assert {location for location, _, _ in places.values()} == {'weights.safetensors'}
+    for name, sharing in (
+        ('backbone.anchors.0.pos_embed', {0, 3}),
+        ('backbone.anchors.0.blocks.0.norm1.weight', {0, 3}),
+        ('backbone.anchors.0.blocks.0.attn.qkv.weight.T', {0, 3}),
+        ('backbone.anchors.1.blocks.4.mlp.fc2.weight.T', {1, 3, 7}),
+        ('backbone.stitching_layers.0to1_1.weight.T', {3, 7}),
+        ('decode_head.conv_seg.weight', {0, 1, 3, 7}),
+        ('decode_head.norm.bias', {0}),
+        ('decode_head.norm.bias@2', {1, 3, 7}),
+    ):
+        assert {i for i in ids if name in used[i]} == sharing, name
+    # What is stored is what each part needs once.
+    size = (tmp_path / 'weights.safetensors').stat().st_size
+    stored = sum(length for _, _, length in places.values())
+    sum_of_graphs = sum(length for w in used.values() for _, _, length in w.values())
+    assert stored < size < stored + 150 * len(places)
+    assert sum_of_graphs > 2 * stored
+    with safe_open(tmp_path / 'weights.safetensors', 'pt') as file:
+        merged = file.get_tensor('backbone.stitching_layers.0to1_1.weight.T')
+    layer = model.backbone.stitching_layers['0to1_1'].merged()
+    assert torch.equal(merged, layer.weight.T)
+
+
+def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_path):
+    cfg = toy_cfg()
+    model = build(cfg)
+    model.dataset_meta = dict(classes=('a', 'b'))
+    route = 'fast[0:2] > slow[4:5]'
+    result = dict(id=3, kind='FS', route=route, flops=1, params=1, metrics=dict(mIoU=7))
+    results = dict(
+        stitches=[result], metric='mIoU', higher_is_better=True, input_size=[64, 64]
+    )
+    exporter = StitchExporter(
+        cfg, model, tmp_path, results=StitchResults.from_dict(results)
+    )
+    exporter.export_stitch(3, ['mm', 'safetensors'])
+    manifest = json.loads((tmp_path / 'manifest.json').read_text())
+    (stitch,) = manifest['stitches']
+    cost = cost_table(model)[3]
+    assert {k: stitch[k] for k in ('id', 'kind', 'route', 'flops', 'params')} == dict(
+        id=3, kind='FS', route=route, flops=cost.flops, params=cost.params
+    )
+    assert stitch['metrics'] == dict(mIoU=7)
+    assert manifest['classes'] == ['a', 'b']
+    assert manifest['input']['mean'] == [123.675, 116.28, 103.53]
+    assert manifest['compared_on'] == '2 test images'
+    names = {file['name'] for file in stitch['files']}
+    assert names == {'stitch_3.pth', 'stitch_3.safetensors'}
+    for file in stitch['files']:
+        assert file['bytes'] == (tmp_path / file['name']).stat().st_size
+        assert file['max_difference'] < 1e-5
+
+    results['stitches'][0]['route'] = 'fast[0:1] > slow[1:5]'
+    with pytest.raises(ValueError, match='of another stitching space: stitch 3 is fas'):
+        StitchExporter(cfg, model, tmp_path, results=StitchResults.from_dict(results))
+
+
+def test_an_export_that_differs_is_refused():
+    wanted = torch.full((2, 3), 10.0)
+    assert check_parity('onnx', 5, wanted + 5e-4, wanted) == pytest.approx(5e-4, 1e-2)
+    with pytest.raises(RuntimeError, match='onnx export of stitch 5 .* by 0.002'):
+        check_parity('onnx', 5, wanted + 2e-3, wanted)
+    with pytest.raises(RuntimeError, match='mm export .* by 0.0005'):
+        check_parity('mm', 5, wanted + 5e-4, wanted)
+    with pytest.raises(RuntimeError, match='by nan'):
+        check_parity('onnx', 5, wanted * torch.nan, wanted)
+
+
+def test_what_a_user_gets_wrong(toy_cfg, build, tmp_path, monkeypatch):
+    cfg = toy_cfg()
+    model = build(cfg)
+    (tmp_path / 'file').touch()
+    for folder in (tmp_path / 'file', tmp_path / 'file' / 'below', '/proc/none'):
+        with pytest.raises(ValueError, match='cannot be written to: .*option: --out'):
+            StitchExporter(cfg, model, folder)
+    with pytest.raises(ValueError, match='images of 0x64 pixels'):
+        StitchExporter(cfg, model, tmp_path, size=(0, 64))
+    exporter = StitchExporter(cfg, model, tmp_path / 'out')
+    with pytest.raises(ValueError, match='stitch id 9 .* allowed are 0-3, 5-8'):
+        exporter.export_stitch(9)
+    with pytest.raises(ValueError, match='each once'):
+        exporter.export_bundle('0,3,0')
+    with pytest.raises(ValueError, match=r"formats=\('tf',\); allowed are \('mm', "):
+        exporter.export_stitch(0, ['tf'])
+    find = 'snnet_mm.export.onnx_files.importlib.util.find_spec'
+    monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
+    for export in (
+        lambda: exporter.export_bundle('all'),
+        lambda: exporter.export_stitch(0, ['mm', 'onnx']),
+    ):
+        with pytest.raises(ValueError, match=r"need onnxscript, .* '\.\[onnx\]'"):
+            export()
+    assert list((tmp_path / 'out').iterdir()) == []
+    model.data_preprocessor.size = None
+    with pytest.raises(ValueError, match='needs the size of the images.*--shape'):
+        StitchExporter(cfg, model, tmp_path)

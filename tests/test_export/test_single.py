@@ -1,0 +1,200 @@
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from mmengine.runner import Runner
+from torch.testing import assert_close
+
+from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.export import load_single, single_stitch
+from snnet_mm.export.single import save_single
+
+AUX = dict(
+    type='FCNHead',
+    in_channels=12,
+    in_index=0,
+    channels=8,
+    num_convs=1,
+    num_classes=6,
+    norm_cfg=dict(type='BN'),
+)
+
+
+# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8.
+OPTIONS = {
+    'deit3': dict(),
+    'registers': dict(
+        anchor=dict(final_norm=True, num_registers=2, pos_embed_prefix=True)
+    ),
+    'beit': dict(anchor=dict(abs_pos_embed=False, rel_pos_bias=True, cls_token=False)),
+    'three-maps': dict(out_indices=(0, 2, 4)),
+    'v1': dict(type='SNNetv1', out_indices=(1, 4)),
+}
+CASES = [
+    (name, stitch_id)
+    for name in OPTIONS
+    for stitch_id in ((0, 1, 2, 3) if name == 'v1' else (0, 1, 2, 3, 5, 6, 7, 8))
+]
+
+
+@pytest.mark.parametrize('options, stitch_id', CASES)
+def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, options, stitch_id):
+    options = OPTIONS[options]
+    cfg = toy_cfg(**options)
+    model = build(cfg)
+    images = torch.randn(2, 3, 64, 64)
+    set_stitch(model, stitch_id)
+    _, single = single_stitch(cfg, model, stitch_id)
+    assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
+    held = sum(p.numel() for p in single.parameters())
+    assert held == cost_table(model)[stitch_id].params
+
+
+def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build):
+    cfg = toy_cfg()
+    model = build(cfg)
+    _, single = single_stitch(cfg, model, 8)
+    source, state = model.state_dict(), single.state_dict()
+    changed = {k for k, v in state.items() if not torch.equal(v, source[k])}
+    layers = ('0to1_0', '1to0_1', '0to1_2')
+    assert changed == {f'backbone.stitching_layers.{name}.weight' for name in layers}
+    assert not [k for k in state if 'lora' in k]
+    blocks = {'.'.join(k.split('.')[1:5]) for k in state if '.blocks.' in k}
+    assert blocks == {
+        'anchors.0.blocks.0',
+        'anchors.0.blocks.2',
+        'anchors.1.blocks.2',
+        'anchors.1.blocks.3',
+    }
+    assert 'backbone.anchors.0.pos_embed' in state
+    assert 'backbone.anchors.1.pos_embed' not in state
+
+
+def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
+    cfg = toy_cfg(out_indices=(0, 4), eval_maps=(1,))
+    cfg.model.auxiliary_head = AUX
+    model = build(cfg)
+    set_stitch(model, 3)
+    exported, single = single_stitch(cfg, model, 3)
+    assert exported.model.backbone.maps == [None, (1, 4, None)]
+    assert not single.with_auxiliary_head
+    assert list(single.backbone.stitching_layers) == ['0to1_1']
+    images = torch.randn(1, 3, 64, 64)
+    assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
+
+
+def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
+    cfg = toy_cfg()
+    cfg.work_dir = 'somewhere'
+    exported, _ = single_stitch(cfg, build(cfg), 8)
+    assert exported.val_cfg == dict(type='ValLoop')
+    assert exported.test_cfg == dict(type='TestLoop')
+    assert exported.custom_hooks == []
+    assert not {'work_dir', 'fast_checkpoint', 'find_unused_parameters'} & set(exported)
+    text = exported.pretty_text
+    assert 'init_cfg' not in text
+    assert 'iter_300.pth' not in text
+    for key in ('test_dataloader', 'test_evaluator', 'optim_wrapper', 'train_cfg'):
+        assert exported[key] == cfg[key]
+    # The source is as it was.
+    assert cfg.model.backbone.type == 'SNNetv2'
+    assert cfg.model.backbone.anchors[0].init_cfg.type == 'Pretrained'
+
+
+@pytest.mark.parametrize('suffix', ['.pth', '.safetensors'])
+def test_files_hold_the_model(toy_cfg, build, logits, tmp_path, suffix):
+    cfg = toy_cfg()
+    exported, single = single_stitch(cfg, build(cfg), 7)
+    save_single(exported, single, tmp_path / f'stitch{suffix}')
+    assert {p.name for p in tmp_path.iterdir()} == {'stitch.py', f'stitch{suffix}'}
+    read = load_single(tmp_path / f'stitch{suffix}').eval()
+    images = torch.randn(1, 3, 64, 64)
+    assert torch.equal(logits(read, images), logits(single, images))
+
+
+def test_it_trains_like_any_backbone(toy_cfg, build, tmp_path):
+    cfg = toy_cfg()
+    exported, single = single_stitch(cfg, build(cfg), 8)
+    save_single(exported, single, tmp_path / 'stitch.pth')
+    tuning = Config.fromfile(tmp_path / 'stitch.py')
+    tuning.merge_from_dict(
+        {
+            'work_dir': str(tmp_path),
+            'load_from': str(tmp_path / 'stitch.pth'),
+            'log_level': 'ERROR',
+            'train_cfg.max_iters': 2,
+            'train_dataloader.batch_size': 2,
+            'optim_wrapper.optimizer.lr': 0.1,
+            'param_scheduler': [],
+            'val_cfg': None,
+            'val_dataloader': None,
+            'val_evaluator': None,
+        }
+    )
+    runner = Runner.from_cfg(tuning)
+    runner.train()
+    before = single.state_dict()
+    kept = [k for k, p in runner.model.named_parameters() if torch.equal(p, before[k])]
+    assert kept == []
+
+
+@MODELS.register_module(force=True)
+class _EndReader(BaseModel):
+    """Stands for a classifier: reads the final state, whatever its width."""
+
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = MODELS.build(backbone)
+
+    def forward(self, images, mode='tensor'):
+        return self.backbone(images).tokens.mean(1)
+
+
+def test_routes_of_three_anchors_that_end_anywhere(randomise):
+    anchors = [
+        dict(
+            type='PlainViT',
+            arch=dict(embed_dims=width, depth=3, num_heads=2),
+            img_size=32,
+            patch_size=8,
+            final_norm=True,
+        )
+        for width in (8, 12, 16)
+    ]
+    backbone = dict(type='SNNetv1', anchors=anchors, nearest=False, out='end')
+    cfg = Config(dict(model=dict(type='_EndReader', backbone=backbone)))
+    model = randomise(MODELS.build(cfg.model)).eval()
+    model.backbone.requires_grad_(False)
+    images = torch.randn(2, 3, 32, 32)
+    costs = cost_table(model, (32, 32))
+    entered_at_first_block = 0
+    for stitch in model.backbone.space:
+        set_stitch(model, stitch.id)
+        exported, single = single_stitch(cfg, model, stitch.id)
+        assert torch.equal(single(images), model(images))
+        assert sum(p.numel() for p in single.parameters()) == costs[stitch.id].params
+        run = {s.anchor for s in stitch.segments}
+        anchors = exported.model.backbone.anchors
+        assert [a is not None for a in anchors] == [a in run for a in range(3)]
+        entered_at_first_block += any(s.begin == 0 for s in stitch.segments[1:])
+    assert entered_at_first_block > 0
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (dict(segments=[(0, 1, 3)]), 'not from a first to a last block'),
+        (dict(joints=['0to1_7']), "crosses by stitching layer '0to1_7'"),
+        (
+            dict(maps=[(0, 1, None)]),
+            r'map \(0, 1, None\) .*\(config key: backbone.maps\)',
+        ),
+        (dict(maps=[(1, 4, 'x')]), r"map \(1, 4, 'x'\) .*\['0to1_0'\]"),
+    ],
+)
+def test_an_impossible_route_is_refused(toy_cfg, build, change, message):
+    cfg = toy_cfg()
+    exported, _ = single_stitch(cfg, build(cfg), 2)
+    with pytest.raises(ValueError, match=message):
+        MODELS.build(dict(exported.model.backbone, **change))

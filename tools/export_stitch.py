@@ -1,0 +1,117 @@
+"""Take stitches away: ``tools/export_stitch.py CONFIG CKPT --stitch-id N --out DIR``.
+
+One stitch becomes a model of its own, several become a bundle of ONNX graphs that
+share one file of weights.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from mmengine.config import Config, DictAction
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner.checkpoint import CheckpointLoader
+from rich.console import Console
+from rich.table import Table
+
+from snnet_mm.engine.resume import check_weights_fit
+from snnet_mm.export import FORMATS, Manifest, StitchExporter
+from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import guard_checkpoints
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description='Export stitches of a model')
+    parser.add_argument('config', help='config file of the stitched model')
+    parser.add_argument('checkpoint', help='its checkpoint')
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument('--stitch-id', type=int, help='export one stitch')
+    which.add_argument(
+        '--stitch-ids',
+        help="export a bundle: 'all', 'anchors', or ids such as 0,5,12",
+    )
+    parser.add_argument('--out', type=Path, required=True, help='output folder')
+    parser.add_argument(
+        '--format',
+        nargs='+',
+        choices=FORMATS,
+        help="formats of one stitch (default: mm); a bundle's is onnx",
+    )
+    parser.add_argument(
+        '--shape',
+        nargs=2,
+        type=int,
+        metavar=('HEIGHT', 'WIDTH'),
+        help="size of a graph's images (default: that of the data preprocessor)",
+    )
+    parser.add_argument(
+        '--results', type=Path, help='stitches.json of a test, for the manifest'
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=DictAction,
+        help='override settings of the config, in the form of key=value pairs',
+    )
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='load the checkpoint with whatever is in it, code that runs included; by '
+        'default it is read as weights and plain data only',
+    )
+    args = parser.parse_args()
+    if args.stitch_ids is not None and args.format not in (None, ['onnx']):
+        parser.error('--stitch-ids writes a bundle; allowed is --format onnx')
+    return args
+
+
+def main() -> None:
+    args = parse_args()
+    cfg = Config.fromfile(args.config)
+    if args.cfg_options is not None:
+        cfg.merge_from_dict(args.cfg_options)
+    guard_checkpoints(trust=args.trust_checkpoint)
+    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    model = MODELS.build(cfg.model)
+    checkpoint = CheckpointLoader.load_checkpoint(args.checkpoint, 'cpu')
+    check_weights_fit(model, checkpoint, args.checkpoint, strict=True)
+    model.load_state_dict(checkpoint.get('state_dict', checkpoint), strict=False)
+    model.dataset_meta = checkpoint.get('meta', {}).get('dataset_meta', {})
+    results = None
+    if args.results is not None:
+        results = StitchResults.from_dict(json.loads(args.results.read_text()))
+    exporter = StitchExporter(cfg, model, args.out, args.shape, results)
+    if args.stitch_id is not None:
+        manifest = exporter.export_stitch(args.stitch_id, args.format or ['mm'])
+    else:
+        manifest = exporter.export_bundle(args.stitch_ids)
+    report(manifest, args.out)
+
+
+def report(manifest: Manifest, out: Path) -> None:
+    """Print a table of the files."""
+    table = Table(title=f'Compared with the stitched model on {manifest.compared_on}')
+    for name in ('id', 'route', 'GFLOPs', 'params (M)', 'file', 'MB', 'difference'):
+        table.add_column(name, justify='left' if name in ('route', 'file') else 'right')
+    for stitch in manifest.stitches:
+        for file in stitch.files:
+            table.add_row(
+                str(stitch.id),
+                stitch.route,
+                f'{stitch.flops / 1e9:.3g}',
+                f'{stitch.params / 1e6:.2f}',
+                file.name,
+                f'{file.bytes / 1e6:.2f}',
+                f'{file.max_difference:.1e}',
+            )
+    console = Console()
+    console = console if console.is_terminal else Console(width=120)
+    console.print(table)
+    if manifest.weights:
+        megabytes = manifest.weights['bytes'] / 1e6
+        console.print(f'{manifest.weights["name"]}: {megabytes:.2f} MB')
+    console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import torch
 from torch import Tensor
 
-from snnet_mm.anchors import TokenState
 from snnet_mm.stitching import Step, common_prefix
 
-
-@dataclass
-class Stop:
-    """A place on a route.
-
-    Args:
-        step: The embedding, block or stitching layer that led here.
-        state: The state behind it.
-        crossed: That state behind the stitching layers it was sent through.
-    """
-
-    step: Step
-    state: TokenState
-    crossed: dict[str, TokenState] = field(default_factory=dict)
+from .route_walk import Stop
 
 
 class PrefixCache:

@@ -1,4 +1,4 @@
-"""The one walk along a route that every stitched backbone shares."""
+"""What every stitched backbone is: anchors, a space, and the active stitch."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
-from mmengine.model import BaseModule, ModuleList
+from mmengine.model import ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, TokenState, check_out_indices
-from snnet_mm.stitching import Position, Step, Stitch, StitchingSpace
+from snnet_mm.stitching import Position, Stitch, StitchingSpace
 
-from .prefix_cache import PrefixCache, Stop
+from .prefix_cache import PrefixCache
+from .route_walk import RouteWalk
 
 OUTPUTS = ('maps', 'end')
 
 
-class StitchedBackbone(BaseModule):
+class StitchedBackbone(RouteWalk):
     """Anchors joined by stitching layers; runs the active stitch.
 
     ``forward`` never chooses a stitch: given the active one, its only randomness is
@@ -115,13 +116,17 @@ class StitchedBackbone(BaseModule):
             j: self.map_source(self.active_stitch, self.out_indices[j])
             for j in self.wanted_maps()
         }
-        end, tapped = self._walk(images, {position for position, _ in sources.values()})
+        taps = {position for position, _ in sources.values()}
+        steps, path = self.active_stitch.steps, None
+        if self._prefixes is not None and not self.training:
+            path = self._prefixes.resume(images, steps)
+        end, tapped = self.walk(steps, images, taps, path)
         if self.out == 'end':
             return end.state
         maps: list[Tensor | None] = [None] * len(self.out_indices)
         for j, (position, layer) in sources.items():
             stop = tapped[position]
-            served = stop.state if layer is None else self._cross(layer, stop)
+            served = stop.state if layer is None else self.cross(layer, stop)
             maps[j] = self.anchors[-1].to_feature_map(served)
         return tuple(maps)
 
@@ -155,42 +160,6 @@ class StitchedBackbone(BaseModule):
         """
         slow = Position(len(self.anchors) - 1, block)
         return (slow, None) if stitch.runs(slow) else self.space.stand_in(block)
-
-    def _walk(
-        self, images: Tensor, taps: set[Position]
-    ) -> tuple[Stop, dict[Position, Stop]]:
-        """Run the route of the active stitch.
-
-        Returns:
-            The last stop, and those at ``taps``.
-        """
-        steps = self.active_stitch.steps
-        sharing = self._prefixes is not None and not self.training
-        path = self._prefixes.resume(images, steps) if sharing else []
-        tapped = {stop.step: stop for stop in path if stop.step in taps}
-        stop = path[-1] if path else None
-        for step in steps[len(path) :]:
-            stop = Stop(step, self._take(step, stop, images))
-            if sharing:
-                path.append(stop)
-            if step in taps:
-                tapped[step] = stop
-        return stop, tapped
-
-    def _take(self, step: Step, stop: Stop | None, images: Tensor) -> TokenState:
-        """The state one step further."""
-        if stop is None:
-            return self.anchors[step.anchor].embed(images)
-        if isinstance(step, str):
-            return self._cross(step, stop)
-        anchor, block = step
-        return self.anchors[anchor].run_blocks(stop.state, block, block + 1)[0]
-
-    def _cross(self, layer: str, stop: Stop) -> TokenState:
-        if layer not in stop.crossed:
-            tokens = self.stitching_layers[layer](stop.state.tokens)
-            stop.crossed[layer] = stop.state._replace(tokens=tokens)
-        return stop.crossed[layer]
 
 
 def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:

@@ -36,6 +36,7 @@ setup(
     license_files=['LICENSE'],
     keywords='computer vision, stitchable neural networks, OpenMMLab',
     packages=find_packages(include=['snnet_mm', 'snnet_mm.*']),
+    package_data={'snnet_mm': ['visualization/*.html']},
     python_requires='>=3.10,<3.13',
     # torch and the OpenMMLab packages are left out: a cluster has its own torch, and
     # mmcv must be built for it. The extras and requirements/build.txt name them.

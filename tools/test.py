@@ -16,11 +16,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Test (and eval) a model')
     parser.add_argument('config', help='test config file path')
     parser.add_argument('checkpoint', help='checkpoint file')
-    parser.add_argument(
-        '--stitch-id',
-        help="stitches to test: 'all', 'anchors', or ids such as 0,5,12; by default "
-        'what the config says',
-    )
+    add_stitch_arguments(parser)
     parser.add_argument(
         '--work-dir', help='the dir to save logs and the table of stitches'
     )
@@ -58,8 +54,74 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
+def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group('which stitches, on how much data')
+    chosen = group.add_mutually_exclusive_group()
+    chosen.add_argument(
+        '--stitch-id',
+        help="stitches to test: 'all', 'anchors', 'pareto' (of --results), or ids such "
+        'as 0,5,12; by default what the config says',
+    )
+    chosen.add_argument(
+        '--budget',
+        help='test the best stitch within a budget such as 120G, 60M or 25ms; several '
+        'budgets with commas; measured best with --results, else a guess',
+    )
+    group.add_argument(
+        '--results', help='stitches.json of an earlier test, to choose stitches by'
+    )
+    group.add_argument(
+        '--stitches-per-pass',
+        type=int,
+        help='evaluate at most so many stitches in one pass over the data',
+    )
+    group.add_argument(
+        '--resume', action='store_true', help='go on with an interrupted test'
+    )
+    group.add_argument(
+        '--limit', type=int, help='test on so many images, evenly spread over the data'
+    )
+    group.add_argument(
+        '--screen',
+        type=int,
+        help='screen the stitches on so many images, then test only the best of every '
+        'budget group, and the anchors, on all',
+    )
+    group.add_argument(
+        '--keep',
+        type=int,
+        help='how many stitches of a budget group pass the screening (3)',
+    )
+    group.add_argument(
+        '--recalibrate-bn',
+        type=int,
+        metavar='IMAGES',
+        help="estimate the heads' batch norm statistics anew for every stitch",
+    )
+
+
+def stitch_settings(args: argparse.Namespace) -> dict:
+    """Settings of StitchTestLoop that the command line gives."""
+    settings = dict(
+        stitches=args.stitch_id if args.budget is None else args.budget,
+        results=args.results,
+        stitches_per_pass=args.stitches_per_pass,
+        resume=args.resume or None,
+        limit=args.limit,
+        screen=args.screen,
+        keep=args.keep,
+        recalibrate_bn=args.recalibrate_bn,
+    )
+    return {key: value for key, value in settings.items() if value is not None}
+
+
 def set_visualization(cfg: Config, args: argparse.Namespace) -> None:
-    """Turn on the config's visualization hook."""
+    """Draw predictions: the loop of a stitched model does it, else mm's hook."""
+    if cfg.test_cfg.type == 'StitchTestLoop':
+        cfg.test_cfg.update(
+            show=args.show, show_dir=args.show_dir, wait_time=args.wait_time
+        )
+        return
     hook = cfg.default_hooks.get('visualization')
     if hook is None:
         raise ValueError(
@@ -85,8 +147,11 @@ def main() -> None:
         name = osp.splitext(osp.basename(args.config))[0]
         cfg.work_dir = osp.join('work_dirs', name)
     cfg.load_from = args.checkpoint
-    if args.stitch_id is not None:
-        cfg.test_cfg = dict(type='StitchTestLoop', stitches=args.stitch_id)
+    settings = stitch_settings(args)
+    if settings:
+        if cfg.test_cfg.type != 'StitchTestLoop':
+            cfg.test_cfg = dict(type='StitchTestLoop')
+        cfg.test_cfg.update(settings)
     if args.show or args.show_dir:
         set_visualization(cfg, args)
     if args.tta:

@@ -3,4 +3,19 @@
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitch
 
-__all__ = ['cost_table', 'find_stitched_backbone', 'set_stitch']
+from .budget_controller import BudgetController, fit_times
+from .compile_blocks import compile_blocks
+from .init_inferencer import init_inferencer, list_images
+from .init_model import init_model
+
+__all__ = [
+    'BudgetController',
+    'compile_blocks',
+    'cost_table',
+    'find_stitched_backbone',
+    'fit_times',
+    'init_inferencer',
+    'init_model',
+    'list_images',
+    'set_stitch',
+]

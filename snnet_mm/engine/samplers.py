@@ -60,7 +60,9 @@ class ResourceConstrainedSampler(StitchSampler):
         step: Width of a cost group, in units of the cost; the paper has ``1e9`` for
             ImageNet and ``10e9`` for dense tasks, the default.
         num_groups: Instead of a step, the number of equal parts of the cost range.
-        cost: The cost that groups are formed by, ``'flops'`` or ``'params'``.
+        cost: The cost that groups are formed by: ``'flops'``, ``'params'``,
+            ``'latency'`` in milliseconds or ``'memory'`` in bytes, of which the last
+            two need a file of measured costs (``StitchSamplingHook.costs``).
         **kwargs: See :class:`StitchSampler`.
 
     Raises:

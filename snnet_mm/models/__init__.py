@@ -1,13 +1,16 @@
 """Registered models that need no mm package, and the switch of their stitch."""
 
 from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
+from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch
 
 __all__ = [
+    'PerStitchBN',
     'SNNetv1',
     'SNNetv2',
     'SingleStitch',
     'StitchedBackbone',
     'find_stitched_backbone',
+    'recalibrate_bn',
     'set_stitch',
 ]

@@ -13,13 +13,7 @@ def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:
     Raises:
         ValueError: If there is none, or more than one.
     """
-    found = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
-    if len(found) != 1:
-        raise ValueError(
-            f'{type(model).__name__} holds {len(found)} stitched backbones; one is '
-            "wanted, such as type='SNNetv2' (config key: model.backbone)"
-        )
-    return found[0]
+    return _the_backbone(model, _all_modules(model))
 
 
 def set_stitch(model: nn.Module, stitch_id: int) -> None:
@@ -35,8 +29,34 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
     Raises:
         ValueError: If the id is not in the stitching space.
     """
-    backbone = find_stitched_backbone(model)
+    modules = _all_modules(model)
+    backbone = _the_backbone(model, modules)
     backbone.set_stitch(stitch_id)
-    for module in model.modules():
-        if hasattr(module, 'on_stitch'):
+    for module in modules:
+        # Asked of the class: nn.Module is slow to say that it has no such attribute.
+        if hasattr(type(module), 'on_stitch'):
             module.on_stitch(backbone.active_stitch)
+
+
+def _all_modules(model: nn.Module) -> list[nn.Module]:
+    """What ``model.modules()`` gives, level by level.
+
+    That one nests a generator per level: too slow for a switch at run time.
+    """
+    modules, seen = [model], {model}
+    for module in modules:
+        for child in module._modules.values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                modules.append(child)
+    return modules
+
+
+def _the_backbone(model: nn.Module, modules: list[nn.Module]) -> StitchedBackbone:
+    found = [m for m in modules if isinstance(m, StitchedBackbone)]
+    if len(found) != 1:
+        raise ValueError(
+            f'{type(model).__name__} holds {len(found)} stitched backbones; one is '
+            "wanted, such as type='SNNetv2' (config key: model.backbone)"
+        )
+    return found[0]

@@ -1,10 +1,19 @@
-"""WHAT can be stitched: routes, spaces, costs and Pareto fronts. Pure Python."""
+"""WHAT can be stitched: routes, spaces, costs, budgets and Pareto fronts.
 
+Pure Python.
+"""
+
+from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
-from .cost_table import Cost, CostTable
+from .cost_table import Cost, CostTable, Setup
 from .pareto import pareto_front
+from .prefix_tree import common_prefix, count_blocks, visiting_order
+from .prior import prior_scores
+from .published import read_published
+from .rank_correlation import rank_correlation
 from .results import StitchResult, StitchResults
-from .routes import Position, Segment, Stitch, StitchingLayerSpec
+from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
+from .screening import best_per_budget_group
 from .selection import select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
@@ -12,19 +21,32 @@ from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
     'KINDS',
+    'Budget',
     'Cost',
     'CostTable',
     'Position',
     'Segment',
+    'Setup',
     'SlidingWindowSpace',
+    'Step',
     'Stitch',
     'StitchResult',
     'StitchResults',
     'StitchingLayerSpec',
     'StitchingSpace',
     'TwoWaySpace',
+    'best_per_budget_group',
+    'common_prefix',
+    'count_blocks',
+    'format_cost',
     'group_by_cost',
     'pareto_front',
+    'parse_budget',
+    'pick',
+    'prior_scores',
+    'rank_correlation',
+    'read_published',
     'select_stitches',
     'split_cost_range',
+    'visiting_order',
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import statistics
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from .cost_table import CostTable
+from .cost_table import HOW_TO_MEASURE, Cost, CostTable, Setup
+from .json_file import read_json
 from .pareto import pareto_front
+from .rank_correlation import rank_correlation
 from .space import StitchingSpace
 
 # The metric that ranks stitches, per task, and whether more of it is better.
@@ -17,14 +18,20 @@ KEY_METRICS = {'mIoU': True}
 
 @dataclass(frozen=True)
 class StitchResult:
-    """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`."""
+    """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`.
+
+    ``num_images`` is how many images the metrics are from, if that is known.
+    """
 
     id: int
     kind: str
     route: str
     flops: int
-    params: int
+    params: int | None
     metrics: Mapping[str, float]
+    latency: float | None = None
+    memory: int | None = None
+    num_images: int | None = None
 
 
 @dataclass(frozen=True)
@@ -35,13 +42,17 @@ class StitchResults:
         stitches: One result per stitch, in the order of evaluation.
         metric: The metric that ranks them.
         higher_is_better: Whether more of it is better.
-        input_size: Height and width that the FLOPs hold for.
+        input_size: Height and width that the costs hold for.
+        space: Fingerprint of the stitching space, if known.
+        setup: What latency and memory were measured on, if they were.
     """
 
     stitches: Sequence[StitchResult]
     metric: str
     higher_is_better: bool
     input_size: tuple[int, int]
+    space: str | None = None
+    setup: Setup | None = None
 
     @classmethod
     def collect(
@@ -49,6 +60,7 @@ class StitchResults:
         space: StitchingSpace,
         costs: CostTable,
         metrics: Mapping[int, Mapping[str, float]],
+        num_images: int | None = None,
     ) -> StitchResults:
         """Join the metrics of evaluated stitches with what is known of them."""
         names = list(next(iter(metrics.values())))
@@ -58,38 +70,94 @@ class StitchResults:
                 stitch_id,
                 space[stitch_id].kind,
                 space.describe(space[stitch_id]),
-                *costs[stitch_id],
                 # Metrics come as numpy scalars too, which JSON does not know.
-                {name: float(v) for name, v in metrics[stitch_id].items()},
+                metrics={name: float(v) for name, v in metrics[stitch_id].items()},
+                num_images=num_images,
+                **costs[stitch_id]._asdict(),
             )
             for stitch_id in metrics
         ]
         better = KEY_METRICS.get(metric, True)
-        return cls(results, metric, better, costs.input_size)
+        size, setup = costs.input_size, costs.setup
+        return cls(results, metric, better, size, space.fingerprint, setup)
 
     def score(self, result: StitchResult) -> float:
         """The ranking metric of one stitch."""
         return result.metrics[self.metric]
 
-    def front(self) -> list[int]:
-        """Ids on the Pareto front of the ranking metric over FLOPs."""
-        return pareto_front(
-            {r.id: r.flops for r in self.stitches},
-            {r.id: self.score(r) for r in self.stitches},
-            self.higher_is_better,
-        )
+    def updated_by(self, others: StitchResults) -> StitchResults:
+        """These results, with those of ``others`` in place of older ones."""
+        newer = {r.id: r for r in others.stitches}
+        return replace(self, stitches=[newer.get(r.id, r) for r in self.stitches])
 
-    def rank_correlation(self) -> float:
-        """Spearman's rank correlation of the ranking metric and FLOPs.
+    @property
+    def complete(self) -> list[StitchResult]:
+        """The results from the most images: others were only screened."""
+        most = max(r.num_images or 0 for r in self.stitches)
+        return [r for r in self.stitches if (r.num_images or 0) == most]
 
-        Near 1 the budget alone tells how good a stitch is; NaN if one of them is the
-        same for all stitches.
+    def scores(self) -> dict[int, float]:
+        """The ranking metric by stitch id, without stitches that were only screened."""
+        return {r.id: self.score(r) for r in self.complete}
+
+    def column(self, name: str) -> dict[int, float]:
+        """One cost by stitch id; see :meth:`CostTable.column`.
+
+        Raises:
+            ValueError: If there is no such cost, or the results do not hold it.
         """
-        flops = _ranks([r.flops for r in self.stitches])
-        scores = _ranks([self.score(r) for r in self.stitches])
-        if len(set(flops)) < 2 or len(set(scores)) < 2:
-            return math.nan
-        return statistics.correlation(flops, scores)
+        if name not in Cost._fields:
+            raise ValueError(f'cost {name!r} is unknown; allowed are {Cost._fields}')
+        column = {r.id: getattr(r, name) for r in self.stitches}
+        if None in column.values():
+            how = HOW_TO_MEASURE.format(name=name)
+            raise ValueError(f'the results hold no {name}; {how}')
+        return column
+
+    def front(self, cost: str = 'flops') -> list[int]:
+        """Ids on the Pareto front of the ranking metric over a cost."""
+        return pareto_front(self.column(cost), self.scores(), self.higher_is_better)
+
+    def rank_correlation(self, cost: str = 'flops') -> float:
+        """Spearman's rank correlation of the ranking metric and a cost.
+
+        Near 1, or -1 where lower is better, the budget alone tells how good a stitch
+        is; NaN if one of them is the same for all stitches.
+        """
+        column, scores = self.column(cost), self.scores()
+        return rank_correlation([column[i] for i in scores], list(scores.values()))
+
+    def with_costs(self, costs: CostTable) -> StitchResults:
+        """The same results with measured costs put in.
+
+        Raises:
+            ValueError: If the costs are not of the same model and input size.
+        """
+        known = {r.id: costs.costs.get(r.id) for r in self.stitches}
+        if None in known.values():
+            lacking = [i for i, cost in known.items() if cost is None]
+            raise ValueError(f'the cost table lacks the evaluated stitches {lacking}')
+        own = {
+            r.id: Cost(r.flops, r.params or known[r.id].params) for r in self.stitches
+        }
+        rows = replace(costs, costs=known)
+        rows.check_same_model(CostTable(own, self.input_size, self.space))
+        stitches = [replace(r, **known[r.id]._asdict()) for r in self.stitches]
+        return replace(self, stitches=stitches, setup=costs.setup)
+
+    def check_space(self, space: StitchingSpace) -> None:
+        """Refuse results that are not of this stitching space.
+
+        Raises:
+            ValueError: If the space they were found in is known and another one.
+        """
+        if self.space is not None and self.space != space.fingerprint:
+            raise ValueError(
+                f'results of {len(self.stitches)} stitches are of another stitching '
+                f'space than that of the model, which has depths {space.depths} and '
+                f'{len(space)} stitches (config keys: backbone.anchors, '
+                'backbone.kinds, backbone.stitch_ids)'
+            )
 
     def to_dict(self) -> dict:
         """Plain data, for JSON; :meth:`from_dict` reads it back."""
@@ -100,10 +168,34 @@ class StitchResults:
         """Results from what :meth:`to_dict` gave."""
         stitches = [StitchResult(**s) for s in data['stitches']]
         size = tuple(data['input_size'])
-        return cls(stitches, data['metric'], data['higher_is_better'], size)
+        setup = Setup(**data['setup']) if data.get('setup') else None
+        metric, better = data['metric'], data['higher_is_better']
+        return cls(stitches, metric, better, size, data.get('space'), setup)
 
+    @classmethod
+    def read(
+        cls, path: str | os.PathLike, space: StitchingSpace | None = None
+    ) -> StitchResults:
+        """The results in a ``stitches.json``.
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 0; equal values share the mean of theirs."""
-    ordered = sorted(values)
-    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
+        Args:
+            path: The file.
+            space: The stitching space that they must be of.
+
+        Raises:
+            ValueError: If there is no such file, it is damaged or something else, holds
+                no results, or is of another space.
+        """
+        made_by = 'tools/test.py --stitch-id all'
+        results = read_json(path, cls.from_dict, 'file of results', made_by)
+        if not results.stitches:
+            raise ValueError(f'{path} holds results of no stitch; {made_by} finds some')
+        missing = [r.id for r in results.stitches if results.metric not in r.metrics]
+        if missing:
+            raise ValueError(f'{path} lacks {results.metric} of stitches {missing}')
+        if space is not None:
+            try:
+                results.check_space(space)
+            except ValueError as error:
+                raise ValueError(f'{path}: {error}') from None
+        return results

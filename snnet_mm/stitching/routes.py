@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 ANCHOR_KIND = 'anchor'
@@ -14,6 +15,10 @@ class Position(NamedTuple):
 
     anchor: int
     block: int
+
+
+# What a route consists of: an embedding or block, or the name of a stitching layer.
+Step = Position | str
 
 
 class Segment(NamedTuple):
@@ -50,6 +55,17 @@ class Stitch:
     segments: tuple[Segment, ...]
     layers: tuple[str, ...] = ()
 
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The route one step at a time, from the embedding to the last block."""
+        steps: list[Step] = [Position(self.segments[0].anchor, -1)]
+        for layer, (anchor, begin, end) in zip(
+            (None, *self.layers), self.segments, strict=True
+        ):
+            steps += [layer] if layer is not None else []
+            steps += [Position(anchor, i) for i in range(begin, end)]
+        return tuple(steps)
+
     @property
     def end_anchor(self) -> int:
         """The anchor whose last block the route ends in."""
@@ -57,10 +73,7 @@ class Stitch:
 
     def runs(self, position: Position) -> bool:
         """Whether the route runs the block at ``position``."""
-        return any(
-            s.anchor == position.anchor and s.begin <= position.block < s.end
-            for s in self.segments
-        )
+        return position in self.steps
 
 
 def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
@@ -71,6 +72,13 @@ class StitchingSpace:
     def anchor_ids(self) -> tuple[int, ...]:
         """Stitch ids of the anchors themselves, fast -> slow."""
         return tuple(s.id for s in self if s.kind == ANCHOR_KIND)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for spaces with the same routes under the same ids."""
+        routes = [(s.id, [tuple(segment) for segment in s.segments]) for s in self]
+        text = repr((self.depths, routes))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def stand_in(self, block: int) -> tuple[Position, str]:
         """What serves the features of a block of the last anchor to routes without it.

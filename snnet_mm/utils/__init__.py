@@ -4,7 +4,7 @@ from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .distributed import prepare_cpu_distributed
 from .files import AtomicBackend, atomic_path
 from .guarded_loading import guard_checkpoints
-from .logging import only_warnings
+from .logging import quiet_terminal
 from .random import isolated_rng, seed_everything, shared_seed
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     'guard_checkpoints',
     'isolated_rng',
     'load_weights_only',
-    'only_warnings',
+    'quiet_terminal',
     'prepare_cpu_distributed',
     'seed_everything',
     'shared_seed',

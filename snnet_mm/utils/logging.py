@@ -1,4 +1,4 @@
-"""What reaches the terminal and the log file."""
+"""What reaches the terminal and what only the log file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def only_warnings(logger: logging.Logger) -> Iterator[None]:
-    """Let nothing below a warning through."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+def quiet_terminal(logger: logging.Logger) -> Iterator[None]:
+    """Let only warnings through to the terminal; files get everything."""
+    terminals = [h for h in logger.handlers if not isinstance(h, logging.FileHandler)]
+    levels = [handler.level for handler in terminals]
+    for handler in terminals:
+        handler.setLevel(max(handler.level, logging.WARNING))
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for handler, level in zip(terminals, levels, strict=True):
+            handler.setLevel(level)

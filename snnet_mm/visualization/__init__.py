@@ -1,6 +1,19 @@
 """Tables and pictures of stitches."""
 
-from .pareto_plot import plot_pareto
+from .cost_report import cost_report, wide_console, write_cost_csv
+from .pareto_page import write_pareto_page
+from .pareto_plot import Baseline, plot_pareto
+from .prediction_drawer import PredictionDrawer
 from .stitch_report import report_stitches, stitch_table
 
-__all__ = ['plot_pareto', 'report_stitches', 'stitch_table']
+__all__ = [
+    'Baseline',
+    'PredictionDrawer',
+    'cost_report',
+    'plot_pareto',
+    'report_stitches',
+    'stitch_table',
+    'wide_console',
+    'write_cost_csv',
+    'write_pareto_page',
+]

@@ -1,8 +1,11 @@
-"""The picture of an evaluation: metric over FLOPs."""
+"""The picture of an evaluation: metric over cost."""
 
 from __future__ import annotations
 
 import os
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -10,39 +13,125 @@ from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import atomic_path
 
 KIND_STYLES = {
-    'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=4),
+    'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
     'FS': dict(color='tab:blue', marker='o', s=36, zorder=3),
     'SF': dict(color='tab:orange', marker='s', s=36, zorder=3),
     'FSF': dict(color='tab:green', marker='^', s=30, zorder=2),
     'SFS': dict(color='tab:purple', marker='v', s=30, zorder=2),
 }
+FRONT_COLOR = 'crimson'
+# Of other fronts and of baselines.
+OTHER_COLORS = ('dimgray', 'tab:cyan', 'tab:brown', 'tab:olive')
 
 
-def plot_pareto(results: StitchResults, path: str | os.PathLike) -> None:
+class Baseline(NamedTuple):
+    """A network to compare with, such as an anchor trained alone.
+
+    ``cost`` is in the unit of a cost table.
+    """
+
+    label: str
+    cost: float
+    score: float
+
+
+def plot_pareto(
+    results: StitchResults,
+    path: str | os.PathLike,
+    cost: str = 'flops',
+    baselines: Sequence[Baseline] = (),
+    others: Sequence[tuple[str, StitchResults]] = (),
+    title: str | None = None,
+) -> None:
     """Draw every stitch by kind, with the Pareto front as a line.
 
     Args:
         results: The evaluated stitches.
         path: Picture to write; the ending tells the format.
+        cost: The cost to draw the metric over: ``'flops'``, ``'params'``,
+            ``'latency'`` or ``'memory'``.
+        baselines: Points to draw besides.
+        others: Labels and results of other models, whose fronts are drawn.
+        title: Heading.
+
+    Raises:
+        ValueError: If the results do not hold that cost.
     """
+    label, unit = cost_axis(results, cost)
     figure = Figure(figsize=(7, 4.5), layout='constrained')
     axes = figure.subplots()
-    by_id = {r.id: r for r in results.stitches}
+    x = {i: value / unit for i, value in results.column(cost).items()}
+    y = results.scores()
     for kind, style in KIND_STYLES.items():
-        chosen = [r for r in results.stitches if r.kind == kind]
-        if chosen:
-            x, y = _points(results, chosen)
-            axes.scatter(x, y, label=f'{kind} ({len(chosen)})', linewidth=0.6, **style)
-    x, y = _points(results, [by_id[i] for i in results.front()])
-    axes.plot(x, y, color='crimson', linewidth=1.2, label='Pareto front', zorder=1)
-    height, width = results.input_size
-    axes.set_xlabel(f'GFLOPs at {height}x{width} (multiply-accumulates)')
-    axes.set_ylabel(results.metric)
+        ids = [r.id for r in results.complete if r.kind == kind]
+        if ids:
+            axes.scatter(
+                [x[i] for i in ids],
+                [y[i] for i in ids],
+                label=f'{kind} ({len(ids)})',
+                linewidth=0.6,
+                **style,
+            )
+    front = results.front(cost)
+    axes.plot(
+        [x[i] for i in front],
+        [y[i] for i in front],
+        color=FRONT_COLOR,
+        linewidth=1.2,
+        label=f'Pareto front ({len(front)})',
+        zorder=4,
+    )
+    for (name, other), color in zip(others, _cycle(len(others)), strict=True):
+        ids, column, scores = other.front(cost), other.column(cost), other.scores()
+        axes.plot(
+            [column[i] / unit for i in ids],
+            [scores[i] for i in ids],
+            color=color,
+            linestyle='--',
+            marker='.',
+            linewidth=1,
+            label=name,
+            zorder=1,
+        )
+    for baseline, color in zip(baselines, _cycle(len(baselines)), strict=True):
+        axes.scatter(
+            [baseline.cost / unit],
+            [baseline.score],
+            color=color,
+            marker='X',
+            s=70,
+            edgecolor='black',
+            linewidth=0.6,
+            label=baseline.label,
+            zorder=6,
+        )
+    axes.set_xlabel(label)
+    axes.set_ylabel(score_label(results))
+    if title:
+        axes.set_title(textwrap.fill(title, 95), fontsize='small')
     axes.grid(alpha=0.3)
-    axes.legend(fontsize='small', loc='lower right')
+    corner = 'lower right' if results.higher_is_better else 'upper right'
+    axes.legend(fontsize='small', loc=corner)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=160)
 
 
-def _points(results: StitchResults, chosen) -> tuple[list[float], list[float]]:
-    return [r.flops / 1e9 for r in chosen], [results.score(r) for r in chosen]
+def cost_axis(results: StitchResults, cost: str) -> tuple[str, float]:
+    """Label of the axis of a cost, and how much one unit on it is."""
+    setup = '' if results.setup is None else f' ({results.setup})'
+    height, width = results.input_size
+    return {
+        'flops': (f'GFLOPs at {height}x{width} (multiply-accumulates)', 1e9),
+        'params': ('million parameters', 1e6),
+        'latency': (f'ms at {height}x{width}{setup}', 1.0),
+        'memory': (f'MB at {height}x{width}{setup}', 1e6),
+    }[cost]
+
+
+def score_label(results: StitchResults) -> str:
+    """Label of the axis of the metric."""
+    return results.metric + ('' if results.higher_is_better else ' (lower is better)')
+
+
+def _cycle(number: int) -> list[str]:
+    return [OTHER_COLORS[n % len(OTHER_COLORS)] for n in range(number)]

@@ -6,16 +6,13 @@ import json
 import os
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import atomic_path
 
+from .cost_report import wide_console
 from .pareto_plot import plot_pareto
-
-# rich falls back to 80 columns where the output is no terminal; the routes need more.
-LOG_WIDTH = 120
 
 
 def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
@@ -25,9 +22,7 @@ def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
         results: The evaluated stitches.
         out_dir: Folder for the files.
     """
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=LOG_WIDTH)
+    console = wide_console()
     console.print(stitch_table(results))
     if len(results.stitches) > 2:
         console.print(
@@ -51,6 +46,9 @@ def stitch_table(results: StitchResults) -> Table:
     metrics = list(results.stitches[0].metrics)
     for name in ('GFLOPs', 'params (M)', *metrics):
         table.add_column(name, justify='right')
+    screened = len(results.complete) < len(results.stitches)
+    if screened:
+        table.add_column('images', justify='right')
     table.add_column('Pareto', justify='center')
     front = set(results.front())
     for r in sorted(results.stitches, key=lambda r: (r.flops, r.id)):
@@ -59,8 +57,9 @@ def stitch_table(results: StitchResults) -> Table:
             r.kind,
             r.route,
             f'{r.flops / 1e9:.3g}' if r.flops < 1e9 else f'{r.flops / 1e9:.2f}',
-            f'{r.params / 1e6:.2f}',
+            '' if r.params is None else f'{r.params / 1e6:.2f}',
             *(f'{r.metrics[m]:.2f}' for m in metrics),
+            *([str(r.num_images)] if screened else []),
             '*' if r.id in front else '',
             style='bold' if r.kind == 'anchor' else None,
         )

@@ -75,14 +75,14 @@ def test_costs_in_closed_form(build_snnet, layer, out_indices, eval_maps, maps):
     assert table.input_size == SIZE
     assert list(table) == list(net.space.ids)
     for stitch in net.space:
-        assert table[stitch.id] == cost_by_hand(stitch, maps), stitch
+        assert table[stitch.id][:2] == cost_by_hand(stitch, maps), stitch
 
 
 def test_the_end_output_needs_no_projection(build_snnet):
     net = build_snnet(DEPTHS, stitching_layer=LAYERS[0], out='end')
     table = cost_table(net, SIZE)
     for stitch in net.space:
-        assert table[stitch.id] == cost_by_hand(stitch, []), stitch
+        assert table[stitch.id][:2] == cost_by_hand(stitch, []), stitch
 
 
 def test_costs_are_whole_numbers(build_snnet):
@@ -188,7 +188,7 @@ def test_costs_of_a_segmentor(segmentor):
     head_params = sum(p.numel() for p in segmentor.decode_head.parameters())
     for stitch in segmentor.backbone.space:
         macs, params = cost_by_hand(stitch, [6])
-        assert table[stitch.id] == (macs + head_macs, params + head_params)
+        assert table[stitch.id][:2] == (macs + head_macs, params + head_params)
 
 
 def test_counting_leaves_the_model_as_it_was(segmentor):
@@ -307,7 +307,7 @@ def test_heads_of_every_make(build_snnet, head, macs, params):
     table = cost_table(Model(net, head()), SIZE)
     for stitch in net.space:
         expected = cost_by_hand(stitch, [6])
-        assert table[stitch.id] == (expected[0] + macs, expected[1] + params)
+        assert table[stitch.id][:2] == (expected[0] + macs, expected[1] + params)
 
 
 def test_the_size_is_that_of_the_data_preprocessor(build_snnet):

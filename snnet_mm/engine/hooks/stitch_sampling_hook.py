@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
+from mmengine.dist import broadcast_object_list
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import set_stitch
+from snnet_mm.stitching import CostTable
 from snnet_mm.utils import shared_seed
 
 from ..accumulation import accumulative_counts
 
 HISTOGRAM = 'stitch_histogram'
+FINGERPRINT = 'stitch_costs'
 
 
 @HOOKS.register_module()
@@ -31,17 +35,35 @@ class StitchSamplingHook(Hook):
         sampler: Config of the sampler; its seed is that of the run by default.
         input_size: Height and width that costs are counted at; by default the fixed
             size of the model's data preprocessor.
+        costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
+            samplers that go by what was measured on a device, such as
+            ``sampler=dict(type='ResourceConstrainedSampler', cost='latency',
+            step=5)``: groups of 5 ms. By default FLOPs and parameters are counted.
     """
 
     priority = 'VERY_HIGH'
 
-    def __init__(self, sampler: dict, input_size: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        sampler: dict,
+        input_size: Sequence[int] | None = None,
+        costs: str | os.PathLike | None = None,
+    ) -> None:
         self._sampler_cfg = sampler
         self._input_size = input_size
+        self._costs_file = costs
 
     def before_train(self, runner: Runner) -> None:
-        """Count the costs of all stitches and build the sampler."""
+        """Get the costs of all stitches and build the sampler.
+
+        Raises:
+            ValueError: If the file of costs cannot be read, is of another model or
+                input size, is not the same on all ranks, or is not the one that the
+                run to be resumed began with.
+        """
         self._costs = cost_table(runner.model, self._input_size)
+        if self._costs_file is not None:
+            self._costs = self._read_costs(runner)
         defaults = dict(costs=self._costs, seed=shared_seed(runner.seed))
         self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
         self._group_names = {
@@ -84,6 +106,30 @@ class StitchSamplingHook(Hook):
             for group in self.sampler.groups
         )
         runner.logger.info(f'Sampled stitches by mean GFLOPs of their group: {counts}')
+
+    def _read_costs(self, runner: Runner) -> CostTable:
+        """The saved costs; measured ones are never measured again.
+
+        A second measurement would differ, and so would the draws of a resumed run or
+        of another rank.
+        """
+        saved = CostTable.read(self._costs_file)
+        key = '(config key: StitchSamplingHook.costs)'
+        saved.check_same_model(self._costs, f'{self._costs_file} {key}')
+        of_rank_0 = [saved.fingerprint]
+        broadcast_object_list(of_rank_0)
+        info = runner.message_hub.runtime_info
+        for where, wanted in (
+            ('on rank 0', of_rank_0[0]),
+            ('in the run that is resumed', info.get(FINGERPRINT, of_rank_0[0])),
+        ):
+            if saved.fingerprint != wanted:
+                raise ValueError(
+                    f'{self._costs_file} holds other costs than {where}, so that other '
+                    f'stitches would be drawn {key}'
+                )
+        runner.message_hub.update_info(FINGERPRINT, saved.fingerprint)
+        return saved
 
     def _name_of(self, group: Sequence[int]) -> str:
         """Mean GFLOPs of a cost group."""

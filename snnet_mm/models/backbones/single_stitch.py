@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mmengine.model import BaseModule, ModuleList
+from mmengine.model import ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
@@ -13,11 +13,13 @@ from snnet_mm.layers import StitchingLayer
 from snnet_mm.stitching import Position, Segment, Stitch
 from snnet_mm.stitching.routes import check_route
 
+from .route_walk import RouteWalk, Stop
+
 Source = tuple[Position, str | None]  # where a map is taken from, and what projects it
 
 
 @MODELS.register_module()
-class SingleStitch(BaseModule):
+class SingleStitch(RouteWalk):
     """Runs one route and holds only what it runs; trains as any backbone does.
 
     Its weights have the names that they have in the stitched backbone, with stitching
@@ -71,34 +73,22 @@ class SingleStitch(BaseModule):
             the final state.
         """
         taps = {source[0] for source in self.maps if source}
-        tapped, crossed = {}, {}
-        state = self.anchors[self.stitch.segments[0].anchor].embed(images)
-        joints = (None, *self.stitch.layers)
-        for joint, (a, begin, end) in zip(joints, self.stitch.segments, strict=True):
-            if joint is not None:
-                state = crossed[joint] = self._cross(joint, state)
-            blocks = {p.block for p in taps if p.anchor == a}
-            state, states = self.anchors[a].run_blocks(state, begin, end, blocks)
-            tapped |= {Position(a, i): s for i, s in states.items()}
+        end, tapped = self.walk(self.stitch.steps, images, taps)
         if not self.maps:
-            return state
-        # A layer that was crossed on the way has the wanted state already.
-        for position, layer in filter(None, self.maps):
-            if layer is not None and layer not in crossed:
-                crossed[layer] = self._cross(layer, tapped[position])
-        to_feature_map = self.anchors[self.stitch.end_anchor].to_feature_map
-        return tuple(
-            source and to_feature_map(crossed.get(source[1], tapped[source[0]]))
-            for source in self.maps
-        )
+            return end.state
+        return tuple(source and self._map(*source, tapped) for source in self.maps)
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
         """See :meth:`Anchor.fix_input_size`."""
         for anchor in filter(None, self.anchors):
             anchor.fix_input_size(size)
 
-    def _cross(self, layer: str, state: TokenState) -> TokenState:
-        return state._replace(tokens=self.stitching_layers[layer](state.tokens))
+    def _map(
+        self, position: Position, layer: str | None, tapped: Mapping[Position, Stop]
+    ) -> Tensor:
+        stop = tapped[position]
+        state = stop.state if layer is None else self.cross(layer, stop)
+        return self.anchors[self.stitch.end_anchor].to_feature_map(state)
 
 
 def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:

@@ -1,22 +1,26 @@
-"""The one walk along a route that every stitched backbone shares."""
+"""What every stitched backbone is: anchors, a space, and the active stitch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
-from mmengine.model import BaseModule, ModuleList
+from mmengine.model import ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, TokenState, check_out_indices
 from snnet_mm.stitching import Position, Stitch, StitchingSpace
 
+from .prefix_cache import PrefixCache
+from .route_walk import RouteWalk
+
 OUTPUTS = ('maps', 'end')
 
 
-class StitchedBackbone(BaseModule):
+class StitchedBackbone(RouteWalk):
     """Anchors joined by stitching layers; runs the active stitch.
 
     ``forward`` never chooses a stitch: given the active one, its only randomness is
@@ -77,6 +81,7 @@ class StitchedBackbone(BaseModule):
         )
         # Saved, so that weights which hold stitching layers are never fitted again.
         self.register_buffer('stitching_initialized', torch.tensor(False))
+        self._prefixes: PrefixCache | None = None
         self.set_stitch(space.anchor_ids[-1])
 
     @property
@@ -93,6 +98,8 @@ class StitchedBackbone(BaseModule):
             ValueError: If the id is not in the stitching space.
         """
         self._active_stitch = self.space[stitch_id]
+        if self._prefixes is not None:
+            self._prefixes.rewind()
 
     def width_at(self, position: Position) -> int:
         """Width of the activations at a position."""
@@ -105,23 +112,38 @@ class StitchedBackbone(BaseModule):
             With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index; with
             ``out='end'`` the end anchor's own final state.
         """
-        stitch, wanted = self.active_stitch, self.wanted_maps()
-        sources = {j: self.map_source(stitch, self.out_indices[j]) for j in wanted}
+        sources = {
+            j: self.map_source(self.active_stitch, self.out_indices[j])
+            for j in self.wanted_maps()
+        }
         taps = {position for position, _ in sources.values()}
-        state, tapped, crossed = self._walk(stitch, images, taps)
+        steps, path = self.active_stitch.steps, None
+        if self._prefixes is not None and not self.training:
+            path = self._prefixes.resume(images, steps)
+        end, tapped = self.walk(steps, images, taps, path)
         if self.out == 'end':
-            return state
-        slow = self.anchors[-1]
+            return end.state
         maps: list[Tensor | None] = [None] * len(self.out_indices)
         for j, (position, layer) in sources.items():
-            if layer is None:
-                served = tapped[position]
-            else:
-                if layer not in crossed:
-                    crossed[layer] = self._cross(layer, tapped[position])
-                served = crossed[layer]
-            maps[j] = slow.to_feature_map(served)
+            stop = tapped[position]
+            served = stop.state if layer is None else self.cross(layer, stop)
+            maps[j] = self.anchors[-1].to_feature_map(served)
         return tuple(maps)
+
+    @contextmanager
+    def sharing_prefixes(self) -> Iterator[None]:
+        """Run what stitches have in common once, for stitches that see the same images.
+
+        Inside, in eval mode, a stitch goes on from where its route leaves that of the
+        stitch before it; the results are the same. The states of one route are kept,
+        one per crop, until the context ends. Visit stitches in the order of
+        :func:`snnet_mm.stitching.visiting_order`.
+        """
+        self._prefixes = PrefixCache()
+        try:
+            yield
+        finally:
+            self._prefixes = None
 
     def wanted_maps(self) -> tuple[int, ...]:
         """Places in ``out_indices`` of the maps that are computed in this mode."""
@@ -138,30 +160,6 @@ class StitchedBackbone(BaseModule):
         """
         slow = Position(len(self.anchors) - 1, block)
         return (slow, None) if stitch.runs(slow) else self.space.stand_in(block)
-
-    def _walk(
-        self, stitch: Stitch, images: Tensor, taps: set[Position]
-    ) -> tuple[TokenState, dict[Position, TokenState], dict[str, TokenState]]:
-        """Run a route.
-
-        Returns:
-            The final state, the states at ``taps``, and those behind the stitching
-            layers that were crossed.
-        """
-        tapped, crossed = {}, {}
-        state = self.anchors[stitch.segments[0].anchor].embed(images)
-        for layer, segment in zip((None, *stitch.layers), stitch.segments, strict=True):
-            if layer is not None:
-                state = crossed[layer] = self._cross(layer, state)
-            blocks = {p.block for p in taps if p.anchor == segment.anchor}
-            state, states = self.anchors[segment.anchor].run_blocks(
-                state, segment.begin, segment.end, blocks
-            )
-            tapped |= {Position(segment.anchor, i): s for i, s in states.items()}
-        return state, tapped, crossed
-
-    def _cross(self, layer: str, state: TokenState) -> TokenState:
-        return state._replace(tokens=self.stitching_layers[layer](state.tokens))
 
 
 def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:

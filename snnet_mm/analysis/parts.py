@@ -1,0 +1,178 @@
+"""A stitched model taken apart: every part is run once, a stitch is a sum of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import torch
+from mmengine.model import (
+    BaseDataPreprocessor,
+    BaseModel,
+    BaseTTAModel,
+    is_model_wrapper,
+)
+from torch import Tensor, nn
+
+from snnet_mm.anchors import TokenState
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
+from snnet_mm.stitching import Position, Stitch
+
+T = TypeVar('T')
+
+
+class FeatureMap(NamedTuple):
+    """The map made of the slow anchor's state for one place in ``out_indices``."""
+
+    place: int
+
+
+class Rest(NamedTuple):
+    """What a model runs besides its backbone, on the output of one end anchor."""
+
+    end_anchor: int
+
+
+# A block (-1: the embedding), the name of a stitching layer, a map, or the rest.
+Part = Position | str | FeatureMap | Rest
+# Gets a part and a call that runs it, calls it once, and hands back its result.
+Measure = Callable[[Part, Callable[[], T]], T]
+
+
+def run_parts(model: nn.Module, images: Tensor, measure: Measure) -> None:
+    """Run every part of a model once, in the order of its anchors.
+
+    Every anchor is walked block by block, so that a part finds the device and its
+    caches as it does in a real forward. Stitching layers are run where the activations
+    are that they map.
+
+    Args:
+        model: A stitched backbone, or an mm model that holds one.
+        images: Of shape ``(B, 3, H, W)``.
+        measure: Runs a part.
+    """
+    backbone = find_stitched_backbone(model)
+    for a, anchor in enumerate(backbone.anchors):
+        state = measure(Position(a, -1), partial(anchor.embed, images))
+        _run_parts_at(backbone, Position(a, -1), state, measure)
+        for i in range(anchor.depth):
+            run = partial(anchor.run_blocks, state, i, i + 1)
+            state, _ = measure(Position(a, i), run)
+            _run_parts_at(backbone, Position(a, i), state, measure)
+    if model is not backbone:
+        for a in _ends(backbone):
+            with _given_backbone_output(model, images, a):
+                measure(Rest(a), partial(run_model, model, images))
+
+
+def _run_parts_at(
+    backbone: StitchedBackbone, here: Position, state: TokenState, measure: Measure
+) -> None:
+    """Run the stitching layers that leave a position, and the maps taken from it."""
+    for name, spec in backbone.space.layers.items():
+        if spec.source == here:
+            measure(name, partial(backbone.stitching_layers[name], state.tokens))
+    slow = len(backbone.anchors) - 1
+    for j in backbone.wanted_maps():
+        if here == Position(slow, backbone.out_indices[j]):
+            run = partial(backbone.anchors[slow].to_feature_map, state)
+            measure(FeatureMap(j), run)
+
+
+def parts_of(model: nn.Module, stitch: Stitch) -> set[Part]:
+    """The parts that a stitch runs, each of them once."""
+    backbone = find_stitched_backbone(model)
+    parts: set[Part] = {Position(stitch.segments[0].anchor, -1), *stitch.layers}
+    for anchor, begin, end in stitch.segments:
+        parts |= {Position(anchor, i) for i in range(begin, end)}
+    for j in backbone.wanted_maps():
+        _, layer = backbone.map_source(stitch, backbone.out_indices[j])
+        parts |= {FeatureMap(j)} if layer is None else {FeatureMap(j), layer}
+    if model is not backbone:
+        ends = _ends(backbone)
+        parts.add(Rest(stitch.end_anchor if stitch.end_anchor in ends else ends[0]))
+    return parts
+
+
+def run_model(model: nn.Module, images: Tensor) -> object:
+    """What prediction runs, from preprocessed images to the heads' raw output."""
+    if isinstance(model, BaseModel):
+        return model(images, mode='tensor')
+    return model(images)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside wrappers such as DDP's and that of test-time augmentation."""
+    while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
+        model = model.module
+    return model
+
+
+def preprocessed_size(model: nn.Module) -> tuple[int, int]:
+    """Height and width that a model's data preprocessor pads batches to.
+
+    Raises:
+        ValueError: If there is no data preprocessor with a fixed size.
+    """
+    for module in model.modules():
+        size = getattr(module, 'size', None)
+        if isinstance(module, BaseDataPreprocessor) and size is not None:
+            return tuple(size)
+    raise ValueError(
+        'FLOPs need an input size, and the data preprocessor has none; give height and '
+        'width (config key: input_size, or model.data_preprocessor.size)'
+    )
+
+
+@contextmanager
+def as_shipped(model: nn.Module) -> Iterator[None]:
+    """Run a model as a shipped one: eval mode, no gradients, merged stitching layers.
+
+    Afterwards everything is as before, the active stitch included.
+    """
+    backbone = find_stitched_backbone(model)
+    active = backbone.active_stitch
+    training = {m: m.training for m in model.modules()}
+    layers = dict(backbone.stitching_layers)
+    model.eval()
+    try:
+        with torch.no_grad():
+            backbone.stitching_layers.update(
+                {name: layer.merged() for name, layer in layers.items()}
+            )
+            yield
+    finally:
+        backbone.stitching_layers.update(layers)
+        set_stitch(model, active.id)
+        for module, flag in training.items():
+            module.training = flag
+
+
+def _ends(backbone: StitchedBackbone) -> list[int]:
+    """End anchors that the rest of a model must be told apart by.
+
+    Maps are the same for all; a final state is that of the end anchor.
+    """
+    return list(range(len(backbone.anchors))) if backbone.out == 'end' else [0]
+
+
+@contextmanager
+def _given_backbone_output(
+    model: nn.Module, images: Tensor, end_anchor: int
+) -> Iterator[None]:
+    """Let the backbone answer with what it gave once, without running anything."""
+    backbone = find_stitched_backbone(model)
+    set_stitch(model, backbone.space.anchor_ids[end_anchor])
+    kept: list[object] = []
+    hook = backbone.register_forward_hook(lambda *args: kept.append(args[-1]))
+    try:
+        run_model(model, images)
+    finally:
+        hook.remove()
+    backbone.forward = lambda *args, **kwargs: kept[0]
+    try:
+        yield
+    finally:
+        del backbone.forward

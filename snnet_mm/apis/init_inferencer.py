@@ -1,0 +1,88 @@
+"""mm's own inferencers around a model that switches its stitch."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+from mmengine.infer import BaseInferencer
+from torch import nn
+
+# By default scope of the config: where the package's inferencer is found. mmseg's
+# serves depth estimators as well.
+INFERENCERS = {'mmseg': ('mmseg.apis', 'MMSegInferencer')}
+IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp')
+
+
+def init_inferencer(model: nn.Module) -> BaseInferencer:
+    """The inferencer of the model's own package, on images, arrays and folders.
+
+    It runs whatever stitch is active, so :func:`set_stitch` works between its calls::
+
+        inferencer = init_inferencer(model)
+        inferencer('a.jpg', out_dir='out')
+        set_stitch(model, 30)
+        inferencer(['a.jpg', array], batch_size=2)['predictions']
+
+    Images are file names or BGR arrays ``(H, W, 3)``. For the arguments of its calls
+    see mmseg's ``MMSegInferencer``.
+
+    Args:
+        model: A model of :func:`init_model`.
+
+    Raises:
+        ValueError: If there is no inferencer for the config's default scope, or the
+            config has no test pipeline or visualizer. Calls raise it for images that
+            do not exist, and folders without images.
+    """
+    scope = model.cfg.get('default_scope')
+    if scope not in INFERENCERS:
+        raise ValueError(
+            f'default_scope={scope!r} has no inferencer here; allowed are '
+            f'{sorted(INFERENCERS)} (config key: default_scope)'
+        )
+    for key in ('test_dataloader', 'visualizer'):
+        if model.cfg.get(key) is None:
+            raise ValueError(f'an inferencer needs a {key} (config key: {key})')
+    module, name = INFERENCERS[scope]
+    package_own = getattr(import_module(module), name)
+    device = next(model.parameters()).device
+
+    class Inferencer(package_own):
+        """The package's own, but given a model, and strict about its images."""
+
+        def _init_model(self, cfg, weights, device) -> nn.Module:
+            return model
+
+        def _inputs_to_list(self, inputs) -> list:
+            return list_images(inputs)
+
+    return Inferencer(model.cfg, device=device.type, show_progress=False)
+
+
+def list_images(inputs) -> list[str | np.ndarray]:
+    """Images of an image file, an array, a folder, or a list of files and arrays.
+
+    Raises:
+        ValueError: If there are none, or a file does not exist.
+    """
+    if isinstance(inputs, (str, os.PathLike)) and Path(inputs).is_dir():
+        files = sorted(Path(inputs).iterdir())
+        images = [str(f) for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
+    else:
+        several = isinstance(inputs, (list, tuple))
+        images = [
+            os.fspath(i) if isinstance(i, os.PathLike) else i
+            for i in (inputs if several else [inputs])
+        ]
+    if not images:
+        raise ValueError(
+            f'there are no images in {inputs!r}; allowed are image files '
+            f'({", ".join(IMAGE_SUFFIXES)}), arrays, lists of them, and folders'
+        )
+    for image in images:
+        if isinstance(image, str) and not Path(image).is_file():
+            raise ValueError(f'image {image} does not exist')
+    return images

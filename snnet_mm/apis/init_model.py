@@ -1,0 +1,111 @@
+"""A trained model, ready to predict with any of its stitches."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import torch
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.logging import print_log
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+from torch import nn
+
+from snnet_mm.models import set_stitch
+from snnet_mm.utils import load_weights_only
+
+from .compile_blocks import compile_blocks
+
+
+def init_model(
+    config: str | os.PathLike | Config,
+    checkpoint: str | os.PathLike | None,
+    stitch: int | None = None,
+    device: str | torch.device | None = None,
+    compile: bool = False,
+    cfg_options: dict | None = None,
+) -> nn.Module:
+    """Build the model of a config in eval mode, with the weights of a checkpoint.
+
+    The checkpoint is read as data: nothing in it can run. The model knows its config
+    as ``model.cfg`` and its classes and colours as ``model.dataset_meta``.
+
+    Args:
+        config: A config, or its file.
+        checkpoint: A checkpoint file; None leaves the weights random, with a warning.
+        stitch: The stitch id to begin with; :func:`set_stitch` changes it at any
+            time. By default the slow anchor; a model without a stitched backbone has
+            none.
+        device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
+        compile: Whether to compile the blocks; see :func:`compile_blocks`.
+        cfg_options: Settings to override in the config, as ``'a.b'`` to value.
+
+    Raises:
+        ValueError: If the device is not there, the id is not in the stitching space,
+            or the checkpoint cannot be read or lacks weights of the model.
+    """
+    device = _check_device(device)
+    weights = None if checkpoint is None else load_weights_only(checkpoint)
+    cfg = config if isinstance(config, Config) else Config.fromfile(config)
+    if cfg_options is not None:
+        cfg.merge_from_dict(cfg_options)
+    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    model = MODELS.build(cfg.model)
+    if weights is None:
+        print_log(
+            'no checkpoint was given: the weights are random',
+            logger='current',
+            level=logging.WARNING,
+        )
+    else:
+        _load(model, weights, checkpoint)
+    model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
+    if stitch is not None:
+        set_stitch(model, stitch)
+    if compile:
+        compile_blocks(model)
+    # One process predicts: there is nothing to synchronise, and a CPU cannot.
+    return revert_sync_batchnorm(model).to(device).eval()
+
+
+def _check_device(device: str | torch.device | None) -> torch.device:
+    name = get_device() if device is None else device
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device={device!r} cannot be used: {reason}; allowed are 'cpu' and the "
+            "accelerators of this machine, such as 'cuda:0' (option: --device)"
+        ) from None
+
+
+def _load(model: nn.Module, checkpoint: dict, path: str | os.PathLike) -> None:
+    """Load weights; those of parts that the model lacks are left out."""
+    weights = checkpoint.get('state_dict', checkpoint)
+    own = model.state_dict()
+    missing = sorted(set(own) - set(weights))
+    if missing:
+        raise ValueError(
+            f'checkpoint {path} lacks {len(missing)} of the {len(own)} weights of the '
+            f'model, such as {missing[0]!r} (option: checkpoint; config key: model)'
+        )
+    try:
+        model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        raise ValueError(
+            f'checkpoint {path} is of another geometry: '
+            f'{str(error).splitlines()[1].strip()} (option: checkpoint; config key: '
+            'model)'
+        ) from None
+
+
+def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
+    """Classes and their colours, from the checkpoint or else from the test data."""
+    found = checkpoint.get('meta', {}).get('dataset_meta')
+    if found is None and cfg.get('test_dataloader') is not None:
+        dataset = cfg.test_dataloader.dataset
+        found = dataset.get('metainfo') or DATASETS.get(dataset.type).METAINFO
+    return {key: (found or {}).get(key) for key in ('classes', 'palette')}

@@ -1,0 +1,182 @@
+"""Batch norm statistics of each stitch, where training mixed those of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from mmengine.dist import all_reduce
+from mmengine.model import BaseModel, is_model_wrapper
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from snnet_mm.stitching import Stitch, visiting_order
+
+from .backbones import StitchedBackbone
+from .stitch_switch import find_stitched_backbone, set_stitch
+
+KEYS = ('running_mean', 'running_var')
+# Both, of every batch norm by its name, for each stitch id.
+Statistics = dict[int, dict[str, Tensor]]
+
+
+class PerStitchBN(nn.Module):
+    """Gives the batch norms of a model the statistics of the active stitch.
+
+    As ``model.per_stitch_bn`` it is told by :func:`set_stitch`. It adds neither
+    parameters nor entries to the state dict. A stitch without statistics is an error.
+
+    Args:
+        model: The model; the batch norms of its heads and necks take part.
+        statistics: See :func:`recalibrate_bn`.
+
+    Raises:
+        ValueError: If the statistics are not those of this model's batch norms.
+    """
+
+    def __init__(self, model: nn.Module, statistics: Statistics) -> None:
+        super().__init__()
+        norms = batch_norms(model)
+        wanted = {f'{name}.{key}' for name in norms for key in KEYS}
+        for stitch_id, values in statistics.items():
+            if set(values) != wanted:
+                raise ValueError(
+                    f'batch norm statistics of stitch {stitch_id} are '
+                    f'{sorted(values)}; allowed are {sorted(wanted)} (option: '
+                    '--bn-statistics)'
+                )
+        # In a tuple, which hides them: they are registered where they belong.
+        self._model = (model,)
+        self._norms = (norms,)
+        self._mixed = _read(norms)
+        self.statistics = statistics
+
+    def on_stitch(self, stitch: Stitch) -> None:
+        """Copy the statistics of a stitch into the batch norms."""
+        if stitch.id not in self.statistics:
+            raise ValueError(
+                f'stitch {stitch.id} has no batch norm statistics of its own; allowed '
+                f'are {sorted(self.statistics)} (option: --bn-statistics)'
+            )
+        _write(self._norms[0], self.statistics[stitch.id])
+
+    def attach(self) -> PerStitchBN:
+        """Become a part of the model."""
+        self._model[0].per_stitch_bn = self
+        return self
+
+    def detach(self) -> None:
+        """Leave the model with the statistics that it had."""
+        del self._model[0].per_stitch_bn
+        _write(self._norms[0], self._mixed)
+
+
+@torch.no_grad()
+def recalibrate_bn(
+    model: BaseModel, batches: Iterable[dict], ids: Iterable[int]
+) -> Statistics:
+    """Estimate the statistics of every batch norm anew for each stitch.
+
+    Mean and variance are averaged over the batches. The backbone and dropout stay in
+    eval mode; the weights, and the statistics of the model, stay as they are. In a
+    distributed run every rank gives as many batches, and all ranks get equal values.
+
+    Args:
+        model: The model, with a stitched backbone.
+        batches: Batches of a data loader, as training sees them.
+        ids: Stitches.
+
+    Returns:
+        Running mean and variance by name, for each stitch id.
+
+    Raises:
+        ValueError: If the model has no batch norm outside its backbone, or there are no
+            batches.
+    """
+    if is_model_wrapper(model):
+        model = model.module
+    backbone = find_stitched_backbone(model)
+    stitches = visiting_order(backbone.space[i] for i in ids)
+    norms = batch_norms(model)
+    if not norms:
+        raise ValueError(
+            f'{type(model).__name__} has no batch norm outside its backbone to '
+            'recalibrate (option: --recalibrate-bn)'
+        )
+    before = {name: norm.num_batches_tracked.clone() for name, norm in norms.items()}
+    mixed, active, training = _read(norms), backbone.active_stitch, model.training
+    model.eval()
+    statistics: Statistics = {}
+    num_batches = 0
+    try:
+        for data_batch in batches:
+            data = model.data_preprocessor(data_batch, False)
+            num_batches += 1
+            with backbone.sharing_prefixes():
+                for stitch in stitches:
+                    set_stitch(model, stitch.id)
+                    seen = _observe(model, norms, data)
+                    means = statistics.setdefault(stitch.id, seen)
+                    for name, value in seen.items():
+                        means[name] += (value - means[name]) / num_batches
+    finally:
+        _write(norms, mixed)
+        for name, norm in norms.items():
+            norm.num_batches_tracked.copy_(before[name])
+        set_stitch(model, active.id)
+        model.train(training)
+    if not statistics:
+        raise ValueError(
+            'there are no images to recalibrate batch norm with (config key: '
+            'train_dataloader)'
+        )
+    for values in statistics.values():
+        for value in values.values():
+            all_reduce(value, 'mean')
+    return statistics
+
+
+def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
+    """The batch norms outside the stitched backbone, by name."""
+    inside = {
+        id(m)
+        for backbone in model.modules()
+        if isinstance(backbone, StitchedBackbone)
+        for m in backbone.modules()
+    }
+    return {
+        name: m
+        for name, m in model.named_modules()
+        if isinstance(m, _BatchNorm) and m.track_running_stats and id(m) not in inside
+    }
+
+
+def _observe(
+    model: BaseModel, norms: Mapping[str, _BatchNorm], data: dict
+) -> dict[str, Tensor]:
+    """Mean and variance of one batch in front of every batch norm."""
+    momentum = {name: norm.momentum for name, norm in norms.items()}
+    for norm in norms.values():
+        norm.train()
+        norm.momentum = 1.0
+    try:
+        model._run_forward(data, mode='tensor')
+        return _read(norms)
+    finally:
+        for name, norm in norms.items():
+            norm.eval()
+            norm.momentum = momentum[name]
+
+
+def _read(norms: Mapping[str, _BatchNorm]) -> dict[str, Tensor]:
+    return {
+        f'{name}.{key}': getattr(norm, key).clone()
+        for name, norm in norms.items()
+        for key in KEYS
+    }
+
+
+def _write(norms: Mapping[str, _BatchNorm], values: Mapping[str, Tensor]) -> None:
+    for name, norm in norms.items():
+        for key in KEYS:
+            getattr(norm, key).copy_(values[f'{name}.{key}'])

@@ -1,0 +1,48 @@
+"""What the routes of several stitches have in common: the tree of their prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .routes import Position, Step, Stitch
+
+
+def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
+    """Stitches ordered so that those whose routes begin alike are neighbours.
+
+    That is a depth-first walk of their prefix tree: what a stitch shares with any
+    later one, it shares with all in between.
+    """
+    return sorted(stitches, key=lambda s: [_sort_key(step) for step in s.steps])
+
+
+def common_prefix(a: Sequence[Step], b: Sequence[Step]) -> int:
+    """Number of steps at the beginning of two routes that are the same."""
+    shared = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        shared += 1
+    return shared
+
+
+def count_blocks(stitches: Iterable[Stitch], shared: bool) -> int:
+    """How many blocks run if every stitch sees the same input once.
+
+    Args:
+        stitches: The stitches.
+        shared: Whether a block is run only once on the same activations.
+    """
+    routes = [s.steps for s in stitches]
+    if shared:
+        return len({r[: i + 1] for r in routes for i in range(len(r)) if _block(r[i])})
+    return sum(_block(step) for route in routes for step in route)
+
+
+def _block(step: Step) -> bool:
+    return isinstance(step, Position) and step.block >= 0
+
+
+def _sort_key(step: Step) -> tuple[int, int, str]:
+    """Makes blocks and names of layers comparable."""
+    return (-1, -1, step) if isinstance(step, str) else (*step, '')

@@ -1,0 +1,86 @@
+"""What stitches cost, as a table and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from snnet_mm.stitching import CostTable, StitchingSpace
+from snnet_mm.utils import atomic_path
+
+# Heading, unit and digits of every cost on the terminal.
+COLUMNS = {
+    'flops': ('GFLOPs', 1e9, 3),
+    'params': ('params (M)', 1e6, 2),
+    'latency': ('ms', 1.0, 2),
+    'memory': ('MB', 1e6, 1),
+}
+# rich falls back to 80 columns where the output is no terminal; the routes need more.
+LOG_WIDTH = 120
+
+
+def wide_console() -> Console:
+    """A console that does not cut tables where the output is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=LOG_WIDTH)
+
+
+def known_costs(costs: CostTable) -> list[str]:
+    """Names of the costs that a table holds."""
+    first = next(iter(costs.costs.values()))
+    return [name for name in COLUMNS if getattr(first, name) is not None]
+
+
+def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
+    """One row per stitch, in the order of the ids.
+
+    Args:
+        space: The stitching space.
+        costs: Costs of its stitches.
+        ids: Stitches to show.
+    """
+    height, width = costs.input_size
+    where = '' if costs.setup is None else f' ({costs.setup})'
+    table = Table(title=f'{len(ids)} stitches at {height}x{width}{where}')
+    names = known_costs(costs)
+    table.add_column('id', justify='right')
+    table.add_column('kind')
+    table.add_column('route')
+    for name in names:
+        table.add_column(COLUMNS[name][0], justify='right')
+    for i in ids:
+        stitch = space[i]
+        cells = []
+        for name in names:
+            _, unit, digits = COLUMNS[name]
+            cells.append(f'{getattr(costs[i], name) / unit:.{digits}f}')
+        style = 'bold' if stitch.kind == 'anchor' else None
+        table.add_row(str(i), stitch.kind, space.describe(stitch), *cells, style=style)
+    return table
+
+
+def write_cost_csv(
+    space: StitchingSpace,
+    costs: CostTable,
+    ids: Sequence[int],
+    path: str | os.PathLike,
+) -> None:
+    """Write one row per stitch, in the units of the cost table.
+
+    Args:
+        space: The stitching space.
+        costs: Costs of its stitches.
+        ids: Stitches to write, in this order.
+        path: The CSV file.
+    """
+    names = known_costs(costs)
+    with atomic_path(path) as temporary, temporary.open('w', newline='') as file:
+        writer = csv.writer(file)
+        writer.writerow(['id', 'kind', 'route', *names])
+        for i in ids:
+            row = [getattr(costs[i], name) for name in names]
+            writer.writerow([i, space[i].kind, space.describe(space[i]), *row])

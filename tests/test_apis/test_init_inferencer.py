@@ -1,0 +1,94 @@
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from snnet_mm.apis import init_inferencer, init_model, list_images, set_stitch
+
+
+@pytest.fixture
+def model(cfg, checkpoint):
+    return init_model(cfg, checkpoint, device='cpu')
+
+
+def by_hand(model, path, stitch):
+    """Classes of every pixel, without mm's pipeline and predict."""
+    set_stitch(model, stitch)
+    image = cv2.imread(str(path))
+    small = cv2.resize(image, (48, 32))[..., ::-1].astype(np.float32)
+    small = (small - [100, 110, 120]) / [50, 51, 52]
+    x = torch.from_numpy(small).float().permute(2, 0, 1)[None]
+    with torch.no_grad():
+        logits = model.decode_head(model.backbone(x))
+    for size in ((32, 48), image.shape[:2]):
+        logits = torch.nn.functional.interpolate(logits, size, mode='bilinear')
+    return logits.argmax(1)[0].numpy()
+
+
+def test_every_kind_of_image_under_every_stitch(model, images):
+    inferencer = init_inferencer(model)
+    files = sorted(images.glob('*.png'))
+    seen = []
+    for stitch in (1, 0, 9):
+        wanted = [by_hand(model, f, stitch) for f in files]
+        for inputs in (images, str(images), files, [cv2.imread(str(f)) for f in files]):
+            found = inferencer(inputs, batch_size=2)['predictions']
+            assert len(found) == 3
+            for a, b in zip(found, wanted, strict=True):
+                # A tie of two classes is rounded one way or the other.
+                assert (a == b).mean() > 0.999
+        assert np.array_equal(inferencer(files[1])['predictions'], found[1])
+        seen.append(wanted[0])
+    assert (seen[0] != seen[1]).any()
+    assert (seen[1] != seen[2]).any()
+
+
+def test_pictures_have_the_colours_of_the_model(model, images, cfg):
+    painted = init_inferencer(model)(
+        images / 'a.png', return_vis=True, opacity=1.0, with_labels=False
+    )
+    wanted = np.array(cfg.test_dataloader.dataset.metainfo.palette)[
+        painted['predictions']
+    ]
+    off = np.abs(painted['visualization'].astype(int) - wanted).max(axis=-1)
+    # matplotlib, which mm draws with, blurs the edges.
+    assert (off <= 2).mean() > 0.8
+
+
+def test_the_inferencer_runs_the_model_itself(model):
+    inferencer = init_inferencer(model)
+    assert inferencer.model is model
+    # mm changes the pipeline of its own copy.
+    assert len(model.cfg.test_dataloader.dataset.pipeline) == 4
+
+
+def test_images_are_listed(images):
+    files = [str(images / f'{name}.png') for name in 'abc']
+    assert list_images(images) == files
+    assert list_images(files[0]) == files[:1]
+    array = np.zeros((2, 2, 3))
+    assert list_images(array)[0] is array
+    assert list_images((images / 'b.png', array)) == [files[1], array]
+
+
+def test_images_that_are_not_there(images, tmp_path):
+    with pytest.raises(ValueError, match='image .*nowhere.jpg does not exist'):
+        list_images([images / 'a.png', tmp_path / 'nowhere.jpg'])
+    with pytest.raises(ValueError, match='there are no images in .*allowed are'):
+        list_images(tmp_path)
+    with pytest.raises(ValueError, match='there are no images'):
+        list_images([])
+
+
+@pytest.mark.parametrize(
+    ('key', 'value', 'message'),
+    [
+        ('default_scope', 'mmrotate', "default_scope='mmrotate' has no inferencer"),
+        ('visualizer', None, 'needs a visualizer'),
+        ('test_dataloader', None, 'needs a test_dataloader'),
+    ],
+)
+def test_configs_without_what_an_inferencer_needs(model, key, value, message):
+    model.cfg[key] = value
+    with pytest.raises(ValueError, match=message):
+        init_inferencer(model)

@@ -1,0 +1,128 @@
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from torch import nn
+
+from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
+
+
+@pytest.fixture
+def inputs():
+    return torch.randn(1, 3, 32, 48)
+
+
+def by_hand(cfg, checkpoint, stitch):
+    """The same model without any function of ours but the switch."""
+    init_default_scope('mmseg')
+    model = MODELS.build(cfg.model)
+    model.load_state_dict(torch.load(checkpoint)['state_dict'])
+    set_stitch(model, stitch)
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model).eval()
+
+
+def outputs(model, inputs):
+    with torch.no_grad():
+        return model.backbone(inputs)[0]
+
+
+@pytest.mark.parametrize('stitch', [0, 3, 12])
+def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, inputs, stitch):
+    model = init_model(cfg, checkpoint, stitch=stitch, device='cpu')
+    wanted = outputs(by_hand(cfg, checkpoint, stitch), inputs)
+    assert torch.equal(outputs(model, inputs), wanted)
+    assert find_stitched_backbone(model).active_stitch.id == stitch
+    assert not any(m.training for m in model.modules())
+
+
+def test_the_slow_anchor_is_the_default(cfg, checkpoint):
+    model = init_model(cfg, checkpoint, device='cpu')
+    assert find_stitched_backbone(model).active_stitch.id == 1
+
+
+def test_a_config_file_and_options(cfg, checkpoint, tmp_path):
+    cfg.dump(tmp_path / 'a.py')
+    options = {'model.test_cfg.mode': 'slide'}
+    model = init_model(tmp_path / 'a.py', checkpoint, cfg_options=options)
+    assert model.test_cfg.mode == 'slide'
+    assert isinstance(model.cfg, Config)
+
+
+def test_a_cpu_gets_no_synchronised_batch_norm(cfg, checkpoint, inputs):
+    model = init_model(cfg, checkpoint, device='cpu')
+    kinds = {type(m) for m in model.decode_head.modules()}
+    assert nn.SyncBatchNorm not in kinds
+    with torch.no_grad():
+        assert model(inputs).isfinite().all()
+
+
+def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_path):
+    model = init_model(cfg, checkpoint, device='cpu')
+    wanted = dict(cfg.test_dataloader.dataset.metainfo)
+    assert model.dataset_meta == wanted
+    known = dict(classes=('a', 'b', 'c'), palette=[[1, 2, 3]] * 3)
+    state_dict = torch.load(checkpoint)['state_dict']
+    meta = dict(dataset_meta=known | dict(reduce_zero_label=False))
+    torch.save(dict(state_dict=state_dict, meta=meta), tmp_path / 'a.pth')
+    assert init_model(cfg, tmp_path / 'a.pth', device='cpu').dataset_meta == known
+
+
+def test_a_model_without_a_stitched_backbone(cfg, tmp_path):
+    anchor = cfg.model.backbone.anchors[1]
+    cfg.model.backbone = anchor
+    plain = init_model(cfg, None, device='cpu')
+    torch.save(dict(state_dict=plain.state_dict()), tmp_path / 'a.pth')
+    again = init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    for key, value in plain.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value)
+    with pytest.raises(ValueError, match='holds 0 stitched backbones'):
+        init_model(cfg, tmp_path / 'a.pth', stitch=0, device='cpu')
+
+
+def test_an_unknown_stitch(cfg, checkpoint):
+    with pytest.raises(ValueError, match='stitch id 99 is not in the stitching space'):
+        init_model(cfg, checkpoint, stitch=99, device='cpu')
+
+
+@pytest.mark.parametrize('device', ['abacus', 'cuda:77', 'meta:1:2'])
+def test_a_device_that_is_not_there(cfg, checkpoint, device):
+    with pytest.raises(ValueError, match=f"device='{device}' cannot be used: .*cpu"):
+        init_model(cfg, checkpoint, device=device)
+
+
+def test_weights_that_are_missing_or_of_another_shape(cfg, checkpoint, tmp_path):
+    weights = torch.load(checkpoint)['state_dict']
+    key = 'backbone.anchors.0.blocks.3.mlp.fc2.bias'
+    torch.save({k: v for k, v in weights.items() if k != key}, tmp_path / 'a.pth')
+    with pytest.raises(ValueError, match=f"lacks 1 of the .*, such as '{key}'"):
+        init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    torch.save(weights | {key: torch.zeros(9)}, tmp_path / 'a.pth')
+    with pytest.raises(ValueError, match=f'of another geometry: .*{key}'):
+        init_model(cfg, tmp_path / 'a.pth', device='cpu')
+
+
+def test_weights_of_other_parts_are_left_out(cfg, checkpoint, tmp_path, inputs):
+    weights = torch.load(checkpoint)['state_dict']
+    torch.save(weights | dict(auxiliary=torch.zeros(9)), tmp_path / 'a.pth')
+    model = init_model(cfg, tmp_path / 'a.pth', stitch=6, device='cpu')
+    wanted = outputs(by_hand(cfg, checkpoint, 6), inputs)
+    assert torch.equal(outputs(model, inputs), wanted)
+
+
+class Malicious:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), 'w')
+
+
+def test_nothing_in_a_checkpoint_runs(cfg, checkpoint, tmp_path):
+    weights = torch.load(checkpoint)['state_dict']
+    trace = tmp_path / 'it_ran'
+    torch.save(dict(state_dict=weights, meta=Malicious(trace)), tmp_path / 'a.pth')
+    with pytest.raises(ValueError, match='could run code'):
+        init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    assert not trace.exists()

@@ -1,0 +1,88 @@
+import random
+
+import pytest
+import torch
+
+from snnet_mm.models import SNNetv1
+from snnet_mm.stitching import count_blocks, visiting_order
+
+
+@pytest.fixture(params=['two-way', 'v1', 'sliding windows', 'end'])
+def backbone(request, build_snnet, build_vit, randomise):
+    """Backbones of every space, whose maps are taken all along the route."""
+    if request.param == 'two-way':
+        return build_snnet(out_indices=(6, 0, 2, 3)).eval()
+    if request.param == 'end':
+        return build_snnet(out='end').eval()
+    depths, out = ((3, 7), 'maps') if request.param == 'v1' else ((3, 3, 3), 'end')
+    anchors = [build_vit(8 + 4 * i, depth) for i, depth in enumerate(depths)]
+    return randomise(SNNetv1(anchors, out=out)).eval()
+
+
+def outputs(backbone, stitch, images):
+    backbone.set_stitch(stitch.id)
+    with torch.no_grad():
+        out = [backbone(x) for x in images]
+    return (
+        [x.tokens for x in out]
+        if backbone.out == 'end'
+        else [m for x in out for m in x]
+    )
+
+
+def crops(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(2, 3, 16, w, generator=generator) for w in (24, 24, 32)]
+
+
+def equal(a, b):
+    return len(a) == len(b) and all(map(torch.equal, a, b))
+
+
+def count_block_calls(backbone):
+    calls = []
+    for anchor in backbone.anchors:
+        for block in anchor.blocks:
+            block.register_forward_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def test_every_stitch_is_the_same_and_no_block_runs_twice(backbone):
+    images, space = crops(), backbone.space
+    alone = {s.id: outputs(backbone, s, images) for s in space}
+    calls = count_block_calls(backbone)
+    with backbone.sharing_prefixes():
+        for stitch in visiting_order(space):
+            assert equal(outputs(backbone, stitch, images), alone[stitch.id])
+    assert len(calls) == len(images) * count_blocks(space, shared=True)
+    assert len(calls) < len(images) * count_blocks(space, shared=False)
+
+
+def test_any_order_and_any_images_give_the_same(backbone):
+    """Also more crops, fewer crops and images changed in place."""
+    rng, changing = random.Random(0), torch.zeros(1, 3, 16, 16)
+    with backbone.sharing_prefixes():
+        for n in range(30):
+            stitch = rng.choice(list(backbone.space))
+            changing += 1
+            images = [*crops(n // 10)[: rng.randrange(4)], changing]
+            shared = outputs(backbone, stitch, images)
+            prefixes, backbone._prefixes = backbone._prefixes, None
+            assert equal(shared, outputs(backbone, stitch, images))
+            backbone._prefixes = prefixes
+
+
+def test_nothing_is_shared_outside_or_in_training(backbone):
+    images, calls = crops()[:1], count_block_calls(backbone)
+    slow = backbone.space[backbone.space.anchor_ids[-1]]
+    depth = backbone.anchors[-1].depth
+    with backbone.sharing_prefixes():
+        outputs(backbone, slow, images)
+    for _ in range(2):
+        outputs(backbone, slow, images)
+    assert len(calls) == 3 * depth
+    backbone.train()
+    with backbone.sharing_prefixes():
+        for _ in range(2):
+            outputs(backbone, slow, images)
+    assert len(calls) == 5 * depth

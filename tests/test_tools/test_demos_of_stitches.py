@@ -1,0 +1,174 @@
+"""tools/image_demo.py and tools/video_demo.py."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from snnet_mm.apis import init_model
+
+ROOT = Path(__file__).parents[2]
+CONFIG = 'configs/camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
+CONFIG = str(ROOT / CONFIG)
+FRAMES = 24
+
+
+@pytest.fixture
+def run_main(monkeypatch, capsys):
+    """Run a tool's main in this process; gives back what it printed."""
+
+    def run(tool, *args):
+        path = ROOT / 'tools' / f'{tool}.py'
+        spec = importlib.util.spec_from_file_location(tool, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        monkeypatch.setattr(sys, 'argv', [str(path), *map(str, args)])
+        module.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(scope='module')
+def checkpoint(tmp_path_factory):
+    torch.manual_seed(0)
+    model = init_model(CONFIG, None, device='cpu')
+    path = tmp_path_factory.mktemp('weights') / 'a.pth'
+    torch.save(dict(state_dict=model.state_dict()), path)
+    return path
+
+
+def read_video(path):
+    capture, frames = cv2.VideoCapture(str(path)), []
+    while (frame := capture.read()[1]) is not None:
+        frames.append(frame)
+    return frames
+
+
+@pytest.fixture(scope='module')
+def video(tmp_path_factory):
+    """Frames of one colour each, 96x64 pixels, 10 fps."""
+    path = tmp_path_factory.mktemp('video') / 'a.avi'
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*'MJPG'), 10, (96, 64))
+    for n in range(FRAMES):
+        writer.write(np.full((64, 96, 3), 10 * n, np.uint8))
+    writer.release()
+    assert len(read_video(path)) == FRAMES
+    return path
+
+
+def test_every_stitch_gives_a_picture_of_its_own(run_main, checkpoint, tmp_path):
+    random = np.random.default_rng(0)
+    for name in 'ab':
+        image = random.integers(0, 256, (48, 64, 3), np.uint8)
+        cv2.imwrite(str(tmp_path / f'{name}.jpg'), image)
+    out = tmp_path / 'out'
+    args = (tmp_path, CONFIG, checkpoint, '--device', 'cpu', '--out-dir', out)
+    printed = run_main('image_demo', *args, '--stitch-id', '0,22')
+    names = [f'{n}_stitch{i}.png' for i in (0, 22) for n in 'ab']
+    assert [Path(line).name for line in printed.split() if line.endswith('.png')] == (
+        names
+    )
+    pictures = [cv2.imread(str(out / name)) for name in names]
+    assert all(p.shape == (48, 64, 3) for p in pictures)
+    assert (pictures[0] != pictures[2]).any()
+
+
+def test_one_picture_file(run_main, checkpoint, tmp_path):
+    cv2.imwrite(str(tmp_path / 'a.jpg'), np.zeros((48, 64, 3), np.uint8))
+    args = (tmp_path / 'a.jpg', CONFIG, checkpoint, '--device', 'cpu')
+    out = tmp_path / 'painted.png'
+    run_main('image_demo', *args, '--out-file', out)
+    assert cv2.imread(str(out)).shape == (48, 64, 3)
+    with pytest.raises(ValueError, match='1 images by 2 stitches need --out-dir'):
+        run_main('image_demo', *args, '--out-file', out, '--stitch-id', '0,1')
+
+
+def test_a_video_is_painted_frame_by_frame(run_main, checkpoint, video, tmp_path):
+    out = tmp_path / 'out.avi'
+    args = (video, CONFIG, checkpoint, '--device', 'cpu', '--output-file', out)
+    printed = run_main('video_demo', *args, '--stitch-id', 22)
+    assert f'{FRAMES} frames;' in printed
+    assert f'frames by stitch: 22: {FRAMES}' in printed
+    frames = read_video(out)
+    assert len(frames) == FRAMES
+    assert frames[0].shape == (64, 96, 3)
+    # Below the caption a frame of one colour and one class has one colour.
+    brightness = [f[40:, :48].mean() for f in frames]
+    assert brightness[-1] - brightness[0] == pytest.approx(0.5 * 230, abs=25)
+    assert [p.name for p in tmp_path.iterdir()] == ['out.avi']
+
+
+def test_an_easy_target_runs_the_best_of_the_results(
+    run_main, checkpoint, video, tmp_path
+):
+    stitch = dict(kind='', route='', params=0)
+    scores = {0: (10, 1.0), 5: (20, 4.0), 22: (30, 3.0), 1: (40, 2.0)}
+    results = dict(
+        stitches=[
+            dict(id=i, flops=f, metrics=dict(mIoU=m), **stitch)
+            for i, (f, m) in scores.items()
+        ],
+        metric='mIoU',
+        higher_is_better=True,
+        input_size=[176, 240],
+    )
+    (tmp_path / 'a.json').write_text(json.dumps(results))
+    args = (video, CONFIG, checkpoint, '--device', 'cpu', '--target-fps', 0.01)
+    args += ('--output-file', tmp_path / 'out.avi')
+    printed = run_main('video_demo', *args, '--results', tmp_path / 'a.json')
+    counts = printed.split('frames by stitch: ')[1].split(', ')
+    assert counts[-1].startswith('5: ')
+    results['stitches'][2]['id'] = 77
+    (tmp_path / 'a.json').write_text(json.dumps(results))
+    with pytest.raises(ValueError, match=r'another stitching space: .* \[77\]'):
+        run_main('video_demo', *args, '--results', tmp_path / 'a.json')
+
+
+@pytest.mark.parametrize('content', [None, '', 'no video'])
+def test_videos_that_cannot_be_read(run_main, tmp_path, content):
+    if content is not None:
+        (tmp_path / 'a.avi').write_text(content)
+    args = (tmp_path / 'a.avi', 'no_config.py', 'no.pth', '--output-file', 'b.avi')
+    with pytest.raises(ValueError, match='a.avi cannot be read: it does not exist, '):
+        run_main('video_demo', *args)
+
+
+@pytest.mark.parametrize('path', ['file/out.avi', 'out.unknown', 'file'])
+def test_videos_that_cannot_be_written(run_main, video, tmp_path, path):
+    (tmp_path / 'file').write_text('')
+    args = (video, 'no_config.py', 'no.pth', '--output-file', tmp_path / path)
+    with pytest.raises(ValueError, match=f'--output-file .*{path} cannot be written'):
+        run_main('video_demo', *args)
+    assert [p.name for p in tmp_path.iterdir()] == ['file']
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        ((), 'give --show or --output-file'),
+        (('--show', '--opacity', 0), '--opacity 0.0: allowed is above 0 to 1'),
+        (('--show', '--target-fps', -3), '--target-fps -3.0: allowed is above 0'),
+        (('--show', '--results', 'a.json'), 'is for --target-fps, which is missing'),
+        (('--show', '--output-fourcc', 'H'), 'allowed are four letters'),
+        (
+            ('--show', '--target-fps', 3, '--results', 'no.json'),
+            'results no.json cannot be read: FileNotFoundError',
+        ),
+    ],
+)
+def test_wishes_that_cannot_be_met(run_main, video, options, message):
+    with pytest.raises(ValueError, match=message):
+        run_main('video_demo', video, 'no_config.py', 'no.pth', *options)
+
+
+def test_one_stitch_without_a_target(run_main, checkpoint, video, tmp_path):
+    args = (video, CONFIG, checkpoint, '--output-file', tmp_path / 'out.avi')
+    with pytest.raises(ValueError, match='several stitches are for --target-fps'):
+        run_main('video_demo', *args, '--device', 'cpu', '--stitch-id', '0,1')
+    assert list(tmp_path.iterdir()) == []

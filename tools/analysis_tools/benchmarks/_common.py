@@ -1,0 +1,39 @@
+"""What the parts share."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from torch import nn
+
+from snnet_mm.apis import init_model
+
+CONFIGS = Path(__file__).parents[3] / 'configs'
+# 32 stitches of 0.6 to 2.9 GFLOPs; how long they take does not depend on the weights.
+CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
+CAMVID_SIZE = (176, 240)
+
+
+def camvid_model() -> nn.Module:
+    return init_model(CONFIGS / CAMVID, None, device='cpu')
+
+
+def elapsed_ms(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return (time.perf_counter() - start) * 1000
+
+
+def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median milliseconds of several things, each timed once per round.
+
+    What else the machine does then weighs on all of them alike.
+    """
+    times = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            times[name].append(elapsed_ms(run))
+    return {name: median(t) for name, t in times.items()}

@@ -1,0 +1,58 @@
+"""What a switch of the stitch costs, and whether it touches a tensor."""
+
+from statistics import median
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from snnet_mm.apis import find_stitched_backbone, set_stitch
+
+from ._common import CAMVID, CONFIGS, elapsed_ms
+
+MODELS_TIMED = {
+    'CamVid pair': CAMVID,
+    'DeiT3 S/L': 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
+    'DeiT3 B/L': 'setr/setr-naive_snnetv2-deit3-b-l_8xb2-160k_ade20k-512x512.py',
+}
+ROUNDS = 10
+
+
+class _Operations(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.number += 1
+        return func(*args, **(kwargs or {}))
+
+
+def run() -> dict:
+    rows = []
+    for name, config in MODELS_TIMED.items():
+        cfg = Config.fromfile(CONFIGS / config)
+        init_default_scope(cfg.default_scope)
+        with torch.device('meta'):  # a switch reads no weight
+            model = MODELS.build(cfg.model)
+        ids = find_stitched_backbone(model).space.ids
+        times = [
+            elapsed_ms(lambda i=i, model=model: set_stitch(model, i))
+            for _ in range(ROUNDS)
+            for i in ids
+        ]
+        with _Operations() as operations:
+            for i in ids:
+                set_stitch(model, i)
+        rows.append(
+            dict(
+                model=name,
+                modules=len(list(model.modules())),
+                stitches=len(ids),
+                median_ms=median(times),
+                percentile_99_ms=sorted(times)[int(0.99 * len(times))],
+                tensor_operations=operations.number,
+            )
+        )
+    return dict(switches=rows)

@@ -1,0 +1,185 @@
+"""What every stitch of a model costs: ``tools/analysis_tools/stitch_table.py CONFIG``.
+
+Prints the table and writes ``costs.json``, which samplers and budgets read, and
+``costs.csv``.
+"""
+
+import argparse
+import json
+import os.path as osp
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from mmengine.config import Config, DictAction
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import load_checkpoint
+from rich.table import Table
+from torch import nn
+
+from snnet_mm.analysis import (
+    LatencyCheck,
+    cost_table,
+    measure_latency,
+    measure_memory,
+    measuring_setup,
+)
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import CostTable, StitchingSpace
+from snnet_mm.stitching.cost_table import Cost
+from snnet_mm.utils import atomic_path, guard_checkpoints
+from snnet_mm.visualization import cost_report, wide_console, write_cost_csv
+
+DTYPES = ('float32', 'float16', 'bfloat16')
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('config', help='config file path')
+    parser.add_argument(
+        '--checkpoint', help='weights; costs do not depend on them (default: random)'
+    )
+    parser.add_argument(
+        '--latency', action='store_true', help='time the parts of the model'
+    )
+    parser.add_argument('--memory', action='store_true', help='find the peak memory')
+    parser.add_argument(
+        '--shape',
+        nargs=2,
+        type=int,
+        metavar=('HEIGHT', 'WIDTH'),
+        help='input size (default: that of the data preprocessor)',
+    )
+    parser.add_argument('--device', default='cpu', help='cpu (default) or cuda[:N]')
+    parser.add_argument(
+        '--batch', type=int, default=1, help='images in a batch (default: 1)'
+    )
+    parser.add_argument(
+        '--dtype', choices=DTYPES, default='float32', help='(default: float32)'
+    )
+    parser.add_argument(
+        '--rounds',
+        type=int,
+        default=20,
+        help='how often everything is timed (default: 20)',
+    )
+    parser.add_argument(
+        '--check',
+        nargs='+',
+        type=int,
+        metavar='ID',
+        help='stitches to time end to end too (default: the anchors and the middle '
+        'one of every kind)',
+    )
+    parser.add_argument(
+        '--sort',
+        choices=('id', *Cost._fields),
+        default='flops',
+        help='(default: flops)',
+    )
+    parser.add_argument(
+        '--kind', nargs='+', help='show only these kinds, such as anchor FS SF'
+    )
+    parser.add_argument(
+        '--out', type=Path, help='output folder (default: work_dirs/NAME OF THE CONFIG)'
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=DictAction,
+        help='override settings of the config, in the form of key=value pairs',
+    )
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='load the checkpoint with whatever is in it, code that runs included',
+    )
+    args = parser.parse_args()
+    for name in ('batch', 'rounds'):
+        if getattr(args, name) < 1:
+            parser.error(f'--{name} {getattr(args, name)}: allowed is 1 or more')
+    if args.shape is not None and min(args.shape) < 1:
+        parser.error(f'--shape {args.shape}: allowed is 1 pixel or more each way')
+    if args.device.startswith('cuda') and not torch.cuda.is_available():
+        parser.error(f'--device {args.device}: torch finds no CUDA device')
+    return args
+
+
+def build_model(args: argparse.Namespace) -> nn.Module:
+    cfg = Config.fromfile(args.config)
+    if args.cfg_options is not None:
+        cfg.merge_from_dict(args.cfg_options)
+    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    model = MODELS.build(cfg.model)
+    if args.checkpoint is not None:
+        guard_checkpoints(trust=args.trust_checkpoint)
+        load_checkpoint(model, args.checkpoint, map_location='cpu')
+    return model.to(args.device, getattr(torch, args.dtype))
+
+
+def chosen_ids(
+    space: StitchingSpace, costs: CostTable, args: argparse.Namespace
+) -> list[int]:
+    """Ids of the kinds that were asked for, sorted."""
+    kinds = sorted({stitch.kind for stitch in space})
+    unknown = sorted(set(args.kind or ()) - set(kinds))
+    if unknown:
+        raise ValueError(f'--kind {" ".join(unknown)}; allowed are {kinds}')
+    ids = [s.id for s in space if args.kind is None or s.kind in args.kind]
+    if args.sort == 'id':
+        return ids
+    column = costs.column(args.sort)
+    return sorted(ids, key=lambda i: (column[i], i))
+
+
+def check_table(space: StitchingSpace, checks: Sequence[LatencyCheck]) -> Table:
+    table = Table(title='Latency, predicted from parts and measured end to end')
+    table.add_column('id', justify='right')
+    table.add_column('route')
+    for name in ('predicted (ms)', 'measured (ms)', 'error', 'spread'):
+        table.add_column(name, justify='right')
+    for c in checks:
+        table.add_row(
+            str(c.stitch_id),
+            space.describe(space[c.stitch_id]),
+            f'{c.predicted:.2f}',
+            f'{c.measured:.2f}',
+            f'{c.error:+.1%}',
+            f'{c.spread:.1%}',
+        )
+    return table
+
+
+def main() -> None:
+    args = parse_args()
+    model = build_model(args)
+    space = find_stitched_backbone(model).space
+    shape = None if args.shape is None else tuple(args.shape)
+    costs, checks = cost_table(model, shape), ()
+    chosen_ids(space, costs, argparse.Namespace(kind=args.kind, sort='id'))
+    latency = memory = None
+    if args.latency:
+        measured = measure_latency(
+            model, shape, args.batch, args.rounds, args.check, progress=True
+        )
+        latency, checks = measured.by_stitch, measured.checks
+    if args.memory:
+        memory = measure_memory(model, shape, args.batch, progress=True)
+    if args.latency or args.memory:
+        costs = costs.measured(measuring_setup(model, args.batch), latency, memory)
+    ids = chosen_ids(space, costs, args)
+    console = wide_console()
+    console.print(cost_report(space, costs, ids))
+    if checks:
+        console.print(check_table(space, checks))
+    name = osp.splitext(osp.basename(args.config))[0]
+    out = args.out or Path('work_dirs') / name
+    data = costs.to_dict() | dict(checks=[vars(c) for c in checks])
+    with atomic_path(out / 'costs.json') as temporary:
+        temporary.write_text(json.dumps(data, indent=1))
+    write_cost_csv(space, costs, ids, out / 'costs.csv')
+    console.print(f'Wrote costs.json and costs.csv to {out}', soft_wrap=True)
+
+
+if __name__ == '__main__':
+    main()

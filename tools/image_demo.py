@@ -1,0 +1,86 @@
+"""Paint predictions of any stitches: ``tools/image_demo.py IMG CONFIG CKPT``."""
+
+import argparse
+from pathlib import Path
+
+import cv2
+
+from snnet_mm.apis import (
+    find_stitched_backbone,
+    init_inferencer,
+    init_model,
+    list_images,
+    set_stitch,
+)
+from snnet_mm.stitching import select_stitches
+from snnet_mm.utils import atomic_path
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description='Predict images and paint the results')
+    parser.add_argument('img', help='image file, or a folder of images')
+    parser.add_argument('config', help='config file')
+    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('--out-file', type=Path, help='the picture, if it is only one')
+    parser.add_argument(
+        '--out-dir',
+        type=Path,
+        default=Path('work_dirs/image_demo'),
+        help='folder of the pictures (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--stitch-id',
+        help="stitches to run: 'all', 'anchors', or ids such as 0,5,12; one picture "
+        'each (default: the slow anchor)',
+    )
+    parser.add_argument('--device', help='device (default: the best there is)')
+    parser.add_argument(
+        '--opacity',
+        type=float,
+        default=0.5,
+        help='opacity of the painted prediction, above 0 to 1 (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--with-labels', action='store_true', help='write the names of the classes too'
+    )
+    args = parser.parse_args()
+    if not 0 < args.opacity <= 1:
+        raise ValueError(f'--opacity {args.opacity}: allowed is above 0 to 1')
+    return args
+
+
+def main() -> None:
+    args = parse_args()
+    images = list_images(args.img)
+    model = init_model(args.config, args.checkpoint, device=args.device)
+    ids = (None,)
+    if args.stitch_id is not None:
+        ids = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
+    if args.out_file is not None and len(images) * len(ids) > 1:
+        raise ValueError(
+            f'--out-file {args.out_file} is one picture; {len(images)} images by '
+            f'{len(ids)} stitches need --out-dir'
+        )
+    inferencer = init_inferencer(model)
+    for stitch_id in ids:
+        suffix = ''
+        if stitch_id is not None:
+            set_stitch(model, stitch_id)
+            suffix = f'_stitch{stitch_id}'
+        for image in images:
+            name = f'{Path(image).stem}{suffix}.png'
+            out_file = args.out_file or args.out_dir / name
+            painted = inferencer(
+                image,
+                return_vis=True,
+                opacity=args.opacity,
+                with_labels=args.with_labels,
+            )['visualization']
+            with atomic_path(out_file) as temporary:
+                if not cv2.imwrite(str(temporary), painted[..., ::-1]):
+                    raise ValueError(f'{out_file} cannot be written as a picture')
+            print(out_file)
+
+
+if __name__ == '__main__':
+    main()

@@ -5,7 +5,6 @@ share one file of weights.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from mmengine.config import Config, DictAction
@@ -16,8 +15,9 @@ from rich.table import Table
 
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.export import FORMATS, Manifest, StitchExporter
+from snnet_mm.models import PerStitchBN, find_stitched_backbone
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import guard_checkpoints
+from snnet_mm.utils import guard_checkpoints, load_weights_only
 
 
 def parse_args() -> argparse.Namespace:
@@ -46,6 +46,10 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--results', type=Path, help='stitches.json of a test, for the manifest'
+    )
+    parser.add_argument(
+        '--bn-statistics',
+        help='bn_statistics.pth of a test with --recalibrate-bn',
     )
     parser.add_argument(
         '--cfg-options',
@@ -77,9 +81,11 @@ def main() -> None:
     check_weights_fit(model, checkpoint, args.checkpoint, strict=True)
     model.load_state_dict(checkpoint.get('state_dict', checkpoint), strict=False)
     model.dataset_meta = checkpoint.get('meta', {}).get('dataset_meta', {})
+    if args.bn_statistics is not None:
+        PerStitchBN(model, load_weights_only(args.bn_statistics)).attach()
     results = None
     if args.results is not None:
-        results = StitchResults.from_dict(json.loads(args.results.read_text()))
+        results = StitchResults.read(args.results, find_stitched_backbone(model).space)
     exporter = StitchExporter(cfg, model, args.out, args.shape, results)
     if args.stitch_id is not None:
         manifest = exporter.export_stitch(args.stitch_id, args.format or ['mm'])

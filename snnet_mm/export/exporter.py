@@ -46,15 +46,13 @@ class StitchExporter:
 
     Args:
         cfg: Config of the stitched model.
-        model: The stitched model with its weights, on the CPU. Its ``dataset_meta``,
-            if there is one, goes into the checkpoint and the manifest.
+        model: The stitched model with its weights, on the CPU. What it has of its own
+            for a stitch, such as :class:`PerStitchBN`, is exported with that stitch.
+            Its ``dataset_meta``, if there is one, goes into checkpoint and manifest.
         out_dir: Folder to write to.
         size: Height and width of a graph's images, and of the FLOPs in the manifest;
             by default the fixed size of the model's data preprocessor.
         results: An evaluation of the model; its metrics go into the manifest.
-        head_states: What stitches have of their own, such as batch norm statistics:
-            tensors by their name in the model, by stitch. They are in the model while
-            the stitch is exported.
         num_images: Images to compare on, two or more.
 
     Raises:
@@ -69,10 +67,9 @@ class StitchExporter:
         out_dir: str | os.PathLike,
         size: Sequence[int] | None = None,
         results: StitchResults | None = None,
-        head_states: Mapping[int, Mapping[str, Tensor]] | None = None,
         num_images: int = 2,
     ) -> None:
-        self.cfg, self.model, self.head_states = cfg, model.eval(), head_states or {}
+        self.cfg, self.model = cfg, model.eval()
         self.out_dir = _check_writable(out_dir)
         self.space = find_stitched_backbone(model).space
         self.size = _known_size(model, size)
@@ -153,15 +150,10 @@ class StitchExporter:
         """Config and model of a stitch alone, and what the stitched model predicts."""
         active = find_stitched_backbone(self.model).active_stitch.id
         set_stitch(self.model, stitch_id)
-        own = self.head_states.get(stitch_id, {})
-        state = self.model.state_dict()
-        shared = {name: state[name].clone() for name in own}
-        self.model.load_state_dict(own, strict=False)
         try:
             wanted = predict_loaded(self.model, self.images)
             yield *single_stitch(self.cfg, self.model, stitch_id), wanted
         finally:
-            self.model.load_state_dict(shared, strict=False)
             set_stitch(self.model, active)
 
     def _trace(self, single: nn.Module) -> torch.export.ExportedProgram:

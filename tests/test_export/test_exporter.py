@@ -12,6 +12,7 @@ from snnet_mm.apis import cost_table, set_stitch
 from snnet_mm.export import StitchExporter, run_onnx
 from snnet_mm.export.graph import run_torch_export
 from snnet_mm.export.parity import check_parity
+from snnet_mm.models import PerStitchBN
 from snnet_mm.stitching import StitchResults
 
 onnx = pytest.importorskip('onnx')
@@ -64,10 +65,12 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     cfg = toy_cfg()
     model = build(cfg)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    # Stitch 0 has a batch norm bias of its own.
-    own = {'decode_head.norm.bias': torch.full((12,), 2.0)}
+    # Stitch 0 has batch norm statistics of its own.
+    keys = [k for k in before if k.endswith(('running_mean', 'running_var'))]
+    own = {k: torch.rand_like(before[k]) + 0.5 for k in keys}
+    PerStitchBN(model, {0: own}).attach()
     ids = (0, 1, 3, 7)
-    exporter = StitchExporter(cfg, model, tmp_path, head_states={0: own})
+    exporter = StitchExporter(cfg, model, tmp_path)
     manifest = exporter.export_bundle(ids)
     assert asdict(manifest) == json.loads((tmp_path / 'manifest.json').read_text())
     for name, tensor in model.state_dict().items():
@@ -78,7 +81,6 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     for i in ids:
         path = tmp_path / f'stitch_{i}.onnx'
         set_stitch(model, i)
-        model.load_state_dict(before | own if i == 0 else before)
         wanted = logits(model, (images - MEAN) / STD)
         assert_close(run_onnx(path, images), wanted, rtol=1e-4, atol=1e-4)
         used[i] = read_places(path)

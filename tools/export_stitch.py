@@ -8,16 +8,12 @@ import argparse
 from pathlib import Path
 
 from mmengine.config import Config, DictAction
-from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner.checkpoint import CheckpointLoader
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.engine.resume import check_weights_fit
+from snnet_mm.apis import find_stitched_backbone, init_model
 from snnet_mm.export import FORMATS, Manifest, StitchExporter
-from snnet_mm.models import PerStitchBN, find_stitched_backbone
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import guard_checkpoints, load_weights_only
 
 
 def parse_args() -> argparse.Namespace:
@@ -28,7 +24,8 @@ def parse_args() -> argparse.Namespace:
     which.add_argument('--stitch-id', type=int, help='export one stitch')
     which.add_argument(
         '--stitch-ids',
-        help="export a bundle: 'all', 'anchors', or ids such as 0,5,12",
+        help="export a bundle: 'all', 'anchors', 'pareto' (of --results), ids such as "
+        '0,5,12 or budgets such as 60G,120G',
     )
     parser.add_argument('--out', type=Path, required=True, help='output folder')
     parser.add_argument(
@@ -45,23 +42,18 @@ def parse_args() -> argparse.Namespace:
         help="size of a graph's images (default: that of the data preprocessor)",
     )
     parser.add_argument(
-        '--results', type=Path, help='stitches.json of a test, for the manifest'
+        '--results',
+        help='stitches.json of a test: metrics for the manifest, and for choosing',
     )
     parser.add_argument(
         '--bn-statistics',
-        help='bn_statistics.pth of a test with --recalibrate-bn',
+        help='bn_statistics.pth of a test with --recalibrate-bn, used for each stitch',
     )
     parser.add_argument(
         '--cfg-options',
         nargs='+',
         action=DictAction,
         help='override settings of the config, in the form of key=value pairs',
-    )
-    parser.add_argument(
-        '--trust-checkpoint',
-        action='store_true',
-        help='load the checkpoint with whatever is in it, code that runs included; by '
-        'default it is read as weights and plain data only',
     )
     args = parser.parse_args()
     if args.stitch_ids is not None and args.format not in (None, ['onnx']):
@@ -74,18 +66,12 @@ def main() -> None:
     cfg = Config.fromfile(args.config)
     if args.cfg_options is not None:
         cfg.merge_from_dict(args.cfg_options)
-    guard_checkpoints(trust=args.trust_checkpoint)
-    init_default_scope(cfg.get('default_scope', 'mmengine'))
-    model = MODELS.build(cfg.model)
-    checkpoint = CheckpointLoader.load_checkpoint(args.checkpoint, 'cpu')
-    check_weights_fit(model, checkpoint, args.checkpoint, strict=True)
-    model.load_state_dict(checkpoint.get('state_dict', checkpoint), strict=False)
-    model.dataset_meta = checkpoint.get('meta', {}).get('dataset_meta', {})
-    if args.bn_statistics is not None:
-        PerStitchBN(model, load_weights_only(args.bn_statistics)).attach()
-    results = None
-    if args.results is not None:
-        results = StitchResults.read(args.results, find_stitched_backbone(model).space)
+    model = init_model(
+        cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
+    )
+    results = args.results
+    if results is not None:
+        results = StitchResults.read(results, find_stitched_backbone(model).space)
     exporter = StitchExporter(cfg, model, args.out, args.shape, results)
     if args.stitch_id is not None:
         manifest = exporter.export_stitch(args.stitch_id, args.format or ['mm'])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -24,7 +23,7 @@ from .graph import (
     save_torch_export,
     trace,
 )
-from .manifest import ExportedFile, ExportedStitch, Manifest, metrics_of
+from .manifest import ExportedFile, ExportedStitch, Manifest
 from .onnx_files import OnnxBundle, require_onnx, run_onnx, save_onnx, to_onnx
 from .parity import check_parity, predict_loaded, sample_images
 from .single import load_single, save_single, single_stitch
@@ -42,13 +41,15 @@ class StitchExporter:
     """Writes stitches of one model, then reads every file and compares predictions.
 
     They are compared with those of the stitched model, on images of the test set or on
-    noise where these are not at hand; a file that differs is an error.
+    noise where these are not at hand; a file that differs is an error. What parts of
+    the model follow :func:`set_stitch`, such as the batch norm statistics of a
+    :class:`PerStitchBN`, are exported as they are for the stitch. Afterwards the last
+    exported stitch is the active one.
 
     Args:
         cfg: Config of the stitched model.
-        model: The stitched model with its weights, on the CPU. What it has of its own
-            for a stitch, such as :class:`PerStitchBN`, is exported with that stitch.
-            Its ``dataset_meta``, if there is one, goes into checkpoint and manifest.
+        model: The stitched model with its weights, on the CPU. Its ``dataset_meta``,
+            if there is one, goes into the checkpoint and the manifest.
         out_dir: Folder to write to.
         size: Height and width of a graph's images, and of the FLOPs in the manifest;
             by default the fixed size of the model's data preprocessor.
@@ -69,12 +70,14 @@ class StitchExporter:
         results: StitchResults | None = None,
         num_images: int = 2,
     ) -> None:
-        self.cfg, self.model = cfg, model.eval()
+        self.cfg, self.model, self.results = cfg, model.eval(), results
         self.out_dir = _check_writable(out_dir)
         self.space = find_stitched_backbone(model).space
         self.size = _known_size(model, size)
         self.costs = cost_table(model, self.size)
-        self.metrics = metrics_of(results, self.space)
+        if results is not None:
+            results.check_space(self.space)
+        self.metrics = {r.id: r.metrics for r in results.stitches} if results else {}
         self.preprocessor = cfg.model.get('data_preprocessor') or {}
         # As mm loads them, in the order of channels BGR, and as graphs take them.
         self.images, source = sample_images(cfg, num_images, self.size)
@@ -105,18 +108,18 @@ class StitchExporter:
         if 'onnx' in formats:
             require_onnx()
         files = []
-        with self._alone(stitch_id) as (cfg, single, wanted):
-            if {'onnx', 'torch-export'} & set(formats):
-                traced = self._trace(single)
-            for kind in formats:
-                path = self.out_dir / f'stitch_{stitch_id}{FORMATS[kind]}'
-                if kind == 'onnx':
-                    save_onnx(to_onnx(traced, self.graph_images), path)
-                elif kind == 'torch-export':
-                    save_torch_export(traced, path)
-                else:
-                    save_single(cfg, single, path)
-                files.append(self._compare(kind, stitch_id, path, wanted))
+        cfg, single, wanted = self._alone(stitch_id)
+        if {'onnx', 'torch-export'} & set(formats):
+            traced = self._trace(single)
+        for kind in formats:
+            path = self.out_dir / f'stitch_{stitch_id}{FORMATS[kind]}'
+            if kind == 'onnx':
+                save_onnx(to_onnx(traced, self.graph_images), path)
+            elif kind == 'torch-export':
+                save_torch_export(traced, path)
+            else:
+                save_single(cfg, single, path)
+            files.append(self._compare(kind, stitch_id, path, wanted))
         return self._finish([self._entry(stitch_id, files)], wanted)
 
     def export_bundle(self, stitches: str | Sequence[int]) -> Manifest:
@@ -132,11 +135,11 @@ class StitchExporter:
             ValueError: If an id is unknown or repeated, or a package is missing.
         """
         require_onnx()
-        ids = select_stitches(self.space, stitches)
+        ids = select_stitches(self.space, stitches, self.costs, self.results)
         bundle, wanted, entries = OnnxBundle(self.out_dir), {}, []
         for i in ids:
-            with self._alone(i) as (_, single, wanted[i]):
-                bundle.add(f'stitch_{i}.onnx', self._trace(single), self.graph_images)
+            _, single, wanted[i] = self._alone(i)
+            bundle.add(f'stitch_{i}.onnx', self._trace(single), self.graph_images)
         weights = bundle.save()
         for i in ids:
             path = self.out_dir / f'stitch_{i}.onnx'
@@ -145,16 +148,11 @@ class StitchExporter:
         shared = dict(name=weights.name, bytes=weights.stat().st_size)
         return self._finish(entries, wanted[ids[0]], shared)
 
-    @contextmanager
-    def _alone(self, stitch_id: int) -> Iterator[tuple[Config, nn.Module, Tensor]]:
+    def _alone(self, stitch_id: int) -> tuple[Config, nn.Module, Tensor]:
         """Config and model of a stitch alone, and what the stitched model predicts."""
-        active = find_stitched_backbone(self.model).active_stitch.id
         set_stitch(self.model, stitch_id)
-        try:
-            wanted = predict_loaded(self.model, self.images)
-            yield *single_stitch(self.cfg, self.model, stitch_id), wanted
-        finally:
-            set_stitch(self.model, active)
+        cfg, single = single_stitch(self.cfg, self.model, stitch_id)
+        return cfg, single, predict_loaded(self.model, self.images)
 
     def _trace(self, single: nn.Module) -> torch.export.ExportedProgram:
         graph = PredictionGraph(single, self.size, self.preprocessor)

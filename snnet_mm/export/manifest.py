@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from snnet_mm.stitching import StitchingSpace, StitchResults
 from snnet_mm.utils import atomic_path
 
 NAME = 'manifest.json'
@@ -61,23 +60,3 @@ class Manifest:
         """Write ``manifest.json``."""
         with atomic_path(folder / NAME) as temporary:
             temporary.write_text(json.dumps(asdict(self), indent=1))
-
-
-def metrics_of(
-    results: StitchResults | None, space: StitchingSpace
-) -> dict[int, Mapping[str, float]]:
-    """Metrics by stitch.
-
-    Raises:
-        ValueError: If the results are of another stitching space.
-    """
-    metrics = {}
-    for result in results.stitches if results else ():
-        route = space.describe(space[result.id])
-        if result.route != route:
-            raise ValueError(
-                f'the results are of another stitching space: stitch {result.id} is '
-                f'{result.route} there and {route} in the model (option: --results)'
-            )
-        metrics[result.id] = result.metrics
-    return metrics

@@ -1,0 +1,51 @@
+"""A bundle of exported stitches: its size, parity, and onnxruntime against PyTorch."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from snnet_mm.apis import set_stitch
+from snnet_mm.export import StitchExporter, open_onnx
+from snnet_mm.export.parity import predict_loaded
+
+from ._common import camvid_model, in_turn
+
+STITCHES = (0, 28, 22, 1)
+ROUNDS = 30
+
+
+def run() -> dict:
+    model = camvid_model()
+    with TemporaryDirectory() as folder:
+        exporter = StitchExporter(model.cfg, model, folder)
+        manifest = exporter.export_bundle(STITCHES)
+        rows = []
+        for stitch in manifest.stitches:
+            (file,) = stitch.files
+            session = open_onnx(Path(folder) / file.name)
+            set_stitch(model, stitch.id)
+            times = in_turn(
+                dict(
+                    pytorch_ms=lambda: predict_loaded(model, exporter.images[:1]),
+                    onnxruntime_ms=lambda session=session: session.run(
+                        None, {'images': exporter.graph_images[:1].numpy()}
+                    ),
+                ),
+                ROUNDS,
+            )
+            rows.append(
+                dict(
+                    stitch=stitch.id,
+                    route=stitch.route,
+                    gflops=stitch.flops / 1e9,
+                    **times,
+                    ratio=times['pytorch_ms'] / times['onnxruntime_ms'],
+                    max_difference=file.max_difference,
+                    graph_kb=file.bytes / 1e3,
+                )
+            )
+    return dict(
+        stitches=rows,
+        compared_on=manifest.compared_on,
+        shared_weights_mb=manifest.weights['bytes'] / 1e6,
+        weights_of_each_alone_mb=sum(4 * s.params for s in manifest.stitches) / 1e6,
+    )

@@ -1,7 +1,5 @@
 import json
 
-import pytest
-
 
 def test_one_part_is_run_and_written(run_tool, tmp_path):
     script = 'analysis_tools/benchmark.py'
@@ -19,9 +17,8 @@ def test_one_part_is_run_and_written(run_tool, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ['switch.json']
 
 
-@pytest.mark.parametrize('only', ['nothing', 'switch,', ''])
-def test_parts_that_do_not_exist(run_tool, only):
-    done = run_tool('analysis_tools/benchmark.py', '--only', only, ok=False)
+def test_parts_that_do_not_exist(run_tool):
+    done = run_tool('analysis_tools/benchmark.py', '--only', 'switch,no', ok=False)
     error = done.stderr.splitlines()[-1]
     assert error.startswith('ValueError: --only ')
     assert 'allowed are compile, controller, ' in error

@@ -13,9 +13,7 @@ from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
 from snnet_mm.export import FORMATS, Manifest, StitchExporter
-from snnet_mm.models.per_stitch_bn import PerStitchBN
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import load_weights_only
 
 
 def parse_args() -> argparse.Namespace:
@@ -68,10 +66,9 @@ def main() -> None:
     cfg = Config.fromfile(args.config)
     if args.cfg_options is not None:
         cfg.merge_from_dict(args.cfg_options)
-    model = init_model(cfg, args.checkpoint, device='cpu')
-    if args.bn_statistics is not None:
-        statistics = load_weights_only(args.bn_statistics)
-        PerStitchBN(model, statistics).attach()
+    model = init_model(
+        cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
+    )
     results = args.results
     if results is not None:
         results = StitchResults.read(results, find_stitched_backbone(model).space)

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.stitching import Cost, CostTable, Position
 
+from .device import empty_images
 from .parts import (
     Part,
     Rest,
@@ -74,7 +75,7 @@ class _CostCounter(nn.Module):
 
     def forward(self, input_size: tuple[int, int]) -> dict[int, Cost]:
         """The cost of every stitch by id."""
-        images = torch.empty(1, 3, *input_size, device='meta')
+        images = empty_images(self.model, input_size, batch=1)
         with as_shipped(self.model):
             flops, params = self._count_parts(images)
             return {

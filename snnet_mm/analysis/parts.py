@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 from mmengine.model import (
@@ -23,13 +24,15 @@ from snnet_mm.stitching import Position, Stitch
 T = TypeVar('T')
 
 
-class FeatureMap(NamedTuple):
+@dataclass(frozen=True)
+class FeatureMap:
     """The map made of the slow anchor's state for one place in ``out_indices``."""
 
     place: int
 
 
-class Rest(NamedTuple):
+@dataclass(frozen=True)
+class Rest:
     """What a model runs besides its backbone, on the output of one end anchor."""
 
     end_anchor: int

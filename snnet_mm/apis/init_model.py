@@ -13,7 +13,7 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.models import set_stitch
+from snnet_mm.models import PerStitchBN, set_stitch
 from snnet_mm.utils import load_weights_only
 
 from .compile_blocks import compile_blocks
@@ -26,6 +26,7 @@ def init_model(
     device: str | torch.device | None = None,
     compile: bool = False,
     cfg_options: dict | None = None,
+    bn_statistics: str | os.PathLike | None = None,
 ) -> nn.Module:
     """Build the model of a config in eval mode, with the weights of a checkpoint.
 
@@ -41,6 +42,8 @@ def init_model(
         device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
         compile: Whether to compile the blocks; see :func:`compile_blocks`.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
+        bn_statistics: A ``bn_statistics.pth`` of ``tools/test.py --recalibrate-bn``:
+            the batch norms of the heads then have statistics of each stitch.
 
     Raises:
         ValueError: If the device is not there, the id is not in the stitching space,
@@ -67,7 +70,10 @@ def init_model(
     if compile:
         compile_blocks(model)
     # One process predicts: there is nothing to synchronise, and a CPU cannot.
-    return revert_sync_batchnorm(model).to(device).eval()
+    model = revert_sync_batchnorm(model).to(device).eval()
+    if bn_statistics is not None:
+        PerStitchBN(model, load_weights_only(bn_statistics)).attach()
+    return model
 
 
 def _check_device(device: str | torch.device | None) -> torch.device:

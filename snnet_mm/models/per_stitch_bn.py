@@ -24,21 +24,25 @@ class PerStitchBN(nn.Module):
     """Gives the batch norms of a model the statistics of the active stitch.
 
     As ``model.per_stitch_bn`` it is told by :func:`set_stitch`. It adds neither
-    parameters nor entries to the state dict. A stitch without statistics is an error.
+    parameters nor entries to the state dict. Stitches without statistics of their own
+    have those that the model came with.
 
     Args:
         model: The model; the batch norms of its heads and necks take part.
         statistics: See :func:`recalibrate_bn`.
 
     Raises:
-        ValueError: If the statistics are not those of this model's batch norms.
+        ValueError: If the statistics are not those of this model's batch norms, or of
+            no stitch of its space.
     """
 
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
         super().__init__()
         norms = batch_norms(model)
         wanted = {f'{name}.{key}' for name in norms for key in KEYS}
+        space = find_stitched_backbone(model).space
         for stitch_id, values in statistics.items():
+            space[stitch_id]  # refuses an unknown id
             if set(values) != wanted:
                 raise ValueError(
                     f'batch norm statistics of stitch {stitch_id} are '
@@ -53,16 +57,12 @@ class PerStitchBN(nn.Module):
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Copy the statistics of a stitch into the batch norms."""
-        if stitch.id not in self.statistics:
-            raise ValueError(
-                f'stitch {stitch.id} has no batch norm statistics of its own; allowed '
-                f'are {sorted(self.statistics)} (option: --bn-statistics)'
-            )
-        _write(self._norms[0], self.statistics[stitch.id])
+        _write(self._norms[0], self.statistics.get(stitch.id, self._mixed))
 
     def attach(self) -> PerStitchBN:
-        """Become a part of the model."""
+        """Become a part of the model, and serve its active stitch."""
         self._model[0].per_stitch_bn = self
+        self.on_stitch(find_stitched_backbone(self._model[0]).active_stitch)
         return self
 
     def detach(self) -> None:

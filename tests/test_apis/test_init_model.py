@@ -35,6 +35,18 @@ def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, inputs, stitch)
     assert not any(m.training for m in model.modules())
 
 
+def test_batch_norm_statistics_of_each_stitch(cfg, checkpoint, tmp_path):
+    plain = init_model(cfg, checkpoint)
+    keys = [k for k in plain.state_dict() if k.endswith(('_mean', '_var'))]
+    own = {k: torch.rand_like(plain.state_dict()[k]) for k in keys}
+    torch.save({3: own}, tmp_path / 'bn.pth')
+    model = init_model(cfg, checkpoint, bn_statistics=tmp_path / 'bn.pth')
+    for stitch, wanted in ((1, plain.state_dict()), (3, own), (0, plain.state_dict())):
+        set_stitch(model, stitch)
+        assert keys
+        assert all(torch.equal(model.state_dict()[k], wanted[k]) for k in keys)
+
+
 def test_the_slow_anchor_is_the_default(cfg, checkpoint):
     model = init_model(cfg, checkpoint, device='cpu')
     assert find_stitched_backbone(model).active_stitch.id == 1

@@ -12,7 +12,7 @@ from snnet_mm.apis import cost_table, set_stitch
 from snnet_mm.export import StitchExporter, run_onnx
 from snnet_mm.export.graph import run_torch_export
 from snnet_mm.export.parity import check_parity
-from snnet_mm.models.per_stitch_bn import PerStitchBN
+from snnet_mm.models import PerStitchBN
 from snnet_mm.stitching import StitchResults
 
 onnx = pytest.importorskip('onnx')
@@ -105,7 +105,7 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     stored = sum(length for _, _, length in places.values())
     sum_of_graphs = sum(length for w in used.values() for _, _, length in w.values())
     assert stored < size < stored + 150 * len(places)
-    assert sum_of_graphs > 1.8 * stored
+    assert sum_of_graphs > 1.5 * stored
     with safe_open(tmp_path / 'weights.safetensors', 'pt') as file:
         merged = file.get_tensor('backbone.stitching_layers.0to1_1.weight.T')
     layer = model.backbone.stitching_layers['0to1_1'].merged()

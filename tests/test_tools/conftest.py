@@ -1,4 +1,5 @@
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +34,17 @@ def demo(run_tool, tmp_path_factory):
     work_dir = tmp_path_factory.mktemp('demo')
     args = ('--work-dir', work_dir, '--iters', 3, '--num-scenes', 10)
     return work_dir, run_tool('demo.py', *args).stdout
+
+
+@pytest.fixture
+def run_here(monkeypatch, capsys):
+    """Run a tool inside the test, which is quicker; returns what it printed."""
+
+    def run(tool, *args):
+        path = str(ROOT / 'tools' / tool)
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, 'argv', [path, *map(str, args)])
+        runpy.run_path(path, run_name='__main__')
+        return capsys.readouterr().out
+
+    return run

@@ -1,0 +1,119 @@
+import json
+from pathlib import Path
+
+import pytest
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.engine.hooks import stitch_sampling_hook
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import Setup
+
+
+class Recorder(Hook):
+    def __init__(self):
+        self.stitches = []
+
+    def before_train_iter(self, runner, batch_idx, data_batch=None):
+        self.stitches.append(find_stitched_backbone(runner.model).active_stitch.id)
+
+
+def train(cfg, **changes):
+    cfg = cfg.copy()
+    cfg.merge_from_dict(changes)
+    runner, recorder = Runner.from_cfg(cfg), Recorder()
+    runner.register_hook(recorder, priority='LOW')
+    runner.train()
+    return runner, recorder.stitches
+
+
+def write_costs(cfg, path, latency, model=None):
+    table = cost_table(model or Runner.from_cfg(cfg).model)
+    milliseconds = {i: float(latency.get(i, 1)) for i in table}
+    table = table.measured(Setup('a board', 1, 'float32'), milliseconds)
+    path.write_text(json.dumps(table.to_dict()))
+    return table
+
+
+@pytest.fixture
+def ros_cfg(toy_cfg, tmp_path):
+    """ROS by milliseconds: stitches 3 and 7 are a group by themselves."""
+    toy_cfg.custom_hooks = Config(
+        dict(
+            hooks=[
+                dict(
+                    type='StitchSamplingHook',
+                    sampler=dict(
+                        type='ResourceConstrainedSampler', cost='latency', step=5
+                    ),
+                    costs=str(tmp_path / 'costs.json'),
+                )
+            ]
+        )
+    ).hooks
+    return toy_cfg
+
+
+def test_stitches_are_drawn_by_milliseconds(ros_cfg, tmp_path):
+    table = write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 7: 22, 0: 30})
+    runner, stitches = train(ros_cfg, **{'train_cfg.max_iters': 12})
+    hook = next(h for h in runner.hooks if hasattr(h, 'sampler'))
+    others = tuple(i for i in table if i not in (0, 3, 7))
+    assert hook.sampler.groups == [others, (3, 7), (0,)]
+    assert stitches == [hook.sampler.sample(n)[0] for n in range(12)]
+    # Two groups of three have three stitches of fourteen.
+    assert sum(i in (0, 3, 7) for i in stitches) > 5
+
+
+def test_a_resumed_run_draws_the_same(ros_cfg, tmp_path):
+    write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 7: 22, 0: 30})
+    work_dir = ros_cfg.work_dir
+    ros_cfg.work_dir = f'{work_dir}/straight'
+    _, straight = train(ros_cfg, **{'train_cfg.max_iters': 6})
+    ros_cfg.work_dir = f'{work_dir}/cut'
+    _, first = train(ros_cfg, **{'train_cfg.max_iters': 3})
+    _, second = train(ros_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
+    assert first + second == straight
+
+
+def test_a_resumed_run_refuses_costs_that_were_measured_again(ros_cfg, tmp_path):
+    write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 7: 22, 0: 30})
+    train(ros_cfg)
+    write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 7: 22, 0: 31})
+    with pytest.raises(ValueError, match='other costs than in the run that is resumed'):
+        train(ros_cfg, **{'train_cfg.max_iters': 3, 'resume': True})
+
+
+def test_ranks_must_read_the_same_costs(ros_cfg, tmp_path, monkeypatch):
+    write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 0: 30})
+
+    def of_another_machine(objects):
+        objects[0] = 'of rank 0'
+
+    monkeypatch.setattr(
+        stitch_sampling_hook, 'broadcast_object_list', of_another_machine
+    )
+    with pytest.raises(ValueError, match='other costs than on rank 0'):
+        train(ros_cfg)
+
+
+def test_milliseconds_must_have_been_measured(ros_cfg):
+    costs = ros_cfg.custom_hooks[0].pop('costs')
+    with pytest.raises(ValueError, match='latency .* not measured.*config key: Stitch'):
+        train(ros_cfg)
+    ros_cfg.custom_hooks[0].costs = costs
+    with pytest.raises(ValueError, match='costs.json cannot be read'):
+        train(ros_cfg)
+
+
+def test_costs_of_another_model_are_refused(ros_cfg, tmp_path):
+    other = Config(ros_cfg.to_dict())
+    for anchor in other.model.backbone.anchors:
+        anchor.arch.mlp_ratio = 3
+    write_costs(other, Path(tmp_path / 'costs.json'), {0: 30})
+    with pytest.raises(ValueError, match='costs.json .*is of another model: stitch 0'):
+        train(ros_cfg)
+    with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
+        train(ros_cfg, **{'custom_hooks.0.input_size': (32, 32)})

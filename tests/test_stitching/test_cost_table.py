@@ -1,0 +1,114 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from snnet_mm.stitching import Cost, CostTable, Setup, TwoWaySpace
+
+SPACE = TwoWaySpace((3, 7))
+COUNTED = CostTable(
+    {s.id: Cost(100 + s.id, 10 + s.id) for s in SPACE}, (48, 64), SPACE.fingerprint
+)
+SETUP = Setup('cpu, 2 threads', 4, 'float32')
+MEASURED = COUNTED.measured(
+    SETUP,
+    {i: 1.5 * i for i in SPACE.ids},
+    {i: 1000 * i for i in SPACE.ids},
+)
+
+
+def test_columns():
+    assert COUNTED.column('flops')[7] == COUNTED[7].flops == 107
+    assert COUNTED.column('params')[7] == COUNTED[7].params == 17
+    assert MEASURED.column('latency') == {i: 1.5 * i for i in SPACE.ids}
+    assert MEASURED.column('memory')[3] == MEASURED[3].memory == 3000
+    assert MEASURED[7][:2] == COUNTED[7][:2]
+    assert list(COUNTED) == list(SPACE.ids)
+    assert len(COUNTED) == 8
+
+
+def test_a_missing_column_says_how_to_measure_it():
+    with pytest.raises(ValueError, match='stitch_table.py CONFIG --latency'):
+        COUNTED.column('latency')
+    only_latency = COUNTED.measured(SETUP, MEASURED.column('latency'))
+    with pytest.raises(ValueError, match='memory .* was not measured.* --memory'):
+        only_latency.column('memory')
+    with pytest.raises(ValueError, match="cost 'joules' is unknown"):
+        COUNTED.column('joules')
+
+
+@pytest.mark.parametrize('table', [COUNTED, MEASURED])
+def test_json_gives_an_equal_table(table, tmp_path):
+    path = tmp_path / 'costs.json'
+    path.write_text(json.dumps(table.to_dict()))
+    assert CostTable.read(path) == table
+    assert CostTable.read(path).fingerprint == table.fingerprint
+
+
+def test_the_fingerprint_tells_tables_apart():
+    tables = [
+        COUNTED,
+        MEASURED,
+        replace(COUNTED, input_size=(48, 65)),
+        replace(COUNTED, space=TwoWaySpace((3, 8)).fingerprint),
+        replace(MEASURED, setup=replace(SETUP, device='cuda')),
+        replace(MEASURED, setup=replace(SETUP, batch=1)),
+        replace(MEASURED, setup=replace(SETUP, dtype='float16')),
+        replace(COUNTED, costs={**COUNTED.costs, 5: Cost(105, 16)}),
+    ]
+    assert len({t.fingerprint for t in tables}) == len(tables)
+
+
+def test_tables_of_one_model_match_whatever_was_measured():
+    MEASURED.check_same_model(COUNTED)
+    COUNTED.check_same_model(MEASURED)
+    replace(COUNTED, space=None).check_same_model(COUNTED)
+
+
+@pytest.mark.parametrize(
+    ('other', 'words'),
+    [
+        (dict(input_size=(32, 32)), 'my.json holds for images of 32x32.*at 48x64'),
+        (dict(space='0'), 'my.json is of another stitching space'),
+        (dict(costs={0: Cost(100, 10)}), r'do not share stitches \[1, 2, 3, 5'),
+        (
+            dict(costs={**COUNTED.costs, 5: Cost(105, 16)}),
+            'of another model: stitch 5 has 105 FLOPs and 16 parameters there, 105 and '
+            '15 here',
+        ),
+    ],
+)
+def test_tables_of_other_models_are_refused(other, words):
+    with pytest.raises(ValueError, match=words):
+        replace(COUNTED, **other).check_same_model(COUNTED, 'my.json')
+
+
+@pytest.mark.parametrize(
+    ('content', 'words'),
+    [
+        (None, 'cannot be read as a cost table: No such file.*stitch_table.py'),
+        (b'{"input_size": [1', 'is damaged: .*stitch_table.py'),
+        (b'', 'is damaged'),
+        (b'\xff\xfe\x00\xd8', 'is no text'),
+        (b'[]', 'is no cost table'),
+        (b'{"stitches": []}', "is no cost table.*KeyError 'setup'"),
+    ],
+)
+def test_bad_files_are_refused_in_words(tmp_path, content, words):
+    path = tmp_path / 'costs.json'
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=words) as error:
+        CostTable.read(path)
+    assert str(path) in str(error.value)
+
+
+def test_the_fingerprint_of_a_space_is_that_of_its_routes():
+    assert TwoWaySpace((3, 7)).fingerprint == SPACE.fingerprint
+    others = [
+        TwoWaySpace((3, 8)),
+        TwoWaySpace((4, 7)),
+        TwoWaySpace((3, 7), kinds=('FS',)),
+        TwoWaySpace((3, 7), ids=(2, 5)),
+    ]
+    assert len({SPACE.fingerprint, *(s.fingerprint for s in others)}) == 5

@@ -1,0 +1,79 @@
+import math
+
+import pytest
+
+from snnet_mm.stitching import (
+    Cost,
+    CostTable,
+    SlidingWindowSpace,
+    TwoWaySpace,
+    pick,
+    prior_scores,
+    rank_correlation,
+)
+
+SPACE = TwoWaySpace((3, 7))
+FLOPS = {0: 100, 1: 500, 2: 400, 3: 300, 5: 200, 6: 300, 7: 400, 8: 250}
+
+
+def test_prior_by_hand():
+    scores = prior_scores(SPACE, FLOPS)
+    # Stitch 2 leaves the fast anchor after 1 of 3 blocks, 5 the slow one after 3 of 7.
+    expected = {
+        0: 0,
+        1: 1,
+        2: 0.75 - 0.3 * 1 / 3,
+        3: 0.5 - 0.3 * 2 / 3,
+        5: 0.25 - 0.2 * 3 / 7,
+        6: 0.5 - 0.2 * 5 / 7,
+        7: 0.75 - 0.2 * 3 / 7 - 0.3 * 2 / 3,
+        8: 0.375 - 0.3 * 1 / 3 - 0.2 * 5 / 7,
+    }
+    assert scores == pytest.approx(expected)
+
+
+def test_the_prior_picks_where_nothing_was_measured():
+    costs = CostTable({i: Cost(f * 10**9, 1) for i, f in FLOPS.items()}, (8, 8))
+    assert pick(SPACE, '300G', costs) == 6
+    assert pick(SPACE, '249G', costs) == 5
+    assert pick(SPACE, '400G', costs) == 2
+    assert pick(SPACE, '100G', costs) == 0
+
+
+def test_every_space_has_a_prior():
+    space = SlidingWindowSpace((4, 4, 4))
+    scores = prior_scores(space, {s.id: s.id for s in space})
+    last = space.ids[-1]
+    late = space[last].segments[0].end / 4
+    assert scores[last] == pytest.approx(1 - 0.3 * late)
+    assert scores[0] == 0
+
+
+def test_the_prior_ranks_better_than_flops_alone(published):
+    space = TwoWaySpace((12, 24))
+    flops = {i: v['flops'] for i, v in published.items()}
+    miou = [v['mIoU'] for v in published.values()]
+    scores = prior_scores(space, flops)
+    assert rank_correlation(list(flops.values()), miou) == pytest.approx(
+        0.734, abs=1e-3
+    )
+    prior = [scores[i] for i in published]
+    assert rank_correlation(prior, miou) == pytest.approx(0.838, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ('a', 'b', 'expected'),
+    [
+        ([1, 2, 3], [10, 20, 90], 1),
+        ([1, 2, 3], [9, 5, 1], -1),
+        ([1, 2, 3, 4], [1, 2, 4, 3], 0.8),
+        ([1, 2, 2], [1, 3, 2], 0.75**0.5),
+    ],
+)
+def test_rank_correlation_by_hand(a, b, expected):
+    assert rank_correlation(a, b) == pytest.approx(expected)
+
+
+def test_equal_values_have_no_rank_correlation():
+    assert math.isnan(rank_correlation([1, 1], [1, 2]))
+    assert math.isnan(rank_correlation([1, 2], [1, 1]))

@@ -1,0 +1,52 @@
+import json
+
+import pytest
+
+TOOL = 'analysis_tools/plot_pareto.py'
+PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
+
+
+def test_published_figures_are_drawn(run_here, tmp_path):
+    options = ('--depths', 12, 24, '--baseline', 'DeiT3-L alone', 362.5, 52.0)
+    options += ('--compare', 'itself', PUBLISHED, '--out', tmp_path / 'front')
+    run_here(TOOL, PUBLISHED, *options)
+    assert (tmp_path / 'front.png').read_bytes().startswith(b'\x89PNG')
+    assert 'DeiT3-L alone' in (tmp_path / 'front.svg').read_text()
+    page = (tmp_path / 'front.html').read_text()
+    assert 'Published by the authors: SN-Netv2 DeiT3-S/L, SETR-naive' in page
+    assert '"cost": 362500000000.0' in page
+
+
+@pytest.mark.parametrize(
+    ('content', 'options', 'words'),
+    [
+        (None, (), 'cannot be read as a file of results'),
+        ('{"stitches"', (), 'is damaged'),
+        ('{"stitches": {}}', (), 'is no file of results'),
+        ('{"stitches": {}}', ('--depths', 24, 12), 'cannot be stitched two ways'),
+    ],
+)
+def test_bad_files_end_in_words(run_here, tmp_path, content, options, words):
+    path = tmp_path / 'stitches.json'
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ValueError, match=words):
+        run_here(TOOL, path, *options, '--out', tmp_path / 'front')
+    assert not list(tmp_path.glob('front*'))
+
+
+def test_results_are_drawn_over_measured_costs(run_here, tmp_path):
+    stitch = dict(id=0, kind='anchor', route='fast[0:3]', flops=10, params=5)
+    results = dict(metric='mIoU', higher_is_better=True, input_size=[8, 8])
+    results['stitches'] = [dict(stitch, metrics=dict(mIoU=1.0))]
+    (tmp_path / 'stitches.json').write_text(json.dumps(results))
+    costs = dict(input_size=[8, 8], space=None)
+    costs['setup'] = dict(device='a board', batch=1, dtype='float32')
+    costs['stitches'] = [dict(id=0, flops=10, params=5, latency=3.5, memory=None)]
+    (tmp_path / 'costs.json').write_text(json.dumps(costs))
+    options = ('--cost', 'latency', '--costs', tmp_path / 'costs.json')
+    run_here(TOOL, tmp_path / 'stitches.json', *options)
+    assert (
+        'ms at 8x8 (a board, batch 1, float32)'
+        in (tmp_path / 'pareto.html').read_text()
+    )

@@ -1,0 +1,71 @@
+import csv
+import json
+
+import pytest
+
+from snnet_mm.stitching import CostTable
+
+TOOL = 'analysis_tools/stitch_table.py'
+CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+
+
+def test_costs_are_printed_and_saved(run_here, tmp_path):
+    options = ('--latency', '--memory', '--batch', 2, '--shape', 64, 96)
+    options += (
+        '--rounds',
+        2,
+        '--check',
+        0,
+        9,
+        '--sort',
+        'params',
+        '--kind',
+        'FS',
+        'SF',
+    )
+    printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
+    table = CostTable.read(tmp_path / 'costs.json')
+    assert len(table) == 14
+    assert table.input_size == (64, 96)
+    assert (table.setup.batch, table.setup.dtype) == (2, 'float32')
+    assert min(table.column('latency').values()) > 0
+    assert min(table.column('memory').values()) > 0
+    with (tmp_path / 'costs.csv').open(newline='') as file:
+        rows = list(csv.DictReader(file))
+    params = table.column('params')
+    ids = [int(row['id']) for row in rows]
+    assert set(ids) == {2, 3, 4, 6, 7, 8}
+    assert ids == sorted(ids, key=lambda i: (params[i], i))
+    checks = json.loads((tmp_path / 'costs.json').read_text())['checks']
+    assert [c['stitch_id'] for c in checks] == [0, 9]
+    assert checks[0]['predicted'] == table[0].latency
+    assert 'slow[0:2] > fast[1:4]' in printed
+    assert 'measured (ms)' in printed
+
+
+@pytest.mark.parametrize(
+    ('options', 'words'),
+    [
+        (('--kind', 'FSFS'), r"--kind FSFS; allowed are \['FS', 'FSF', 'SF'"),
+        (('--sort', 'latency'), 'the latency of these stitches was not measured'),
+    ],
+)
+def test_wrong_options_end_in_words(run_here, tmp_path, options, words):
+    with pytest.raises(ValueError, match=words):
+        run_here(TOOL, CONFIG, *options, '--out', tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ('options', 'words'),
+    [
+        (('--batch', 0), '--batch 0: allowed is 1 or more'),
+        (('--rounds', -1), '--rounds -1: allowed is 1 or more'),
+        (('--shape', 0, 4), '--shape [0, 4]: allowed is 1 pixel'),
+        (('--dtype', 'int8'), "invalid choice: 'int8'"),
+    ],
+)
+def test_options_that_argparse_refuses(run_here, capsys, options, words):
+    with pytest.raises(SystemExit):
+        run_here(TOOL, CONFIG, *options)
+    assert words in capsys.readouterr().err

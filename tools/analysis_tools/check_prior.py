@@ -1,0 +1,115 @@
+"""How well the prior picks stitches: ``tools/analysis_tools/check_prior.py FILE``.
+
+Compares, over all stitches of an evaluation, the prior that budgets go by where nothing
+was measured with the results.
+"""
+
+import argparse
+from collections.abc import Mapping
+from statistics import mean
+
+from rich.table import Table
+
+from snnet_mm.stitching import (
+    StitchingSpace,
+    StitchResults,
+    TwoWaySpace,
+    format_cost,
+    group_by_cost,
+    prior_scores,
+    rank_correlation,
+    read_published,
+)
+from snnet_mm.visualization import wide_console
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        'results', help='results of all stitches of a two-way space, or published ones'
+    )
+    parser.add_argument(
+        '--depths',
+        nargs=2,
+        type=int,
+        required=True,
+        metavar=('FAST', 'SLOW'),
+        help='blocks of the anchors',
+    )
+    parser.add_argument(
+        '--published', action='store_true', help='the file holds published figures'
+    )
+    parser.add_argument(
+        '--metric', default='mIoU', help='the metric of published figures'
+    )
+    parser.add_argument(
+        '--step', default=10, type=float, help='GFLOPs between budgets (default: 10)'
+    )
+    return parser.parse_args()
+
+
+def lost(
+    results: StitchResults, guess: Mapping[int, float], step: float
+) -> list[tuple[float, int, int, float]]:
+    """Budget, guessed and best stitch, and the metric that the guess loses, by budget.
+
+    Budgets are the dearest stitch of every cost group.
+    """
+    flops, scores = results.column('flops'), results.scores()
+    sign = 1 if results.higher_is_better else -1
+    rows = []
+    for group in group_by_cost(flops, step):
+        budget = max(flops[i] for i in group)
+        affordable = [i for i in flops if flops[i] <= budget]
+        guessed = max(affordable, key=lambda i: (guess[i], -flops[i]))
+        best = max(affordable, key=lambda i: (sign * scores[i], -flops[i]))
+        rows.append((budget, guessed, best, sign * (scores[best] - scores[guessed])))
+    return rows
+
+
+def picks_table(
+    space: StitchingSpace,
+    results: StitchResults,
+    rows: list[tuple[float, int, int, float]],
+) -> Table:
+    scores, metric = results.scores(), results.metric
+    table = Table(title='Picked by the prior, and the best stitch, within each budget')
+    for name in ('budget', 'prior', metric, 'best', metric, 'lost'):
+        justify = 'left' if name in ('prior', 'best') else 'right'
+        table.add_column(name, justify=justify)
+    for budget, guessed, best, loss in rows:
+        cells = [format_cost('flops', budget)]
+        for i in (guessed, best):
+            cells += [f'{i}: {space.describe(space[i])}', f'{scores[i]:.2f}']
+        table.add_row(*cells, f'{loss:.2f}')
+    return table
+
+
+def main() -> None:
+    args = parse_args()
+    space = TwoWaySpace(args.depths)
+    if args.published:
+        results = read_published(args.results, space, (0, 0), args.metric)
+    else:
+        results = StitchResults.read(args.results, space)
+    flops, scores = results.column('flops'), results.scores()
+    missing = sorted(set(space.ids) - set(flops))
+    if missing:
+        raise ValueError(f'{args.results} lacks stitches {missing}; all are wanted')
+    prior = prior_scores(space, flops)
+    step = args.step * 1e9
+    console = wide_console()
+    console.print(picks_table(space, results, lost(results, prior, step)))
+    names = {'the prior': prior, 'FLOPs alone': flops}
+    for name, guess in names.items():
+        ranks = rank_correlation([guess[i] for i in scores], list(scores.values()))
+        losses = [row[-1] for row in lost(results, guess, step)]
+        console.print(
+            f'{name}: rank correlation {ranks:.2f}, loses {mean(losses):.2f} '
+            f'{results.metric} on average and {max(losses):.2f} at most over '
+            f'{len(losses)} budgets'
+        )
+
+
+if __name__ == '__main__':
+    main()

@@ -21,7 +21,8 @@ def measuring_setup(model: nn.Module, batch: int) -> Setup:
     if weight.device.type == 'cuda':
         device = torch.cuda.get_device_name(weight.device)
     else:
-        device = f'{weight.device.type}, {torch.get_num_threads()} threads'
+        threads = torch.get_num_threads()
+        device = f'{weight.device.type}, {threads} thread{"s" * (threads > 1)}'
     return Setup(device, batch, str(weight.dtype).removeprefix('torch.'))
 
 

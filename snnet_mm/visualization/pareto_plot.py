@@ -58,7 +58,7 @@ def plot_pareto(
         ValueError: If the results do not hold that cost.
     """
     label, unit = cost_axis(results, cost)
-    figure = Figure(figsize=(7, 4.5), layout='constrained')
+    figure = Figure(figsize=(8, 4.5), layout='constrained')
     axes = figure.subplots()
     x = {i: value / unit for i, value in results.column(cost).items()}
     y = results.scores()
@@ -110,8 +110,8 @@ def plot_pareto(
     if title:
         axes.set_title(textwrap.fill(title, 95), fontsize='small')
     axes.grid(alpha=0.3)
-    corner = 'lower right' if results.higher_is_better else 'upper right'
-    axes.legend(fontsize='small', loc=corner)
+    # Beside the axes: inside, it would hide stitches.
+    figure.legend(fontsize='small', loc='outside right upper')
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=160)
 

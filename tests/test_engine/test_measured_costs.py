@@ -58,13 +58,11 @@ def ros_cfg(toy_cfg, tmp_path):
 
 def test_stitches_are_drawn_by_milliseconds(ros_cfg, tmp_path):
     table = write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 7: 22, 0: 30})
-    runner, stitches = train(ros_cfg, **{'train_cfg.max_iters': 12})
+    runner, stitches = train(ros_cfg, **{'train_cfg.max_iters': 6})
     hook = next(h for h in runner.hooks if hasattr(h, 'sampler'))
     others = tuple(i for i in table if i not in (0, 3, 7))
     assert hook.sampler.groups == [others, (3, 7), (0,)]
-    assert stitches == [hook.sampler.sample(n)[0] for n in range(12)]
-    # Two groups of three have three stitches of fourteen.
-    assert sum(i in (0, 3, 7) for i in stitches) > 5
+    assert stitches == [hook.sampler.sample(n)[0] for n in range(6)]
 
 
 def test_a_resumed_run_draws_the_same(ros_cfg, tmp_path):

@@ -109,6 +109,12 @@ def test_a_metric_may_be_better_when_lower():
     assert pick(SPACE, '8G', COSTS, wrong) == 0
 
 
+def test_of_equally_good_stitches_the_cheapest_is_picked():
+    tied = replace(RESULTS, stitches=[r for r in RESULTS.stitches if r.id in (3, 5)])
+    assert pick(SPACE, '900G', COSTS, tied) == 3
+    assert pick(SPACE, '900M', COSTS, tied) == 5
+
+
 def test_only_measured_stitches_are_picked():
     few = replace(RESULTS, stitches=[r for r in RESULTS.stitches if r.id in (2, 5)])
     assert pick(SPACE, '900G', COSTS, few) == 5

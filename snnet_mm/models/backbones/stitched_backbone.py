@@ -10,7 +10,13 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, TokenState, check_out_indices
+from snnet_mm.anchors import (
+    Anchor,
+    BackboneMap,
+    TokenState,
+    check_out_indices,
+    check_with_cls,
+)
 from snnet_mm.stitching import Position, Stitch, StitchingSpace
 
 OUTPUTS = ('maps', 'end')
@@ -31,6 +37,8 @@ class StitchedBackbone(BaseModule):
         out_indices: Blocks of the slow anchor whose maps are returned. Where a route
             lacks a block, the fast block it belongs to stands in, projected to the
             slow width.
+        with_cls: Whether every map comes with the cls token of the same place, as
+            ``(map, cls)``, through the same stitching layers. DPT's readout needs it.
         eval_maps: Places in ``out_indices`` whose maps are needed outside training,
             such as ``(3,)`` if only auxiliary heads read the others; these are then
             None. By default all.
@@ -38,7 +46,8 @@ class StitchedBackbone(BaseModule):
 
     Raises:
         ValueError: For an unknown ``out``, an out index past the slow anchor's depth,
-            ``eval_maps`` outside ``out_indices``, or anchors that cannot be joined.
+            ``eval_maps`` outside ``out_indices``, ``with_cls`` where an anchor has no
+            cls token, or anchors that cannot be joined.
     """
 
     def __init__(
@@ -48,6 +57,7 @@ class StitchedBackbone(BaseModule):
         stitching_layer: dict,
         out: str = 'maps',
         out_indices: Sequence[int] = (-1,),
+        with_cls: bool = False,
         eval_maps: Sequence[int] | None = None,
         init_cfg: dict | None = None,
     ) -> None:
@@ -62,6 +72,7 @@ class StitchedBackbone(BaseModule):
         if out == 'maps':
             for block in self.out_indices:
                 space.stand_in(block)  # refuses at once if there is none
+        self.with_cls = check_with_cls(with_cls, anchors)
         self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
         self.stitching_layers = nn.ModuleDict(
             {
@@ -98,12 +109,13 @@ class StitchedBackbone(BaseModule):
         """Width of the activations at a position."""
         return self.anchors[position.anchor].block_dims[max(position.block, 0)]
 
-    def forward(self, images: Tensor) -> tuple[Tensor | None, ...] | TokenState:
+    def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
         """Run the active stitch on images ``(B, 3, H, W)``.
 
         Returns:
-            With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index; with
-            ``out='end'`` the end anchor's own final state.
+            With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index, or one
+            pair of a map and a cls token ``(B, C_slow)``; with ``out='end'`` the end
+            anchor's own final state.
         """
         stitch, wanted = self.active_stitch, self.wanted_maps()
         sources = {j: self.map_source(stitch, self.out_indices[j]) for j in wanted}
@@ -112,7 +124,7 @@ class StitchedBackbone(BaseModule):
         if self.out == 'end':
             return state
         slow = self.anchors[-1]
-        maps: list[Tensor | None] = [None] * len(self.out_indices)
+        maps: list[BackboneMap | None] = [None] * len(self.out_indices)
         for j, (position, layer) in sources.items():
             if layer is None:
                 served = tapped[position]
@@ -120,7 +132,7 @@ class StitchedBackbone(BaseModule):
                 if layer not in crossed:
                     crossed[layer] = self._cross(layer, tapped[position])
                 served = crossed[layer]
-            maps[j] = slow.to_feature_map(served)
+            maps[j] = slow.to_output(served, self.with_cls)
         return tuple(maps)
 
     def wanted_maps(self) -> tuple[int, ...]:

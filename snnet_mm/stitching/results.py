@@ -12,7 +12,7 @@ from .pareto import pareto_front
 from .space import StitchingSpace
 
 # The metric that ranks stitches, per task, and whether more of it is better.
-KEY_METRICS = {'mIoU': True}
+KEY_METRICS = {'mIoU': True, 'RMSE': False}
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ class ToyScenes(BaseDataset):
     on its own, and a longer data set begins with the scenes of a shorter one. Splits
     are independent streams of the same distribution.
 
-    The pipeline starts with the image, the segmentation map and, if asked for, the
-    depth map already there, so it holds no loading transform. ``img_path`` names the scene, as metrics and
-    visualisers expect, but there is no such file: do not read it.
+    The pipeline starts with the image and the segmentation map (or the depth map)
+    already there, so it holds no loading transform. ``img_path`` names the scene, as
+    metrics and visualisers expect, but there is no such file: do not read it.
 
     Args:
         num_scenes: Number of scenes.

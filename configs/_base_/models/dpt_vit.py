@@ -1,5 +1,5 @@
-# DPT's depth model on one plain ViT; width and depth are set by the configs that inherit
-# it.
+# DPT's depth model on one plain ViT; width and depth are set by the configs that
+# inherit it.
 model = dict(
     type='DPTDepthEstimator',
     data_preprocessor=dict(

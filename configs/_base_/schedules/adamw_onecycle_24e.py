@@ -1,6 +1,6 @@
 # The one-cycle schedule of DPT on NYUv2: AdamW, one rate and one decay for everything,
-# momentum cycled. 24 epochs of the 24231 training images of the Eigen split, batch 16; on
-# another number of images set train_cfg.max_iters and param_scheduler[*].end.
+# momentum cycled. 24 epochs of the 24231 training images of the Eigen split, batch 16;
+# on another number of images set train_cfg.max_iters and param_scheduler[*].end.
 _base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',

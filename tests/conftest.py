@@ -160,3 +160,10 @@ def published():
     """FLOPs and mIoU of the authors' 134 stitches on ADE20K, by stitch id."""
     text = (DATA / 'ade20k_setr_deit3_s_l.json').read_text()
     return {int(k): v for k, v in json.loads(text)['stitches'].items()}
+
+
+@pytest.fixture(scope='session')
+def published_depth():
+    """FLOPs of the authors' 134 stitches on NYUv2, by stitch id."""
+    text = (DATA / 'nyuv2_dpt_deit3_s_l_flops.json').read_text()
+    return {int(k): v['flops'] for k, v in json.loads(text)['stitches'].items()}

@@ -15,7 +15,7 @@ from snnet_mm.utils import atomic_path
 from .pareto_plot import plot_pareto
 
 # rich falls back to 80 columns where the output is no terminal; the routes need more.
-LOG_WIDTH = 120
+LOG_WIDTH = 160
 
 
 def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:

@@ -58,7 +58,7 @@ def test_stitched_models_have_the_groups_meant():
             [1, *[12] * 11, 1],
         ),
         (
-            'dpt/hololens/dpt_snnetv2-fast-slow_1xb8-400_hololens-240x160.py',
+            'dpt/hololens/dpt_snnetv2-fast-slow_1xb8-200_hololens-240x160.py',
             [1, 6, 6, 6, 6, 6, 1],
         ),
         (CAMVID.format('snnetv2-fast-slow'), [1, 6, 6, 6, 6, 6, 1]),

@@ -46,11 +46,11 @@ model = dict(
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
 param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-3, begin=0, end=40, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=40, end=400, by_epoch=False),
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=20, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=20, end=200, by_epoch=False),
 ]
-train_cfg = dict(max_iters=400, val_interval=400)
-default_hooks = dict(checkpoint=dict(interval=400))
+train_cfg = dict(max_iters=200, val_interval=200)
+default_hooks = dict(checkpoint=dict(interval=200))
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
     dict(

@@ -21,7 +21,7 @@ class DepthExample:
     """An image with its depths.
 
     Args:
-        image: Of shape ``(H, W, 3)``, uint8, RGB.
+        image: Of any size ``(h, w, 3)``, uint8, RGB.
         truth: Of shape ``(H, W)``, metres, 0 where there is none.
         predictions: One ``(H, W)`` map in metres per model.
     """

@@ -5,9 +5,9 @@
 
 import argparse
 
-import cv2
 from mmengine.config import Config
-from mmengine.runner import Runner, load_checkpoint
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.runner import load_checkpoint
 
 from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
 from snnet_mm.datasets import check_data_folders
@@ -34,13 +34,13 @@ def main() -> None:
     args = parse_args()
     guard_checkpoints(trust=False)
     cfg = Config.fromfile(args.config)
-    cfg.work_dir, cfg.log_level = 'work_dirs', 'ERROR'
+    init_default_scope(cfg.default_scope)
     check_data_folders(cfg.test_dataloader, 'test_dataloader')
     # The checkpoint holds everything that the anchors would load.
     for part in (*cfg.model.backbone.anchors, cfg.model.decode_head):
         part.pop('init_cfg', None)
-    runner = Runner.from_cfg(cfg)
-    model, dataset = runner.model.eval(), runner.test_loop.dataloader.dataset
+    model = MODELS.build(cfg.model).eval()
+    dataset = DATASETS.build(cfg.test_dataloader.dataset)
     load_checkpoint(model, args.checkpoint, map_location='cpu')
     wrong = [i for i in args.images if not 0 <= i < len(dataset)]
     if wrong:
@@ -65,9 +65,9 @@ def draw(model, item: dict, stitches: list[int]) -> DepthExample:
         )
         (result,) = model.test_step(batch)
         predictions.append(result.pred_depth_map.data[0].numpy())
-    sample = item['data_samples']
-    image = cv2.cvtColor(cv2.imread(sample.img_path), cv2.COLOR_BGR2RGB)
-    return DepthExample(image, sample.gt_depth_map.data[0].numpy(), predictions)
+    image = item['inputs'].numpy().transpose(1, 2, 0)[..., ::-1]
+    truth = item['data_samples'].gt_depth_map.data[0].numpy()
+    return DepthExample(image, truth, predictions)
 
 
 if __name__ == '__main__':

@@ -1,4 +1,5 @@
 PYTHON ?= python3
+TASK ?= seg
 ARGS ?=
 BIN := .venv/bin
 SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
@@ -10,9 +11,9 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
-demo:  ## set up .venv and run tools/demo.py
+demo:  ## set up .venv and run tools/demo.py, with TASK=seg or TASK=depth
 	$(SETUP) demo
-	@$(BIN)/python tools/demo.py $(ARGS)
+	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
 
 test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k space"
 	$(SETUP) test

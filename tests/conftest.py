@@ -72,6 +72,11 @@ class Golden:
     meta: dict
     tensors: dict
 
+    @property
+    def is_seg(self):
+        """Whether it is the backbone of a segmentor, not of a depth model."""
+        return not self.meta.get('name', '').startswith('depth')
+
     def part(self, prefix):
         """The tensors under a prefix, without it."""
         return {
@@ -80,25 +85,39 @@ class Golden:
             if k.startswith(prefix)
         }
 
+    def output(self, key):
+        """A map, or a map and its cls token."""
+        if key in self.tensors:
+            return self.tensors[key]
+        return self.tensors[f'{key}.map'], self.tensors[f'{key}.cls']
+
     def build(self):
         """The same backbone of ours, with random weights."""
         m = self.meta
+        if self.is_seg:
+            part_of_task = dict(rel_pos_bias=True)
+        else:
+            part_of_task = dict(
+                mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False
+            )
         anchors = [
             dict(
                 type='PlainViT',
                 arch=dict(embed_dims=dim, depth=depth, num_heads=heads),
                 img_size=m['img'],
                 patch_size=m['patch'],
-                rel_pos_bias=True,
+                **part_of_task,
             )
             for dim, depth, heads in zip(
                 m['embed_dims'], m['depths'], m['num_heads'], strict=True
             )
         ]
-        if m['type'] == 'SNNetv1':
+        if m.get('type') == 'SNNetv1':
             return SNNetv1(anchors, out_indices=m['out_indices'][1]).eval()
         layer = dict(type='LoRAStitchingLayer', rank=m['lora_r'])
-        return SNNetv2(anchors, layer, out_indices=m['out_indices'][1]).eval()
+        return SNNetv2(
+            anchors, layer, out_indices=m['out_indices'][1], with_cls=not self.is_seg
+        ).eval()
 
 
 @cache
@@ -111,6 +130,11 @@ def _load_golden(name):
 
 @pytest.fixture(scope='session', params=['seg_v2_tiny', 'seg_v2_s_l'])
 def golden(request):
+    return _load_golden(request.param)
+
+
+@pytest.fixture(scope='session', params=['seg_v2_tiny', 'seg_v2_s_l', 'depth_v2_tiny'])
+def golden_v2(request):
     return _load_golden(request.param)
 
 
@@ -136,3 +160,10 @@ def published():
     """FLOPs and mIoU of the authors' 134 stitches on ADE20K, by stitch id."""
     text = (DATA / 'ade20k_setr_deit3_s_l.json').read_text()
     return {int(k): v for k, v in json.loads(text)['stitches'].items()}
+
+
+@pytest.fixture(scope='session')
+def published_depth():
+    """FLOPs of the authors' 134 stitches on NYUv2, by stitch id."""
+    text = (DATA / 'nyuv2_dpt_deit3_s_l_flops.json').read_text()
+    return {int(k): v['flops'] for k, v in json.loads(text)['stitches'].items()}

@@ -1,7 +1,7 @@
 """The whole method in minutes: train two anchors, stitch them, evaluate every stitch.
 
-Runs the configs of ``configs/toy`` on generated scenes, one after the other, prints
-the table of all stitches and draws their Pareto front.
+Runs the configs of ``configs/toy`` for segmentation or depth on generated scenes, one
+after the other, prints the table of all stitches and draws their Pareto front.
 """
 
 import argparse
@@ -15,9 +15,8 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
-FAST = 'setr-naive_vit-fast_1xb16-300_toy-scenes-64x64'
-SLOW = 'setr-naive_vit-slow_1xb16-300_toy-scenes-64x64'
-STITCHED = 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64'
+METHODS = dict(seg='setr-naive', depth='dpt')
+NAME = '{}_{}_1xb16-300_toy-scenes-64x64'
 
 
 class ProgressHook(Hook):
@@ -34,7 +33,12 @@ class ProgressHook(Hook):
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        '--work-dir', type=Path, default=Path('work_dirs/demo'), help='output folder'
+        '--task', choices=METHODS, default='seg', help='what the models predict'
+    )
+    parser.add_argument(
+        '--work-dir',
+        type=Path,
+        help='output folder (default: work_dirs/demo, work_dirs/demo_depth)',
     )
     parser.add_argument(
         '--iters', type=int, help='iterations of each training (default: the configs)'
@@ -47,11 +51,16 @@ def parse_args() -> argparse.Namespace:
         value = getattr(args, name)
         if value is not None and value < 1:
             parser.error(f'--{name.replace("_", "-")} {value}: allowed is 1 or more')
+    if args.work_dir is None:
+        args.work_dir = Path(
+            'work_dirs', 'demo' if args.task == 'seg' else 'demo_depth'
+        )
     return args
 
 
-def load_config(name: str, args: argparse.Namespace) -> Config:
+def load_config(model: str, args: argparse.Namespace) -> Config:
     """A toy config with the wishes of the command line."""
+    name = NAME.format(METHODS[args.task], model)
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
     cfg.log_level = 'ERROR'
@@ -66,16 +75,16 @@ def load_config(name: str, args: argparse.Namespace) -> Config:
     return cfg
 
 
-def train_anchor(name: str, args: argparse.Namespace) -> str:
+def train_anchor(model: str, args: argparse.Namespace) -> str:
     """Train one anchor; returns its checkpoint."""
-    runner = Runner.from_cfg(load_config(name, args))
+    runner = Runner.from_cfg(load_config(model, args))
     runner.train()
     return str(Path(runner.work_dir) / f'iter_{runner.max_iters}.pth')
 
 
 def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
     """Stitch two trained anchors, train them together and test every stitch."""
-    cfg = load_config(STITCHED, args)
+    cfg = load_config('snnetv2-fast-slow', args)
     backbone = cfg.model.backbone
     for anchor, checkpoint in zip(backbone.anchors, (fast, slow), strict=True):
         anchor.init_cfg.checkpoint = checkpoint
@@ -95,9 +104,9 @@ def main() -> None:
     warnings.filterwarnings('ignore', module='mm')
     start = time.time()
     print('Training the fast anchor')
-    fast = train_anchor(FAST, args)
+    fast = train_anchor('vit-fast', args)
     print('Training the slow anchor')
-    slow = train_anchor(SLOW, args)
+    slow = train_anchor('vit-slow', args)
     print('Stitching them by least squares and training all stitches together')
     train_stitched(fast, slow, args)
     print(f'Done in {time.time() - start:.0f} s')

@@ -160,7 +160,6 @@ def main() -> None:
         cfg.model = cfg.tta_model
     if args.out is not None:
         cfg.test_evaluator.output_dir = args.out
-        cfg.test_evaluator.keep_results = True
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)

@@ -1,6 +1,19 @@
 """WHO is stitched: the anchor contract and the plain ViT."""
 
-from .base import Anchor, TokenState, check_out_indices
+from .base import (
+    Anchor,
+    BackboneMap,
+    TokenState,
+    check_out_indices,
+    check_with_cls,
+)
 from .plain_vit import PlainViT
 
-__all__ = ['Anchor', 'PlainViT', 'TokenState', 'check_out_indices']
+__all__ = [
+    'Anchor',
+    'BackboneMap',
+    'PlainViT',
+    'TokenState',
+    'check_out_indices',
+    'check_with_cls',
+]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from mmengine.model import BaseModule
 from torch import Tensor
+
+BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls token
 
 
 class TokenState(NamedTuple):
@@ -32,23 +34,29 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         block_dims: Width of the activations behind every block.
         out_indices: Blocks whose feature maps ``forward`` returns. A stitched backbone
             has out indices of its own and does not read them.
+        with_cls: Whether ``forward`` returns every map with the cls token behind the
+            same block, as ``(map, cls)``. A stitched backbone has its own setting.
         init_cfg: mmengine's initialisation config.
 
     Raises:
-        ValueError: If an out index is no block.
+        ValueError: If an out index is no block, or there is no cls token to return.
     """
+
+    has_cls = False  # whether the first prefix token is a cls token
 
     def __init__(
         self,
         depth: int,
         block_dims: Sequence[int],
         out_indices: Sequence[int] = (-1,),
+        with_cls: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
         self.depth = depth
         self.block_dims = tuple(block_dims)
         self.out_indices = check_out_indices(out_indices, depth)
+        self.with_cls = with_cls
 
     @abstractmethod
     def embed(self, images: Tensor) -> TokenState:
@@ -89,11 +97,34 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             behind; and the number of these levels, ``depth + 2``.
         """
 
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+    def to_output(self, state: TokenState, with_cls: bool) -> BackboneMap:
+        """The state as dense heads read it.
+
+        Returns:
+            A map ``(B, C, H, W)``, or a map and its cls token ``(B, C)``.
+        """
+        feature_map = self.to_feature_map(state)
+        return (feature_map, state.tokens[:, 0]) if with_cls else feature_map
+
+    def forward(self, images: Tensor) -> tuple[BackboneMap, ...]:
         """Feature maps ``(B, C, H, W)`` of the blocks in ``out_indices``."""
         state = self.embed(images)
         _, tapped = self.run_blocks(state, 0, self.depth, self.out_indices)
-        return tuple(self.to_feature_map(tapped[i]) for i in self.out_indices)
+        return tuple(self.to_output(tapped[i], self.with_cls) for i in self.out_indices)
+
+
+def check_with_cls(with_cls: bool, anchors: Iterable[Anchor]) -> bool:
+    """Whether maps come with a cls token.
+
+    Raises:
+        ValueError: If they should and an anchor has none.
+    """
+    if with_cls and not all(anchor.has_cls for anchor in anchors):
+        raise ValueError(
+            'with_cls=True, but an anchor has no cls token; allowed are anchors with '
+            'cls_token=True (config keys: backbone.with_cls, cls_token)'
+        )
+    return with_cls
 
 
 def check_out_indices(out_indices: Sequence[int], depth: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .base import Anchor, TokenState
+from .base import Anchor, TokenState, check_with_cls
 from .position import RelativePositionBias, grid_of, resize_pos_embed
 from .pretrained import load_pretrained
 from .vit_block import Block
@@ -66,14 +66,19 @@ class PlainViT(Anchor):
         patch_size: Pixels of a patch's side.
         in_channels: Channels of the images.
         out_indices: Blocks whose maps ``forward`` returns.
+        with_cls: Whether ``forward`` returns ``(map, cls)`` for each of these blocks.
         cls_token: Whether a cls token comes first.
         num_registers: Register tokens behind the cls token.
         abs_pos_embed: Whether there is a position embedding; BEiT has none.
         pos_embed_prefix: Whether the position embedding has entries for the prefix
             tokens (ViT), or is added before they are put in front (DeiT3).
+        pos_embed_antialias: Whether resampling the position embedding antialiases, as
+            in timm; the authors' depth model does without.
         qkv_bias: Whether q, k and v have a bias.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
         rel_pos_bias: Whether each block has BEiT's relative position bias.
+        mlp_shortcut: Whether the feed-forward branch of a block adds its own normalised
+            input, as in the authors' depth model (with ``norm_eps=1e-5``).
         final_norm: Whether a layer norm belongs to the last block's output.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
         norm_eps: Epsilon of the layer norms.
@@ -90,8 +95,9 @@ class PlainViT(Anchor):
             :func:`snnet_mm.anchors.pretrained.load_pretrained`.
 
     Raises:
-        ValueError: For an unknown architecture, heads that do not divide the width, or
-            an out index, frozen stage or held block past the depth.
+        ValueError: For an unknown architecture, heads that do not divide the width, an
+            out index, frozen stage or held block past the depth, or ``with_cls``
+            without a cls token.
     """
 
     def __init__(
@@ -101,13 +107,16 @@ class PlainViT(Anchor):
         patch_size: int = 16,
         in_channels: int = 3,
         out_indices: Sequence[int] = (-1,),
+        with_cls: bool = False,
         cls_token: bool = True,
         num_registers: int = 0,
         abs_pos_embed: bool = True,
         pos_embed_prefix: bool = False,
+        pos_embed_antialias: bool = True,
         qkv_bias: bool = True,
         layer_scale_init: float | None = 1e-6,
         rel_pos_bias: bool = False,
+        mlp_shortcut: bool = False,
         final_norm: bool = False,
         drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
@@ -118,10 +127,13 @@ class PlainViT(Anchor):
         init_cfg: dict | None = None,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
-        super().__init__(depth, [dim] * depth, out_indices, init_cfg)
+        super().__init__(depth, [dim] * depth, out_indices, with_cls, init_cfg)
         _check_settings(img_size, patch_size, num_registers, drop_path_rate)
         self.patch_size = patch_size
         self.grid = grid_of(img_size, patch_size)
+        self.pos_embed_antialias = pos_embed_antialias
+        self.has_cls = cls_token
+        check_with_cls(with_cls, [self])
         self.num_prefix = int(cls_token) + num_registers
         self.pos_embed_prefix = (
             abs_pos_embed and pos_embed_prefix and self.num_prefix > 0
@@ -151,6 +163,7 @@ class PlainViT(Anchor):
                 RelativePositionBias(self.grid, num_heads, self.num_prefix)
                 if rel_pos_bias
                 else None,
+                mlp_shortcut,
             )
             if i in held
             else nn.Identity()
@@ -208,7 +221,11 @@ class PlainViT(Anchor):
         if self.pos_embed is None:
             return TokenState(torch.cat([*prefix, x], dim=1), grid)
         pos_embed = resize_pos_embed(
-            self.pos_embed, self.grid, grid, self.num_embedded_prefix
+            self.pos_embed,
+            self.grid,
+            grid,
+            self.num_embedded_prefix,
+            self.pos_embed_antialias,
         )
         if self.pos_embed_prefix:
             return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)

@@ -18,7 +18,11 @@ def grid_of(img_size: int | Sequence[int], patch_size: int) -> tuple[int, int]:
 
 
 def resize_pos_embed(
-    pos_embed: Tensor, old: tuple[int, int], new: tuple[int, int], num_prefix: int
+    pos_embed: Tensor,
+    old: tuple[int, int],
+    new: tuple[int, int],
+    num_prefix: int,
+    antialias: bool = True,
 ) -> Tensor:
     """Resample the patch part of an absolute position embedding, bicubically.
 
@@ -27,12 +31,13 @@ def resize_pos_embed(
         old: Rows and columns it is for.
         new: Rows and columns wanted.
         num_prefix: Leading entries that belong to no patch and stay as they are.
+        antialias: Whether to antialias, as timm does. The kernel differs too.
     """
     if old == new:
         return pos_embed
     prefix, patches = pos_embed[:, :num_prefix], pos_embed[:, num_prefix:]
     patches = patches.float().unflatten(1, old).permute(0, 3, 1, 2)
-    patches = F.interpolate(patches, size=new, mode='bicubic', antialias=True)
+    patches = F.interpolate(patches, size=new, mode='bicubic', antialias=antialias)
     patches = patches.flatten(2).transpose(1, 2).to(pos_embed.dtype)
     return torch.cat([prefix, patches], dim=1)
 

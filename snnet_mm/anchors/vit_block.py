@@ -90,6 +90,7 @@ class Block(nn.Module):
         drop_path: Probability that an image skips a branch in training.
         norm_eps: Epsilon of the layer norms.
         rel_pos_bias: A relative position bias of its own, or None.
+        mlp_shortcut: Whether the feed-forward branch adds its own normalised input.
     """
 
     def __init__(
@@ -102,8 +103,10 @@ class Block(nn.Module):
         drop_path: float = 0,
         norm_eps: float = 1e-6,
         rel_pos_bias: RelativePositionBias | None = None,
+        mlp_shortcut: bool = False,
     ) -> None:
         super().__init__()
+        self.mlp_shortcut = mlp_shortcut
 
         def layer_scale() -> nn.Module:
             if layer_scale_init is None:
@@ -121,4 +124,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Tokens ``(B, L, C)`` behind the block."""
         x = x + self.drop_path(self.ls1(self.attn(self.norm1(x), grid)))
-        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
+        normed = self.norm2(x)
+        branch = self.mlp(normed)
+        if self.mlp_shortcut:
+            branch = branch + normed
+        return x + self.drop_path(self.ls2(branch))

@@ -1,4 +1,4 @@
-"""Generated scenes as a segmentation data set that needs no files."""
+"""Generated scenes as a data set of segmentation and depth that needs no files."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,9 +21,9 @@ class ToyScenes(BaseDataset):
     on its own, and a longer data set begins with the scenes of a shorter one. Splits
     are independent streams of the same distribution.
 
-    The pipeline starts with the image and the segmentation map already there, so it
-    holds no loading transform. ``img_path`` names the scene, as metrics and
-    visualisers expect, but there is no such file: do not read it.
+    The pipeline starts with the image and the segmentation map (or the depth map)
+    already there, so it holds no loading transform. ``img_path`` names the scene, as
+    metrics and visualisers expect, but there is no such file: do not read it.
 
     Args:
         num_scenes: Number of scenes.
@@ -31,8 +31,10 @@ class ToyScenes(BaseDataset):
         split: One of 'train', 'val' and 'test'.
         seed: Non-negative seed of all splits.
         num_objects: Least and greatest number of objects in a scene.
-        cache: Whether to keep painted scenes (4 bytes per pixel) in the memory of the
-            process that asked for them, for repeated evaluation.
+        depth: Whether to serve the depth map, in metres, in place of the segmentation
+            map.
+        cache: Whether to keep painted scenes (4 bytes per pixel, 7 with depth) in the
+            memory of the process that asked for them, for repeated evaluation.
         pipeline: Transforms, as configs or callables.
         metainfo: Replaces entries of :attr:`METAINFO`. Classes may be renamed, but
             their number stays.
@@ -65,6 +67,7 @@ class ToyScenes(BaseDataset):
         split: str = 'train',
         seed: int = 0,
         num_objects: Sequence[int] = (3, 7),
+        depth: bool = False,
         cache: bool = True,
         pipeline: Sequence[dict | Callable] = (),
         metainfo: Mapping | None = None,
@@ -90,6 +93,7 @@ class ToyScenes(BaseDataset):
         self.split = split
         self.seed = seed
         self.num_objects = tuple(num_objects)
+        self.truth = 'gt_depth_map' if depth else 'gt_seg_map'
         self._cache: dict[int, tuple[np.ndarray, np.ndarray]] | None = (
             {} if cache else None
         )
@@ -121,16 +125,16 @@ class ToyScenes(BaseDataset):
                 set is a subset.
 
         Returns:
-            dict with 'img' (H, W, 3) uint8 BGR, 'gt_seg_map' (H, W) uint8 and what
-            loading transforms would add. The arrays are the caller's to change.
+            dict with 'img' (H, W, 3) uint8 BGR, 'gt_seg_map' (H, W) uint8 or
+            'gt_depth_map' (H, W) float32, and what loading transforms would add. The
+            arrays are the caller's to change.
         """
         info = super().get_data_info(idx)
         scene_index = info['scene_index']
-        image, semantic = self._image_and_semantic(scene_index)
+        image, truth = self._image_and_truth(scene_index)
         info.update(
             img=image,
-            gt_seg_map=semantic,
-            seg_fields=['gt_seg_map'],
+            seg_fields=[self.truth],
             img_shape=self.size,
             ori_shape=self.size,
             height=self.size[0],
@@ -138,6 +142,7 @@ class ToyScenes(BaseDataset):
             img_path=f'toy_scenes/{self.split}/{scene_index:06d}.png',
             reduce_zero_label=False,
         )
+        info[self.truth] = truth
         return info
 
     def get_scene(self, idx: int) -> Scene:
@@ -156,14 +161,15 @@ class ToyScenes(BaseDataset):
         rng = np.random.Generator(np.random.PCG64(sequence))
         return paint_scene(rng, self.size, self.num_objects)
 
-    def _image_and_semantic(self, scene_index: int) -> tuple[np.ndarray, np.ndarray]:
+    def _image_and_truth(self, scene_index: int) -> tuple[np.ndarray, np.ndarray]:
         if self._cache is not None and scene_index in self._cache:
-            image, semantic = self._cache[scene_index]
-            return image.copy(), semantic.copy()
+            image, truth = self._cache[scene_index]
+            return image.copy(), truth.copy()
         scene = self._paint(scene_index)
+        truth = scene.depth if self.truth == 'gt_depth_map' else scene.semantic
         if self._cache is not None:
-            self._cache[scene_index] = scene.image.copy(), scene.semantic.copy()
-        return scene.image, scene.semantic
+            self._cache[scene_index] = scene.image.copy(), truth.copy()
+        return scene.image, truth
 
 
 def _is_count(value: object, least: int) -> bool:

@@ -9,10 +9,13 @@ from .hooks import (
 )
 from .loops import StitchTestLoop, StitchValLoop
 from .samplers import ResourceConstrainedSampler, StitchSampler, UniformSampler
+from .schedulers import GroupOneCycleLR, OneCycleMomentum
 
 __all__ = [
     'ExactResumeHook',
+    'GroupOneCycleLR',
     'LabelCheckHook',
+    'OneCycleMomentum',
     'ResourceConstrainedSampler',
     'StitchCheckpointHook',
     'StitchInitHook',

@@ -1,6 +1,7 @@
 """Tables and pictures of stitches."""
 
 from .cost_report import cost_report, wide_console, write_cost_csv
+from .depth_picture import DepthExample, plot_depths
 from .pareto_page import write_pareto_page
 from .pareto_plot import Baseline, plot_pareto
 from .prediction_drawer import PredictionDrawer
@@ -8,8 +9,10 @@ from .stitch_report import report_stitches, stitch_table
 
 __all__ = [
     'Baseline',
+    'DepthExample',
     'PredictionDrawer',
     'cost_report',
+    'plot_depths',
     'plot_pareto',
     'report_stitches',
     'stitch_table',

@@ -58,9 +58,14 @@ def stitch_table(results: StitchResults) -> Table:
             r.route,
             f'{r.flops / 1e9:.3g}' if r.flops < 1e9 else f'{r.flops / 1e9:.2f}',
             '' if r.params is None else f'{r.params / 1e6:.2f}',
-            *(f'{r.metrics[m]:.2f}' for m in metrics),
+            *(_metric(r.metrics[m]) for m in metrics),
             *([str(r.num_images)] if screened else []),
             '*' if r.id in front else '',
             style='bold' if r.kind == 'anchor' else None,
         )
     return table
+
+
+def _metric(value: float) -> str:
+    """Two decimals, or three where the metric is a share or an error below 1."""
+    return f'{value:.2f}' if value >= 1 else f'{value:.3f}'

@@ -191,36 +191,88 @@ def test_costs_of_a_segmentor(segmentor):
         assert table[stitch.id][:2] == (macs + head_macs, params + head_params)
 
 
-def test_counting_leaves_the_model_as_it_was(segmentor):
+@pytest.fixture
+def depth_model():
+    """DPT on a small stitched backbone with cls tokens."""
+    pytest.importorskip('mmseg')
+    from mmseg.models import SegDataPreProcessor
+
+    from snnet_mm.integrations.mmseg import DPTDepthEstimator
+
+    model = DPTDepthEstimator(
+        data_preprocessor=SegDataPreProcessor(size=SIZE),
+        backbone=dict(
+            type='SNNetv2',
+            anchors=[
+                dict(
+                    type='PlainViT',
+                    arch=dict(embed_dims=dim, depth=depth, num_heads=2),
+                    img_size=32,
+                    patch_size=PATCH,
+                )
+                for dim, depth in zip(WIDTHS, DEPTHS, strict=True)
+            ],
+            stitching_layer=dict(type='StitchingLayer'),
+            out_indices=(0, 2, 4, 6),
+            with_cls=True,
+        ),
+        decode_head=dict(
+            type='DPTDepthHead',
+            in_channels=12,
+            channels=6,
+            post_process_channels=(4, 6, 8, 10),
+        ),
+        test_cfg=dict(mode='whole'),
+    )
+    set_stitch(model, 5)
+    return model
+
+
+def test_costs_of_a_depth_model(depth_model):
+    table = cost_table(depth_model)
+    head = {}
+    for stitch in depth_model.backbone.space:
+        macs, params = cost_by_hand(stitch, [0, 2, 4, 6])
+        flops, total = table[stitch.id]
+        head[flops - macs] = total - params
+    # One head, whatever the stitch; with all of its parameters.
+    assert list(head.values()) == [
+        sum(p.numel() for p in depth_model.decode_head.parameters())
+    ]
+
+
+@pytest.mark.parametrize('name', ['segmentor', 'depth_model'])
+def test_counting_leaves_the_model_as_it_was(request, name):
+    model = request.getfixturevalue(name)
+
     def tensors():
         return {
             k: (id(v), v.data_ptr(), v.device, v._version)
-            for k, v in segmentor.state_dict(keep_vars=True).items()
+            for k, v in model.state_dict(keep_vars=True).items()
         }
 
     def hooks():
         return [
-            len(m._forward_pre_hooks) + len(m._forward_hooks)
-            for m in segmentor.modules()
+            len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules()
         ]
 
-    segmentor.backbone.train()
-    segmentor.backbone.anchors[0].eval()
+    model.backbone.train()
+    model.backbone.anchors[0].eval()
     before = (
         tensors(),
         hooks(),
-        [m.training for m in segmentor.modules()],
-        {k: v.clone() for k, v in segmentor.state_dict().items()},
+        [m.training for m in model.modules()],
+        {k: v.clone() for k, v in model.state_dict().items()},
     )
-    cost_table(segmentor)
+    cost_table(model)
     assert tensors() == before[0]
     assert hooks() == before[1]
-    assert [m.training for m in segmentor.modules()] == before[2]
-    assert {v.device.type for v in segmentor.state_dict().values()} == {'cpu'}
-    for key, value in segmentor.state_dict().items():
+    assert [m.training for m in model.modules()] == before[2]
+    assert {v.device.type for v in model.state_dict().values()} == {'cpu'}
+    for key, value in model.state_dict().items():
         assert value.equal(before[3][key]), key
-    assert segmentor.backbone.active_stitch.id == 5
-    assert all(p.grad is None for p in segmentor.parameters())
+    assert model.backbone.active_stitch.id == 5
+    assert all(p.grad is None for p in model.parameters())
 
 
 @pytest.mark.parametrize('layer', LAYERS, ids=['full', 'lora'])

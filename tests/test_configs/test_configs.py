@@ -1,10 +1,11 @@
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.registry import init_default_scope
+from mmengine.registry import PARAM_SCHEDULERS, init_default_scope
 from mmengine.runner import Runner
 from mmseg.registry import MODELS
 from PIL import Image
@@ -50,8 +51,16 @@ def test_config_builds_a_model_and_stands_on_its_own_bases(path):
     assert cfg.randomness.seed == 0
 
 
-def test_camvid_and_ade20k_stitched_models_have_the_groups_meant():
+def test_stitched_models_have_the_groups_meant():
     for name, sizes in (
+        (
+            'dpt/dpt_snnetv2-deit3-s-l_4xb4-24e_nyu-416x544.py',
+            [1, *[12] * 11, 1],
+        ),
+        (
+            'dpt/hololens/dpt_snnetv2-fast-slow_1xb8-200_hololens-240x160.py',
+            [1, 6, 6, 6, 6, 6, 1],
+        ),
         (CAMVID.format('snnetv2-fast-slow'), [1, 6, 6, 6, 6, 6, 1]),
         (
             'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
@@ -135,6 +144,107 @@ def test_parameters_with_the_authors_position_bias(pair, millions):
     total = sum(p.numel() for p in model.parameters())
     assert total / 1e6 == pytest.approx(millions, abs=0.005)
     assert (total - auxiliary) / 1e6 == pytest.approx(millions - 1.11, abs=0.01)
+
+
+DPT = CONFIGS / 'dpt'
+NYU = sorted(DPT.glob('*.py'))
+
+
+def at_step(n, first, peak, num_steps=36360):
+    """A value of the one-cycle policy that many steps into its rising part."""
+    return peak + (first - peak) / 2 * (
+        1 + math.cos(math.pi * n / (0.3 * num_steps - 1))
+    )
+
+
+@pytest.mark.parametrize('path', NYU, ids=name_of)
+def test_nyu_configs_run_what_the_authors_ran(path):
+    cfg = Config.fromfile(path)
+    model = build_on_meta(cfg)
+    wrapper = Runner.build_optim_wrapper(_RunnerStub(model), cfg.optim_wrapper)
+    schedulers = [
+        PARAM_SCHEDULERS.build(dict(settings, optimizer=wrapper))
+        for settings in cfg.param_scheduler
+    ]
+    for _ in range(100):
+        for scheduler in schedulers:
+            scheduler.step()
+    optimizer = wrapper.optimizer
+    assert type(optimizer) is torch.optim.AdamW
+    names = {p: name for name, p in model.named_parameters()}
+    in_groups = [names[p] for group in optimizer.param_groups for p in group['params']]
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    if 'paramwise_cfg' not in cfg.optim_wrapper:
+        trained = list(names.values())
+    assert sorted(in_groups) == sorted(trained)
+    for group in optimizer.param_groups:
+        rate = 2e-5
+        if 'backbone-lr0.1' in path.name:
+            (in_backbone,) = {names[p].startswith('backbone.') for p in group['params']}
+            rate *= 0.1 if in_backbone else 1
+        assert group['lr'] == pytest.approx(at_step(100, rate / 25, rate), rel=1e-9)
+        assert group['weight_decay'] == pytest.approx(0.01)
+        assert group['betas'] == (pytest.approx(at_step(100, 0.95, 0.85)), 0.999)
+    assert cfg.optim_wrapper.clip_grad == dict(max_norm=35, norm_type=2)
+    # 24 epochs of the 24231 training images, four GPUs.
+    assert cfg.train_dataloader.batch_size == 4
+    assert cfg.train_cfg.max_iters == 24 * math.ceil(24231 / 16)
+    assert {s.end for s in cfg.param_scheduler} == {cfg.train_cfg.max_iters}
+    last_rate = 2e-5 / 25 / 100
+    assert schedulers[0]._levels(2e-5)[2] == pytest.approx(last_rate)
+
+
+@pytest.mark.parametrize('path', NYU, ids=name_of)
+def test_nyu_models_are_those_of_the_authors(path):
+    cfg = Config.fromfile(path)
+    model = build_on_meta(cfg)
+    backbone, head = model.backbone, model.decode_head
+    small = path.name.startswith(('dpt_deit3-s', 'dpt_deit3-b'))
+    assert backbone.out_indices == ((2, 5, 8, 11) if small else (4, 11, 17, 23))
+    assert [c.conv.in_channels for c in head.convs] == [96, 192, 384, 768]
+    assert head.reassemble_blocks.readout_type == 'project'
+    assert not any('norm' in type(m).__name__.lower() for m in head.modules())
+    assert (head.min_depth, head.max_depth) == (1e-3, 10)
+    assert head.loss_decode.warm_up_iters == 100
+    preprocessor = cfg.model.data_preprocessor
+    assert preprocessor['mean'] == preprocessor['std'] == [127.5] * 3
+    transforms = {t.type: t for t in cfg.train_dataloader.dataset.pipeline}
+    assert transforms['RandomCrop'].crop_size == (416, 544)
+    assert transforms['RandomRotate'].degree == 2.5
+    assert transforms['RandomRotate'].seg_pad_val == 0
+    assert model.data_preprocessor.seg_pad_val == 0
+    assert model.test_cfg == dict(mode='whole', flip=True)
+    assert cfg.test_evaluator.crop == 'eigen'
+
+
+@pytest.mark.parametrize(
+    'variant, kinds, layer, rank',
+    [
+        ('snnetv1-deit3-s-l', ['FS'], 'StitchingLayer', None),
+        ('snnetv2-deit3-s-l', ALL_KINDS, 'LoRAStitchingLayer', 4),
+        ('snnetv2-deit3-s-l-r16', ALL_KINDS, 'LoRAStitchingLayer', 16),
+        ('snnetv2-deit3-b-l', ALL_KINDS, 'LoRAStitchingLayer', 4),
+    ],
+)
+def test_stitches_of_the_nyu_configs(variant, kinds, layer, rank):
+    cfg = Config.fromfile(DPT / f'dpt_{variant}_4xb4-24e_nyu-416x544.py')
+    backbone = build_on_meta(cfg).backbone
+    assert sorted({s.kind for s in backbone.space} - {'anchor'}) == sorted(kinds)
+    layers = {type(m).__name__ for m in backbone.stitching_layers.values()}
+    assert layers == {layer}
+    assert getattr(backbone.stitching_layers['0to1_0'], 'rank', None) == rank
+    assert cfg.test_cfg.input_size == (480, 640)
+
+
+@pytest.mark.parametrize('variant', ['', '-r16'])
+def test_published_costs_on_nyu(published_depth, variant):
+    path = DPT / f'dpt_snnetv2-deit3-s-l{variant}_4xb4-24e_nyu-416x544.py'
+    cfg = Config.fromfile(path)
+    table = cost_table(build_on_meta(cfg), cfg.test_cfg.input_size)
+    assert set(table) == set(published_depth)
+    # fvcore counts norms and upsampling too: 0.3 to 0.6 GFLOPs.
+    for stitch_id, flops in published_depth.items():
+        assert 0.996 < table[stitch_id].flops / flops < 1, stitch_id
 
 
 class _RunnerStub:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mmengine.config import Config, ConfigDict
 from mmengine.runner import Runner
+from mmseg.models import DepthEstimator
 from PIL import Image
 
 from snnet_mm.models import StitchedBackbone
@@ -31,6 +32,16 @@ def data_root(tmp_path_factory):
             Image.fromarray(image).save(root / 'images' / folder / f'{i}.jpg')
             Image.fromarray(labels).save(
                 root / 'annotations' / folder / f'{i}{coco}.png'
+            )
+    for folder in ('train', 'test'):
+        for kind in ('images', 'annotations'):
+            (root / 'depth' / kind / folder).mkdir(parents=True)
+        for i in range(2):
+            image = rng.integers(0, 255, (80, 112, 3), dtype=np.uint8)
+            millimetres = rng.integers(0, 9999, (80, 112), dtype=np.uint16)
+            Image.fromarray(image).save(root / f'depth/images/{folder}/{i}.jpg')
+            Image.fromarray(millimetres).save(
+                root / f'depth/annotations/{folder}/{i}.png'
             )
     return root
 
@@ -61,6 +72,8 @@ def narrow(cfg, data_root, work_dir):
     for head in (cfg.model.decode_head, *cfg.model.get('auxiliary_head', ())):
         head.update(in_channels=16, channels=8, norm_cfg=dict(type='BN'))
         head.pop('init_cfg', None)
+        if 'post_process_channels' in head:
+            head.post_process_channels = (4, 6, 8, 10)
     cfg.model.data_preprocessor.size = (SIDE, SIDE)
     if cfg.model.test_cfg.mode == 'slide':
         cfg.model.test_cfg.update(crop_size=(SIDE, SIDE), stride=(SIDE, SIDE))
@@ -70,7 +83,8 @@ def narrow(cfg, data_root, work_dir):
         if 'ToyScenes' in (loader.dataset.type, loader.dataset.get('of')):
             loader.dataset.num_scenes = 2
             continue
-        loader.dataset.data_root = str(data_root)
+        depth = 'depth_map_path' in loader.dataset.data_prefix
+        loader.dataset.data_root = str(data_root / 'depth' if depth else data_root)
         for transform in loader.dataset.pipeline:
             if 'crop_size' in transform:
                 transform.update(crop_size=(SIDE, SIDE))
@@ -90,9 +104,13 @@ def test_config_trains_and_tests(path, data_root, tmp_path):
     before = {k: v.clone() for k, v in runner.model.named_parameters()}
     runner.train()
     moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
-    assert 'decode_head.conv_seg.weight' in moved
+    is_depth = isinstance(runner.model, DepthEstimator)
+    last, metric, worst = (
+        ('conv_depth.4', 'RMSE', 80) if is_depth else ('conv_seg', 'mIoU', 100)
+    )
+    assert f'decode_head.{last}.weight' in moved
     assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
     metrics = runner.test()
     stitched = isinstance(runner.model.backbone, StitchedBackbone)
-    names = ('stitch_0/mIoU', 'stitch_1/mIoU') if stitched else ('mIoU',)
-    assert all(0 <= metrics[name] <= 100 for name in names)
+    names = [f'stitch_{i}/{metric}' for i in (0, 1)] if stitched else [metric]
+    assert all(0 <= metrics[name] <= worst for name in names)

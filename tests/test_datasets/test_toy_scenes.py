@@ -244,6 +244,20 @@ def test_data_info():
     }
 
 
+@pytest.mark.parametrize('cache', [True, False])
+def test_depth_in_place_of_labels(cache):
+    dataset = ToyScenes(num_scenes=3, depth=True, cache=cache)
+    for _ in range(2):
+        info = dataset.get_data_info(1)
+        assert info['seg_fields'] == ['gt_depth_map']
+        assert 'gt_seg_map' not in info
+        scene = dataset.get_scene(1)
+        np.testing.assert_array_equal(info['gt_depth_map'], scene.depth)
+        np.testing.assert_array_equal(info['img'], scene.image)
+        assert info['gt_depth_map'].dtype == np.float32
+        info['gt_depth_map'][:] = 0  # the caller's to change
+
+
 def test_negative_index_and_end():
     dataset = ToyScenes(num_scenes=5)
     info = dataset.get_data_info(-1)

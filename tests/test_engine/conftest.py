@@ -6,11 +6,20 @@ from mmengine.config import Config
 TOY = Path(__file__).parents[2] / 'configs' / 'toy'
 
 
+METHODS = dict(seg='setr-naive', depth='dpt')
+
+
 @pytest.fixture
-def toy_cfg(tmp_path):
+def task():
+    """What the toy config predicts; tests of both tasks parametrise it."""
+    return 'seg'
+
+
+@pytest.fixture
+def toy_cfg(task, tmp_path):
     """The stitched toy config, with random anchors and few small steps."""
     cfg = Config.fromfile(
-        TOY / 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+        TOY / f'{METHODS[task]}_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
     )
     cfg.work_dir = str(tmp_path)
     cfg.log_level = 'ERROR'

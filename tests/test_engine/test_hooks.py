@@ -45,6 +45,7 @@ def layers_of(state):
     return {k: v for k, v in state.items() if 'stitching_layers' in k}
 
 
+@pytest.mark.parametrize('task', ['seg', 'depth'])
 def test_sampling_is_the_same_after_a_resume(toy_cfg):
     toy_cfg.work_dir += '/straight'
     _, straight = train(toy_cfg, **{'train_cfg.max_iters': 6})
@@ -61,6 +62,7 @@ def test_the_cost_of_the_sampled_stitch_is_logged(toy_cfg):
     assert recorder.logged == [costs[i].flops / 1e9 for i in recorder.stitches]
 
 
+@pytest.mark.parametrize('task', ['seg', 'depth'])
 def test_least_squares_sets_the_layers_before_training(toy_cfg):
     runner, recorder = train(toy_cfg)
     backbone = find_stitched_backbone(runner.model)
@@ -84,6 +86,7 @@ def test_least_squares_sets_the_layers_before_training(toy_cfg):
         torch.testing.assert_close(value, recorder.start[key])
 
 
+@pytest.mark.parametrize('task', ['seg', 'depth'])
 def test_loaded_stitching_layers_are_kept(toy_cfg):
     runner, _ = train(toy_cfg)
     trained = layers_of(runner.model.state_dict())

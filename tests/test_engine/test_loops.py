@@ -7,14 +7,20 @@ from mmengine.runner import Runner
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitch
 
+METRICS = dict(
+    seg=('mIoU', 'aAcc', 'mAcc'),
+    depth=('RMSE', 'AbsRel', 'log10', 'delta1', 'delta2', 'delta3'),
+)
 
-def test_metrics_equal_those_of_each_stitch_alone(toy_cfg):
+
+@pytest.mark.parametrize('task', METRICS)
+def test_metrics_equal_those_of_each_stitch_alone(toy_cfg, task):
     toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 7, 1])
     toy_cfg.randomness = dict(seed=1)
     runner = Runner.from_cfg(toy_cfg)
     together = runner.test()
     assert set(together) == {
-        f'stitch_{i}/{m}' for i in (0, 1, 7) for m in ('aAcc', 'mIoU', 'mAcc')
+        f'stitch_{i}/{m}' for i in (0, 1, 7) for m in METRICS[task]
     }
     alone_cfg = toy_cfg.copy()
     alone_cfg.test_cfg = dict(type='TestLoop')
@@ -24,10 +30,12 @@ def test_metrics_equal_those_of_each_stitch_alone(toy_cfg):
         set_stitch(alone.model, stitch_id)
         for name, value in alone.test().items():
             assert together[f'stitch_{stitch_id}/{name}'] == value
-    assert together['stitch_0/mIoU'] != together['stitch_1/mIoU']
+    key = METRICS[task][0]
+    assert together[f'stitch_0/{key}'] != together[f'stitch_1/{key}']
 
 
-def test_test_loop_writes_results_and_picture(toy_cfg, tmp_path, capsys):
+@pytest.mark.parametrize('task', METRICS)
+def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
     out_dir = tmp_path / 'report'
     toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', out_dir=str(out_dir))
     runner = Runner.from_cfg(toy_cfg)
@@ -37,14 +45,18 @@ def test_test_loop_writes_results_and_picture(toy_cfg, tmp_path, capsys):
     assert [s['id'] for s in written['stitches']] == list(costs)
     for s in written['stitches']:
         assert (s['flops'], s['params']) == costs[s['id']][:2]
-        assert s['metrics']['mIoU'] == pytest.approx(metrics[f'stitch_{s["id"]}/mIoU'])
-    assert written['metric'] == 'mIoU'
+        for key in METRICS[task]:
+            of_loop = metrics[f'stitch_{s["id"]}/{key}']
+            assert s['metrics'][key] == pytest.approx(of_loop)
+    assert written['metric'] == METRICS[task][0]
+    assert written['higher_is_better'] is (task == 'seg')
     assert (out_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
     assert sorted(p.name for p in out_dir.iterdir()) == ['pareto.png', 'stitches.json']
     printed = capsys.readouterr().out
     assert 'slow[0:2] > fast[1:4]' in printed
 
 
+@pytest.mark.parametrize('task', METRICS)
 def test_the_active_stitch_is_restored(toy_cfg):
     toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='anchors')
     runner = Runner.from_cfg(toy_cfg)
@@ -53,15 +65,18 @@ def test_the_active_stitch_is_restored(toy_cfg):
     assert find_stitched_backbone(runner.model).active_stitch.id == 6
 
 
-def test_validation_during_training(toy_cfg):
+@pytest.mark.parametrize('task', METRICS)
+def test_validation_during_training(toy_cfg, task):
     toy_cfg.val_dataloader = toy_cfg.test_dataloader
     toy_cfg.val_evaluator = toy_cfg.test_evaluator
     toy_cfg.val_cfg = dict(type='StitchValLoop', stitches='0,4')
     toy_cfg.train_cfg.val_interval = 2
-    toy_cfg.default_hooks.checkpoint.save_best = 'stitch_4/mIoU'
+    key = METRICS[task][0]
+    rule = 'greater' if task == 'seg' else 'less'
+    toy_cfg.default_hooks.checkpoint.update(save_best=f'stitch_4/{key}', rule=rule)
     runner = Runner.from_cfg(toy_cfg)
     runner.train()
-    best = list(Path(toy_cfg.work_dir).glob('best_stitch_4_mIoU_iter_2.pth'))
+    best = list(Path(toy_cfg.work_dir).glob(f'best_stitch_4_{key}_iter_2.pth'))
     assert len(best) == 1
 
 

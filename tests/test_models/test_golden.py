@@ -1,6 +1,7 @@
 import runpy
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,24 +16,25 @@ CONVERTER = Path(__file__).parents[2] / 'tools/model_converters/ziplab2snnet.py'
 
 @torch.no_grad()
 def assert_golden_outputs(backbone, golden, stitch_ids):
-    images = golden.tensors['x']
-    for i in stitch_ids:
+    inputs = [name for name in ('x', 'x2') if name in golden.tensors]
+    for i, name in product(stitch_ids, inputs):
         backbone.set_stitch(i)
-        expected = tuple(golden.tensors[f'out.{i}.{j}'] for j in range(4))
         torch.testing.assert_close(
-            backbone(images),
-            expected,
+            backbone(golden.tensors[name]),
+            tuple(
+                golden.output(f'{name.replace("x", "out")}.{i}.{j}') for j in range(4)
+            ),
             rtol=1e-5,
             atol=1e-5,
             msg=lambda text, i=i: f'stitch {i}: {text}',
         )
 
 
-def test_all_stitches_give_the_outputs_of_the_authors(golden):
-    backbone = golden.build()
-    backbone.load_state_dict(convert_ziplab(golden.part('sd.')))
-    assert len(golden.meta['stitch_ids']) == 134
-    assert_golden_outputs(backbone, golden, golden.meta['stitch_ids'])
+def test_all_stitches_give_the_outputs_of_the_authors(golden_v2):
+    backbone = golden_v2.build()
+    backbone.load_state_dict(convert_ziplab(golden_v2.part('sd.')))
+    assert len(golden_v2.meta['stitch_ids']) == 134
+    assert_golden_outputs(backbone, golden_v2, golden_v2.meta['stitch_ids'])
     assert backbone.stitching_initialized
 
 
@@ -77,13 +79,13 @@ def test_keys_of_a_segmentor(tiny_golden):
     assert model.backbone.stitching_initialized
 
 
-def test_conversion_loses_no_tensor(golden):
-    theirs = golden.part('sd.')
+def test_conversion_loses_no_tensor(golden_v2):
+    theirs = golden_v2.part('sd.')
     ours = convert_ziplab(theirs)
     kept = [v for k, v in theirs.items() if not k.endswith('relative_position_index')]
     assert len(ours) == len(kept) + 1
     assert {v.data_ptr() for v in kept} < {v.data_ptr() for v in ours.values()}
-    assert set(ours) == set(golden.build().state_dict())
+    assert set(ours) == set(golden_v2.build().state_dict())
 
 
 @pytest.mark.parametrize('wrapping', [None, 'state_dict', 'model'])

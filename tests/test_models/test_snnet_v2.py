@@ -1,6 +1,7 @@
 import copy
 import random
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -79,6 +80,49 @@ def test_every_route_equals_its_blocks_composed(
         for j, feature_map in zip(out_indices, maps, strict=True):
             assert feature_map.shape == (2, 12, 2, 3)
             assert feature_map.equal(expected[j]), (stitch, j)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('anchor', ['cls', 'bias', 'registers'])
+def test_the_cls_token_goes_through_the_same_stitching_layers(build_snnet, anchor):
+    settings = dict(anchor=ANCHORS[anchor], out_indices=OUT_INDICES)
+    net = build_snnet((3, 7), with_cls=True, **settings)
+    images = torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        net.with_cls = True
+        pairs = net(images)
+        net.with_cls = False
+        for (feature_map, _), alone in zip(pairs, net(images), strict=True):
+            assert feature_map.equal(alone)
+        states, _ = run_by_hand(net, stitch.segments, images)
+        for j, (_, cls) in zip(OUT_INDICES, pairs, strict=True):
+            if (1, j) in states:
+                expected = states[1, j]
+            else:
+                i = j * 3 // 7
+                expected = net.stitching_layers[f'0to1_{i}'](states[0, i])
+            assert cls.equal(expected[:, 0]), (stitch, j)
+
+
+@torch.no_grad()
+def test_an_anchor_alone_gives_its_cls_tokens(build_vit):
+    vit = build_vit(12, 4, num_registers=2, out_indices=(0, 3), with_cls=True)
+    images = torch.randn(IMAGES)
+    _, states = vit.run_blocks(vit.embed(images), 0, 4, (0, 3))
+    for (feature_map, cls), i in zip(vit(images), (0, 3), strict=True):
+        assert feature_map.equal(to_map(states[i].tokens, 3))
+        assert cls.equal(states[i].tokens[:, 0])
+
+
+@pytest.mark.parametrize('stitched', [False, True])
+def test_no_cls_token_to_return(build_snnet, build_vit, stitched):
+    anchor = dict(cls_token=False, num_registers=1)
+    build = partial(build_snnet, anchor=anchor)
+    if not stitched:
+        build = partial(build_vit, **anchor)
+    with pytest.raises(ValueError, match='with_cls=True, but .* no cls token'):
+        build(with_cls=True)
 
 
 @torch.no_grad()

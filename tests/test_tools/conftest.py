@@ -2,6 +2,7 @@ import os
 import runpy
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,25 @@ def run_tool():
 
 
 @pytest.fixture(scope='session')
-def demo(run_tool, tmp_path_factory):
-    """The demo's own script with few iterations: its folder and what it printed."""
-    work_dir = tmp_path_factory.mktemp('demo')
-    args = ('--work-dir', work_dir, '--iters', 3, '--num-scenes', 10)
-    return work_dir, run_tool('demo.py', *args).stdout
+def run_demo(run_tool, tmp_path_factory):
+    """Runs the demo's own script with few iterations, once per task.
+
+    Gives its folder and what it printed.
+    """
+
+    @cache
+    def run(task):
+        work_dir = tmp_path_factory.mktemp('demo')
+        args = ('--work-dir', work_dir, '--iters', 3, '--num-scenes', 10)
+        return work_dir, run_tool('demo.py', '--task', task, *args).stdout
+
+    return run
+
+
+@pytest.fixture(scope='session')
+def demo(run_demo):
+    """The demo of segmentation."""
+    return run_demo('seg')
 
 
 @pytest.fixture

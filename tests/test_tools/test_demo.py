@@ -1,27 +1,31 @@
 import json
 
+import pytest
 import torch
 
-NAME = 'setr-naive_{}_1xb16-300_toy-scenes-64x64'
+NAME = '{}_{}_1xb16-300_toy-scenes-64x64'
+TASKS = [('seg', 'setr-naive', 'mIoU'), ('depth', 'dpt', 'RMSE')]
 
 
-def test_demo_ends_with_a_table_and_a_picture(demo):
-    work_dir, printed = demo
+@pytest.mark.parametrize('task, method, metric', TASKS)
+def test_demo_ends_with_a_table_and_a_picture(run_demo, task, method, metric):
+    work_dir, printed = run_demo(task)
     results = json.loads((work_dir / 'stitches.json').read_text())
     assert [s['id'] for s in results['stitches']] == [0, 1, 2, 3, 4, *range(6, 15)]
     for stitch in results['stitches']:
         assert stitch['route'] in printed
-        assert f'{stitch["metrics"]["mIoU"]:.2f}' in printed
-    for column in ('id', 'kind', 'route', 'GFLOPs', 'params', 'mIoU', 'Pareto'):
+        assert f'{stitch["metrics"][metric]:.2f}' in printed
+    for column in ('id', 'kind', 'route', 'GFLOPs', 'params', metric, 'Pareto'):
         assert column in printed
     assert (work_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
 
 
-def test_stitched_training_starts_from_both_anchors(demo):
-    work_dir, _ = demo
+@pytest.mark.parametrize('task, method, metric', TASKS)
+def test_stitched_training_starts_from_both_anchors(run_demo, task, method, metric):
+    work_dir, _ = run_demo(task)
     states = {
         name: torch.load(
-            work_dir / NAME.format(name) / 'iter_3.pth', weights_only=False
+            work_dir / NAME.format(method, name) / 'iter_3.pth', weights_only=False
         )['state_dict']
         for name in ('vit-fast', 'vit-slow', 'snnetv2-fast-slow')
     }

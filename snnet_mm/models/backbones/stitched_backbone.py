@@ -11,7 +11,13 @@ from mmengine.model import ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, TokenState, check_out_indices
+from snnet_mm.anchors import (
+    Anchor,
+    BackboneMap,
+    TokenState,
+    check_out_indices,
+    check_with_cls,
+)
 from snnet_mm.stitching import Position, Stitch, StitchingSpace
 
 from .prefix_cache import PrefixCache
@@ -35,6 +41,8 @@ class StitchedBackbone(RouteWalk):
         out_indices: Blocks of the slow anchor whose maps are returned. Where a route
             lacks a block, the fast block it belongs to stands in, projected to the
             slow width.
+        with_cls: Whether every map comes with the cls token of the same place, as
+            ``(map, cls)``, through the same stitching layers. DPT's readout needs it.
         eval_maps: Places in ``out_indices`` whose maps are needed outside training,
             such as ``(3,)`` if only auxiliary heads read the others; these are then
             None. By default all.
@@ -42,7 +50,8 @@ class StitchedBackbone(RouteWalk):
 
     Raises:
         ValueError: For an unknown ``out``, an out index past the slow anchor's depth,
-            ``eval_maps`` outside ``out_indices``, or anchors that cannot be joined.
+            ``eval_maps`` outside ``out_indices``, ``with_cls`` where an anchor has no
+            cls token, or anchors that cannot be joined.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class StitchedBackbone(RouteWalk):
         stitching_layer: dict,
         out: str = 'maps',
         out_indices: Sequence[int] = (-1,),
+        with_cls: bool = False,
         eval_maps: Sequence[int] | None = None,
         init_cfg: dict | None = None,
     ) -> None:
@@ -66,6 +76,7 @@ class StitchedBackbone(RouteWalk):
         if out == 'maps':
             for block in self.out_indices:
                 space.stand_in(block)  # refuses at once if there is none
+        self.with_cls = check_with_cls(with_cls, anchors)
         self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
         self.stitching_layers = nn.ModuleDict(
             {
@@ -105,12 +116,13 @@ class StitchedBackbone(RouteWalk):
         """Width of the activations at a position."""
         return self.anchors[position.anchor].block_dims[max(position.block, 0)]
 
-    def forward(self, images: Tensor) -> tuple[Tensor | None, ...] | TokenState:
+    def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
         """Run the active stitch on images ``(B, 3, H, W)``.
 
         Returns:
-            With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index; with
-            ``out='end'`` the end anchor's own final state.
+            With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index, or one
+            pair of a map and a cls token ``(B, C_slow)``; with ``out='end'`` the end
+            anchor's own final state.
         """
         sources = {
             j: self.map_source(self.active_stitch, self.out_indices[j])
@@ -123,11 +135,11 @@ class StitchedBackbone(RouteWalk):
         end, tapped = self.walk(steps, images, taps, path)
         if self.out == 'end':
             return end.state
-        maps: list[Tensor | None] = [None] * len(self.out_indices)
+        maps: list[BackboneMap | None] = [None] * len(self.out_indices)
         for j, (position, layer) in sources.items():
             stop = tapped[position]
             served = stop.state if layer is None else self.cross(layer, stop)
-            maps[j] = self.anchors[-1].to_feature_map(served)
+            maps[j] = self.anchors[-1].to_output(served, self.with_cls)
         return tuple(maps)
 
     @contextmanager

@@ -1,0 +1,55 @@
+# NYU Depth V2 in mmsegmentation's layout, 480x640 pixels, depth in millimetres, 0 where
+# there is none; 416x544 crops.
+dataset_type = 'NYUDataset'
+data_root = 'data/nyu'
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
+    # What is rotated in from outside has no depth.
+    dict(type='RandomRotate', prob=0.5, degree=2.5, seg_pad_val=0),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='RandomCrop', crop_size=(416, 544)),
+    dict(
+        type='PhotoMetricDistortion',
+        brightness_delta=32,
+        contrast_range=(0.75, 1.25),
+        saturation_range=(0.75, 1.25),
+        hue_delta=9,
+    ),
+    dict(type='PackSegInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
+    dict(type='PackSegInputs'),
+]
+train_dataloader = dict(
+    batch_size=4,
+    num_workers=4,
+    persistent_workers=True,
+    sampler=dict(type='SeededSampler', shuffle=True),
+    dataset=dict(
+        type='SeededDataset',
+        of=dataset_type,
+        data_root=data_root,
+        data_prefix=dict(img_path='images/train', depth_map_path='annotations/train'),
+        pipeline=train_pipeline,
+    ),
+)
+val_dataloader = dict(
+    batch_size=1,
+    num_workers=4,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        type=dataset_type,
+        data_root=data_root,
+        data_prefix=dict(img_path='images/test', depth_map_path='annotations/test'),
+        pipeline=test_pipeline,
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(
+    type='RunningDepthMetric', min_depth=1e-3, max_depth=10, crop='eigen'
+)
+test_evaluator = val_evaluator

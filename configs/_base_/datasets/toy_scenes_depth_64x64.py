@@ -1,0 +1,7 @@
+# Generated scenes with depth, no files. The sky, 80 m in them, is not evaluated.
+_base_ = ['./toy_scenes_64x64.py']
+train_dataloader = dict(dataset=dict(depth=True))
+val_dataloader = dict(dataset=dict(depth=True))
+test_dataloader = val_dataloader
+val_evaluator = dict(_delete_=True, type='RunningDepthMetric', max_depth=80)
+test_evaluator = val_evaluator

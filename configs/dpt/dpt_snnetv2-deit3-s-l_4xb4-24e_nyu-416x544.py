@@ -1,0 +1,9 @@
+# SN-Netv2 with DeiT3-S and DeiT3-L, 134 stitches, rank 4: DPT on NYUv2 (section 5.3,
+# appendix C). 4 GPUs, batch 16. Paper: curve only. Ours: not yet run.
+_base_ = [
+    '../_base_/models/dpt_snnetv2-deit3-s-l.py',
+    '../_base_/datasets/nyu_416x544.py',
+    '../_base_/schedules/adamw_onecycle_24e.py',
+    '../_base_/stitched_depth_runtime.py',
+]
+test_cfg = dict(input_size=(480, 640))

@@ -1,0 +1,110 @@
+"""The one-cycle policy for optimizers whose groups have rates of their own."""
+
+from __future__ import annotations
+
+import math
+
+from mmengine.optim import _ParamScheduler
+from mmengine.optim.scheduler.lr_scheduler import LRSchedulerMixin
+from mmengine.optim.scheduler.momentum_scheduler import MomentumSchedulerMixin
+from mmengine.registry import PARAM_SCHEDULERS
+
+
+class _OneCycle(_ParamScheduler):
+    """Cosines from a start to a turn and on to a finish, by group.
+
+    Args:
+        optimizer: The optimizer (wrapper).
+        param_name: What is scheduled.
+        pct_start: Share of the steps until the turn.
+        **kwargs: See mmengine's ``_ParamScheduler``; ``end`` is wanted.
+
+    Raises:
+        ValueError: If the turn is not between the first step and the last.
+    """
+
+    def __init__(self, optimizer, param_name: str, pct_start: float, **kwargs) -> None:
+        self.num_steps = kwargs['end'] - kwargs.get('begin', 0)
+        self.turn = pct_start * self.num_steps - 1
+        if not 0 < self.turn < self.num_steps - 1:
+            raise ValueError(
+                f'pct_start={pct_start} of {self.num_steps} steps; allowed are shares '
+                'that turn between the first step and the last (config keys: '
+                'param_scheduler.pct_start, begin, end)'
+            )
+        super().__init__(optimizer, param_name, **kwargs)
+
+    def _levels(self, base: float) -> tuple[float, float, float]:
+        """Start, turn and finish of a group whose own value is ``base``."""
+        raise NotImplementedError
+
+    def _get_value(self) -> list[float]:
+        return [self._value_of(*self._levels(base)) for base in self.base_values]
+
+    def _value_of(self, start: float, turn: float, finish: float) -> float:
+        step = min(self.last_step, self.num_steps - 1)
+        if step <= self.turn:
+            a, b, share = start, turn, step / self.turn
+        else:
+            left = self.num_steps - 1 - self.turn
+            a, b, share = turn, finish, (step - self.turn) / left
+        return b + (a - b) / 2 * (1 + math.cos(math.pi * share))
+
+
+@PARAM_SCHEDULERS.register_module()
+class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
+    """Learning rates of the one-cycle policy, each group up to its own rate.
+
+    In mmengine's ``OneCycleLR`` one ``eta_max`` replaces the rates that the optimizer
+    config gives to parameters; and its state holds a function, which a checkpoint that
+    is read weights-only must not.
+
+    Args:
+        optimizer: The optimizer (wrapper).
+        div_factor: Peak over first rate.
+        final_div_factor: First over last rate.
+        pct_start: Share of the steps until the peak.
+        **kwargs: ``begin``, ``end`` and ``by_epoch``.
+    """
+
+    def __init__(
+        self,
+        optimizer,
+        div_factor: float = 25,
+        final_div_factor: float = 1e4,
+        pct_start: float = 0.3,
+        **kwargs,
+    ) -> None:
+        self.div_factor, self.final_div_factor = div_factor, final_div_factor
+        super().__init__(optimizer, pct_start=pct_start, **kwargs)
+
+    def _levels(self, base: float) -> tuple[float, float, float]:
+        first = base / self.div_factor
+        return first, base, first / self.final_div_factor
+
+
+@PARAM_SCHEDULERS.register_module()
+class OneCycleMomentum(MomentumSchedulerMixin, _OneCycle):
+    """Momentum (Adam's first beta) of the one-cycle policy: low where the rate is high.
+
+    Args:
+        optimizer: The optimizer (wrapper).
+        base_momentum: Momentum at the peak of the rate.
+        max_momentum: Momentum at the first and the last step.
+        pct_start: Share of the steps until the peak.
+        **kwargs: ``begin``, ``end`` and ``by_epoch``.
+    """
+
+    def __init__(
+        self,
+        optimizer,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        pct_start: float = 0.3,
+        **kwargs,
+    ) -> None:
+        self.base_momentum, self.max_momentum = base_momentum, max_momentum
+        super().__init__(optimizer, pct_start=pct_start, **kwargs)
+
+    def _levels(self, base: float) -> tuple[float, float, float]:
+        return self.max_momentum, self.base_momentum, self.max_momentum

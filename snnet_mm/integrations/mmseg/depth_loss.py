@@ -1,0 +1,67 @@
+"""The loss of depth estimation."""
+
+from __future__ import annotations
+
+import torch
+from mmengine.logging import MessageHub
+from mmseg.registry import MODELS
+from torch import Tensor, nn
+
+EPS = 1e-3
+MEAN_WEIGHT = 0.15
+# Below this the square root would have an infinite gradient.
+LEAST_SQUARE = 1e-12
+
+
+@MODELS.register_module()
+class ScaleInvariantLogLoss(nn.Module):
+    """The scale-invariant log loss over all valid pixels of a batch.
+
+    ``sqrt(var(d) + 0.15 mean(d)^2)`` with ``d = log(pred + 1e-3) - log(gt + 1e-3)``;
+    in the first iterations of a run ``sqrt(0.15 mean(d)^2)``, which learns the scale
+    before the shape. Pixels of truth 0 are not valid. A batch without valid pixels,
+    and a perfect prediction, have a gradient of zero.
+
+    Args:
+        warm_up_iters: Number of first iterations, as the runner counts them; without
+            a runner there are none.
+        loss_weight: Factor of the loss.
+        loss_name: Name in the log.
+    """
+
+    def __init__(
+        self,
+        warm_up_iters: int = 100,
+        loss_weight: float = 1,
+        loss_name: str = 'loss_depth',
+    ) -> None:
+        super().__init__()
+        self.warm_up_iters = warm_up_iters
+        self.loss_weight = loss_weight
+        self.loss_name = loss_name
+
+    def forward(self, pred: Tensor, target: Tensor) -> Tensor:
+        """The loss of depths in metres, of any equal shapes.
+
+        Raises:
+            ValueError: If the shapes differ.
+        """
+        if pred.shape != target.shape:
+            raise ValueError(
+                f'predicted depths of shape {tuple(pred.shape)} for a truth of shape '
+                f'{tuple(target.shape)}; allowed are equal shapes'
+            )
+        valid = target > 0
+        if not valid.any():
+            return pred.sum() * 0
+        # Half precision cannot hold the squares of small differences.
+        pred, target = pred[valid].float(), target[valid].float()
+        d = torch.log(pred + EPS) - torch.log(target + EPS)
+        square = MEAN_WEIGHT * d.mean().square()
+        if not self._is_warming_up():
+            square = square + d.var(correction=int(len(d) > 1))
+        return self.loss_weight * square.clamp_min(LEAST_SQUARE).sqrt()
+
+    def _is_warming_up(self) -> bool:
+        iteration = MessageHub.get_current_instance().get_info('iter')
+        return iteration is not None and iteration < self.warm_up_iters

@@ -1,0 +1,69 @@
+"""The picture of depth estimation: image, truth and predictions side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from snnet_mm.utils import atomic_path
+
+# Near is red, far is blue.
+COLORMAP = colormaps['turbo_r'].with_extremes(bad='gainsboro')
+
+
+@dataclass
+class DepthExample:
+    """An image with its depths.
+
+    Args:
+        image: Of any size ``(h, w, 3)``, uint8, RGB.
+        truth: Of shape ``(H, W)``, metres, 0 where there is none.
+        predictions: One ``(H, W)`` map in metres per model.
+    """
+
+    image: np.ndarray
+    truth: np.ndarray
+    predictions: Sequence[np.ndarray]
+
+
+def plot_depths(
+    examples: Sequence[DepthExample], titles: Sequence[str], path: str | os.PathLike
+) -> None:
+    """Draw one row per example: the image, the truth and every prediction.
+
+    All depths share one scale, up to the greatest truth.
+
+    Args:
+        examples: What to draw.
+        titles: One per prediction.
+        path: Picture to write; the ending tells the format.
+    """
+    columns = ('image', 'truth', *titles)
+    height, width = examples[0].truth.shape
+    side = 2.6
+    figure = Figure(
+        figsize=(
+            side * len(columns) + 0.6,
+            side * height / width * len(examples) + 0.5,
+        ),
+        layout='constrained',
+    )
+    grid = figure.subplots(len(examples), len(columns), squeeze=False)
+    farthest = max(example.truth.max() for example in examples)
+    for row, example in zip(grid, examples, strict=True):
+        row[0].imshow(example.image)
+        truth = np.ma.masked_equal(example.truth, 0)
+        for axes, depth in zip(row[1:], (truth, *example.predictions), strict=True):
+            drawn = axes.imshow(depth, cmap=COLORMAP, vmin=0, vmax=farthest)
+    for axes, title in zip(grid[0], columns, strict=True):
+        axes.set_title(title, fontsize='medium')
+    for axes in grid.flat:
+        axes.set_axis_off()
+    figure.colorbar(drawn, ax=grid, label='depth (m)', shrink=0.9, pad=0.01)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=130)

@@ -1,0 +1,86 @@
+import pickle
+
+import pytest
+import torch
+from mmengine.registry import PARAM_SCHEDULERS
+from torch.optim.lr_scheduler import OneCycleLR
+
+from snnet_mm.engine import GroupOneCycleLR, OneCycleMomentum
+
+RATES = (2e-3, 5e-4)
+
+
+def new_optimizer(kind=torch.optim.AdamW, **kwargs):
+    weights = [torch.nn.Parameter(torch.zeros(2)) for _ in RATES]
+    groups = [dict(params=[w], lr=lr) for w, lr in zip(weights, RATES, strict=True)]
+    return kind(groups, lr=1, **kwargs)
+
+
+def momentum_of(group):
+    return group['betas'][0] if 'betas' in group else group['momentum']
+
+
+def values(optimizer, schedulers, steps):
+    """Rates and momenta of all groups, step by step."""
+    seen = []
+    for _ in range(steps):
+        seen.append([(g['lr'], momentum_of(g)) for g in optimizer.param_groups])
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    return torch.tensor(seen, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    'kind, kwargs', [(torch.optim.AdamW, {}), (torch.optim.SGD, dict(momentum=0.9))]
+)
+@pytest.mark.parametrize('pct_start', [0.3, 0.5])
+def test_every_step_is_that_of_torch(kind, kwargs, pct_start):
+    theirs = new_optimizer(kind, **kwargs)
+    settings = dict(div_factor=25, final_div_factor=100, pct_start=pct_start)
+    reference = OneCycleLR(theirs, max_lr=RATES, total_steps=40, **settings)
+    ours = new_optimizer(kind, **kwargs)
+    schedulers = [
+        PARAM_SCHEDULERS.build(
+            dict(optimizer=ours, begin=0, end=40, by_epoch=False, **cfg)
+        )
+        for cfg in (
+            dict(type='GroupOneCycleLR', **settings),
+            dict(type='OneCycleMomentum', pct_start=pct_start),
+        )
+    ]
+    expected = values(theirs, [reference], 39)
+    torch.testing.assert_close(
+        values(ours, schedulers, 39), expected, rtol=1e-9, atol=0
+    )
+    # The groups keep the ratio of their own rates.
+    assert expected[7, 0, 0] / expected[7, 1, 0] == pytest.approx(4)
+
+
+def test_the_last_values_stay_after_the_end():
+    optimizer = new_optimizer()
+    scheduler = GroupOneCycleLR(optimizer, begin=0, end=10, by_epoch=False)
+    last = values(optimizer, [scheduler], 15)[:, 0, 0]
+    assert last[9] == last[14] == RATES[0] / 25 / 1e4
+
+
+def test_the_state_is_plain_data_and_goes_on():
+    one, other = new_optimizer(), new_optimizer()
+    kwargs = dict(begin=0, end=20, by_epoch=False)
+    first = [s(one, **kwargs) for s in (GroupOneCycleLR, OneCycleMomentum)]
+    values(one, first, 8)
+    second = [s(other, **kwargs) for s in (GroupOneCycleLR, OneCycleMomentum)]
+    other.load_state_dict(one.state_dict())
+    for a, b in zip(first, second, strict=True):
+        state = a.state_dict()
+        assert all(
+            isinstance(v, int | float | bool | str | list) for v in state.values()
+        )
+        b.load_state_dict(pickle.loads(pickle.dumps(state)))
+    assert values(other, second, 10).equal(values(one, first, 10))
+
+
+@pytest.mark.parametrize('pct_start', [0, 0.1, 1])
+def test_a_turn_outside_the_steps(pct_start):
+    with pytest.raises(ValueError, match=f'pct_start={pct_start} of 10 steps'):
+        GroupOneCycleLR(new_optimizer(), pct_start=pct_start, begin=0, end=10)

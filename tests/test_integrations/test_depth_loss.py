@@ -1,0 +1,95 @@
+import math
+
+import pytest
+import torch
+from mmengine.logging import MessageHub
+
+from snnet_mm.integrations.mmseg import ScaleInvariantLogLoss
+
+EPS = 1e-3
+
+
+@pytest.fixture
+def at_iteration():
+    """Says how far the run is, as the runner does."""
+    hub = MessageHub.get_current_instance()
+    yield lambda iteration: hub.update_info('iter', iteration)
+    hub.runtime_info.pop('iter', None)
+
+
+def log_differences(*values):
+    """Predictions and truths whose logarithms differ by the values."""
+    truth = torch.linspace(0.5, 3, len(values), dtype=torch.float64)
+    pred = (truth + EPS) * torch.tensor(values).exp() - EPS
+    return pred.view(1, 1, 1, -1), truth.view(1, 1, 1, -1)
+
+
+def test_closed_form():
+    loss = ScaleInvariantLogLoss()(*log_differences(0.1, 0.3, -0.2, 0.6))
+    mean = 0.2
+    var = (0.01 + 0.01 + 0.16 + 0.16) / 3
+    assert loss.item() == pytest.approx(math.sqrt(var + 0.15 * mean**2), rel=1e-5)
+
+
+@pytest.mark.parametrize('iteration, warm', [(0, True), (99, True), (100, False)])
+def test_first_iterations_learn_the_scale_alone(at_iteration, iteration, warm):
+    at_iteration(iteration)
+    pred, truth = log_differences(0.1, 0.3, -0.2, 0.6)
+    loss = ScaleInvariantLogLoss(warm_up_iters=100, loss_weight=2)(pred, truth)
+    square = 0.15 * 0.2**2 + (0 if warm else 0.34 / 3)
+    assert loss.item() == pytest.approx(2 * math.sqrt(square), rel=1e-5)
+
+
+def test_pixels_without_truth_do_not_count():
+    pred, truth = log_differences(0.1, 0.3, -0.2, 0.6)
+    alone = ScaleInvariantLogLoss()(pred, truth)
+    pred = torch.cat([pred, torch.full_like(pred, 7)], dim=2).requires_grad_()
+    truth = torch.cat([truth, torch.zeros_like(truth)], dim=2)
+    loss = ScaleInvariantLogLoss()(pred, truth)
+    assert loss.item() == alone.item()
+    loss.backward()
+    assert pred.grad[..., 0, :].ne(0).all()
+    assert pred.grad[..., 1, :].eq(0).all()
+
+
+def test_all_pixels_of_the_batch_count_together():
+    pred, truth = log_differences(0.1, 0.3, -0.2, 0.6)
+    both = ScaleInvariantLogLoss()(pred, truth)
+    batch = [x.view(2, 1, 1, 2) for x in (pred, truth)]
+    assert ScaleInvariantLogLoss()(*batch).item() == both.item()
+
+
+@pytest.mark.parametrize('iteration', [0, 1000])
+@pytest.mark.parametrize(
+    'pred, truth, expected',
+    [
+        ([2.0, 3.0], [2.0, 3.0], 1e-6),  # perfect
+        ([2.0, 3.0], [0.0, 0.0], 0),  # no truth
+        ([2.0, 3.0], [2.0, 0.0], 1e-6),  # a single pixel
+        ([0.0, 0.0], [1.0, 1.0], None),  # far off
+    ],
+)
+def test_gradients_are_finite(at_iteration, iteration, pred, truth, expected):
+    at_iteration(iteration)
+    pred = torch.tensor(pred, requires_grad=True)
+    loss = ScaleInvariantLogLoss()(pred, torch.tensor(truth))
+    loss.backward()
+    assert pred.grad.isfinite().all()
+    if expected is None:
+        assert loss > 1
+        assert (pred.grad < 0).all()
+    else:
+        assert loss.item() == pytest.approx(expected)
+        assert pred.grad.eq(0).all()
+
+
+def test_half_precision_predictions():
+    pred, truth = log_differences(0.1, 0.3, -0.2, 0.6)
+    loss = ScaleInvariantLogLoss()(pred.half(), truth.float())
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(math.sqrt(0.34 / 3 + 0.006), rel=1e-2)
+
+
+def test_shapes_must_agree():
+    with pytest.raises(ValueError, match=r'\(1, 1, 2, 2\) for a truth of .*\(1, 2, 2'):
+        ScaleInvariantLogLoss()(torch.ones(1, 1, 2, 2), torch.ones(1, 2, 2))

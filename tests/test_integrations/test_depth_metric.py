@@ -1,0 +1,127 @@
+import math
+
+import cv2
+import pytest
+import torch
+
+from snnet_mm.integrations.mmseg import RunningDepthMetric
+from snnet_mm.integrations.mmseg.depth_metric import crop_slices
+
+
+def sample(pred, truth, **info):
+    return {
+        'pred_depth_map': {'data': torch.tensor(pred)[None]},
+        'gt_depth_map': {'data': torch.tensor(truth)[None]},
+        **info,
+    }
+
+
+def evaluate(metric, *samples):
+    for s in samples:
+        metric.process({}, [s])
+    return metric.evaluate(len(samples))
+
+
+def test_closed_forms():
+    pred = [[1.2, 2.0], [4.0, 9.0]]
+    truth = [[1.0, 2.0], [2.5, 0.0]]  # ratios 1.2, 1, 1.6; one pixel without truth
+    metrics = evaluate(RunningDepthMetric(), sample(pred, truth))
+    assert list(metrics) == ['delta1', 'delta2', 'delta3', 'AbsRel', 'RMSE', 'log10']
+    expected = dict(
+        delta1=2 / 3,
+        delta2=2 / 3,
+        delta3=1,
+        AbsRel=(0.2 + 0 + 0.6) / 3,
+        RMSE=math.sqrt((0.04 + 0 + 2.25) / 3),
+        log10=(math.log10(1.2) + math.log10(1.6)) / 3,
+    )
+    assert metrics == pytest.approx(expected, rel=1e-6)
+
+
+def test_predictions_that_are_too_small_count_as_those_too_large():
+    truth = [[2.0, 2.0]]
+    low = evaluate(RunningDepthMetric(), sample([[1.9, 1.2]], truth))
+    assert low['delta1'] == 0.5
+    assert low['delta2'] == 0.5
+    assert low['delta3'] == 1
+
+
+def test_means_over_images_not_over_pixels():
+    images = [
+        sample([[1.5, 2.0, 2.0]], [[1.0, 0.0, 0.0]]),
+        sample([[3.0, 3.0, 3.0]], [[2.0, 2.0, 2.0]]),
+        sample([[3.0, 3.0, 3.0]], [[0.0, 0.0, 0.0]]),  # nothing to measure
+    ]
+    metrics = evaluate(RunningDepthMetric(), *images)
+    assert metrics['RMSE'] == pytest.approx((0.5 + 1) / 2)
+    assert metrics['AbsRel'] == pytest.approx(0.5)
+
+
+def test_the_range_of_depths():
+    pred, truth = [[0.0, 50.0, 4.0]], [[1.0, 9.0, 12.0]]
+    metrics = evaluate(RunningDepthMetric(0.5, 10), sample(pred, truth))
+    # Clamped to 0.5 and 10; the truth of the last pixel is out of the range.
+    assert metrics['RMSE'] == pytest.approx(math.sqrt((0.25 + 1) / 2))
+
+
+def test_six_numbers_are_kept_of_an_image():
+    metric = RunningDepthMetric()
+    metric.process({}, [sample([[1.0] * 50] * 40, [[2.0] * 50] * 40)])
+    assert metric.results == [(0, 0, 0, 0.5, 1, pytest.approx(math.log10(2)))]
+
+
+@pytest.mark.parametrize(
+    'crop, size, rows, columns',
+    [
+        ('eigen', (480, 640), (45, 471), (41, 601)),
+        ('eigen', (240, 320), (22, 235), (20, 300)),
+        ('garg', (375, 1242), (153, 371), (44, 1197)),
+        ('garg', (370, 1224), (151, 367), (44, 1180)),
+        (None, (7, 9), (None, 7), (None, 9)),
+    ],
+)
+def test_crops_scale_with_the_image(crop, size, rows, columns):
+    assert crop_slices(crop, *size) == (slice(*rows), slice(*columns))
+
+
+def test_what_lies_outside_the_crop_does_not_count():
+    truth = torch.ones(48, 64)
+    pred = torch.full_like(truth, 9)
+    pred[4:47, 4:60] = 2
+    metric = RunningDepthMetric(crop='eigen')
+    metrics = evaluate(metric, sample(pred.tolist(), truth.tolist()))
+    assert metrics['RMSE'] == 1
+
+
+def test_predictions_are_written_in_millimetres(tmp_path):
+    metric = RunningDepthMetric(output_dir=tmp_path / 'out')
+    pred = [[0.5, 1.2344], [70.0, 3.0]]
+    metric.process({}, [sample(pred, [[1.0] * 2] * 2, img_path='a/b/room_7.jpg')])
+    (path,) = (tmp_path / 'out').iterdir()
+    assert path.name == 'room_7.png'
+    written = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    assert written.tolist() == [[500, 1234], [65535, 3000]]
+
+
+def test_nothing_to_measure_at_all():
+    with pytest.raises(ValueError, match='none of 2 depth maps .* 0.001 and 10 m'):
+        evaluate(RunningDepthMetric(), *[sample([[1.0]], [[0.0]])] * 2)
+
+
+def test_a_truth_of_another_size():
+    one = sample([[1.0, 2.0]], [[1.0], [2.0]], img_path='x.jpg')
+    with pytest.raises(ValueError, match=r'map of \(2, 1\) .* of \(1, 2\) \(x.jpg\)'):
+        RunningDepthMetric().process({}, [one])
+
+
+@pytest.mark.parametrize(
+    'kwargs, message',
+    [
+        (dict(crop='nyu_crop'), "crop='nyu_crop'; allowed are .*'eigen', 'garg'"),
+        (dict(min_depth=10), 'min_depth=10 and max_depth=10; .* 0 <= min_depth < max'),
+        (dict(min_depth=-1), 'min_depth=-1 and max_depth=10'),
+    ],
+)
+def test_wrong_settings(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        RunningDepthMetric(**kwargs)

@@ -1,0 +1,251 @@
+"""DPT's depth head and estimator on small anchors and stitched backbones."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.config import ConfigDict
+from mmengine.registry import init_default_scope
+from mmengine.structures import PixelData
+from mmseg.registry import MODELS
+from mmseg.structures import SegDataSample
+
+import snnet_mm.integrations.mmseg  # noqa: F401
+from snnet_mm.analysis import cost_table
+from snnet_mm.apis import set_stitch
+
+HEAD = dict(
+    type='DPTDepthHead', in_channels=12, channels=8, post_process_channels=(4, 6, 8, 10)
+)
+SIZE = (64, 96)
+
+
+def vit(width, depth, **kwargs):
+    arch = dict(embed_dims=width, depth=depth, num_heads=2)
+    return dict(type='PlainViT', arch=arch, img_size=64, **kwargs)
+
+
+@pytest.fixture
+def build(randomise):
+    """Builds a depth model on a stitched backbone of widths 8/12."""
+    init_default_scope('mmseg')
+
+    def build(test_cfg=None, backbone=None, **head):
+        return MODELS.build(
+            dict(
+                type='DPTDepthEstimator',
+                data_preprocessor=dict(type='SegDataPreProcessor', seg_pad_val=0),
+                backbone=dict(
+                    type='SNNetv2',
+                    anchors=[vit(8, 4), vit(12, 8)],
+                    stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
+                    out_indices=(1, 3, 5, 7),
+                    with_cls=True,
+                )
+                | (backbone or {}),
+                decode_head=HEAD | head,
+                test_cfg=ConfigDict(test_cfg or dict(mode='whole')),
+            )
+        )
+
+    return build
+
+
+def conv(module, x, **kwargs):
+    return F.conv2d(x, module.weight, module.bias, **kwargs)
+
+
+def residual(unit, x):
+    """A residual unit that starts with its activation."""
+    y = conv(unit.conv1.conv, x.relu(), padding=1)
+    return x + conv(unit.conv2.conv, y.relu(), padding=1)
+
+
+def upsample(x, **kwargs):
+    return F.interpolate(x, scale_factor=2, mode='bilinear', align_corners=True)
+
+
+def head_by_hand(head, pairs, readout):
+    blocks = head.reassemble_blocks
+    features = []
+    for i, (x, cls) in enumerate(pairs):
+        tokens = x.flatten(2).transpose(1, 2)
+        if readout == 'add':
+            tokens = tokens + cls[:, None]
+        elif readout == 'project':
+            linear = blocks.readout_projects[i][0]
+            pair = torch.cat([tokens, cls[:, None].expand_as(tokens)], dim=2)
+            tokens = F.gelu(F.linear(pair, linear.weight, linear.bias))
+        x = conv(blocks.projects[i].conv, tokens.transpose(1, 2).reshape(x.shape))
+        features.append(conv(head.convs[i].conv, blocks.resize_layers[i](x), padding=1))
+    for block, feature in zip(head.fusion_blocks, reversed(features), strict=True):
+        if block.res_conv_unit1 is None:
+            out = feature
+        else:
+            out = out + residual(block.res_conv_unit1, feature)
+        out = conv(block.project.conv, upsample(residual(block.res_conv_unit2, out)))
+    out = conv(head.project.conv, out, padding=1).relu()
+    first, _, second, _, last = head.conv_depth
+    out = upsample(conv(first, out, padding=1))
+    out = conv(last, conv(second, out, padding=1).relu())
+    return head.min_depth + (head.max_depth - head.min_depth) / (1 + (-out).exp())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('readout', ['ignore', 'add', 'project'])
+def test_head_by_hand(build, randomise, readout):
+    model = randomise(build(readout_type=readout, min_depth=0.5, max_depth=3)).eval()
+    images = torch.randn(2, 3, *SIZE)
+    for stitch_id in (0, 1, 7):
+        set_stitch(model, stitch_id)
+        pairs = model.backbone(images)
+        depth = model.decode_head(pairs)
+        assert depth.shape == (2, 1, *SIZE)
+        expected = head_by_hand(model.decode_head, pairs, readout)
+        torch.testing.assert_close(depth, expected)
+        assert depth.std() > 0.01
+        assert depth.min() >= 0.5
+        assert depth.max() <= 3
+
+
+@torch.no_grad()
+def test_a_readout_that_ignores_the_cls_token_needs_none(build):
+    model = build(readout_type='ignore')
+    images = torch.randn(1, 3, *SIZE)
+    expected = model(images)
+    model.backbone.with_cls = False
+    assert model(images).equal(expected)
+
+
+def sample(depth, **info):
+    size = tuple(depth.shape[-2:])
+    return SegDataSample(
+        gt_depth_map=PixelData(data=depth),
+        metainfo=dict(img_shape=size, ori_shape=size, **info),
+    )
+
+
+def test_loss_is_of_the_depth_at_full_size(build):
+    model = build()
+    images = torch.randn(2, 3, 64, 90)
+    truth = torch.rand(2, 1, 64, 90) * 5
+    losses = model(images, [sample(t) for t in truth], mode='loss')
+    depth = F.interpolate(model(images), (64, 90), mode='bilinear')
+    expected = model.decode_head.loss_decode(depth, truth)
+    torch.testing.assert_close(losses, {'decode.loss_depth': expected})
+
+
+@pytest.mark.parametrize('stitch_id', [0, 1, 3, 7])
+def test_gradients_reach_the_route_and_the_whole_head(build, stitch_id):
+    model = build()
+    set_stitch(model, stitch_id)
+    samples = [sample(torch.rand(1, *SIZE) * 5)]
+    (loss,) = model(torch.randn(1, 3, *SIZE), samples, mode='loss').values()
+    loss.backward()
+    assert all(p.grad.any() for p in model.decode_head.parameters())
+    for a, begin, end in model.backbone.active_stitch.segments:
+        for block in model.backbone.anchors[a].blocks[begin:end]:
+            assert block.mlp.fc1.weight.grad.any()
+
+
+@torch.no_grad()
+def predict(model, images):
+    samples = model(images, [sample(i[:1]) for i in images], mode='predict')
+    return torch.stack([s.pred_depth_map.data for s in samples])
+
+
+@torch.no_grad()
+def test_slide_mode_slides(build, randomise):
+    crops = dict(mode='slide', crop_size=(32, 64), stride=(32, 32))
+    model = randomise(build(crops)).eval()
+    images = torch.randn(2, 3, 64, 96)
+    total, count = torch.zeros(2, 1, 64, 96), torch.zeros(64, 96)
+    for y in (0, 32):
+        for x in (0, 32):
+            window = (..., slice(y, y + 32), slice(x, x + 64))
+            total[window] += model(images[window])
+            count[window[1:]] += 1
+    torch.testing.assert_close(predict(model, images), total / count)
+    whole = randomise(build()).eval()
+    whole.load_state_dict(model.state_dict())
+    assert (predict(whole, images) - total / count).abs().max() > 1e-3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('mode', ['whole', 'slide'])
+def test_flip_test_is_the_mean_with_the_mirror_image(build, randomise, mode):
+    test_cfg = dict(mode=mode, crop_size=(32, 64), stride=(32, 32))
+    model = randomise(build(test_cfg)).eval()
+    images = torch.randn(2, 3, 64, 96)
+    one_way, mirrored = predict(model, images), predict(model, images.flip(3))
+    model.test_cfg['flip'] = True
+    both = predict(model, images)
+    torch.testing.assert_close(both, (one_way + mirrored.flip(3)) / 2)
+    assert (both - one_way).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_padding_is_cut_off_and_the_depth_resized(build, randomise):
+    model = randomise(build()).eval()
+    model.data_preprocessor.test_cfg = dict(size_divisor=16)
+    image = torch.randn(3, 50, 90)
+    info = dict(img_shape=(50, 90), ori_shape=(100, 180))
+    data = model.data_preprocessor(
+        dict(inputs=[image], data_samples=[SegDataSample(metainfo=info)])
+    )
+    (result,) = model(**data, mode='predict')
+    depth = model(F.pad(image, (0, 6, 0, 14))[None])[..., :50, :90]
+    expected = F.interpolate(depth, (100, 180), mode='bilinear')
+    torch.testing.assert_close(result.pred_depth_map.data, expected[0])
+
+
+def test_costs_count_the_head_once(build):
+    model = build()
+    table = cost_table(model, SIZE)
+    backbone = cost_table(model.backbone, SIZE)
+    head = {table[i].flops - backbone[i].flops for i in table}
+    params = sum(p.numel() for p in model.decode_head.parameters())
+    assert {table[i].params - backbone[i].params for i in table} == {params}
+    assert len(head) == 1
+    # Convolutions of the fine end: project and three more.
+    fine = 48 * 32 * (9 * 8 * 8 + 9 * 8 * 4) + 96 * 64 * (9 * 4 * 32 + 32)
+    assert fine < head.pop() < 2 * fine
+
+
+@pytest.mark.parametrize(
+    'kwargs, message',
+    [
+        (dict(min_depth=10), 'min_depth=10 and max_depth=10; allowed are 0 <= min_d'),
+        (dict(min_depth=5, max_depth=2), 'min_depth=5 and max_depth=2'),
+        (dict(readout_type='concat'), "readout_type='concat'; .*'ignore', 'add', 'pro"),
+        (dict(post_process_channels=(4, 8)), r'channels=\(4, 8\); .* four widths'),
+        (
+            dict(test_cfg=dict(mode='slide_flip')),
+            r"mode='slide_flip'; allowed are \('whole', 'slide'\)",
+        ),
+        (
+            dict(
+                backbone=dict(
+                    anchors=[vit(8, 4, cls_token=False), vit(12, 8, cls_token=False)]
+                )
+            ),
+            'with_cls=True, but an anchor has no cls token',
+        ),
+    ],
+)
+def test_settings_that_cannot_be(build, kwargs, message):
+    with pytest.raises(ValueError, match=message) as error:
+        build(**kwargs)
+    assert 'config key' in str(error.value)
+
+
+@pytest.mark.parametrize('readout', ['add', 'project'])
+def test_a_readout_without_cls_tokens(build, readout):
+    model = build(readout_type=readout, backbone=dict(with_cls=False))
+    with pytest.raises(ValueError, match=f"readout_type='{readout}' .* backbone.with_"):
+        model(torch.randn(1, 3, *SIZE))
+
+
+def test_depth_maps_of_several_sizes(build):
+    samples = [sample(torch.ones(1, 64, w)) for w in (96, 80)]
+    with pytest.raises(ValueError, match=r'\(1, 64, 80\), \(1, 64, 96\)\] in one ba'):
+        build()(torch.randn(2, 3, *SIZE), samples, mode='loss')

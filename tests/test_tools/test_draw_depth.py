@@ -1,0 +1,14 @@
+CONFIG = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+
+
+def test_stitches_of_the_demo_are_drawn(run_tool, run_demo, tmp_path):
+    work_dir, _ = run_demo('depth')
+    checkpoint = next(work_dir.glob('dpt_snnetv2-fast-slow*/iter_3.pth'))
+    out = tmp_path / 'depth.png'
+    args = (CONFIG, checkpoint, '--stitch-id', '0,9,1', '--out', out)
+    tool = 'analysis_tools/draw_depth.py'
+    done = run_tool(tool, *args, '--images', 2, 7)
+    assert done.stdout.splitlines()[-1] == f'Wrote {out}'
+    assert out.read_bytes().startswith(b'\x89PNG')
+    done = run_tool(tool, *args, '--images', 100, ok=False)
+    assert '--images 100: allowed are 0 to 99 of the test set' in done.stderr

@@ -1,0 +1,74 @@
+"""Draw test images of a depth model with their truth and the depth of some stitches.
+
+``tools/analysis_tools/draw_depth.py CONFIG CHECKPOINT --stitch-id 0,5,1 --out FILE``
+"""
+
+import argparse
+
+from mmengine.config import Config
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.runner import load_checkpoint
+
+from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
+from snnet_mm.datasets import check_data_folders
+from snnet_mm.stitching import select_stitches
+from snnet_mm.utils import guard_checkpoints
+from snnet_mm.visualization import DepthExample, plot_depths
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('config', help='config of a stitched depth model')
+    parser.add_argument('checkpoint', help='checkpoint file, read weights-only')
+    parser.add_argument(
+        '--stitch-id', default='anchors', help="stitches to draw: 'anchors' or ids"
+    )
+    parser.add_argument(
+        '--images', type=int, nargs='+', default=[0], help='places in the test set'
+    )
+    parser.add_argument('--out', required=True, help='picture to write')
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    guard_checkpoints(trust=False)
+    cfg = Config.fromfile(args.config)
+    init_default_scope(cfg.default_scope)
+    check_data_folders(cfg.test_dataloader, 'test_dataloader')
+    # The checkpoint holds everything that the anchors would load.
+    for part in (*cfg.model.backbone.anchors, cfg.model.decode_head):
+        part.pop('init_cfg', None)
+    model = MODELS.build(cfg.model).eval()
+    dataset = DATASETS.build(cfg.test_dataloader.dataset)
+    load_checkpoint(model, args.checkpoint, map_location='cpu')
+    wrong = [i for i in args.images if not 0 <= i < len(dataset)]
+    if wrong:
+        raise ValueError(
+            f'--images {wrong[0]}: allowed are 0 to {len(dataset) - 1} of the test set'
+        )
+    stitches = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
+    costs = cost_table(model, cfg.test_cfg.get('input_size'))
+    examples = [draw(model, dataset[i], stitches) for i in args.images]
+    titles = [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in stitches]
+    plot_depths(examples, titles, args.out)
+    print(f'Wrote {args.out}')
+
+
+def draw(model, item: dict, stitches: list[int]) -> DepthExample:
+    """A test image with the depths that some stitches predict."""
+    predictions = []
+    for stitch_id in stitches:
+        set_stitch(model, stitch_id)
+        batch = dict(
+            inputs=[item['inputs']], data_samples=[item['data_samples'].clone()]
+        )
+        (result,) = model.test_step(batch)
+        predictions.append(result.pred_depth_map.data[0].numpy())
+    image = item['inputs'].numpy().transpose(1, 2, 0)[..., ::-1]
+    truth = item['data_samples'].gt_depth_map.data[0].numpy()
+    return DepthExample(image, truth, predictions)
+
+
+if __name__ == '__main__':
+    main()

@@ -148,6 +148,7 @@ def _backbone_config(
             if name in used
         },
         maps=maps,
+        with_cls=backbone.with_cls,
     )
 
 

@@ -20,7 +20,7 @@ COLUMNS = {
     'memory': ('MB', 1e6, 1),
 }
 # rich falls back to 80 columns where the output is no terminal; the routes need more.
-LOG_WIDTH = 120
+LOG_WIDTH = 160
 
 
 def wide_console() -> Console:

@@ -57,14 +57,25 @@ def test_runner(cfg, **test_cfg):
 test_runner.__test__ = False
 
 
-@pytest.mark.parametrize('batch_size', [1, 2])
-@pytest.mark.parametrize('mode', ['whole', 'slide'])
-def test_all_stitches_equal_one_at_a_time(toy_cfg, mode, batch_size):
+@pytest.mark.parametrize(
+    'task, mode, batch_size',
+    [
+        ('seg', 'whole', 1),
+        ('seg', 'whole', 2),
+        ('seg', 'slide', 1),
+        ('seg', 'slide', 2),
+        ('depth', 'whole', 2),
+        ('depth', 'slide', 1),
+    ],
+)
+def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
     toy_cfg.test_dataloader.batch_size = batch_size
     num_crops = 1
     if mode == 'slide':
         toy_cfg.model.test_cfg = dict(mode='slide', crop_size=(48, 48), stride=(16, 16))
         num_crops = 4
+    if toy_cfg.model.test_cfg.get('flip'):
+        num_crops *= 2
     runner = test_runner(toy_cfg)
     backbone = find_stitched_backbone(runner.model)
     runs = count_runs(*(b for anchor in backbone.anchors for b in anchor.blocks))
@@ -73,7 +84,8 @@ def test_all_stitches_equal_one_at_a_time(toy_cfg, mode, batch_size):
         backbone.space, shared=True
     )
     assert metrics == one_at_a_time(toy_cfg, runner.model.state_dict())
-    assert len({v for k, v in metrics.items() if k.endswith('mIoU')}) > 10
+    key = dict(seg='mIoU', depth='RMSE')[task]
+    assert len({v for k, v in metrics.items() if k.endswith(key)}) > 10
 
 
 def test_test_time_augmentation_equals_one_at_a_time(toy_cfg):

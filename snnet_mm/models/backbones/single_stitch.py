@@ -8,7 +8,7 @@ from mmengine.model import ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, TokenState
+from snnet_mm.anchors import Anchor, BackboneMap, TokenState
 from snnet_mm.layers import StitchingLayer
 from snnet_mm.stitching import Position, Segment, Stitch
 from snnet_mm.stitching.routes import check_route
@@ -36,6 +36,7 @@ class SingleStitch(RouteWalk):
         maps: What ``forward`` returns: for every map the anchor and the block it is
             taken from and the stitching layer that projects it, or None; None in place
             of a map that nothing reads. Without maps it is the final state.
+        with_cls: Whether every map comes with the cls token of the same place.
         init_cfg: mmengine's initialisation config.
 
     Raises:
@@ -49,6 +50,7 @@ class SingleStitch(RouteWalk):
         joints: Sequence[str] = (),
         stitching_layers: Mapping[str, Sequence[int]] | None = None,
         maps: Sequence[Sequence | None] = (),
+        with_cls: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
@@ -64,13 +66,14 @@ class SingleStitch(RouteWalk):
             {name: StitchingLayer(*widths[name]) for name in widths}
         )
         self.maps = tuple(_read_map(m, self.stitch, widths) for m in maps)
+        self.with_cls = with_cls
 
-    def forward(self, images: Tensor) -> tuple[Tensor | None, ...] | TokenState:
+    def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
         """Run the route on images ``(B, 3, H, W)``.
 
         Returns:
-            The maps ``(B, C, h, w)``, None for those that nothing reads; without maps
-            the final state.
+            The maps ``(B, C, h, w)``, or pairs of a map and a cls token ``(B, C)``,
+            None for those that nothing reads; without maps the final state.
         """
         taps = {source[0] for source in self.maps if source}
         end, tapped = self.walk(self.stitch.steps, images, taps)
@@ -85,10 +88,10 @@ class SingleStitch(RouteWalk):
 
     def _map(
         self, position: Position, layer: str | None, tapped: Mapping[Position, Stop]
-    ) -> Tensor:
+    ) -> BackboneMap:
         stop = tapped[position]
         state = stop.state if layer is None else self.cross(layer, stop)
-        return self.anchors[self.stitch.end_anchor].to_feature_map(state)
+        return self.anchors[self.stitch.end_anchor].to_output(state, self.with_cls)
 
 
 def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:

@@ -5,12 +5,10 @@ painting reach.
 """
 
 import argparse
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from statistics import median
 
 import cv2
@@ -156,21 +154,6 @@ def open_output(
     return write
 
 
-def read_results(path: str) -> StitchResults:
-    """The results of an evaluation.
-
-    Raises:
-        ValueError: If they cannot be read.
-    """
-    try:
-        return StitchResults.from_dict(json.loads(Path(path).read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f'results {path} cannot be read: {type(error).__name__}: {error} (option: '
-            '--results)'
-        ) from error
-
-
 def make_painter(
     model: nn.Module, args: argparse.Namespace
 ) -> Callable[[np.ndarray], np.ndarray]:
@@ -213,13 +196,9 @@ def make_controller(
     ids = select_stitches(space, args.stitch_id or 'all')
     scores = None
     if results is not None:
-        scores = {r.id: results.score(r) for r in results.stitches}
-        unknown = sorted(set(scores) - set(space.ids))
-        if unknown:
-            raise ValueError(
-                f'results {args.results} are of another stitching space: it has no '
-                f'stitches {unknown} (option: --results)'
-            )
+        results.check_space(space)
+        scores = results.scores()
+        select_stitches(space, list(scores))  # refuses ids of another space
         ids = [i for i in ids if i in scores]
         if not ids:
             raise ValueError(
@@ -282,7 +261,7 @@ def main() -> None:
     with ExitStack() as stack:
         capture, frame = open_video(args.video)
         stack.callback(capture.release)
-        results = read_results(args.results) if args.results else None
+        results = StitchResults.read(args.results) if args.results else None
         write = open_output(args, capture, stack) if args.output_file else None
         model = init_model(args.config, args.checkpoint, device=args.device)
         paint = make_painter(model, args)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 import torch
 from mmengine.config import Config
@@ -10,6 +12,10 @@ from snnet_mm.apis import cost_table, set_stitch
 from snnet_mm.export import load_single, single_stitch
 from snnet_mm.export.single import save_single
 
+TOY_DEPTH = (
+    Path(__file__).parents[2]
+    / 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+)
 AUX = dict(
     type='FCNHead',
     in_channels=12,
@@ -198,3 +204,18 @@ def test_an_impossible_route_is_refused(toy_cfg, build, change, message):
     exported, _ = single_stitch(cfg, build(cfg), 2)
     with pytest.raises(ValueError, match=message):
         MODELS.build(dict(exported.model.backbone, **change))
+
+
+@pytest.mark.parametrize('stitch_id', [0, 1, 7, 8, 12])
+def test_depth_with_cls_tokens(build, logits, stitch_id):
+    """A DPT head reads four maps, each with its cls token."""
+    cfg = Config.fromfile(TOY_DEPTH)
+    model = build(cfg)
+    images = torch.randn(2, 3, 64, 64)
+    set_stitch(model, stitch_id)
+    _, single = single_stitch(cfg, model, stitch_id)
+    wanted = logits(model, images)
+    assert wanted.shape == (2, 1, 64, 64)
+    assert_close(logits(single, images), wanted, rtol=1e-5, atol=1e-5)
+    held = sum(p.numel() for p in single.parameters())
+    assert held == cost_table(model)[stitch_id].params

@@ -126,7 +126,7 @@ def test_an_easy_target_runs_the_best_of_the_results(
     assert counts[-1].startswith('5: ')
     results['stitches'][2]['id'] = 77
     (tmp_path / 'a.json').write_text(json.dumps(results))
-    with pytest.raises(ValueError, match=r'another stitching space: .* \[77\]'):
+    with pytest.raises(ValueError, match='stitch id 77 is not in the stitching space'):
         run_main('video_demo', *args, '--results', tmp_path / 'a.json')
 
 
@@ -158,7 +158,7 @@ def test_videos_that_cannot_be_written(run_main, video, tmp_path, path):
         (('--show', '--output-fourcc', 'H'), 'allowed are four letters'),
         (
             ('--show', '--target-fps', 3, '--results', 'no.json'),
-            'results no.json cannot be read: FileNotFoundError',
+            'no.json cannot be read as a file of results',
         ),
     ],
 )

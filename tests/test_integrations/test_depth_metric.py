@@ -118,8 +118,8 @@ def test_a_truth_of_another_size():
     'kwargs, message',
     [
         (dict(crop='nyu_crop'), "crop='nyu_crop'; allowed are .*'eigen', 'garg'"),
-        (dict(min_depth=10), 'min_depth=10 and max_depth=10; .* 0 <= min_depth < max'),
-        (dict(min_depth=-1), 'min_depth=-1 and max_depth=10'),
+        (dict(min_depth=10), 'min_depth=10 and max_depth=10; .* 0 < min_depth < max'),
+        (dict(min_depth=0), 'min_depth=0 and max_depth=10'),
     ],
 )
 def test_wrong_settings(kwargs, message):

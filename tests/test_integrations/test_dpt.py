@@ -214,7 +214,7 @@ def test_costs_count_the_head_once(build):
 @pytest.mark.parametrize(
     'kwargs, message',
     [
-        (dict(min_depth=10), 'min_depth=10 and max_depth=10; allowed are 0 <= min_d'),
+        (dict(min_depth=10), 'min_depth=10 and max_depth=10; allowed are 0 < min_d'),
         (dict(min_depth=5, max_depth=2), 'min_depth=5 and max_depth=2'),
         (dict(readout_type='concat'), "readout_type='concat'; .*'ignore', 'add', 'pro"),
         (dict(post_process_channels=(4, 8)), r'channels=\(4, 8\); .* four widths'),

@@ -17,12 +17,12 @@ def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]
     """A range of depths in metres.
 
     Raises:
-        ValueError: If it is empty or reaches below 0.
+        ValueError: If it is empty or begins at 0 or below.
     """
-    if not 0 <= min_depth < max_depth:
+    if not 0 < min_depth < max_depth:
         raise ValueError(
             f'min_depth={min_depth} and max_depth={max_depth}; allowed are '
-            '0 <= min_depth < max_depth (config keys: min_depth, max_depth)'
+            '0 < min_depth < max_depth (config keys: min_depth, max_depth)'
         )
     return min_depth, max_depth
 

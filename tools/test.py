@@ -86,7 +86,10 @@ def main() -> None:
         cfg.work_dir = osp.join('work_dirs', name)
     cfg.load_from = args.checkpoint
     if args.stitch_id is not None:
-        cfg.test_cfg = dict(type='StitchTestLoop', stitches=args.stitch_id)
+        size = (cfg.get('test_cfg') or {}).get('input_size')
+        cfg.test_cfg = dict(
+            type='StitchTestLoop', stitches=args.stitch_id, input_size=size
+        )
     if args.show or args.show_dir:
         set_visualization(cfg, args)
     if args.tta:

@@ -5,6 +5,7 @@
 
 import argparse
 
+import torch
 from mmengine.config import Config
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
@@ -55,6 +56,7 @@ def main() -> None:
     print(f'Wrote {args.out}')
 
 
+@torch.no_grad()
 def draw(model, item: dict, stitches: list[int]) -> DepthExample:
     """A test image with the depths that some stitches predict."""
     predictions = []

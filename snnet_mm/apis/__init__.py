@@ -1,7 +1,8 @@
 """What a user's own code calls."""
 
-from snnet_mm.analysis import cost_table
+from snnet_mm.analysis import cost_table, measure_latency, measure_memory
 from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.stitching import CostTable, StitchResults, pick, select_stitches
 
 from .budget_controller import BudgetController, fit_times
 from .compile_blocks import compile_blocks
@@ -10,6 +11,8 @@ from .init_model import init_model
 
 __all__ = [
     'BudgetController',
+    'CostTable',
+    'StitchResults',
     'compile_blocks',
     'cost_table',
     'find_stitched_backbone',
@@ -17,5 +20,9 @@ __all__ = [
     'init_inferencer',
     'init_model',
     'list_images',
+    'measure_latency',
+    'measure_memory',
+    'pick',
+    'select_stitches',
     'set_stitch',
 ]

@@ -116,7 +116,7 @@ class _Progress:
             self.last = now
             per_batch = (now - self.start) / self.done
             self.logger.info(
-                f'{self.num_stitches} stitches in one pass: batch {idx + 1}/'
+                f'Stitches in one pass: {self.num_stitches}, batch {idx + 1}/'
                 f'{self.num_batches}, {per_batch:.2f} s per batch, eta: '
                 f'{per_batch * left:.0f} s'
             )

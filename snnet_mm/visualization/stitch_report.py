@@ -40,7 +40,7 @@ def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
 def stitch_table(results: StitchResults) -> Table:
     """One row per stitch, ascending in FLOPs."""
     height, width = results.input_size
-    table = Table(title=f'{len(results.stitches)} stitches at {height}x{width}')
+    table = Table(title=f'Stitches at {height}x{width}: {len(results.stitches)}')
     for name in ('id', 'kind', 'route'):
         table.add_column(name, justify='right' if name == 'id' else 'left')
     metrics = list(results.stitches[0].metrics)

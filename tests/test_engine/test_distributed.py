@@ -115,7 +115,7 @@ def test_two_ranks_train_and_test_as_one(cfg, tmp_path):
     args = (tmp_path / 'config.py', checkpoint, 2, '--work-dir', tmp_path / 'test')
     done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count('3 stitches at 64x64') == 1
+    assert done.stdout.count('Stitches at 64x64: 3') == 1
     (written,) = (tmp_path / 'test').glob('*/stitches.json')
     cfg.load_from = str(checkpoint)
     cfg.test_cfg = dict(

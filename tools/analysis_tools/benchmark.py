@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.utils import atomic_path
+from snnet_mm.visualization import wide_console
 
 FOLDER = Path(__file__).parent / 'benchmarks'
 
@@ -73,7 +73,7 @@ def machine() -> dict:
 
 def report(name: str, title: str, figures: dict) -> None:
     """Print the figures of a part; a list of dicts becomes a table."""
-    console = Console()
+    console = wide_console()
     console.print(f'\n[bold]{name}[/bold]: {title}')
     for key, value in figures.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):

@@ -26,12 +26,12 @@ CASES = (
 
 
 def run() -> dict:
-    return dict(comparison=[measure(*case) for case in CASES])
+    return dict(comparison=[row for case in CASES for row in measure(*case)])
 
 
 def measure(
     name: str, config: str, batch_size: int, size: tuple[int, int], rounds: int
-) -> dict:
+) -> list[dict]:
     cfg = Config.fromfile(CONFIGS / config)
     init_default_scope(cfg.default_scope)
     cfg.model.test_cfg = dict(mode='whole')
@@ -46,19 +46,18 @@ def measure(
         predict = prepare(model, batch)
         return lambda: metric.process(data_samples=predict(), data_batch=batch)
 
-    return dict(
-        model=name,
-        stitches=len(backbone.space),
-        blocks_one_at_a_time=count_blocks(backbone.space, shared=False),
-        blocks_one_pass=count_blocks(backbone.space, shared=True),
-        **compare('backbone', model, lambda: lambda: backbone(images), rounds),
-        **compare('loop', model, load_and_evaluate, rounds),
-    )
+    blocks = [count_blocks(backbone.space, shared) for shared in (False, True)]
+    return [
+        dict(model=name, blocks_per_image=blocks, part=part)
+        | compare(model, load, rounds)
+        for part, load in (
+            ('backbone', lambda: lambda: backbone(images)),
+            ('loop', load_and_evaluate),
+        )
+    ]
 
 
-def compare(
-    name: str, model: nn.Module, load: Callable[[], Run], rounds: int
-) -> dict[str, float]:
+def compare(model: nn.Module, load: Callable[[], Run], rounds: int) -> dict[str, float]:
     """Seconds of both ways for all stitches, timed in turn."""
     space = model.backbone.space
 
@@ -81,11 +80,7 @@ def compare(
             for way, seconds in times.items():
                 seconds.append(elapsed_ms(way) / 1000)
     alone, together = (sorted(t)[len(t) // 2] for t in times.values())
-    return {
-        f'{name}_one_at_a_time_s': alone,
-        f'{name}_one_pass_s': together,
-        f'{name}_ratio': alone / together,
-    }
+    return dict(one_at_a_time_s=alone, one_pass_s=together, ratio=alone / together)
 
 
 def make_batch(number: int, size: tuple[int, int], num_classes: int) -> dict:

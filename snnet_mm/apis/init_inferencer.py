@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torch import nn
 # By default scope of the config: where the package's inferencer is found. mmseg's
 # serves depth estimators as well.
 INFERENCERS = {'mmseg': ('mmseg.apis', 'MMSegInferencer')}
+OWN_ANNOTATION_LOADERS = ('LoadDepthMap',)
 IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp')
 
 
@@ -55,6 +57,16 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
 
         def _init_model(self, cfg, weights, device) -> nn.Module:
             return model
+
+        def _init_pipeline(self, cfg):
+            # The package knows its own loaders of annotations, which images lack.
+            cfg = deepcopy(cfg)
+            cfg.test_dataloader.dataset.pipeline = [
+                step
+                for step in cfg.test_dataloader.dataset.pipeline
+                if step['type'] not in OWN_ANNOTATION_LOADERS
+            ]
+            return super()._init_pipeline(cfg)
 
         def _inputs_to_list(self, inputs) -> list:
             return list_images(inputs)

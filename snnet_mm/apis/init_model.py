@@ -113,5 +113,9 @@ def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
     found = checkpoint.get('meta', {}).get('dataset_meta')
     if found is None and cfg.get('test_dataloader') is not None:
         dataset = cfg.test_dataloader.dataset
-        found = dataset.get('metainfo') or DATASETS.get(dataset.type).METAINFO
+        found = dataset.get('metainfo')
+        if not found:
+            # As building does it: the default scope's registry, with its data sets.
+            with DATASETS.switch_scope_and_registry(None) as registry:
+                found = registry.get(dataset.type).METAINFO
     return {key: (found or {}).get(key) for key in ('classes', 'palette')}

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import onnx_ir
     import onnxruntime
 
-# Shapes and indices up to this size stay in the graph.
+# What is no weight, such as shapes and scales, stays in the graph up to this size:
+# onnxruntime must know it to infer the shapes of the rest.
 SMALL = 64
 PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
 
@@ -102,9 +103,9 @@ class OnnxBundle:
         model, names = to_onnx(program, images), _names_of(program)
         for value in list(model.graph.initializers.values()):
             array = value.const_value.numpy()
-            if array.dtype.kind != 'f' and array.size <= SMALL:
-                continue
             content = _digest(array)
+            if array.size <= SMALL and content not in names:
+                continue
             if content not in self._stored:
                 name = unique = names.get(content, value.name.removeprefix('model.'))
                 number = 1

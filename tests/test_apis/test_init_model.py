@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from mmengine.config import Config
@@ -5,6 +9,8 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
 from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -77,6 +83,24 @@ def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_pat
     meta = dict(dataset_meta=known | dict(reduce_zero_label=False))
     torch.save(dict(state_dict=state_dict, meta=meta), tmp_path / 'a.pth')
     assert init_model(cfg, tmp_path / 'a.pth', device='cpu').dataset_meta == known
+
+
+def test_classes_of_a_data_set_that_nothing_has_imported(tmp_path):
+    """In a process of its own: other tests import mmseg's data sets."""
+    config = ROOT / 'configs/toy/setr-naive_vit-fast_1xb16-300_toy-scenes-64x64.py'
+    code = f"""
+from snnet_mm.apis import init_model
+options = {{'test_dataloader.dataset.type': 'ADE20KDataset'}}
+model = init_model({str(config)!r}, None, device='cpu', cfg_options=options)
+print(len(model.dataset_meta['classes']), model.dataset_meta['classes'][0])
+"""
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', code],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+    )
+    assert done.stdout.splitlines()[-1:] == ['150 wall'], done.stderr
 
 
 def test_a_model_without_a_stitched_backbone(cfg, tmp_path):

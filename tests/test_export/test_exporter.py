@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import Config
 from safetensors import safe_open
 from torch.testing import assert_close
 
@@ -185,3 +186,15 @@ def test_what_a_user_gets_wrong(toy_cfg, build, tmp_path, monkeypatch):
     model.data_preprocessor.size = None
     with pytest.raises(ValueError, match='needs the size of the images.*--shape'):
         StitchExporter(cfg, model, tmp_path)
+
+
+def test_a_bundle_of_depth_models(build, tmp_path):
+    """Each file is compared on the way; scales of resizing stay in the graphs."""
+    config = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+    cfg = Config.fromfile(Path(__file__).parents[2] / config)
+    cfg.test_dataloader.dataset.num_scenes = 4
+    manifest = StitchExporter(cfg, build(cfg), tmp_path).export_bundle((0, 8))
+    assert manifest.output['shape'] == ['batch', 1, 64, 64]
+    assert all(s.files[0].max_difference < 1e-3 for s in manifest.stitches)
+    stored = (tmp_path / 'weights.safetensors').stat().st_size
+    assert all(p.stat().st_size < stored / 2 for p in tmp_path.glob('*.onnx'))

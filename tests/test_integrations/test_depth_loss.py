@@ -9,10 +9,11 @@ from snnet_mm.integrations.mmseg import ScaleInvariantLogLoss
 EPS = 1e-3
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def at_iteration():
-    """Says how far the run is, as the runner does."""
+    """Says how far the run is, as the runner does; there is none at first."""
     hub = MessageHub.get_current_instance()
+    hub.runtime_info.pop('iter', None)  # of a run in an earlier test
     yield lambda iteration: hub.update_info('iter', iteration)
     hub.runtime_info.pop('iter', None)
 

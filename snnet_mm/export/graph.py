@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import atomic_path
 
-INPUT, OUTPUT = 'images', 'logits'
+INPUT, OUTPUT = 'images', 'predictions'
 
 
 class PredictionGraph(nn.Module):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
-from snnet_mm.stitching import Position, Stitch
+from snnet_mm.stitching import Position, Step, Stitch
 
 T = TypeVar('T')
 
@@ -38,8 +38,8 @@ class Rest:
     end_anchor: int
 
 
-# A block (-1: the embedding), the name of a stitching layer, a map, or the rest.
-Part = Position | str | FeatureMap | Rest
+# A step of a route, a map, or the rest.
+Part = Step | FeatureMap | Rest
 # Gets a part and a call that runs it, calls it once, and hands back its result.
 Measure = Callable[[Part, Callable[[], T]], T]
 
@@ -87,9 +87,7 @@ def _run_parts_at(
 def parts_of(model: nn.Module, stitch: Stitch) -> set[Part]:
     """The parts that a stitch runs, each of them once."""
     backbone = find_stitched_backbone(model)
-    parts: set[Part] = {Position(stitch.segments[0].anchor, -1), *stitch.layers}
-    for anchor, begin, end in stitch.segments:
-        parts |= {Position(anchor, i) for i in range(begin, end)}
+    parts: set[Part] = set(stitch.steps)
     for j in backbone.wanted_maps():
         _, layer = backbone.map_source(stitch, backbone.out_indices[j])
         parts |= {FeatureMap(j)} if layer is None else {FeatureMap(j), layer}

@@ -143,7 +143,7 @@ def guarded(monkeypatch):
     guard_checkpoints()
 
 
-@pytest.mark.parametrize('task', ['seg', 'depth'])
+@pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=pytest.mark.slow)])
 def test_twenty_iterations_are_ten_and_ten(random_cfg, guarded):
     """With any number of workers before and after."""
     loader = random_cfg.train_dataloader

@@ -220,13 +220,7 @@ class PlainViT(Anchor):
         ]
         if self.pos_embed is None:
             return TokenState(torch.cat([*prefix, x], dim=1), grid)
-        pos_embed = resize_pos_embed(
-            self.pos_embed,
-            self.grid,
-            grid,
-            self.num_embedded_prefix,
-            self.pos_embed_antialias,
-        )
+        pos_embed = self._pos_embed_for(grid)
         if self.pos_embed_prefix:
             return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)
         return TokenState(torch.cat([*prefix, x + pos_embed], dim=1), grid)
@@ -255,9 +249,7 @@ class PlainViT(Anchor):
         """See :meth:`Anchor.fix_input_size`."""
         grid = grid_of(size, self.patch_size)
         if self.pos_embed is not None:
-            self.pos_embed.data = resize_pos_embed(
-                self.pos_embed, self.grid, grid, self.num_embedded_prefix
-            )
+            self.pos_embed.data = self._pos_embed_for(grid)
         for module in self.blocks.modules():
             if isinstance(module, RelativePositionBias):
                 module.fix_grid(grid)
@@ -270,6 +262,15 @@ class PlainViT(Anchor):
         if part == 'blocks':
             return int(rest[0]) + 1, levels
         return (levels - 1 if part == 'norm' else 0), levels
+
+    def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor:
+        return resize_pos_embed(
+            self.pos_embed,
+            self.grid,
+            grid,
+            self.num_embedded_prefix,
+            self.pos_embed_antialias,
+        )
 
     def _run_block(self, i: int, state: TokenState) -> Tensor:
         block = self.blocks[i]

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from mmengine.dataset import DefaultSampler
+from mmengine.dataset import BaseDataset, DefaultSampler
 from mmengine.dist import get_world_size, is_main_process
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop, ValLoop
@@ -249,8 +249,19 @@ class StitchTestLoop(TestLoop):
 
 
 def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
-    """The same data loader over a few images, evenly spread over its data set."""
+    """The same data loader over a few images, evenly spread over its data set.
+
+    Raises:
+        ValueError: If the data set has no subsets.
+    """
     dataset = dataloader.dataset
+    # Wrappers such as mmengine's ConcatDataset have no subsets.
+    if not isinstance(dataset, BaseDataset):
+        raise ValueError(
+            f'{type(dataset).__name__} cannot be tested on fewer images; allowed are '
+            'data sets without a wrapper (config keys: test_cfg.limit, '
+            'test_cfg.screen; options: --limit, --screen)'
+        )
     total = len(dataset)
     number = min(num_images, total)
     subset = dataset.get_subset([i * total // number for i in range(number)])

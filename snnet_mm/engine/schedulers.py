@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABCMeta, abstractmethod
 
 from mmengine.optim import _ParamScheduler
 from mmengine.optim.scheduler.lr_scheduler import LRSchedulerMixin
@@ -10,7 +11,7 @@ from mmengine.optim.scheduler.momentum_scheduler import MomentumSchedulerMixin
 from mmengine.registry import PARAM_SCHEDULERS
 
 
-class _OneCycle(_ParamScheduler):
+class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
     """Cosines from a start to a turn and on to a finish, by group.
 
     Args:
@@ -34,9 +35,9 @@ class _OneCycle(_ParamScheduler):
             )
         super().__init__(optimizer, param_name, **kwargs)
 
+    @abstractmethod
     def _levels(self, base: float) -> tuple[float, float, float]:
         """Start, turn and finish of a group whose own value is ``base``."""
-        raise NotImplementedError
 
     def _get_value(self) -> list[float]:
         return [self._value_of(*self._levels(base)) for base in self.base_values]

@@ -404,8 +404,12 @@ def test_held_blocks_past_the_depth_are_refused(build_vit, held_blocks):
 
 @pytest.mark.parametrize(
     'options',
-    [dict(pos_embed_prefix=True), dict(abs_pos_embed=False, rel_pos_bias=True)],
-    ids=['absolute', 'relative'],
+    [
+        dict(pos_embed_prefix=True),
+        dict(pos_embed_antialias=False),
+        dict(abs_pos_embed=False, rel_pos_bias=True),
+    ],
+    ids=['absolute', 'without antialiasing', 'relative'],
 )
 def test_fixing_the_input_size_resamples_once(build_vit, options, monkeypatch):
     vit = build_vit(num_registers=2, frozen_stages=0, **options).eval()

@@ -255,6 +255,13 @@ class TestFewerImages:
         assert runner.test() == metrics
         assert len(seen) == 5
 
+    @pytest.mark.parametrize('key', ['limit', 'screen'])
+    def test_wrapped_data_sets_have_no_subsets(self, cfg, key):
+        scenes = cfg.test_dataloader.dataset
+        cfg.test_dataloader.dataset = dict(type='ConcatDataset', datasets=[scenes] * 2)
+        with pytest.raises(ValueError, match=f'ConcatDataset cannot .*test_cfg.{key}'):
+            test_runner(cfg, **{key: 3}).test()
+
     @pytest.mark.parametrize('key', ['limit', 'screen', 'keep', 'stitches_per_pass'])
     def test_numbers_must_be_positive(self, cfg, key):
         with pytest.raises(ValueError, match=f'{key}=0; allowed is 1 or more'):

@@ -13,6 +13,7 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
+from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.models import PerStitchBN, set_stitch
 from snnet_mm.utils import load_weights_only
 
@@ -90,22 +91,12 @@ def _check_device(device: str | torch.device | None) -> torch.device:
 
 def _load(model: nn.Module, checkpoint: dict, path: str | os.PathLike) -> None:
     """Load weights; those of parts that the model lacks are left out."""
+    check_weights_fit(model, checkpoint, str(path), strict=True)
     weights = checkpoint.get('state_dict', checkpoint)
-    own = model.state_dict()
-    missing = sorted(set(own) - set(weights))
-    if missing:
-        raise ValueError(
-            f'checkpoint {path} lacks {len(missing)} of the {len(own)} weights of the '
-            f'model, such as {missing[0]!r} (option: checkpoint; config key: model)'
-        )
-    try:
-        model.load_state_dict(weights, strict=False)
-    except RuntimeError as error:
-        raise ValueError(
-            f'checkpoint {path} is of another geometry: '
-            f'{str(error).splitlines()[1].strip()} (option: checkpoint; config key: '
-            'model)'
-        ) from None
+    model.load_state_dict(
+        {key.removeprefix('module.'): value for key, value in weights.items()},
+        strict=False,
+    )
 
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:

@@ -10,9 +10,9 @@ from contextlib import suppress
 from logging import Logger
 from pathlib import Path
 
-from mmengine.model import BaseTTAModel, is_model_wrapper
 from torch import Tensor, nn
 
+from snnet_mm.analysis.parts import unwrapped
 from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
 
 OPTIONS = 'config key: load_from; of tools/test.py: the argument checkpoint'
@@ -139,8 +139,7 @@ def check_weights_fit(
     Raises:
         ValueError: If they are not.
     """
-    while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
-        model = model.module
+    model = unwrapped(model)
     weights = checkpoint.get('state_dict', checkpoint)
     shapes = {
         k.removeprefix('module.'): tuple(v.shape)

@@ -75,12 +75,12 @@ class TwoWaySpace(StitchingSpace):
             if cuts != (self.depths[first] - 1,) and kind in (ANCHOR_KIND, *kinds)
         ]
         slowest = len(self.depths) - 1
-        served = range(slowest)
-        if not maps:
-            served = served[-1:] if 'FS' in kinds else ()
-        serving = {
-            layer_name(a, slowest, i) for a in served for i in range(self.depths[a])
-        }
+        fs_layers = [
+            layer_name(a, slowest, i)
+            for a in range(slowest)
+            for i in range(self.depths[a])
+        ]
+        serving = fs_layers if maps else fs_layers[-1:] if 'FS' in kinds else ()
         super().__init__(depths, stitches, self._layer_specs(), serving, ids)
 
     def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:

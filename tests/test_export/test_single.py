@@ -27,7 +27,8 @@ AUX = dict(
 )
 
 
-# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8.
+# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8. The chain has
+# depths 2, 3 and 5: anchors 0 to 2, FS 3 and 6 to 7, SF 5 and 9 to 10, SFS 11, FSF 12.
 OPTIONS = {
     'deit3': dict(),
     'registers': dict(
@@ -36,11 +37,13 @@ OPTIONS = {
     'beit': dict(anchor=dict(abs_pos_embed=False, rel_pos_bias=True, cls_token=False)),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
+    'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
 }
+IDS = {'v1': (0, 1, 2, 3), 'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12)}
 CASES = [
     (name, stitch_id)
     for name in OPTIONS
-    for stitch_id in ((0, 1, 2, 3) if name == 'v1' else (0, 1, 2, 3, 5, 6, 7, 8))
+    for stitch_id in IDS.get(name, (0, 1, 2, 3, 5, 6, 7, 8))
 ]
 
 

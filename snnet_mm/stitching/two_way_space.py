@@ -28,11 +28,11 @@ class TwoWaySpace(StitchingSpace):
     SFS, FSF, boundaries ascending. FS after the last fast block would run no slow
     block: its id stays free, ``d1 + 1`` for two anchors.
 
-    Feature maps have the width of the slowest anchor. A block of it that a route lacks
-    is stood in for by the block it belongs to, pair by pair down the chain, of
-    whichever anchor the route runs there; one layer projects that straight to the
-    slowest width. It is an FS layer, or for anchors further away one that serves
-    nothing but maps, named alike and fitted to the last slow block it stands in for.
+    Feature maps have the width of the slowest anchor. Where a route lacks a block of
+    it, the block that this one belongs to stands in, found pair by pair down the chain,
+    and one stitching layer projects it straight to the slowest width. From the next
+    faster anchor that is an FS layer; anchors further away have layers of their own for
+    it, which serve nothing but maps and are fitted to the last block they stand in for.
 
     Args:
         depths: Number of blocks of every anchor, ordered fast -> slow.
@@ -75,12 +75,13 @@ class TwoWaySpace(StitchingSpace):
             if cuts != (self.depths[first] - 1,) and kind in (ANCHOR_KIND, *kinds)
         ]
         slowest = len(self.depths) - 1
-        fs_layers = [
+        serving = [
             layer_name(a, slowest, i)
             for a in range(slowest)
             for i in range(self.depths[a])
         ]
-        serving = fs_layers if maps else fs_layers[-1:] if 'FS' in kinds else ()
+        if not maps:
+            serving = serving[-1:] if 'FS' in kinds else []
         super().__init__(depths, stitches, self._layer_specs(), serving, ids)
 
     def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
@@ -118,16 +119,16 @@ class TwoWaySpace(StitchingSpace):
         return tuple(segments), tuple(layers)
 
     def _layer_specs(self) -> dict[str, StitchingLayerSpec]:
-        specs, slowest = {}, len(self.depths) - 1
-        pairs = list(pairwise(range(slowest + 1)))
-        for fast, slow in pairs + [(a, slowest) for a in range(slowest - 1)]:
+        """Layers both ways between any two anchors; most of a long chain are unused."""
+        specs = {}
+        for fast, slow in combinations(range(len(self.depths)), 2):
             joints = [
                 (Position(fast, i), Position(slow, self._last(fast, i, slow)))
                 for i in range(self.depths[fast])
             ]
             for i, (a, b) in enumerate(joints):
                 specs[layer_name(fast, slow, i)] = StitchingLayerSpec(a, b)
-            for i, (a, b) in enumerate(joints[:-1] if slow == fast + 1 else ()):
+            for i, (a, b) in enumerate(joints):
                 specs[layer_name(slow, fast, i)] = StitchingLayerSpec(b, a)
         return specs
 

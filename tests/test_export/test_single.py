@@ -35,11 +35,16 @@ OPTIONS = {
         anchor=dict(final_norm=True, num_registers=2, pos_embed_prefix=True)
     ),
     'beit': dict(anchor=dict(abs_pos_embed=False, rel_pos_bias=True, cls_token=False)),
+    'vitdet': dict(
+        anchor=dict(
+            cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
+        )
+    ),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
     'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
 }
-IDS = {'v1': (0, 1, 2, 3), 'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12)}
+IDS = {'v1': range(4), 'vitdet': (7, 8), 'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12)}
 CASES = [
     (name, stitch_id)
     for name in OPTIONS

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from snnet_mm.layers import LeastSquares
-from snnet_mm.models import SNNetv1
+from snnet_mm.models import SNNetv1, SNNetv2
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
 
@@ -82,6 +82,28 @@ def test_unequal_depths_use_the_fast_to_slow_part_of_the_two_way_space(build_vit
     net = SNNetv1([build_vit(8, 3), build_vit(12, 7)], out_indices=(2, 6))
     assert net.space.ids == (0, 1, 2, 3)
     assert [len(m.shape) for m in net(torch.randn(1, 3, 32, 32))] == [4, 4]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (2, 3, 7)])
+@pytest.mark.parametrize('direction', ['FS', 'SF'])
+def test_either_direction_is_a_part_of_two_ways(
+    build_vit, randomise, depths, direction
+):
+    anchors = [build_vit(*s) for s in zip((8, 12, 16), depths, strict=False)]
+    settings = dict(stitching_layer=dict(type='StitchingLayer'), out_indices=(0, 3, 6))
+    two_way = randomise(SNNetv2(anchors, **settings)).eval()
+    net = SNNetv1(anchors, direction=direction, **settings).eval()
+    net.load_state_dict({k: two_way.state_dict()[k] for k in net.state_dict()})
+    images = torch.randn(1, 3, 32, 32)
+    kinds = {'anchor', direction}
+    assert net.space.ids == tuple(s.id for s in two_way.space if s.kind in kinds)
+    for stitch_id in net.space.ids:
+        net.set_stitch(stitch_id)
+        two_way.set_stitch(stitch_id)
+        for a, b in zip(net(images), two_way(images), strict=True):
+            assert a.shape == (1, 8 + 4 * (len(depths) - 1), 4, 4)
+            assert a.equal(b)
 
 
 def test_sliding_windows_refuse_dense_maps(build_vit):

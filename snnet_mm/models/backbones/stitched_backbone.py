@@ -164,11 +164,11 @@ class StitchedBackbone(RouteWalk):
         return tuple(range(len(self.out_indices))) if self.training else self.eval_maps
 
     def map_source(self, stitch: Stitch, block: int) -> tuple[Position, str | None]:
-        """Where a stitch takes the map of a slow block from.
+        """Where a stitch takes the map of a block of the slowest anchor from.
 
         Returns:
             A position on the route, and the stitching layer that projects it to the
-            slow width, None if none is needed.
+            slowest width, None if none is needed.
         """
         slow = Position(len(self.anchors) - 1, block)
         sources = ((slow, None), *self.space.stand_ins(block))

@@ -140,11 +140,16 @@ def counted(run):
     return counter.get_total_flops() // 2
 
 
+@pytest.mark.parametrize('depths', [(4, 9), (2, 4, 9)], ids=['pair', 'chain'])
 @pytest.mark.parametrize('layer', LAYERS, ids=['full', 'lora'])
 @torch.no_grad()
-def test_costs_equal_those_of_real_forwards(build_snnet, layer):
+def test_costs_equal_those_of_real_forwards(build_snnet, layer, depths):
     net = build_snnet(
-        (4, 9), stitching_layer=layer, out_indices=(1, 4, 8), eval_maps=(0, 2)
+        depths,
+        (8, 12, 16)[: len(depths)],
+        stitching_layer=layer,
+        out_indices=(1, 4, 8),
+        eval_maps=(0, 2),
     )
     table = cost_table(net, (40, 24))
     shipped = copy.deepcopy(net).to('meta').eval()

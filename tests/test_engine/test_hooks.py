@@ -1,3 +1,4 @@
+import copy
 import logging
 from collections import Counter
 
@@ -86,15 +87,76 @@ def test_least_squares_sets_the_layers_before_training(toy_cfg):
         torch.testing.assert_close(value, recorder.start[key])
 
 
-@pytest.mark.parametrize('task', ['seg', 'depth'])
-def test_loaded_stitching_layers_are_kept(toy_cfg):
+@pytest.mark.parametrize(
+    ('task', 'methods'),
+    [
+        ('seg', ('kaiming', 'least-squares')),
+        ('depth', ('least-squares', 'kaiming')),
+    ],
+)
+def test_loaded_stitching_layers_are_kept(toy_cfg, methods):
+    toy_cfg.custom_hooks[0].method, then = methods
     runner, _ = train(toy_cfg)
     trained = layers_of(runner.model.state_dict())
     toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
     toy_cfg.work_dir += '/next'
+    toy_cfg.custom_hooks[0].method = then
     _, recorder = train(toy_cfg)
     for key, value in trained.items():
         assert torch.equal(recorder.start[key], value)
+
+
+def test_random_layers_stay_as_they_were_built(toy_cfg):
+    toy_cfg.custom_hooks[0].method = 'kaiming'
+    toy_cfg.custom_hooks.append(dict(type='EMAHook', momentum=0.5))
+    recorder = Recorder()
+    runner = Runner.from_cfg(toy_cfg)
+    built = copy.deepcopy(layers_of(runner.model.state_dict()))
+    runner.register_hook(recorder)
+    runner.train()
+    assert built
+    for key, value in built.items():
+        assert torch.equal(recorder.start[key], value), key
+    # torch gives a linear layer no weight beyond one over the root of its width.
+    weights = {k: v for k, v in built.items() if k.endswith('.weight')}
+    for weight in weights.values():
+        bound = weight.shape[1] ** -0.5
+        assert 0.9 * bound < weight.abs().max() <= bound
+    ema = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook').ema_model
+    for model in (runner.model, ema):
+        assert find_stitched_backbone(model).stitching_initialized
+    # The checkpoint says so too: a resumed run does not fit them.
+    toy_cfg.custom_hooks[0].method = 'least-squares'
+    trained = layers_of(runner.model.state_dict())
+    _, second = train(toy_cfg, **{'train_cfg.max_iters': 3, 'resume': True})
+    for key, value in trained.items():
+        assert torch.equal(second.start[key], value), key
+
+
+def test_stitching_layers_can_be_all_that_is_trained(toy_cfg):
+    """Figure 9c of SN-Netv1, as docs/spaces.md says it in a config."""
+    backbone = toy_cfg.model.backbone
+    backbone.stitching_layer = dict(type='StitchingLayer')
+    for anchor in backbone.anchors:
+        anchor.frozen_stages = anchor.arch.depth
+    toy_cfg.optim_wrapper.paramwise_cfg.custom_keys.decode_head = dict(lr_mult=0)
+    runner, recorder = train(toy_cfg, **{'train_cfg.max_iters': 4})
+    space = find_stitched_backbone(runner.model).space
+    last = f'0to1_{space.depths[0] - 1}'  # serves the map of the fast anchor's end
+    expected = set()
+    for stitch in map(space.__getitem__, recorder.stitches):
+        expected |= {*stitch.layers, *([last] if stitch.end_anchor == 0 else [])}
+    moved = {
+        name
+        for name, value in runner.model.named_parameters()
+        if not value.equal(recorder.start[name])
+    }
+    assert 1 < len(expected) < len(space.layers)
+    assert moved == {
+        f'backbone.stitching_layers.{name}.{key}'
+        for name in expected
+        for key in ('weight', 'bias')
+    }
 
 
 def test_a_model_average_starts_from_the_fitted_layers(toy_cfg):
@@ -125,6 +187,11 @@ def test_more_images_than_there_are_is_said(toy_cfg, caplog):
     StitchInitHook(num_images=5).before_train(runner)
     messages = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert any('num_images=5' in m and '3 training images' in m for m in messages)
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="method='xavier'; .*StitchInitHook.method"):
+        StitchInitHook(method='xavier')
 
 
 @pytest.mark.parametrize('num_images', [0, -3])

@@ -27,7 +27,8 @@ AUX = dict(
 )
 
 
-# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8.
+# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8. The chain has
+# depths 2, 3 and 5: anchors 0 to 2, FS 3 and 6 to 7, SF 5 and 9 to 10, SFS 11, FSF 12.
 OPTIONS = {
     'deit3': dict(),
     'registers': dict(
@@ -41,12 +42,13 @@ OPTIONS = {
     ),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
+    'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
 }
+IDS = {'v1': range(4), 'vitdet': (7, 8), 'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12)}
 CASES = [
     (name, stitch_id)
     for name in OPTIONS
-    for stitch_id in ((0, 1, 2, 3) if name == 'v1' else (0, 1, 2, 3, 5, 6, 7, 8))
-    if name != 'vitdet' or stitch_id > 6
+    for stitch_id in IDS.get(name, (0, 1, 2, 3, 5, 6, 7, 8))
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from mmengine.logging import print_log
 from torch import Tensor
 
 from snnet_mm.utils.checkpoint import load_url, load_weights_only
+from snnet_mm.utils.timm_models import create_timm_model
 
 from .checkpoint_filters import to_our_names
 from .fit_positions import fit_bias_tables, fit_pos_embed
@@ -83,7 +83,7 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
     elif scheme in ('http', 'https'):
         loaded = load_url(checkpoint)
     elif scheme == 'timm':
-        loaded = _fetch_from_timm(name)
+        loaded = create_timm_model(name, pretrained=True).state_dict()
     else:
         raise ValueError(
             f'checkpoint {checkpoint} has the scheme {scheme}://; allowed are timm://, '
@@ -159,24 +159,6 @@ def adapt_weights(
         adapted = fit_bias_tables(adapted, anchor.grid, anchor.num_prefix, grid)
     _check_shapes(adapted, wanted)
     return adapted
-
-
-def _fetch_from_timm(name: str) -> dict[str, Tensor]:
-    try:
-        # Needed by this scheme alone: the package works without timm.
-        timm = importlib.import_module('timm')
-    except ImportError as error:
-        raise ImportError(
-            f'timm://{name} needs timm, which cannot be imported ({error}); '
-            'install timm or name a file (config key: init_cfg.checkpoint)'
-        ) from error
-    try:
-        return timm.create_model(name, pretrained=True).state_dict()
-    except Exception as error:
-        # Whatever timm, the hub or the network raise, there are no weights.
-        raise ValueError(
-            f'the weights of timm://{name} cannot be fetched: {error}'
-        ) from error
 
 
 def _check_plain_vit(weights: Mapping[str, Tensor], as_given: Mapping) -> None:

@@ -8,7 +8,12 @@ from .hooks import (
     StitchSamplingHook,
 )
 from .loops import StitchTestLoop, StitchValLoop
-from .samplers import ResourceConstrainedSampler, StitchSampler, UniformSampler
+from .samplers import (
+    ResourceConstrainedSampler,
+    SandwichSampler,
+    StitchSampler,
+    UniformSampler,
+)
 from .schedulers import GroupOneCycleLR, OneCycleMomentum
 
 __all__ = [
@@ -17,6 +22,7 @@ __all__ = [
     'LabelCheckHook',
     'OneCycleMomentum',
     'ResourceConstrainedSampler',
+    'SandwichSampler',
     'StitchCheckpointHook',
     'StitchInitHook',
     'StitchSampler',

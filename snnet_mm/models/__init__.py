@@ -2,15 +2,26 @@
 
 from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
-from .stitch_switch import find_stitched_backbone, set_stitch
+from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
+from .wrappers import (
+    DistillationWrapper,
+    SandwichWrapper,
+    TimmTeacher,
+    unwrapped_config,
+)
 
 __all__ = [
+    'DistillationWrapper',
     'PerStitchBN',
     'SNNetv1',
     'SNNetv2',
+    'SandwichWrapper',
     'SingleStitch',
     'StitchedBackbone',
+    'TimmTeacher',
     'find_stitched_backbone',
     'recalibrate_bn',
     'set_stitch',
+    'set_stitches',
+    'unwrapped_config',
 ]

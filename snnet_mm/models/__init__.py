@@ -1,6 +1,8 @@
 """Registered models that need no mm package, and the switch of their stitch."""
 
 from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
+from .map_layer_norm import MapLayerNorm
+from .necks import SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
 from .wrappers import (
@@ -12,10 +14,12 @@ from .wrappers import (
 
 __all__ = [
     'DistillationWrapper',
+    'MapLayerNorm',
     'PerStitchBN',
     'SNNetv1',
     'SNNetv2',
     'SandwichWrapper',
+    'SimpleFeaturePyramid',
     'SingleStitch',
     'StitchedBackbone',
     'TimmTeacher',

@@ -66,7 +66,9 @@ def load_pretrained(
             f'{error}'
         ) from error
     result = anchor.load_state_dict(weights, strict=False)
-    _log_keys(checkpoint, 'missing', result.missing_keys)
+    # Low-rank updates start from nothing.
+    missing = [k for k in result.missing_keys if '.lora_' not in k]
+    _log_keys(checkpoint, 'missing', missing)
     _log_keys(checkpoint, 'unexpected', result.unexpected_keys)
 
 
@@ -144,6 +146,7 @@ def adapt_weights(
     wanted = anchor.state_dict()
     adapted = to_our_names(weights)
     _check_plain_vit(adapted, weights)
+    _check_low_rank(adapted, wanted)
     _check_sizes(adapted, wanted)
     if 'norm.weight' not in wanted:
         # The classifier's norm; an anchor with final_norm takes it as its own.
@@ -186,6 +189,17 @@ def _check_sizes(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) ->
                 f'its {name} is {theirs[name]}, that of the anchor is {ours[name]} '
                 f'(config key: {key})'
             )
+
+
+def _check_low_rank(
+    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+) -> None:
+    lost = [k for k in weights if '.lora_' in k and k not in wanted]
+    if lost:
+        raise ValueError(
+            f'it holds low-rank updates such as {lost[0]}, without which its weights '
+            'are not what was trained; the anchor has none there (config key: lora)'
+        )
 
 
 def _sizes(weights: Mapping[str, Tensor]) -> dict[str, float | None]:

@@ -6,6 +6,7 @@ from .hooks import (
     StitchCheckpointHook,
     StitchInitHook,
     StitchSamplingHook,
+    TrainableParamsHook,
 )
 from .loops import StitchTestLoop, StitchValLoop
 from .samplers import (
@@ -29,5 +30,6 @@ __all__ = [
     'StitchSamplingHook',
     'StitchTestLoop',
     'StitchValLoop',
+    'TrainableParamsHook',
     'UniformSampler',
 ]

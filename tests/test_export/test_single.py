@@ -39,6 +39,7 @@ OPTIONS = {
             cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
         )
     ),
+    'lora': dict(anchor=dict(lora=dict(rank=2, alpha=3, targets=('qkv',)))),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
 }
@@ -46,7 +47,7 @@ CASES = [
     (name, stitch_id)
     for name in OPTIONS
     for stitch_id in ((0, 1, 2, 3) if name == 'v1' else (0, 1, 2, 3, 5, 6, 7, 8))
-    if name != 'vitdet' or stitch_id > 6
+    if name not in ('lora', 'vitdet') or stitch_id > 6
 ]
 
 
@@ -81,6 +82,21 @@ def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build
     }
     assert 'backbone.anchors.0.pos_embed' in state
     assert 'backbone.anchors.1.pos_embed' not in state
+
+
+def test_lora_of_anchors_is_merged(toy_cfg, build):
+    cfg = toy_cfg(anchor=dict(lora=dict(rank=2)))
+    model = build(cfg)
+    exported, single = single_stitch(cfg, model, 1)
+    qkv = model.backbone.anchors[1].blocks[4].attn.qkv
+    weight = qkv.weight + qkv.lora_B @ qkv.lora_A / 2
+    plain = single.backbone.anchors[1].blocks[4].attn.qkv
+    assert type(plain) is torch.nn.Linear
+    assert_close(plain.weight, weight)
+    assert torch.equal(plain.bias, qkv.bias)
+    assert 'lora' not in exported.pretty_text
+    # The stitched model still has its updates.
+    assert 'backbone.anchors.1.blocks.4.attn.qkv.lora_A' in model.state_dict()
 
 
 def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):

@@ -19,9 +19,16 @@ STOCK = 'setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512.py'
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 
 
+TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+
+
+def snippets_of(path):
+    return re.findall(r'```python\n(.*?)```', path.read_text(), re.DOTALL)
+
+
 @pytest.fixture
 def snippets():
-    return re.findall(r'```python\n(.*?)```', README.read_text(), re.DOTALL)
+    return snippets_of(README)
 
 
 def test_the_config_turns_a_stock_one_into_a_stitched_one(snippets, tmp_path):
@@ -50,3 +57,19 @@ def test_the_python_of_the_readme(snippets, tmp_path, monkeypatch):
     assert find_stitched_backbone(model).active_stitch.id == 0
     assert namespace['costs'][0] == cost_table(model, (176, 240))[0]
     assert [p.name for p in (tmp_path / 'painted').rglob('*.jpg')] == ['a.jpg']
+
+
+def test_the_configs_of_the_training_page(tmp_path):
+    models = []
+    for i, text in enumerate(snippets_of(README.parent / 'docs' / 'training.md')):
+        path = tmp_path / f'{i}.py'
+        base = repr(str(README.parent / 'configs' / TOY))
+        path.write_text(re.sub(r"'./my_\w+.py'", lambda _, b=base: b, text))
+        cfg = Config.fromfile(path)
+        init_default_scope(cfg.default_scope)
+        with torch.device('meta'):
+            models.append(MODELS.build(cfg.model))
+    names = [type(model).__name__ for model in models]
+    assert names == ['DistillationWrapper', 'SandwichWrapper', 'EncoderDecoder']
+    assert cfg.model.backbone.anchors[1].init_cfg.prefix == 'backbone.'
+    assert models[2].backbone.anchors[1].blocks[7].attn.qkv.lora_A.shape == (16, 96)

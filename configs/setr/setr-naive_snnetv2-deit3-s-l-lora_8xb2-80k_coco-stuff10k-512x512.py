@@ -6,29 +6,5 @@ _base_ = [
     './setr-naive_snnetv2-deit3-s-l_8xb2-80k_coco-stuff10k-512x512.py',
 ]
 lora = dict(rank=16, alpha=16)
-model = dict(
-    backbone=dict(
-        anchors=[
-            dict(
-                type='PlainViT',
-                arch='small',
-                img_size=512,
-                drop_path_rate=0.1,
-                lora=lora,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_small_224_21k.pth'
-                ),
-            ),
-            dict(
-                type='PlainViT',
-                arch='large',
-                img_size=512,
-                drop_path_rate=0.1,
-                lora=lora,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_large_224_21k.pth'
-                ),
-            ),
-        ],
-    ),
-)
+anchors = [dict(anchor, lora=lora) for anchor in _base_.model.backbone.anchors]
+model = dict(backbone=dict(anchors=anchors))

@@ -18,6 +18,7 @@ STOCK = 'setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512.py'
 
 
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
+TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 
 
 def python_of(page):
@@ -85,3 +86,19 @@ def test_the_backbones_on_the_page_about_spaces(snippet, stitches):
         }
         assert trained == {'stitching_layers'}
         assert 'decode_head' in cfg.optim_wrapper.paramwise_cfg.custom_keys
+
+
+def test_the_configs_of_the_training_page(tmp_path):
+    models = []
+    for i, text in enumerate(python_of(README.parent / 'docs' / 'training.md')):
+        path = tmp_path / f'{i}.py'
+        base = repr(str(README.parent / 'configs' / TOY))
+        path.write_text(re.sub(r"'./my_\w+.py'", lambda _, b=base: b, text))
+        cfg = Config.fromfile(path)
+        init_default_scope(cfg.default_scope)
+        with torch.device('meta'):
+            models.append(MODELS.build(cfg.model))
+    names = [type(model).__name__ for model in models]
+    assert names == ['DistillationWrapper', 'SandwichWrapper', 'EncoderDecoder']
+    assert cfg.model.backbone.anchors[1].init_cfg.prefix == 'backbone.'
+    assert models[2].backbone.anchors[1].blocks[7].attn.qkv.lora_A.shape == (16, 96)

@@ -161,6 +161,15 @@ def test_costs_equal_those_of_real_forwards(build_snnet, layer, depths):
         assert table[stitch.id].flops == counted(lambda: shipped(images)), stitch
 
 
+def test_low_rank_updates_of_anchors_cost_nothing(build_snnet):
+    plain = cost_table(build_snnet(), (32, 32))
+    net = build_snnet(anchor=dict(lora=dict(rank=3)))
+    assert cost_table(net, (32, 32)).costs == plain.costs
+    # Merged for counting alone.
+    assert type(net.anchors[0].blocks[0].attn.qkv).__name__ == 'LoRALinear'
+    assert net.anchors[1].blocks[6].attn.proj.lora_A.shape == (3, 12)
+
+
 @pytest.fixture
 def segmentor(build_snnet):
     """SETR of mmseg with an auxiliary head, on a small stitched backbone."""

@@ -15,8 +15,6 @@ from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
 README = Path(__file__).parents[1] / 'README.md'
 SPACES = README.parent / 'docs' / 'spaces.md'
 STOCK = 'setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512.py'
-
-
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 

@@ -2,12 +2,14 @@
 
 from .folder_check import check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
+from .toy_instances import ToyInstances
 from .toy_scenes import ToyScenes
 
 __all__ = [
     'SeededDataset',
     'SeededIndex',
     'SeededSampler',
+    'ToyInstances',
     'ToyScenes',
     'check_data_folders',
 ]

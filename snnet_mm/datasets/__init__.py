@@ -1,6 +1,6 @@
 """Data sets, and checks of the data that a config names."""
 
-from .folder_check import check_data_folders
+from .folder_check import check_annotation_file, check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
 from .toy_instances import ToyInstances
 from .toy_scenes import ToyScenes
@@ -11,5 +11,6 @@ __all__ = [
     'SeededSampler',
     'ToyInstances',
     'ToyScenes',
+    'check_annotation_file',
     'check_data_folders',
 ]

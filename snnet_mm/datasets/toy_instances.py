@@ -45,9 +45,7 @@ class ToyInstances(ToyScenes):
             scene's own index, and what loading transforms would add.
         """
         info = super().get_data_info(idx)
-        info.update(
-            seg_fields=[], img_id=info['scene_index'], scale_factor=(1.0, 1.0)
-        )
+        info.update(seg_fields=[], img_id=info['scene_index'], scale_factor=(1.0, 1.0))
         return info
 
     def _truth_of(self, scene: Scene) -> list[dict]:

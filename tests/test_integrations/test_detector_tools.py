@@ -145,7 +145,7 @@ def test_pyramids_are_exported_as_graphs(model, exporter, tmp_path):
             assert_close(a, b, rtol=1e-4, atol=1e-4)
         # Backbone and neck alone, 4 bytes each and the graph.
         size = 4 * (backbone_params(model, 12) + num_params(model.neck))
-        assert size < path.stat().st_size < size + 3e5
+        assert size < path.stat().st_size < size + 4 * num_params(model.roi_head)
     # The heads go on from the graph's maps.
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     rgb = torch.from_numpy(image[..., ::-1].astype(np.float32)).permute(2, 0, 1)

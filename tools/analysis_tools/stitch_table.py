@@ -27,7 +27,7 @@ from snnet_mm.analysis import (
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import CostTable, StitchingSpace
 from snnet_mm.stitching.cost_table import Cost
-from snnet_mm.utils import atomic_path, guard_checkpoints
+from snnet_mm.utils import atomic_path, check_ops_for, guard_checkpoints
 from snnet_mm.visualization import cost_report, wide_console, write_cost_csv
 
 DTYPES = ('float32', 'float16', 'bfloat16')
@@ -48,7 +48,8 @@ def parse_args() -> argparse.Namespace:
         nargs=2,
         type=int,
         metavar=('HEIGHT', 'WIDTH'),
-        help='input size (default: that of the data preprocessor)',
+        help='input size (default: test_cfg.input_size of the config, or that of the '
+        'data preprocessor)',
     )
     parser.add_argument('--device', default='cpu', help='cpu (default) or cuda[:N]')
     parser.add_argument(
@@ -109,8 +110,10 @@ def build_model(args: argparse.Namespace) -> nn.Module:
     cfg = Config.fromfile(args.config)
     if args.cfg_options is not None:
         cfg.merge_from_dict(args.cfg_options)
+    check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(cfg.model)
+    args.shape = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     if args.checkpoint is not None:
         guard_checkpoints(trust=args.trust_checkpoint)
         load_checkpoint(model, args.checkpoint, map_location='cpu')

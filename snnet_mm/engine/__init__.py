@@ -7,11 +7,13 @@ from .hooks import (
     StitchInitHook,
     StitchSamplingHook,
 )
+from .layer_decay import AnchorLayerDecayConstructor
 from .loops import StitchTestLoop, StitchValLoop
 from .samplers import ResourceConstrainedSampler, StitchSampler, UniformSampler
 from .schedulers import GroupOneCycleLR, OneCycleMomentum
 
 __all__ = [
+    'AnchorLayerDecayConstructor',
     'ExactResumeHook',
     'GroupOneCycleLR',
     'LabelCheckHook',

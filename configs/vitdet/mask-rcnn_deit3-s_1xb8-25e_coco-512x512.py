@@ -1,5 +1,5 @@
-# DeiT3-S alone at half the size, for one GPU: ViTDet's Mask R-CNN on COCO 2017. Batch
-# 8. No figure in the paper; not yet run.
+# DeiT3-S alone at half the size: ViTDet's Mask R-CNN on COCO 2017. One GPU, batch 8. No
+# figure in the paper; not yet run.
 _base_ = [
     '../_base_/models/mask-rcnn_deit3-s.py',
     '../_base_/datasets/coco_512x512.py',

@@ -1,5 +1,5 @@
-# SN-Netv2 with DeiT3-S and DeiT3-L at half the size, for one GPU: ViTDet's Mask R-CNN
-# on COCO 2017. Batch 8. No figure in the paper; not yet run.
+# SN-Netv2 with DeiT3-S and DeiT3-L at half the size: ViTDet's Mask R-CNN on COCO 2017.
+# One GPU, batch 8. No figure in the paper; not yet run.
 _base_ = [
     '../_base_/models/mask-rcnn_snnetv2-deit3-s-l.py',
     '../_base_/datasets/coco_512x512.py',

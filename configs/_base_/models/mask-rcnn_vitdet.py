@@ -1,7 +1,7 @@
 # ViTDet's Mask R-CNN as in detectron2, for 80 classes and images padded to 1024x1024:
-# patches of 16, windows of 14, layer norms of eps 1e-6 everywhere, proposals given to the
-# object that they overlap most. Width, depth and global blocks are set by the configs
-# that inherit it.
+# patches of 16, windows of 14, layer norms of eps 1e-6, proposals given to the object
+# that they overlap most. Width, depth and global blocks are set by the configs that
+# inherit it.
 _base_ = ['./mask-rcnn_vit.py']
 norm_cfg = dict(type='MapLayerNorm', eps=1e-6)
 model = dict(

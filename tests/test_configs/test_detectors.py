@@ -330,7 +330,7 @@ def narrow(cfg, coco, work_dir):
     for width, anchor in zip((8, 16), anchors, strict=False):
         depth = 24 if anchor.arch == 'large' else 12
         anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
-        anchor.update(img_size=SIDE, init_cfg=None)
+        anchor.update(img_size=SIDE, window_size=3, init_cfg=None)
         cfg.model.neck.in_channels = width
     cfg.model.data_preprocessor.pad_size_divisor = SIDE
     cfg.model.neck.out_channels = 8
@@ -342,7 +342,10 @@ def narrow(cfg, coco, work_dir):
     roi.bbox_head.fc_out_channels = 16
     cfg.model.train_cfg.rcnn.sampler.num = 16
     cfg.model.test_cfg.rpn.max_per_img = 30
-    cfg.model.test_cfg.rcnn.max_per_img = 5
+    cfg.model.test_cfg.rcnn.update(score_thr=0.0, max_per_img=5)
+    layer = cfg.model.backbone.get('stitching_layer', {})
+    if 'rank' in layer:
+        layer.rank = 2
     for mode in ('train', 'test'):
         loader = cfg[f'{mode}_dataloader']
         loader.update(batch_size=2, num_workers=0, persistent_workers=False)

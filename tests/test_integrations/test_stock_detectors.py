@@ -1,10 +1,11 @@
 """The backbone and its pyramid in mmdetection's own configs, nothing else changed."""
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData
 
@@ -13,57 +14,30 @@ from snnet_mm.models import set_stitch
 pytestmark = pytest.mark.ops
 
 README = Path(__file__).parents[2] / 'configs' / 'vitdet' / 'README.md'
-STOCK = {
-    'retinanet': 'retinanet/retinanet_r50_fpn_1x_coco.py',
-    'faster-rcnn': 'faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py',
+CONFIGS = {
+    'retinanet': ('retinanet/retinanet_r50_fpn_1x_coco.py', (8, 16, 32, 64, 128)),
+    'faster-rcnn': ('faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py', (4, 8, 16, 32, 64)),
 }
-CHANGES = """
-_base_ = [{stock!r}]
-custom_imports = dict(imports=['snnet_mm'], allow_failed_imports=False)
-vit = dict(
-    type='PlainViT',
-    cls_token=False,
-    window_size=2,
-    decomposed_rel_pos=True,
-    layer_scale_init=None,
-    img_size=128,
-)
-model = dict(
-    backbone=dict(
-        _delete_=True,
-        type='SNNetv2',
-        anchors=[
-            dict(
-                arch=dict(embed_dims=16, depth=2, num_heads=2),
-                global_blocks=(1,),
-                **vit,
-            ),
-            dict(
-                arch=dict(embed_dims=32, depth=4, num_heads=2),
-                global_blocks=(1, 3),
-                **vit,
-            ),
-        ],
-        stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
-    ),
-    neck=dict(
-        _delete_=True,
-        type='SimpleFeaturePyramid',
-        in_channels=32,
-        strides={strides},
-    ),
-)
-"""
 
 
 def build(name, tmp_path):
-    import mmdet
-
-    stock = Path(mmdet.__file__).parent / '.mim' / 'configs' / STOCK[name]
-    strides = (8, 16, 32, 64, 128) if name == 'retinanet' else (4, 8, 16, 32, 64)
+    """The detector of the README with narrow anchors."""
+    (changes,) = re.findall(r'```python\n(.*?)```', README.read_text(), re.DOTALL)
+    (theirs, strides), (stock, our_strides) = CONFIGS['retinanet'], CONFIGS[name]
+    assert theirs in changes
+    assert str(strides) in changes
+    changes = changes.replace(theirs, stock).replace(str(strides), str(our_strides))
     own = tmp_path / 'own.py'
-    own.write_text(CHANGES.format(stock=str(stock), strides=strides))
+    own.write_text(changes)
     cfg = Config.fromfile(own)
+    sizes = [(16, 2, (1,)), (32, 4, (1, 3))]
+    for anchor, (width, depth, global_blocks) in zip(
+        cfg.model.backbone.anchors, sizes, strict=True
+    ):
+        anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+        anchor.update(img_size=128, window_size=2, global_blocks=global_blocks)
+    cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=4)
+    cfg.model.neck.in_channels = 32
     init_default_scope(cfg.default_scope)
     return MODELS.build(cfg.model).train()
 
@@ -97,7 +71,7 @@ def geometry(model, maps, size):
     ]
 
 
-@pytest.mark.parametrize('name', STOCK)
+@pytest.mark.parametrize('name', CONFIGS)
 def test_every_level_covers_the_image(name, tmp_path):
     model = build(name, tmp_path)
     batch = model.data_preprocessor(one_image(120, 250), training=True)
@@ -115,7 +89,7 @@ def test_every_level_covers_the_image(name, tmp_path):
         assert list(extractor.featmap_strides) == list(model.neck.strides[:4])
 
 
-@pytest.mark.parametrize('name', STOCK)
+@pytest.mark.parametrize('name', CONFIGS)
 def test_the_loss_on_one_image_falls(name, tmp_path):
     model = build(name, tmp_path)
     if name == 'faster-rcnn':

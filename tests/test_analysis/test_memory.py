@@ -101,7 +101,7 @@ def test_memory_on_a_gpu_is_near_the_counted_one(build_snnet):
 def test_training_is_counted_as_on_real_tensors(build_vit):
     def step(vit, device):
         maps = vit(torch.zeros(2, 3, *SIZE, device=device))
-        torch.autograd.backward(maps[0].sum())
+        maps[0].sum().backward()
 
     vit = build_vit(embed_dims=16, depth=4).train()
     with torch.device('meta'):
@@ -111,7 +111,3 @@ def test_training_is_counted_as_on_real_tensors(build_vit):
     counted = count_peak(partial(step, meta, 'meta'))
     # A real kernel keeps one number more per query and head.
     assert 0.98 * live.peak < counted < live.peak
-    # Running blocks again keeps less of the forward, the gradients as they were.
-    meta.zero_grad()
-    meta.with_cp = True
-    assert count_peak(partial(step, meta, 'meta')) < 0.7 * counted

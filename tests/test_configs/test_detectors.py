@@ -14,6 +14,9 @@ from mmengine.registry import DATASETS, MODELS, PARAM_SCHEDULERS, init_default_s
 from mmengine.runner import Runner
 from PIL import Image
 
+from snnet_mm.analysis import cost_table
+from snnet_mm.engine import ResourceConstrainedSampler
+
 pytestmark = pytest.mark.ops
 
 CONFIGS = Path(__file__).parents[2] / 'configs' / 'vitdet'
@@ -164,6 +167,28 @@ def test_stitched_settings(path):
         assert kinds == {'FS', 'SF', 'FSF', 'SFS'}
         assert sampling.sampler == dict(type='ResourceConstrainedSampler', step=10e9)
         assert layer.rank == 16
+
+
+@pytest.mark.parametrize(
+    'name, gflops, sizes',
+    [
+        (
+            '8xb1-100e_coco-1024x1024',
+            (522.3, 1859.4),
+            [1, 8, *[4, 4, 8, 12, 8] * 3, 4, 4, 8, 1],
+        ),
+        ('1xb8-25e_coco-512x512', (260.4, 625.0), [1, *[12] * 11, 1]),
+    ],
+)
+def test_costs_and_groups(name, gflops, sizes):
+    cfg, model = built(CONFIGS / f'mask-rcnn_snnetv2-deit3-s-l_{name}.py')
+    costs = cost_table(model, cfg.test_cfg.input_size)
+    found = tuple(round(costs[i].flops / 1e9, 1) for i in (0, 1))
+    assert found == gflops
+    flops = costs.column('flops').values()
+    assert (min(flops), max(flops)) == (costs[0].flops, costs[1].flops)
+    sampler = ResourceConstrainedSampler(costs, step=10e9)
+    assert [len(group) for group in sampler.groups] == sizes
 
 
 @pytest.mark.parametrize('pair', ['s', 'b'])

@@ -132,8 +132,12 @@ class _FusedAttention(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            return _Attention.apply(*args[:3], kwargs.get('attn_mask'))
+            return _attend(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _attend(query, key, value, attn_mask=None, *args, **kwargs) -> Tensor:
+    return _Attention.apply(query, key, value, attn_mask)
 
 
 class _Attention(torch.autograd.Function):

@@ -12,10 +12,10 @@ from PIL import Image
 from snnet_mm.models import StitchedBackbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
+# Detectors take their steps in tests/test_integrations.
 ALL = sorted(
     p
     for p in CONFIGS.rglob('*.py')
-    # Detectors: test_detectors.py.
     if '_base_' not in p.parts and not p.name.startswith('mask-rcnn')
 )
 SIDE = 64

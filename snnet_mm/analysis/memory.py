@@ -127,13 +127,37 @@ class _LiveTensors(TorchDispatchMode):
 
 
 class _FusedAttention(TorchFunctionMode):
-    """Attention on meta tensors stores no more than its result, as real kernels do."""
+    """Attention on meta tensors stores no more than real kernels do."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            query, _, value = args[:3]
-            return query.new_empty(*query.shape[:-1], value.shape[-1])
-        return func(*args, **(kwargs or {}))
+            return _attend(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _attend(query, key, value, attn_mask=None, *args, **kwargs) -> Tensor:
+    return _Attention.apply(query, key, value, attn_mask)
+
+
+class _Attention(torch.autograd.Function):
+    """Keeps its arguments and result for the backward pass, no attention matrix."""
+
+    @staticmethod
+    def forward(ctx, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None):
+        """An empty result, heads next to each other for every token, as kernels do."""
+        rows = query.transpose(-3, -2).shape[:-1]
+        result = query.new_empty(*rows, value.shape[-1]).transpose(-3, -2)
+        ctx.save_for_backward(query, key, value, bias, result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        """Empty gradients of the arguments that want one."""
+        return tuple(
+            torch.empty_like(x) if wanted else None
+            for x, wanted in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
+        )
 
 
 def _is_tensor(thing: object) -> bool:

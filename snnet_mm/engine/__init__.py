@@ -8,6 +8,7 @@ from .hooks import (
     StitchSamplingHook,
     TrainableParamsHook,
 )
+from .layer_decay import AnchorLayerDecayConstructor
 from .loops import StitchTestLoop, StitchValLoop
 from .samplers import (
     ResourceConstrainedSampler,
@@ -18,6 +19,7 @@ from .samplers import (
 from .schedulers import GroupOneCycleLR, OneCycleMomentum
 
 __all__ = [
+    'AnchorLayerDecayConstructor',
     'ExactResumeHook',
     'GroupOneCycleLR',
     'LabelCheckHook',

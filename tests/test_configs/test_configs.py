@@ -47,7 +47,9 @@ def test_config_builds_a_model_and_stands_on_its_own_bases(path):
     model = build_on_meta(cfg)
     classes = cfg.get('metainfo', {}).get('classes')
     if classes:
-        assert model.decode_head.num_classes == len(classes)
+        detects = hasattr(model, 'roi_head')
+        head = model.roi_head.bbox_head if detects else model.decode_head
+        assert head.num_classes == len(classes)
     assert cfg.randomness.seed == 0
 
 

@@ -1,0 +1,14 @@
+# ViTDet's Mask R-CNN as in detectron2, for 80 classes and images padded to 1024x1024:
+# patches of 16, windows of 14, layer norms of eps 1e-6, proposals given to the object
+# that they overlap most. Width, depth and global blocks are set by the configs that
+# inherit it.
+_base_ = ['./mask-rcnn_vit.py']
+norm_cfg = dict(type='MapLayerNorm', eps=1e-6)
+model = dict(
+    # In training and in tests, to the square that position embeddings are for.
+    data_preprocessor=dict(pad_size_divisor=1024),
+    backbone=dict(img_size=1024, window_size=14),
+    neck=dict(norm_cfg=norm_cfg),
+    roi_head=dict(bbox_head=dict(norm_cfg=norm_cfg), mask_head=dict(norm_cfg=norm_cfg)),
+    train_cfg=dict(rcnn=dict(assigner=dict(match_low_quality=False))),
+)

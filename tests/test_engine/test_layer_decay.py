@@ -1,0 +1,230 @@
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
+from torch import nn
+
+from snnet_mm.export import single_stitch_config
+from snnet_mm.models import set_stitch
+
+LR, WD = 2e-3, 0.1
+SETTINGS = dict(lr=LR, weight_decay=WD)
+RATES = (0.5, 0.8)
+
+
+def build(model, rates=RATES, optimizer=None, **kwargs):
+    paramwise = dict(decay_rates=rates) | kwargs
+    return build_optim_wrapper(
+        model,
+        dict(
+            type='OptimWrapper',
+            optimizer=optimizer or dict(type='AdamW', **SETTINGS),
+            constructor='AnchorLayerDecayConstructor',
+            paramwise_cfg=paramwise,
+        ),
+    )
+
+
+def settings_of(wrapper, model):
+    """Share of the learning rate, and weight decay, of every parameter by name."""
+    names = {p: name for name, p in model.named_parameters()}
+    return {
+        names[p]: (pytest.approx(group['lr'] / LR), group['weight_decay'])
+        for group in wrapper.optimizer.param_groups
+        for p in group['params']
+    }
+
+
+@pytest.fixture
+def model(build_snnet):
+    """Anchors of 3 and 7 blocks, a head, and everything else a parameter can be in."""
+    anchor = dict(num_registers=1, rel_pos_bias=True, final_norm=True)
+    backbone = build_snnet(anchor=anchor)
+    return nn.ModuleDict(dict(backbone=backbone, head=nn.Conv2d(12, 2, 1)))
+
+
+def test_shares_and_decay_by_value(model):
+    found = settings_of(build(model), model)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert sorted(found) == sorted(trained)
+    for a, (rate, depth) in enumerate(zip(RATES, (3, 7), strict=True)):
+        at = f'backbone.anchors.{a}.'
+        embedding, last = rate ** (depth + 1), f'{at}blocks.{depth - 1}.'
+        expected = {
+            f'{at}patch_embed.proj.weight': (embedding, WD),
+            f'{at}patch_embed.proj.bias': (embedding, 0),
+            f'{at}pos_embed': (embedding, 0),
+            f'{at}cls_token': (embedding, 0),
+            f'{at}reg_token': (embedding, 0),
+            f'{at}blocks.0.attn.qkv.weight': (rate**depth, WD),
+            f'{at}blocks.0.attn.qkv.bias': (rate**depth, 0),
+            f'{at}blocks.0.attn.rel_pos_bias.table': (rate**depth, 0),
+            f'{at}blocks.1.norm1.weight': (rate ** (depth - 1), 0),
+            f'{at}blocks.1.ls1.gamma': (rate ** (depth - 1), 0),
+            f'{last}mlp.fc2.weight': (rate, WD),
+            f'{at}norm.weight': (1, 0),
+        }
+        assert {name: found[name] for name in expected} == expected
+    layer = 'backbone.stitching_layers.0to1_0.'
+    assert {n: v for n, v in found.items() if n.startswith((layer, 'head'))} == {
+        f'{layer}lora_A': (1, WD),
+        f'{layer}lora_B': (1, WD),
+        'head.weight': (1, WD),
+        'head.bias': (1, 0),
+    }
+
+
+def test_equal_settings_share_a_group_and_logs_show_the_full_rate(model):
+    groups = build(model, (0.5, 0.5)).optimizer.param_groups
+    keys = [(group['lr'], group['weight_decay']) for group in groups]
+    # Shares 1, 1/2, ..., 1/2^8, each with weight decay and without.
+    assert keys == [(LR / 2**i, wd) for i in range(9) for wd in (WD, 0)]
+
+
+def test_one_plain_vit(build_vit):
+    backbone = build_vit(depth=3, final_norm=True)
+    found = settings_of(build(backbone, 0.5), backbone)
+    assert found['pos_embed'] == (0.5**4, 0)
+    assert found['blocks.2.mlp.fc1.weight'] == (0.5, WD)
+    assert found['norm.bias'] == (1, 0)
+    in_model = nn.Sequential(backbone)
+    assert settings_of(build(in_model, [0.5]), in_model)['0.pos_embed'] == (0.5**4, 0)
+
+
+def test_decomposed_relative_positions(build_vit):
+    windows = dict(window_size=2, global_blocks=(1,), decomposed_rel_pos=True)
+    backbone = build_vit(depth=2, cls_token=False, **windows)
+    found = settings_of(build(backbone, 0.5), backbone)
+    assert found['blocks.0.attn.rel_pos_bias.rel_pos_h'] == (0.25, 0)
+    assert found['blocks.1.attn.rel_pos_bias.rel_pos_w'] == (0.5, 0)
+
+
+@pytest.mark.parametrize('stitch_id', [1, 2, 5])
+def test_a_single_stitch_keeps_the_rates_of_its_anchors(build_snnet, stitch_id):
+    """The slow anchor, and there and back: anchors have their rate if one is gone."""
+    model = nn.ModuleDict(dict(backbone=build_snnet()))
+    cfg = Config(dict(model=dict(backbone=SNNET)))
+    in_all = settings_of(build(model), model)
+    cfg = single_stitch_config(cfg, model.backbone, stitch_id)
+    single = nn.ModuleDict(dict(backbone=MODELS.build(cfg.model.backbone)))
+    found = settings_of(build(single), single)
+    of_anchors = {k: v for k, v in found.items() if 'stitching' not in k}
+    assert len(of_anchors) > 20
+    assert of_anchors == {k: in_all[k] for k in of_anchors}
+
+
+SNNET = dict(
+    type='SNNetv2',
+    anchors=[
+        dict(
+            type='PlainViT',
+            arch=dict(embed_dims=width, depth=depth, num_heads=2),
+            img_size=32,
+            patch_size=8,
+        )
+        for width, depth in ((8, 3), (12, 7))
+    ],
+)
+
+
+def test_what_is_frozen_is_left_out(build_snnet):
+    model = build_snnet(anchor=dict(frozen_stages=1))
+    found = settings_of(build(model), model)
+    assert not any('embed' in name or '.blocks.0.' in name for name in found)
+    assert found['anchors.0.blocks.1.mlp.fc1.weight'] == (0.25, WD)
+    assert 'stitching_layers.0to1_0.weight' not in found  # low rank: frozen
+    # A frozen teacher of one anchor wants no rate.
+    teacher = MODELS.build(SNNET['anchors'][0]).requires_grad_(False)
+    both = nn.ModuleDict(dict(student=model, teacher=teacher))
+    assert {n.removeprefix('student.') for n in settings_of(build(both), both)} == set(
+        found
+    )
+
+
+def test_inside_a_wrapper(model):
+    wrapper = nn.Module()
+    wrapper.module = model
+    assert settings_of(build(wrapper), model) == settings_of(build(model), model)
+
+
+@pytest.mark.parametrize('name', ['GroupOneCycleLR', 'MultiStepLR'])
+def test_schedules_keep_the_ratios(model, name):
+    wrapper = build(model)
+    before = [group['lr'] / LR for group in wrapper.optimizer.param_groups]
+    kwargs = dict(milestones=[2]) if name == 'MultiStepLR' else dict(end=10)
+    scheduler = PARAM_SCHEDULERS.build(
+        dict(type=name, optimizer=wrapper, begin=0, by_epoch=False, **kwargs)
+    )
+    for _ in range(4):
+        wrapper.step()
+        scheduler.step()
+    now = [group['lr'] for group in wrapper.optimizer.param_groups]
+    assert 0 < now[0] < LR
+    assert [lr / now[0] for lr in now] == pytest.approx(before)
+    assert wrapper.get_lr()['base_lr'] == [pytest.approx(now[0])]
+
+
+def test_a_step_of_a_segmentor_moves_every_parameter_by_its_rate(toy_cfg):
+    cfg = toy_cfg
+    optimizer = dict(type='SGD', **SETTINGS)
+    cfg.optim_wrapper = dict(
+        type='OptimWrapper',
+        optimizer=optimizer,
+        constructor='AnchorLayerDecayConstructor',
+        paramwise_cfg=dict(decay_rates=RATES),
+    )
+    init_default_scope(cfg.default_scope)
+    model = MODELS.build(cfg.model)
+    wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
+    expected = settings_of(wrapper, model)
+    set_stitch(model, 2)  # fast to slow: blocks of both anchors
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    logits = model(torch.randn(2, 3, 64, 64))
+    logits.square().mean().backward()
+    wrapper.step()
+    trained = {n: p for n, p in model.named_parameters() if p.grad is not None}
+    shares = {expected[n][0].expected for n in trained}
+    assert len(shares) > 6
+    for name, parameter in trained.items():
+        share, decay = expected[name]
+        step = LR * share.expected * (parameter.grad + decay * before[name])
+        torch.testing.assert_close(
+            parameter.detach(), before[name] - step, msg=lambda m, n=name: f'{n}: {m}'
+        )
+    parameter = 'backbone.anchors.0.blocks.0.mlp.fc1.weight'
+    depth = model.backbone.anchors[0].depth
+    assert expected[parameter] == (RATES[0] ** depth, WD)
+    assert parameter in trained
+
+
+@pytest.mark.parametrize(
+    'kwargs, words',
+    [
+        (dict(rates=(0.7,)), ['decay_rates=(0.7,) for 2 anchors', 'decay_rates']),
+        (dict(rates=(0.7, 0.8, 0.9)), ['for 2 anchors', 'one number for all']),
+        (dict(rates=(0.7, 0)), ['decay_rates=(0.7, 0)', 'above 0 and up to 1']),
+        (dict(rates=1.5), ['decay_rates=1.5', 'above 0 and up to 1']),
+        (dict(rates=()), ['decay_rates=()', 'optim_wrapper.paramwise_cfg.decay_rates']),
+        (dict(rates=None), ['decay_rates=None', 'above 0 and up to 1']),
+        (dict(norm_decay_mult=0), ["'norm_decay_mult'", 'optim_wrapper.paramwise_cfg']),
+        (dict(optimizer=dict(type='SGD')), ['learning rate', 'optimizer.lr']),
+    ],
+)
+def test_wrong_settings(model, kwargs, words):
+    with pytest.raises(ValueError) as error:
+        build(model, **kwargs)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_a_model_without_anchors():
+    with pytest.raises(ValueError, match='Conv2d trains no anchor.*PlainViT'):
+        build(nn.Conv2d(3, 3, 1))
+    with pytest.raises(ValueError, match='keys .*wanted is decay_rates'):
+        build_optim_wrapper(
+            nn.Conv2d(3, 3, 1),
+            dict(
+                optimizer=dict(type='SGD', lr=1),
+                constructor='AnchorLayerDecayConstructor',
+            ),
+        )

@@ -67,6 +67,7 @@ class PlainViT(Anchor):
         in_channels: Channels of the images.
         out_indices: Blocks whose maps ``forward`` returns.
         with_cls: Whether ``forward`` returns ``(map, cls)`` for each of these blocks.
+        out: ``'maps'``, or ``'end'`` for the final state, which is classified.
         cls_token: Whether a cls token comes first.
         num_registers: Register tokens behind the cls token.
         abs_pos_embed: Whether there is a position embedding; BEiT has none.
@@ -108,6 +109,7 @@ class PlainViT(Anchor):
         in_channels: int = 3,
         out_indices: Sequence[int] = (-1,),
         with_cls: bool = False,
+        out: str = 'maps',
         cls_token: bool = True,
         num_registers: int = 0,
         abs_pos_embed: bool = True,
@@ -127,7 +129,7 @@ class PlainViT(Anchor):
         init_cfg: dict | None = None,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
-        super().__init__(depth, [dim] * depth, out_indices, with_cls, init_cfg)
+        super().__init__(depth, [dim] * depth, out_indices, with_cls, out, init_cfg)
         _check_settings(img_size, patch_size, num_registers, drop_path_rate)
         self.patch_size = patch_size
         self.grid = grid_of(img_size, patch_size)

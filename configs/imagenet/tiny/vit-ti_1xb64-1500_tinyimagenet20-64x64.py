@@ -1,0 +1,18 @@
+# The fastest anchor of the tiny family, trained from scratch: widths 32, 64 and 128 as
+# those of DeiT-Ti, S and B relate, 6 blocks, patch 8. One CPU core, batch 64. No figure
+# in the paper; measured: see README.md.
+_base_ = [
+    '../../_base_/models/cls_vit.py',
+    '../../_base_/datasets/tinyimagenet20_64x64.py',
+    '../../_base_/schedules/adamw_cosine_cls.py',
+    '../../_base_/cls_runtime.py',
+]
+model = dict(
+    backbone=dict(
+        arch=dict(embed_dims=32, depth=6, num_heads=1),
+        img_size=64,
+        patch_size=8,
+        layer_scale_init=None,
+    ),
+    head=dict(num_classes=20, ends=[dict(in_channels=32)]),
+)

@@ -1,4 +1,5 @@
-# A classifier on one plain ViT; width and classes are set by the configs that inherit it.
+# A classifier on one plain ViT; width, depth and classes are set by the configs that
+# inherit it.
 model = dict(
     type='ImageClassifier',
     data_preprocessor=dict(

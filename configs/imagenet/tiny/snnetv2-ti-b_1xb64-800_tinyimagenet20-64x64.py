@@ -6,9 +6,9 @@ _base_ = [
     '../../_base_/schedules/adamw_cosine_cls.py',
     '../../_base_/stitched_cls_runtime.py',
 ]
-ti_checkpoint = 'work_dirs/vit-ti_1xb64-1500_tinyimagenet20-64x64/iter_1500.pth'
-b_checkpoint = 'work_dirs/vit-b_1xb64-1500_tinyimagenet20-64x64/iter_1500.pth'
-anchor = dict(type='PlainViT', img_size=64, patch_size=8, layer_scale_init=None)
+ti_checkpoint = 'work_dirs/vit-ti_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
+b_checkpoint = 'work_dirs/vit-b_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
+anchor = dict(type='PlainViT', img_size=64, patch_size=16, layer_scale_init=None)
 model = dict(
     backbone=dict(
         type='SNNetv2',
@@ -61,7 +61,7 @@ custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
     dict(
         type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=6e6),
+        sampler=dict(type='ResourceConstrainedSampler', step=1.5e6),
         input_size=(64, 64),
     ),
 ]

@@ -17,7 +17,7 @@ demo:  ## set up .venv and run tools/demo.py, with TASK=seg or TASK=depth
 
 test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k space"
 	$(SETUP) test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint:  ## check style and format with ruff
 	$(SETUP) lint

@@ -8,6 +8,7 @@ anchor that each family needs.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,6 +34,11 @@ _MMPRETRAIN = (
     (r'\.(?:attn|ffn)\.gamma([12])\.weight$', r'.ls\1.gamma'),
     (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
     (r'\.ffn\.layers\.1\.', '.mlp.fc2.'),
+)
+# ViTDet's are inside the attention itself; SAM calls the layers of its MLP lin1, lin2.
+_VITDET = (
+    (r'\.attn\.rel_pos_([hw])$', r'.attn.rel_pos_bias.rel_pos_\1'),
+    (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'),
 )
 _BIAS_TABLE = 'relative_position_bias_table'
 _SHARED_BIAS_TABLE = f'rel_pos_bias.{_BIAS_TABLE}'
@@ -86,6 +92,23 @@ def from_distilled_deit(weights: Weights) -> dict[str, Tensor]:
     return _rename(weights, _DISTILLED)
 
 
+def from_vitdet(weights: Weights) -> dict[str, Tensor]:
+    """ViTDet and SAM, whose attention has decomposed relative positions.
+
+    ViTDet keeps the position embedding's entry for a cls token that it lacks.
+    """
+    weights = _rename(weights, _VITDET)
+    pos_embed = weights.get('pos_embed')
+    if pos_embed is None:
+        return weights
+    num_patches = pos_embed.shape[1] - 1
+    if pos_embed.ndim == 4:  # SAM's is a map
+        weights['pos_embed'] = pos_embed.flatten(1, 2)
+    elif 'cls_token' not in weights and math.isqrt(num_patches) ** 2 == num_patches:
+        weights['pos_embed'] = pos_embed[:, 1:]
+    return weights
+
+
 def from_mmpretrain(weights: Weights) -> dict[str, Tensor]:
     """The ``VisionTransformer`` of mmpretrain."""
     return _rename(weights, _MMPRETRAIN)
@@ -94,6 +117,7 @@ def from_mmpretrain(weights: Weights) -> dict[str, Tensor]:
 # What one of the keys must hold, tried in this order.
 FAMILIES: dict[str, Callable[[Weights], dict[str, Tensor]]] = {
     rf'{_BIAS_TABLE}$|\.attn\.q_bias$': from_beit,
+    r'\.attn\.rel_pos_h$': from_vitdet,
     r'\.gamma_1$': from_deit3,
     r'^register_tokens$': from_dinov2,
     r'^dist_token$': from_distilled_deit,

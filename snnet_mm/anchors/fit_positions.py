@@ -9,7 +9,7 @@ import torch
 from mmengine.logging import print_log
 from torch import Tensor
 
-from .position import resize_bias_table, resize_pos_embed
+from .position import resize_bias_table, resize_offsets, resize_pos_embed
 
 Grid = tuple[int, int]
 
@@ -109,6 +109,23 @@ def fit_bias_tables(
             )
         weights[key] = resize_bias_table(table, old, grid)
     return weights
+
+
+def fit_offsets(
+    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Resize the decomposed relative position embeddings of all blocks.
+
+    Args:
+        weights: Weights in our names.
+        wanted: The anchor's own, whose lengths are taken.
+    """
+    return {
+        key: resize_offsets(value, (len(wanted[key]) + 1) // 2)
+        if key in wanted and '.rel_pos_bias.rel_pos_' in key
+        else value
+        for key, value in weights.items()
+    }
 
 
 def _read_layout(

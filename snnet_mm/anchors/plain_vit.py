@@ -11,17 +11,21 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .base import Anchor, TokenState, check_with_cls
-from .position import RelativePositionBias, grid_of, resize_pos_embed
+from .plain_vit_settings import (
+    check_frozen_stages,
+    check_held_blocks,
+    check_settings,
+    read_arch,
+    read_windows,
+)
+from .position import (
+    DecomposedRelPosBias,
+    RelativePositionBias,
+    grid_of,
+    resize_pos_embed,
+)
 from .pretrained import load_pretrained
-from .vit_block import Block
-
-ARCHITECTURES = {
-    'tiny': dict(embed_dims=192, depth=12, num_heads=3),
-    'small': dict(embed_dims=384, depth=12, num_heads=6),
-    'base': dict(embed_dims=768, depth=12, num_heads=12),
-    'large': dict(embed_dims=1024, depth=24, num_heads=16),
-    'huge': dict(embed_dims=1280, depth=32, num_heads=16),
-}
+from .vit_block import AttentionBias, Block
 
 
 class PatchEmbed(nn.Module):
@@ -78,6 +82,12 @@ class PlainViT(Anchor):
         qkv_bias: Whether q, k and v have a bias.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
         rel_pos_bias: Whether each block has BEiT's relative position bias.
+        window_size: Rows, and columns, of the windows of patches that attention stays
+            in, as in ViTDet; 0 for attention among all tokens. Needs an anchor without
+            prefix tokens.
+        global_blocks: Blocks that attend among all tokens all the same.
+        decomposed_rel_pos: Whether attention has ViTDet's decomposed relative position
+            embeddings, zero at first; for anchors without prefix tokens.
         mlp_shortcut: Whether the feed-forward branch of a block adds its own normalised
             input, as in the authors' depth model (with ``norm_eps=1e-5``).
         final_norm: Whether a layer norm belongs to the last block's output.
@@ -97,8 +107,8 @@ class PlainViT(Anchor):
 
     Raises:
         ValueError: For an unknown architecture, heads that do not divide the width, an
-            out index, frozen stage or held block past the depth, or ``with_cls``
-            without a cls token.
+            out index, frozen stage, global or held block past the depth, ``with_cls``
+            without a cls token, or windows with prefix tokens.
     """
 
     def __init__(
@@ -118,6 +128,9 @@ class PlainViT(Anchor):
         qkv_bias: bool = True,
         layer_scale_init: float | None = 1e-6,
         rel_pos_bias: bool = False,
+        window_size: int = 0,
+        global_blocks: Sequence[int] = (),
+        decomposed_rel_pos: bool = False,
         mlp_shortcut: bool = False,
         final_norm: bool = False,
         drop_path_rate: float = 0,
@@ -128,9 +141,9 @@ class PlainViT(Anchor):
         embedding: bool = True,
         init_cfg: dict | None = None,
     ) -> None:
-        dim, depth, num_heads, mlp_ratio = _read_arch(arch)
+        dim, depth, num_heads, mlp_ratio = read_arch(arch)
         super().__init__(depth, [dim] * depth, out_indices, with_cls, out, init_cfg)
-        _check_settings(img_size, patch_size, num_registers, drop_path_rate)
+        check_settings(img_size, patch_size, num_registers, drop_path_rate)
         self.patch_size = patch_size
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
@@ -140,9 +153,25 @@ class PlainViT(Anchor):
         self.pos_embed_prefix = (
             abs_pos_embed and pos_embed_prefix and self.num_prefix > 0
         )
-        self.frozen_stages = _check_frozen_stages(frozen_stages, depth)
+        self.frozen_stages = check_frozen_stages(frozen_stages, depth)
         self.with_cp = with_cp
-        held = _check_held_blocks(held_blocks, depth)
+        held = check_held_blocks(held_blocks, depth)
+        window_sizes = read_windows(
+            window_size,
+            global_blocks,
+            depth,
+            self.num_prefix,
+            rel_pos_bias,
+            decomposed_rel_pos,
+        )
+
+        def attention_bias(window_size: int) -> AttentionBias | None:
+            if rel_pos_bias:
+                return RelativePositionBias(self.grid, num_heads, self.num_prefix)
+            if decomposed_rel_pos:
+                grid = (window_size,) * 2 if window_size else self.grid
+                return DecomposedRelPosBias(grid, dim // num_heads)
+            return None
 
         self.patch_embed = nn.Identity()
         self.cls_token = self.reg_token = self.pos_embed = None
@@ -162,10 +191,9 @@ class PlainViT(Anchor):
                 layer_scale_init,
                 rate,
                 norm_eps,
-                RelativePositionBias(self.grid, num_heads, self.num_prefix)
-                if rel_pos_bias
-                else None,
+                attention_bias(window_sizes[i]),
                 mlp_shortcut,
+                window_sizes[i],
             )
             if i in held
             else nn.Identity()
@@ -252,9 +280,9 @@ class PlainViT(Anchor):
         grid = grid_of(size, self.patch_size)
         if self.pos_embed is not None:
             self.pos_embed.data = self._pos_embed_for(grid)
-        for module in self.blocks.modules():
-            if isinstance(module, RelativePositionBias):
-                module.fix_grid(grid)
+        for block in self.blocks:
+            if isinstance(block, Block):
+                block.fix_grid(grid)
         self.grid = grid
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
@@ -283,6 +311,8 @@ class PlainViT(Anchor):
     def _randomise(self) -> None:
         """The initialisation of DeiT and timm: truncated normal, std 0.02."""
         for name, parameter in self.named_parameters():
+            if '.rel_pos_bias.' in name:
+                continue  # has its own
             if name.endswith(('embed', 'token')) or (
                 name.startswith('blocks') and parameter.ndim == 2
             ):
@@ -300,72 +330,3 @@ class PlainViT(Anchor):
 
 def _new_tokens(number: int, dim: int) -> nn.Parameter | None:
     return nn.Parameter(torch.zeros(1, number, dim)) if number else None
-
-
-def _check_settings(
-    img_size: int | Sequence[int],
-    patch_size: int,
-    num_registers: int,
-    drop_path_rate: float,
-) -> None:
-    height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
-    for key, value, allowed in (
-        ('patch_size', patch_size, patch_size >= 1),
-        ('img_size', img_size, min(height, width) >= max(patch_size, 1)),
-        ('num_registers', num_registers, num_registers >= 0),
-        ('drop_path_rate', drop_path_rate, 0 <= drop_path_rate < 1),
-    ):
-        if not allowed:
-            raise ValueError(
-                f'{key}={value!r} of PlainViT; allowed are a patch of 1 pixel or more, '
-                'images no smaller than a patch, 0 registers or more, and drop path '
-                f'rates from 0 to below 1 (config key: {key})'
-            )
-
-
-def _check_held_blocks(
-    held_blocks: Collection[int] | None, depth: int
-) -> Collection[int]:
-    if held_blocks is None:
-        return range(depth)
-    wrong = [i for i in held_blocks if not 0 <= i < depth]
-    if wrong:
-        raise ValueError(
-            f'held_blocks={tuple(held_blocks)} of an anchor of depth {depth}; allowed '
-            f'are blocks 0 to {depth - 1} (config key: held_blocks)'
-        )
-    return held_blocks
-
-
-def _check_frozen_stages(frozen_stages: int, depth: int) -> int:
-    if not -1 <= frozen_stages <= depth:
-        raise ValueError(
-            f'frozen_stages={frozen_stages} of an anchor of depth {depth}; allowed are '
-            f'-1 (nothing), 0 (the embedding) to {depth} (config key: frozen_stages)'
-        )
-    return frozen_stages
-
-
-def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
-    if isinstance(arch, str):
-        if arch not in ARCHITECTURES:
-            raise ValueError(
-                f'arch={arch!r} of PlainViT is unknown; allowed are '
-                f'{sorted(ARCHITECTURES)} or a dict (config key: arch)'
-            )
-        arch = ARCHITECTURES[arch]
-    keys = {'embed_dims', 'depth', 'num_heads'}
-    if not keys <= set(arch) <= keys | {'mlp_ratio'}:
-        raise ValueError(
-            f'arch={dict(arch)} of PlainViT; allowed keys are {sorted(keys)} and '
-            'mlp_ratio (config key: arch)'
-        )
-    if min(arch.values()) <= 0:
-        raise ValueError(f'arch={dict(arch)} of PlainViT; allowed are positive values')
-    if arch['embed_dims'] % arch['num_heads']:
-        raise ValueError(
-            f'{arch["num_heads"]} heads do not divide a width of {arch["embed_dims"]} '
-            '(config key: arch.num_heads)'
-        )
-    mlp_ratio = arch.get('mlp_ratio', 4)
-    return arch['embed_dims'], arch['depth'], arch['num_heads'], mlp_ratio

@@ -1,4 +1,4 @@
-"""Position embeddings of plain ViTs: absolute, and BEiT's relative bias."""
+"""Position embeddings of plain ViTs: absolute, and relative biases of attention."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class RelativePositionBias(nn.Module):
         nn.init.trunc_normal_(self.table, std=0.02)
         self._kept: tuple[tuple, Tensor] | None = None
 
-    def forward(self, grid: tuple[int, int]) -> Tensor:
-        """The bias ``(1, heads, L, L)`` for a grid of patches."""
+    def forward(self, grid: tuple[int, int], queries: Tensor | None = None) -> Tensor:
+        """The bias ``(1, heads, L, L)`` for a grid of patches, whatever the queries."""
         if self.training or torch.is_grad_enabled():
             return self._gather(grid)
         table = self.table
@@ -142,3 +142,55 @@ class RelativePositionBias(nn.Module):
         index = relative_position_index(grid, self.num_prefix).to(self.table.device)
         bias = resize_bias_table(self.table, self.grid, grid)[index.flatten()]
         return bias.view(*index.shape, -1).permute(2, 0, 1)[None].contiguous()
+
+
+class DecomposedRelPosBias(nn.Module):
+    """The attention bias of MViTv2 and ViTDet, which depends on the query.
+
+    A query meets one embedding for the rows and one for the columns that lie between
+    it and the key, the same for all heads; the bias is the sum of both products.
+
+    Args:
+        grid: Rows and columns that the embeddings are for; for another grid they are
+            resampled linearly.
+        head_dim: Width of a head.
+    """
+
+    def __init__(self, grid: tuple[int, int], head_dim: int) -> None:
+        super().__init__()
+        self.rel_pos_h = nn.Parameter(torch.zeros(2 * grid[0] - 1, head_dim))
+        self.rel_pos_w = nn.Parameter(torch.zeros(2 * grid[1] - 1, head_dim))
+
+    def forward(self, grid: tuple[int, int], queries: Tensor) -> Tensor:
+        """The bias ``(B, heads, L, L)``.
+
+        Args:
+            grid: Rows and columns of patches; there are no other tokens.
+            queries: Unscaled queries ``(B, heads, L, head_dim)``.
+        """
+        queries = queries.unflatten(2, grid)
+        rows = _between(self.rel_pos_h, grid[0])
+        columns = _between(self.rel_pos_w, grid[1])
+        by_row = torch.einsum('bnhwd,hkd->bnhwk', queries, rows)
+        by_column = torch.einsum('bnhwd,wkd->bnhwk', queries, columns)
+        bias = by_row[..., :, None] + by_column[..., None, :]
+        return bias.flatten(4).flatten(2, 3)
+
+    def fix_grid(self, grid: tuple[int, int]) -> None:
+        """Resample the embeddings to a grid, once for all."""
+        self.rel_pos_h.data = resize_offsets(self.rel_pos_h.data, grid[0])
+        self.rel_pos_w.data = resize_offsets(self.rel_pos_w.data, grid[1])
+
+
+def resize_offsets(embedding: Tensor, length: int) -> Tensor:
+    """Resample embeddings ``(2 old - 1, C)`` of offsets linearly, for a new length."""
+    if len(embedding) == 2 * length - 1:
+        return embedding
+    return F.interpolate(embedding.T[None], size=2 * length - 1, mode='linear')[0].T
+
+
+def _between(embedding: Tensor, length: int) -> Tensor:
+    """The embedding for every pair of query and key, ``(length, length, C)``."""
+    places = torch.arange(length, device=embedding.device)
+    offsets = places[:, None] - places[None, :] + length - 1
+    return resize_offsets(embedding, length)[offsets]

@@ -15,7 +15,7 @@ from torch import Tensor
 from snnet_mm.utils.checkpoint import load_url, load_weights_only
 
 from .checkpoint_filters import to_our_names
-from .fit_positions import fit_bias_tables, fit_pos_embed
+from .fit_positions import fit_bias_tables, fit_offsets, fit_pos_embed
 from .position import grid_of
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def adapt_weights(
         adapted['pos_embed'] = torch.zeros_like(wanted['pos_embed'])
     if has_tables and any(k.endswith('.rel_pos_bias.table') for k in wanted):
         adapted = fit_bias_tables(adapted, anchor.grid, anchor.num_prefix, grid)
+    adapted = fit_offsets(adapted, wanted)
     _check_shapes(adapted, wanted)
     return adapted
 

@@ -6,7 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .position import RelativePositionBias
+from .position import DecomposedRelPosBias, RelativePositionBias
+from .windows import from_windows, to_windows
+
+AttentionBias = RelativePositionBias | DecomposedRelPosBias
 
 
 class DropPath(nn.Module):
@@ -45,7 +48,7 @@ class Attention(nn.Module):
         dim: int,
         num_heads: int,
         qkv_bias: bool = True,
-        rel_pos_bias: RelativePositionBias | None = None,
+        rel_pos_bias: AttentionBias | None = None,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -59,7 +62,7 @@ class Attention(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         bias = None
         if self.rel_pos_bias is not None:
-            bias = self.rel_pos_bias(grid).to(q.dtype)
+            bias = self.rel_pos_bias(grid, q).to(q.dtype)
         x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         return self.proj(x.transpose(1, 2).flatten(2))
 
@@ -91,6 +94,8 @@ class Block(nn.Module):
         norm_eps: Epsilon of the layer norms.
         rel_pos_bias: A relative position bias of its own, or None.
         mlp_shortcut: Whether the feed-forward branch adds its own normalised input.
+        window_size: Rows, and columns, of the windows of patches that attention stays
+            in; 0 for attention among all tokens.
     """
 
     def __init__(
@@ -102,11 +107,12 @@ class Block(nn.Module):
         layer_scale_init: float | None = None,
         drop_path: float = 0,
         norm_eps: float = 1e-6,
-        rel_pos_bias: RelativePositionBias | None = None,
+        rel_pos_bias: AttentionBias | None = None,
         mlp_shortcut: bool = False,
+        window_size: int = 0,
     ) -> None:
         super().__init__()
-        self.mlp_shortcut = mlp_shortcut
+        self.mlp_shortcut, self.window_size = mlp_shortcut, window_size
 
         def layer_scale() -> nn.Module:
             if layer_scale_init is None:
@@ -123,9 +129,22 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Tokens ``(B, L, C)`` behind the block."""
-        x = x + self.drop_path(self.ls1(self.attn(self.norm1(x), grid)))
+        x = x + self.drop_path(self.ls1(self._attend(self.norm1(x), grid)))
         normed = self.norm2(x)
         branch = self.mlp(normed)
         if self.mlp_shortcut:
             branch = branch + normed
         return x + self.drop_path(self.ls2(branch))
+
+    def fix_grid(self, grid: tuple[int, int]) -> None:
+        """Resample, once for all, what depends on the grid of patches."""
+        if self.attn.rel_pos_bias is not None and not self.window_size:
+            self.attn.rel_pos_bias.fix_grid(grid)
+
+    def _attend(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Attention among all tokens, or within windows."""
+        if not self.window_size:
+            return self.attn(x, grid)
+        windows = to_windows(x, grid, self.window_size)
+        windows = self.attn(windows, (self.window_size,) * 2)
+        return from_windows(windows, grid, self.window_size)

@@ -1,13 +1,17 @@
 """Registered models that need no mm package, and the switch of their stitch."""
 
 from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
+from .map_layer_norm import MapLayerNorm
+from .necks import SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch
 
 __all__ = [
+    'MapLayerNorm',
     'PerStitchBN',
     'SNNetv1',
     'SNNetv2',
+    'SimpleFeaturePyramid',
     'SingleStitch',
     'StitchedBackbone',
     'find_stitched_backbone',

@@ -5,7 +5,8 @@ import torch
 from mmengine.registry import MODELS
 
 from snnet_mm.anchors import PlainViT, TokenState, check_out_indices
-from snnet_mm.anchors.plain_vit import ARCHITECTURES, PatchEmbed
+from snnet_mm.anchors.plain_vit import PatchEmbed
+from snnet_mm.anchors.plain_vit_settings import ARCHITECTURES
 from snnet_mm.anchors.vit_block import DropPath
 
 

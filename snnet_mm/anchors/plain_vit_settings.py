@@ -1,0 +1,125 @@
+"""What the settings of a plain ViT can be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+ARCHITECTURES = {
+    'tiny': dict(embed_dims=192, depth=12, num_heads=3),
+    'small': dict(embed_dims=384, depth=12, num_heads=6),
+    'base': dict(embed_dims=768, depth=12, num_heads=12),
+    'large': dict(embed_dims=1024, depth=24, num_heads=16),
+    'huge': dict(embed_dims=1280, depth=32, num_heads=16),
+}
+
+
+def check_settings(
+    img_size: int | Sequence[int],
+    patch_size: int,
+    num_registers: int,
+    drop_path_rate: float,
+) -> None:
+    """Refuse a size, number or rate that makes no sense."""
+    height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
+    for key, value, allowed in (
+        ('patch_size', patch_size, patch_size >= 1),
+        ('img_size', img_size, min(height, width) >= max(patch_size, 1)),
+        ('num_registers', num_registers, num_registers >= 0),
+        ('drop_path_rate', drop_path_rate, 0 <= drop_path_rate < 1),
+    ):
+        if not allowed:
+            raise ValueError(
+                f'{key}={value!r} of PlainViT; allowed are a patch of 1 pixel or more, '
+                'images no smaller than a patch, 0 registers or more, and drop path '
+                f'rates from 0 to below 1 (config key: {key})'
+            )
+
+
+def read_windows(
+    window_size: int,
+    global_blocks: Sequence[int],
+    depth: int,
+    num_prefix: int,
+    rel_pos_bias: bool,
+    decomposed_rel_pos: bool,
+) -> list[int]:
+    """The window size of every block, 0 for a global one.
+
+    Raises:
+        ValueError: If windows or positions relative to the query are asked for together
+            with what they do not go with.
+    """
+    wrong = [i for i in global_blocks if not 0 <= i < depth]
+    if window_size < 0 or wrong or (len(global_blocks) > 0 and not window_size):
+        raise ValueError(
+            f'window_size={window_size}, global_blocks={tuple(global_blocks)} of an '
+            f'anchor of depth {depth}; allowed are a size of 0 (no windows) or more, '
+            f'and with windows the global blocks 0 to {depth - 1} (config keys: '
+            'window_size, global_blocks)'
+        )
+    if (window_size or decomposed_rel_pos) and num_prefix:
+        raise ValueError(
+            f'window_size={window_size}, decomposed_rel_pos={decomposed_rel_pos} with '
+            f'{num_prefix} prefix tokens, which lie in no window and at no place; '
+            'allowed are cls_token=False and num_registers=0 (config keys: cls_token, '
+            'num_registers)'
+        )
+    if rel_pos_bias and (window_size or decomposed_rel_pos):
+        raise ValueError(
+            f'rel_pos_bias=True with window_size={window_size}, decomposed_rel_pos='
+            f'{decomposed_rel_pos}; allowed is one kind of relative position, and '
+            'windows only with the decomposed one (config keys: rel_pos_bias, '
+            'decomposed_rel_pos)'
+        )
+    return [0 if i in global_blocks else window_size for i in range(depth)]
+
+
+def check_held_blocks(
+    held_blocks: Collection[int] | None, depth: int
+) -> Collection[int]:
+    """The blocks that are held, by default all."""
+    if held_blocks is None:
+        return range(depth)
+    wrong = [i for i in held_blocks if not 0 <= i < depth]
+    if wrong:
+        raise ValueError(
+            f'held_blocks={tuple(held_blocks)} of an anchor of depth {depth}; allowed '
+            f'are blocks 0 to {depth - 1} (config key: held_blocks)'
+        )
+    return held_blocks
+
+
+def check_frozen_stages(frozen_stages: int, depth: int) -> int:
+    """The number of stages that are frozen, if there are so many."""
+    if not -1 <= frozen_stages <= depth:
+        raise ValueError(
+            f'frozen_stages={frozen_stages} of an anchor of depth {depth}; allowed are '
+            f'-1 (nothing), 0 (the embedding) to {depth} (config key: frozen_stages)'
+        )
+    return frozen_stages
+
+
+def read_arch(arch: str | dict) -> tuple[int, int, int, float]:
+    """Width, depth, attention heads and mlp ratio."""
+    if isinstance(arch, str):
+        if arch not in ARCHITECTURES:
+            raise ValueError(
+                f'arch={arch!r} of PlainViT is unknown; allowed are '
+                f'{sorted(ARCHITECTURES)} or a dict (config key: arch)'
+            )
+        arch = ARCHITECTURES[arch]
+    keys = {'embed_dims', 'depth', 'num_heads'}
+    if not keys <= set(arch) <= keys | {'mlp_ratio'}:
+        raise ValueError(
+            f'arch={dict(arch)} of PlainViT; allowed keys are {sorted(keys)} and '
+            'mlp_ratio (config key: arch)'
+        )
+    if min(arch.values()) <= 0:
+        raise ValueError(f'arch={dict(arch)} of PlainViT; allowed are positive values')
+    if arch['embed_dims'] % arch['num_heads']:
+        raise ValueError(
+            f'{arch["num_heads"]} heads do not divide a width of {arch["embed_dims"]} '
+            '(config key: arch.num_heads)'
+        )
+    mlp_ratio = arch.get('mlp_ratio', 4)
+    return arch['embed_dims'], arch['depth'], arch['num_heads'], mlp_ratio

@@ -1,0 +1,112 @@
+"""ViTDet's pyramid: all levels are made of one map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from mmengine.model import BaseModule
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+DEFAULT_NORM = dict(type='MapLayerNorm')
+
+
+@MODELS.register_module()
+class SimpleFeaturePyramid(BaseModule):
+    """A feature pyramid of the last map of a plain backbone (ViTDet, section 3).
+
+    Levels below the stride of the map are deconvolved from it, the one above it is
+    max-pooled, and each gets a 1x1 and a 3x3 convolution with norms. Every further
+    level takes every other place of the level before it.
+
+    Images are to be padded to multiples of the largest stride (config key:
+    ``data_preprocessor.pad_size_divisor``).
+
+    Args:
+        in_channels: Channels of the map: the slow anchor's width.
+        out_channels: Channels of every level.
+        in_stride: Pixels between the places of the map: the anchors' patch size.
+        strides: The same for every level, finest first, each twice the one before it;
+            the detector's anchor generator and RoI extractors must have these strides.
+        norm_cfg: Config of the norms.
+        init_cfg: mmengine's initialisation config.
+
+    Raises:
+        ValueError: If no level of a stride can be made from the map.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int = 256,
+        in_stride: int = 16,
+        strides: Sequence[int] = (4, 8, 16, 32, 64),
+        norm_cfg: dict = DEFAULT_NORM,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        _check_strides(in_stride, strides)
+        self.strides = tuple(strides)
+        self.levels = nn.ModuleList(
+            _level(in_channels, out_channels, in_stride, stride, norm_cfg)
+            for stride in self.strides
+            if stride <= 2 * in_stride
+        )
+
+    def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The levels, finest first, of the last of the backbone's maps.
+
+        Args:
+            maps: Maps ``(B, in_channels, H, W)``.
+
+        Returns:
+            One map ``(B, out_channels, H * in_stride / stride, ...)`` per stride.
+        """
+        levels = [level(maps[-1]) for level in self.levels]
+        while len(levels) < len(self.strides):
+            levels.append(F.max_pool2d(levels[-1], kernel_size=1, stride=2))
+        return tuple(levels)
+
+
+def _level(
+    dim: int, out_dim: int, in_stride: int, stride: int, norm_cfg: dict
+) -> nn.Sequential:
+    """One level: resampling of the map, then two convolutions."""
+
+    def norm(channels: int) -> nn.Module:
+        return MODELS.build(dict(norm_cfg, num_channels=channels))
+
+    layers: list[nn.Module] = []
+    if stride > in_stride:
+        layers.append(nn.MaxPool2d(2))
+    for i in range(round(math.log2(in_stride / stride))):
+        if i:
+            layers += [norm(dim), nn.GELU()]
+        layers.append(nn.ConvTranspose2d(dim, dim // 2, 2, stride=2))
+        dim //= 2
+    layers += [
+        nn.Conv2d(dim, out_dim, 1, bias=False),
+        norm(out_dim),
+        nn.Conv2d(out_dim, out_dim, 3, padding=1, bias=False),
+        norm(out_dim),
+    ]
+    return nn.Sequential(*layers)
+
+
+def _check_strides(in_stride: int, strides: Sequence[int]) -> None:
+    doubled = [strides[0] * 2**i for i in range(len(strides))] if strides else []
+    if not doubled or list(strides) != doubled or not _reachable(in_stride, strides[0]):
+        raise ValueError(
+            f'strides={tuple(strides)} of a pyramid from a map of stride {in_stride}; '
+            'allowed are strides that double, the first of them at most twice '
+            f'{in_stride} and {in_stride} times a power of two (config keys: '
+            'neck.strides, neck.in_stride)'
+        )
+
+
+def _reachable(in_stride: int, stride: int) -> bool:
+    """Whether a map can be resampled by halves and doubles to a stride."""
+    power = math.log2(in_stride / stride) if stride > 0 else -2
+    return power >= -1 and power == round(power)

@@ -1,0 +1,87 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from mmcv.cnn import ConvModule
+from mmengine.registry import MODELS, DefaultScope
+from torch import nn
+
+from snnet_mm.models import MapLayerNorm, SimpleFeaturePyramid
+
+
+def build(**kwargs):
+    pyramid = SimpleFeaturePyramid(in_channels=8, out_channels=6, **kwargs)
+    for parameter in pyramid.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return pyramid
+
+
+def test_layer_norm_of_maps_is_over_channels():
+    norm, x = MapLayerNorm(4), torch.randn(2, 4, 3, 5)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    mean = x.mean(1, keepdim=True)
+    variance = (x - mean).square().mean(1, keepdim=True)
+    expected = (x - mean) / (variance + 1e-6).sqrt()
+    expected = expected * norm.weight.view(-1, 1, 1) + norm.bias.view(-1, 1, 1)
+    torch.testing.assert_close(norm(x), expected)
+
+
+@pytest.mark.parametrize('scope', ['mmseg', 'mmdet', 'mmpretrain'])
+def test_mm_builds_the_norm_by_name(scope):
+    with DefaultScope.overwrite_default_scope(scope):
+        module = ConvModule(4, 6, 3, norm_cfg=dict(type='MapLayerNorm'))
+    assert type(module.norm) is MapLayerNorm
+    assert module.norm.weight.shape == (6,)
+
+
+@pytest.mark.parametrize('in_stride', [16, 8, 64])
+def test_every_level_has_its_stride(in_stride):
+    strides = [in_stride // 4 * 2**i for i in range(6)]
+    pyramid = build(in_stride=in_stride, strides=strides)
+    height, width = 8 * in_stride, 16 * in_stride
+    levels = pyramid([torch.randn(2, 8, 8, 16)])
+    for level, stride in zip(levels, strides, strict=True):
+        assert level.shape == (2, 6, height // stride, width // stride)
+
+
+def test_the_levels_of_vitdet_by_hand():
+    pyramid, x = build(), torch.randn(2, 8, 4, 6)
+
+    def end(layers, y):
+        conv1, norm1, conv3, norm3 = layers[-4:]
+        y = norm1(F.conv2d(y, conv1.weight))
+        return norm3(F.conv2d(y, conv3.weight, padding=1))
+
+    def up(layer, y):
+        # Every place becomes a square of 2 x 2.
+        squares = torch.einsum('bchw,cdij->bdhiwj', y, layer.weight)
+        return squares.flatten(4).flatten(2, 3) + layer.bias.view(-1, 1, 1)
+
+    quarter, half, same, double = pyramid.levels
+    first, norm, _, second = quarter[:4]
+    down = x.unflatten(3, (3, 2)).unflatten(2, (2, 2)).amax((3, 5))
+    expected = [
+        end(quarter, up(second, F.gelu(norm(up(first, x))))),
+        end(half, up(half[0], x)),
+        end(same, x),
+        end(double, down),
+    ]
+    expected.append(expected[-1][..., ::2, ::2])
+    # Only the last map counts.
+    for level, wanted in zip(pyramid([x + 1, x]), expected, strict=True):
+        torch.testing.assert_close(level, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_it_is_registered():
+    pyramid = MODELS.build(dict(type='SimpleFeaturePyramid', in_channels=8))
+    assert [len(level) for level in pyramid.levels] == [8, 5, 4, 5]
+
+
+@pytest.mark.parametrize(
+    'strides', [(), (0, 0), (4, 16), (3, 6), (64, 128), (32, 16), (4, 8, 8)]
+)
+def test_strides_that_cannot_be_made_are_refused(strides):
+    with pytest.raises(ValueError) as error:
+        build(strides=strides)
+    assert f'strides={strides}' in str(error.value)
+    assert 'neck.strides' in str(error.value)

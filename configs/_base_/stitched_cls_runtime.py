@@ -1,5 +1,4 @@
-# What training and testing a stitched classifier needs; ROS has steps of 1 GFLOP. The
-# data preprocessor of mmpretrain has no size, so that costs are told theirs.
+# What training and testing a stitched classifier needs; ROS has steps of 1 GFLOP.
 _base_ = ['./stitched_runtime.py']
 default_scope = 'mmpretrain'
 custom_imports = dict(
@@ -12,7 +11,5 @@ custom_hooks = [
     dict(
         type='StitchSamplingHook',
         sampler=dict(type='ResourceConstrainedSampler', step=1e9),
-        input_size=(224, 224),
     ),
 ]
-test_cfg = dict(input_size=(224, 224))

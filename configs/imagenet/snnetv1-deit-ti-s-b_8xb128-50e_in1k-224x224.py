@@ -59,9 +59,5 @@ model = dict(
 )
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='UniformSampler'),
-        input_size=(224, 224),
-    ),
+    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
 ]

@@ -3,9 +3,5 @@
 _base_ = ['./snnetv2-deit3-s-l-tws-ros_8xb32-50e_in1k-224x224.py']
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='UniformSampler'),
-        input_size=(224, 224),
-    ),
+    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
 ]

@@ -46,6 +46,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     """
 
     has_cls = False  # whether the first prefix token is a cls token
+    # Height and width of the images that it is built for, if it is for one size.
+    input_size: tuple[int, int] | None = None
 
     def __init__(
         self,

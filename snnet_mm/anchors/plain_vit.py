@@ -207,6 +207,11 @@ class PlainViT(Anchor):
         self._freeze()
 
     @property
+    def input_size(self) -> tuple[int, int]:
+        """Height and width of the images that the position embedding is for."""
+        return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
+
+    @property
     def num_embedded_prefix(self) -> int:
         """Prefix tokens that have an entry in the position embedding."""
         return self.num_prefix if self.pos_embed_prefix else 0

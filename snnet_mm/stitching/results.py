@@ -13,7 +13,7 @@ from .rank_correlation import rank_correlation
 from .space import StitchingSpace
 
 # The metric that ranks stitches, per task, and whether more of it is better.
-KEY_METRICS = {'mIoU': True, 'RMSE': False}
+KEY_METRICS = {'mIoU': True, 'RMSE': False, 'accuracy/top1': True}
 
 
 @dataclass(frozen=True)

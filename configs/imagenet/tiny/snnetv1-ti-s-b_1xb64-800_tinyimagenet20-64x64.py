@@ -74,10 +74,5 @@ train_cfg = dict(max_iters=800, val_interval=400)
 default_hooks = dict(checkpoint=dict(interval=400))
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='UniformSampler'),
-        input_size=(64, 64),
-    ),
+    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
 ]
-test_cfg = dict(input_size=(64, 64))

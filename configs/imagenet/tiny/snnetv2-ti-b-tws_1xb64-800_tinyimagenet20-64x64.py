@@ -3,9 +3,5 @@
 _base_ = ['./snnetv2-ti-b-tws-ros_1xb64-800_tinyimagenet20-64x64.py']
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='UniformSampler'),
-        input_size=(64, 64),
-    ),
+    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
 ]

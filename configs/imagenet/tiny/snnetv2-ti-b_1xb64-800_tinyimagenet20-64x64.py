@@ -62,7 +62,5 @@ custom_hooks = [
     dict(
         type='StitchSamplingHook',
         sampler=dict(type='ResourceConstrainedSampler', step=1.5e6),
-        input_size=(64, 64),
     ),
 ]
-test_cfg = dict(input_size=(64, 64))

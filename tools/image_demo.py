@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
+import numpy as np
 from torch import nn
 
 from snnet_mm.apis import (
     cost_table,
     find_stitched_backbone,
-    init_inferencer,
     init_model,
+    init_painter,
     list_images,
     set_stitch,
 )
@@ -52,10 +53,28 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--with-labels', action='store_true', help='write the names of the classes too'
     )
+    parser.add_argument(
+        '--score-thr',
+        type=float,
+        default=0.3,
+        help='least score of a detection to be painted (default: %(default)s)',
+    )
     args = parser.parse_args()
     if not 0 < args.opacity <= 1:
         raise ValueError(f'--opacity {args.opacity}: allowed is above 0 to 1')
     return args
+
+
+def read_image(path: str) -> np.ndarray:
+    """The BGR image (H, W, 3) of a file.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    image = cv2.imread(path)
+    if image is None:
+        raise ValueError(f'{path} cannot be read as an image')
+    return image
 
 
 def main() -> None:
@@ -70,8 +89,8 @@ def main() -> None:
             f'--out-file {args.out_file} is one picture; {len(images)} images by '
             f'{len(ids)} stitches need --out-dir'
         )
-    inferencer = init_inferencer(model)
     rows = {str(image): [] for image in images}
+    paint = init_painter(model, args.opacity, args.with_labels, args.score_thr)
     for stitch_id in ids:
         suffix = ''
         if stitch_id is not None:
@@ -80,17 +99,12 @@ def main() -> None:
         for image in images:
             name = f'{Path(image).stem}{suffix}.png'
             out_file = args.out_file or args.out_dir / name
-            painted = inferencer(
-                image,
-                return_vis=True,
-                opacity=args.opacity,
-                with_labels=args.with_labels,
-            )['visualization']
+            painted = paint(read_image(image))
             with atomic_path(out_file) as temporary:
-                if not cv2.imwrite(str(temporary), painted[..., ::-1]):
+                if not cv2.imwrite(str(temporary), painted):
                     raise ValueError(f'{out_file} cannot be written as a picture')
             print(out_file)
-            rows[str(image)].append(painted)
+            rows[str(image)].append(painted[..., ::-1])
     if args.sheet is not None:
         plot_sheet(list(rows.values()), titles_of(model, ids), args.sheet)
         print(args.sheet)

@@ -8,8 +8,8 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from snnet_mm.datasets import check_data_folders
-from snnet_mm.utils import guard_checkpoints, prepare_cpu_distributed
+from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.utils import check_ops_for, guard_checkpoints, prepare_cpu_distributed
 
 
 def parse_args() -> argparse.Namespace:
@@ -135,6 +135,14 @@ def set_visualization(cfg: Config, args: argparse.Namespace) -> None:
         cfg.visualizer.save_dir = args.show_dir
 
 
+def save_predictions(cfg: Config, folder: str) -> None:
+    """Let the metric write what is predicted, in the way of the config's package."""
+    if cfg.get('default_scope') == 'mmdet':
+        cfg.test_evaluator.outfile_prefix = osp.join(folder, 'detections')
+    else:
+        cfg.test_evaluator.output_dir = folder
+
+
 def main() -> None:
     args = parse_args()
     cfg = Config.fromfile(args.config)
@@ -159,8 +167,10 @@ def main() -> None:
         cfg.tta_model.module = cfg.model
         cfg.model = cfg.tta_model
     if args.out is not None:
-        cfg.test_evaluator.output_dir = args.out
+        save_predictions(cfg, args.out)
+    check_ops_for(cfg)
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
+    check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
     guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg

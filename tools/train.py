@@ -8,8 +8,8 @@ from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from snnet_mm.datasets import check_data_folders
-from snnet_mm.utils import guard_checkpoints, prepare_cpu_distributed
+from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.utils import check_ops_for, guard_checkpoints, prepare_cpu_distributed
 
 
 def parse_args() -> argparse.Namespace:
@@ -64,8 +64,10 @@ def main() -> None:
         cfg.optim_wrapper.type = 'AmpOptimWrapper'
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     cfg.resume = args.resume or cfg.get('resume', False)
+    check_ops_for(cfg)
     for key in ('train_dataloader', 'val_dataloader'):
         check_data_folders(cfg.get(key), key)
+    check_annotation_file(cfg.get('val_evaluator'), 'val_evaluator')
     guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg

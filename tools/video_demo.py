@@ -21,8 +21,8 @@ from snnet_mm.apis import (
     cost_table,
     find_stitched_backbone,
     fit_times,
-    init_inferencer,
     init_model,
+    init_painter,
     set_stitch,
 )
 from snnet_mm.stitching import StitchResults, select_stitches
@@ -60,6 +60,12 @@ def parse_args() -> argparse.Namespace:
         type=float,
         default=0.5,
         help='opacity of the painted prediction, above 0 to 1 (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--score-thr',
+        type=float,
+        default=0.3,
+        help='least score of a detection to be painted (default: %(default)s)',
     )
     parser.add_argument(
         '--stitch-id',
@@ -169,19 +175,7 @@ def make_painter(
                 f'has {len(classes)} classes'
             )
         model.dataset_meta['palette'] = palette
-    inferencer = init_inferencer(model)
-    visualizer = inferencer.visualizer
-    visualizer.dataset_meta = model.dataset_meta
-    visualizer.alpha = args.opacity
-
-    def paint(frame: np.ndarray) -> np.ndarray:
-        sample = inferencer(frame, return_datasamples=True)
-        visualizer.add_datasample(
-            'frame', frame[..., ::-1], sample, draw_gt=False, with_labels=False
-        )
-        return visualizer.get_image()[..., ::-1]
-
-    return paint
+    return init_painter(model, args.opacity, score_thr=args.score_thr)
 
 
 def make_controller(

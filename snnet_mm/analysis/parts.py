@@ -21,6 +21,8 @@ from snnet_mm.anchors import TokenState
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Position, Step, Stitch
 
+from .two_stage import run_two_stage
+
 T = TypeVar('T')
 
 
@@ -98,7 +100,12 @@ def parts_of(model: nn.Module, stitch: Stitch) -> set[Part]:
 
 
 def run_model(model: nn.Module, images: Tensor) -> object:
-    """What prediction runs, from preprocessed images to the heads' raw output."""
+    """What prediction runs, from preprocessed images to the heads' raw output.
+
+    For two-stage detectors see :func:`run_two_stage`.
+    """
+    if hasattr(model, 'roi_head'):
+        return run_two_stage(model, images)
     if isinstance(model, BaseModel):
         return model(images, mode='tensor')
     return model(images)
@@ -112,18 +119,20 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def preprocessed_size(model: nn.Module) -> tuple[int, int]:
-    """Height and width that a model's data preprocessor pads batches to.
+    """Height and width that a model's data preprocessor pads training batches to.
 
-    That of mmpretrain pads nothing: classifiers see images of the size that their slow
-    anchor is built for.
+    mmdet's has them in its ``batch_augments``; mmpretrain's pads nothing: classifiers
+    see images of the size that their slow anchor is built for.
 
     Raises:
         ValueError: If it is no classifier, and no data preprocessor has a fixed size.
     """
     for module in model.modules():
-        size = getattr(module, 'size', None)
-        if isinstance(module, BaseDataPreprocessor) and size is not None:
-            return tuple(size)
+        if isinstance(module, BaseDataPreprocessor):
+            for part in module.modules():
+                size = getattr(part, 'size', None)
+                if size is not None:
+                    return tuple(size)
     for module in model.modules():
         if isinstance(module, StitchedBackbone) and module.out == 'end':
             size = module.anchors[-1].input_size

@@ -8,6 +8,7 @@ from .budget_controller import BudgetController, fit_times
 from .compile_blocks import compile_blocks
 from .init_inferencer import init_inferencer, list_images
 from .init_model import init_model
+from .init_painter import init_painter
 
 __all__ = [
     'BudgetController',
@@ -19,6 +20,7 @@ __all__ = [
     'fit_times',
     'init_inferencer',
     'init_model',
+    'init_painter',
     'list_images',
     'measure_latency',
     'measure_memory',

@@ -13,7 +13,10 @@ from torch import nn
 
 # By default scope of the config: where the package's inferencer is found. mmseg's
 # serves depth estimators as well.
-INFERENCERS = {'mmseg': ('mmseg.apis', 'MMSegInferencer')}
+INFERENCERS = {
+    'mmdet': ('mmdet.apis', 'DetInferencer'),
+    'mmseg': ('mmseg.apis', 'MMSegInferencer'),
+}
 OWN_ANNOTATION_LOADERS = ('LoadDepthMap',)
 IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp')
 
@@ -29,7 +32,7 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         inferencer(['a.jpg', array], batch_size=2)['predictions']
 
     Images are file names or BGR arrays ``(H, W, 3)``. For the arguments of its calls
-    see mmseg's ``MMSegInferencer``.
+    see mmseg's ``MMSegInferencer`` and mmdet's ``DetInferencer``.
 
     Args:
         model: A model of :func:`init_model`.

@@ -15,7 +15,7 @@ from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.models import PerStitchBN, set_stitch
-from snnet_mm.utils import load_weights_only
+from snnet_mm.utils import check_ops_for, load_weights_only
 
 from .compile_blocks import compile_blocks
 
@@ -48,13 +48,15 @@ def init_model(
 
     Raises:
         ValueError: If the device is not there, the id is not in the stitching space,
-            or the checkpoint cannot be read or lacks weights of the model.
+            the checkpoint cannot be read or lacks weights of the model, or mmcv lacks
+            the operations of a detector.
     """
     device = _check_device(device)
     weights = None if checkpoint is None else load_weights_only(checkpoint)
     cfg = config if isinstance(config, Config) else Config.fromfile(config)
     if cfg_options is not None:
         cfg.merge_from_dict(cfg_options)
+    check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(cfg.model)
     if weights is None:

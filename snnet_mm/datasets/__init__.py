@@ -1,13 +1,16 @@
 """Data sets, and checks of the data that a config names."""
 
-from .folder_check import check_data_folders
+from .folder_check import check_annotation_file, check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
+from .toy_instances import ToyInstances
 from .toy_scenes import ToyScenes
 
 __all__ = [
     'SeededDataset',
     'SeededIndex',
     'SeededSampler',
+    'ToyInstances',
     'ToyScenes',
+    'check_annotation_file',
     'check_data_folders',
 ]

@@ -46,11 +46,8 @@ class Instance:
 
     @property
     def bbox(self) -> tuple[int, int, int, int]:
-        """Box around ``mask`` as (x1, y1, x2, y2) in pixels, x2 and y2 exclusive."""
-        rows = np.flatnonzero(self.mask.any(axis=1))
-        columns = np.flatnonzero(self.mask.any(axis=0))
-        x1, x2 = int(columns[0]), int(columns[-1]) + 1
-        return x1, int(rows[0]), x2, int(rows[-1]) + 1
+        """Box around ``mask``; see :func:`box_around`."""
+        return box_around(self.mask)
 
 
 @dataclass
@@ -96,6 +93,14 @@ class _Canvas:
     owner: np.ndarray  # (H, W) int16: the object seen at a pixel, -1 for none
     haze: np.ndarray  # (3,) the colour into which distant things fade
     sun: float  # where the light comes from: -1 left, 1 right
+
+
+def box_around(mask: np.ndarray) -> tuple[int, int, int, int]:
+    """Box around a mask (H, W) as (x1, y1, x2, y2), x2 and y2 exclusive."""
+    rows = np.flatnonzero(mask.any(axis=1))
+    columns = np.flatnonzero(mask.any(axis=0))
+    x1, x2 = int(columns[0]), int(columns[-1]) + 1
+    return x1, int(rows[0]), x2, int(rows[-1]) + 1
 
 
 def paint_scene(

@@ -1,6 +1,7 @@
 """Generated scenes as a data set of segmentation and depth that needs no files."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 from mmengine.dataset import BaseDataset
@@ -94,9 +95,7 @@ class ToyScenes(BaseDataset):
         self.seed = seed
         self.num_objects = tuple(num_objects)
         self.truth = 'gt_depth_map' if depth else 'gt_seg_map'
-        self._cache: dict[int, tuple[np.ndarray, np.ndarray]] | None = (
-            {} if cache else None
-        )
+        self._cache: dict[int, tuple] | None = {} if cache else None
         super().__init__(
             metainfo=metainfo,
             indices=indices,
@@ -106,11 +105,11 @@ class ToyScenes(BaseDataset):
             lazy_init=lazy_init,
             max_refetch=max_refetch,
         )
-        names = self.metainfo['classes']
-        if len(names) != len(CLASSES):
+        names, own = self.metainfo['classes'], self.METAINFO['classes']
+        if len(names) != len(own):
             raise ValueError(
-                f"metainfo['classes']={names!r}: must name {len(CLASSES)} classes, "
-                f'as they stand for {CLASSES}'
+                f"metainfo['classes']={names!r}: must name {len(own)} classes, "
+                f'as they stand for {own}'
             )
 
     def load_data_list(self) -> list[dict]:
@@ -161,15 +160,18 @@ class ToyScenes(BaseDataset):
         rng = np.random.Generator(np.random.PCG64(sequence))
         return paint_scene(rng, self.size, self.num_objects)
 
-    def _image_and_truth(self, scene_index: int) -> tuple[np.ndarray, np.ndarray]:
+    def _image_and_truth(self, scene_index: int) -> tuple:
         if self._cache is not None and scene_index in self._cache:
-            image, truth = self._cache[scene_index]
-            return image.copy(), truth.copy()
+            return deepcopy(self._cache[scene_index])
         scene = self._paint(scene_index)
-        truth = scene.depth if self.truth == 'gt_depth_map' else scene.semantic
+        known = scene.image, self._truth_of(scene)
         if self._cache is not None:
-            self._cache[scene_index] = scene.image.copy(), truth.copy()
-        return scene.image, truth
+            self._cache[scene_index] = deepcopy(known)
+        return known
+
+    def _truth_of(self, scene: Scene) -> np.ndarray:
+        """What of a scene is served besides its image."""
+        return scene.depth if self.truth == 'gt_depth_map' else scene.semantic
 
 
 def _is_count(value: object, least: int) -> bool:

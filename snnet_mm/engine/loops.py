@@ -31,6 +31,8 @@ from .one_pass import OnePass
 from .partial_evaluation import PartialEvaluation, identify, identify_data
 
 Metrics = dict[int, dict[str, float]]
+# By what metrics know that they are to save predictions: mmseg's and ours, and mmdet's.
+SAVING_KEYS = ('output_dir', 'outfile_prefix')
 
 
 @LOOPS.register_module()
@@ -104,8 +106,9 @@ class StitchTestLoop(TestLoop):
         **kwargs: See mmengine's ``TestLoop``.
 
     Raises:
-        ValueError: If a number of images or stitches is not positive, or metrics are
-            to save the predictions of several stitches into one folder.
+        ValueError: If a number of images or stitches is not positive, metrics are to
+            save the predictions of several stitches into one folder, or a metric that
+            knows of all images is to be computed on fewer.
     """
 
     def __init__(
@@ -159,6 +162,8 @@ class StitchTestLoop(TestLoop):
         self._costs = cost_table(runner.model, self.input_size)
         ids = self._selected_ids()
         _check_saved_predictions(self.evaluator.metrics, ids)
+        if self.limit or self.screen:
+            _check_parts_count(self.evaluator.metrics)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
         bn = self._recalibrate(ids) if self.recalibrate_bn else None
         try:
@@ -303,10 +308,22 @@ def _check_positive(**numbers: int | None) -> None:
 
 
 def _check_saved_predictions(metrics: Sequence, ids: Sequence[int]) -> None:
-    """Mm's metrics name saved predictions after the image alone."""
-    if len(ids) > 1 and any(getattr(m, 'output_dir', None) for m in metrics):
+    """Mm's metrics name saved predictions after the image alone, or not at all."""
+    keys = [k for k in SAVING_KEYS if any(getattr(m, k, None) for m in metrics)]
+    if len(ids) > 1 and keys:
         raise ValueError(
             f'the predictions of {len(ids)} stitches would overwrite each other; save '
-            'those of one stitch at a time (config key: test_evaluator.output_dir; '
+            f'those of one stitch at a time (config key: test_evaluator.{keys[0]}; '
             'option: --out)'
         )
+
+
+def _check_parts_count(metrics: Sequence) -> None:
+    """Mmdet's COCO metrics count images that were left out as missed."""
+    for metric in metrics:
+        if hasattr(metric, 'img_ids') and not hasattr(metric, 'only_seen_images'):
+            raise ValueError(
+                f'{type(metric).__name__} cannot be computed on fewer images: it '
+                "counts those left out as missed; allowed is type='StitchCocoMetric' "
+                '(config key: test_evaluator; options: --limit, --screen)'
+            )

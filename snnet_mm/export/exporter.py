@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from torch import Tensor, nn
+from torch import nn
 
 from snnet_mm.analysis import cost_table, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, set_stitch
@@ -17,8 +17,10 @@ from snnet_mm.stitching import StitchResults, select_stitches
 
 from .graph import (
     INPUT,
-    OUTPUT,
     PredictionGraph,
+    Predictions,
+    as_tuple,
+    output_names,
     run_torch_export,
     save_torch_export,
     trace,
@@ -148,7 +150,7 @@ class StitchExporter:
         shared = dict(name=weights.name, bytes=weights.stat().st_size)
         return self._finish(entries, wanted[ids[0]], shared)
 
-    def _alone(self, stitch_id: int) -> tuple[Config, nn.Module, Tensor]:
+    def _alone(self, stitch_id: int) -> tuple[Config, nn.Module, Predictions]:
         """Config and model of a stitch alone, and what the stitched model predicts."""
         set_stitch(self.model, stitch_id)
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
@@ -159,7 +161,7 @@ class StitchExporter:
         return trace(graph, self.graph_images)
 
     def _compare(
-        self, kind: str, stitch_id: int, path: Path, wanted: Tensor
+        self, kind: str, stitch_id: int, path: Path, wanted: Predictions
     ) -> ExportedFile:
         """Read a file again and compare its predictions."""
         if kind == 'onnx':
@@ -186,7 +188,7 @@ class StitchExporter:
     def _finish(
         self,
         entries: Sequence[ExportedStitch],
-        output: Tensor,
+        wanted: Predictions,
         weights: Mapping | None = None,
     ) -> Manifest:
         images = dict(
@@ -198,13 +200,15 @@ class StitchExporter:
             mean=self.preprocessor.get('mean'),
             std=self.preprocessor.get('std'),
         )
-        predictions = dict(
-            name=OUTPUT, dtype='float32', shape=['batch', *output.shape[1:]]
-        )
+        tensors = as_tuple(wanted)
+        outputs = [
+            dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
+            for name, tensor in zip(output_names(len(tensors)), tensors, strict=True)
+        ]
         meta = getattr(self.model, 'dataset_meta', None) or {}
         classes = list(meta.get('classes', ()))
         manifest = Manifest(
-            images, predictions, classes, self.compared_on, entries, weights
+            images, outputs, classes, self.compared_on, entries, weights
         )
         manifest.write(self.out_dir)
         return manifest

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from snnet_mm.utils import atomic_path
 
 INPUT, OUTPUT = 'images', 'predictions'
+# What a model predicts: one tensor, or the maps of a detector's pyramid.
+Predictions = Tensor | tuple[Tensor, ...]
 
 
 class PredictionGraph(nn.Module):
@@ -29,6 +31,10 @@ class PredictionGraph(nn.Module):
         super().__init__()
         self.model = deepcopy(model).eval().requires_grad_(False)
         self.model.backbone.fix_input_size(size)
+        if is_detector(model):
+            for name in [n for n, _ in self.model.named_children()]:
+                if name not in ('backbone', 'neck'):
+                    delattr(self.model, name)
         for module in self.model.modules():
             # Checkpointing has nothing to save here, and cannot be traced.
             if getattr(module, 'with_cp', False):
@@ -37,20 +43,38 @@ class PredictionGraph(nn.Module):
             values = preprocessor.get(name) or [default] * 3
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Predictions:
         """Predictions for images ``(B, 3, H, W)`` with values from 0 to 255."""
         return predict(self.model, (images - self.mean) / self.std)
 
 
-def predict(model: nn.Module, images: Tensor) -> Tensor:
+def predict(model: nn.Module, images: Tensor) -> Predictions:
     """What a model makes of preprocessed images ``(B, 3, H, W)``.
 
-    Segmentors and depth estimators give maps of the images' size; other models what
-    their ``forward`` gives with ``mode='tensor'``.
+    Segmentors and depth estimators give maps of the images' size, detectors those of
+    every level of their pyramid, for what their heads do next depends on the image;
+    other models give what their ``forward`` gives with ``mode='tensor'``.
     """
     if hasattr(model, 'encode_decode'):
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])])
+    if is_detector(model):
+        return tuple(model.extract_feat(images))
     return model(images, mode='tensor')
+
+
+def is_detector(model: nn.Module) -> bool:
+    """Whether a model is one of mmdet's detectors."""
+    return hasattr(type(model), 'with_bbox')
+
+
+def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:
+    """The tensors of predictions."""
+    return (predictions,) if isinstance(predictions, Tensor) else tuple(predictions)
+
+
+def output_names(number: int) -> list[str]:
+    """Names of the outputs of a graph."""
+    return [OUTPUT] if number == 1 else [f'level_{i}' for i in range(number)]
 
 
 def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:
@@ -84,7 +108,7 @@ def save_torch_export(
         torch.export.save(program, temporary)
 
 
-def run_torch_export(path: str | os.PathLike, images: Tensor) -> Tensor:
+def run_torch_export(path: str | os.PathLike, images: Tensor) -> Predictions:
     """Run a ``.pt2`` file on images ``(B, 3, H, W)``."""
     with torch.no_grad():
         return torch.export.load(path).module()(images)

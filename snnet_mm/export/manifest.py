@@ -42,7 +42,7 @@ class Manifest:
     Args:
         input: Name, type, shape, order of channels and range of a graph's images, and
             the mean and deviation by which the graph itself normalises them.
-        output: Name, type and shape of a graph's predictions.
+        outputs: Name, type and shape of everything that a graph predicts.
         classes: Names of the classes, as far as the checkpoint tells them.
         compared_on: What the predictions were compared on.
         stitches: The stitches.
@@ -50,7 +50,7 @@ class Manifest:
     """
 
     input: Mapping
-    output: Mapping
+    outputs: Sequence[Mapping]
     classes: Sequence[str]
     compared_on: str
     stitches: Sequence[ExportedStitch]

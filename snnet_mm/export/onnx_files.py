@@ -21,7 +21,7 @@ from torch import Tensor
 
 from snnet_mm.utils import atomic_path
 
-from .graph import INPUT, OUTPUT
+from .graph import INPUT, Predictions, output_names
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -58,7 +58,7 @@ def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Mo
             program,
             (images,),
             input_names=[INPUT],
-            output_names=[OUTPUT],
+            output_names=output_names(len(program.graph_signature.user_outputs)),
             dynamo=True,
             dynamic_shapes={INPUT: {0: 'batch'}},
             verbose=False,
@@ -154,10 +154,11 @@ def open_onnx(path: str | os.PathLike) -> onnxruntime.InferenceSession:
     )
 
 
-def run_onnx(path: str | os.PathLike, images: Tensor) -> Tensor:
+def run_onnx(path: str | os.PathLike, images: Tensor) -> Predictions:
     """Run an ONNX file on images ``(B, 3, H, W)``."""
-    (output,) = open_onnx(path).run(None, {INPUT: images.numpy()})
-    return torch.from_numpy(output)
+    arrays = open_onnx(path).run(None, {INPUT: images.numpy()})
+    outputs = tuple(map(torch.from_numpy, arrays))
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _places(path: Path) -> dict[str, tuple[int, int]]:

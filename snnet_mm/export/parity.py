@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
 
-from .graph import predict
+from .graph import Predictions, as_tuple, predict
 
 # Largest difference, relative to the largest prediction where that exceeds 1.
 TOLERANCES = {'mm': 1e-5, 'safetensors': 1e-5, 'onnx': 1e-4, 'torch-export': 1e-4}
@@ -47,25 +47,30 @@ def sample_images(
 
 
 @torch.no_grad()
-def predict_loaded(model: nn.Module, images: Tensor) -> Tensor:
+def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
     """Predictions for images ``(B, 3, H, W)`` as mm loads them."""
     model.eval()
     data = model.data_preprocessor(dict(inputs=list(images)), False)
     return predict(model, data['inputs'])
 
 
-def check_parity(kind: str, stitch_id: int, got: Tensor, wanted: Tensor) -> float:
+def check_parity(
+    kind: str, stitch_id: int, got: Predictions, wanted: Predictions
+) -> float:
     """The largest difference between predictions of an export and of its source.
 
     Raises:
         RuntimeError: If it is more than rounding explains.
     """
-    difference = (got - wanted).abs().max().item()
-    bound = TOLERANCES[kind] * max(1.0, wanted.abs().max().item())
-    # Written this way round, NaN is refused too.
-    if not difference <= bound:
-        raise RuntimeError(
-            f'the {kind} export of stitch {stitch_id} differs from the stitched model '
-            f'by {difference:.2g}, allowed is {bound:.2g}: please report it'
-        )
-    return difference
+    differences = []
+    for a, b in zip(as_tuple(got), as_tuple(wanted), strict=True):
+        differences.append((a - b).abs().max().item())
+        bound = TOLERANCES[kind] * max(1.0, b.abs().max().item())
+        # Written this way round, NaN is refused too.
+        if not differences[-1] <= bound:
+            raise RuntimeError(
+                f'the {kind} export of stitch {stitch_id} differs from the stitched '
+                f'model by {differences[-1]:.2g}, allowed is {bound:.2g}: please '
+                'report it'
+            )
+    return max(differences)

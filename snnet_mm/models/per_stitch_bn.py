@@ -90,8 +90,8 @@ def recalibrate_bn(
         Running mean and variance by name, for each stitch id.
 
     Raises:
-        ValueError: If the model has no batch norm outside its backbone, or there are no
-            batches.
+        ValueError: If the model has no batch norm outside its backbone, there are no
+            batches, or none of them reaches a batch norm.
     """
     if is_model_wrapper(model):
         model = model.module
@@ -106,7 +106,11 @@ def recalibrate_bn(
     before = {name: norm.num_batches_tracked.clone() for name, norm in norms.items()}
     mixed, active, training = _read(norms), backbone.active_stitch, model.training
     model.eval()
-    statistics: Statistics = {}
+    # Sums over the batches that reached a norm: a detector's heads may see none.
+    statistics = {
+        s.id: {k: torch.zeros_like(v) for k, v in mixed.items()} for s in stitches
+    }
+    reached = {s.id: dict.fromkeys(mixed, 0) for s in stitches}
     num_batches = 0
     try:
         for data_batch in batches:
@@ -115,24 +119,32 @@ def recalibrate_bn(
             with backbone.sharing_prefixes():
                 for stitch in stitches:
                     set_stitch(model, stitch.id)
-                    seen = _observe(model, norms, data)
-                    means = statistics.setdefault(stitch.id, seen)
-                    for name, value in seen.items():
-                        means[name] += (value - means[name]) / num_batches
+                    for name, value in _observe(model, norms, data).items():
+                        statistics[stitch.id][name] += value
+                        reached[stitch.id][name] += 1
     finally:
         _write(norms, mixed)
         for name, norm in norms.items():
             norm.num_batches_tracked.copy_(before[name])
         set_stitch(model, active.id)
         model.train(training)
-    if not statistics:
+    if not num_batches:
         raise ValueError(
             'there are no images to recalibrate batch norm with (config key: '
             'train_dataloader)'
         )
-    for values in statistics.values():
-        for value in values.values():
-            all_reduce(value, 'mean')
+    for stitch_id, values in statistics.items():
+        for name, value in values.items():
+            number = value.new_tensor(reached[stitch_id][name])
+            all_reduce(value)
+            all_reduce(number)
+            if not number:
+                raise ValueError(
+                    f'no image reached {name} with stitch {stitch_id}, as where '
+                    'nothing was detected; give more images or better weights (option: '
+                    '--recalibrate-bn)'
+                )
+            value /= number
     return statistics
 
 
@@ -154,14 +166,22 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
 def _observe(
     model: BaseModel, norms: Mapping[str, _BatchNorm], data: dict
 ) -> dict[str, Tensor]:
-    """Mean and variance of one batch in front of every batch norm."""
+    """Mean and variance of one batch in front of every batch norm that it reaches.
+
+    Where a batch norm runs more than once, as on the levels of a pyramid, they are the
+    means over its runs.
+    """
     momentum = {name: norm.momentum for name, norm in norms.items()}
     for norm in norms.values():
         norm.train()
-        norm.momentum = 1.0
+        norm.momentum = None
+        norm.reset_running_stats()
     try:
-        model._run_forward(data, mode='tensor')
-        return _read(norms)
+        # mmdet's mask heads see detections in this mode only.
+        model._run_forward(
+            data, mode='predict' if hasattr(model, 'roi_head') else 'tensor'
+        )
+        return _read({n: m for n, m in norms.items() if m.num_batches_tracked})
     finally:
         for name, norm in norms.items():
             norm.eval()

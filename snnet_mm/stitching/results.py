@@ -13,7 +13,12 @@ from .rank_correlation import rank_correlation
 from .space import StitchingSpace
 
 # The metric that ranks stitches, per task, and whether more of it is better.
-KEY_METRICS = {'mIoU': True, 'RMSE': False, 'accuracy/top1': True}
+KEY_METRICS = {
+    'mIoU': True,
+    'RMSE': False,
+    'coco/bbox_mAP': True,
+    'accuracy/top1': True,
+}
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,20 @@ class StitchResults:
         metrics: Mapping[int, Mapping[str, float]],
         num_images: int | None = None,
     ) -> StitchResults:
-        """Join the metrics of evaluated stitches with what is known of them."""
-        names = list(next(iter(metrics.values())))
+        """Join the metrics of evaluated stitches with what is known of them.
+
+        Raises:
+            ValueError: If a stitch lacks metrics that another one has.
+        """
+        names = list(dict.fromkeys(n for found in metrics.values() for n in found))
+        for stitch_id, found in metrics.items():
+            lacking = [n for n in names if n not in found]
+            if lacking or not names:
+                raise ValueError(
+                    f"stitch {stitch_id} has no metrics {lacking}; mmdet's CocoMetric "
+                    "gives none where nothing was detected, type='StitchCocoMetric' "
+                    'does (config key: test_evaluator)'
+                )
         metric = next((n for n in names if n in KEY_METRICS), names[0])
         results = [
             StitchResult(
@@ -80,6 +97,29 @@ class StitchResults:
         better = KEY_METRICS.get(metric, True)
         size, setup = costs.input_size, costs.setup
         return cls(results, metric, better, size, space.fingerprint, setup)
+
+    def ranked_by(
+        self, metric: str, higher_is_better: bool | None = None
+    ) -> StitchResults:
+        """The same results, ranked by another of their metrics.
+
+        Args:
+            metric: Name of the metric.
+            higher_is_better: Whether more of it is better; by default it is, unless
+                the metric is known to be an error.
+
+        Raises:
+            ValueError: If the results hold no such metric.
+        """
+        known = list(self.stitches[0].metrics)
+        if metric not in known:
+            raise ValueError(
+                f'metric {metric!r} is not in the results; allowed are {known} '
+                '(option: --metric)'
+            )
+        if higher_is_better is None:
+            higher_is_better = KEY_METRICS.get(metric, True)
+        return replace(self, metric=metric, higher_is_better=higher_is_better)
 
     def score(self, result: StitchResult) -> float:
         """The ranking metric of one stitch."""

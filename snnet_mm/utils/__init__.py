@@ -5,12 +5,15 @@ from .distributed import prepare_cpu_distributed
 from .files import AtomicBackend, atomic_path
 from .guarded_loading import guard_checkpoints
 from .logging import quiet_terminal
+from .ops import check_ops, check_ops_for
 from .random import isolated_rng, seed_everything, shared_seed
 
 __all__ = [
     'AtomicBackend',
     'UntrustedCheckpointError',
     'atomic_path',
+    'check_ops',
+    'check_ops_for',
     'guard_checkpoints',
     'isolated_rng',
     'load_weights_only',

@@ -62,7 +62,7 @@ def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anc
             assert_close(got, wanted, rtol=1e-4, atol=1e-4)
     assert manifest.input['shape'] == ['batch', 3, 40, 56]
     assert manifest.input['channels'] == 'RGB'
-    assert manifest.output['shape'] == ['batch', 6, 40, 56]
+    assert manifest.outputs[0]['shape'] == ['batch', 6, 40, 56]
     source = str(Path(snnet_mm.__file__).parent).encode()
     for path in tmp_path.glob('stitch_8.*'):
         assert source not in path.read_bytes()
@@ -200,7 +200,7 @@ def test_a_bundle_of_depth_models(build, tmp_path):
     cfg = Config.fromfile(Path(__file__).parents[2] / config)
     cfg.test_dataloader.dataset.num_scenes = 4
     manifest = StitchExporter(cfg, build(cfg), tmp_path).export_bundle((0, 8))
-    assert manifest.output['shape'] == ['batch', 1, 64, 64]
+    assert manifest.outputs[0]['shape'] == ['batch', 1, 64, 64]
     assert all(s.files[0].max_difference < 1e-3 for s in manifest.stitches)
     stored = (tmp_path / 'weights.safetensors').stat().st_size
     assert all(p.stat().st_size < stored / 2 for p in tmp_path.glob('*.onnx'))

@@ -47,6 +47,12 @@ def parse_args() -> argparse.Namespace:
         metavar=('LABEL', 'FILE'),
         help='results of another model, whose front is drawn',
     )
+    parser.add_argument(
+        '--metric', help='the metric to draw (default: that of the results, or mIoU)'
+    )
+    parser.add_argument(
+        '--lower-is-better', action='store_true', help='for metrics such as RMSE'
+    )
     parser.add_argument('--title', help='heading')
     parser.add_argument(
         '--out',
@@ -69,20 +75,18 @@ def parse_args() -> argparse.Namespace:
         metavar=('HEIGHT', 'WIDTH'),
         help='pixels that the FLOPs hold for (default: 512 512)',
     )
-    published.add_argument(
-        '--metric', default='mIoU', help='the metric to draw (default: mIoU)'
-    )
-    published.add_argument(
-        '--lower-is-better', action='store_true', help='for metrics such as RMSE'
-    )
     return parser.parse_args()
 
 
 def read_results(path: str, args: argparse.Namespace) -> StitchResults:
-    if args.depths is None:
-        return StitchResults.read(path)
-    space, shape = TwoWaySpace(args.depths), tuple(args.shape)
-    return read_published(path, space, shape, args.metric, not args.lower_is_better)
+    if args.depths is not None:
+        space, shape = TwoWaySpace(args.depths), tuple(args.shape)
+        metric, better = args.metric or 'mIoU', not args.lower_is_better
+        return read_published(path, space, shape, metric, better)
+    results = StitchResults.read(path)
+    if args.metric is None:
+        return results
+    return results.ranked_by(args.metric, False if args.lower_is_better else None)
 
 
 def parse_baseline(values: list[str], unit: float) -> Baseline:

@@ -27,7 +27,7 @@ from snnet_mm.analysis import (
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import CostTable, StitchingSpace
 from snnet_mm.stitching.cost_table import Cost
-from snnet_mm.utils import atomic_path, guard_checkpoints
+from snnet_mm.utils import atomic_path, check_ops_for, guard_checkpoints
 from snnet_mm.visualization import cost_report, wide_console, write_cost_csv
 
 DTYPES = ('float32', 'float16', 'bfloat16')
@@ -109,6 +109,7 @@ def build_model(args: argparse.Namespace) -> nn.Module:
     cfg = Config.fromfile(args.config)
     if args.cfg_options is not None:
         cfg.merge_from_dict(args.cfg_options)
+    check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(cfg.model)
     if args.checkpoint is not None:

@@ -1,0 +1,67 @@
+# SN-Netv2 on the pair of the detection demo: 14 stitches, starting from the two trained
+# anchors and the slow anchor's pyramid and heads. CPU, batch 8. No figure in the paper;
+# measured: see README.md.
+_base_ = [
+    '../_base_/models/mask-rcnn_snnetv2-tiny.py',
+    '../_base_/datasets/toy_instances_64x64.py',
+    '../_base_/schedules/adamw_cosine.py',
+    '../_base_/stitched_detection_runtime.py',
+]
+fast_checkpoint = 'work_dirs/mask-rcnn_vit-fast_1xb8-300_toy-scenes-64x64/iter_300.pth'
+slow_checkpoint = 'work_dirs/mask-rcnn_vit-slow_1xb8-300_toy-scenes-64x64/iter_300.pth'
+anchor = dict(type='PlainViT', img_size=64, patch_size=8, layer_scale_init=None)
+model = dict(
+    data_preprocessor=dict(
+        batch_augments=[dict(type='BatchFixedSizePad', size=(64, 64), pad_mask=True)]
+    ),
+    backbone=dict(
+        anchors=[
+            dict(
+                arch=dict(embed_dims=32, depth=4, num_heads=2),
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
+                ),
+                **anchor,
+            ),
+            dict(
+                arch=dict(embed_dims=96, depth=8, num_heads=4),
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
+                ),
+                **anchor,
+            ),
+        ],
+        stitching_layer=dict(rank=8),
+    ),
+    neck=dict(
+        in_channels=96,
+        init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint, prefix='neck.'),
+    ),
+    rpn_head=dict(
+        init_cfg=dict(
+            type='Pretrained', checkpoint=slow_checkpoint, prefix='rpn_head.'
+        ),
+    ),
+    roi_head=dict(
+        bbox_head=dict(num_classes=4),
+        mask_head=dict(num_classes=4),
+        init_cfg=dict(
+            type='Pretrained', checkpoint=slow_checkpoint, prefix='roi_head.'
+        ),
+    ),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
+]
+train_cfg = dict(max_iters=300, val_interval=300)
+default_hooks = dict(
+    checkpoint=dict(interval=300), visualization=dict(type='DetVisualizationHook')
+)
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(
+        type='StitchSamplingHook',
+        sampler=dict(type='ResourceConstrainedSampler', step=0.01e9),
+    ),
+]

@@ -1,0 +1,22 @@
+# The fast anchor of the detection demo, trained from scratch: 4 blocks, width 32,
+# patch 8. CPU, batch 8. No figure in the paper; measured: see README.md.
+_base_ = [
+    '../_base_/models/mask-rcnn_vit-tiny.py',
+    '../_base_/datasets/toy_instances_64x64.py',
+    '../_base_/schedules/adamw_cosine.py',
+    '../_base_/detection_runtime.py',
+]
+model = dict(
+    backbone=dict(arch=dict(embed_dims=32, depth=4, num_heads=2), img_size=64),
+    neck=dict(in_channels=32),
+    roi_head=dict(bbox_head=dict(num_classes=4), mask_head=dict(num_classes=4)),
+)
+optim_wrapper = dict(optimizer=dict(lr=2e-3))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
+]
+train_cfg = dict(max_iters=300, val_interval=300)
+default_hooks = dict(
+    checkpoint=dict(interval=300), visualization=dict(type='DetVisualizationHook')
+)

@@ -1,0 +1,99 @@
+"""What a two-stage detector computes, with proposals that do not depend on weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+# Sides of the boxes, as parts of the shorter side of the image: a share for every level
+# of a pyramid.
+SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
+
+
+def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
+    """Run mmdet's two-stage detector up to the raw output of its heads.
+
+    How many proposals and detections there are depends on the image and on how good
+    the network is, so here every image has as many as prediction allows: the box head
+    runs on ``test_cfg.rpn.max_per_img`` boxes and the mask head on
+    ``test_cfg.rcnn.max_per_img``, laid out evenly. What turns raw output into
+    proposals and detections (decoding, sorting, NMS, pasting masks) is not run.
+
+    On meta tensors pooled features are taken as they come: no operation for them is
+    known there, and it has no multiply-accumulates of a layer.
+
+    Args:
+        detector: The detector.
+        images: Preprocessed images ``(B, 3, H, W)``.
+
+    Returns:
+        Output of the RPN per level, of the box head, and of the mask head if there is
+        one.
+
+    Raises:
+        ValueError: If it is a cascade, whose boxes depend on the weights.
+    """
+    head, limits = detector.roi_head, detector.test_cfg
+    if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
+        raise ValueError(
+            f'{type(head).__name__} runs its heads in a row, each on the boxes of the '
+            'one before; costs are counted for detectors with one box head (config '
+            'key: model.roi_head)'
+        )
+    maps = detector.extract_feat(images)
+    outputs = [detector.rpn_head(maps)]
+    with _pooling_on(images.device, head):
+        boxes = even_boxes(images, limits.rpn.max_per_img)
+        found = head._bbox_forward(maps, boxes)
+        outputs.append((found['cls_score'], found['bbox_pred']))
+        if head.with_mask:
+            boxes = even_boxes(images, limits.rcnn.max_per_img)
+            outputs.append(head._mask_forward(maps, boxes)['mask_preds'])
+    return tuple(outputs)
+
+
+def even_boxes(images: Tensor, number: int) -> Tensor:
+    """Boxes of several sizes all over every image of a batch.
+
+    Args:
+        images: The images ``(B, 3, H, W)``.
+        number: Boxes per image.
+
+    Returns:
+        ``(B * number, 5)``: the image, and left, top, right and bottom in pixels.
+    """
+    batch, _, height, width = images.shape
+    n = torch.arange(number, device=images.device)
+    sides = min(height, width) * images.new_tensor(SIDES)[n % len(SIDES)]
+    # Multiples of the golden ratio never fall on a line.
+    left = (n * 0.618034 % 1) * (width - sides)
+    top = (n + 0.5) / number * (height - sides)
+    boxes = torch.stack([left, top, left + sides, top + sides], dim=1).to(images)
+    place = torch.arange(batch, device=images.device).repeat_interleave(number)
+    return torch.cat([place[:, None].to(images), boxes.repeat(batch, 1)], dim=1)
+
+
+@contextmanager
+def _pooling_on(device: torch.device, head: nn.Module) -> Iterator[None]:
+    """Let the RoI extractors of a head work on a device."""
+    extractors = [head.bbox_roi_extractor]
+    if head.with_mask and not head.share_roi_extractor:
+        extractors.append(head.mask_roi_extractor)
+    if device.type != 'meta':
+        extractors = []
+
+    def pool(extractor: nn.Module, maps: tuple[Tensor, ...], rois: Tensor) -> Tensor:
+        size = extractor.roi_layers[0].output_size
+        return maps[0].new_empty(len(rois), extractor.out_channels, *size)
+
+    for extractor in extractors:
+        extractor.forward = partial(pool, extractor)
+    try:
+        yield
+    finally:
+        for extractor in extractors:
+            del extractor.forward

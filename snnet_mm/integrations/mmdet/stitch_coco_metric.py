@@ -1,0 +1,96 @@
+"""COCO's metrics, for one stitch after the other."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+
+import numpy as np
+from mmdet.evaluation import CocoMetric
+from mmdet.registry import METRICS
+from mmdet.structures.mask import encode_mask_results
+from mmengine.logging import MMLogger
+
+
+@METRICS.register_module()
+class StitchCocoMetric(CocoMetric):
+    """mmdet's COCO metric, but exact for parts of a data set and poor stitches.
+
+    mmdet's own counts images that were not evaluated as missed, keeps the first ground
+    truth that it converted for all later evaluations, and gives no metrics where
+    nothing was detected. For whole data sets the metrics are the same numbers. What
+    pycocotools prints goes to the log.
+
+    The annotations of ``ann_file`` are held once for all stitches. Without it those of
+    each image are collected with its detections.
+
+    Args:
+        ann_file: See mmdet's ``CocoMetric``.
+        **kwargs: See mmdet's ``CocoMetric``.
+    """
+
+    # For the loops: images that are left out are not counted.
+    only_seen_images = True
+
+    def __init__(self, ann_file: str | None = None, **kwargs) -> None:
+        super().__init__(ann_file=ann_file, **kwargs)
+        self.ann_file = ann_file
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        """Collect the detections of a batch.
+
+        Raises:
+            ValueError: If there are no annotations to compare them with.
+        """
+        if self.ann_file is None and any('instances' not in s for s in data_samples):
+            raise ValueError(
+                'there are no annotations to evaluate with; give an annotation file '
+                "(config key: test_evaluator.ann_file), or let 'instances' of the data "
+                'set through (config key: meta_keys of PackDetInputs in '
+                'test_dataloader.dataset.pipeline). To write detections without '
+                'evaluating them, set test_evaluator.format_only=True and '
+                'test_evaluator.outfile_prefix'
+            )
+        super().process(data_batch, data_samples)
+
+    def compute_metrics(self, results: Sequence[tuple[dict, dict]]) -> dict[str, float]:
+        """The metrics over all images that were seen.
+
+        Raises:
+            ValueError: If none of them has an object.
+        """
+        truths = [truth for truth, _ in results]
+        self.img_ids = [truth['img_id'] for truth in truths]
+        if self.ann_file is None:
+            self._coco_api = None
+        if not self.format_only and not self._num_objects(truths):
+            raise ValueError(
+                f'none of {len(truths)} images has an annotated object to evaluate '
+                'with (config keys: test_evaluator.ann_file, test_dataloader.dataset)'
+            )
+        if not any(len(found['labels']) for _, found in results):
+            results = [(truths[0], _nothing_in(*results[0])), *results[1:]]
+        with redirect_stdout(io.StringIO()) as printed:
+            metrics = super().compute_metrics(results)
+        MMLogger.get_current_instance().info(printed.getvalue())
+        return metrics
+
+    def _num_objects(self, truths: Sequence[Mapping]) -> int:
+        if self.ann_file is None:
+            return sum(len(truth['anns']) for truth in truths)
+        return len(self._coco_api.get_ann_ids(img_ids=self.img_ids))
+
+
+def _nothing_in(truth: Mapping, found: Mapping) -> dict:
+    """One detection of no pixel, for pycocotools cannot evaluate an empty list."""
+    nothing = dict(
+        found,
+        bboxes=np.zeros((1, 4), np.float32),
+        scores=np.zeros(1, np.float32),
+        labels=np.zeros(1, np.int64),
+    )
+    if 'masks' in found:
+        empty = np.zeros((1, truth['height'], truth['width']), bool)
+        nothing['masks'] = encode_mask_results(empty)
+    return nothing

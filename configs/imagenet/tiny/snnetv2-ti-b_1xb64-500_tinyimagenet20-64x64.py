@@ -53,10 +53,10 @@ model = dict(
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=50, end=800, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=50, end=500, by_epoch=False),
 ]
-train_cfg = dict(max_iters=800, val_interval=400)
-default_hooks = dict(checkpoint=dict(interval=400))
+train_cfg = dict(max_iters=500, val_interval=500)
+default_hooks = dict(checkpoint=dict(interval=500))
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
     dict(

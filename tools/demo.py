@@ -1,7 +1,7 @@
 """The whole method in minutes: train two anchors, stitch them, evaluate every stitch.
 
-Runs the configs of ``configs/toy`` for segmentation or depth on generated scenes, one
-after the other, prints the table of all stitches and draws their Pareto front.
+Runs the configs of ``configs/toy`` for one task on generated scenes, one after the
+other, prints the table of all stitches and draws their Pareto front.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
-METHODS = dict(seg='setr-naive', depth='dpt')
+METHODS = dict(seg='setr-naive', depth='dpt', cls='cls')
 NAME = '{}_{}_1xb16-300_toy-scenes-64x64'
 
 
@@ -38,7 +38,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--work-dir',
         type=Path,
-        help='output folder (default: work_dirs/demo, work_dirs/demo_depth)',
+        help='output folder (default: work_dirs/demo, work_dirs/demo_TASK)',
     )
     parser.add_argument(
         '--iters', type=int, help='iterations of each training (default: the configs)'
@@ -52,9 +52,8 @@ def parse_args() -> argparse.Namespace:
         if value is not None and value < 1:
             parser.error(f'--{name.replace("_", "-")} {value}: allowed is 1 or more')
     if args.work_dir is None:
-        args.work_dir = Path(
-            'work_dirs', 'demo' if args.task == 'seg' else 'demo_depth'
-        )
+        name = 'demo' if args.task == 'seg' else f'demo_{args.task}'
+        args.work_dir = Path('work_dirs', name)
     return args
 
 
@@ -82,13 +81,21 @@ def train_anchor(model: str, args: argparse.Namespace) -> str:
     return str(Path(runner.work_dir) / f'iter_{runner.max_iters}.pth')
 
 
+def start_from(config: object, checkpoints: dict[str, str]) -> None:
+    """Replace the checkpoints that the parts of a model start from."""
+    if isinstance(config, dict):
+        if config.get('checkpoint') in checkpoints:
+            config['checkpoint'] = checkpoints[config['checkpoint']]
+        config = list(config.values())
+    if isinstance(config, (list, tuple)):
+        for part in config:
+            start_from(part, checkpoints)
+
+
 def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
     """Stitch two trained anchors, train them together and test every stitch."""
     cfg = load_config('snnetv2-fast-slow', args)
-    backbone = cfg.model.backbone
-    for anchor, checkpoint in zip(backbone.anchors, (fast, slow), strict=True):
-        anchor.init_cfg.checkpoint = checkpoint
-    cfg.model.decode_head.init_cfg.checkpoint = slow
+    start_from(cfg.model, {cfg.fast_checkpoint: fast, cfg.slow_checkpoint: slow})
     cfg.test_cfg.update(stitches='all', out_dir=str(args.work_dir))
     runner = Runner.from_cfg(cfg)
     runner.train()

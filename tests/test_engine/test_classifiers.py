@@ -4,6 +4,7 @@ import copy
 from collections import defaultdict
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from snnet_mm.analysis import cost_table
-from snnet_mm.apis import init_model, set_stitch
+from snnet_mm.apis import init_inferencer, init_model, init_painter, set_stitch
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.export import FORMATS, StitchExporter, run_onnx, single_stitch
 from snnet_mm.models import find_stitched_backbone
@@ -46,7 +47,7 @@ def images(tmp_path):
 
 
 def config_of(name, images, work_dir):
-    cfg = Config.fromfile(TINY / f'{name}_1xb64-500_tinyimagenet20-64x64.py')
+    cfg = Config.fromfile(TINY / f'{name}_1xb64-300_tinyimagenet20-64x64.py')
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     widths = (8, 12, 16)[-len(cfg.model.backbone.anchors) :]
     for anchor, end, width in zip(
@@ -231,3 +232,68 @@ def test_weights_of_another_number_of_classes_are_refused(cfg, randomise, tmp_pa
         match=r'head\.ends\.\d\.head\.weight.*three.pth|three.pth.*head\.ends',
     ):
         init_model(cfg, tmp_path / 'three.pth', device='cpu')
+
+
+def test_pictures_of_all_predictions(cfg, randomise, images):
+    weights = randomised(cfg, randomise).state_dict()
+    settings = dict(type='StitchTestLoop', stitches=[0, 5], limit=6)
+    shown = Path(cfg.work_dir) / 'shown'
+    test_runner(cfg, weights, show_dir=str(shown), **settings).test()
+    files = sorted(str(p.relative_to(shown)) for p in shown.rglob('*.png'))
+    assert files == sorted(
+        f'stitch_{i}/{name}/{n}.png' for i in (0, 5) for name in CLASSES for n in (0, 2)
+    )
+    drawn = cv2.imread(str(shown / 'stitch_5/bee/2.png'))
+    source = cv2.resize(cv2.imread(str(images / 'val/bee/2.png')), (256, 256))
+    # Text above, the image below.
+    assert drawn.shape == source.shape
+    assert np.abs(drawn[150:240].astype(int) - source[150:240]).mean() < 5
+    assert np.abs(drawn[:60].astype(int) - source[:60]).mean() > 5
+
+
+def test_saved_predictions_of_several_stitches_are_refused(cfg, randomise):
+    weights = randomised(cfg, randomise).state_dict()
+    dump = dict(type='DumpResults', out_file_path=str(Path(cfg.work_dir) / 'p.pkl'))
+    cfg.test_evaluator = [cfg.test_evaluator, dump]
+    runner = test_runner(cfg, weights, type='StitchTestLoop', stitches='all')
+    with pytest.raises(ValueError, match='8 stitches would overwrite.*out_file_path'):
+        runner.test()
+
+
+@pytest.fixture
+def model(cfg, randomise, tmp_path):
+    """A model of init_model."""
+    torch.save(dict(state_dict=randomised(cfg, randomise).state_dict()), tmp_path / 'w')
+    cfg.test_dataloader.dataset.metainfo = dict(classes=CLASSES)
+    return init_model(cfg, tmp_path / 'w', device='cpu')
+
+
+def test_inferring_files_arrays_and_folders(model, images):
+    inferencer = init_inferencer(model)
+    files = sorted((images / 'val/cow').glob('*.png'))
+    arrays = [cv2.imread(str(f)) for f in files]
+    pixels = torch.from_numpy(np.stack(arrays)[..., ::-1].copy()).permute(0, 3, 1, 2)
+    for stitch_id in (1, 0, 7):
+        set_stitch(model, stitch_id)
+        with torch.no_grad():
+            wanted = model((pixels.float() - MEAN) / STD).softmax(1)
+        for inputs in (images / 'val/cow', [str(f) for f in files], arrays):
+            found = inferencer(inputs, batch_size=3)
+            got = torch.from_numpy(np.stack([f['pred_scores'] for f in found]))
+            assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+            assert [f['pred_class'] for f in found] == [
+                CLASSES[i] for i in wanted.argmax(1)
+            ]
+    with pytest.raises(ValueError, match='nowhere.png does not exist'):
+        inferencer(images / 'nowhere.png')
+
+
+def test_painting_writes_the_class_on_the_image(model):
+    paint = init_painter(model)
+    image = np.full((300, 400, 3), (30, 90, 200), np.uint8)
+    painted = paint(image)
+    assert painted.shape == image.shape
+    changed = np.abs(painted.astype(int) - image).max(axis=2) > 8
+    # A box with text in the upper left corner, nothing elsewhere.
+    assert changed[:60, :150].mean() > 0.2
+    assert not changed[150:].any()

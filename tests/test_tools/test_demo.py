@@ -1,10 +1,20 @@
 import json
+from importlib.util import find_spec
 
 import pytest
 import torch
 
 NAME = '{}_{}_1xb16-300_toy-scenes-64x64'
-TASKS = [('seg', 'setr-naive', 'mIoU'), ('depth', 'dpt', 'RMSE')]
+TASKS = [
+    ('seg', 'setr-naive', 'mIoU'),
+    ('depth', 'dpt', 'RMSE'),
+    pytest.param(
+        *('cls', 'cls', 'accuracy/top1'),
+        marks=pytest.mark.skipif(
+            not find_spec('mmpretrain'), reason='mmpretrain is not installed'
+        ),
+    ),
+]
 
 
 @pytest.mark.parametrize('task, method, metric', TASKS)

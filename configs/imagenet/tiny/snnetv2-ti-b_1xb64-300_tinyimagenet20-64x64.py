@@ -52,11 +52,11 @@ model = dict(
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
 param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=50, end=500, by_epoch=False),
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
 ]
-train_cfg = dict(max_iters=500, val_interval=500)
-default_hooks = dict(checkpoint=dict(interval=500))
+train_cfg = dict(max_iters=300, val_interval=300)
+default_hooks = dict(checkpoint=dict(interval=300))
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
     dict(

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from mmengine.model import ExponentialMovingAverage, MMDistributedDataParallel
 from torch.testing import assert_close
 
 pytest.importorskip('mmpretrain')
@@ -242,3 +243,39 @@ def test_heads_that_do_not_match_their_backbone_are_refused():
         run(classifier((8,), (3,), out='maps'))
     with pytest.raises(ValueError, match="pooling='cls' .* allowed is 'mean'"):
         run(classifier((8,), (3,), cls_token=False))
+
+
+@pytest.fixture
+def one_process(tmp_path):
+    """A process group of this process alone."""
+    torch.distributed.init_process_group(
+        'gloo', init_method=f'file://{tmp_path}/store', rank=0, world_size=1
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_ends_that_a_stitch_leaves_out_do_not_stop_ddp(one_process):
+    model = classifier()
+    ddp = MMDistributedDataParallel(model, find_unused_parameters=True)
+    samples = [DataSample().set_gt_label(i) for i in (1, 4)]
+    for stitch_id in (1, 0, 7, 0):
+        set_stitch(ddp, stitch_id)
+        model.zero_grad()
+        ddp(torch.randn(2, 3, 32, 32), samples, mode='loss')['loss'].backward()
+        grads = [end.head.bias.grad for end in model.head.ends]
+        moved = [g is not None and bool(g.any()) for g in grads]
+        end = model.backbone.space[stitch_id].end_anchor
+        assert moved == [end == 0, end == 1]
+
+
+@torch.no_grad()
+def test_an_average_of_the_model_follows_its_stitch(randomise):
+    average = ExponentialMovingAverage(randomise(classifier((8, 8)))).eval()
+    images = torch.randn(1, 3, 32, 32)
+    model = average.module
+    for stitch in (model.backbone.space[i] for i in (0, 1)):
+        set_stitch(average, stitch.id)
+        state = model.backbone(images)
+        end = model.head.ends[stitch.end_anchor]
+        assert_close(average(images), end.head(end.norm(state.tokens[:, 0])))

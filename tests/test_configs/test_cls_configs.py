@@ -243,7 +243,7 @@ def test_an_anchor_alone_has_the_parameters_it_has_in_the_stitched_model():
     ],
 )
 def test_rows_of_the_tiny_family(variant, kinds, rank, sampler, num_stitches):
-    path = IMAGENET / f'tiny/snnet{variant}_1xb64-300_tinyimagenet20-64x64.py'
+    path = IMAGENET / f'tiny/snnet{variant}_1xb64-600_tinyimagenet20-64x64.py'
     cfg, model = load(path)
     assert {s.kind for s in model.backbone.space} == kinds | {'anchor'}
     assert len(model.backbone.space.ids) == num_stitches
@@ -251,7 +251,7 @@ def test_rows_of_the_tiny_family(variant, kinds, rank, sampler, num_stitches):
     assert ranks == {rank}
     sampling = cfg.custom_hooks[1]
     assert sampling.sampler.type == sampler
-    assert cfg.train_cfg.max_iters == cfg.param_scheduler[-1].end == 300
+    assert cfg.train_cfg.max_iters == cfg.param_scheduler[-1].end == 600
     if sampler == ROS:
         costs = cost_table(model)
         groups = ResourceConstrainedSampler(costs, step=sampling.sampler.step).groups

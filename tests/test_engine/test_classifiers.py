@@ -47,7 +47,7 @@ def images(tmp_path):
 
 
 def config_of(name, images, work_dir):
-    cfg = Config.fromfile(TINY / f'{name}_1xb64-300_tinyimagenet20-64x64.py')
+    cfg = Config.fromfile(TINY / f'{name}_1xb64-600_tinyimagenet20-64x64.py')
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     widths = (8, 12, 16)[-len(cfg.model.backbone.anchors) :]
     for anchor, end, width in zip(

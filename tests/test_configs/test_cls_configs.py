@@ -223,6 +223,9 @@ def test_published_costs_of_deit(published_v1):
         flops, params = table[stitch_id][:2]
         assert flops == pytest.approx(figures['flops'], rel=0.01), stitch_id
         assert params == pytest.approx(figures['params'], rel=0.01), stitch_id
+    # 'A single SN-Net with 118.4M parameters can include all possible stitches.'
+    total = sum(p.numel() for p in load_in1k(*variant)[1].parameters())
+    assert total / 1e6 == pytest.approx(118.4, abs=0.05)
 
 
 def test_an_anchor_alone_has_the_parameters_it_has_in_the_stitched_model():

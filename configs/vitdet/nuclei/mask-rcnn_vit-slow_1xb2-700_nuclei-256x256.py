@@ -1,7 +1,7 @@
 # The slow anchor of the nuclei pair, trained from scratch: 12 blocks, width 128, patch
 # 8, windows of 8, global blocks 5 and 11. One CPU core, batch 2. No figure in the
 # paper; measured: see ../README.md.
-_base_ = ['./mask-rcnn_vit-fast_1xb2-1000_nuclei-256x256.py']
+_base_ = ['./mask-rcnn_vit-fast_1xb2-700_nuclei-256x256.py']
 model = dict(
     backbone=dict(
         arch=dict(embed_dims=128, depth=12, num_heads=4),

@@ -33,13 +33,13 @@ model = dict(
         mask_head=dict(in_channels=64, conv_out_channels=64, num_classes=1),
     ),
     train_cfg=dict(rcnn=dict(sampler=dict(num=128))),
-    test_cfg=dict(rcnn=dict(max_per_img=400)),
+    test_cfg=dict(rpn=dict(max_per_img=500), rcnn=dict(max_per_img=400)),
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=700, by_epoch=False),
 ]
-train_cfg = dict(max_iters=1000, val_interval=1000)
+train_cfg = dict(max_iters=700, val_interval=700)
 default_hooks = dict(
     checkpoint=dict(interval=200), visualization=dict(type='DetVisualizationHook')
 )

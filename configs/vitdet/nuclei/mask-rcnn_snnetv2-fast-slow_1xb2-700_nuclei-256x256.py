@@ -7,8 +7,8 @@ _base_ = [
     '../../_base_/schedules/adamw_cosine.py',
     '../../_base_/stitched_detection_runtime.py',
 ]
-fast_checkpoint = 'work_dirs/mask-rcnn_vit-fast_1xb2-1000_nuclei-256x256/iter_1000.pth'
-slow_checkpoint = 'work_dirs/mask-rcnn_vit-slow_1xb2-1000_nuclei-256x256/iter_1000.pth'
+fast_checkpoint = 'work_dirs/mask-rcnn_vit-fast_1xb2-700_nuclei-256x256/iter_700.pth'
+slow_checkpoint = 'work_dirs/mask-rcnn_vit-slow_1xb2-700_nuclei-256x256/iter_700.pth'
 strides = [4, 8, 16, 32]
 input_size = (256, 256)
 anchor = dict(
@@ -70,14 +70,14 @@ model = dict(
         ),
     ),
     train_cfg=dict(rcnn=dict(sampler=dict(num=128))),
-    test_cfg=dict(rcnn=dict(max_per_img=400)),
+    test_cfg=dict(rpn=dict(max_per_img=500), rcnn=dict(max_per_img=400)),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=700, by_epoch=False),
 ]
-train_cfg = dict(max_iters=1000, val_interval=1000)
+train_cfg = dict(max_iters=700, val_interval=700)
 default_hooks = dict(
     checkpoint=dict(interval=200), visualization=dict(type='DetVisualizationHook')
 )

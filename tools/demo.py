@@ -1,7 +1,7 @@
 """The whole method in minutes: train two anchors, stitch them, evaluate every stitch.
 
-Runs the configs of ``configs/toy`` for segmentation or depth on generated scenes, one
-after the other, prints the table of all stitches and draws their Pareto front.
+Runs the configs of ``configs/toy`` for a task on generated scenes, one after the other,
+prints the table of all stitches and draws their Pareto front.
 """
 
 import argparse
@@ -15,8 +15,12 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
-METHODS = dict(seg='setr-naive', depth='dpt')
-NAME = '{}_{}_1xb16-300_toy-scenes-64x64'
+# By task: method, schedule, and the parts that start with the slow anchor's weights.
+TASKS = dict(
+    seg=('setr-naive', '1xb16-300', ('decode_head',)),
+    depth=('dpt', '1xb16-300', ('decode_head',)),
+    det=('mask-rcnn', '1xb8-300', ('neck', 'rpn_head', 'roi_head')),
+)
 
 
 class ProgressHook(Hook):
@@ -33,12 +37,12 @@ class ProgressHook(Hook):
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        '--task', choices=METHODS, default='seg', help='what the models predict'
+        '--task', choices=TASKS, default='seg', help='what the models predict'
     )
     parser.add_argument(
         '--work-dir',
         type=Path,
-        help='output folder (default: work_dirs/demo, work_dirs/demo_depth)',
+        help='output folder (default: work_dirs/demo, or work_dirs/demo_TASK)',
     )
     parser.add_argument(
         '--iters', type=int, help='iterations of each training (default: the configs)'
@@ -52,15 +56,15 @@ def parse_args() -> argparse.Namespace:
         if value is not None and value < 1:
             parser.error(f'--{name.replace("_", "-")} {value}: allowed is 1 or more')
     if args.work_dir is None:
-        args.work_dir = Path(
-            'work_dirs', 'demo' if args.task == 'seg' else 'demo_depth'
-        )
+        name = 'demo' if args.task == 'seg' else f'demo_{args.task}'
+        args.work_dir = Path('work_dirs', name)
     return args
 
 
 def load_config(model: str, args: argparse.Namespace) -> Config:
     """A toy config with the wishes of the command line."""
-    name = NAME.format(METHODS[args.task], model)
+    method, schedule, _ = TASKS[args.task]
+    name = f'{method}_{model}_{schedule}_toy-scenes-64x64'
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
     cfg.log_level = 'ERROR'
@@ -88,7 +92,8 @@ def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
     backbone = cfg.model.backbone
     for anchor, checkpoint in zip(backbone.anchors, (fast, slow), strict=True):
         anchor.init_cfg.checkpoint = checkpoint
-    cfg.model.decode_head.init_cfg.checkpoint = slow
+    for part in TASKS[args.task][2]:
+        cfg.model[part].init_cfg.checkpoint = slow
     cfg.test_cfg.update(stitches='all', out_dir=str(args.work_dir))
     runner = Runner.from_cfg(cfg)
     runner.train()

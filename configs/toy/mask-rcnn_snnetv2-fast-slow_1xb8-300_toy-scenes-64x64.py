@@ -3,7 +3,7 @@
 # measured: see README.md.
 _base_ = [
     '../_base_/models/mask-rcnn_snnetv2-tiny.py',
-    '../_base_/datasets/toy_instances_64x64.py',
+    '../_base_/datasets/toy_objects_64x64.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/stitched_detection_runtime.py',
 ]
@@ -43,8 +43,8 @@ model = dict(
         ),
     ),
     roi_head=dict(
-        bbox_head=dict(num_classes=4),
-        mask_head=dict(num_classes=4),
+        bbox_head=dict(num_classes=1),
+        mask_head=dict(num_classes=1),
         init_cfg=dict(
             type='Pretrained', checkpoint=slow_checkpoint, prefix='roi_head.'
         ),

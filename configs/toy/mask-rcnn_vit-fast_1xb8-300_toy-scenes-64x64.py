@@ -2,14 +2,14 @@
 # patch 8. CPU, batch 8. No figure in the paper; measured: see README.md.
 _base_ = [
     '../_base_/models/mask-rcnn_vit-tiny.py',
-    '../_base_/datasets/toy_instances_64x64.py',
+    '../_base_/datasets/toy_objects_64x64.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/detection_runtime.py',
 ]
 model = dict(
     backbone=dict(arch=dict(embed_dims=32, depth=4, num_heads=2), img_size=64),
     neck=dict(in_channels=32),
-    roi_head=dict(bbox_head=dict(num_classes=4), mask_head=dict(num_classes=4)),
+    roi_head=dict(bbox_head=dict(num_classes=1), mask_head=dict(num_classes=1)),
 )
 optim_wrapper = dict(optimizer=dict(lr=2e-3))
 param_scheduler = [

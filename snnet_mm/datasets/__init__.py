@@ -2,7 +2,7 @@
 
 from .folder_check import check_annotation_file, check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
-from .toy_instances import ToyInstances
+from .toy_instances import ToyInstances, ToyObjects
 from .toy_scenes import ToyScenes
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     'SeededIndex',
     'SeededSampler',
     'ToyInstances',
+    'ToyObjects',
     'ToyScenes',
     'check_annotation_file',
     'check_data_folders',

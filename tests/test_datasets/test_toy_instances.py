@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from snnet_mm.datasets import ToyInstances, ToyScenes
+from snnet_mm.datasets import ToyInstances, ToyObjects, ToyScenes
 from snnet_mm.datasets.toy_instances import MIN_VISIBLE, run_lengths
 
 
@@ -71,6 +71,17 @@ def test_what_is_handed_out_is_the_callers():
     again = data.get_data_info(0)
     assert again['instances'][0]['bbox'][0] >= 0
     assert again['img'].any()
+
+
+def test_objects_are_instances_of_one_class():
+    objects, instances = ToyObjects(num_scenes=3), ToyInstances(num_scenes=3)
+    assert objects.metainfo['classes'] == ('object',)
+    for i in range(3):
+        wanted = instances.get_data_info(i)['instances']
+        assert len({o['bbox_label'] for o in wanted}) > 1
+        assert objects.get_data_info(i)['instances'] == [
+            dict(o, bbox_label=0) for o in wanted
+        ]
 
 
 def test_four_classes_have_names_and_colours():

@@ -80,7 +80,7 @@ model = dict(
         rpn=dict(
             assigner=dict(
                 type='MaxIoUAssigner',
-                pos_iou_thr=0.7,
+                pos_iou_thr=0.6,
                 neg_iou_thr=0.3,
                 min_pos_iou=0.3,
             ),
@@ -95,7 +95,7 @@ model = dict(
         ),
         rpn_proposal=dict(
             nms_pre=200,
-            max_per_img=100,
+            max_per_img=50,
             nms=dict(type='nms', iou_threshold=0.7),
             min_bbox_size=0,
         ),
@@ -107,15 +107,15 @@ model = dict(
                 min_pos_iou=0.5,
                 match_low_quality=False,
             ),
-            sampler=dict(type='RandomSampler', num=64, pos_fraction=0.25),
+            sampler=dict(type='RandomSampler', num=32, pos_fraction=0.5),
             mask_size=14,
             pos_weight=-1,
         ),
     ),
     test_cfg=dict(
         rpn=dict(
-            nms_pre=200,
-            max_per_img=50,
+            nms_pre=100,
+            max_per_img=30,
             nms=dict(type='nms', iou_threshold=0.7),
             min_bbox_size=0,
         ),

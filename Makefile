@@ -11,13 +11,13 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
-demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth or det (compiles ops)
+demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth or det
 	$(SETUP) $(if $(filter det,$(TASK)),test,demo)
 	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
 
 test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k space"
 	$(SETUP) test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint:  ## check style and format with ruff
 	$(SETUP) lint

@@ -1,12 +1,15 @@
 """Paint predictions of any stitches: ``tools/image_demo.py IMG CONFIG CKPT``."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
 import numpy as np
+from torch import nn
 
 from snnet_mm.apis import (
+    cost_table,
     find_stitched_backbone,
     init_model,
     init_painter,
@@ -15,6 +18,7 @@ from snnet_mm.apis import (
 )
 from snnet_mm.stitching import select_stitches
 from snnet_mm.utils import atomic_path
+from snnet_mm.visualization import plot_sheet
 
 
 def parse_args() -> argparse.Namespace:
@@ -28,6 +32,11 @@ def parse_args() -> argparse.Namespace:
         type=Path,
         default=Path('work_dirs/image_demo'),
         help='folder of the pictures (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--sheet',
+        type=Path,
+        help='one more picture: a row for each image, a column for each stitch',
     )
     parser.add_argument(
         '--stitch-id',
@@ -81,6 +90,7 @@ def main() -> None:
             f'{len(ids)} stitches need --out-dir'
         )
     paint = init_painter(model, args.opacity, args.with_labels, args.score_thr)
+    rows = {str(image): [] for image in images}
     for stitch_id in ids:
         suffix = ''
         if stitch_id is not None:
@@ -94,6 +104,18 @@ def main() -> None:
                 if not cv2.imwrite(str(temporary), painted):
                     raise ValueError(f'{out_file} cannot be written as a picture')
             print(out_file)
+            rows[str(image)].append(painted[..., ::-1])
+    if args.sheet is not None:
+        plot_sheet(list(rows.values()), titles_of(model, ids), args.sheet)
+        print(args.sheet)
+
+
+def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
+    """Names of stitches and their FLOPs, where there are stitches."""
+    if ids == (None,):
+        return ['']
+    costs = cost_table(model, model.cfg.test_cfg.get('input_size'))
+    return [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in ids]
 
 
 if __name__ == '__main__':

@@ -130,7 +130,7 @@ if [ "$mode" = demo ]; then
 else
   pip_install 'the OpenMMLab stack and the test tools' -e '.[all,tests]'
   install_ops
-  check 'mmcv._ext, mmdet, mmpretrain, onnxruntime, onnxscript, pytest'
+  check 'mmcv._ext, mmdet, mmpretrain, onnxruntime, onnxscript, pytest, xdist'
 fi
 check 'torch, torchvision, timm, mmengine, mmcv, mmseg'
 if [ "$mode" = test ]; then touch .venv/.{demo,lint}-"$checksum"; fi

@@ -26,4 +26,5 @@ class MapLayerNorm(nn.LayerNorm):
         """Normalise maps ``(B, C, H, W)``."""
         x = x.permute(0, 2, 3, 1)
         x = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
-        return x.permute(0, 3, 1, 2)
+        # mmcv's RoIAlign reads memory as if it were in this order.
+        return x.permute(0, 3, 1, 2).contiguous()

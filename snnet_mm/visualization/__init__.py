@@ -1,5 +1,6 @@
 """Tables and pictures of stitches."""
 
+from .contact_sheet import plot_sheet
 from .cost_report import cost_report, wide_console, write_cost_csv
 from .depth_picture import DepthExample, plot_depths
 from .pareto_page import write_pareto_page
@@ -14,6 +15,7 @@ __all__ = [
     'cost_report',
     'plot_depths',
     'plot_pareto',
+    'plot_sheet',
     'report_stitches',
     'stitch_table',
     'wide_console',

@@ -78,6 +78,28 @@ def test_costs_in_closed_form(build_snnet, layer, out_indices, eval_maps, maps):
         assert table[stitch.id][:2] == cost_by_hand(stitch, maps), stitch
 
 
+def test_costs_of_windows_in_closed_form(build_snnet):
+    """24 patches in windows of 3x3: 6x6 places with the padding; block 1 is global."""
+    windows = dict(
+        cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
+    )
+    net = build_snnet(DEPTHS, anchor=windows)
+    fast = cost_table(net, SIZE)[0]
+    dim, head = WIDTHS[0], WIDTHS[0] // 2
+    mlp, in_windows = NUM_PATCHES * 8 * dim**2, 36
+    windowed = in_windows * (4 * dim**2 + 2 * 9 * dim + (3 + 3) * dim) + mlp
+    everywhere = NUM_PATCHES * (4 * dim**2 + 2 * NUM_PATCHES * dim + (4 + 6) * dim)
+    embed, embed_params = embed_cost(dim)
+    projection = NUM_PATCHES * WIDTHS[0] * WIDTHS[1]
+    assert fast.flops == embed + 2 * windowed + everywhere + mlp + projection
+    _, block_params = block_cost(dim)
+    offsets = 2 * 2 * (2 * 3 - 1) * head + 2 * (2 * 4 - 1) * head
+    layer_params = (WIDTHS[0] + 1) * WIDTHS[1]
+    # No cls token.
+    expected = embed_params - dim + 3 * block_params + offsets + layer_params
+    assert fast.params == expected
+
+
 def test_the_end_output_needs_no_projection(build_snnet):
     net = build_snnet(DEPTHS, stitching_layer=LAYERS[0], out='end')
     table = cost_table(net, SIZE)

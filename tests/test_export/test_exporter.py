@@ -39,8 +39,14 @@ def read_places(path):
 
 @pytest.mark.parametrize(
     'anchor',
-    [dict(with_cp=True), dict(abs_pos_embed=False, rel_pos_bias=True)],
-    ids=['absolute', 'relative'],
+    [
+        dict(with_cp=True),
+        dict(abs_pos_embed=False, rel_pos_bias=True),
+        dict(
+            cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
+        ),
+    ],
+    ids=['absolute', 'relative', 'windows'],
 )
 def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anchor):
     cfg = toy_cfg(anchor)

@@ -34,6 +34,11 @@ OPTIONS = {
         anchor=dict(final_norm=True, num_registers=2, pos_embed_prefix=True)
     ),
     'beit': dict(anchor=dict(abs_pos_embed=False, rel_pos_bias=True, cls_token=False)),
+    'vitdet': dict(
+        anchor=dict(
+            cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
+        )
+    ),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
 }
@@ -41,6 +46,7 @@ CASES = [
     (name, stitch_id)
     for name in OPTIONS
     for stitch_id in ((0, 1, 2, 3) if name == 'v1' else (0, 1, 2, 3, 5, 6, 7, 8))
+    if name != 'vitdet' or stitch_id > 6
 ]
 
 

@@ -60,6 +60,9 @@ ANCHORS = {
     'bias': dict(rel_pos_bias=True, final_norm=True, layer_scale_init=None),
     'registers': dict(num_registers=2, pos_embed_prefix=True),
     'no prefix': dict(cls_token=False),
+    'windows': dict(
+        cls_token=False, window_size=2, global_blocks=(1,), decomposed_rel_pos=True
+    ),
 }
 
 

@@ -69,11 +69,13 @@ def test_every_stitch_gives_a_picture_of_its_own(run_main, checkpoint, tmp_path)
         cv2.imwrite(str(tmp_path / f'{name}.jpg'), image)
     out = tmp_path / 'out'
     args = (tmp_path, CONFIG, checkpoint, '--device', 'cpu', '--out-dir', out)
-    printed = run_main('image_demo', *args, '--stitch-id', '0,22')
+    sheet = tmp_path / 'sheet.png'
+    printed = run_main('image_demo', *args, '--stitch-id', '0,22', '--sheet', sheet)
     names = [f'{n}_stitch{i}.png' for i in (0, 22) for n in 'ab']
-    assert [Path(line).name for line in printed.split() if line.endswith('.png')] == (
-        names
-    )
+    assert [Path(line).name for line in printed.split() if line.endswith('.png')] == [
+        *names,
+        'sheet.png',
+    ]
     pictures = [cv2.imread(str(out / name)) for name in names]
     assert all(p.shape == (48, 64, 3) for p in pictures)
     assert (pictures[0] != pictures[2]).any()

@@ -1,7 +1,7 @@
 """The whole method in minutes: train two anchors, stitch them, evaluate every stitch.
 
-Runs the configs of ``configs/toy`` for one task on generated scenes, one after the
-other, prints the table of all stitches and draws their Pareto front.
+Runs the configs of ``configs/toy`` for a task on generated scenes, one after the other,
+prints the table of all stitches and draws their Pareto front.
 """
 
 import argparse
@@ -15,8 +15,13 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
-METHODS = dict(seg='setr-naive', depth='dpt', cls='cls')
-NAME = '{}_{}_1xb16-300_toy-scenes-64x64'
+# By task: method and schedule.
+TASKS = dict(
+    seg=('setr-naive', '1xb16-300'),
+    depth=('dpt', '1xb16-300'),
+    det=('mask-rcnn', '1xb8-300'),
+    cls=('cls', '1xb16-300'),
+)
 
 
 class ProgressHook(Hook):
@@ -33,12 +38,12 @@ class ProgressHook(Hook):
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        '--task', choices=METHODS, default='seg', help='what the models predict'
+        '--task', choices=TASKS, default='seg', help='what the models predict'
     )
     parser.add_argument(
         '--work-dir',
         type=Path,
-        help='output folder (default: work_dirs/demo, work_dirs/demo_TASK)',
+        help='output folder (default: work_dirs/demo, or work_dirs/demo_TASK)',
     )
     parser.add_argument(
         '--iters', type=int, help='iterations of each training (default: the configs)'
@@ -59,7 +64,8 @@ def parse_args() -> argparse.Namespace:
 
 def load_config(model: str, args: argparse.Namespace) -> Config:
     """A toy config with the wishes of the command line."""
-    name = NAME.format(METHODS[args.task], model)
+    method, schedule = TASKS[args.task]
+    name = f'{method}_{model}_{schedule}_toy-scenes-64x64'
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
     cfg.log_level = 'ERROR'

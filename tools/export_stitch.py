@@ -39,7 +39,8 @@ def parse_args() -> argparse.Namespace:
         nargs=2,
         type=int,
         metavar=('HEIGHT', 'WIDTH'),
-        help="size of a graph's images (default: that of the data preprocessor)",
+        help="size of a graph's images (default: test_cfg.input_size of the config, or "
+        'that of the data preprocessor)',
     )
     parser.add_argument(
         '--results',
@@ -72,7 +73,8 @@ def main() -> None:
     results = args.results
     if results is not None:
         results = StitchResults.read(results, find_stitched_backbone(model).space)
-    exporter = StitchExporter(cfg, model, args.out, args.shape, results)
+    size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
+    exporter = StitchExporter(cfg, model, args.out, size, results)
     if args.stitch_id is not None:
         manifest = exporter.export_stitch(args.stitch_id, args.format or ['mm'])
     else:

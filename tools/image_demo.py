@@ -89,8 +89,8 @@ def main() -> None:
             f'--out-file {args.out_file} is one picture; {len(images)} images by '
             f'{len(ids)} stitches need --out-dir'
         )
-    rows = {str(image): [] for image in images}
     paint = init_painter(model, args.opacity, args.with_labels, args.score_thr)
+    rows = {str(image): [] for image in images}
     for stitch_id in ids:
         suffix = ''
         if stitch_id is not None:

@@ -185,7 +185,8 @@ def make_controller(
     run: Callable[[], object],
 ) -> BudgetController:
     """A controller whose first guess comes from timing two stitches."""
-    costs = cost_table(model).column('flops')
+    size = (model.cfg.get('test_cfg') or {}).get('input_size')
+    costs = cost_table(model, size).column('flops')
     space = find_stitched_backbone(model).space
     ids = select_stitches(space, args.stitch_id or 'all')
     scores = None

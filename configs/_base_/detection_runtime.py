@@ -1,4 +1,5 @@
-# The runtime of detectors, which need mmdetection and mmcv's compiled ops.
+# The runtime of detectors: mmdet's scope and visualizer, and our metric. Configs set
+# mmdet's hook, default_hooks.visualization, themselves: schedules own default_hooks.
 _base_ = ['./default_runtime.py']
 default_scope = 'mmdet'
 custom_imports = dict(

@@ -2,7 +2,7 @@
 
 from .folder_check import check_annotation_file, check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
-from .toy_instances import ToyInstances
+from .toy_instances import ToyInstances, ToyObjects
 from .toy_labels import ToyLabels
 from .toy_scenes import ToyScenes
 
@@ -12,6 +12,7 @@ __all__ = [
     'SeededSampler',
     'ToyInstances',
     'ToyLabels',
+    'ToyObjects',
     'ToyScenes',
     'check_annotation_file',
     'check_data_folders',

@@ -61,6 +61,22 @@ class ToyInstances(ToyScenes):
         ]
 
 
+@DATASETS.register_module()
+class ToyObjects(ToyInstances):
+    """:class:`ToyInstances` with one class for objects of all kinds.
+
+    Where an object is takes far fewer iterations to learn than which one it is.
+
+    Args:
+        **kwargs: See :class:`ToyScenes`.
+    """
+
+    METAINFO = {'classes': ('object',), 'palette': [(220, 20, 60)]}
+
+    def _truth_of(self, scene: Scene) -> list[dict]:
+        return [dict(i, bbox_label=0) for i in super()._truth_of(scene)]
+
+
 def run_lengths(mask: np.ndarray) -> dict:
     """A mask (H, W) as COCO's uncompressed run lengths, column by column.
 

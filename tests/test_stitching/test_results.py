@@ -45,6 +45,26 @@ def test_an_unknown_metric_ranks_if_there_is_no_key_metric():
     assert results.front() == [0, 7]
 
 
+def test_another_metric_may_rank():
+    results = collect(**{'coco/segm_mAP': [1, 2, 3], 'coco/bbox_mAP': [3, 2, 1]})
+    assert results.metric == 'coco/bbox_mAP'
+    other = results.ranked_by('coco/segm_mAP')
+    assert list(other.scores().values()) == [1, 2, 3]
+    assert other.higher_is_better
+    assert not results.ranked_by('coco/segm_mAP', False).higher_is_better
+    assert (
+        not collect(AbsRel=[1, 1, 1], RMSE=[2, 2, 2]).ranked_by('RMSE').higher_is_better
+    )
+    with pytest.raises(ValueError, match="metric 'mIoU' is not in the results"):
+        results.ranked_by('mIoU')
+
+
+def test_a_stitch_without_metrics_is_refused():
+    found = {1: {'coco/bbox_mAP': 0.1}, 0: {}}
+    with pytest.raises(ValueError, match='stitch 0 has no metrics .*StitchCocoMetric'):
+        StitchResults.collect(SPACE, COSTS, found)
+
+
 def test_json_gives_equal_results():
     results = collect(mIoU=np.float32([0.5, 0.25, 0.75]))
     text = json.dumps(results.to_dict())

@@ -50,3 +50,18 @@ def test_results_are_drawn_over_measured_costs(run_here, tmp_path):
         'ms at 8x8 (a board, batch 1, float32)'
         in (tmp_path / 'pareto.html').read_text()
     )
+
+
+def test_another_metric_of_the_results_is_drawn(run_here, tmp_path):
+    metrics = {'coco/bbox_mAP': 0.4, 'coco/segm_mAP': 0.3}
+    stitch = dict(id=0, kind='anchor', route='fast[0:3]', flops=10, params=5)
+    results = dict(metric='coco/bbox_mAP', higher_is_better=True, input_size=[8, 8])
+    results['stitches'] = [dict(stitch, metrics=metrics)]
+    path = tmp_path / 'stitches.json'
+    path.write_text(json.dumps(results))
+    run_here(TOOL, path, '--metric', 'coco/segm_mAP')
+    page = (tmp_path / 'pareto.html').read_text()
+    assert '"metric": "coco/segm_mAP"' in page
+    assert '"score": 0.3' in page
+    with pytest.raises(ValueError, match="'AP' .* allowed are .*'coco/segm_mAP'"):
+        run_here(TOOL, path, '--metric', 'AP')

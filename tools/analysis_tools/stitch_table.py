@@ -48,7 +48,8 @@ def parse_args() -> argparse.Namespace:
         nargs=2,
         type=int,
         metavar=('HEIGHT', 'WIDTH'),
-        help='input size (default: that of the data preprocessor)',
+        help='input size (default: test_cfg.input_size of the config, or that of the '
+        'data preprocessor)',
     )
     parser.add_argument('--device', default='cpu', help='cpu (default) or cuda[:N]')
     parser.add_argument(
@@ -112,6 +113,7 @@ def build_model(args: argparse.Namespace) -> nn.Module:
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(cfg.model)
+    args.shape = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     if args.checkpoint is not None:
         guard_checkpoints(trust=args.trust_checkpoint)
         load_checkpoint(model, args.checkpoint, map_location='cpu')

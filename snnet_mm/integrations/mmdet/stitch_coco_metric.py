@@ -36,6 +36,8 @@ class StitchCocoMetric(CocoMetric):
     def __init__(self, ann_file: str | None = None, **kwargs) -> None:
         super().__init__(ann_file=ann_file, **kwargs)
         self.ann_file = ann_file
+        # A list, which mmdet allows, fails in pycocotools.
+        self.iou_thrs = np.atleast_1d(self.iou_thrs)
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Collect the detections of a batch.
@@ -62,8 +64,6 @@ class StitchCocoMetric(CocoMetric):
         """
         truths = [truth for truth, _ in results]
         self.img_ids = [truth['img_id'] for truth in truths]
-        if self.ann_file is None:
-            self._coco_api = None
         if not self.format_only and not self._num_objects(truths):
             raise ValueError(
                 f'none of {len(truths)} images has an annotated object to evaluate '
@@ -74,6 +74,9 @@ class StitchCocoMetric(CocoMetric):
         with redirect_stdout(io.StringIO()) as printed:
             metrics = super().compute_metrics(results)
         MMLogger.get_current_instance().info(printed.getvalue())
+        if self.ann_file is None:
+            # What was converted holds for these images only.
+            self._coco_api = None
         return metrics
 
     def _num_objects(self, truths: Sequence[Mapping]) -> int:

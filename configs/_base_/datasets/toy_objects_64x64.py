@@ -1,7 +1,7 @@
-# Generated scenes with the boxes and masks of their objects, 4 classes, no files.
+# Generated scenes with the boxes and masks of their objects, one class, no files.
 # Visualization hooks have no image to read.
 _base_ = ['./toy_scenes_64x64.py']
-dataset_type = 'ToyInstances'
+dataset_type = 'ToyObjects'
 load_instances = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
 meta_keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 train_dataloader = dict(

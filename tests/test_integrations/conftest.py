@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+
+TOY = Path(__file__).parents[2] / 'configs' / 'toy'
+
+
+def drop_pretrained(config):
+    """Leave all weights to chance."""
+    if isinstance(config, dict):
+        config.pop('init_cfg', None)
+        config = list(config.values())
+    if isinstance(config, list):
+        for value in config:
+            drop_pretrained(value)
+
+
+@pytest.fixture
+def det_cfg(tmp_path):
+    """The stitched toy detector with random weights, and few small steps."""
+    cfg = Config.fromfile(
+        TOY / 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
+    )
+    drop_pretrained(cfg.model)
+    # Random boxes hardly meet an object: anything that is found counts.
+    cfg.model.test_cfg.rcnn.update(score_thr=0)
+    cfg.test_evaluator.update(metric_items=['mAP', 'mAP_50'], iou_thrs=[0.02, 0.5])
+    cfg.work_dir = str(tmp_path / 'work')
+    cfg.log_level = 'ERROR'
+    cfg.custom_hooks[0].num_images = 6
+    cfg.train_dataloader.update(batch_size=2)
+    cfg.test_dataloader.update(batch_size=2)
+    cfg.test_dataloader.dataset.num_scenes = 4
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    cfg.param_scheduler = []
+    cfg.train_cfg.max_iters = 2
+    cfg.default_hooks.checkpoint.interval = 1
+    return cfg
+
+
+@pytest.fixture
+def build_detector():
+    """Builds the model of a config with weights that all matter."""
+
+    def build(cfg):
+        init_default_scope('mmdet')
+        torch.manual_seed(0)
+        model = MODELS.build(cfg.model).eval()
+        model.init_weights()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name.startswith('backbone') and parameter.dim() > 1:
+                    parameter.normal_(std=0.2)
+            model.roi_head.bbox_head.fc_cls.weight.normal_()
+        return model
+
+    return build

@@ -1,0 +1,277 @@
+"""Detectors in training, and all their stitches in one pass."""
+
+import copy
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from mmengine.hooks import Hook
+from mmengine.registry import DATASETS, HOOKS
+from mmengine.runner import Runner
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.models import set_stitch
+
+pytestmark = pytest.mark.ops
+pytest.importorskip('mmdet')
+
+IDS = [0, 4, 12, 1]
+NAMES = [
+    f'coco/{kind}_{item}' for kind in ('bbox', 'segm') for item in ('mAP', 'mAP_50')
+]
+
+
+class StopError(RuntimeError):
+    pass
+
+
+@HOOKS.register_module()
+class StopDetectionBefore(Hook):
+    """Stands for a crash."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def before_test_iter(self, runner, batch_idx, data_batch=None):
+        if batch_idx == self.batch:
+            raise StopError
+
+
+@pytest.fixture
+def make_runner(det_cfg, build_detector):
+    """Makes runners of the same model."""
+    state = build_detector(det_cfg).state_dict()
+
+    def make(loop='StitchTestLoop', **test_cfg):
+        cfg = copy.deepcopy(det_cfg)
+        if loop == 'StitchTestLoop':
+            test_cfg = dict(stitches=IDS) | test_cfg
+        cfg.test_cfg = dict(type=loop, **test_cfg)
+        runner = Runner.from_cfg(cfg)
+        runner.model.load_state_dict(state)
+        return runner
+
+    return make
+
+
+def one_at_a_time(runner):
+    """mmengine's own loop with mmdet's own metric, anew for every stitch."""
+    metrics = {}
+    for stitch_id in IDS:
+        set_stitch(runner.model, stitch_id)
+        evaluator = runner.build_evaluator(
+            dict(
+                type='CocoMetric',
+                metric=['bbox', 'segm'],
+                metric_items=['mAP', 'mAP_50'],
+            )
+        )
+        evaluator.metrics[0].iou_thrs = np.array([0.02, 0.5])
+        evaluator.dataset_meta = runner.test_dataloader.dataset.metainfo
+        runner.test_loop.evaluator = evaluator
+        for name, value in runner.test().items():
+            metrics[f'stitch_{stitch_id}/{name}'] = value
+    return metrics
+
+
+def test_one_pass_equals_mmdets_own_one_at_a_time(make_runner):
+    together = make_runner().test()
+    assert together == one_at_a_time(make_runner('TestLoop'))
+    assert set(together) == {f'stitch_{i}/{name}' for i in IDS for name in NAMES}
+    for name, least in (('coco/bbox_mAP', 4), ('coco/segm_mAP', 3)):
+        assert len({together[f'stitch_{i}/{name}'] for i in IDS}) >= least
+
+
+def test_results_are_ranked_by_box_ap_and_have_costs(make_runner, tmp_path, capsys):
+    runner = make_runner(out_dir=str(tmp_path / 'report'))
+    metrics = runner.test()
+    written = json.loads((tmp_path / 'report' / 'stitches.json').read_text())
+    assert (written['metric'], written['higher_is_better']) == ('coco/bbox_mAP', True)
+    costs = cost_table(runner.model, (64, 64))
+    for s in written['stitches']:
+        assert (s['flops'], s['params']) == costs[s['id']][:2]
+        assert {
+            f'stitch_{s["id"]}/{k}': v for k, v in s['metrics'].items()
+        }.items() <= (metrics.items())
+    printed = capsys.readouterr().out
+    assert 'Average Precision' not in printed
+    assert 'fast[0:1] > slow[2:4] > fast[2:4]' in printed
+
+
+def test_fewer_images_are_counted_as_a_smaller_data_set(make_runner, det_cfg):
+    limited = make_runner(limit=2).test()
+    det_cfg.test_dataloader.dataset.indices = [0, 2]
+    assert limited == one_at_a_time(make_runner('TestLoop'))
+
+
+def test_screening_does_not_keep_the_first_ground_truth(make_runner):
+    screened = make_runner(screen=2, keep=1).test()
+    whole = make_runner().test()
+    assert [k for k in screened if k.startswith(('stitch_0/', 'stitch_1/'))]
+    for name in NAMES:
+        for anchor in (0, 1):
+            assert (
+                screened[f'stitch_{anchor}/{name}'] == whole[f'stitch_{anchor}/{name}']
+            )
+
+
+def test_a_crashed_test_goes_on(make_runner, det_cfg):
+    det_cfg.test_dataloader.update(batch_size=1)
+    det_cfg.test_dataloader.dataset.num_scenes = 12
+    whole = make_runner(stitches=[0, 4]).test()
+    runner = make_runner(stitches=[0, 4])
+    runner.register_hook(StopDetectionBefore(11))
+    with pytest.raises(StopError):
+        runner.test()
+    (spooled,) = Path(det_cfg.work_dir).glob('partial_test/*/rank0/stitch_4.pkl')
+    assert spooled.stat().st_size > 1000
+    runner, seen = make_runner(stitches=[0, 4], resume=True), []
+    runner.model.neck.register_forward_hook(
+        lambda neck, maps, levels: None if levels[0].is_meta else seen.append(1)
+    )
+    assert runner.test() == whole
+    # Two of twelve images by two stitches; the costs are counted besides.
+    assert len(seen) == 4
+
+
+def test_pictures_show_boxes_of_each_stitch(make_runner, tmp_path):
+    make_runner(show_dir=str(tmp_path / 'show'), limit=1, stitches=[0, 12]).test()
+    names = [f'stitch_{i}/000000.png' for i in (0, 12)]
+    pictures = [cv2.imread(str(tmp_path / 'show' / name)) for name in names]
+    # Truth and prediction beside each other.
+    assert [p.shape for p in pictures] == [(64, 128, 3)] * 2
+    difference = np.abs(np.subtract(*pictures, dtype=float)).mean(axis=(0, 2))
+    # mmdet jitters the colours of masks.
+    assert difference[:64].mean() < 2 < 4 < difference[64:].mean()
+
+
+def test_mmdets_own_metric_is_refused_on_fewer_images(make_runner, det_cfg):
+    det_cfg.test_evaluator = dict(type='CocoMetric', metric='bbox')
+    with pytest.raises(
+        ValueError, match='CocoMetric cannot be computed on fewer images'
+    ):
+        make_runner(limit=2).test()
+
+
+def test_detections_of_several_stitches_are_not_mixed(make_runner, det_cfg, tmp_path):
+    det_cfg.test_evaluator.outfile_prefix = str(tmp_path / 'found')
+    with pytest.raises(ValueError, match='4 stitches would .* test_evaluator.outfile'):
+        make_runner().test()
+    make_runner(stitches=[4]).test()
+    found = json.loads((tmp_path / 'found.segm.json').read_text())
+    assert {d['image_id'] for d in found} == {0, 1, 2, 3}
+
+
+class TestNothingToFind:
+    def test_a_stitch_that_detects_nothing_scores_zero(self, make_runner, det_cfg):
+        det_cfg.model.test_cfg.rcnn.score_thr = 1.1
+        metrics = make_runner(stitches=[0, 1]).test()
+        assert metrics == {f'stitch_{i}/{name}': 0.0 for i in (0, 1) for name in NAMES}
+
+    def test_images_without_objects_are_among_the_others(self, make_runner, det_cfg):
+        det_cfg.test_dataloader.dataset.num_objects = (0, 1)
+        data = DATASETS.build(det_cfg.test_dataloader.dataset)
+        found = [len(data.get_data_info(i)['instances']) for i in range(4)]
+        assert 0 in found
+        assert any(found)
+        assert make_runner(stitches=[0, 4, 12, 1]).test() == (
+            one_at_a_time(make_runner('TestLoop'))
+        )
+
+    def test_no_object_at_all_is_said(self, make_runner, det_cfg):
+        det_cfg.test_dataloader.dataset.num_objects = (0, 0)
+        with pytest.raises(
+            ValueError, match='none of 4 images has an annotated object'
+        ):
+            make_runner(stitches=[0]).test()
+
+    def test_no_annotations_are_said(self, make_runner, det_cfg):
+        pack = det_cfg.test_dataloader.dataset.pipeline[-1]
+        pack.meta_keys = [k for k in pack.meta_keys if k != 'instances']
+        with pytest.raises(
+            ValueError, match='no annotations .*test_evaluator.ann_file'
+        ):
+            make_runner(stitches=[0]).test()
+
+
+@pytest.mark.parametrize('num_objects', [(0, 0), (0, 2)])
+def test_training_on_scenes_without_objects(det_cfg, num_objects):
+    det_cfg.train_dataloader.dataset.num_objects = num_objects
+    runner = Runner.from_cfg(det_cfg)
+    runner.train()
+    assert all(p.isfinite().all() for p in runner.model.parameters())
+    losses = runner.message_hub.get_scalar('train/loss').data[0]
+    assert np.isfinite(losses).all()
+    assert len(losses) == 2
+
+
+def coco_file(path, boxes_of_images):
+    """Write annotations; each box is (x, y, w, h)."""
+    boxes = [(i, box) for i, boxes in enumerate(boxes_of_images) for box in boxes]
+    annotations = [
+        dict(
+            id=n,
+            image_id=i,
+            category_id=1,
+            bbox=[x, y, w, h],
+            area=w * h,
+            iscrowd=0,
+            segmentation=[[x, y, x + w, y, x + w, y + h, x, y + h]],
+        )
+        for n, (i, (x, y, w, h)) in enumerate(boxes, start=1)
+    ]
+    images = [
+        dict(id=i, file_name=f'{i}.png', height=64, width=64)
+        for i in range(len(boxes_of_images))
+    ]
+    content = dict(images=images, annotations=annotations)
+    path.write_text(json.dumps(content | dict(categories=[dict(id=1, name='cell')])))
+    return str(path)
+
+
+def test_boxes_outside_the_image_and_annotation_files(det_cfg, tmp_path):
+    boxes = [
+        (10, 10, 20, 20),
+        (50, 40, 40, 60),  # partly outside
+        (80, 80, 10, 10),  # outside
+        (-20, -20, 30, 30),  # partly outside
+        (30, 30, 0, 5),  # no width
+    ]
+    both = coco_file(tmp_path / 'both.json', [boxes, boxes[:2]])
+    first = coco_file(tmp_path / 'first.json', [boxes])
+    random = np.random.default_rng(0)
+    for i in range(2):
+        image = random.integers(0, 256, (64, 64, 3), np.uint8)
+        cv2.imwrite(str(tmp_path / f'{i}.png'), image)
+    data = dict(
+        ann_file=both,
+        data_prefix=dict(img=str(tmp_path)),
+        metainfo=dict(classes=('cell',), palette=[(220, 20, 60)]),
+    )
+    load = [dict(type='LoadImageFromFile'), dict(type='Resize', scale=(64, 64))]
+    annotate = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
+    pack = det_cfg.test_dataloader.dataset.pipeline[-1]
+    pipeline = [load[0], annotate, load[1], dict(type='PackDetInputs')]
+    det_cfg.train_dataloader.dataset = dict(
+        type='SeededDataset', of='CocoDataset', pipeline=pipeline, **data
+    )
+    det_cfg.test_dataloader.dataset = dict(
+        type='CocoDataset', test_mode=True, pipeline=[*load, pack], **data
+    )
+    det_cfg.test_evaluator.ann_file = both
+    det_cfg.test_cfg.update(stitches=[0, 1], limit=1)
+    for head in (det_cfg.model.roi_head.bbox_head, det_cfg.model.roi_head.mask_head):
+        head.num_classes = 1
+    runner = Runner.from_cfg(det_cfg)
+    runner.train()
+    assert np.isfinite(runner.message_hub.get_scalar('train/loss').data[0]).all()
+    limited = runner.test()
+    assert max(limited.values()) > 0
+    # Of the annotations in the file those of the image that was seen count.
+    det_cfg.test_dataloader.dataset.ann_file = first
+    det_cfg.test_evaluator.ann_file = first
+    alone = Runner.from_cfg(det_cfg)
+    alone.model.load_state_dict(runner.model.state_dict())
+    assert alone.test() == limited

@@ -1,0 +1,237 @@
+"""Costs, inference, export and batch norm of detectors."""
+
+import copy
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.runner import Runner
+from torch.testing import assert_close
+
+from snnet_mm.analysis import cost_table, measure_latency, measure_memory
+from snnet_mm.analysis.memory import count_peak
+from snnet_mm.analysis.parts import as_shipped, run_model
+from snnet_mm.apis import init_inferencer, init_model, init_painter, set_stitch
+from snnet_mm.export import StitchExporter, run_onnx
+from snnet_mm.export.graph import run_torch_export
+
+pytestmark = pytest.mark.ops
+mmdet = pytest.importorskip('mmdet')
+
+
+@pytest.fixture
+def model(det_cfg, build_detector):
+    model = build_detector(det_cfg)
+    model.cfg = det_cfg
+    model.dataset_meta = dict(classes=('object',), palette=None)
+    return model
+
+
+class TestCosts:
+    def test_heads_run_on_as_many_boxes_as_prediction_allows(self, model):
+        costs = cost_table(model)
+        assert costs.input_size == (64, 64)
+        box, mask = 30, 20
+        cells = {4: 256, 8: 64, 16: 16, 32: 4}
+        neck = {
+            4: 64 * 4 * 96 * 48 + cells[4] * (48 * 32 + 9 * 32 * 32),
+            8: cells[8] * (96 * 32 + 9 * 32 * 32),
+            16: cells[16] * (96 * 32 + 9 * 32 * 32),
+        }
+        rpn = sum(cells.values()) * (2 * 9 * 32 * 32 + 32 * 3 * 5)
+        box_head = box * (49 * 4 * 9 * 32 * 32 + 49 * 32 * 128 + 128 * (2 + 4))
+        mask_head = mask * (49 * (2 * 9 * 32 * 32 + 4 * 32 * 32) + 196 * 32)
+        behind = sum(neck.values()) + rpn + box_head + mask_head
+        backbone = cost_table(model.backbone, (64, 64))
+        for i in (0, 1, 9):
+            assert costs[i].flops == backbone[i].flops + behind
+            heads = (model.neck, model.rpn_head, model.roi_head)
+            behind_params = sum(map(num_params, heads))
+            assert costs[i].params == backbone[i].params + behind_params
+
+    def test_memory_is_that_of_a_real_forward(self, model):
+        found = measure_memory(model)
+        images = torch.randn(1, 3, 64, 64)
+        weights = 4 * cost_table(model)[12].params
+        with as_shipped(model):
+            set_stitch(model, 12)
+            peak = count_peak(lambda: run_model(model, images))
+        # Pooling, which is not followed on meta tensors, is not where the peak is.
+        assert found[12] == weights + 4 * images.numel() + peak
+
+    def test_latency_adds_up(self, model):
+        latencies = measure_latency(model, batch=2, rounds=1, check=[0, 12])
+        assert set(latencies.by_stitch) == set(cost_table(model))
+        assert all(c.predicted > 0 and c.measured > 0 for c in latencies.checks)
+        assert len({round(ms, 6) for ms in latencies.by_stitch.values()}) == 14
+
+    def test_cascades_are_refused(self, model):
+        model.roi_head.bbox_head = torch.nn.ModuleList([model.roi_head.bbox_head])
+        with pytest.raises(ValueError, match='runs its heads in a row'):
+            cost_table(model)
+
+
+@pytest.fixture
+def loads_images(model):
+    """The same model, whose test pipeline reads image files."""
+    steps = model.cfg.test_dataloader.dataset.pipeline
+    model.cfg.test_dataloader.dataset.pipeline = [
+        dict(type='LoadImageFromFile'),
+        dict(type='Resize', scale=(64, 64), keep_ratio=True),
+        *steps,
+    ]
+    return model
+
+
+@torch.no_grad()
+def detections(model, image):
+    """Boxes and scores of an image (64, 64, 3), without mmdet's pipeline."""
+    from mmdet.structures import DetDataSample
+
+    rgb = np.ascontiguousarray(image[..., ::-1]).astype(np.float32)
+    x = torch.from_numpy((rgb - 127.5) / 127.5).permute(2, 0, 1)[None]
+    sample = DetDataSample(
+        metainfo=dict(img_shape=(64, 64), ori_shape=(64, 64), scale_factor=(1.0, 1.0))
+    )
+    return model.predict(x, [sample])[0].pred_instances
+
+
+def test_inference_and_painting_of_each_stitch(loads_images, tmp_path):
+    model = loads_images
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    cv2.imwrite(str(tmp_path / 'a.png'), image)
+    inferencer, paint = init_inferencer(model), init_painter(model)
+    assert inferencer.model is model
+    seen, painted = [], []
+    for stitch in (0, 12):
+        set_stitch(model, stitch)
+        wanted = detections(model, image)
+        for given in (tmp_path / 'a.png', image):
+            (found,) = inferencer(given)['predictions']
+            assert_close(torch.tensor(found['scores']), wanted.scores)
+            assert_close(torch.tensor(found['bboxes']), wanted.bboxes)
+            assert len(found['masks']) == len(wanted)
+        seen.append(wanted.scores)
+        painted.append(paint(image))
+    assert not torch.equal(*seen)
+    assert not np.array_equal(*painted)
+    # Nothing is painted on an image without detections; its channels keep their order.
+    plain = np.full((64, 64, 3), (10, 60, 200), np.uint8)
+    assert np.array_equal(init_painter(model, score_thr=1.1)(plain), plain)
+
+
+@pytest.fixture
+def exporter(model, tmp_path):
+    return StitchExporter(model.cfg, model, tmp_path / 'out')
+
+
+def test_pyramids_are_exported_as_graphs(model, exporter, tmp_path):
+    manifest = exporter.export_stitch(12, ['onnx', 'torch-export'])
+    set_stitch(model, 12)
+    images = 255 * torch.rand(3, 3, 64, 64)
+    with torch.no_grad():
+        wanted = model.extract_feat((images - 127.5) / 127.5)
+    for run, suffix in ((run_onnx, 'onnx'), (run_torch_export, 'pt2')):
+        path = tmp_path / 'out' / f'stitch_12.{suffix}'
+        for a, b in zip(run(path, images), wanted, strict=True):
+            assert_close(a, b, rtol=1e-4, atol=1e-4)
+        # Backbone and neck alone, 4 bytes each and the graph.
+        size = 4 * (backbone_params(model, 12) + num_params(model.neck))
+        assert size < path.stat().st_size < size + 3e5
+    assert [o['name'] for o in manifest.outputs] == [f'level_{i}' for i in range(4)]
+    assert [o['shape'][1:] for o in manifest.outputs] == [
+        [32, n, n] for n in (16, 8, 4, 2)
+    ]
+
+
+def backbone_params(model, stitch_id):
+    return cost_table(model.backbone, (64, 64))[stitch_id].params
+
+
+def num_params(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def test_bundles_share_the_neck(model, exporter, tmp_path):
+    exporter.export_bundle([0, 12])
+    set_stitch(model, 0)
+    images = 255 * torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        wanted = model.extract_feat((images - 127.5) / 127.5)
+    found = run_onnx(tmp_path / 'out' / 'stitch_0.onnx', images)
+    assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    manifest = json.loads((tmp_path / 'out' / 'manifest.json').read_text())
+    shared = manifest['weights']['bytes']
+    apart = sum(backbone_params(model, i) + num_params(model.neck) for i in (0, 12))
+    assert shared < 4 * (apart - num_params(model.neck))
+
+
+def test_a_stitch_alone_scores_the_same_in_mmdets_own_tool(
+    model, exporter, tmp_path, monkeypatch
+):
+    exporter.export_stitch(12, ['mm', 'safetensors'])
+    cfg = copy.deepcopy(model.cfg)
+    cfg.test_cfg = dict(type='StitchTestLoop', stitches=[12])
+    runner = Runner.from_cfg(cfg)
+    runner.model.load_state_dict(model.state_dict())
+    wanted = runner.test()
+    assert max(wanted.values()) > 0
+    out = tmp_path / 'out'
+    found, test = [], Runner.test
+    monkeypatch.setattr(Runner, 'test', lambda self: found.append(test(self)))
+    tool = Path(mmdet.__file__).parent / '.mim' / 'tools' / 'test.py'
+    args = [tool, out / 'stitch_12.py', out / 'stitch_12.pth']
+    args += ['--work-dir', tmp_path / 'alone']
+    monkeypatch.setattr(sys, 'argv', [*map(str, args)])
+    runpy.run_path(str(tool), run_name='__main__')
+    assert found
+    assert {f'stitch_12/{k}': v for k, v in found[0].items()} == wanted
+
+
+def test_batch_norm_of_heads_is_recalibrated(det_cfg, build_detector, tmp_path):
+    for head in (det_cfg.model.roi_head.bbox_head, det_cfg.model.roi_head.mask_head):
+        head.norm_cfg = dict(type='BN')
+    det_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 12])
+    det_cfg.test_cfg.update(recalibrate_bn=4, out_dir=str(tmp_path / 'report'))
+    runner = Runner.from_cfg(det_cfg)
+    runner.model.load_state_dict(build_detector(det_cfg).state_dict())
+    runner.test()
+    statistics = torch.load(tmp_path / 'report' / 'bn_statistics.pth')
+    first = 'roi_head.{}_head.{}.0.bn.running_mean'
+    for key in (first.format('bbox', 'shared_convs'), first.format('mask', 'convs')):
+        assert not torch.equal(statistics[0][key], statistics[12][key])
+        assert statistics[0][key].abs().max() > 0
+    # The mean in front of the first norm of the box head, by hand.
+    model, seen = runner.model, []
+    set_stitch(model, 12)
+    conv = model.roi_head.bbox_head.shared_convs[0].conv
+    conv.register_forward_hook(lambda *a: seen.append(a[-1].mean(dim=(0, 2, 3))))
+    dataloader = Runner.build_dataloader(det_cfg.train_dataloader, seed=runner.seed)
+    batches = iter(dataloader)
+    with torch.no_grad():
+        for _ in range(2):
+            model._run_forward(
+                model.data_preprocessor(next(batches), False), mode='predict'
+            )
+    key = first.format('bbox', 'shared_convs')
+    assert_close(statistics[12][key], torch.stack(seen).mean(dim=0))
+
+
+def test_detectors_without_batch_norm_have_nothing_to_recalibrate(det_cfg):
+    det_cfg.test_cfg = dict(type='StitchTestLoop', recalibrate_bn=4)
+    with pytest.raises(ValueError, match='MaskRCNN has no batch norm outside'):
+        Runner.from_cfg(det_cfg).test()
+
+
+def test_init_model_reads_weights_only(det_cfg, model, tmp_path):
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+    found = init_model(det_cfg, tmp_path / 'a.pth', stitch=12, device='cpu')
+    assert found.dataset_meta['classes'] == ('object',)
+    images = torch.rand(1, 3, 64, 64)
+    set_stitch(model, 12)
+    assert_close(found.extract_feat(images), model.extract_feat(images))

@@ -14,6 +14,9 @@ from snnet_mm.utils import atomic_path
 from .cost_report import wide_console
 from .pareto_plot import plot_pareto
 
+# COCO's metrics of small, medium and large objects, which would not fit.
+LEFT_OUT_OF_TABLES = ('_s', '_m', '_l')
+
 
 def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
     """Print the table, and write ``stitches.json`` and ``pareto.png``.
@@ -43,8 +46,11 @@ def stitch_table(results: StitchResults) -> Table:
     table = Table(title=f'Stitches at {height}x{width}: {len(results.stitches)}')
     for name in ('id', 'kind', 'route'):
         table.add_column(name, justify='right' if name == 'id' else 'left')
-    metrics = list(results.stitches[0].metrics)
-    for name in ('GFLOPs', 'params (M)', *metrics):
+    metrics = [
+        m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT_OF_TABLES)
+    ]
+    short = [m.rsplit('/')[-1] for m in metrics]
+    for name in ('GFLOPs', 'params (M)', *short):
         table.add_column(name, justify='right')
     screened = len(results.complete) < len(results.stitches)
     if screened:

@@ -196,15 +196,21 @@ class TestNothingToFind:
             make_runner(stitches=[0]).test()
 
 
-@pytest.mark.parametrize('num_objects', [(0, 0), (0, 2)])
-def test_training_on_scenes_without_objects(det_cfg, num_objects):
-    det_cfg.train_dataloader.dataset.num_objects = num_objects
+def test_training_on_scenes_without_objects_and_validation(det_cfg):
+    det_cfg.train_dataloader.dataset.num_objects = (0, 0)
+    det_cfg.val_dataloader = copy.deepcopy(det_cfg.test_dataloader)
+    det_cfg.val_evaluator = copy.deepcopy(det_cfg.test_evaluator)
+    det_cfg.val_cfg = dict(type='StitchValLoop', stitches='0,4')
+    det_cfg.train_cfg.val_interval = 2
     runner = Runner.from_cfg(det_cfg)
     runner.train()
     assert all(p.isfinite().all() for p in runner.model.parameters())
     losses = runner.message_hub.get_scalar('train/loss').data[0]
     assert np.isfinite(losses).all()
     assert len(losses) == 2
+    validated = runner.message_hub.log_scalars
+    names = {f'val/stitch_{i}/{name}' for i in (0, 4) for name in NAMES}
+    assert {n for n in validated if n.startswith('val/stitch')} == names
 
 
 def coco_file(path, boxes_of_images):

@@ -22,6 +22,7 @@ from snnet_mm.export.graph import run_torch_export
 
 pytestmark = pytest.mark.ops
 mmdet = pytest.importorskip('mmdet')
+DetDataSample = pytest.importorskip('mmdet.structures').DetDataSample
 
 
 @pytest.fixture
@@ -88,17 +89,19 @@ def loads_images(model):
     return model
 
 
+def sample_of_image():
+    """What heads must know of an image (64, 64, 3)."""
+    shape = (64, 64)
+    metainfo = dict(img_shape=shape, ori_shape=shape, scale_factor=(1.0, 1.0))
+    return DetDataSample(metainfo=metainfo)
+
+
 @torch.no_grad()
 def detections(model, image):
     """Boxes and scores of an image (64, 64, 3), without mmdet's pipeline."""
-    from mmdet.structures import DetDataSample
-
     rgb = np.ascontiguousarray(image[..., ::-1]).astype(np.float32)
     x = torch.from_numpy((rgb - 127.5) / 127.5).permute(2, 0, 1)[None]
-    sample = DetDataSample(
-        metainfo=dict(img_shape=(64, 64), ori_shape=(64, 64), scale_factor=(1.0, 1.0))
-    )
-    return model.predict(x, [sample])[0].pred_instances
+    return model.predict(x, [sample_of_image()])[0].pred_instances
 
 
 def test_inference_and_painting_of_each_stitch(loads_images, tmp_path):
@@ -143,6 +146,15 @@ def test_pyramids_are_exported_as_graphs(model, exporter, tmp_path):
         # Backbone and neck alone, 4 bytes each and the graph.
         size = 4 * (backbone_params(model, 12) + num_params(model.neck))
         assert size < path.stat().st_size < size + 3e5
+    # The heads go on from the graph's maps.
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    rgb = torch.from_numpy(image[..., ::-1].astype(np.float32)).permute(2, 0, 1)
+    maps = run_onnx(tmp_path / 'out' / 'stitch_12.onnx', rgb[None])
+    samples = [sample_of_image()]
+    proposals = model.rpn_head.predict(maps, samples)
+    with torch.no_grad():
+        (found,) = model.roi_head.predict(maps, proposals, samples, rescale=True)
+    assert_close(found.scores, detections(model, image).scores, rtol=1e-3, atol=1e-4)
     assert [o['name'] for o in manifest.outputs] == [f'level_{i}' for i in range(4)]
     assert [o['shape'][1:] for o in manifest.outputs] == [
         [32, n, n] for n in (16, 8, 4, 2)

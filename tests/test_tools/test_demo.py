@@ -1,47 +1,47 @@
 import json
-from importlib.util import find_spec
 
 import pytest
 import torch
 
-NAME = '{}_{}_1xb16-300_toy-scenes-64x64'
 TASKS = [
-    ('seg', 'setr-naive', 'mIoU'),
-    ('depth', 'dpt', 'RMSE'),
+    ('seg', 'setr-naive_{}_1xb16-300', 'mIoU', 2),
+    ('depth', 'dpt_{}_1xb16-300', 'RMSE', 2),
     pytest.param(
-        *('cls', 'cls', 'accuracy/top1'),
-        marks=pytest.mark.skipif(
-            not find_spec('mmpretrain'), reason='mmpretrain is not installed'
-        ),
+        'det', 'mask-rcnn_{}_1xb8-300', 'coco/bbox_mAP', 3, marks=pytest.mark.ops
     ),
+    ('cls', 'cls_{}_1xb16-300', 'accuracy/top1', 2),
 ]
 
 
-@pytest.mark.parametrize('task, method, metric', TASKS)
-def test_demo_ends_with_a_table_and_a_picture(run_demo, task, method, metric):
+@pytest.mark.parametrize('task, name, metric, digits', TASKS)
+def test_demo_ends_with_a_table_and_a_picture(run_demo, task, name, metric, digits):
     work_dir, printed = run_demo(task)
     results = json.loads((work_dir / 'stitches.json').read_text())
     assert [s['id'] for s in results['stitches']] == [0, 1, 2, 3, 4, *range(6, 15)]
     for stitch in results['stitches']:
         assert stitch['route'] in printed
-        assert f'{stitch["metrics"][metric]:.2f}' in printed
+        assert f'{stitch["metrics"][metric]:.{digits}f}' in printed
     for column in ('id', 'kind', 'route', 'GFLOPs', 'params', metric, 'Pareto'):
         assert column in printed
     assert (work_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
 
 
-@pytest.mark.parametrize('task, method, metric', TASKS)
-def test_stitched_training_starts_from_both_anchors(run_demo, task, method, metric):
+@pytest.mark.parametrize('task, name, metric, digits', TASKS)
+def test_stitched_training_starts_from_both_anchors(
+    run_demo, task, name, metric, digits
+):
     work_dir, _ = run_demo(task)
-    states = {
-        name: torch.load(
-            work_dir / NAME.format(method, name) / 'iter_3.pth', weights_only=False
-        )['state_dict']
-        for name in ('vit-fast', 'vit-slow', 'snnetv2-fast-slow')
+    folders = {
+        model: work_dir / f'{name.format(model)}_toy-scenes-64x64'
+        for model in ('vit-fast', 'vit-slow', 'snnetv2-fast-slow')
     }
-    for anchor, name in enumerate(('vit-fast', 'vit-slow')):
+    states = {
+        model: torch.load(folder / 'iter_3.pth', weights_only=False)['state_dict']
+        for model, folder in folders.items()
+    }
+    for anchor, model in enumerate(('vit-fast', 'vit-slow')):
         key = 'blocks.0.attn.qkv.weight'
-        before = states[name][f'backbone.{key}']
+        before = states[model][f'backbone.{key}']
         after = states['snnetv2-fast-slow'][f'backbone.anchors.{anchor}.{key}']
         # Three steps move weights a little; another random start would be far off.
         assert (after - before).norm() < 0.3 * before.norm()

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
@@ -38,6 +39,15 @@ def test_table_is_sorted_by_cost_and_marks_the_front(results):
     assert cells(table, 4) == ['0.00', '8.00', '7.00', '1.00']
     assert cells(table, 6) == ['20.00', '35.00', '33.00', '40.00']
     assert cells(table, 7) == ['*', '*', '', '*']
+
+
+def test_detection_metrics_have_short_names_and_fit(results):
+    metrics = {f'coco/bbox_mAP{end}': 0.1 for end in ('', '_50', '_s', '_m', '_l')}
+    stitches = [replace(r, metrics=metrics) for r in results.stitches]
+    table = stitch_table(replace(results, stitches=stitches, metric='coco/bbox_mAP'))
+    headers = [column.header for column in table.columns]
+    assert headers[5:] == ['bbox_mAP', 'bbox_mAP_50', 'Pareto']
+    assert cells(table, 5) == ['0.100'] * 4
 
 
 def test_report_can_be_read_back(results, tmp_path, capsys):

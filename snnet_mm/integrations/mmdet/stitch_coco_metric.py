@@ -50,9 +50,7 @@ class StitchCocoMetric(CocoMetric):
                 'there are no annotations to evaluate with; give an annotation file '
                 "(config key: test_evaluator.ann_file), or let 'instances' of the data "
                 'set through (config key: meta_keys of PackDetInputs in '
-                'test_dataloader.dataset.pipeline). To write detections without '
-                'evaluating them, set test_evaluator.format_only=True and '
-                'test_evaluator.outfile_prefix'
+                'test_dataloader.dataset.pipeline)'
             )
         super().process(data_batch, data_samples)
 

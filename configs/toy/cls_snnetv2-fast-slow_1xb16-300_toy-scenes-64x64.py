@@ -32,7 +32,7 @@ model = dict(
         stitching_layer=dict(type='LoRAStitchingLayer', rank=8),
     ),
     head=dict(
-        num_classes=4,
+        num_classes=3,
         ends=[
             dict(
                 in_channels=32,

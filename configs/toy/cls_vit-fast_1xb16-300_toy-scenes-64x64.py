@@ -13,7 +13,7 @@ model = dict(
         patch_size=8,
         layer_scale_init=None,
     ),
-    head=dict(num_classes=4, ends=[dict(in_channels=32)]),
+    head=dict(num_classes=3, ends=[dict(in_channels=32)]),
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),

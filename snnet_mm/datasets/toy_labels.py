@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 from mmengine.registry import DATASETS
 
-from .scene_painter import CLASSES, DISK, Scene
+from .scene_painter import Scene
 from .toy_scenes import ToyScenes
+
+PLACES = ('left', 'middle', 'right')
 
 
 @DATASETS.register_module()
 class ToyLabels(ToyScenes):
-    """The scenes of :class:`ToyScenes`, each with the class of one object.
+    """The scenes of :class:`ToyScenes`, labelled by where their largest object is.
 
-    ``gt_label`` is that of the object of which most is seen. The pipeline loads no
-    image.
+    ``gt_label`` is the third of the image that the centre of the object lies in, as far
+    as it is seen; it is the object of which most is seen. Scenes must not be flipped.
+    The pipeline loads no image.
 
     Args:
         **kwargs: See :class:`ToyScenes`; at least one object in every scene.
@@ -23,10 +27,7 @@ class ToyLabels(ToyScenes):
             does.
     """
 
-    METAINFO = {
-        'classes': CLASSES[DISK:],
-        'palette': ToyScenes.METAINFO['palette'][DISK:],
-    }
+    METAINFO = {'classes': PLACES}
 
     def __init__(self, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -50,5 +51,6 @@ class ToyLabels(ToyScenes):
         return super().get_data_info(idx) | dict(seg_fields=[])
 
     def _truth_of(self, scene: Scene) -> int:
-        largest = max(scene.instances, key=lambda i: int(i.visible.sum()))
-        return largest.label - DISK
+        largest = max((i.visible for i in scene.instances), key=np.sum)
+        _, columns = np.nonzero(largest)
+        return int(len(PLACES) * columns.mean() / largest.shape[1])

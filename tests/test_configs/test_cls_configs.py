@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.registry import (
     DATASETS,
     MODELS,
@@ -13,6 +13,7 @@ from mmengine.registry import (
     init_default_scope,
 )
 from mmengine.runner import Runner
+from PIL import Image
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ResourceConstrainedSampler
@@ -259,3 +260,76 @@ def test_rows_of_the_tiny_family(variant, kinds, rank, sampler, num_stitches):
         costs = cost_table(model)
         groups = ResourceConstrainedSampler(costs, step=sampling.sampler.step).groups
         assert [len(g) for g in groups] == [1, 6, 6, 6, 6, 6, 1]
+
+
+STEPS = [
+    'imagenet/deit3-s_8xb32-50e_in1k-224x224.py',
+    'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
+    'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py',
+    'imagenet/tiny/vit-ti_1xb64-1000_tinyimagenet20-64x64.py',
+    'toy/cls_vit-fast_1xb16-300_toy-scenes-64x64.py',
+    'toy/cls_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py',
+]
+
+
+@pytest.fixture(scope='module')
+def image_folders(tmp_path_factory):
+    """Two images of each of two classes, for training and validation."""
+    root = tmp_path_factory.mktemp('data')
+    rng = np.random.default_rng(0)
+    for folder in ('train/a', 'train/b', 'val/a', 'val/b'):
+        (root / folder).mkdir(parents=True)
+        for i in range(2):
+            image = rng.integers(0, 255, (80, 112, 3), dtype=np.uint8)
+            Image.fromarray(image).save(root / folder / f'{i}.jpg')
+    return root
+
+
+def narrow(cfg, data_root):
+    """Anchors of a few channels, and two classes where there are no scenes."""
+    backbone, head = cfg.model.backbone, cfg.model.head
+    anchors = backbone.get('anchors', [backbone])
+    for anchor, end, width in zip(anchors, head.ends, (8, 12, 16), strict=False):
+        depth = 24 if anchor.arch == 'large' else 12
+        anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+        end.in_channels = width
+        anchor.pop('init_cfg', None)
+        end.pop('init_cfg', None)
+    if 'rank' in backbone.get('stitching_layer', {}):
+        backbone.stitching_layer.rank = 2
+    for hook in cfg.get('custom_hooks', []):
+        if hook.type == 'StitchInitHook':
+            hook.num_images = 2
+        elif hook.sampler.type == ROS:
+            hook.sampler = ConfigDict(type=ROS, num_groups=3)
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        if 'ToyLabels' in (loader.dataset.type, loader.dataset.get('of')):
+            loader.dataset.num_scenes = 2
+        else:
+            two = dict(metainfo=dict(classes=('a', 'b')), data_root=str(data_root))
+            loader.dataset.update(two)
+            head.num_classes = cfg.model.data_preprocessor.num_classes = 2
+    cfg.test_evaluator.topk = (1,)
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = 1
+    cfg.param_scheduler = []
+
+
+@pytest.mark.parametrize('name', STEPS)
+def test_config_trains_and_tests(name, image_folders, tmp_path):
+    cfg = Config.fromfile(IMAGENET.parent / name)
+    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
+    narrow(cfg, image_folders)
+    runner = Runner.from_cfg(cfg)
+    before = {k: v.clone() for k, v in runner.model.named_parameters()}
+    runner.train()
+    moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
+    assert any(k.startswith('head.ends.') and k.endswith('head.weight') for k in moved)
+    assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
+    metrics = runner.test()
+    stitched = 'snnet' in name
+    last = len(cfg.model.head.ends) - 1
+    names = ['stitch_0/accuracy/top1', f'stitch_{last}/accuracy/top1']
+    names = names if stitched else ['accuracy/top1']
+    assert all(metrics[n] in (0, 25, 50, 75, 100) for n in names)

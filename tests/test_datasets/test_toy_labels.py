@@ -2,22 +2,22 @@ import numpy as np
 import pytest
 
 from snnet_mm.datasets import ToyLabels, ToyScenes
-from snnet_mm.datasets.scene_painter import DISK
 
 
-def test_a_scene_has_the_class_of_which_most_is_seen():
+def test_a_scene_is_labelled_by_where_its_largest_object_is():
     labels = ToyLabels(num_scenes=30, num_objects=(1, 3))
     scenes = ToyScenes(num_scenes=30, num_objects=(1, 3))
     for i in range(30):
         info = labels[i]
-        seen = [
-            (o.visible.sum(), o.label - DISK) for o in labels.get_scene(i).instances
-        ]
-        assert info['gt_label'] == max(seen)[1]
+        seen = [o.visible for o in labels.get_scene(i).instances]
+        largest = seen[np.argmax([s.sum() for s in seen])]
+        centre = (largest.sum(0) * np.arange(64)).sum() / largest.sum()
+        lower, upper = ((0, 64 / 3), (64 / 3, 128 / 3), (128 / 3, 64))[info['gt_label']]
+        assert lower <= centre < upper
         assert np.array_equal(info['img'], scenes[i]['img'])
         assert info['seg_fields'] == []
-    assert {labels[i]['gt_label'] for i in range(30)} == set(range(4))
-    assert labels.metainfo['classes'] == ToyScenes.METAINFO['classes'][DISK:]
+    assert {labels[i]['gt_label'] for i in range(30)} == {0, 1, 2}
+    assert labels.metainfo['classes'] == ('left', 'middle', 'right')
 
 
 def test_scenes_without_objects_are_refused():

@@ -176,21 +176,6 @@ def test_an_exported_stitch_holds_one_end(cfg, randomise, stitch_id):
     assert params == cost_table(model)[stitch_id].params
 
 
-def test_every_format_of_an_export_predicts_the_same(cfg, randomise, tmp_path):
-    pytest.importorskip('onnxruntime')
-    model = randomised(cfg, randomise)
-    exporter = StitchExporter(cfg, model, tmp_path / 'export')
-    # Its own comparison of predictions raises if they differ.
-    manifest = exporter.export_stitch(6, list(FORMATS))
-    assert manifest.compared_on == '2 test images'
-    assert manifest.input['shape'] == ['batch', 3, 64, 64]
-    images = 255 * torch.rand(3, 3, 64, 64)
-    with torch.no_grad():
-        wanted = model((images - MEAN) / STD)
-    got = run_onnx(tmp_path / 'export/stitch_6.onnx', images)
-    assert_close(got, wanted, rtol=1e-4, atol=1e-4)
-
-
 def test_there_is_no_batch_norm_to_recalibrate(cfg, randomise):
     weights = randomised(cfg, randomise).state_dict()
     runner = test_runner(cfg, weights, type='StitchTestLoop', recalibrate_bn=4)
@@ -297,3 +282,18 @@ def test_painting_writes_the_class_on_the_image(model):
     # A box with text in the upper left corner, nothing elsewhere.
     assert changed[:60, :150].mean() > 0.2
     assert not changed[150:].any()
+
+
+def test_every_format_of_an_export_predicts_the_same(cfg, randomise, tmp_path):
+    pytest.importorskip('onnxruntime')
+    model = randomised(cfg, randomise)
+    exporter = StitchExporter(cfg, model, tmp_path / 'export')
+    # Its own comparison of predictions raises if they differ.
+    manifest = exporter.export_stitch(6, list(FORMATS))
+    assert manifest.compared_on == '2 test images'
+    assert manifest.input['shape'] == ['batch', 3, 64, 64]
+    images = 255 * torch.rand(3, 3, 64, 64)
+    with torch.no_grad():
+        wanted = model((images - MEAN) / STD)
+    got = run_onnx(tmp_path / 'export/stitch_6.onnx', images)
+    assert_close(got, wanted, rtol=1e-4, atol=1e-4)

@@ -13,15 +13,21 @@ from PIL import Image
 from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
 
 README = Path(__file__).parents[1] / 'README.md'
+SPACES = README.parent / 'docs' / 'spaces.md'
 STOCK = 'setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512.py'
 
 
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
+TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+
+
+def python_of(page):
+    return re.findall(r'```python\n(.*?)```', page.read_text(), re.DOTALL)
 
 
 @pytest.fixture
 def snippets():
-    return re.findall(r'```python\n(.*?)```', README.read_text(), re.DOTALL)
+    return python_of(README)
 
 
 def test_the_config_turns_a_stock_one_into_a_stitched_one(snippets, tmp_path):
@@ -50,3 +56,49 @@ def test_the_python_of_the_readme(snippets, tmp_path, monkeypatch):
     assert find_stitched_backbone(model).active_stitch.id == 0
     assert namespace['costs'][0] == cost_table(model, (176, 240))[0]
     assert [p.name for p in (tmp_path / 'painted').rglob('*.jpg')] == ['a.jpg']
+
+
+def test_what_the_page_about_spaces_says_of_them():
+    namespace, said = {}, 0
+    for line in python_of(SPACES)[0].splitlines():
+        code, _, comment = line.partition('  # ')
+        if '=' in code or code.startswith('from'):
+            exec(code, namespace)
+        elif code:
+            assert repr(eval(code, namespace)) == comment
+            said += 1
+    assert said == 9
+
+
+@pytest.mark.parametrize(('snippet', 'stitches'), [(1, 267), (2, 13)])
+def test_the_backbones_on_the_page_about_spaces(snippet, stitches):
+    cfg = Config.fromstring(python_of(SPACES)[snippet], '.py')
+    with torch.device('meta'):
+        backbone = MODELS.build(cfg.model.backbone)
+    assert len(backbone.space) == stitches
+    far = [m for n, m in backbone.stitching_layers.items() if n.startswith('0to2')]
+    if snippet == 1:
+        sizes = [sum(p.numel() for p in m.parameters()) for m in (*far, backbone)]
+        assert (round(sum(sizes[:-1]) / 1e6, 1), round(sizes[-1] / 1e6)) == (5.0, 443)
+    else:
+        trained = {
+            n.split('.')[0] for n, p in backbone.named_parameters() if p.requires_grad
+        }
+        assert trained == {'stitching_layers'}
+        assert 'decode_head' in cfg.optim_wrapper.paramwise_cfg.custom_keys
+
+
+def test_the_configs_of_the_training_page(tmp_path):
+    models = []
+    for i, text in enumerate(python_of(README.parent / 'docs' / 'training.md')):
+        path = tmp_path / f'{i}.py'
+        base = repr(str(README.parent / 'configs' / TOY))
+        path.write_text(re.sub(r"'./my_\w+.py'", lambda _, b=base: b, text))
+        cfg = Config.fromfile(path)
+        init_default_scope(cfg.default_scope)
+        with torch.device('meta'):
+            models.append(MODELS.build(cfg.model))
+    names = [type(model).__name__ for model in models]
+    assert names == ['DistillationWrapper', 'SandwichWrapper', 'EncoderDecoder']
+    assert cfg.model.backbone.anchors[1].init_cfg.prefix == 'backbone.'
+    assert models[2].backbone.anchors[1].blocks[7].attn.qkv.lora_A.shape == (16, 96)

@@ -8,5 +8,6 @@ default_hooks = dict(
     checkpoint=dict(type='StitchCheckpointHook', by_epoch=False),
     sampler_seed=dict(type='DistSamplerSeedHook'),
     label_check=dict(type='LabelCheckHook'),
+    trainable_params=dict(type='TrainableParamsHook'),
     visualization=dict(type='SegVisualizationHook'),
 )

@@ -146,23 +146,28 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
 
 @contextmanager
 def as_shipped(model: nn.Module) -> Iterator[None]:
-    """Run a model as a shipped one: eval mode, no gradients, merged stitching layers.
+    """Run a model as a shipped one: eval mode, no gradients, merged low-rank updates.
 
     Afterwards everything is as before, the active stitch included.
     """
     backbone = find_stitched_backbone(model)
     active = backbone.active_stitch
     training = {m: m.training for m in model.modules()}
-    layers = dict(backbone.stitching_layers)
+    merging = [
+        (parent, name, layer)
+        for parent in backbone.modules()
+        for name, layer in parent.named_children()
+        if hasattr(type(layer), 'merged')
+    ]
     model.eval()
     try:
         with torch.no_grad():
-            backbone.stitching_layers.update(
-                {name: layer.merged() for name, layer in layers.items()}
-            )
+            for parent, name, layer in merging:
+                setattr(parent, name, layer.merged())
             yield
     finally:
-        backbone.stitching_layers.update(layers)
+        for parent, name, layer in merging:
+            setattr(parent, name, layer)
         set_stitch(model, active.id)
         for module, flag in training.items():
             module.training = flag

@@ -16,6 +16,7 @@ from .plain_vit_settings import (
     check_held_blocks,
     check_settings,
     read_arch,
+    read_lora,
     read_windows,
 )
 from .position import (
@@ -96,6 +97,10 @@ class PlainViT(Anchor):
         frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
             and the first k blocks, and the depth also the final norm. What is frozen
             has no gradient and stays in eval mode.
+        lora: Trains low-rank updates of the attention's linear layers instead of the
+            anchor, which is frozen but for them: ``rank``, and if they are not the
+            default ``alpha`` (1) and ``targets`` (``('qkv', 'proj')``); see
+            :class:`snnet_mm.layers.LoRALinear`. Frozen stages have none that train.
         with_cp: Whether blocks are run again in the backward pass instead of keeping
             their activations: less memory, more time, the same gradients.
         held_blocks: Hold only these blocks, under their numbers, for a network that
@@ -108,7 +113,8 @@ class PlainViT(Anchor):
     Raises:
         ValueError: For an unknown architecture, heads that do not divide the width, an
             out index, frozen stage, global or held block past the depth, ``with_cls``
-            without a cls token, or windows with prefix tokens.
+            without a cls token, windows with prefix tokens, or low-rank updates that
+            there cannot be.
     """
 
     def __init__(
@@ -136,6 +142,7 @@ class PlainViT(Anchor):
         drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
         frozen_stages: int = -1,
+        lora: dict | None = None,
         with_cp: bool = False,
         held_blocks: Collection[int] | None = None,
         embedding: bool = True,
@@ -204,6 +211,8 @@ class PlainViT(Anchor):
         if final_norm and depth - 1 in held:
             self.norm = nn.LayerNorm(dim, eps=norm_eps)
         self._randomise()
+        if lora is not None:
+            self._add_lora(**read_lora(lora))
         self._freeze()
 
     @property
@@ -324,6 +333,12 @@ class PlainViT(Anchor):
                 nn.init.trunc_normal_(parameter, std=0.02)
             elif name.startswith('blocks') and name.endswith('bias'):
                 nn.init.zeros_(parameter)
+
+    def _add_lora(self, **settings) -> None:
+        self.requires_grad_(False)
+        for block in self.blocks:
+            if isinstance(block, Block):
+                block.attn.add_lora(**settings)
 
     def _freeze(self) -> None:
         """Take the gradients from the first ``frozen_stages`` blocks and before."""

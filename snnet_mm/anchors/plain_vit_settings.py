@@ -13,6 +13,27 @@ ARCHITECTURES = {
 }
 
 
+LORA_TARGETS = ('qkv', 'proj')
+
+
+def read_lora(lora: dict) -> dict:
+    """Rank, alpha and targets of low-rank updates.
+
+    Raises:
+        ValueError: If the rank is missing, or a key or target is unknown.
+    """
+    settings = dict(alpha=1, targets=LORA_TARGETS) | dict(lora)
+    targets = tuple(settings['targets'])
+    known = set(settings) == {'rank', 'alpha', 'targets'}
+    if not known or not targets or not set(targets) <= set(LORA_TARGETS):
+        raise ValueError(
+            f'lora={dict(lora)} of PlainViT; wanted is a rank, allowed are alpha, and '
+            f'as targets the linear layers {LORA_TARGETS} of the attention (config '
+            'key: lora)'
+        )
+    return settings
+
+
 def check_settings(
     img_size: int | Sequence[int],
     patch_size: int,

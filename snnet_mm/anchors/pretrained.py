@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from mmengine.logging import print_log
 from torch import Tensor
 
 from snnet_mm.utils.checkpoint import load_url, load_weights_only
+from snnet_mm.utils.timm_models import create_timm_model
 
 from .checkpoint_filters import to_our_names
 from .fit_positions import fit_bias_tables, fit_offsets, fit_pos_embed
@@ -66,7 +66,9 @@ def load_pretrained(
             f'{error}'
         ) from error
     result = anchor.load_state_dict(weights, strict=False)
-    _log_keys(checkpoint, 'missing', result.missing_keys)
+    # Low-rank updates start from nothing.
+    missing = [k for k in result.missing_keys if '.lora_' not in k]
+    _log_keys(checkpoint, 'missing', missing)
     _log_keys(checkpoint, 'unexpected', result.unexpected_keys)
 
 
@@ -83,7 +85,7 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
     elif scheme in ('http', 'https'):
         loaded = load_url(checkpoint)
     elif scheme == 'timm':
-        loaded = _fetch_from_timm(name)
+        loaded = create_timm_model(name, pretrained=True).state_dict()
     else:
         raise ValueError(
             f'checkpoint {checkpoint} has the scheme {scheme}://; allowed are timm://, '
@@ -144,6 +146,7 @@ def adapt_weights(
     wanted = anchor.state_dict()
     adapted = to_our_names(weights)
     _check_plain_vit(adapted, weights)
+    _check_low_rank(adapted, wanted)
     _check_sizes(adapted, wanted)
     if 'norm.weight' not in wanted:
         # The classifier's norm; an anchor with final_norm takes it as its own.
@@ -160,24 +163,6 @@ def adapt_weights(
     adapted = fit_offsets(adapted, wanted)
     _check_shapes(adapted, wanted)
     return adapted
-
-
-def _fetch_from_timm(name: str) -> dict[str, Tensor]:
-    try:
-        # Needed by this scheme alone: the package works without timm.
-        timm = importlib.import_module('timm')
-    except ImportError as error:
-        raise ImportError(
-            f'timm://{name} needs timm, which cannot be imported ({error}); '
-            'install timm or name a file (config key: init_cfg.checkpoint)'
-        ) from error
-    try:
-        return timm.create_model(name, pretrained=True).state_dict()
-    except Exception as error:
-        # Whatever timm, the hub or the network raise, there are no weights.
-        raise ValueError(
-            f'the weights of timm://{name} cannot be fetched: {error}'
-        ) from error
 
 
 def _check_plain_vit(weights: Mapping[str, Tensor], as_given: Mapping) -> None:
@@ -204,6 +189,17 @@ def _check_sizes(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) ->
                 f'its {name} is {theirs[name]}, that of the anchor is {ours[name]} '
                 f'(config key: {key})'
             )
+
+
+def _check_low_rank(
+    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+) -> None:
+    lost = [k for k in weights if '.lora_' in k and k not in wanted]
+    if lost:
+        raise ValueError(
+            f'it holds low-rank updates such as {lost[0]}, without which its weights '
+            'are not what was trained; the anchor has none there (config key: lora)'
+        )
 
 
 def _sizes(weights: Mapping[str, Tensor]) -> dict[str, float | None]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from snnet_mm.layers import LoRALinear
 
 from .position import DecomposedRelPosBias, RelativePositionBias
 from .windows import from_windows, to_windows
@@ -55,6 +59,20 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
         self.rel_pos_bias = rel_pos_bias
+
+    def add_lora(self, rank: int, alpha: float, targets: Iterable[str]) -> None:
+        """Give linear layers, by name, a low-rank update; see :class:`LoRALinear`."""
+        for name in targets:
+            plain = getattr(self, name)
+            updated = LoRALinear(
+                plain.in_features,
+                plain.out_features,
+                rank,
+                alpha,
+                plain.bias is not None,
+            )
+            updated.load_state_dict(plain.state_dict(), strict=False)
+            setattr(self, name, updated)
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Attend among all tokens ``(B, L, C)`` of a grid of patches."""

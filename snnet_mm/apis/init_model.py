@@ -14,7 +14,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
-from snnet_mm.models import PerStitchBN, set_stitch
+from snnet_mm.models import PerStitchBN, set_stitch, unwrapped_config
 from snnet_mm.utils import check_ops_for, load_weights_only
 
 from .compile_blocks import compile_blocks
@@ -58,7 +58,7 @@ def init_model(
         cfg.merge_from_dict(cfg_options)
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
-    model = MODELS.build(cfg.model)
+    model = MODELS.build(unwrapped_config(cfg.model))
     if weights is None:
         print_log(
             'no checkpoint was given: the weights are random',

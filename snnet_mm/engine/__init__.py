@@ -6,9 +6,15 @@ from .hooks import (
     StitchCheckpointHook,
     StitchInitHook,
     StitchSamplingHook,
+    TrainableParamsHook,
 )
 from .loops import StitchTestLoop, StitchValLoop
-from .samplers import ResourceConstrainedSampler, StitchSampler, UniformSampler
+from .samplers import (
+    ResourceConstrainedSampler,
+    SandwichSampler,
+    StitchSampler,
+    UniformSampler,
+)
 from .schedulers import GroupOneCycleLR, OneCycleMomentum
 
 __all__ = [
@@ -17,11 +23,13 @@ __all__ = [
     'LabelCheckHook',
     'OneCycleMomentum',
     'ResourceConstrainedSampler',
+    'SandwichSampler',
     'StitchCheckpointHook',
     'StitchInitHook',
     'StitchSampler',
     'StitchSamplingHook',
     'StitchTestLoop',
     'StitchValLoop',
+    'TrainableParamsHook',
     'UniformSampler',
 ]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from dataclasses import replace
 
 import numpy as np
 from mmengine.dist import get_rank
 from mmengine.registry import TASK_UTILS
 
-from snnet_mm.stitching import CostTable, group_by_cost, split_cost_range
+from snnet_mm.stitching import (
+    CostTable,
+    StitchingSpace,
+    group_by_cost,
+    split_cost_range,
+)
 
 NUM_LOGGED_GROUPS = 10
 DEFAULT_STEP = 10e9
@@ -24,10 +30,18 @@ class StitchSampler(metaclass=ABCMeta):
         costs: Costs of the stitches to draw from.
         seed: Seed of the draws.
         per_rank: Whether every rank draws a stitch of its own.
+        space: The stitching space, for samplers that go by routes.
     """
 
-    def __init__(self, costs: CostTable, seed: int = 0, per_rank: bool = False) -> None:
+    def __init__(
+        self,
+        costs: CostTable,
+        seed: int = 0,
+        per_rank: bool = False,
+        space: StitchingSpace | None = None,
+    ) -> None:
         self.costs, self.seed, self.per_rank = costs, seed, per_rank
+        self.space = space
         # Cost groups that the log tells apart; some samplers draw by them.
         self.groups = split_cost_range(costs.column('flops'), NUM_LOGGED_GROUPS)
 
@@ -104,3 +118,54 @@ class ResourceConstrainedSampler(StitchSampler):
         """See :meth:`StitchSampler.draw`."""
         group = self.groups[rng.integers(len(self.groups))]
         return (group[rng.integers(len(group))],)
+
+
+@TASK_UTILS.register_module()
+class SandwichSampler(StitchSampler):
+    """Draws random stitches and the anchors around them (SN-Netv1, supplement D).
+
+    The slowest anchor on the routes of the random stitches comes first, then the
+    fastest one, then these, without repetition. They go into one iteration: the model
+    must be a wrapper such as ``SandwichWrapper``.
+
+    Args:
+        costs: Costs of the stitches to draw from.
+        space: Their stitching space.
+        num_random: How many random stitches.
+        sampler: Config of the sampler that draws them, from all but the anchors; by
+            default a :class:`UniformSampler`.
+        **kwargs: See :class:`StitchSampler`.
+
+    Raises:
+        ValueError: If there are not so many stitches.
+    """
+
+    def __init__(
+        self,
+        costs: CostTable,
+        space: StitchingSpace,
+        num_random: int = 1,
+        sampler: dict | None = None,
+        **kwargs,
+    ) -> None:
+        super().__init__(costs, space=space, **kwargs)
+        self.num_random = num_random
+        middle = {i: costs[i] for i in costs if i not in space.anchor_ids}
+        if not 1 <= num_random <= len(middle):
+            raise ValueError(
+                f'num_random={num_random}; allowed are 1 to {len(middle)}, as many as '
+                'there are besides the anchors (config key: sampler.num_random)'
+            )
+        defaults = dict(costs=replace(costs, costs=middle), space=space)
+        self._random = TASK_UTILS.build(
+            sampler or dict(type='UniformSampler'), default_args=defaults
+        )
+
+    def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
+        """See :meth:`StitchSampler.draw`."""
+        drawn: dict[int, None] = {}  # a set that keeps the order
+        while len(drawn) < self.num_random:
+            drawn |= dict.fromkeys(self._random.draw(rng))
+        run = {s.anchor for i in drawn for s in self.space[i].segments}
+        anchors = self.space.anchor_ids
+        return anchors[max(run)], anchors[min(run)], *drawn

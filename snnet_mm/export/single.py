@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from snnet_mm.models import StitchedBackbone, find_stitched_backbone
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone, unwrapped_config
 from snnet_mm.utils import atomic_path, load_weights_only
 
 # Hooks that only a stitched backbone has work for.
@@ -70,7 +70,7 @@ def single_stitch_config(
     """
     runner_keys = inspect.signature(Runner.__init__).parameters
     out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
-    model = out['model']
+    model = out['model'] = unwrapped_config(out['model'])
     model.backbone = _backbone_config(model.backbone, backbone, stitch_id)
     if backbone.out == 'end' and 'ends' in model.get('head', {}):
         end = backbone.space[stitch_id].end_anchor
@@ -120,14 +120,12 @@ def load_single(path: str | os.PathLike) -> nn.Module:
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """The weights of a stitched model, its stitching layers merged to plain ones."""
-    backbone = find_stitched_backbone(model)
-    prefix = next(name for name, m in model.named_modules() if m is backbone)
-    prefix = f'{prefix}.' if prefix else ''
+    """The weights of a stitched model, its low-rank updates merged."""
     state = model.state_dict()
-    for name, layer in backbone.stitching_layers.items():
-        for key, value in layer.merged().state_dict().items():
-            state[f'{prefix}stitching_layers.{name}.{key}'] = value
+    for name, module in model.named_modules():
+        if hasattr(type(module), 'merged'):
+            for key, value in module.merged().state_dict().items():
+                state[f'{name}.{key}'] = value
     return state
 
 
@@ -145,7 +143,9 @@ def _backbone_config(
     run = {segment.anchor for segment in stitch.segments}
     return dict(
         type='SingleStitch',
-        anchors=[a if i in run else None for i, a in enumerate(config.anchors)],
+        anchors=[
+            _plain_anchor(a) if i in run else None for i, a in enumerate(config.anchors)
+        ],
         segments=[tuple(segment) for segment in stitch.segments],
         joints=list(stitch.layers),
         stitching_layers={
@@ -156,6 +156,11 @@ def _backbone_config(
         maps=maps,
         with_cls=backbone.with_cls,
     )
+
+
+def _plain_anchor(config: dict) -> dict:
+    """An anchor without what only its training needed."""
+    return {key: value for key, value in config.items() if key != 'lora'}
 
 
 def _drop_pretrained(config: object) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
-import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
+
+from .low_rank import LowRankUpdate
 
 
 @MODELS.register_module()
@@ -39,12 +38,11 @@ class StitchingLayer(nn.Linear):
 
 
 @MODELS.register_module()
-class LoRAStitchingLayer(StitchingLayer):
+class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     """A frozen affine map with a trained low-rank update (SN-Netv2, section 4.3).
 
-    ``y = x W' + b + (alpha / rank) (x A') B'`` with A random and B zero, so that the
-    first forward equals the least-squares map. The letters are those of loralib and
-    peft; equation 3 of the paper has them the other way round.
+    The first forward equals the least-squares map. Equation 3 of the paper has the
+    letters of :class:`LowRankUpdate` the other way round.
 
     Args:
         in_dim: Width of the anchor that is left.
@@ -58,29 +56,10 @@ class LoRAStitchingLayer(StitchingLayer):
 
     def __init__(self, in_dim: int, out_dim: int, rank: int, alpha: float = 1) -> None:
         super().__init__(in_dim, out_dim)
-        if not 0 < rank <= min(in_dim, out_dim):
-            raise ValueError(
-                f'rank={rank} of a low-rank stitching layer from width {in_dim} to '
-                f'{out_dim}; allowed are 1 to {min(in_dim, out_dim)} (config key: '
-                'stitching_layer.rank)'
-            )
-        self.rank = rank
-        self.scaling = alpha / rank
-        self.weight.requires_grad_(False)
-        self.bias.requires_grad_(False)
-        self.lora_A = nn.Parameter(torch.empty(rank, in_dim))
-        self.lora_B = nn.Parameter(torch.zeros(out_dim, rank))
-        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map activations ``(..., in_dim)`` to ``(..., out_dim)``."""
-        update = F.linear(F.linear(x, self.lora_A), self.lora_B)
-        return super().forward(x) + self.scaling * update
+        self.add_update(rank, alpha, 'stitching_layer.rank')
 
     def merged(self) -> StitchingLayer:
         """See :meth:`StitchingLayer.merged`."""
         with self.weight.device:
             layer = StitchingLayer(self.in_features, self.out_features)
-        layer.to(self.weight)
-        layer.set_map(self.weight + self.scaling * self.lora_B @ self.lora_A, self.bias)
-        return layer
+        return self.merged_into(layer)

@@ -4,17 +4,28 @@ from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
 from .map_layer_norm import MapLayerNorm
 from .necks import SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
-from .stitch_switch import find_stitched_backbone, set_stitch
+from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
+from .wrappers import (
+    DistillationWrapper,
+    SandwichWrapper,
+    TimmTeacher,
+    unwrapped_config,
+)
 
 __all__ = [
+    'DistillationWrapper',
     'MapLayerNorm',
     'PerStitchBN',
     'SNNetv1',
     'SNNetv2',
+    'SandwichWrapper',
     'SimpleFeaturePyramid',
     'SingleStitch',
     'StitchedBackbone',
+    'TimmTeacher',
     'find_stitched_backbone',
     'recalibrate_bn',
     'set_stitch',
+    'set_stitches',
+    'unwrapped_config',
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
+
+from snnet_mm.stitching import Stitch
 
 from .backbones import StitchedBackbone
 
@@ -36,6 +40,41 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
         # Asked of the class: nn.Module is slow to say that it has no such attribute.
         if hasattr(type(module), 'on_stitch'):
             module.on_stitch(backbone.active_stitch)
+
+
+def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
+    """Choose the stitches that the next training iteration trains, one or several.
+
+    A wrapper model that has a method ``on_stitches(stitches)`` gets them all, and runs
+    them in one forward; any other model takes one.
+
+    Args:
+        model: Any model that holds a stitched backbone.
+        ids: The stitch ids.
+
+    Returns:
+        The stitches by what their losses are named after: ``'<role>.'``, or ``''`` if
+        the only losses are those of one stitch.
+
+    Raises:
+        ValueError: If an id is not in the stitching space, if there are several and the
+            model trains one at a time, or if they are not what the wrapper wants.
+    """
+    modules = _all_modules(model)
+    space = _the_backbone(model, modules).space
+    stitches = [space[i] for i in ids]
+    for module in modules:
+        if hasattr(type(module), 'on_stitches'):
+            return module.on_stitches(stitches)
+    if len(stitches) > 1:
+        raise ValueError(
+            f'stitches {tuple(ids)} were drawn for one iteration, but '
+            f'{type(model).__name__} trains one at a time; several go into one forward '
+            "of a wrapper, such as type='SandwichWrapper' (config keys: model.type, "
+            'StitchSamplingHook.sampler)'
+        )
+    set_stitch(model, stitches[0].id)
+    return {'': stitches[0]}
 
 
 def _all_modules(model: nn.Module) -> list[nn.Module]:

@@ -20,7 +20,7 @@ def fit_stitching_layers(
 ) -> int:
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
-    Both anchors run on the images in eval mode; layers of both directions between the
+    All anchors run on the images in eval mode; layers of both directions between the
     same two positions share their sums. In a distributed run every rank gives its own
     images, or none if others have some; all ranks end with equal maps, or all raise.
 
@@ -82,6 +82,8 @@ def _states_at(
     states = {}
     for a, anchor in enumerate(anchors):
         blocks = {p.block for p in positions if p.anchor == a}
+        if not blocks:
+            continue
         states[Position(a, -1)] = state = anchor.embed(images)
         _, tapped = anchor.run_blocks(state, 0, max(blocks) + 1, blocks)
         states |= {Position(a, i): s for i, s in tapped.items()}

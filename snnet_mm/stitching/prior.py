@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from .routes import Stitch
 from .space import StitchingSpace
 
-# What a change of anchor at the very end of a route costs, in units of the whole range
-# of FLOPs; earlier ones cost less in proportion to their depth.
+# What a change of anchor at the very end of a route costs, in units of the range of
+# FLOPs between its anchors; earlier ones cost less in proportion to their depth.
 INTO_SLOWER, INTO_FASTER = 0.3, 0.2
 
 
 def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int, float]:
     """Score of every stitch, higher for those that are likely to be better.
 
-    More FLOPs are better, and every change of anchor is worse the later it comes: the
-    more so if the route goes on in the slower anchor. That stitching early is better,
-    that SFS is the weakest kind and that SF leads at low FLOPs is what SN-Netv2 finds
-    in appendix E; the two weights were chosen on the authors' ADE20K results.
-    docs/choosing.md says how well it ranks.
+    The anchors score 0, 1, 2 and so on. Between the FLOPs of its fastest and slowest
+    anchor a stitch scores in proportion, and every change of anchor is worse the later
+    it comes: the more so if the route goes on in the slower anchor. That stitching
+    early is better, that SFS is the weakest kind and that SF leads at low FLOPs is what
+    SN-Netv2 finds in appendix E; the two weights were chosen on the authors' ADE20K
+    results. docs/choosing.md says how well it ranks.
 
     Args:
         space: The stitching space.
         flops: FLOPs by stitch id.
     """
-    low, high = min(flops.values()), max(flops.values())
-    return {
-        s.id: (flops[s.id] - low) / ((high - low) or 1) - _penalty(s, space.depths)
-        for s in space
-    }
+    anchor_flops = [flops[i] for i in space.anchor_ids]
+    return {s.id: _score(s, flops[s.id], anchor_flops, space.depths) for s in space}
 
 
-def _penalty(stitch: Stitch, depths: tuple[int, ...]) -> float:
+def _score(
+    stitch: Stitch,
+    flops: float,
+    anchor_flops: Sequence[float],
+    depths: Sequence[int],
+) -> float:
+    anchors = {segment.anchor for segment in stitch.segments}
+    low, high = min(anchors), max(anchors)
+    if low == high:
+        return low
+    least, most = anchor_flops[low], anchor_flops[high]
+    place = (flops - least) / ((most - least) or 1)
+    return low + (high - low) * (place - _penalty(stitch, depths))
+
+
+def _penalty(stitch: Stitch, depths: Sequence[int]) -> float:
     """What the changes of anchor cost."""
     return sum(
         (INTO_SLOWER if after.anchor > before.anchor else INTO_FASTER)

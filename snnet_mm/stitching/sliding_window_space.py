@@ -6,23 +6,26 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise
 
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
-from .space import StitchingSpace
+from .space import StitchingSpace, layer_name
 
 Joint = tuple[int, int]  # last block before, first block after
+DIRECTIONS = ('FS', 'SF')
 
 
 class SlidingWindowSpace(StitchingSpace):
-    """Fast-to-slow stitches of k anchors of equal depth (SN-Netv1, section 3.2).
+    """One-way stitches of k anchors of equal depth (SN-Netv1, section 3.2).
 
     A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
-    Within a window every block of the faster anchor may be the last one before the
-    joint and every block of the slower one the first behind it; the whole window
+    Within a window every block of the anchor that is left may be the last one before
+    the joint and every block of the other one the first behind it; the whole window
     shares one stitching layer, a joint that lies in two windows belongs to the first.
-    The layer is fitted to what enters the window's first slow block: the output of
-    the block before it, or the embedding.
+    The layer is fitted to what enters the window's first block behind the joint: the
+    output of the block before it, or the embedding.
 
-    Ids follow the authors: the anchors, then pair by pair the joints in ascending
-    order within each window. Routes through more than two anchors come last.
+    Ids follow the authors: the anchors, fast -> slow, then pair by pair the joints in
+    ascending order within each window. Routes through more than two anchors come last.
+    Slow to fast, a stitch has the id of the fast-to-slow one with the same joints
+    between the same anchors, which it passes the other way round.
 
     Args:
         depths: Number of blocks of every anchor, all equal, ordered fast -> slow.
@@ -30,10 +33,12 @@ class SlidingWindowSpace(StitchingSpace):
         stride: Blocks that the window moves by.
         nearest: Whether only anchors next to each other in cost are stitched; else
             any two, and routes may pass through several.
+        ids: Keep only these stitches, and the anchors.
+        direction: ``'FS'``, fast to slow, or ``'SF'`` (figure 9a).
 
     Raises:
-        ValueError: If there are fewer than two anchors, their depths differ, or the
-            windows do not fit.
+        ValueError: If there are fewer than two anchors, their depths differ, the
+            windows do not fit, or the direction or an id is unknown.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class SlidingWindowSpace(StitchingSpace):
         stride: int = 1,
         nearest: bool = True,
         ids: Collection[int] | None = None,
+        direction: str = 'FS',
     ) -> None:
         if len(depths) < 2 or len(set(depths)) != 1:
             raise ValueError(
@@ -64,9 +70,11 @@ class SlidingWindowSpace(StitchingSpace):
         if not nearest:
             for length in range(3, len(depths) + 1):
                 paths += combinations(anchors, length)
+        if check_direction(direction) == 'SF':
+            pairs, paths = ([path[::-1] for path in p] for p in (pairs, paths))
         routes = [route for path in paths for route in self._routes(path)]
         stitches = [
-            Stitch(n, 'FS' if layers else ANCHOR_KIND, segments, layers)
+            Stitch(n, direction if layers else ANCHOR_KIND, segments, layers)
             for n, (segments, layers) in enumerate(routes)
         ]
         super().__init__(depths, stitches, self._layer_specs(pairs, stride), ids=ids)
@@ -80,7 +88,7 @@ class SlidingWindowSpace(StitchingSpace):
             heads = [
                 (
                     (*segments, Segment(a, begin, last + 1)),
-                    (*layers, _layer_name(a, b, window)),
+                    (*layers, layer_name(a, b, window)),
                     first,
                 )
                 for segments, layers, begin in heads
@@ -94,12 +102,26 @@ class SlidingWindowSpace(StitchingSpace):
         self, pairs: Sequence[tuple[int, int]], stride: int
     ) -> dict[str, StitchingLayerSpec]:
         return {
-            _layer_name(a, b, window): StitchingLayerSpec(
+            layer_name(a, b, window): StitchingLayerSpec(
                 Position(a, window * stride), Position(b, window * stride - 1)
             )
             for a, b in pairs
             for window in sorted(set(self._windows.values()))
         }
+
+
+def check_direction(direction: str) -> str:
+    """The direction, if it is one.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if direction not in DIRECTIONS:
+        raise ValueError(
+            f'direction={direction!r} of stitches; allowed are {DIRECTIONS}, fast to '
+            'slow and slow to fast (config key: backbone.direction)'
+        )
+    return direction
 
 
 def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:
@@ -111,7 +133,3 @@ def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:
             for first in blocks:
                 joints.setdefault((last, first), window)
     return joints
-
-
-def _layer_name(source: int, target: int, window: int) -> str:
-    return f'{source}to{target}_{window}'

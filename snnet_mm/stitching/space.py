@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
 
@@ -43,7 +43,7 @@ class StitchingSpace:
         if len(self._stitches) != len(stitches):
             raise ValueError('two stitches of a stitching space share an id')
         if ids is not None:
-            chosen = {self[i].id for i in ids} | set(self.anchor_ids)
+            chosen = {*self._known(ids), *self.anchor_ids}
             self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
         used = {name for stitch in self for name in stitch.layers} | set(serving)
         self.layers = {name: layers[name] for name in layers if name in used}
@@ -80,12 +80,12 @@ class StitchingSpace:
         text = repr((self.depths, routes))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def stand_in(self, block: int) -> tuple[Position, str]:
-        """What serves the features of a block of the last anchor to routes without it.
+    def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
+        """What may serve the features of a block of the last anchor.
 
         Returns:
-            A position that every such route runs, and the stitching layer that
-            projects it to the last anchor's width.
+            Positions, of which a route without the block runs exactly one, each with
+            the stitching layer that projects it to the last anchor's width.
 
         Raises:
             ValueError: If the space has no such layers.
@@ -100,6 +100,18 @@ class StitchingSpace:
         return ' > '.join(
             f'{self.anchor_names[s.anchor]}[{s.begin}:{s.end}]' for s in stitch.segments
         )
+
+    def _known(self, ids: Iterable[int]) -> list[int]:
+        """The ids, if all of them are in the space."""
+        try:
+            return [self[i].id for i in ids]
+        except ValueError as error:
+            raise ValueError(f'{error} (config key: backbone.stitch_ids)') from None
+
+
+def layer_name(source: int, target: int, place: int) -> str:
+    """Name of the stitching layer that leads from one anchor to another at a place."""
+    return f'{source}to{target}_{place}'
 
 
 def _ranges(ids: Sequence[int]) -> str:

@@ -1,36 +1,51 @@
-"""The two-way space of SN-Netv2, and its fast-to-slow part, the space of SN-Netv1."""
+"""The two-way space of SN-Netv2, and its one-way parts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
-from .space import StitchingSpace
+from .space import StitchingSpace, layer_name
 
-FAST, SLOW = 0, 1
 KINDS = ('FS', 'SF', 'SFS', 'FSF')
 
 
 class TwoWaySpace(StitchingSpace):
-    """The two-way space of SN-Netv2 (paper, section 4.1) for any two depths.
+    """The two-way space of SN-Netv2 (paper, section 4.1) for any depths.
 
-    Slow block ``j`` belongs to fast block ``m(j) = floor(j * d1 / d2)``, and ``e(i)``
-    is the last slow block that belongs to fast block ``i``. At every boundary
-    ``i = 0 .. d1-2`` a route may leave the fast anchor after block ``i`` or the slow
-    one after block ``e(i)`` and go on in the other. Ids follow the authors: 0 fast, 1
-    slow, then FS, SF, SFS, FSF. FS after the last fast block would run no slow block:
-    its id, ``d1 + 1``, stays free.
+    Of two anchors, slow block ``j`` belongs to fast block ``m(j) = floor(j * d1 /
+    d2)``, and ``e(i)`` is the last slow block that belongs to fast block ``i``. At
+    every boundary ``i = 0 .. d1-2`` a route may leave the fast anchor after block ``i``
+    or the slow one after block ``e(i)`` and go on in the other.
+
+    Three anchors or more form a chain: every anchor and the next slower one are such a
+    pair, and no route leaves its pair (the nearest stitching of SN-Netv1). k anchors
+    have ``k + sum of d * (d - 1)`` stitches, summed over all but the slowest: 134 for
+    depths 12/24, 267 for 12/12/24.
+
+    Ids follow the authors: first the anchors, fast -> slow, then pair by pair FS, SF,
+    SFS, FSF, boundaries ascending. FS after the last fast block would run no slow
+    block: its id stays free, ``d1 + 1`` for two anchors.
+
+    Feature maps have the width of the slowest anchor. Where a route lacks a block of
+    it, the block that this one belongs to stands in, found pair by pair down the chain,
+    and one stitching layer projects it straight to the slowest width. From the next
+    faster anchor that is an FS layer; anchors further away have layers of their own for
+    it, which serve nothing but maps and are fitted to the last block they stand in for.
 
     Args:
-        depths: Number of blocks of the fast and of the slow anchor.
+        depths: Number of blocks of every anchor, ordered fast -> slow.
         kinds: Kinds of stitches besides the anchors. Ids keep their numbers when
             kinds are left out; with ``('FS',)`` alone it is the space of SN-Netv1.
         ids: Keep only these stitches, and the anchors.
+        maps: Whether there are layers for feature maps. Without, the last FS layer of
+            the slowest pair still is where FS stitches are: the authors' classifiers
+            hold it.
 
     Raises:
-        ValueError: If there are not two depths, the fast anchor is the deeper one, or
-            a kind or id is unknown.
+        ValueError: If there are fewer than two depths, an anchor is deeper than the
+            next slower one, or a kind or id is unknown.
     """
 
     def __init__(
@@ -38,12 +53,14 @@ class TwoWaySpace(StitchingSpace):
         depths: Sequence[int],
         kinds: Collection[str] = KINDS,
         ids: Collection[int] | None = None,
+        maps: bool = True,
     ) -> None:
-        if len(depths) != 2 or not 1 <= depths[FAST] <= depths[SLOW]:
+        self.depths = tuple(depths)
+        if len(depths) < 2 or self.depths[0] < 1 or list(depths) != sorted(depths):
             raise ValueError(
-                f'anchors of depths {tuple(depths)} cannot be stitched two ways; '
-                'allowed are two anchors, ordered fast -> slow, the fast one no deeper '
-                'than the slow one (config key: anchors)'
+                f'anchors of depths {self.depths} cannot be stitched two ways; '
+                'allowed are two anchors or more, ordered fast -> slow, none deeper '
+                'than the next slower one (config key: anchors)'
             )
         unknown = sorted(set(kinds) - set(KINDS))
         if unknown:
@@ -51,67 +68,72 @@ class TwoWaySpace(StitchingSpace):
                 f'kinds={tuple(kinds)} of stitches; allowed are {KINDS} (config key: '
                 'backbone.kinds)'
             )
-        self.depths = tuple(depths)
-        d1, d2 = self.depths
-        self._fast_block_of = [j * d1 // d2 for j in range(d2)]
-        self._last_slow_block = {i: j for j, i in enumerate(self._fast_block_of)}
+        self._maps = maps
         stitches = [
-            Stitch(n, kind, *self._route(anchor, cuts))
-            for n, (kind, anchor, cuts) in enumerate(self._numbered_routes())
-            if cuts != (d1 - 1,) and kind in (ANCHOR_KIND, *kinds)
+            Stitch(n, kind, *self._route(first, other, cuts))
+            for n, (kind, first, other, cuts) in enumerate(self._numbered_routes())
+            if cuts != (self.depths[first] - 1,) and kind in (ANCHOR_KIND, *kinds)
         ]
-        serving = [self.layer_name(FAST, i) for i in range(d1)]
+        slowest = len(self.depths) - 1
+        serving = [
+            layer_name(a, slowest, i)
+            for a in range(slowest)
+            for i in range(self.depths[a])
+        ]
+        if not maps:
+            serving = serving[-1:] if 'FS' in kinds else []
         super().__init__(depths, stitches, self._layer_specs(), serving, ids)
 
-    def stand_in(self, block: int) -> tuple[Position, str]:
-        """See :meth:`StitchingSpace.stand_in`: the fast block it belongs to."""
-        i = self._fast_block_of[block]
-        return Position(FAST, i), self.layer_name(FAST, i)
+    def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
+        """See :meth:`StitchingSpace.stand_ins`: a block of every faster anchor."""
+        if not self._maps:
+            return super().stand_ins(block)
+        slowest, found = len(self.depths) - 1, []
+        for a in reversed(range(slowest)):
+            block = block * self.depths[a] // self.depths[a + 1]
+            found.append((Position(a, block), layer_name(a, slowest, block)))
+        return tuple(found)
 
-    @staticmethod
-    def layer_name(from_anchor: int, fast_block: int) -> str:
-        """Name of the stitching layer that leaves ``from_anchor`` at a boundary."""
-        return f'{from_anchor}to{_other(from_anchor)}_{fast_block}'
-
-    def _numbered_routes(self) -> Iterator[tuple[str, int, tuple[int, ...]]]:
-        """Kind, first anchor and boundaries of every route, in the order of ids."""
-        d1 = self.depths[FAST]
-        yield ANCHOR_KIND, FAST, ()
-        yield ANCHOR_KIND, SLOW, ()
-        yield from (('FS', FAST, (i,)) for i in range(d1))
-        yield from (('SF', SLOW, (i,)) for i in range(d1 - 1))
-        yield from (('SFS', SLOW, cuts) for cuts in combinations(range(d1 - 1), 2))
-        yield from (('FSF', FAST, cuts) for cuts in combinations(range(d1 - 1), 2))
+    def _numbered_routes(self) -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
+        """Kind, first and other anchor, and boundaries of routes, in order of ids."""
+        for a in range(len(self.depths)):
+            yield ANCHOR_KIND, a, a, ()
+        for a, b in pairwise(range(len(self.depths))):
+            cuts = range(self.depths[a] - 1)
+            yield from (('FS', a, b, (i,)) for i in range(self.depths[a]))
+            yield from (('SF', b, a, (i,)) for i in cuts)
+            yield from (('SFS', b, a, two) for two in combinations(cuts, 2))
+            yield from (('FSF', a, b, two) for two in combinations(cuts, 2))
 
     def _route(
-        self, anchor: int, cuts: Sequence[int]
+        self, anchor: int, other: int, cuts: Sequence[int]
     ) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
         """Segments and layers of the route that changes anchor at ``cuts``."""
-        segments, layers, begin = [], [], 0
+        segments, layers, begin, fast = [], [], 0, min(anchor, other)
         for i in cuts:
-            segments.append(Segment(anchor, begin, self._block_at(anchor, i) + 1))
-            layers.append(self.layer_name(anchor, i))
-            anchor = _other(anchor)
-            begin = self._block_at(anchor, i) + 1
+            segments.append(Segment(anchor, begin, self._last(fast, i, anchor) + 1))
+            layers.append(layer_name(anchor, other, i))
+            anchor, other = other, anchor
+            begin = self._last(fast, i, anchor) + 1
         segments.append(Segment(anchor, begin, self.depths[anchor]))
         return tuple(segments), tuple(layers)
 
     def _layer_specs(self) -> dict[str, StitchingLayerSpec]:
-        # The last fast block has an FS layer too: no joint, it only serves features.
-        d1 = self.depths[FAST]
-        joints = [(FAST, i) for i in range(d1)] + [(SLOW, i) for i in range(d1 - 1)]
-        return {
-            self.layer_name(anchor, i): StitchingLayerSpec(
-                Position(anchor, self._block_at(anchor, i)),
-                Position(_other(anchor), self._block_at(_other(anchor), i)),
-            )
-            for anchor, i in joints
-        }
+        """Layers both ways between any two anchors; most of a long chain are unused."""
+        specs = {}
+        for fast, slow in combinations(range(len(self.depths)), 2):
+            joints = [
+                (Position(fast, i), Position(slow, self._last(fast, i, slow)))
+                for i in range(self.depths[fast])
+            ]
+            for i, (a, b) in enumerate(joints):
+                specs[layer_name(fast, slow, i)] = StitchingLayerSpec(a, b)
+            for i, (a, b) in enumerate(joints):
+                specs[layer_name(slow, fast, i)] = StitchingLayerSpec(b, a)
+        return specs
 
-    def _block_at(self, anchor: int, boundary: int) -> int:
-        """The last block of ``anchor`` before a boundary."""
-        return boundary if anchor == FAST else self._last_slow_block[boundary]
-
-
-def _other(anchor: int) -> int:
-    return SLOW if anchor == FAST else FAST
+    def _last(self, fast: int, i: int, anchor: int) -> int:
+        """The last block of an anchor that belongs to block ``i`` of a faster one."""
+        for d1, d2 in pairwise(self.depths[fast : anchor + 1]):
+            i = ((i + 1) * d2 - 1) // d1
+        return i

@@ -104,10 +104,11 @@ def _segments(route: str) -> list[tuple[str, int, int]]:
 def _depths(results: StitchResults) -> dict[str, int]:
     """Depth of every anchor, fast -> slow, as far as the routes show it."""
     depths: dict[str, int] = {}
-    for r in sorted(results.stitches, key=lambda r: r.flops):
+    for r in results.stitches:
         for anchor, _, end in _segments(r.route):
             depths[anchor] = max(end, depths.get(anchor, 0))
-    return depths
+    # 'fast' and 'slow', or 'anchor0', 'anchor1', ...: their names have that order too.
+    return dict(sorted(depths.items()))
 
 
 def _line(results: StitchResults, cost: str) -> list[tuple[float, float]]:

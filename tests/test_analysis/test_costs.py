@@ -140,11 +140,16 @@ def counted(run):
     return counter.get_total_flops() // 2
 
 
+@pytest.mark.parametrize('depths', [(4, 9), (2, 4, 9)], ids=['pair', 'chain'])
 @pytest.mark.parametrize('layer', LAYERS, ids=['full', 'lora'])
 @torch.no_grad()
-def test_costs_equal_those_of_real_forwards(build_snnet, layer):
+def test_costs_equal_those_of_real_forwards(build_snnet, layer, depths):
     net = build_snnet(
-        (4, 9), stitching_layer=layer, out_indices=(1, 4, 8), eval_maps=(0, 2)
+        depths,
+        (8, 12, 16)[: len(depths)],
+        stitching_layer=layer,
+        out_indices=(1, 4, 8),
+        eval_maps=(0, 2),
     )
     table = cost_table(net, (40, 24))
     shipped = copy.deepcopy(net).to('meta').eval()
@@ -154,6 +159,15 @@ def test_costs_equal_those_of_real_forwards(build_snnet, layer):
     for stitch in net.space:
         shipped.set_stitch(stitch.id)
         assert table[stitch.id].flops == counted(lambda: shipped(images)), stitch
+
+
+def test_low_rank_updates_of_anchors_cost_nothing(build_snnet):
+    plain = cost_table(build_snnet(), (32, 32))
+    net = build_snnet(anchor=dict(lora=dict(rank=3)))
+    assert cost_table(net, (32, 32)).costs == plain.costs
+    # Merged for counting alone.
+    assert type(net.anchors[0].blocks[0].attn.qkv).__name__ == 'LoRALinear'
+    assert net.anchors[1].blocks[6].attn.proj.lora_A.shape == (3, 12)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from snnet_mm.layers import StitchingLayer
 from snnet_mm.stitching import Setup
 
 DEPTHS, SIZE = (3, 7), (32, 48)
-# Milliseconds that every part takes on the clock of these tests, fast and slow.
-EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2), (3, 10), 0.5, 0.25, 40
+# Milliseconds that every part takes on the clock of these tests, fast to slow.
+EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, 40
 
 
 class Clock:
@@ -36,7 +36,8 @@ def clock(monkeypatch):
 class Model(nn.Module):
     def __init__(self, backbone):
         super().__init__()
-        self.backbone, self.head = backbone, nn.Conv2d(12, 2, 1)
+        self.backbone = backbone
+        self.head = nn.Conv2d(backbone.anchors[-1].block_dims[-1], 2, 1)
 
     def forward(self, images):
         return self.head(self.backbone(images)[-1])
@@ -51,7 +52,7 @@ def set_times(clock, net):
         clock.takes(embed, EMBED[a])
     for layer in net.stitching_layers.values():
         clock.takes(layer, LAYER)
-    slow, to_feature_map = net.anchors[1], net.anchors[1].to_feature_map
+    slow, to_feature_map = net.anchors[-1], net.anchors[-1].to_feature_map
 
     def timed_map(state):
         clock.now += MAP / 1e3
@@ -60,26 +61,31 @@ def set_times(clock, net):
     slow.to_feature_map = timed_map
 
 
-def latency_by_hand(stitch, maps):
+def latency_by_hand(stitch, maps, depths=DEPTHS):
     run = {(a, i) for a, begin, end in stitch.segments for i in range(begin, end)}
-    layers = set(stitch.layers)
-    layers |= {f'0to1_{j * DEPTHS[0] // DEPTHS[1]}' for j in maps if (1, j) not in run}
+    layers, slowest = set(stitch.layers), len(depths) - 1
+    for i in maps:
+        a = slowest
+        while (a, i) not in run:
+            a, i = a - 1, i * depths[a - 1] // depths[a]
+        layers |= {f'{a}to{slowest}_{i}'} if a < slowest else set()
     blocks = sum(BLOCK[a] + i for a, i in run)
     embed = EMBED[stitch.segments[0].anchor]
     return embed + blocks + LAYER * len(layers) + MAP * len(maps)
 
 
+@pytest.mark.parametrize('depths', [DEPTHS, (2, 3, 7)])
 @pytest.mark.parametrize('maps', [(6,), (0, 3, 6)])
-def test_latency_in_closed_form(build_snnet, clock, maps):
-    net = build_snnet(
-        DEPTHS, stitching_layer=dict(type='StitchingLayer'), out_indices=maps
-    )
+def test_latency_in_closed_form(build_snnet, clock, maps, depths):
+    layer = dict(type='StitchingLayer')
+    widths = (8, 12, 16)[: len(depths)]
+    net = build_snnet(depths, widths, stitching_layer=layer, out_indices=maps)
     model = Model(net)
     set_times(clock, net)
     clock.takes(model.head, HEAD)
     found = measure_latency(model, SIZE, rounds=3, check=net.space.ids)
     for stitch in net.space:
-        expected = latency_by_hand(stitch, maps) + HEAD
+        expected = latency_by_hand(stitch, maps, depths) + HEAD
         assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
     assert [c.stitch_id for c in found.checks] == list(net.space.ids)
     for c in found.checks:

@@ -33,10 +33,11 @@ def test_memory_that_is_freed_can_be_taken_again():
 
 
 @pytest.mark.parametrize('layer', ['StitchingLayer', 'LoRAStitchingLayer'])
-@pytest.mark.parametrize('batch', [1, 2])
-def test_memory_is_that_of_a_real_forward(build_snnet, layer, batch):
+@pytest.mark.parametrize(('depths', 'batch'), [((3, 7), 1), ((2, 3, 7), 2)])
+def test_memory_is_that_of_a_real_forward(build_snnet, layer, depths, batch):
     layer = dict(type=layer) | (dict(rank=2) if layer.startswith('LoRA') else {})
-    net = build_snnet(stitching_layer=layer, out_indices=(1, 6))
+    widths = (8, 12, 16)[: len(depths)]
+    net = build_snnet(depths, widths, stitching_layer=layer, out_indices=(1, 6))
     memory = measure_memory(net, SIZE, batch)
     params = cost_table(net, SIZE).column('params')
     images = torch.zeros(batch, 3, *SIZE)

@@ -15,17 +15,20 @@ import rank_recorder  # noqa: F401
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+import torch.nn.functional as F
 from mmengine.model import MMDistributedDataParallel
 from mmengine.runner import Runner
+from toy_classifier import ToyClassifier
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.engine import StitchInitHook, UniformSampler
 from snnet_mm.engine.hooks import stitch_init_hook
-from snnet_mm.models import set_stitch
+from snnet_mm.models import SandwichWrapper, set_stitch, set_stitches
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
 ROOT = Path(__file__).parents[2]
 STITCHES = 0, 7, 1
+SANDWICH = 1, 0, 5, 7  # the slowest anchor of a 3/7 space first
 
 
 def equal(a, b):
@@ -253,6 +256,10 @@ def step(nets, optimizer, images):
     optimizer.step()
 
 
+def gradients_of(model):
+    return {k: p.grad for k, p in model.named_parameters() if p.grad is not None}
+
+
 def on_rank(rank, folder, net):
     store = f'file://{folder}/store'
     dist.init_process_group(
@@ -278,7 +285,17 @@ def on_rank(rank, folder, net):
         stitches += sampler.sample(t)
         set_stitch(ddp, stitches[-1])
         step([ddp], optimizer, [images_of(t, rank)])
-    record = dict(errors=errors, fitted=fitted, stitches=stitches, end=net.state_dict())
+    end = copy.deepcopy(net.state_dict())
+    # Several stitches in one forward: the sum of their gradients, mean of the ranks.
+    sandwich = SandwichWrapper(ToyClassifier(net), alpha=0.5)
+    ddp = MMDistributedDataParallel(sandwich, find_unused_parameters=True)
+    set_stitches(ddp, SANDWICH)
+    losses = ddp(images_of(9, rank), torch.tensor([rank, 4]), mode='loss')
+    optimizer.zero_grad()
+    ddp.module.parse_losses(losses)[0].backward()
+    gradients = gradients_of(sandwich)
+    record = dict(errors=errors, fitted=fitted, stitches=stitches, end=end)
+    record |= dict(gradients=gradients, head=sandwich.head.state_dict())
     torch.save(record, f'{folder}/{rank}.pth')
     dist.destroy_process_group()
 
@@ -311,3 +328,29 @@ def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
     torch.testing.assert_close(
         dict(net.state_dict()), dict(ranks[0]['end']), rtol=1e-4, atol=1e-6
     )
+    assert_gradients_of_a_sandwich(net, ranks)
+
+
+def assert_gradients_of_a_sandwich(net, ranks):
+    """One backward per image and stitch gives the gradients of both ranks."""
+    net.load_state_dict(ranks[0]['end'])
+    net.zero_grad()
+    model = ToyClassifier(net)
+    model.head.load_state_dict(ranks[0]['head'])
+    for rank in (0, 1):
+        images, labels = images_of(9, rank), torch.tensor([rank, 4])
+        for stitch_id in SANDWICH:
+            set_stitch(model, stitch_id)
+            logits = model(images)
+            task = F.cross_entropy(logits, labels)
+            if stitch_id == SANDWICH[0]:
+                taught = logits.detach().log_softmax(1)
+            else:
+                gap = taught - logits.log_softmax(1)
+                task = 0.5 * task + 0.5 * (taught.exp() * gap).sum(1).mean()
+            (task / 2).backward()
+    first, second = (record['gradients'] for record in ranks)
+    assert equal(first, second)
+    torch.testing.assert_close(first, gradients_of(model), rtol=1e-3, atol=1e-5)
+    for part in ('anchors.0', 'anchors.1', 'lora_B', 'head'):
+        assert any(part in name and g.any() for name, g in first.items())

@@ -1,4 +1,5 @@
 import json
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from mmengine.runner import Runner
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.stitching import StitchResults, pick, select_stitches
 
 METRICS = dict(
     seg=('mIoU', 'aAcc', 'mAcc'),
@@ -54,6 +56,44 @@ def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
     assert sorted(p.name for p in out_dir.iterdir()) == ['pareto.png', 'stitches.json']
     printed = capsys.readouterr().out
     assert 'slow[0:2] > fast[1:4]' in printed
+
+
+def test_a_chain_of_three_anchors(toy_cfg, tmp_path):
+    """Trained, evaluated and read again as two anchors are."""
+    anchors = toy_cfg.model.backbone.anchors
+    anchors.insert(1, deepcopy(anchors[0]))
+    for anchor, width, depth in zip(anchors, (16, 24, 96), (2, 3, 4), strict=True):
+        anchor.arch.update(embed_dims=width, depth=depth)
+    toy_cfg.test_cfg = dict(
+        type='StitchTestLoop', stitches='all', out_dir=str(tmp_path / 'report')
+    )
+    runner = Runner.from_cfg(toy_cfg)
+    runner.train()
+    together = runner.test()
+    space = find_stitched_backbone(runner.model).space
+    assert space.ids == (0, 1, 2, 3, 5, 6, 7, 9, 10, 11, 12)
+    assert select_stitches(space, 'anchors') == (0, 1, 2)
+    results = StitchResults.read(tmp_path / 'report' / 'stitches.json', space)
+    costs = cost_table(runner.model)
+    assert {r.id: (r.kind, r.flops) for r in results.stitches} == {
+        s.id: (s.kind, costs[s.id].flops) for s in space
+    }
+    routes = {r.id: r.route for r in results.stitches}
+    assert routes[3] == 'anchor0[0:1] > anchor1[2:3]'
+    assert routes[12] == 'anchor1[0:1] > anchor2[2:3] > anchor1[2:3]'
+    assert select_stitches(space, 'pareto', results=results)
+    flops = costs.column('flops')
+    assert flops[0] < flops[3] < flops[1] < flops[2] == max(flops.values())
+    assert pick(space, f'{flops[0] / 1e9}G', costs) == 0
+    assert pick(space, '1G', costs) == 2
+    # mmengine's own loop, one stitch at a time.
+    toy_cfg.test_cfg = dict(type='TestLoop')
+    alone = Runner.from_cfg(toy_cfg)
+    alone.model.load_state_dict(runner.model.state_dict())
+    for stitch_id in (0, 3, 5, 10, 12):
+        set_stitch(alone.model, stitch_id)
+        for name, value in alone.test().items():
+            assert together[f'stitch_{stitch_id}/{name}'] == value
 
 
 @pytest.mark.parametrize('task', METRICS)

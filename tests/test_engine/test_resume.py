@@ -171,6 +171,18 @@ def test_wherever_training_is_cut(random_cfg, num_workers, after):
     assert_exact(straight, resumed, after, 10)
 
 
+def test_sandwiches_go_on_exactly(random_cfg, guarded):
+    random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
+    random_cfg.custom_hooks[1].sampler = dict(type='SandwichSampler', num_random=2)
+    random_cfg.train_cfg.max_iters = 4
+    random_cfg.default_hooks.checkpoint.interval = 2
+    random_cfg.default_hooks.logger.interval = 2
+    straight, recorder = run(random_cfg, 'straight')
+    assert len(set(recorder.stitches)) > 2
+    resumed, _ = run(random_cfg, 'resumed', straight / 'iter_2.pth')
+    assert_exact(straight, resumed, 2, 4)
+
+
 # --- gradient accumulation
 
 

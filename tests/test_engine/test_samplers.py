@@ -2,9 +2,13 @@ from collections import Counter
 
 import pytest
 
-from snnet_mm.engine import ResourceConstrainedSampler, UniformSampler
+from snnet_mm.engine import (
+    ResourceConstrainedSampler,
+    SandwichSampler,
+    UniformSampler,
+)
 from snnet_mm.engine import samplers as samplers_module
-from snnet_mm.stitching import Cost, CostTable
+from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
 
 # Three groups at step 10: {0}, {2, 3, 4, 5}, {1}.
 FLOPS = {0: 0, 1: 100, 2: 40, 3: 42, 4: 44, 5: 50}
@@ -93,3 +97,74 @@ def test_ros_refuses_no_groups(costs, num_groups):
 def test_ros_refuses_one_group(costs):
     with pytest.raises(ValueError, match='num_groups=1 puts all .* from 0 to 100'):
         ResourceConstrainedSampler(costs, num_groups=1)
+
+
+# --- sandwiches
+
+
+@pytest.fixture
+def sandwich():
+    """Builds a sampler of a 2/4 space, or another, with costs by stitch id."""
+
+    def build(space=None, **kwargs):
+        space = space or TwoWaySpace([2, 4])
+        costs = {i: Cost(10 * i, i) for i in space.ids}
+        kwargs = dict(seed=3) | kwargs
+        return SandwichSampler(CostTable(costs, (8, 8)), space, **kwargs)
+
+    return build
+
+
+def test_a_sandwich_is_the_anchors_and_random_others(sandwich):
+    sampler = sandwich(TwoWaySpace([4, 8]), num_random=2)
+    middle = Counter()
+    for t in range(1000):
+        slowest, fastest, *others = sampler.sample(t)
+        assert (slowest, fastest) == (1, 0)
+        assert len(set(others)) == 2
+        middle.update(others)
+    assert set(middle) == set(sampler.space.ids) - {0, 1}
+    expected = 2000 / len(middle)
+    assert all(0.75 * expected < n < 1.25 * expected for n in middle.values())
+    assert sandwich(TwoWaySpace([4, 8]), num_random=12).sample(0)[:2] == (1, 0)
+
+
+def test_the_anchors_are_those_that_a_stitch_connects(sandwich):
+    space = SlidingWindowSpace([3, 3, 3])
+    sampler = sandwich(space)
+    assert space.anchor_ids == (0, 1, 2)
+    pairs = set()
+    for t in range(200):
+        slowest, fastest, drawn = sampler.sample(t)
+        run = {s.anchor for s in space[drawn].segments}
+        assert (slowest, fastest) == (max(run), min(run))
+        pairs.add((slowest, fastest))
+    assert pairs == {(1, 0), (2, 1)}
+
+
+def test_sandwiches_depend_on_seed_and_iteration_alone(sandwich):
+    space = TwoWaySpace([4, 8])
+    straight = [sandwich(space, num_random=2).sample(t) for t in range(20)]
+    sampler = sandwich(space, num_random=2)
+    assert [sampler.sample(t) for t in range(10, 20)] == straight[10:]
+    assert [sandwich(space, num_random=2, seed=4).sample(t) for t in range(20)] != (
+        straight
+    )
+
+
+def test_another_sampler_draws_the_middle(sandwich):
+    space = TwoWaySpace([4, 8])
+    config = dict(type='ResourceConstrainedSampler', num_groups=2)
+    sampler = sandwich(space, sampler=config)
+    low, high = sampler._random.groups
+    assert {*low, *high} == set(space.ids) - {0, 1}
+    assert len(low) != len(high)
+    drawn = Counter(sampler.sample(t)[2] in low for t in range(2000))
+    assert 900 < drawn[True] < 1100
+
+
+@pytest.mark.parametrize('num_random', [0, 13])
+def test_a_sandwich_of_nothing_or_too_much_is_refused(sandwich, num_random):
+    message = f'num_random={num_random}; allowed are 1 to 12.*sampler.num_random'
+    with pytest.raises(ValueError, match=message):
+        sandwich(TwoWaySpace([4, 8]), num_random=num_random)

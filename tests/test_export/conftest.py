@@ -1,3 +1,4 @@
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,19 @@ TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 def toy_cfg():
     """The toy config with anchors of 3 blocks x 8 and 5 blocks x 12 channels."""
 
-    def load(anchor=None, **backbone):
+    def load(anchor=None, sizes=((8, 3), (12, 5)), **backbone):
         cfg = Config.fromfile(CONFIGS / TOY)
         cfg.test_dataloader.dataset.num_scenes = 4
-        for config, width, depth in zip(
-            cfg.model.backbone.anchors, (8, 12), (3, 5), strict=True
-        ):
+        anchors = cfg.model.backbone.anchors
+        anchors += [deepcopy(anchors[0]) for _ in sizes[len(anchors) :]]
+        for config, (width, depth) in zip(anchors, sizes, strict=True):
             config.arch = dict(embed_dims=width, depth=depth, num_heads=2)
             config.update(anchor or {})
         cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=2)
         cfg.model.backbone.update(backbone)
         if cfg.model.backbone.type == 'SNNetv1':
             cfg.model.backbone.pop('stitching_layer')
-        cfg.model.decode_head.update(in_channels=12, channels=8)
+        cfg.model.decode_head.update(in_channels=sizes[-1][0], channels=8)
         return cfg
 
     return load

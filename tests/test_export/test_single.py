@@ -27,7 +27,8 @@ AUX = dict(
 )
 
 
-# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8.
+# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8. The chain has
+# depths 2, 3 and 5: anchors 0 to 2, FS 3 and 6 to 7, SF 5 and 9 to 10, SFS 11, FSF 12.
 OPTIONS = {
     'deit3': dict(),
     'registers': dict(
@@ -39,14 +40,21 @@ OPTIONS = {
             cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
         )
     ),
+    'lora': dict(anchor=dict(lora=dict(rank=2, alpha=3, targets=('qkv',)))),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
+    'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
+}
+IDS = {
+    'v1': range(4),
+    'vitdet': (7, 8),
+    'lora': (7, 8),
+    'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12),
 }
 CASES = [
     (name, stitch_id)
     for name in OPTIONS
-    for stitch_id in ((0, 1, 2, 3) if name == 'v1' else (0, 1, 2, 3, 5, 6, 7, 8))
-    if name != 'vitdet' or stitch_id > 6
+    for stitch_id in IDS.get(name, (0, 1, 2, 3, 5, 6, 7, 8))
 ]
 
 
@@ -81,6 +89,21 @@ def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build
     }
     assert 'backbone.anchors.0.pos_embed' in state
     assert 'backbone.anchors.1.pos_embed' not in state
+
+
+def test_lora_of_anchors_is_merged(toy_cfg, build):
+    cfg = toy_cfg(anchor=dict(lora=dict(rank=2)))
+    model = build(cfg)
+    exported, single = single_stitch(cfg, model, 1)
+    qkv = model.backbone.anchors[1].blocks[4].attn.qkv
+    weight = qkv.weight + qkv.lora_B @ qkv.lora_A / 2
+    plain = single.backbone.anchors[1].blocks[4].attn.qkv
+    assert type(plain) is torch.nn.Linear
+    assert_close(plain.weight, weight)
+    assert torch.equal(plain.bias, qkv.bias)
+    assert 'lora' not in exported.pretty_text
+    # The stitched model still has its updates.
+    assert 'backbone.anchors.1.blocks.4.attn.qkv.lora_A' in model.state_dict()
 
 
 def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):

@@ -29,10 +29,11 @@ def run_by_hand(net, segments, images):
     for n, (a, begin, end) in enumerate(segments):
         if n == 0:
             x, grid = net.anchors[a].embed(images)
-        elif a == 1:
-            x = net.stitching_layers[f'0to1_{segments[n - 1].end - 1}'](x)
         else:
-            x = net.stitching_layers[f'1to0_{begin - 1}'](x)
+            left = segments[n - 1]
+            # Named by the faster anchor's last block in front of the joint.
+            i = left.end - 1 if left.anchor < a else begin - 1
+            x = net.stitching_layers[f'{left.anchor}to{a}_{i}'](x)
         for i in range(begin, end):
             x = net.anchors[a].blocks[i](x, grid)
             if i == net.anchors[a].depth - 1:
@@ -41,18 +42,25 @@ def run_by_hand(net, segments, images):
     return states, x
 
 
-def maps_by_hand(net, segments, images):
-    """The map of every slow block on a route, or of the fast block it belongs to."""
+def served_by_hand(net, states, j):
+    """Tokens of a slow block on a route, or of the faster block it belongs to."""
+    depths = [anchor.depth for anchor in net.anchors]
+    a, i = slowest, block = len(depths) - 1, j
+    while (a, i) not in states:
+        a, i = a - 1, i * depths[a - 1] // depths[a]
+    if (a, i) == (slowest, block):
+        return states[a, i]
+    return net.stitching_layers[f'{a}to{slowest}_{i}'](states[a, i])
+
+
+def maps_by_hand(net, segments, images, blocks=None):
+    """The map of every slow block, or of some."""
     states, _ = run_by_hand(net, segments, images)
-    d1, d2 = (anchor.depth for anchor in net.anchors)
-    maps = []
-    for j in range(d2):
-        tokens = states.get((1, j))
-        if tokens is None:
-            i = j * d1 // d2
-            tokens = net.stitching_layers[f'0to1_{i}'](states[0, i])
-        maps.append(to_map(tokens, net.anchors[1].num_prefix))
-    return maps
+    slow = net.anchors[-1]
+    return {
+        j: to_map(served_by_hand(net, states, j), slow.num_prefix)
+        for j in (range(slow.depth) if blocks is None else blocks)
+    }
 
 
 ANCHORS = {
@@ -66,30 +74,49 @@ ANCHORS = {
 }
 
 
+def check_every_route(net, images):
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        maps = net(images)
+        expected = maps_by_hand(net, stitch.segments, images, net.out_indices)
+        assert len(maps) == len(net.out_indices)
+        for j, feature_map in zip(net.out_indices, maps, strict=True):
+            width = net.anchors[-1].block_dims[-1]
+            assert feature_map.shape == (len(images), width, 2, 3)
+            assert feature_map.equal(expected[j]), (stitch, j)
+
+
 @torch.no_grad()
-@pytest.mark.parametrize('depths', [(3, 7), (4, 8)])
+@pytest.mark.parametrize('depths', [(3, 7), (4, 8), (2, 3, 7)])
 @pytest.mark.parametrize('out_indices', [(-1,), OUT_INDICES, range(7)])
 @pytest.mark.parametrize('anchor', ANCHORS)
 def test_every_route_equals_its_blocks_composed(
     build_snnet, depths, out_indices, anchor
 ):
-    net = build_snnet(depths, anchor=ANCHORS[anchor], out_indices=out_indices)
-    images = torch.randn(IMAGES)
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        maps = net(images)
-        expected = maps_by_hand(net, stitch.segments, images)
-        assert len(maps) == len(out_indices)
-        for j, feature_map in zip(out_indices, maps, strict=True):
-            assert feature_map.shape == (2, 12, 2, 3)
-            assert feature_map.equal(expected[j]), (stitch, j)
+    widths = (8, 12, 16)[: len(depths)]
+    net = build_snnet(depths, widths, ANCHORS[anchor], out_indices=out_indices)
+    assert net.out_indices == tuple(j % depths[-1] for j in out_indices)
+    check_every_route(net, torch.randn(IMAGES))
 
 
 @torch.no_grad()
+@pytest.mark.parametrize('depths', [(12, 40), (5, 12), (7, 7), (3, 5, 8), (2, 3, 4, 9)])
+def test_routes_of_depths_that_do_not_divide(build_snnet, depths):
+    widths, last = (4, 6, 8, 10)[: len(depths)], depths[-1]
+    out_indices = (last // 4 - 1, last // 2, last - 2, last - 1)
+    net = build_snnet(depths, widths, out_indices=out_indices)
+    assert len(net.space) == len(depths) + sum(d * (d - 1) for d in depths[:-1])
+    check_every_route(net, torch.randn(1, 3, 16, 24))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (2, 3, 7)])
 @pytest.mark.parametrize('anchor', ['cls', 'bias', 'registers'])
-def test_the_cls_token_goes_through_the_same_stitching_layers(build_snnet, anchor):
+def test_the_cls_token_goes_through_the_same_stitching_layers(
+    build_snnet, depths, anchor
+):
     settings = dict(anchor=ANCHORS[anchor], out_indices=OUT_INDICES)
-    net = build_snnet((3, 7), with_cls=True, **settings)
+    net = build_snnet(depths, (8, 12, 16)[: len(depths)], with_cls=True, **settings)
     images = torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
@@ -100,11 +127,7 @@ def test_the_cls_token_goes_through_the_same_stitching_layers(build_snnet, ancho
             assert feature_map.equal(alone)
         states, _ = run_by_hand(net, stitch.segments, images)
         for j, (_, cls) in zip(OUT_INDICES, pairs, strict=True):
-            if (1, j) in states:
-                expected = states[1, j]
-            else:
-                i = j * 3 // 7
-                expected = net.stitching_layers[f'0to1_{i}'](states[0, i])
+            expected = served_by_hand(net, states, j)
             assert cls.equal(expected[:, 0]), (stitch, j)
 
 
@@ -159,15 +182,18 @@ def test_eval_maps_are_all_that_eval_mode_gives(build_snnet, eval_maps):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (2, 3, 7)])
 @pytest.mark.parametrize('training', [True, False])
-def test_out_end_is_the_final_state_of_the_end_anchor(build_snnet, training):
-    net, images = build_snnet(out='end').train(training), torch.randn(IMAGES)
+def test_out_end_is_the_final_state_of_the_end_anchor(build_snnet, depths, training):
+    widths = (8, 12, 16)[: len(depths)]
+    net = build_snnet(depths, widths, out='end').train(training)
+    images = torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
         state = net(images)
         _, expected = run_by_hand(net, stitch.segments, images)
         assert state.tokens.equal(expected)
-        assert state.tokens.shape[-1] == (8, 12)[stitch.end_anchor]
+        assert state.tokens.shape[-1] == widths[stitch.end_anchor]
         assert state.grid == (2, 3)
 
 
@@ -275,6 +301,42 @@ def test_a_new_backbone_runs_its_slow_anchor(build_snnet):
     net = build_snnet()
     assert net.active_stitch.id == 1
     assert isinstance(net, StitchedBackbone)
+    assert build_snnet((2, 2, 2), (8, 12, 16)).active_stitch.id == 2
+
+
+@torch.no_grad()
+def test_a_pair_of_a_chain_gives_what_it_gives_alone(build_snnet):
+    chain = build_snnet((2, 3, 7), (8, 12, 16), out_indices=OUT_INDICES)
+    state, images = chain.state_dict(), torch.randn(IMAGES)
+    alone = build_snnet((3, 7), (12, 16), out_indices=OUT_INDICES)
+    alone.load_state_dict(
+        {
+            key: state[
+                key.replace('layers.0to1', 'layers.1to2')
+                .replace('layers.1to0', 'layers.2to1')
+                .replace('anchors.1', 'anchors.2')
+                .replace('anchors.0', 'anchors.1')
+            ]
+            for key in alone.state_dict()
+        }
+    )
+    # The fast anchor's maps are those of the pair that it and the slowest would be.
+    far = build_snnet((2, 7), (8, 16), out_indices=OUT_INDICES)
+    far.load_state_dict(
+        {
+            key: state[key.replace('0to1', '0to2').replace('anchors.1', 'anchors.2')]
+            for key in far.state_dict()
+            if '1to0' not in key
+        },
+        strict=False,
+    )
+    pairs = [(chain.space[i + 4], alone, i) for i in alone.space.ids if i > 1]
+    pairs += [(chain.space[1], alone, 0), (chain.space[2], alone, 1)]
+    for stitch, net, stitch_id in [*pairs, (chain.space[0], far, 0)]:
+        chain.set_stitch(stitch.id)
+        net.set_stitch(stitch_id)
+        for a, b in zip(chain(images), net(images), strict=True):
+            assert a.equal(b)
 
 
 def test_a_copy_has_a_stitch_of_its_own(build_snnet):
@@ -309,6 +371,14 @@ def test_widths_of_the_stitching_layers(build_snnet):
     for name, layer in layers.items():
         widths = (8, 12) if name.startswith('0') else (12, 8)
         assert (layer.in_features, layer.out_features) == widths
+    layers = build_snnet((2, 2, 3), widths := (8, 12, 16)).stitching_layers
+    assert {n: (m.in_features, m.out_features) for n, m in layers.items()} == {
+        f'{a}to{b}_{i}': (widths[a], widths[b])
+        for a, b, i in (
+            *((0, 1, 0), (1, 0, 0), (1, 2, 0), (1, 2, 1), (2, 1, 0)),
+            *((0, 2, 0), (0, 2, 1)),  # for maps only
+        )
+    }
 
 
 def vit_cfg(width=8, depth=2, **kwargs):
@@ -364,7 +434,9 @@ def test_grids_of_different_sizes_are_bridged(build_vit):
         ([vit_cfg(width=12), vit_cfg()], 'widths 12, 8 are out of order'),
         ([vit_cfg(depth=5), vit_cfg(depth=4)], r'depths \(5, 4\)'),
         ([vit_cfg()], r'depths \(2,\)'),
-        ([vit_cfg()] * 3, r'depths \(2, 2, 2\)'),
+        ([vit_cfg(), vit_cfg(depth=3), vit_cfg()], r'depths \(2, 3, 2\)'),
+        ([vit_cfg(), vit_cfg(16), vit_cfg(12)], 'widths 16, 12 are out of order'),
+        ([vit_cfg(), vit_cfg(), vit_cfg(patch_size=4)], 'patch_size 8 and 4'),
     ],
 )
 def test_anchors_that_cannot_be_stitched(anchors, message):
@@ -376,6 +448,8 @@ def test_anchors_that_cannot_be_stitched(anchors, message):
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
+        (dict(kinds=('FS', 'SS')), r"kinds=\('FS', 'SS'\) .* allowed are"),
+        (dict(stitch_ids=(2, 9)), 'stitch id 9 .* allowed are 0-3, 5-8'),
         (dict(out='logits'), r"out='logits'; allowed are \('maps', 'end'\)"),
         (dict(out_indices=(3, 7)), r'out_indices=\(3, 7\) .* blocks -7 to 6'),
         (dict(out_indices=(-8,)), r'out_indices=\(-8,\) .* blocks -7 to 6'),

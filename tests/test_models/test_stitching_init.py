@@ -6,7 +6,7 @@ from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.models.ziplab_checkpoint import convert_ziplab
 
 DEPTHS = 3, 7
-LAST_SLOW_BLOCKS = 2, 4, 6
+JOINTS = (0, 2), (1, 4), (2, 6)  # fast blocks and the slow ones they end with
 
 
 def images(n=12):
@@ -18,20 +18,25 @@ def maps_of(net):
 
 
 @torch.no_grad()
-def maps_by_hand(net, batch):
-    """Least squares between the blocks in front of every boundary."""
-    states = []
-    for anchor in net.anchors:
+def maps_by_hand(net, batch, joints=JOINTS, a=0, b=1):
+    """Least squares between two anchors' blocks, in both directions."""
+    states = {}
+    for n in (a, b):
+        anchor = net.anchors[n]
         start = anchor.embed(batch)
-        states.append(anchor.run_blocks(start, 0, anchor.depth, range(7))[1])
+        states[n] = anchor.run_blocks(start, 0, anchor.depth, range(anchor.depth))[1]
     maps = {}
-    for i, e in enumerate(LAST_SLOW_BLOCKS):
-        fit = LeastSquares(8, 12)
-        fit.update(states[0][i].tokens, states[1][e].tokens)
-        maps[f'0to1_{i}'] = fit.x_to_y()
-        if i < 2:
-            maps[f'1to0_{i}'] = fit.y_to_x()
-    return {n: tuple(t.float() for t in pair) for n, pair in maps.items()}
+    for i, e in joints:
+        x, y = states[a][i].tokens, states[b][e].tokens
+        fit = LeastSquares(x.shape[-1], y.shape[-1])
+        fit.update(x, y)
+        maps[f'{a}to{b}_{i}'] = fit.x_to_y()
+        maps[f'{b}to{a}_{i}'] = fit.y_to_x()
+    return {
+        n: tuple(t.float() for t in pair)
+        for n, pair in maps.items()
+        if n in net.stitching_layers
+    }
 
 
 @pytest.mark.parametrize('layer', ['StitchingLayer', 'LoRAStitchingLayer'])
@@ -52,6 +57,30 @@ def test_layers_become_the_least_squares_maps(build_snnet, layer, num_registers)
     for key, value in net.state_dict().items():
         fitted = key.startswith('stitching_') and 'lora' not in key
         assert value.equal(before[key]) != fitted, key
+
+
+@pytest.mark.parametrize('sizes', [(12,), (5, 5, 2)])
+def test_layers_of_a_chain_become_the_least_squares_maps(build_snnet, sizes):
+    net, batch = build_snnet((2, 3, 7), (8, 12, 16)), images()
+    expected = maps_by_hand(net, batch, [(0, 1), (1, 2)], 0, 1)
+    expected |= maps_by_hand(net, batch, JOINTS, 1, 2)
+    expected |= maps_by_hand(net, batch, [(0, 4), (1, 6)], 0, 2)
+    # The last FS layer of the first pair would serve nothing; the far pair has no SF.
+    assert set(expected) == set(net.stitching_layers)
+    assert not {'0to1_1', '2to0_0'} & set(expected)
+    assert fit_stitching_layers(net, iter(batch.split(sizes))) == 12
+    torch.testing.assert_close(maps_of(net), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_anchor_without_layers_is_not_fitted_to(build_snnet):
+    # Stitch 14 changes between the two slowest anchors.
+    net = build_snnet((3, 4, 5), (8, 12, 16), out='end', stitch_ids=[14])
+    batch = images()
+    net.anchors[0].embed = None
+    fit_stitching_layers(net, [batch])
+    expected = maps_by_hand(net, batch, [(0, 1), (3, 4)], 1, 2)
+    assert set(maps_of(net)) == {'2to1_0', '1to2_3'}
+    torch.testing.assert_close(maps_of(net), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('sizes', [(1, 11), (5, 5, 2), (1,) * 12])

@@ -7,6 +7,7 @@ from snnet_mm.stitching import (
     CostTable,
     SlidingWindowSpace,
     TwoWaySpace,
+    group_by_cost,
     pick,
     prior_scores,
     rank_correlation,
@@ -40,13 +41,39 @@ def test_the_prior_picks_where_nothing_was_measured():
     assert pick(SPACE, '100G', costs) == 0
 
 
-def test_every_space_has_a_prior():
-    space = SlidingWindowSpace((4, 4, 4))
-    scores = prior_scores(space, {s.id: s.id for s in space})
-    last = space.ids[-1]
-    late = space[last].segments[0].end / 4
-    assert scores[last] == pytest.approx(1 - 0.3 * late)
-    assert scores[0] == 0
+def test_prior_of_three_anchors_by_hand():
+    space = SlidingWindowSpace((4, 4, 4), nearest=False)
+    flops = dict.fromkeys(space.ids, 400) | {0: 100, 1: 300, 2: 700}
+    scores = prior_scores(space, flops)
+    assert [scores[i] for i in (0, 1, 2)] == [0, 1, 2]
+    for stitch in list(space)[3:]:
+        anchors = [s.anchor for s in stitch.segments]
+        late = sum(s.end / 4 for s in stitch.segments[:-1])
+        expected = {
+            (0, 1): 1.5 - 0.3 * late,
+            (1, 2): 1 + 0.25 - 0.3 * late,
+            (0, 2): 2 * (0.5 - 0.3 * late),
+            (0, 1, 2): 2 * (0.5 - 0.3 * late),
+        }[tuple(anchors)]
+        assert scores[stitch.id] == pytest.approx(expected), stitch
+    # Anchors that cost the same are told apart by nothing.
+    same = prior_scores(space, dict.fromkeys(space.ids, 5))
+    assert same[3] == pytest.approx(-0.3 * space[3].segments[0].end / 4)
+
+
+def test_the_prior_ranks_stitches_of_three_anchors(published_v1):
+    space = SlidingWindowSpace((12, 12, 12))
+    flops = {i: v['flops'] for i, v in published_v1.items()}
+    top1 = {i: v['acc1'] for i, v in published_v1.items()}
+    scores = prior_scores(space, flops)
+    ranked = [scores[i] for i in space.ids], [top1[i] for i in space.ids]
+    assert rank_correlation(*ranked) == pytest.approx(0.991, abs=1e-3)
+    lost = []
+    for group in group_by_cost(flops, 0.5e9):
+        affordable = [i for i in flops if flops[i] <= flops[group[-1]]]
+        best = max(top1[i] for i in affordable)
+        lost.append(best - top1[max(affordable, key=scores.get)])
+    assert max(lost) == pytest.approx(0.798, abs=1e-3)
 
 
 def test_the_prior_ranks_better_than_flops_alone(published):

@@ -63,6 +63,26 @@ def test_routes_through_all_anchors_run_a_block_of_each():
     assert all(s.kind == 'FS' for s in space if len(s.segments) > 1)
 
 
+@pytest.mark.parametrize('nearest', [True, False])
+def test_slow_to_fast_is_the_mirror_image(nearest):
+    there = SlidingWindowSpace((4,) * 3, nearest=nearest)
+    back = SlidingWindowSpace((4,) * 3, nearest=nearest, direction='SF')
+    assert back.ids == there.ids
+    assert back.anchor_ids == (0, 1, 2)
+    for a, b in zip(there, back, strict=True):
+        anchors = [s.anchor for s in a.segments]
+        assert [s.anchor for s in b.segments] == anchors[::-1]
+        assert [s[1:] for s in b.segments] == [s[1:] for s in a.segments]
+        assert b.kind == ('SF' if len(anchors) > 1 else 'anchor')
+    assert len(back.layers) == len(there.layers)
+    for name, (source, target) in back.layers.items():
+        slow, fast, window = source.anchor, target.anchor, source.block
+        assert name == f'{slow}to{fast}_{window}'
+        assert slow > fast
+        assert target.block == window - 1
+        assert f'{fast}to{slow}_{window}' in there.layers
+
+
 def test_ids_can_be_selected_and_keep_their_numbers():
     space = SlidingWindowSpace((4, 4), ids=[5, 9])
     whole = SlidingWindowSpace((4, 4))
@@ -73,7 +93,7 @@ def test_ids_can_be_selected_and_keep_their_numbers():
 
 def test_dense_maps_are_refused():
     with pytest.raises(ValueError, match="allowed is out='end'"):
-        SlidingWindowSpace((4, 4)).stand_in(2)
+        SlidingWindowSpace((4, 4)).stand_ins(2)
 
 
 @pytest.mark.parametrize('depths', [(4,), (4, 5), (2, 2, 3)])
@@ -100,7 +120,9 @@ def test_kinds_can_be_switched_off(depths):
     assert len(fast_to_slow.layers) == depths[0]
 
 
-def test_unknown_kinds_and_ids_are_refused():
+def test_unknown_kinds_directions_and_ids_are_refused():
+    with pytest.raises(ValueError, match="direction='FSF' .*'FS', 'SF'"):
+        SlidingWindowSpace((4, 4), direction='FSF')
     with pytest.raises(ValueError, match="kinds=.*'SS'.*allowed are .*'FS'"):
         TwoWaySpace((3, 6), kinds=('FS', 'SS'))
     with pytest.raises(ValueError, match='stitch id 4 is not'):

@@ -18,6 +18,8 @@ DEPTHS = [
     (12, 24),
     (12, 36),
     (12, 40),
+    (5, 12),
+    (7, 7),
     (24, 24),
     (24, 40),
     (3, 7),
@@ -25,6 +27,17 @@ DEPTHS = [
     (1, 1),
     (1, 5),
 ]
+
+
+# Three anchors or more, each with the number of its stitches.
+CHAINS = {
+    (12, 12, 24): 267,
+    (12, 24, 40): 3 + 12 * 11 + 24 * 23,
+    (5, 12, 40): 3 + 5 * 4 + 12 * 11,
+    (7, 7, 7): 3 + 7 * 6 + 7 * 6,
+    (2, 3, 4, 9): 4 + 2 + 6 + 12,
+    (1, 1, 4): 3,
+}
 
 
 def fast_block_of(j, depths):
@@ -64,6 +77,13 @@ def test_number_of_stitches(depths):
     d1 = depths[0]
     space = TwoWaySpace(depths)
     assert len(space) == len(list(space)) == 2 + 2 * (d1 - 1) + (d1 - 1) * (d1 - 2)
+
+
+def test_spaces_of_published_models_keep_their_fingerprints():
+    # Results and cost tables that were written name these.
+    assert TwoWaySpace((12, 24)).fingerprint == '885d0524d4548b45'
+    assert TwoWaySpace((6, 12)).fingerprint == 'd9afd81590cf9156'
+    assert TwoWaySpace((12, 24), ('FS',)).fingerprint == 'b488364c716b4ad8'
 
 
 def test_number_of_stitches_in_the_paper():
@@ -111,7 +131,7 @@ def test_a_route_never_repeats_or_skips_depth(depths):
 def test_every_slow_block_is_run_or_stood_in_for(depths):
     space = TwoWaySpace(depths)
     for j in range(depths[1]):
-        position, layer = space.stand_in(j)
+        ((position, layer),) = space.stand_ins(j)
         assert position == (FAST, fast_block_of(j, depths))
         assert space.layers[layer].source == position
         assert space.layers[layer].target.anchor == SLOW
@@ -180,11 +200,112 @@ def test_the_id_of_the_degenerate_stitch_stays_free(depths):
         space[depths[0] + 1]
 
 
-@pytest.mark.parametrize('depths', [(24, 12), (12,), (3, 4, 5), (0, 5), (-1, 2)])
+@pytest.mark.parametrize(
+    'depths', [(24, 12), (12,), (3, 5, 4), (5, 3, 4), (), (0, 5), (-1, 2), (0, 0, 0)]
+)
 def test_depths_that_cannot_be_stitched(depths):
     with pytest.raises(ValueError, match='config key: anchors') as error:
         TwoWaySpace(depths)
     assert str(tuple(depths)) in str(error.value)
+
+
+@pytest.mark.parametrize('depths', CHAINS)
+def test_a_chain_is_the_spaces_of_its_pairs_one_after_the_other(depths):
+    k = len(depths)
+    expected = {a: ('anchor', ((a, 0, depths[a]),), ()) for a in range(k)}
+    layers, first_id = {}, k
+    for fast, pair in enumerate(pairwise(depths)):
+        alone = TwoWaySpace(pair)
+        for stitch in list(alone)[2:]:
+            expected[first_id + stitch.id - 2] = (
+                stitch.kind,
+                tuple((fast + a, begin, end) for a, begin, end in stitch.segments),
+                tuple(shifted(name, fast) for name in stitch.layers),
+            )
+        layers |= {
+            shifted(name, fast): tuple((fast + p.anchor, p.block) for p in spec)
+            for name, spec in alone.layers.items()
+        }
+        # One id of the pair stays free: FS after its last fast block.
+        first_id += pair[0] * (pair[0] - 1) + 1
+    space = TwoWaySpace(depths)
+    assert {s.id: (s.kind, s.segments, s.layers) for s in space} == expected
+    assert len(space) == k + sum(d * (d - 1) for d in depths[:-1]) == CHAINS[depths]
+    assert space.anchor_ids == tuple(range(k))
+    # What serves nothing is not there: the last FS layer of a pair, but for the last.
+    for a in range(k - 2):
+        del layers[f'{a}to{a + 1}_{depths[a] - 1}']
+    of_pairs = {n: s for n, s in space.layers.items() if n in layers}
+    assert of_pairs == layers
+
+
+def shifted(name, by):
+    """The name of a stitching layer between anchors further up a chain."""
+    a, rest = name.split('to')
+    b, i = rest.split('_')
+    return f'{int(a) + by}to{int(b) + by}_{i}'
+
+
+@pytest.mark.parametrize('depths', CHAINS)
+def test_every_route_of_a_chain_runs_one_stand_in(depths):
+    space, slowest = TwoWaySpace(depths), len(depths) - 1
+    served = {}
+    for j in range(depths[-1]):
+        stand_ins = space.stand_ins(j)
+        for position, layer in stand_ins:
+            served.setdefault((position, layer), []).append(j)
+        for stitch in space:
+            sources = [Position(slowest, j), *(p for p, _ in stand_ins)]
+            assert sum(map(stitch.runs, sources)) == 1
+    assert len(served) == sum(depths[:-1])
+    for (position, layer), blocks in served.items():
+        # Fitted to the last block that it stands in for.
+        assert space.layers[layer] == (position, (slowest, max(blocks)))
+        assert layer == f'{position.anchor}to{slowest}_{position.block}'
+    for blocks in served.values():
+        assert blocks == list(range(blocks[0], blocks[-1] + 1))
+
+
+@pytest.mark.parametrize('depths', [(3, 7), (12, 40), *CHAINS])
+def test_stand_ins_are_found_pair_by_pair(depths):
+    space = TwoWaySpace(depths)
+    for j in range(depths[-1]):
+        expected, block = [], j
+        for a in range(len(depths) - 2, -1, -1):
+            block = fast_block_of(block, depths[a : a + 2])
+            expected.append((a, block))
+        assert [p for p, _ in space.stand_ins(j)] == expected
+
+
+@pytest.mark.parametrize('depths', [(3, 7), (3, 4, 9)])
+def test_without_maps_there_are_the_layers_of_routes_alone(depths):
+    for kinds in (('FS', 'SF', 'SFS', 'FSF'), ('FS',), ('SF',)):
+        whole = TwoWaySpace(depths, kinds)
+        space = TwoWaySpace(depths, kinds, maps=False)
+        assert list(space) == list(whole)
+        assert space.fingerprint == whole.fingerprint
+        used = {name for stitch in space for name in stitch.layers}
+        if 'FS' in kinds:
+            # The authors' classifiers hold this one.
+            a, b = len(depths) - 2, len(depths) - 1
+            used.add(f'{a}to{b}_{depths[a] - 1}')
+        assert set(space.layers) == used
+        with pytest.raises(ValueError, match="allowed is out='end'"):
+            space.stand_ins(0)
+
+
+def test_kinds_and_ids_of_a_chain_keep_their_numbers():
+    whole = TwoWaySpace((3, 4, 9))
+    # 3 anchors; 3-4 FS, 5 free, 6-7 SF, 8 SFS, 9 FSF; 10-12 FS, 13 free, ...
+    assert whole.ids == (*range(5), *range(6, 13), *range(14, 23))
+    space = TwoWaySpace((3, 4, 9), kinds=('SF', 'FSF'), ids=[6, 9, 15])
+    assert space.ids == (0, 1, 2, 6, 9, 15)
+    assert [space[i] for i in space.ids] == [whole[i] for i in space.ids]
+    assert whole.describe(whole[9]) == 'anchor0[0:1] > anchor1[2:3] > anchor0[2:3]'
+    assert whole.describe(whole[15]) == 'anchor2[0:5] > anchor1[2:4]'
+    for wrong in (5, 13, 23):
+        with pytest.raises(ValueError, match='allowed are 0-4, 6-12, 14-22$'):
+            whole[wrong]
 
 
 @pytest.mark.parametrize(

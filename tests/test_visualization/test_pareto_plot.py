@@ -122,6 +122,18 @@ def test_the_page_holds_everything(tmp_path):
     assert other['lines']['latency'] == [[4, 0.8], [9, 0.9]]
 
 
+@pytest.mark.parametrize('ids', [(5,), (12, 3)])
+def test_anchors_on_the_page_go_from_fast_to_slow(tmp_path, ids):
+    space = TwoWaySpace((3, 7) if len(ids) == 1 else (2, 3, 4))
+    flops = dict(zip(ids, (2, 3), strict=False))
+    costs = CostTable({i: Cost(f, 1) for i, f in flops.items()}, (32, 48))
+    results = StitchResults.collect(space, costs, {i: dict(mIoU=i) for i in ids})
+    write_pareto_page(results, tmp_path / 'pareto.html')
+    anchors = data_of(tmp_path / 'pareto.html')['anchors']
+    names = ['fast', 'slow'] if len(ids) == 1 else ['anchor0', 'anchor1', 'anchor2']
+    assert list(anchors) == names
+
+
 def test_the_page_needs_nothing_else(tmp_path):
     path = tmp_path / 'pareto.html'
     write_pareto_page(RESULTS, path, 'latency', title='</script><img src=x>')

@@ -30,11 +30,11 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--depths',
-        nargs=2,
+        nargs='+',
         type=int,
         required=True,
-        metavar=('FAST', 'SLOW'),
-        help='blocks of the anchors',
+        metavar='DEPTH',
+        help='blocks of the anchors, fast to slow',
     )
     parser.add_argument(
         '--published', action='store_true', help='the file holds published figures'

@@ -64,7 +64,7 @@ val_dataloader = dict(
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(
-    type='CocoMetric',
+    type='StitchCocoMetric',
     ann_file=data_root + 'annotations/instances_val.json',
     metric=['bbox', 'segm'],
 )

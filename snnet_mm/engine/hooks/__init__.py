@@ -5,6 +5,7 @@ from .label_check_hook import LabelCheckHook
 from .stitch_checkpoint_hook import StitchCheckpointHook
 from .stitch_init_hook import StitchInitHook
 from .stitch_sampling_hook import StitchSamplingHook
+from .trainable_params_hook import TrainableParamsHook
 
 __all__ = [
     'ExactResumeHook',
@@ -12,4 +13,5 @@ __all__ = [
     'StitchCheckpointHook',
     'StitchInitHook',
     'StitchSamplingHook',
+    'TrainableParamsHook',
 ]

@@ -15,35 +15,63 @@ from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.utils import isolated_rng, shared_seed
 
+METHODS = ('least-squares', 'kaiming')
+
 
 @HOOKS.register_module()
 class StitchInitHook(Hook):
-    """Fits the stitching layers by least squares before training.
+    """Gives the stitching layers their first weights before training.
 
-    Does nothing if the weights, loaded or resumed, already hold stitching layers.
+    Does nothing if the weights, loaded or resumed, already hold stitching layers,
+    however these were initialised.
 
     Args:
-        num_images: Images of the training set, drawn at random; the paper takes 100.
+        num_images: Images of the training set to fit to, drawn at random; the paper
+            takes 100.
         ridge: See :class:`snnet_mm.layers.LeastSquares`.
+        method: ``'least-squares'``, or ``'kaiming'`` for the random weights that torch
+            gives a linear layer, which SN-Netv1 compares with in figure 8; a low-rank
+            layer then updates a random map.
 
     Raises:
-        ValueError: If ``num_images`` is not positive.
+        ValueError: If ``num_images`` is not positive, or the method is unknown.
     """
 
-    def __init__(self, num_images: int = 100, ridge: float = 1e-8) -> None:
+    def __init__(
+        self,
+        num_images: int = 100,
+        ridge: float = 1e-8,
+        method: str = 'least-squares',
+    ) -> None:
+        if method not in METHODS:
+            raise ValueError(
+                f'method={method!r}; allowed are {METHODS} (config key: '
+                'StitchInitHook.method)'
+            )
         if num_images <= 0:
             raise ValueError(
                 f'num_images={num_images}; allowed is 1 or more (config key: '
                 'StitchInitHook.num_images)'
             )
-        self.num_images, self.ridge = num_images, ridge
+        self.num_images, self.ridge, self.method = num_images, ridge, method
 
     def before_train(self, runner: Runner) -> None:
-        """Fit, and let a model average start from the fitted layers too."""
+        """Initialise, and let a model average start from the same layers."""
         backbone = find_stitched_backbone(runner.model)
         if backbone.stitching_initialized:
-            runner.logger.info('The weights hold stitching layers: no least squares.')
+            runner.logger.info('The weights hold stitching layers: these are kept.')
             return
+        if self.method == 'kaiming':
+            # They are random already, and equal on all ranks, as all weights are.
+            backbone.stitching_initialized.fill_(True)
+            runner.logger.info('The stitching layers start random: no least squares.')
+        else:
+            self._fit(runner, backbone)
+        for hook in runner.hooks:
+            if isinstance(hook, EMAHook):
+                _copy_layers(backbone, find_stitched_backbone(hook.ema_model))
+
+    def _fit(self, runner: Runner, backbone: StitchedBackbone) -> None:
         start = time.time()
         # The images must not depend on what was drawn before, nor change what is
         # drawn after.
@@ -55,9 +83,6 @@ class StitchInitHook(Hook):
             f'Fitted {len(backbone.stitching_layers)} stitching layers by least '
             f'squares on {num_images} images per rank in {time.time() - start:.1f} s.'
         )
-        for hook in runner.hooks:
-            if isinstance(hook, EMAHook):
-                _copy_layers(backbone, find_stitched_backbone(hook.ema_model))
 
     def _image_batches(self, runner: Runner) -> Iterator[Tensor]:
         """Preprocessed images of this rank's share."""

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mmengine.dist import broadcast_object_list
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
+from torch import Tensor
 
 from snnet_mm.analysis import cost_table
-from snnet_mm.models import set_stitch
+from snnet_mm.models import find_stitched_backbone, set_stitches
 from snnet_mm.stitching import CostTable
 from snnet_mm.utils import shared_seed
 
@@ -24,11 +25,13 @@ class StitchSamplingHook(Hook):
     """Activates another stitch before every optimizer step.
 
     That is every training iteration, or one stitch for all iterations whose gradients
-    are accumulated (config key: ``optim_wrapper.accumulative_counts``).
+    are accumulated (config key: ``optim_wrapper.accumulative_counts``). A sampler that
+    draws several stitches for one iteration needs a model that trains several, such as
+    a ``SandwichWrapper``.
 
-    The log shows ``stitch_gflops``, the GFLOPs of the sampled stitch. Visualisation
-    backends get the loss of each cost group, ``loss_by_gflops/<mean of the group>``.
-    How often each stitch was sampled is kept in the message hub as
+    The log shows ``stitch_gflops``, the GFLOPs of all stitches of the iteration.
+    Visualisation backends get the loss of each cost group, ``loss_by_gflops/<mean of
+    the group>``. How often each stitch was sampled is kept in the message hub as
     ``stitch_histogram``, which checkpoints hold, and logged by group after training.
 
     Args:
@@ -64,7 +67,9 @@ class StitchSamplingHook(Hook):
         self._costs = cost_table(runner.model, self._input_size)
         if self._costs_file is not None:
             self._costs = self._read_costs(runner)
-        defaults = dict(costs=self._costs, seed=shared_seed(runner.seed))
+        space = find_stitched_backbone(runner.model).space
+        seed = shared_seed(runner.seed)
+        defaults = dict(costs=self._costs, seed=seed, space=space)
         self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
         self._group_names = {
             stitch_id: self._name_of(group)
@@ -76,15 +81,20 @@ class StitchSamplingHook(Hook):
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
     ) -> None:
-        """Activate the stitch of this iteration."""
+        """Activate the stitch of this iteration, or hand over its stitches.
+
+        Raises:
+            ValueError: If there are several and the model trains one at a time.
+        """
         step = runner.iter // accumulative_counts(runner.optim_wrapper)
-        (stitch_id,) = self.sampler.sample(step)
-        set_stitch(runner.model, stitch_id)
-        self._active = stitch_id
-        self._histogram[stitch_id] = self._histogram.get(stitch_id, 0) + 1
+        ids = self.sampler.sample(step)
+        self._roles = set_stitches(runner.model, ids)
+        for stitch_id in ids:
+            self._histogram[stitch_id] = self._histogram.get(stitch_id, 0) + 1
         hub = runner.message_hub
         hub.update_info(HISTOGRAM, self._histogram)
-        hub.update_scalar('train/stitch_gflops', self._costs[stitch_id].flops / 1e9)
+        gflops = sum(self._costs[i].flops for i in ids) / 1e9
+        hub.update_scalar('train/stitch_gflops', gflops)
 
     def after_train_iter(
         self,
@@ -93,11 +103,12 @@ class StitchSamplingHook(Hook):
         data_batch: dict | None = None,
         outputs: dict | None = None,
     ) -> None:
-        """Log the loss under the cost group of the stitch."""
-        if outputs is not None and 'loss' in outputs:
-            name = f'loss_by_gflops/{self._group_names[self._active]}'
-            loss = outputs['loss'].item()
-            runner.visualizer.add_scalar(name, loss, step=runner.iter + 1)
+        """Log the loss of every stitch under its cost group."""
+        for role, stitch in self._roles.items():
+            loss = _loss_of(role, outputs or {})
+            if loss is not None:
+                name = f'loss_by_gflops/{self._group_names[stitch.id]}'
+                runner.visualizer.add_scalar(name, loss, step=runner.iter + 1)
 
     def after_train(self, runner: Runner) -> None:
         """Log how often each cost group was sampled."""
@@ -134,3 +145,11 @@ class StitchSamplingHook(Hook):
     def _name_of(self, group: Sequence[int]) -> str:
         """Mean GFLOPs of a cost group."""
         return f'{sum(self._costs[i].flops for i in group) / len(group) / 1e9:.3g}'
+
+
+def _loss_of(role: str, logged: Mapping[str, Tensor]) -> float | None:
+    """The loss of one of several stitches, or with no role of the only one."""
+    if not role:
+        return logged['loss'].item() if 'loss' in logged else None
+    own = [v.item() for k, v in logged.items() if k.startswith(role) and 'loss' in k]
+    return sum(own) if own else None

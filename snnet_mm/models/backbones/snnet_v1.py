@@ -1,4 +1,4 @@
-"""SN-Netv1: anchors stitched fast to slow."""
+"""SN-Netv1: anchors stitched one way."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.stitching import SlidingWindowSpace, StitchingSpace, TwoWaySpace
+from snnet_mm.stitching.sliding_window_space import check_direction
 
 from .stitched_backbone import StitchedBackbone, build_anchors
 
 
 @MODELS.register_module()
 class SNNetv1(StitchedBackbone):
-    """Plain ViTs stitched fast to slow (Stitchable Neural Networks, section 3.2).
+    """Plain ViTs stitched one way (Stitchable Neural Networks, section 3.2).
 
-    Two anchors of unequal depth are matched by nearest interpolation; anchors of equal
-    depth, two or more, are stitched by sliding windows and give ``out='end'`` only.
+    Anchors of equal depth are stitched by sliding windows and give ``out='end'`` only.
+    Others are matched by nearest interpolation: the FS or SF part of
+    :class:`TwoWaySpace`, whose ids they have.
 
     Args:
         anchors: The anchors or their configs, ordered fast -> slow.
@@ -25,8 +27,12 @@ class SNNetv1(StitchedBackbone):
             default fully trained ones.
         kernel: See :class:`SlidingWindowSpace`.
         stride: See :class:`SlidingWindowSpace`.
-        nearest: See :class:`SlidingWindowSpace`.
+        nearest: See :class:`SlidingWindowSpace`; anchors of unequal depth are never
+            stitched to others than their neighbours.
+        direction: ``'FS'``, fast to slow, or ``'SF'``; the paper compares them in
+            figure 9a.
         stitch_ids: Keep only these stitches, and the anchors.
+        out: See :class:`StitchedBackbone`.
         **kwargs: See :class:`StitchedBackbone`.
 
     Raises:
@@ -40,7 +46,9 @@ class SNNetv1(StitchedBackbone):
         kernel: int = 2,
         stride: int = 1,
         nearest: bool = True,
+        direction: str = 'FS',
         stitch_ids: Collection[int] | None = None,
+        out: str = 'maps',
         **kwargs,
     ) -> None:
         if stitching_layer is None:
@@ -49,7 +57,15 @@ class SNNetv1(StitchedBackbone):
         depths = [a.depth for a in anchors]
         space: StitchingSpace
         if len(set(depths)) == 1:
-            space = SlidingWindowSpace(depths, kernel, stride, nearest, stitch_ids)
+            space = SlidingWindowSpace(
+                depths, kernel, stride, nearest, stitch_ids, direction
+            )
+        elif nearest or len(depths) == 2:
+            kinds = (check_direction(direction),)
+            space = TwoWaySpace(depths, kinds, stitch_ids, maps=out == 'maps')
         else:
-            space = TwoWaySpace(depths, kinds=('FS',), ids=stitch_ids)
-        super().__init__(anchors, space, stitching_layer, **kwargs)
+            raise ValueError(
+                f'nearest=False with anchors of depths {tuple(depths)}; allowed are '
+                'anchors of equal depth (config key: backbone.nearest)'
+            )
+        super().__init__(anchors, space, stitching_layer, out, **kwargs)

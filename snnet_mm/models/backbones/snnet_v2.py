@@ -1,4 +1,4 @@
-"""SN-Netv2: two anchors stitched two ways."""
+"""SN-Netv2: anchors stitched two ways."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ from .stitched_backbone import StitchedBackbone, build_anchors
 
 @MODELS.register_module()
 class SNNetv2(StitchedBackbone):
-    """Two plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
+    """Plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
+
+    The paper stitches two; three or more are stitched as a chain of neighbours, see
+    :class:`TwoWaySpace` for their routes, ids and feature maps.
 
     Args:
-        anchors: The fast and the slow anchor, or their configs.
+        anchors: The anchors or their configs, ordered fast -> slow.
         stitching_layer: Config of the stitching layers, without their widths; the
             paper's default is a low-rank update of rank 16.
         kinds: Kinds of stitches besides the anchors; see :class:`TwoWaySpace`.
         stitch_ids: Keep only these stitches, and the anchors.
+        out: See :class:`StitchedBackbone`.
         **kwargs: See :class:`StitchedBackbone`.
 
     Raises:
-        ValueError: If there are not two anchors, the fast one is the wider or deeper
-            one, they differ in patch size or prefix tokens, or a kind or id is
-            unknown.
+        ValueError: If there are fewer than two anchors, one is wider or deeper than the
+            next slower one, they differ in patch size or prefix tokens, or a kind or id
+            is unknown.
     """
 
     def __init__(
@@ -36,10 +40,12 @@ class SNNetv2(StitchedBackbone):
         stitching_layer: dict | None = None,
         kinds: Collection[str] = KINDS,
         stitch_ids: Collection[int] | None = None,
+        out: str = 'maps',
         **kwargs,
     ) -> None:
         if stitching_layer is None:
             stitching_layer = dict(type='LoRAStitchingLayer', rank=16)
         anchors = build_anchors(anchors)
-        space = TwoWaySpace([a.depth for a in anchors], kinds, stitch_ids)
-        super().__init__(anchors, space, stitching_layer, **kwargs)
+        depths = [a.depth for a in anchors]
+        space = TwoWaySpace(depths, kinds, stitch_ids, maps=out == 'maps')
+        super().__init__(anchors, space, stitching_layer, out, **kwargs)

@@ -35,11 +35,11 @@ class StitchedBackbone(RouteWalk):
         anchors: The anchors, ordered fast -> slow; see :func:`build_anchors`.
         space: The stitching space of their depths.
         stitching_layer: Config of a stitching layer, without its widths.
-        out: ``'maps'`` for a tuple of feature maps of the slow anchor's width, which
+        out: ``'maps'`` for a tuple of feature maps of the slowest anchor's width, which
             dense heads read, or ``'end'`` for the final state of the end anchor.
-        out_indices: Blocks of the slow anchor whose maps are returned. Where a route
-            lacks a block, the fast block it belongs to stands in, projected to the
-            slow width.
+        out_indices: Blocks of the slowest anchor whose maps are returned. Where a
+            route lacks a block, the faster block it belongs to stands in, projected to
+            the slowest width.
         with_cls: Whether every map comes with the cls token of the same place, as
             ``(map, cls)``, through the same stitching layers. DPT's readout needs it.
         eval_maps: Places in ``out_indices`` whose maps are needed outside training,
@@ -72,7 +72,7 @@ class StitchedBackbone(RouteWalk):
         self.out_indices = check_out_indices(out_indices, self.anchors[-1].depth)
         if out == 'maps':
             for block in self.out_indices:
-                space.stand_in(block)  # refuses at once if there is none
+                space.stand_ins(block)  # refuses at once if there are none
         self.with_cls = check_with_cls(with_cls, anchors)
         self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
         self.stitching_layers = nn.ModuleDict(
@@ -161,14 +161,15 @@ class StitchedBackbone(RouteWalk):
         return tuple(range(len(self.out_indices))) if self.training else self.eval_maps
 
     def map_source(self, stitch: Stitch, block: int) -> tuple[Position, str | None]:
-        """Where a stitch takes the map of a slow block from.
+        """Where a stitch takes the map of a block of the slowest anchor from.
 
         Returns:
             A position on the route, and the stitching layer that projects it to the
-            slow width, None if none is needed.
+            slowest width, None if none is needed.
         """
         slow = Position(len(self.anchors) - 1, block)
-        return (slow, None) if stitch.runs(slow) else self.space.stand_in(block)
+        sources = ((slow, None), *self.space.stand_ins(block))
+        return next(source for source in sources if stitch.runs(source[0]))
 
 
 def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:

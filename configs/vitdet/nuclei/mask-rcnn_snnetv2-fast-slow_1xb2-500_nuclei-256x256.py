@@ -75,11 +75,11 @@ model = dict(
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=700, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=500, by_epoch=False),
 ]
-train_cfg = dict(max_iters=700, val_interval=700)
+train_cfg = dict(max_iters=500, val_interval=500)
 default_hooks = dict(
-    checkpoint=dict(interval=200), visualization=dict(type='DetVisualizationHook')
+    checkpoint=dict(interval=100), visualization=dict(type='DetVisualizationHook')
 )
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),

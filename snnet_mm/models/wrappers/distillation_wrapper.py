@@ -1,0 +1,130 @@
+"""Distillation from a teacher that is another network."""
+
+from __future__ import annotations
+
+import torch
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from torch import Tensor
+
+from snnet_mm.anchors.pretrained import read_weights
+
+from .distillation import Distillation, check_logits, find_head, recorded_logits
+from .model_wrapper import ModelWrapper
+from .normalisation import Renormalisation
+
+
+@MODELS.register_module()
+class DistillationWrapper(ModelWrapper):
+    """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
+
+    The teacher sees the images that the student sees, augmented and mixed, normalised
+    as its own data preprocessor does it. It is frozen and in eval mode, and no part of
+    the model: it is neither in checkpoints nor given to the optimizer, and built only
+    where a model is trained.
+
+    Args:
+        model: Config of the student, any mm model with logits of classes.
+        teacher: Config of the teacher: a :class:`TimmTeacher` or an mm model of the
+            same classes.
+        teacher_checkpoint: Weights of the teacher, a file of any source; by default
+            those that its config names, by ``pretrained`` or ``init_cfg``.
+        labels: See :class:`Distillation`.
+        alpha: See :class:`Distillation`.
+        temperature: See :class:`Distillation`.
+        logits_from: Name of the part of the student that gives the logits; by default
+            ``'head'`` of a classifier, ``'decode_head'`` of a segmentor.
+
+    Raises:
+        ValueError: For a detector, a teacher without weights, or a setting that is not
+            allowed.
+    """
+
+    def __init__(
+        self,
+        model: dict | BaseModel,
+        teacher: dict | None = None,
+        teacher_checkpoint: str | None = None,
+        labels: str = 'hard',
+        alpha: float = 0.5,
+        temperature: float = 1,
+        logits_from: str | None = None,
+    ) -> None:
+        super().__init__(model)
+        self._distillation = Distillation(labels, alpha, temperature)
+        self._teacher_cfg = dict(type='TimmTeacher') if teacher is None else teacher
+        self._teacher_checkpoint = teacher_checkpoint
+        _check_has_weights(self._teacher_cfg, teacher_checkpoint)
+        find_head(self.wrapped, logits_from)
+        self._logits_from = logits_from
+        # In a tuple, which hides it from the optimizer and from checkpoints.
+        self._teacher: tuple[BaseModel, Renormalisation] | None = None
+
+    def init_weights(self) -> None:
+        """Initialise the model, and build the teacher before training begins."""
+        super().init_weights()
+        self._build_teacher()
+
+    def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
+        """Losses of preprocessed images by name, with ``loss_distill``.
+
+        Raises:
+            ValueError: If student or teacher give no logits, or not of the same
+                classes.
+        """
+        head = find_head(self.wrapped, self._logits_from)
+        with recorded_logits(head) as logits:
+            losses = super().loss(inputs, data_samples)
+        return self._distillation.add_to(losses, logits[-1], self.teach(inputs))
+
+    @torch.no_grad()
+    def teach(self, inputs: Tensor) -> Tensor:
+        """The teacher's logits of images that are preprocessed for the student."""
+        teacher, renormalise = self._build_teacher()
+        if next(teacher.parameters()).device != inputs.device:
+            teacher.to(inputs.device)
+            renormalise.to(inputs.device)
+        logits = teacher(renormalise(inputs), mode='tensor')
+        return check_logits(logits, f'teacher {type(teacher).__name__}')
+
+    def _build_teacher(self) -> tuple[BaseModel, Renormalisation]:
+        if self._teacher is None:
+            teacher = MODELS.build(self._teacher_cfg)
+            teacher.init_weights()
+            if self._teacher_checkpoint is not None:
+                _load(teacher, self._teacher_checkpoint)
+            teacher.eval().requires_grad_(False)
+            preprocessors = self.data_preprocessor, teacher.data_preprocessor
+            self._teacher = teacher, Renormalisation(*preprocessors)
+        return self._teacher
+
+
+def _check_has_weights(teacher: dict, checkpoint: str | None) -> None:
+    pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
+    if not (checkpoint or pretrained or teacher.get('init_cfg')):
+        raise ValueError(
+            f'teacher {teacher["type"]} has no weights and would teach noise; name '
+            'some (config keys: model.teacher_checkpoint, model.teacher.pretrained, '
+            'model.teacher.init_cfg)'
+        )
+
+
+def _load(teacher: BaseModel, checkpoint: str) -> None:
+    """Load weights of an mm model, or of timm's inside a :class:`TimmTeacher`."""
+    key = '(config key: model.teacher_checkpoint)'
+    try:
+        weights = read_weights(checkpoint)
+    except ValueError as error:
+        raise ValueError(f'{error} {key}') from error
+    plain = {k: p.shape for k, p in teacher.named_parameters()}
+    if not plain.keys() & weights.keys():
+        weights = {f'model.{k}': v for k, v in weights.items()}
+    wrong = [
+        k for k, shape in plain.items() if k not in weights or weights[k].shape != shape
+    ]
+    if wrong:
+        raise ValueError(
+            f'checkpoint {checkpoint} lacks {len(wrong)} of {len(plain)} parameters of '
+            f'the teacher, or has them in other shapes, such as {wrong[:3]} {key}'
+        )
+    teacher.load_state_dict(weights, strict=False)

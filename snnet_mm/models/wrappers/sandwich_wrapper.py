@@ -1,0 +1,116 @@
+"""Several stitches in one iteration: the sandwich rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from torch import Tensor
+
+from snnet_mm.stitching import Stitch
+
+from ..stitch_switch import find_stitched_backbone, set_stitch
+from .distillation import Distillation, find_head, recorded_logits
+from .model_wrapper import ModelWrapper
+
+SLOWEST, FASTEST = 'slowest.', 'fastest.'
+
+
+@MODELS.register_module()
+class SandwichWrapper(ModelWrapper):
+    """A model that trains several stitches in every iteration.
+
+    The stitches are those of the last :meth:`on_stitches`, one of which is the slowest
+    anchor among them. It runs first, on the ground truth alone; its logits, without
+    gradient, teach the others (in-place distillation; SN-Netv1, supplement D). Losses
+    are named after who they are of: ``slowest.*``, ``fastest.*`` for the other anchor,
+    ``stitch0.*``, ``stitch1.*`` for the rest, and summed. The graphs of all stitches
+    are held until the one backward of their sum: memory grows with every stitch.
+
+    Args:
+        model: Config of an mm model with a stitched backbone.
+        labels: See :class:`Distillation`; None leaves the distillation out, so that
+            every stitch learns from the ground truth alone, in any task.
+        alpha: See :class:`Distillation`. At 1, the default, the others learn from the
+            slowest alone, as in universally slimmable networks.
+        temperature: See :class:`Distillation`.
+        logits_from: See :class:`DistillationWrapper`.
+
+    Raises:
+        ValueError: If there is no stitched backbone, for a detector unless
+            ``labels=None``, or a setting that is not allowed.
+    """
+
+    def __init__(
+        self,
+        model: dict | BaseModel,
+        labels: str | None = 'soft',
+        alpha: float = 1,
+        temperature: float = 1,
+        logits_from: str | None = None,
+    ) -> None:
+        super().__init__(model)
+        find_stitched_backbone(self)
+        self._distillation = None
+        if labels is not None:
+            self._distillation = Distillation(labels, alpha, temperature)
+            find_head(self.wrapped, logits_from)
+        self._logits_from = logits_from
+        self.roles: dict[str, Stitch] = {}
+
+    def on_stitches(self, stitches: Sequence[Stitch]) -> dict[str, Stitch]:
+        """Take the stitches of the next losses, in any order.
+
+        Returns:
+            The stitches by the role that their losses are named after, in the order
+            in which they run.
+
+        Raises:
+            ValueError: If there is no anchor among them, or nothing else.
+        """
+        anchors = find_stitched_backbone(self).space.anchor_ids
+        drawn = {s.id: s for s in stitches}
+        present = [i for i in anchors if i in drawn]
+        if not present or len(drawn) < 2:
+            raise ValueError(
+                f'stitches {sorted(drawn)} are no sandwich; wanted are one of the '
+                f"anchors {anchors} and others, as type='SandwichSampler' draws them "
+                '(config key: StitchSamplingHook.sampler)'
+            )
+        self.roles = {SLOWEST: drawn.pop(present[-1])}
+        if len(present) > 1:
+            self.roles[FASTEST] = drawn.pop(present[0])
+        self.roles |= {f'stitch{n}.': s for n, s in enumerate(drawn.values())}
+        return self.roles
+
+    def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
+        """Losses of all stitches by ``<role>.<name>``.
+
+        Raises:
+            ValueError: If no stitches were given, or the model gives no logits.
+        """
+        if not self.roles:
+            raise ValueError(
+                'a SandwichWrapper trains several stitches, and none were given; a '
+                'StitchSamplingHook does it (config key: custom_hooks)'
+            )
+        losses, taught = {}, None
+        for role, stitch in self.roles.items():
+            set_stitch(self, stitch.id)
+            own, taught = self._loss_of_active(inputs, data_samples, taught)
+            losses |= {f'{role}{name}': value for name, value in own.items()}
+        return losses
+
+    def _loss_of_active(
+        self, inputs: Tensor, data_samples: list | None, taught: Tensor | None
+    ) -> tuple[dict, Tensor | None]:
+        """Losses of the active stitch, and the logits that teach the next one."""
+        if self._distillation is None:
+            return super().loss(inputs, data_samples), None
+        head = find_head(self.wrapped, self._logits_from)
+        with recorded_logits(head) as logits:
+            losses = super().loss(inputs, data_samples)
+        if taught is None:
+            return losses, logits[-1].detach()
+        return self._distillation.add_to(losses, logits[-1], taught), taught

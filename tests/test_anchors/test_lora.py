@@ -1,0 +1,139 @@
+import logging
+
+import pytest
+import torch
+from mmengine.logging import MMLogger
+from torch.testing import assert_close
+
+from snnet_mm.anchors import PlainViT
+from snnet_mm.anchors.pretrained import load_pretrained
+
+
+@pytest.fixture
+def pair(build_vit):
+    """A plain ViT, and one with low-rank updates that has its weights."""
+
+    def build(**lora):
+        kwargs = dict(final_norm=True, layer_scale_init=None)
+        plain = build_vit(**kwargs)
+        vit = build_vit(lora=dict(rank=2) | lora, **kwargs)
+        vit.load_state_dict(plain.state_dict(), strict=False)
+        return plain, vit
+
+    return build
+
+
+def tokens(vit, images):
+    return vit.run_blocks(vit.embed(images), 0, vit.depth)[0].tokens
+
+
+@pytest.mark.parametrize('alpha', [None, 6])
+@pytest.mark.parametrize('targets', [('qkv',), ('proj',), ('qkv', 'proj')])
+def test_it_is_the_plain_vit_with_updated_weights(pair, targets, alpha):
+    settings = {} if alpha is None else dict(alpha=alpha)
+    plain, vit = pair(targets=targets, **settings)
+    images = torch.randn(2, 3, 32, 32)
+    before = tokens(plain, images)
+    for name, update in vit.state_dict().items():
+        if name.endswith('lora_A'):
+            up = vit.state_dict()[name.replace('lora_A', 'lora_B')]
+            weight = plain.get_parameter(name.replace('lora_A', 'weight'))
+            weight.data += (alpha or 1) / 2 * up @ update
+    assert_close(tokens(vit, images), tokens(plain, images), rtol=1e-4, atol=1e-5)
+    assert (tokens(plain, images) - before).abs().max() > 0.01
+
+
+def test_the_first_forward_is_that_of_the_plain_vit(pair, build_vit):
+    plain, vit = pair()
+    for name, parameter in vit.named_parameters():
+        if name.endswith('lora_B'):
+            parameter.data.zero_()
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(tokens(vit, images), tokens(plain, images))
+
+
+def test_updates_begin_at_nothing():
+    arch = dict(embed_dims=8, depth=2, num_heads=2)
+    vit = PlainViT(arch, 32, 8, lora=dict(rank=3))
+    updates = {k: v for k, v in vit.state_dict().items() if 'lora' in k}
+    assert {k: tuple(v.shape) for k, v in updates.items()} == {
+        f'blocks.{i}.attn.{name}.{letter}': shape
+        for i in range(2)
+        for name, width in (('qkv', 24), ('proj', 8))
+        for letter, shape in (('lora_A', (3, 8)), ('lora_B', (width, 3)))
+    }
+    for name, value in updates.items():
+        assert value.any() == name.endswith('lora_A')
+    # The rest begins as without.
+    assert 0.015 < vit.blocks[0].attn.qkv.weight.std() < 0.025
+    assert not vit.blocks[0].attn.qkv.bias.any()
+
+
+def test_only_the_updates_are_trained(pair):
+    _, vit = pair()
+    trained = {k for k, p in vit.named_parameters() if p.requires_grad}
+    assert trained == {k for k, _ in vit.named_parameters() if 'lora' in k}
+    tokens(vit, torch.randn(2, 3, 32, 32)).square().sum().backward()
+    for name, parameter in vit.named_parameters():
+        assert (parameter.grad is not None) == (name in trained)
+        if name in trained:
+            assert parameter.grad.any()
+
+
+def test_frozen_stages_have_no_updates_that_train(build_vit):
+    vit = build_vit(lora=dict(rank=2), frozen_stages=2)
+    trained = {k.split('.')[1] for k, p in vit.named_parameters() if p.requires_grad}
+    assert trained == {'2'}
+
+
+def test_updates_have_the_depth_of_their_block(pair):
+    _, vit = pair()
+    assert vit.layer_depth('blocks.1.attn.qkv.lora_A') == (2, 5)
+
+
+@pytest.mark.parametrize(
+    'lora, message',
+    [
+        (dict(), 'wanted is a rank'),
+        (dict(rank=2, beta=1), "'beta': 1.*config key: lora"),
+        (dict(rank=2, targets=()), 'as targets the linear layers'),
+        (dict(rank=2, targets=('fc1',)), r"allowed.*\('qkv', 'proj'\)"),
+        (dict(rank=9), 'rank=9 .*from width 8 to 24; allowed are 1 to 8.*lora.rank'),
+        (dict(rank=0), 'rank=0 .*lora.rank'),
+    ],
+)
+def test_wrong_settings_are_refused(build_vit, lora, message):
+    with pytest.raises(ValueError, match=message):
+        build_vit(lora=lora)
+
+
+# --- pretrained weights
+
+
+@pytest.fixture
+def log(caplog):
+    logger = MMLogger.get_current_instance()
+    logger.addHandler(caplog.handler)
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def test_pretrained_weights_have_plain_names(build_vit, tmp_path, log):
+    plain, vit = build_vit(), build_vit(lora=dict(rank=2))
+    torch.save(plain.state_dict(), tmp_path / 'plain.pth')
+    updates = {k: v.clone() for k, v in vit.state_dict().items() if 'lora' in k}
+    load_pretrained(vit, str(tmp_path / 'plain.pth'))
+    wanted = plain.state_dict() | updates
+    assert all(torch.equal(v, wanted[k]) for k, v in vit.state_dict().items())
+    assert [r for r in log.records if r.levelno >= logging.WARNING] == []
+
+
+def test_trained_updates_are_loaded_or_missed(build_vit, tmp_path):
+    source, vit = (build_vit(lora=dict(rank=2)) for _ in range(2))
+    torch.save(source.state_dict(), tmp_path / 'lora.pth')
+    load_pretrained(vit, str(tmp_path / 'lora.pth'))
+    assert all(v.equal(source.state_dict()[k]) for k, v in vit.state_dict().items())
+    message = r'updates such as blocks.0.attn.qkv.lora_A, .*\(config key: lora\)'
+    for other in (build_vit(), build_vit(lora=dict(rank=2, targets=('proj',)))):
+        with pytest.raises(ValueError, match=message):
+            load_pretrained(other, str(tmp_path / 'lora.pth'))

@@ -1,0 +1,290 @@
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.model import BaseModel, ImgDataPreprocessor
+from mmengine.optim import OptimWrapper
+from mmengine.registry import MODELS
+from torch import nn
+
+from snnet_mm.models import DistillationWrapper, set_stitch
+from snnet_mm.models.wrappers import Distillation
+from snnet_mm.models.wrappers.normalisation import Renormalisation
+
+# --- the loss
+
+
+def test_hard_labels_are_the_teachers_choice():
+    student, teacher = torch.randn(6, 4), torch.randn(6, 4)
+    pairs = zip(student, teacher, strict=True)
+    expected = sum(-s.log_softmax(0)[t.argmax()] for s, t in pairs) / 6
+    loss = Distillation('hard', temperature=7).loss(student, teacher)
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize('t', [1, 3])
+def test_soft_labels_are_the_teachers_probabilities(t):
+    student, teacher = torch.randn(6, 4), torch.randn(6, 4)
+    p, q = (teacher / t).softmax(1), (student / t).softmax(1)
+    expected = t**2 * (p * (p / q).log()).sum() / 6
+    loss = Distillation('soft', temperature=t).loss(student, teacher)
+    torch.testing.assert_close(loss, expected)
+    same = Distillation('soft', temperature=t).loss(student, student + 5)
+    torch.testing.assert_close(same, torch.tensor(0.0), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize('labels', ['hard', 'soft'])
+def test_maps_are_distilled_pixel_by_pixel(labels):
+    distillation = Distillation(labels, temperature=2)
+    student, teacher = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8)
+    flat = [x.permute(0, 2, 3, 1).reshape(-1, 4) for x in (student, teacher)]
+    loss = distillation.loss(student, teacher)
+    torch.testing.assert_close(loss, distillation.loss(*flat))
+    # A teacher that is one value everywhere is that at every resolution.
+    coarse = teacher.mean((2, 3), keepdim=True)
+    fine = coarse.expand(-1, -1, 6, 8)
+    torch.testing.assert_close(
+        distillation.loss(student, coarse.expand(-1, -1, 3, 2)),
+        distillation.loss(student, fine),
+    )
+
+
+def test_only_the_student_gets_gradients():
+    student, teacher = (torch.randn(3, 4, requires_grad=True) for _ in range(2))
+    for labels in ('hard', 'soft'):
+        Distillation(labels).loss(student, teacher).backward()
+    assert student.grad.any()
+    assert teacher.grad is None
+
+
+def test_shares_of_the_losses():
+    losses = dict(loss_a=torch.tensor(2.0), acc=torch.tensor(9.0))
+    losses['b.loss'] = [torch.tensor(3.0), torch.tensor(4.0)]
+    student, teacher = torch.randn(3, 4), torch.randn(3, 4)
+    distillation = Distillation('soft', alpha=0.25)
+    added = distillation.add_to(losses, student, teacher)
+    assert added.pop('loss_distill') == 0.25 * distillation.loss(student, teacher)
+    assert added == {'loss_a': 1.5, 'acc': 9, 'b.loss': [2.25, 3]}
+
+
+@pytest.mark.parametrize(
+    'settings, message',
+    [
+        (dict(labels='firm'), r"labels='firm' .*\('hard', 'soft'\).*model.labels"),
+        (dict(alpha=1.5), 'alpha=1.5 .*0 to 1 .*model.alpha'),
+        (dict(temperature=0), 'temperature=0 .*positive.*model.temperature'),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Distillation(**settings)
+
+
+@pytest.mark.parametrize('shape', [(3, 5), (2, 4), (3, 4, 2, 2)])
+def test_logits_of_something_else_are_refused(shape):
+    with pytest.raises(ValueError, match='same images and classes.*model.teacher'):
+        Distillation().loss(torch.zeros(3, 4), torch.zeros(shape))
+
+
+# --- the teacher's images
+
+
+@pytest.mark.parametrize('flips', [(False, False), (True, False), (False, True)])
+def test_images_are_those_of_the_teachers_preprocessor(flips):
+    images = torch.randint(0, 256, (2, 3, 4, 5), dtype=torch.uint8)
+    ours = ImgDataPreprocessor([100, 110, 120], [50, 60, 70], bgr_to_rgb=flips[0])
+    theirs = ImgDataPreprocessor([10, 0, 128], [1, 255, 64], rgb_to_bgr=flips[1])
+    wanted = theirs(dict(inputs=list(images)))['inputs']
+    got = Renormalisation(ours, theirs)(ours(dict(inputs=list(images)))['inputs'])
+    torch.testing.assert_close(got, wanted)
+    # Unnormalised pixels, and the very same normalisation.
+    plain = ImgDataPreprocessor()
+    raw = plain(dict(inputs=list(images)))['inputs']
+    torch.testing.assert_close(Renormalisation(plain, plain)(raw), raw)
+    assert torch.equal(Renormalisation(theirs, theirs)(wanted), wanted)
+
+
+# --- the wrapper
+
+TEACHER = dict(
+    type='ToyClassifier',
+    channels=3,
+    dropout=0.5,
+    data_preprocessor=dict(
+        type='ImgDataPreprocessor', mean=[7, 8, 9], std=[30, 20, 10], bgr_to_rgb=True
+    ),
+)
+
+
+@pytest.fixture
+def teacher(tmp_path, randomise):
+    """A teacher that goes by colours, and its checkpoint."""
+    teacher = randomise(MODELS.build(TEACHER)).eval()
+    teacher.path = str(tmp_path / 'teacher.pth')
+    torch.save(dict(state_dict=teacher.state_dict()), teacher.path)
+    return teacher
+
+
+@pytest.mark.parametrize('labels', ['hard', 'soft'])
+@pytest.mark.parametrize('stitch_id', [0, 1, 6])
+def test_the_student_learns_from_the_teacher(
+    build_classifier, batch, teacher, labels, stitch_id
+):
+    student = build_classifier()
+    model = DistillationWrapper(
+        student, TEACHER, teacher.path, labels, alpha=0.3, temperature=2
+    )
+    set_stitch(model, stitch_id)
+    data = model.data_preprocessor(copy.deepcopy(batch), True)
+    losses = model(**data, mode='loss')
+    images = teacher.data_preprocessor(copy.deepcopy(batch))['inputs']
+    logits, taught = student(data['inputs']), teacher(images)
+    distilled = Distillation(labels, temperature=2).loss(logits, taught)
+    task = F.cross_entropy(logits, data['data_samples'])
+    assert list(losses) == ['loss_cls', 'accuracy', 'loss_distill']
+    torch.testing.assert_close(losses['loss_cls'], 0.7 * task)
+    torch.testing.assert_close(losses['loss_distill'], 0.3 * distilled)
+    assert (
+        losses['accuracy'] == (logits.argmax(1) == data['data_samples']).float().mean()
+    )
+    # Nothing else than the loss is another one.
+    assert torch.equal(model(data['inputs']), logits)
+
+
+def test_the_teacher_is_no_part_of_the_model(build_classifier, batch, teacher):
+    student = build_classifier()
+    keys = list(student.state_dict())
+    model = DistillationWrapper(student, TEACHER, teacher.path)
+    model.init_weights()
+    built, _ = model._teacher
+    assert list(model.state_dict()) == keys
+    parts = {*built.modules(), *built.parameters()}
+    assert not parts & {*model.modules(), *model.parameters()}
+    before = copy.deepcopy(built.state_dict())
+    optimizer = OptimWrapper(torch.optim.SGD(model.parameters(), 0.1))
+    for _ in range(2):
+        model.train()
+        model.train_step(copy.deepcopy(batch), optimizer)
+    assert model._teacher[0] is built
+    assert not any(m.training for m in built.modules())
+    for name, parameter in built.named_parameters():
+        assert not parameter.requires_grad
+        assert parameter.grad is None
+        assert torch.equal(parameter, before[name])
+
+
+def test_the_teacher_is_built_for_training_only(build_classifier, batch, tmp_path):
+    model = DistillationWrapper(build_classifier(), TEACHER, str(tmp_path / 'none.pth'))
+    model.eval()
+    assert len(model.test_step(batch)) == 4
+    with pytest.raises(ValueError, match='none.pth does not exist.*teacher_checkpoint'):
+        model.init_weights()
+
+
+def test_under_autocast(build_classifier, batch, teacher):
+    model = DistillationWrapper(build_classifier(), TEACHER, teacher.path, 'soft')
+    data = model.data_preprocessor(batch, True)
+    exact = model(**data, mode='loss')
+    with torch.autocast('cpu', torch.bfloat16):
+        taught = model.teach(data['inputs'])
+        losses = model(**data, mode='loss')
+    assert taught.dtype == torch.bfloat16
+    assert losses['loss_distill'].dtype == torch.float32
+    torch.testing.assert_close(losses, exact, rtol=0.1, atol=0.1)
+    sum(v for k, v in losses.items() if 'loss' in k).backward()
+    assert model.head[0].weight.grad.isfinite().all()
+
+
+def test_a_teacher_from_timm(build_classifier, batch, tmp_path, randomise):
+    timm = pytest.importorskip('timm')
+    network = randomise(timm.create_model('test_byobnet', num_classes=5)).eval()
+    torch.save(network.state_dict(), tmp_path / 'timm.pth')
+    config = dict(
+        type='TimmTeacher', name='test_byobnet', pretrained=False, num_classes=5
+    )
+    model = DistillationWrapper(
+        build_classifier(), config, str(tmp_path / 'timm.pth'), 'soft'
+    )
+    images = torch.stack(batch['inputs']).flip(1) / 255  # RGB
+    mean, std = (
+        torch.tensor(network.pretrained_cfg[key]).view(-1, 1, 1)
+        for key in ('mean', 'std')
+    )
+    taught = model.teach(model.data_preprocessor(batch, True)['inputs'])
+    wanted = network((images - mean) / std)
+    torch.testing.assert_close(taught, wanted, rtol=1e-4, atol=1e-4)
+    assert wanted.std(0).min() > 0.01
+
+
+def test_the_default_is_that_of_the_paper(build_classifier, monkeypatch):
+    timm = pytest.importorskip('timm')
+    asked = []
+
+    def create_model(name, **kwargs):
+        asked.append((name, kwargs))
+        raise RuntimeError('no network')
+
+    monkeypatch.setattr(timm, 'create_model', create_model)
+    model = DistillationWrapper(build_classifier())
+    message = r'timm://regnety_160 cannot be fetched: no network.*model.teacher\)'
+    with pytest.raises(ValueError, match=message):
+        model.init_weights()
+    assert asked == [('regnety_160', dict(pretrained=True))]
+
+
+class Detector(BaseModel):
+    """Has a head of another name."""
+
+    def __init__(self):
+        super().__init__()
+        self.bbox_head = nn.Linear(1, 1)
+
+    def forward(self, inputs, data_samples=None, mode='tensor'):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    'model, settings, message',
+    [
+        (Detector(), {}, "Detector has no part 'head' or 'decode_head'.*A detector"),
+        (None, dict(logits_from='neck'), "has no part 'neck' that.*logits_from"),
+        (None, dict(teacher=TEACHER), 'ToyClassifier has no weights.*teacher.init_cfg'),
+        (None, dict(teacher=dict(type='TimmTeacher', pretrained=False)), 'TimmTeacher'),
+        (None, dict(alpha=2), 'alpha=2'),
+    ],
+)
+def test_what_cannot_be_distilled_is_refused(
+    build_classifier, model, settings, message
+):
+    with pytest.raises(ValueError, match=message):
+        DistillationWrapper(model or build_classifier(), **settings)
+
+
+def test_outputs_without_classes_are_refused(build_classifier, batch, teacher):
+    student = build_classifier()
+    student.head = nn.Linear(12, 1)  # such as a depth
+    model = DistillationWrapper(student, TEACHER, teacher.path)
+    data = model.data_preprocessor(batch, True)
+    with pytest.raises(ValueError, match=r'Linear gives \(4, 1\), not .* as depth'):
+        model.loss(data['inputs'], torch.zeros(4, dtype=torch.long))
+    # The head is left as it was.
+    assert 'forward' not in vars(student.head)
+
+
+@pytest.mark.parametrize(
+    'change, message',
+    [
+        (lambda w: w.pop('head.0.bias'), r"lacks 1 of 2 .*\['head.0.bias'\]"),
+        (lambda w: w.update({'head.0.bias': torch.ones(6)}), 'other shapes'),
+    ],
+)
+def test_checkpoints_of_another_teacher_are_refused(
+    build_classifier, teacher, change, message
+):
+    weights = teacher.state_dict()
+    change(weights)
+    torch.save(weights, teacher.path)
+    model = DistillationWrapper(build_classifier(), TEACHER, teacher.path)
+    with pytest.raises(ValueError, match=message):
+        model.init_weights()

@@ -1,0 +1,118 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from mmengine.optim import OptimWrapper
+from mmengine.runner.checkpoint import get_state_dict, load_state_dict
+from torch import nn
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped_config
+from snnet_mm.models.wrappers import ModelWrapper
+
+
+@pytest.fixture
+def pair(build_classifier):
+    """A model, and a wrapper of an equal one."""
+    model = build_classifier()
+    return model, ModelWrapper(copy.deepcopy(model))
+
+
+def test_names_and_weights_are_those_of_the_model(pair):
+    model, wrapper = pair
+    for names in ('named_parameters', 'named_buffers'):
+        a, b = (dict(getattr(m, names)()) for m in pair)
+        assert list(a) == list(b)
+        assert all(torch.equal(a[k], b[k]) for k in a)
+    for state in (wrapper.state_dict(), get_state_dict(wrapper)):
+        assert list(state) == list(model.state_dict())
+    assert len(list(wrapper.parameters())) == len(list(wrapper.wrapped.parameters()))
+
+
+def test_checkpoints_go_both_ways(pair, randomise):
+    model, wrapper = pair
+    randomise(model)
+    load_state_dict(wrapper, get_state_dict(model), strict=True)
+    assert torch.equal(wrapper.wrapped.head[0].weight, model.head[0].weight)
+    randomise(wrapper)
+    model.load_state_dict(wrapper.state_dict())
+    assert torch.equal(wrapper.wrapped.head[0].weight, model.head[0].weight)
+
+
+def test_predictions_and_losses_are_those_of_the_model(pair, batch):
+    model, wrapper = pair
+    for i in (0, 1, 5):
+        for m in pair:
+            set_stitch(m, i)
+        data = wrapper.data_preprocessor(copy.deepcopy(batch), True)
+        assert torch.equal(wrapper.test_step(batch), model.test_step(batch))
+        assert torch.equal(wrapper.val_step(batch), model.val_step(batch))
+        images = data['inputs']
+        assert torch.equal(wrapper(images), model(images))
+        a, b = (m(**data, mode='loss') for m in pair)
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[k], b[k]) for k in a)
+    assert find_stitched_backbone(wrapper).active_stitch.id == 5
+    assert cost_table(wrapper, (32, 32)).costs == cost_table(model, (32, 32)).costs
+
+
+def test_training_steps_are_those_of_the_model(pair, batch):
+    logged = []
+    for model in pair:
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        optimizer = OptimWrapper(torch.optim.SGD(parameters, 0.1))
+        for _ in range(3):
+            logged.append(model.train_step(copy.deepcopy(batch), optimizer))
+    assert logged[:3] == logged[3:]
+    assert logged[0]['loss'] > logged[2]['loss']
+    a, b = (m.state_dict() for m in pair)
+    assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_mode_and_parts_are_shared(pair):
+    _, wrapper = pair
+    model = wrapper.wrapped
+    for mode in (False, True):
+        wrapper.train(mode)
+        assert wrapper.training == model.training == model.head[1].training == mode
+    model.eval()
+    assert not wrapper.training
+    wrapper.extra = nn.Linear(1, 1)
+    assert model.extra is wrapper.extra
+    wrapper.double()
+    assert model.head[0].weight.dtype == torch.float64
+    # What only the model has.
+    model.setting = 3
+    assert wrapper.setting == 3
+    with pytest.raises(AttributeError, match='nothing'):
+        _ = wrapper.nothing
+
+
+def through_pickle(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize('copied', [copy.deepcopy, through_pickle])
+def test_copies_are_whole(pair, copied):
+    _, wrapper = pair
+    other = copied(wrapper)
+    assert other.wrapped is not wrapper.wrapped
+    nn.init.zeros_(other.head[0].weight)
+    assert not other.wrapped.head[0].weight.any()
+    assert wrapper.head[0].weight.all()
+    other.eval()
+    assert not other.wrapped.training
+    assert wrapper.training
+
+
+def test_what_is_no_mm_model_is_refused():
+    with pytest.raises(ValueError, match='Linear cannot be wrapped.*model.model'):
+        ModelWrapper(nn.Linear(1, 1))
+
+
+def test_the_config_inside_wrappers():
+    inner = dict(type='ImageClassifier', backbone=dict(type='PlainViT'))
+    wrapped = dict(type='SandwichWrapper', model=dict(type=ModelWrapper, model=inner))
+    assert unwrapped_config(wrapped) is inner
+    assert unwrapped_config(inner) is inner

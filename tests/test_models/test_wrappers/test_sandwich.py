@@ -1,0 +1,134 @@
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.optim import OptimWrapper
+from torch import nn
+
+from snnet_mm.models import SandwichWrapper, set_stitch, set_stitches
+from snnet_mm.models.wrappers import Distillation
+
+# 0 and 1 are the anchors of a 3/7 space.
+IDS = (5, 0, 8, 1)
+ROLES = {'slowest.': 1, 'fastest.': 0, 'stitch0.': 5, 'stitch1.': 8}
+
+
+@pytest.fixture
+def data(batch):
+    return dict(inputs=torch.randn(4, 3, 32, 32), data_samples=batch['data_samples'])
+
+
+def logits_of(model, stitch_id, data):
+    set_stitch(model, stitch_id)
+    return model(data['inputs'])
+
+
+def total(losses):
+    return sum(v for k, v in losses.items() if 'loss' in k)
+
+
+def gradients(model):
+    return {k: p.grad for k, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(
+    'labels, alpha', [('soft', 1), ('soft', 0.25), ('hard', 0.5), (None, 1)]
+)
+def test_gradients_are_the_sum_of_those_of_single_stitches(
+    build_classifier, data, labels, alpha
+):
+    model = build_classifier()
+    wrapper = SandwichWrapper(copy.deepcopy(model), labels, alpha, temperature=2)
+    roles = set_stitches(wrapper, IDS)
+    assert {role: s.id for role, s in roles.items()} == ROLES
+    losses = wrapper(**data, mode='loss')
+    total(losses).backward()
+
+    # By hand, each stitch by itself with a backward of its own.
+    taught = logits_of(model, 1, data).detach()
+    for role, i in ROLES.items():
+        logits = logits_of(model, i, data)
+        task = F.cross_entropy(logits, data['data_samples'])
+        if role == 'slowest.' or labels is None:
+            assert f'{role}loss_distill' not in losses
+        else:
+            distilled = Distillation(labels, temperature=2).loss(logits, taught)
+            torch.testing.assert_close(losses[f'{role}loss_distill'], alpha * distilled)
+            task = (1 - alpha) * task
+            (alpha * distilled).backward(retain_graph=True)
+        torch.testing.assert_close(losses[f'{role}loss_cls'], task)
+        task.backward()
+    wanted, got = gradients(model), gradients(wrapper)
+    assert got.keys() == wanted.keys()
+    assert any(k.startswith('backbone.stitching_layers') for k in got)
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
+    # The slowest anchor teaches, and gets no gradient for it.
+    assert wrapper.training
+
+
+def test_the_images_are_preprocessed_once(build_classifier, batch):
+    wrapper = SandwichWrapper(build_classifier())
+    calls = []
+    wrapper.data_preprocessor.register_forward_hook(lambda *_: calls.append(1))
+    set_stitches(wrapper, IDS)
+    optimizer = OptimWrapper(torch.optim.SGD(wrapper.parameters(), 0.01))
+    logged = wrapper.train_step(copy.deepcopy(batch), optimizer)
+    assert len(calls) == 1
+    assert logged['loss'].isclose(total({k: v for k, v in logged.items() if '.' in k}))
+    for role in ROLES:
+        assert {f'{role}loss_cls', f'{role}accuracy'} <= logged.keys()
+
+
+def test_another_sandwich_in_the_next_iteration(build_classifier, data):
+    wrapper = SandwichWrapper(build_classifier())
+    set_stitches(wrapper, IDS)
+    set_stitches(wrapper, (7, 1))
+    losses = wrapper(**data, mode='loss')
+    assert list(losses) == [
+        'slowest.loss_cls',
+        'slowest.accuracy',
+        'stitch0.loss_cls',
+        'stitch0.accuracy',
+        'stitch0.loss_distill',
+    ]
+
+
+@pytest.mark.parametrize('ids', [(1,), (5,), (5, 8), (5, 5)])
+def test_what_is_no_sandwich_is_refused(build_classifier, ids):
+    wrapper = SandwichWrapper(build_classifier())
+    with pytest.raises(ValueError, match=r'no sandwich.*anchors \(0, 1\).*sampler'):
+        set_stitches(wrapper, ids)
+
+
+def test_no_stitches_at_all_are_refused(build_classifier, data):
+    wrapper = SandwichWrapper(build_classifier())
+    with pytest.raises(ValueError, match='none were given; a StitchSamplingHook'):
+        wrapper(**data, mode='loss')
+
+
+def test_several_need_a_wrapper_that_takes_them(build_classifier):
+    model = build_classifier()
+    message = r"stitches \(1, 0, 5\) .* ToyClassifier trains one .*'SandwichWrapper'"
+    with pytest.raises(ValueError, match=message):
+        set_stitches(model, (1, 0, 5))
+    with pytest.raises(ValueError, match='id 999 is not in the stitching space'):
+        set_stitches(model, (999,))
+    roles = set_stitches(model, (5,))
+    assert model.backbone.active_stitch.id == 5
+    assert roles == {'': model.backbone.space[5]}
+
+
+def test_models_that_cannot_be_one_are_refused(build_classifier):
+    plain = build_classifier()
+    plain.backbone = nn.Identity()
+    with pytest.raises(ValueError, match='holds 0 stitched backbones'):
+        SandwichWrapper(plain)
+    headless = build_classifier()
+    headless.bbox_head = headless._modules.pop('head')
+    with pytest.raises(ValueError, match='A detector is not distilled'):
+        SandwichWrapper(headless)
+    # Without distillation it is anything that has losses.
+    SandwichWrapper(headless, labels=None)
+    with pytest.raises(ValueError, match="labels='firm'"):
+        SandwichWrapper(build_classifier(), labels='firm')

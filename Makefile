@@ -11,7 +11,7 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
-demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth or det
+demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth, det or cls
 	$(SETUP) $(if $(filter det,$(TASK)),test,demo)
 	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
 

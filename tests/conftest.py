@@ -149,6 +149,11 @@ def tiny_golden():
 
 
 @pytest.fixture(scope='session')
+def cls_golden():
+    return _load_golden('cls_v2_tiny')
+
+
+@pytest.fixture(scope='session')
 def published_v1():
     """Routes of the authors' 71 SN-Netv1 stitches of DeiT-Ti/S/B, by stitch id."""
     text = (DATA / 'imagenet_v1_deit_ti_s_b.json').read_text()
@@ -159,6 +164,13 @@ def published_v1():
 def published():
     """FLOPs and mIoU of the authors' 134 stitches on ADE20K, by stitch id."""
     text = (DATA / 'ade20k_setr_deit3_s_l.json').read_text()
+    return {int(k): v for k, v in json.loads(text)['stitches'].items()}
+
+
+@pytest.fixture(scope='session')
+def published_cls():
+    """FLOPs and top-1 of the authors' 134 stitches on ImageNet, by stitch id."""
+    text = (DATA / 'imagenet_deit3_s_l.json').read_text()
     return {int(k): v for k, v in json.loads(text)['stitches'].items()}
 
 

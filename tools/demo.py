@@ -15,11 +15,12 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
-# By task: method, schedule, and the parts that start with the slow anchor's weights.
+# By task: method and schedule.
 TASKS = dict(
-    seg=('setr-naive', '1xb16-300', ('decode_head',)),
-    depth=('dpt', '1xb16-300', ('decode_head',)),
-    det=('mask-rcnn', '1xb8-300', ('neck', 'rpn_head', 'roi_head')),
+    seg=('setr-naive', '1xb16-300'),
+    depth=('dpt', '1xb16-300'),
+    det=('mask-rcnn', '1xb8-300'),
+    cls=('cls', '1xb16-300'),
 )
 
 
@@ -63,7 +64,7 @@ def parse_args() -> argparse.Namespace:
 
 def load_config(model: str, args: argparse.Namespace) -> Config:
     """A toy config with the wishes of the command line."""
-    method, schedule, _ = TASKS[args.task]
+    method, schedule = TASKS[args.task]
     name = f'{method}_{model}_{schedule}_toy-scenes-64x64'
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
@@ -86,14 +87,21 @@ def train_anchor(model: str, args: argparse.Namespace) -> str:
     return str(Path(runner.work_dir) / f'iter_{runner.max_iters}.pth')
 
 
+def start_from(config: object, checkpoints: dict[str, str]) -> None:
+    """Replace the checkpoints that the parts of a model start from."""
+    if isinstance(config, dict):
+        if config.get('checkpoint') in checkpoints:
+            config['checkpoint'] = checkpoints[config['checkpoint']]
+        config = list(config.values())
+    if isinstance(config, (list, tuple)):
+        for part in config:
+            start_from(part, checkpoints)
+
+
 def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
     """Stitch two trained anchors, train them together and test every stitch."""
     cfg = load_config('snnetv2-fast-slow', args)
-    backbone = cfg.model.backbone
-    for anchor, checkpoint in zip(backbone.anchors, (fast, slow), strict=True):
-        anchor.init_cfg.checkpoint = checkpoint
-    for part in TASKS[args.task][2]:
-        cfg.model[part].init_cfg.checkpoint = slow
+    start_from(cfg.model, {cfg.fast_checkpoint: fast, cfg.slow_checkpoint: slow})
     cfg.test_cfg.update(stitches='all', out_dir=str(args.work_dir))
     runner = Runner.from_cfg(cfg)
     runner.train()

@@ -128,9 +128,12 @@ def set_visualization(cfg: Config, args: argparse.Namespace) -> None:
             '--show and --show-dir need a visualization hook (config key: '
             'default_hooks.visualization)'
         )
-    hook.draw = True
     if args.show:
         hook.show, hook.wait_time = True, args.wait_time
+    if cfg.get('default_scope') == 'mmpretrain':
+        hook.enable, hook.out_dir = True, args.show_dir
+        return
+    hook.draw = True
     if args.show_dir:
         cfg.visualizer.save_dir = args.show_dir
 
@@ -139,6 +142,10 @@ def save_predictions(cfg: Config, folder: str) -> None:
     """Let the metric write what is predicted, in the way of the config's package."""
     if cfg.get('default_scope') == 'mmdet':
         cfg.test_evaluator.outfile_prefix = osp.join(folder, 'detections')
+    elif cfg.get('default_scope') == 'mmpretrain':
+        path = osp.join(folder, 'predictions.pkl')
+        dump = dict(type='DumpResults', out_file_path=path)
+        cfg.test_evaluator = [cfg.test_evaluator, dump]
     else:
         cfg.test_evaluator.output_dir = folder
 

@@ -121,10 +121,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def preprocessed_size(model: nn.Module) -> tuple[int, int]:
     """Height and width that a model's data preprocessor pads training batches to.
 
-    mmdet's has them in its ``batch_augments``.
+    mmdet's has them in its ``batch_augments``; mmpretrain's pads nothing: classifiers
+    see images of the size that their slow anchor is built for.
 
     Raises:
-        ValueError: If there is no data preprocessor with a fixed size.
+        ValueError: If it is no classifier, and no data preprocessor has a fixed size.
     """
     for module in model.modules():
         if isinstance(module, BaseDataPreprocessor):
@@ -132,6 +133,11 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
                 size = getattr(part, 'size', None)
                 if size is not None:
                     return tuple(size)
+    for module in model.modules():
+        if isinstance(module, StitchedBackbone) and module.out == 'end':
+            size = module.anchors[-1].input_size
+            if size is not None:
+                return size
     raise ValueError(
         'FLOPs need an input size, and the data preprocessor has none; give height and '
         'width (config key: input_size, or model.data_preprocessor.size)'

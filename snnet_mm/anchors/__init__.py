@@ -4,6 +4,7 @@ from .base import (
     Anchor,
     BackboneMap,
     TokenState,
+    check_out,
     check_out_indices,
     check_with_cls,
 )
@@ -14,6 +15,7 @@ __all__ = [
     'BackboneMap',
     'PlainViT',
     'TokenState',
+    'check_out',
     'check_out_indices',
     'check_with_cls',
 ]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mmengine.model import BaseModule
 from torch import Tensor
 
+OUTPUTS = ('maps', 'end')
 BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls token
 
 
@@ -36,13 +37,17 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             has out indices of its own and does not read them.
         with_cls: Whether ``forward`` returns every map with the cls token behind the
             same block, as ``(map, cls)``. A stitched backbone has its own setting.
+        out: What ``forward`` returns: ``'maps'``, or ``'end'`` for the final state, as
+            classifiers read it. A stitched backbone has its own setting.
         init_cfg: mmengine's initialisation config.
 
     Raises:
-        ValueError: If an out index is no block, or there is no cls token to return.
+        ValueError: If an out index is no block, or ``out`` is unknown.
     """
 
     has_cls = False  # whether the first prefix token is a cls token
+    # Height and width of the images that it is built for, if it is for one size.
+    input_size: tuple[int, int] | None = None
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         block_dims: Sequence[int],
         out_indices: Sequence[int] = (-1,),
         with_cls: bool = False,
+        out: str = 'maps',
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
@@ -57,6 +63,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         self.block_dims = tuple(block_dims)
         self.out_indices = check_out_indices(out_indices, depth)
         self.with_cls = with_cls
+        self.out = check_out(out)
 
     @abstractmethod
     def embed(self, images: Tensor) -> TokenState:
@@ -106,11 +113,24 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         feature_map = self.to_feature_map(state)
         return (feature_map, state.tokens[:, 0]) if with_cls else feature_map
 
-    def forward(self, images: Tensor) -> tuple[BackboneMap, ...]:
-        """Feature maps ``(B, C, H, W)`` of the blocks in ``out_indices``."""
+    def forward(self, images: Tensor) -> tuple[BackboneMap, ...] | TokenState:
+        """Feature maps ``(B, C, H, W)`` of the out indices, or the final state."""
         state = self.embed(images)
-        _, tapped = self.run_blocks(state, 0, self.depth, self.out_indices)
+        end, tapped = self.run_blocks(state, 0, self.depth, self.out_indices)
+        if self.out == 'end':
+            return end
         return tuple(self.to_output(tapped[i], self.with_cls) for i in self.out_indices)
+
+
+def check_out(out: str) -> str:
+    """What a backbone returns.
+
+    Raises:
+        ValueError: If it is unknown.
+    """
+    if out not in OUTPUTS:
+        raise ValueError(f'out={out!r}; allowed are {OUTPUTS} (config key: out)')
+    return out
 
 
 def check_with_cls(with_cls: bool, anchors: Iterable[Anchor]) -> bool:

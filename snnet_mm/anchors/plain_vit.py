@@ -72,6 +72,7 @@ class PlainViT(Anchor):
         in_channels: Channels of the images.
         out_indices: Blocks whose maps ``forward`` returns.
         with_cls: Whether ``forward`` returns ``(map, cls)`` for each of these blocks.
+        out: ``'maps'``, or ``'end'`` for the final state, which is classified.
         cls_token: Whether a cls token comes first.
         num_registers: Register tokens behind the cls token.
         abs_pos_embed: Whether there is a position embedding; BEiT has none.
@@ -124,6 +125,7 @@ class PlainViT(Anchor):
         in_channels: int = 3,
         out_indices: Sequence[int] = (-1,),
         with_cls: bool = False,
+        out: str = 'maps',
         cls_token: bool = True,
         num_registers: int = 0,
         abs_pos_embed: bool = True,
@@ -147,7 +149,7 @@ class PlainViT(Anchor):
         init_cfg: dict | None = None,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = read_arch(arch)
-        super().__init__(depth, [dim] * depth, out_indices, with_cls, init_cfg)
+        super().__init__(depth, [dim] * depth, out_indices, with_cls, out, init_cfg)
         check_settings(img_size, patch_size, num_registers, drop_path_rate)
         self.patch_size = patch_size
         self.grid = grid_of(img_size, patch_size)
@@ -212,6 +214,11 @@ class PlainViT(Anchor):
         if lora is not None:
             self._add_lora(**read_lora(lora))
         self._freeze()
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """Height and width of the images that the position embedding is for."""
+        return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
 
     @property
     def num_embedded_prefix(self) -> int:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 from mmengine.infer import BaseInferencer
+from mmengine.registry import VISUALIZERS
 from torch import nn
 
 # By default scope of the config: where the package's inferencer is found. mmseg's
 # serves depth estimators as well.
 INFERENCERS = {
     'mmdet': ('mmdet.apis', 'DetInferencer'),
+    'mmpretrain': ('mmpretrain.apis', 'ImageClassificationInferencer'),
     'mmseg': ('mmseg.apis', 'MMSegInferencer'),
 }
 OWN_ANNOTATION_LOADERS = ('LoadDepthMap',)
@@ -32,7 +34,8 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         inferencer(['a.jpg', array], batch_size=2)['predictions']
 
     Images are file names or BGR arrays ``(H, W, 3)``. For the arguments of its calls
-    see mmseg's ``MMSegInferencer`` and mmdet's ``DetInferencer``.
+    see mmseg's ``MMSegInferencer``, mmdet's ``DetInferencer`` and mmpretrain's
+    ``ImageClassificationInferencer``.
 
     Args:
         model: A model of :func:`init_model`.
@@ -53,6 +56,8 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
             raise ValueError(f'an inferencer needs a {key} (config key: {key})')
     module, name = INFERENCERS[scope]
     package_own = getattr(import_module(module), name)
+    if scope == 'mmpretrain':
+        return _of_mmpretrain(package_own, model)
     device = next(model.parameters()).device
 
     class Inferencer(package_own):
@@ -75,6 +80,31 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
             return list_images(inputs)
 
     return Inferencer(model.cfg, device=device.type, show_progress=False)
+
+
+def _of_mmpretrain(package_own: type, model: nn.Module) -> object:
+    """The inferencer of mmpretrain, whose base is not mmengine's."""
+
+    class Inferencer(package_own):
+        """The package's own, strict about its images and without progress bars."""
+
+        def __call__(
+            self,
+            inputs,
+            return_datasamples: bool = False,
+            batch_size: int = 1,
+            **visualize_kwargs,
+        ) -> list:
+            images = list_images(inputs)
+            batches = self.preprocess(images, batch_size)
+            samples = [sample for data in batches for sample in self.forward(data)]
+            painted = self.visualize(images, samples, **visualize_kwargs)
+            return self.postprocess(samples, painted, return_datasamples)
+
+    model._config = model.cfg  # where it looks for the config
+    inferencer = Inferencer(model, classes=model.dataset_meta['classes'])
+    inferencer.visualizer = VISUALIZERS.build(model.cfg.visualizer)
+    return inferencer
 
 
 def list_images(inputs) -> list[str | np.ndarray]:

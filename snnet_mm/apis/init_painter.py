@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from torch import nn
 
+from snnet_mm.visualization import draw_sample
+
 from .init_inferencer import init_inferencer
 
 
@@ -25,7 +27,8 @@ def init_painter(
         score_thr: Detections below this score are left out.
 
     Returns:
-        A function that takes a BGR image ``(H, W, 3)`` and gives it back painted.
+        A function that takes a BGR image ``(H, W, 3)`` and gives it back painted; small
+        images of classifiers enlarged.
 
     Raises:
         ValueError: As :func:`init_inferencer` does.
@@ -37,14 +40,16 @@ def init_painter(
     settings = {
         'mmseg': dict(with_labels=with_labels),
         'mmdet': dict(pred_score_thr=score_thr),
+        'mmpretrain': dict(),
     }[model.cfg.default_scope]
 
     def paint(image: np.ndarray) -> np.ndarray:
         found = inferencer(image, return_datasamples=True)
+        found = found['predictions'] if isinstance(found, dict) else found
         # mmseg's gives the sample of a single image by itself.
-        sample = found['predictions'][0] if isinstance(found, dict) else found
+        sample = found[0] if isinstance(found, list) else found
         rgb = np.ascontiguousarray(image[..., ::-1])
-        visualizer.add_datasample('image', rgb, sample, draw_gt=False, **settings)
+        draw_sample(visualizer, 'image', rgb, sample, draw_gt=False, **settings)
         return visualizer.get_image()[..., ::-1]
 
     return paint

@@ -3,6 +3,7 @@
 from .folder_check import check_annotation_file, check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
 from .toy_instances import ToyInstances, ToyObjects
+from .toy_labels import ToyLabels
 from .toy_scenes import ToyScenes
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     'SeededIndex',
     'SeededSampler',
     'ToyInstances',
+    'ToyLabels',
     'ToyObjects',
     'ToyScenes',
     'check_annotation_file',

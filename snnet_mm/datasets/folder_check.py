@@ -23,7 +23,9 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     dataset = (dataloader or {}).get('dataset', {})
     root, prefixes = dataset.get('data_root'), dataset.get('data_prefix', {})
     check_annotation_file(dataset, f'{key}.dataset', root)
-    for name, prefix in prefixes.items():
+    # One folder for everything, as data sets of classification have it, has no name.
+    named = prefixes if isinstance(prefixes, Mapping) else {None: prefixes}
+    for name, prefix in named.items():
         folder = osp.join(root or '', prefix or '')
         if not folder or '://' in folder:
             continue
@@ -33,7 +35,7 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
             raise ValueError(
                 f'the data folder {folder!r} {state}; put the data there, or a link to '
                 f'it (config keys: {key}.dataset.data_root, '
-                f'{key}.dataset.data_prefix.{name})'
+                f'{key}.dataset.data_prefix{f".{name}" if name else ""})'
             )
 
 

@@ -31,8 +31,9 @@ from .one_pass import OnePass
 from .partial_evaluation import PartialEvaluation, identify, identify_data
 
 Metrics = dict[int, dict[str, float]]
-# By what metrics know that they are to save predictions: mmseg's and ours, and mmdet's.
-SAVING_KEYS = ('output_dir', 'outfile_prefix')
+# By what metrics know that they are to save predictions: mmseg's and ours, mmdet's, and
+# mmengine's for classifiers.
+SAVING_KEYS = ('output_dir', 'outfile_prefix', 'out_file_path')
 
 
 @LOOPS.register_module()

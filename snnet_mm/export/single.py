@@ -56,7 +56,8 @@ def single_stitch_config(
 ) -> Config:
     """The config of one stitch as a plain model.
 
-    Backbone and loops become plain ones. Auxiliary heads, hooks that work on stitches,
+    Backbone and loops become plain ones, and of the ends of a ``StitchedClsHead`` only
+    that of the stitch is left. Auxiliary heads, hooks that work on stitches,
     pretrained weights and names that only the config itself used are left out.
 
     Args:
@@ -71,6 +72,11 @@ def single_stitch_config(
     out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
     model = out['model'] = unwrapped_config(out['model'])
     model.backbone = _backbone_config(model.backbone, backbone, stitch_id)
+    if backbone.out == 'end' and 'ends' in model.get('head', {}):
+        end = backbone.space[stitch_id].end_anchor
+        model.head.ends = [
+            e if a == end else None for a, e in enumerate(model.head.ends)
+        ]
     model.pop('auxiliary_head', None)
     _drop_pretrained(model)
     for mode in ('val', 'test'):

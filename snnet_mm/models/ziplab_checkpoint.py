@@ -21,6 +21,8 @@ _RENAMES = (
     (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
     (r'\.ffn\.layers\.1\.', '.mlp.fc2.'),
 )
+# Their classifier is one module; ours has a backbone and a head.
+_CLASSIFIER = re.compile(r'^anchors\.(\d+)\.(norm|head)\.')
 _DERIVED = re.compile(r'\.relative_position_index$')
 
 
@@ -28,12 +30,13 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename the weights of the authors' SN-Netv1 or v2 to ours.
 
     Args:
-        state_dict: Weights of their backbone, or of a segmentor that holds it under
-            ``backbone.``; what is outside the backbone keeps its name.
+        state_dict: Weights of their backbone, of a segmentor that holds it under
+            ``backbone.``, or of their classifier; what is outside the backbone keeps
+            its name.
 
     Returns:
-        The same tensors for our backbone or segmentor, marked as holding fitted
-        stitching layers.
+        The same tensors for our backbone, segmentor, or classifier with a
+        ``StitchedClsHead``, marked as holding fitted stitching layers.
 
     Raises:
         ValueError: If there is no stitched backbone of theirs in it.
@@ -44,14 +47,18 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
             "the checkpoint holds no 'stitch_layers': it is not one of the authors' "
             f'stitched networks (first keys: {list(state_dict)[:3]})'
         )
+    classifies = any(_CLASSIFIER.match(k) for k in state_dict)
+    ours = 'backbone.' if classifies else prefix
     converted = {}
     for key, value in state_dict.items():
         if _DERIVED.search(key):
             continue
-        if key.startswith(prefix):
-            key = prefix + _rename(key.removeprefix(prefix))
+        if classifies and _CLASSIFIER.match(key):
+            key = _CLASSIFIER.sub(r'head.ends.\1.\2.', key)
+        elif key.startswith(prefix):
+            key = ours + _rename(key.removeprefix(prefix))
         converted[key] = value
-    converted[f'{prefix}stitching_initialized'] = torch.tensor(True)
+    converted[f'{ours}stitching_initialized'] = torch.tensor(True)
     return converted
 
 

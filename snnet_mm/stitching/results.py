@@ -13,7 +13,12 @@ from .rank_correlation import rank_correlation
 from .space import StitchingSpace
 
 # The metric that ranks stitches, per task, and whether more of it is better.
-KEY_METRICS = {'mIoU': True, 'RMSE': False, 'coco/bbox_mAP': True}
+KEY_METRICS = {
+    'mIoU': True,
+    'RMSE': False,
+    'coco/bbox_mAP': True,
+    'accuracy/top1': True,
+}
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from .cost_report import cost_report, wide_console, write_cost_csv
 from .depth_picture import DepthExample, plot_depths
 from .pareto_page import write_pareto_page
 from .pareto_plot import Baseline, plot_pareto
-from .prediction_drawer import PredictionDrawer
+from .prediction_drawer import PredictionDrawer, draw_sample
 from .stitch_report import report_stitches, stitch_table
 
 __all__ = [
     'Baseline',
     'DepthExample',
     'PredictionDrawer',
+    'draw_sample',
     'cost_report',
     'plot_depths',
     'plot_pareto',

@@ -11,14 +11,17 @@ from mmengine import fileio
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
+MIN_SIDE = 256  # pixels of the shorter side of a classified image
+
 
 class PredictionDrawer:
     """Draws truth and prediction beside each other.
 
     Args:
         visualizer: mm's visualizer of the task.
-        out_dir: Pictures go to ``out_dir/stitch_<id>/<name of the image>.png``; None
-            for no files.
+        out_dir: Pictures go to ``out_dir/stitch_<id>/<name of the image>.png``; those
+            of classifiers to a folder in it that is named as the image's. None for no
+            files.
         show: Whether to open a window for every picture.
         wait_time: Seconds that a window stays; 0 waits for a key.
     """
@@ -41,16 +44,46 @@ class PredictionDrawer:
             path = Path(sample.img_path)
             out_file = None
             if self.out_dir is not None:
-                out_file = self.out_dir / f'stitch_{stitch_id}' / f'{path.stem}.png'
-                out_file.parent.mkdir(parents=True, exist_ok=True)
-            self.visualizer.add_datasample(
+                folder = self.out_dir / f'stitch_{stitch_id}'
+                if 'pred_label' in sample:
+                    # In the folders of two classes names may be the same.
+                    folder /= path.parent.name
+                folder.mkdir(parents=True, exist_ok=True)
+                out_file = folder / f'{path.stem}.png'
+            draw_sample(
+                self.visualizer,
                 f'{path.name}, stitch {stitch_id}',
                 _image_of(path, loaded.numpy(), sample.ori_shape[:2]),
-                data_sample=sample,
+                sample,
                 show=self.show,
                 wait_time=self.wait_time,
                 out_file=str(out_file) if out_file else None,
             )
+
+
+def draw_sample(
+    visualizer: Visualizer,
+    name: str,
+    image: np.ndarray,
+    sample: BaseDataElement,
+    **settings,
+) -> None:
+    """Let mm's visualizer of the task draw a sample.
+
+    mmpretrain's has a method for each task; small images are enlarged for its text.
+
+    Args:
+        visualizer: mm's visualizer.
+        name: Name of the picture.
+        image: The image ``(H, W, 3)`` in RGB.
+        sample: What was predicted, and the truth.
+        **settings: Arguments of the visualizer's method.
+    """
+    if not hasattr(visualizer, 'visualize_cls'):
+        visualizer.add_datasample(name, image, data_sample=sample, **settings)
+        return
+    side = max(MIN_SIDE, min(image.shape[:2]))
+    visualizer.visualize_cls(image, sample, name=name, resize=side, **settings)
 
 
 def _image_of(path: Path, loaded: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

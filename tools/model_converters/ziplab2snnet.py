@@ -10,8 +10,8 @@ from snnet_mm.utils import atomic_path
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Convert the authors' checkpoint, of a segmentor or a bare "
-        'backbone, to our key names'
+        description="Convert the authors' checkpoint, of a segmentor, a classifier or "
+        'a bare backbone, to our key names'
     )
     parser.add_argument('src', help='checkpoint of the authors, read weights-only')
     parser.add_argument('dst', help='checkpoint to write')

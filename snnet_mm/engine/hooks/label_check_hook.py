@@ -1,26 +1,33 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
+from mmengine.structures import BaseDataElement
+from torch import nn
 
 from snnet_mm.utils import isolated_rng
 
 
 @HOOKS.register_module()
 class LabelCheckHook(Hook):
-    """Looks at some segmentation labels before training starts.
+    """Looks at some labels of segmentation or classification before training starts.
 
     A label outside the classes is an index error on a CPU, a device assert on a GPU,
-    and is silently left out by the metric.
+    and is silently left out by the metric. A classifier's head must have as many
+    classes as the data.
 
     Args:
         num_samples: Training samples to look at, drawn at random.
         ignore_index: The label of pixels that belong to no class.
 
     Raises:
-        ValueError: If the data set is empty, or a label is no class.
+        ValueError: If the data set is empty, a label is no class, or a classifier has
+            another number of them.
     """
 
     def __init__(self, num_samples: int = 16, ignore_index: int = 255) -> None:
@@ -40,15 +47,45 @@ class LabelCheckHook(Hook):
         with isolated_rng(runner.seed):
             for i in rng.permutation(len(dataset))[: self.num_samples].tolist():
                 sample = dataset[i]['data_samples']
-                if 'gt_sem_seg' not in sample:
+                if 'gt_sem_seg' in sample:
+                    self._check_map(sample, classes, i)
+                elif 'gt_label' in sample:
+                    _check_label(sample, classes, i)
+                    _check_number(runner.model, classes)
+                else:
                     return
-                labels = set(sample.gt_sem_seg.data.unique().tolist())
-                allowed = {*range(len(classes)), self.ignore_index}
-                if not labels <= allowed:
-                    raise ValueError(
-                        f'labels {sorted(labels - allowed)} of '
-                        f'{sample.metainfo.get("seg_map_path", f"sample {i}")} are no '
-                        f'classes; allowed are 0 to {len(classes) - 1} and '
-                        f'{self.ignore_index} (config keys: train_dataloader.dataset, '
-                        'metainfo.classes, reduce_zero_label)'
-                    )
+
+    def _check_map(
+        self, sample: BaseDataElement, classes: Sequence[str], i: int
+    ) -> None:
+        labels = set(sample.gt_sem_seg.data.unique().tolist())
+        allowed = {*range(len(classes)), self.ignore_index}
+        if not labels <= allowed:
+            raise ValueError(
+                f'labels {sorted(labels - allowed)} of '
+                f'{sample.metainfo.get("seg_map_path", f"sample {i}")} are no '
+                f'classes; allowed are 0 to {len(classes) - 1} and '
+                f'{self.ignore_index} (config keys: train_dataloader.dataset, '
+                'metainfo.classes, reduce_zero_label)'
+            )
+
+
+def _check_label(sample: BaseDataElement, classes: Sequence[str], i: int) -> None:
+    wrong = [x for x in sample.gt_label.tolist() if not 0 <= x < len(classes)]
+    if wrong:
+        raise ValueError(
+            f'labels {wrong} of {sample.metainfo.get("img_path", f"sample {i}")} are '
+            f'no classes; allowed are 0 to {len(classes) - 1} (config keys: '
+            'train_dataloader.dataset, metainfo.classes)'
+        )
+
+
+def _check_number(model: nn.Module, classes: Sequence[str]) -> None:
+    model = model.module if is_model_wrapper(model) else model
+    number = getattr(getattr(model, 'head', None), 'num_classes', len(classes))
+    if number != len(classes):
+        raise ValueError(
+            f'a head of {number} classes on a training set of {len(classes)}; wanted '
+            'is the same number (config keys: model.head.num_classes, '
+            'train_dataloader.dataset)'
+        )

@@ -15,6 +15,7 @@ from snnet_mm.anchors import (
     Anchor,
     BackboneMap,
     TokenState,
+    check_out,
     check_out_indices,
     check_with_cls,
 )
@@ -22,8 +23,6 @@ from snnet_mm.stitching import Position, Stitch, StitchingSpace
 
 from .prefix_cache import PrefixCache
 from .route_walk import RouteWalk
-
-OUTPUTS = ('maps', 'end')
 
 
 class StitchedBackbone(RouteWalk):
@@ -66,12 +65,10 @@ class StitchedBackbone(RouteWalk):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        if out not in OUTPUTS:
-            raise ValueError(f'out={out!r}; allowed are {OUTPUTS} (config key: out)')
         # A plain ModuleList would hide the anchors' init_cfg from mmengine.
         self.anchors = ModuleList(anchors)
         self.space = space
-        self.out = out
+        self.out = check_out(out)
         self.out_indices = check_out_indices(out_indices, self.anchors[-1].depth)
         if out == 'maps':
             for block in self.out_indices:

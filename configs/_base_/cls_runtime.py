@@ -1,0 +1,8 @@
+# The runtime of classifiers, which are mmpretrain's.
+_base_ = ['./default_runtime.py']
+default_scope = 'mmpretrain'
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.integrations.mmpretrain'],
+    allow_failed_imports=False,
+)
+visualizer = dict(type='UniversalVisualizer')

@@ -1,0 +1,70 @@
+# ImageNet-1K at 224x224 as DeiT3 finetunes on it: 3-Augment, colour jitter; tests take
+# the whole shorter side. 8 GPUs, 32 images each.
+dataset_type = 'ImageNet'
+data_root = 'data/imagenet'
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(
+        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
+    ),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(
+        type='RandomChoice',
+        transforms=[
+            [dict(type='RandomGrayscale', prob=1.0, keep_channels=True)],
+            [dict(type='Solarize', thr=128, prob=1.0)],
+            [
+                dict(
+                    type='GaussianBlur',
+                    magnitude_range=(0.1, 2.0),
+                    magnitude_std='inf',
+                    prob=1.0,
+                )
+            ],
+        ],
+    ),
+    dict(type='ColorJitter', brightness=0.3, contrast=0.3, saturation=0.3),
+    dict(type='PackInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(
+        type='ResizeEdge',
+        scale=224,
+        edge='short',
+        backend='pillow',
+        interpolation='bicubic',
+    ),
+    dict(type='CenterCrop', crop_size=224),
+    dict(type='PackInputs'),
+]
+train_dataloader = dict(
+    batch_size=32,
+    num_workers=8,
+    persistent_workers=True,
+    sampler=dict(type='SeededSampler', shuffle=True),
+    dataset=dict(
+        type='SeededDataset',
+        of=dataset_type,
+        data_root=data_root,
+        data_prefix='train',
+        split='train',
+        pipeline=train_pipeline,
+    ),
+)
+val_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        type=dataset_type,
+        data_root=data_root,
+        data_prefix='val',
+        split='val',
+        pipeline=test_pipeline,
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type='Accuracy', topk=(1, 5))
+test_evaluator = val_evaluator

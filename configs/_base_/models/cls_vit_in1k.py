@@ -1,0 +1,9 @@
+# A classifier of ImageNet-1K on one plain ViT, with the mixing of DeiT and DeiT3.
+_base_ = ['./cls_vit.py']
+model = dict(
+    data_preprocessor=dict(num_classes=1000),
+    head=dict(num_classes=1000),
+    train_cfg=dict(
+        augments=[dict(type='Mixup', alpha=0.8), dict(type='CutMix', alpha=1.0)]
+    ),
+)

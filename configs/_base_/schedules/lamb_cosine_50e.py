@@ -1,0 +1,24 @@
+# 50 epochs of ImageNet-1K with batch 256: LAMB, which clips gradients itself, a tenth
+# of the learning rate of DeiT3's finetuning, 5 epochs of warm-up.
+_base_ = ['../default_hooks.py']
+optim_wrapper = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='Lamb', lr=3e-5, weight_decay=0.02, max_grad_norm=1.0),
+    paramwise_cfg=dict(
+        norm_decay_mult=0,
+        bias_decay_mult=0,
+        flat_decay_mult=0,
+        custom_keys=dict(pos_embed=dict(decay_mult=0), cls_token=dict(decay_mult=0)),
+    ),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1 / 30, begin=0, end=25025, by_epoch=False),
+    dict(
+        type='CosineAnnealingLR', eta_min=1e-6, begin=25025, end=250250, by_epoch=False
+    ),
+]
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=250250, val_interval=25025)
+default_hooks = dict(
+    checkpoint=dict(interval=25025, max_keep_ckpts=1),
+    visualization=dict(type='VisualizationHook'),
+)

@@ -1,0 +1,44 @@
+# SN-Netv2 of DeiT3-S and DeiT3-L on ImageNet-1K, 134 stitches (section 5.1).
+# 8 GPUs, batch 256. Paper: 82.9 - 87.0 top-1 at 4.6 - 61.6 GFLOPs (published results).
+# Ours: not yet run.
+_base_ = [
+    '../_base_/models/cls_vit_in1k.py',
+    '../_base_/datasets/imagenet_224x224_deit3.py',
+    '../_base_/schedules/lamb_cosine_50e.py',
+    '../_base_/stitched_cls_runtime.py',
+]
+fast_checkpoint = 'checkpoints/deit_3_small_224_21k.pth'
+slow_checkpoint = 'checkpoints/deit_3_large_224_21k.pth'
+anchor = dict(type='PlainViT', img_size=224)
+model = dict(
+    backbone=dict(
+        type='SNNetv2',
+        anchors=[
+            dict(
+                arch='small',
+                drop_path_rate=0.05,
+                init_cfg=dict(type='Pretrained', checkpoint=fast_checkpoint),
+                **anchor,
+            ),
+            dict(
+                arch='large',
+                drop_path_rate=0.4,
+                init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint),
+                **anchor,
+            ),
+        ],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
+    ),
+    head=dict(
+        ends=[
+            dict(
+                in_channels=384,
+                init_cfg=dict(type='Pretrained', checkpoint=fast_checkpoint),
+            ),
+            dict(
+                in_channels=1024,
+                init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint),
+            ),
+        ],
+    ),
+)

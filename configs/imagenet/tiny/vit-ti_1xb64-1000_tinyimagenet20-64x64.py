@@ -1,0 +1,23 @@
+# The fastest anchor of the tiny family, trained from scratch: widths 32, 64 and 128,
+# which relate as those of DeiT-Ti, S and B, 6 blocks, patch 16. One CPU core, batch 64.
+# No figure in the paper; measured: see README.md.
+_base_ = [
+    '../../_base_/models/cls_vit.py',
+    '../../_base_/datasets/tinyimagenet20_64x64.py',
+    '../../_base_/schedules/adamw_cosine_cls.py',
+    '../../_base_/cls_runtime.py',
+]
+model = dict(
+    backbone=dict(
+        arch=dict(embed_dims=32, depth=6, num_heads=1),
+        img_size=64,
+        patch_size=16,
+        layer_scale_init=None,
+    ),
+    head=dict(num_classes=20, ends=[dict(in_channels=32)]),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
+]
+train_cfg = dict(max_iters=1000)

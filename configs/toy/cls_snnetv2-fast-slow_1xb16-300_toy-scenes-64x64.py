@@ -1,0 +1,64 @@
+# SN-Netv2 on the pair of the classification demo: 14 stitches, starting from the two
+# trained anchors and their classifiers. CPU, batch 16. No figure in the paper;
+# measured: see README.md.
+_base_ = [
+    '../_base_/models/cls_vit.py',
+    '../_base_/datasets/toy_labels_64x64.py',
+    '../_base_/schedules/adamw_cosine_cls.py',
+    '../_base_/stitched_cls_runtime.py',
+]
+fast_checkpoint = 'work_dirs/cls_vit-fast_1xb16-300_toy-scenes-64x64/iter_300.pth'
+slow_checkpoint = 'work_dirs/cls_vit-slow_1xb16-300_toy-scenes-64x64/iter_300.pth'
+anchor = dict(type='PlainViT', img_size=64, patch_size=8, layer_scale_init=None)
+model = dict(
+    backbone=dict(
+        type='SNNetv2',
+        anchors=[
+            dict(
+                arch=dict(embed_dims=32, depth=4, num_heads=2),
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
+                ),
+                **anchor,
+            ),
+            dict(
+                arch=dict(embed_dims=96, depth=8, num_heads=4),
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
+                ),
+                **anchor,
+            ),
+        ],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=8),
+    ),
+    head=dict(
+        num_classes=3,
+        ends=[
+            dict(
+                in_channels=32,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=fast_checkpoint, prefix='head.ends.0.'
+                ),
+            ),
+            dict(
+                in_channels=96,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=slow_checkpoint, prefix='head.ends.0.'
+                ),
+            ),
+        ],
+    ),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
+]
+train_cfg = dict(max_iters=300, val_interval=300)
+default_hooks = dict(checkpoint=dict(interval=300))
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(
+        type='StitchSamplingHook',
+        sampler=dict(type='ResourceConstrainedSampler', step=0.01e9),
+    ),
+]

@@ -1,0 +1,23 @@
+# The fast anchor of the classification demo, 4 blocks of width 32, on generated scenes.
+# CPU, batch 16. No figure in the paper; measured: see README.md.
+_base_ = [
+    '../_base_/models/cls_vit.py',
+    '../_base_/datasets/toy_labels_64x64.py',
+    '../_base_/schedules/adamw_cosine_cls.py',
+    '../_base_/cls_runtime.py',
+]
+model = dict(
+    backbone=dict(
+        arch=dict(embed_dims=32, depth=4, num_heads=2),
+        img_size=64,
+        patch_size=8,
+        layer_scale_init=None,
+    ),
+    head=dict(num_classes=3, ends=[dict(in_channels=32)]),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
+]
+train_cfg = dict(max_iters=300, val_interval=300)
+default_hooks = dict(checkpoint=dict(interval=300))

@@ -1,0 +1,335 @@
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import (
+    DATASETS,
+    MODELS,
+    PARAM_SCHEDULERS,
+    init_default_scope,
+)
+from mmengine.runner import Runner
+from PIL import Image
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.engine import ResourceConstrainedSampler
+
+pytest.importorskip('mmpretrain')
+
+IMAGENET = Path(__file__).parents[2] / 'configs/imagenet'
+ALL = sorted(IMAGENET.rglob('*.py'))
+DEIT3 = sorted(IMAGENET.glob('*_8xb32-50e_*.py'))
+DEIT = sorted(IMAGENET.glob('*_8xb128-50e_*.py'))
+TINY = sorted((IMAGENET / 'tiny').glob('*.py'))
+ALL_KINDS = {'FS', 'FSF', 'SF', 'SFS'}
+ROS = 'ResourceConstrainedSampler'
+DROP_PATH = {384: 0.05, 768: 0.15, 1024: 0.4}
+NUM_IMAGES = 1281167
+
+
+def name_of(path):
+    return path.stem
+
+
+@cache
+def load(path):
+    cfg = Config.fromfile(path)
+    init_default_scope(cfg.default_scope)
+    with torch.device('meta'):
+        return cfg, MODELS.build(cfg.model)
+
+
+def load_in1k(variant, recipe='8xb32-50e'):
+    return load(IMAGENET / f'{variant}_{recipe}_in1k-224x224.py')
+
+
+@cache
+def costs_in1k(*args):
+    return cost_table(load_in1k(*args)[1])
+
+
+def anchors_of(model):
+    return [m for m in model.modules() if type(m).__name__ == 'PlainViT']
+
+
+class _RunnerStub:
+    """The two things of a runner that building an optimizer reads."""
+
+    def __init__(self, model):
+        self.model = model
+
+
+def test_every_config_belongs_to_a_recipe():
+    assert sorted([*DEIT3, *DEIT, *TINY]) == ALL
+    assert (len(DEIT3), len(DEIT), len(TINY)) == (9, 4, 8)
+
+
+@pytest.mark.parametrize('path', ALL, ids=name_of)
+def test_every_anchor_has_its_end(path):
+    _, model = load(path)
+    widths = [a.block_dims[-1] for a in anchors_of(model)]
+    assert [end.norm.normalized_shape for end in model.head.ends] == [
+        (width,) for width in widths
+    ]
+    assert model.backbone.out == 'end'
+    assert {end.head.out_features for end in model.head.ends} == {
+        20 if path in TINY else 1000
+    }
+
+
+@pytest.mark.parametrize('path', ALL, ids=name_of)
+def test_anchors_and_their_ends_start_from_the_same_file(path):
+    cfg, _ = load(path)
+    backbone = cfg.model.backbone
+    starts = [a.get('init_cfg') for a in backbone.get('anchors', [backbone])]
+    ends = [end.get('init_cfg') for end in cfg.model.head.ends]
+    if path in TINY and 'snnet' not in path.name:
+        assert starts == ends == [None]
+        return
+    checkpoints = [start['checkpoint'] for start in starts]
+    assert checkpoints == [end['checkpoint'] for end in ends]
+    assert len(set(checkpoints)) == len(checkpoints)
+    prefixes = ('backbone.', 'head.ends.0.') if path in TINY else (None, None)
+    assert {start.get('prefix') for start in starts} == {prefixes[0]}
+    assert {end.get('prefix') for end in ends} == {prefixes[1]}
+
+
+def settings_after(cfg, model, steps):
+    """The optimizer after some steps of its schedulers."""
+    wrapper = Runner.build_optim_wrapper(_RunnerStub(model), cfg.optim_wrapper)
+    schedulers = [
+        PARAM_SCHEDULERS.build(dict(settings, optimizer=wrapper))
+        for settings in cfg.param_scheduler
+    ]
+    for _ in range(steps):
+        for scheduler in schedulers:
+            scheduler.step()
+    return wrapper.optimizer
+
+
+def assert_decay(model, optimizer, decay):
+    """Matrices decay; vectors, positions and cls tokens do not."""
+    names = {p: name for name, p in model.named_parameters()}
+    for group in optimizer.param_groups:
+        for p in group['params']:
+            name = names[p]
+            kept = p.ndim < 2 or name.endswith(('pos_embed', 'cls_token'))
+            assert group['weight_decay'] == (0 if kept else decay), name
+
+
+@pytest.mark.parametrize('path', DEIT3, ids=name_of)
+def test_recipe_of_deit3(path):
+    cfg, model = load(path)
+    optimizer = settings_after(cfg, model, 100)
+    assert type(optimizer).__name__ == 'Lamb'
+    warm_up = 5 * math.ceil(NUM_IMAGES / 256)
+    lr = 1e-6 + (3e-5 - 1e-6) * 100 / (warm_up - 1)
+    for group in optimizer.param_groups:
+        assert group['lr'] == pytest.approx(lr, rel=1e-6)
+        assert group['max_grad_norm'] == 1
+    assert_decay(model, optimizer, 0.02)
+    assert cfg.train_dataloader.batch_size * 8 == 256
+    assert cfg.train_cfg.max_iters == 10 * warm_up == cfg.param_scheduler[-1].end
+    for anchor in anchors_of(model):
+        rates = [block.drop_path.rate for block in anchor.blocks]
+        last = DROP_PATH[anchor.block_dims[0]]
+        np.testing.assert_allclose(rates, np.linspace(0, last, anchor.depth), atol=1e-7)
+        assert not anchor.pos_embed_prefix
+        assert anchor.blocks[0].ls1.gamma.shape == anchor.block_dims[:1]
+
+
+@pytest.mark.parametrize('path', DEIT, ids=name_of)
+def test_recipe_of_deit(path):
+    cfg, model = load(path)
+    warm_up = 5 * math.ceil(NUM_IMAGES / 1024)
+    optimizer = settings_after(cfg, model, 100)
+    assert type(optimizer) is torch.optim.AdamW
+    lr = 1e-6 + (1e-4 - 1e-6) * 100 / (warm_up - 1)
+    for group in optimizer.param_groups:
+        assert group['lr'] == pytest.approx(lr, rel=1e-6)
+        assert group['betas'] == (0.9, 0.999)
+    assert_decay(model, optimizer, 0.05)
+    assert cfg.train_dataloader.batch_size * 8 == 1024
+    assert cfg.train_cfg.max_iters == 10 * warm_up == cfg.param_scheduler[-1].end
+    for anchor in anchors_of(model):
+        assert anchor.blocks[-1].drop_path.rate == pytest.approx(0.1)
+        assert anchor.pos_embed_prefix
+        assert anchor.pos_embed.shape[1] == 197
+
+
+@pytest.mark.parametrize('path', [*DEIT3, *DEIT], ids=name_of)
+def test_mixing_and_loss_on_imagenet(path):
+    cfg, model = load(path)
+    mix = {
+        type(a).__name__: a.alpha
+        for a in model.data_preprocessor.batch_augments.augments
+    }
+    assert mix == dict(Mixup=0.8, CutMix=1.0)
+    assert model.head.loss_module.label_smooth_val == 0.1
+    # Built lazily, so that every transform is looked up but no file is.
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        dataset = DATASETS.build(dict(loader.dataset, lazy_init=True))
+        assert len(dataset.metainfo['classes']) == 1000
+    assert cfg.train_dataloader.dataset.split == 'train'
+    assert cfg.test_dataloader.dataset.split == 'val'
+
+
+@pytest.mark.parametrize(
+    'variant, kinds, layer, sampler, sizes',
+    [
+        ('snnetv1-deit3-s-l', {'FS'}, None, 'UniformSampler', None),
+        ('snnetv2-deit3-s-l-tws', ALL_KINDS, None, 'UniformSampler', None),
+        ('snnetv2-deit3-s-l-tws-ros', ALL_KINDS, None, ROS, [1, *[12] * 11, 1]),
+        ('snnetv2-deit3-s-l', ALL_KINDS, 16, ROS, [1, *[12] * 11, 1]),
+        ('snnetv2-deit3-s-b', ALL_KINDS, 16, ROS, [1, *[12] * 11, 1]),
+        ('snnetv2-deit3-b-l', ALL_KINDS, 16, ROS, [1, *[12] * 11, 1]),
+    ],
+)
+def test_rows_of_figures_6_and_11(variant, kinds, layer, sampler, sizes):
+    cfg, model = load_in1k(variant)
+    space = model.backbone.space
+    assert {s.kind for s in space} == kinds | {'anchor'}
+    assert len(space.ids) == (13 if kinds == {'FS'} else 134)
+    ranks = {getattr(x, 'rank', None) for x in model.backbone.stitching_layers.values()}
+    assert ranks == {layer}
+    init, sampling = cfg.custom_hooks
+    assert init == dict(type='StitchInitHook', num_images=100)
+    assert sampling.sampler.type == sampler
+    if sizes:
+        costs = costs_in1k(variant)
+        groups = ResourceConstrainedSampler(costs, step=sampling.sampler.step).groups
+        assert sampling.sampler.step == 1e9
+        assert [len(g) for g in groups] == sizes
+
+
+def test_published_costs_of_deit3(published_cls):
+    table = costs_in1k('snnetv2-deit3-s-l')
+    assert table.input_size == (224, 224)
+    assert set(table) == set(published_cls)
+    for stitch_id, figures in published_cls.items():
+        ratio = table[stitch_id].flops / figures['flops']
+        assert ratio == pytest.approx(1, abs=0.01), stitch_id
+
+
+def test_published_costs_of_deit(published_v1):
+    variant = 'snnetv1-deit-ti-s-b', '8xb128-50e'
+    assert load_in1k(*variant)[0].custom_hooks[1].sampler.type == 'UniformSampler'
+    table = costs_in1k(*variant)
+    assert set(table) == set(published_v1)
+    for stitch_id, figures in published_v1.items():
+        flops, params = table[stitch_id][:2]
+        assert flops == pytest.approx(figures['flops'], rel=0.01), stitch_id
+        assert params == pytest.approx(figures['params'], rel=0.01), stitch_id
+    # 'A single SN-Net with 118.4M parameters can include all possible stitches.'
+    total = sum(p.numel() for p in load_in1k(*variant)[1].parameters())
+    assert total / 1e6 == pytest.approx(118.4, abs=0.05)
+
+
+def test_an_anchor_alone_has_the_parameters_it_has_in_the_stitched_model():
+    for stitch_id, size in enumerate('sl'):
+        _, alone = load_in1k(f'deit3-{size}')
+        params = sum(p.numel() for p in alone.parameters())
+        assert params == costs_in1k('snnetv2-deit3-s-l')[stitch_id].params
+
+
+@pytest.mark.parametrize(
+    'variant, kinds, rank, sampler, num_stitches',
+    [
+        ('v2-ti-b-fs', {'FS'}, None, 'UniformSampler', 7),
+        ('v2-ti-b-tws', ALL_KINDS, None, 'UniformSampler', 32),
+        ('v2-ti-b-tws-ros', ALL_KINDS, None, ROS, 32),
+        ('v2-ti-b', ALL_KINDS, 4, ROS, 32),
+        ('v1-ti-s-b', {'FS'}, None, 'UniformSampler', 35),
+    ],
+)
+def test_rows_of_the_tiny_family(variant, kinds, rank, sampler, num_stitches):
+    path = IMAGENET / f'tiny/snnet{variant}_1xb64-600_tinyimagenet20-64x64.py'
+    cfg, model = load(path)
+    assert {s.kind for s in model.backbone.space} == kinds | {'anchor'}
+    assert len(model.backbone.space.ids) == num_stitches
+    ranks = {getattr(x, 'rank', None) for x in model.backbone.stitching_layers.values()}
+    assert ranks == {rank}
+    sampling = cfg.custom_hooks[1]
+    assert sampling.sampler.type == sampler
+    assert cfg.train_cfg.max_iters == cfg.param_scheduler[-1].end == 600
+    if sampler == ROS:
+        costs = cost_table(model)
+        groups = ResourceConstrainedSampler(costs, step=sampling.sampler.step).groups
+        assert [len(g) for g in groups] == [1, 6, 6, 6, 6, 6, 1]
+
+
+STEPS = [
+    'imagenet/deit3-s_8xb32-50e_in1k-224x224.py',
+    'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
+    'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py',
+    'imagenet/tiny/vit-ti_1xb64-1000_tinyimagenet20-64x64.py',
+    'toy/cls_vit-fast_1xb16-300_toy-scenes-64x64.py',
+    'toy/cls_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py',
+]
+
+
+@pytest.fixture(scope='module')
+def image_folders(tmp_path_factory):
+    """Two images of each of two classes, for training and validation."""
+    root = tmp_path_factory.mktemp('data')
+    rng = np.random.default_rng(0)
+    for folder in ('train/a', 'train/b', 'val/a', 'val/b'):
+        (root / folder).mkdir(parents=True)
+        for i in range(2):
+            image = rng.integers(0, 255, (80, 112, 3), dtype=np.uint8)
+            Image.fromarray(image).save(root / folder / f'{i}.jpg')
+    return root
+
+
+def narrow(cfg, data_root):
+    """Anchors of a few channels, and two classes where there are no scenes."""
+    backbone, head = cfg.model.backbone, cfg.model.head
+    anchors = backbone.get('anchors', [backbone])
+    for anchor, end, width in zip(anchors, head.ends, (8, 12, 16), strict=False):
+        depth = 24 if anchor.arch == 'large' else 12
+        anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+        end.in_channels = width
+        anchor.pop('init_cfg', None)
+        end.pop('init_cfg', None)
+    if 'rank' in backbone.get('stitching_layer', {}):
+        backbone.stitching_layer.rank = 2
+    for hook in cfg.get('custom_hooks', []):
+        if hook.type == 'StitchInitHook':
+            hook.num_images = 2
+        elif hook.sampler.type == ROS:
+            hook.sampler = ConfigDict(type=ROS, num_groups=3)
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        if 'ToyLabels' in (loader.dataset.type, loader.dataset.get('of')):
+            loader.dataset.num_scenes = 2
+        else:
+            two = dict(metainfo=dict(classes=('a', 'b')), data_root=str(data_root))
+            loader.dataset.update(two)
+            head.num_classes = cfg.model.data_preprocessor.num_classes = 2
+    cfg.test_evaluator.topk = (1,)
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = 1
+    cfg.param_scheduler = []
+
+
+@pytest.mark.parametrize('name', STEPS)
+def test_config_trains_and_tests(name, image_folders, tmp_path):
+    cfg = Config.fromfile(IMAGENET.parent / name)
+    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
+    narrow(cfg, image_folders)
+    runner = Runner.from_cfg(cfg)
+    before = {k: v.clone() for k, v in runner.model.named_parameters()}
+    runner.train()
+    moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
+    assert any(k.startswith('head.ends.') and k.endswith('head.weight') for k in moved)
+    assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
+    metrics = runner.test()
+    stitched = 'snnet' in name
+    last = len(cfg.model.head.ends) - 1
+    names = ['stitch_0/accuracy/top1', f'stitch_{last}/accuracy/top1']
+    names = names if stitched else ['accuracy/top1']
+    assert all(metrics[n] in (0, 25, 50, 75, 100) for n in names)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mmengine.registry import MODELS
+from mmengine.registry import MODELS, DefaultScope
 
 import snnet_mm  # noqa: F401
 from snnet_mm.models import SNNetv1, SNNetv2
@@ -23,6 +23,13 @@ def seeded():
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def no_scope_left_behind():
+    """mmengine's default scope is the process's: no test meets that of another."""
+    yield
+    DefaultScope._instance_dict.clear()
 
 
 @torch.no_grad()

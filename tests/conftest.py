@@ -25,9 +25,9 @@ def seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope='module')
 def no_scope_left_behind():
-    """mmengine's default scope is the process's: no test meets that of another."""
+    """mmengine's default scope is the process's: no file meets that of another."""
     yield
     DefaultScope._instance_dict.clear()
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 from mmengine.hooks import Hook
-from mmengine.registry import MODELS
+from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 
 from snnet_mm.analysis import cost_table, count_parameters
@@ -332,6 +332,7 @@ def test_segmentors_learn_from_a_trained_one(toy_cfg):
     """By their logits of every pixel; the teacher is the slow anchor by itself."""
     teacher = copy.deepcopy(toy_cfg.model)
     teacher.backbone = dict(teacher.backbone.anchors[1], type='PlainViT')
+    init_default_scope(toy_cfg.default_scope)
     weights = MODELS.build(teacher).state_dict()
     torch.save(weights, f'{toy_cfg.work_dir}/teacher.pth')
     toy_cfg.model = dict(

@@ -58,6 +58,8 @@ def narrow_vit(vit, width):
     vit.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
     vit.img_size = SIDE
     vit.pop('init_cfg', None)
+    if 'lora' in vit:
+        vit.lora.rank = 2
 
 
 def narrow(cfg, data_root, work_dir):

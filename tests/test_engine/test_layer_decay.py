@@ -104,7 +104,7 @@ def test_decomposed_relative_positions(build_vit):
 def test_a_single_stitch_keeps_the_rates_of_its_anchors(build_snnet, stitch_id):
     """The slow anchor, and there and back: anchors have their rate if one is gone."""
     model = nn.ModuleDict(dict(backbone=build_snnet()))
-    cfg = Config(dict(model=dict(backbone=SNNET)))
+    cfg = Config(dict(model=dict(type='EncoderDecoder', backbone=SNNET)))
     in_all = settings_of(build(model), model)
     cfg = single_stitch_config(cfg, model.backbone, stitch_id)
     single = nn.ModuleDict(dict(backbone=MODELS.build(cfg.model.backbone)))

@@ -1,8 +1,8 @@
-# Generated scenes labelled by where their largest object is, 3 classes, no files.
-# Visualization hooks have no image to read.
+# Generated scenes labelled by how much of them is objects, 3 classes, no
+# files. Visualization hooks have no image to read.
 _base_ = ['./toy_scenes_64x64.py']
 dataset_type = 'ToyLabels'
-scenes = dict(num_objects=(1, 2), pipeline=[dict(type='PackInputs')])
+scenes = dict(num_objects=(0, 8), pipeline=[dict(type='PackInputs')])
 train_dataloader = dict(dataset=dict(of=dataset_type, **scenes))
 val_dataloader = dict(dataset=dict(type=dataset_type, **scenes))
 test_dataloader = val_dataloader

@@ -9,7 +9,7 @@ TASKS = [
     pytest.param(
         'det', 'mask-rcnn_{}_1xb8-300', 'coco/bbox_mAP', 3, marks=pytest.mark.ops
     ),
-    ('cls', 'cls_{}_1xb16-300', 'accuracy/top1', 2),
+    ('cls', 'cls_{}_1xb16-600', 'accuracy/top1', 2),
 ]
 
 

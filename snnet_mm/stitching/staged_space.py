@@ -96,7 +96,7 @@ class StagedSpace(StitchingSpace):
         """See :meth:`StitchingSpace.stand_ins`; for last blocks of stages alone."""
         if not self._maps:
             return super().stand_ins(block)
-        *_, slowest = (self._ends(a) for a in range(len(self.depths)))
+        *_, slowest = (self._ends(a) for a in range(len(self.stage_depths)))
         if block not in slowest:
             raise ValueError(
                 f'out index {block} of anchors with stages; allowed are the last '
@@ -106,7 +106,7 @@ class StagedSpace(StitchingSpace):
         stage = slowest.index(block)
         return tuple(
             (Position(a, self._ends(a)[stage]), self._serving_name(a, stage))
-            for a in reversed(range(len(self.depths) - 1))
+            for a in reversed(range(len(self.stage_depths) - 1))
         )
 
     def _joints(self) -> Iterator[tuple[int, int, int]]:
@@ -121,7 +121,7 @@ class StagedSpace(StitchingSpace):
                     yield a, begins[0] + last, begins[1] + j + 1
 
     def _serving_layers(self) -> dict[str, StitchingLayerSpec]:
-        *faster, slowest = (self._ends(a) for a in range(len(self.depths)))
+        *faster, slowest = (self._ends(a) for a in range(len(self.stage_depths)))
         return {
             self._serving_name(a, stage): StitchingLayerSpec(
                 Position(a, block), Position(len(faster), slowest[stage])
@@ -131,7 +131,7 @@ class StagedSpace(StitchingSpace):
         }
 
     def _serving_name(self, anchor: int, stage: int) -> str:
-        return f'{layer_name(anchor, len(self.depths) - 1, stage)}_map'
+        return f'{layer_name(anchor, len(self.stage_depths) - 1, stage)}_map'
 
     def _ends(self, anchor: int) -> list[int]:
         """The last block of every stage of an anchor."""

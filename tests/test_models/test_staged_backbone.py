@@ -81,11 +81,12 @@ def test_maps_have_the_widths_and_strides_of_the_slowest_anchor(name):
         for stage, (block, found) in enumerate(zip(ends, maps, strict=True)):
             state = states.get((slowest, block))
             if state is None:
-                (a,) = [
+                # Of two anchors that ran the stage to its end, the later one.
+                a = max(
                     a
                     for a, anchor in enumerate(net.anchors)
                     if (a, ends_of(anchor)[stage]) in states
-                ]
+                )
                 layer = net.stitching_layers[f'{a}to{slowest}_{stage}_map']
                 state = states[a, ends_of(net.anchors[a])[stage]]
                 state = state._replace(tokens=layer(state.tokens))
@@ -136,7 +137,7 @@ def test_neighbours_share_their_blocks(name):
     assert len(calls) < count_blocks(net.space, shared=False)
 
 
-@pytest.mark.parametrize('name', ['swin', 'mixed', 'levit'])
+@pytest.mark.parametrize('name', ['mixed', 'levit'])
 def test_costs_memory_and_latency(name):
     net = build(name, out='end')
     costs = cost_table(net, (64, 64))
@@ -144,7 +145,7 @@ def test_costs_memory_and_latency(name):
     latency = measure_latency(net, (64, 64), rounds=1, check=[0]).by_stitch
     assert set(costs) == set(memory) == set(latency) == set(net.space.ids)
     for stitch in net.space:
-        held = {name for name in stitch.layers}
+        held = stitch.layers
         params = sum(
             p.numel() for n in held for p in net.stitching_layers[n].parameters()
         )
@@ -161,11 +162,11 @@ PUBLISHED = dict(
     swin_ti_s_b=(
         [f'swin_{SIZES[k]}_patch4_window7_224' for k in SIZES],
         (0, 1, 2),
-        (0, 3, 4, 6, 12, 23, 24, 40),
+        (4, 6, 23),
     ),
     resnet18_50=(['resnet18', 'resnet50'], (1, 2), range(10)),
-    resnet18_swin_ti=(['resnet18', 'swin_tiny_patch4_window7_224'], (1, 2), range(8)),
-    levit=(['levit_192', 'levit_256'], (0, 1), range(8)),
+    resnet18_swin_ti=(['resnet18', 'swin_tiny_patch4_window7_224'], (1, 2), (2, 7)),
+    levit=(['levit_192', 'levit_256'], (0, 1), (0, 4, 7)),
 )
 
 

@@ -118,9 +118,9 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         return prod(x for part, x in self.lr_mults.items() if _is_in(name, part))
 
     def _check_parts(self, model: nn.Module) -> None:
-        names = [name for name, _ in model.named_parameters()]
+        # Modules, for a stitch alone may have an empty list of stitching layers.
         for part in self.lr_mults:
-            if not any(_is_in(name, part) for name in names):
+            if not any(_is_in(name, part) for name, _ in model.named_modules()):
                 raise ValueError(
                     f'lr_mults has {part!r}, but {type(model).__name__} has no part of '
                     'this name (config key: optim_wrapper.paramwise_cfg.lr_mults)'

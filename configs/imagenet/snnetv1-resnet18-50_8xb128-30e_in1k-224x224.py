@@ -48,7 +48,6 @@ model = dict(
 optim_wrapper = dict(
     constructor='AnchorLayerDecayConstructor',
     paramwise_cfg=dict(
-        _delete_=True,
         decay_rates=1.0,
         lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
     ),

@@ -38,7 +38,11 @@ model = dict(
 optim_wrapper = dict(paramwise_cfg=dict(lr_mults={'backbone.stitching_layers': 10.0}))
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
+    dict(
+        type='StitchSamplingHook',
+        sampler=dict(type='UniformSampler'),
+        input_size=(800, 1344),
+    ),
 ]
 val_cfg = dict(input_size=(800, 1344))
 test_cfg = dict(input_size=(800, 1344))

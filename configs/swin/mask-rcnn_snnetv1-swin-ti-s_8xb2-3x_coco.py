@@ -44,5 +44,4 @@ custom_hooks = [
         input_size=(800, 1344),
     ),
 ]
-val_cfg = dict(input_size=(800, 1344))
 test_cfg = dict(input_size=(800, 1344))

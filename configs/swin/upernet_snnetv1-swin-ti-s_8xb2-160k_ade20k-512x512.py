@@ -1,6 +1,6 @@
 # SN-Netv1 of Swin-Ti and S, 19 stitches in the first three stages: UPerNet on ADE20K
-# with mmsegmentation's recipe for Swin. 8 GPUs, batch 16. No figure in the paper; not
-# yet run.
+# with mmsegmentation's recipe for Swin. 8 GPUs, batch 16. No figure in the paper;
+# not yet run.
 _base_ = [
     '../_base_/models/upernet_swin-s.py',
     '../_base_/datasets/ade20k_512x512.py',

@@ -58,7 +58,7 @@ def _swin(net: nn.Module) -> TakenApart:
         block.register_forward_pre_hook(_mask_by_size)
     return TakenApart(
         net.patch_embed,
-        [_downsampling_first(s.downsample, s.blocks) for s in net.layers],
+        [downsampling_first(s.downsample, s.blocks) for s in net.layers],
         layout='NHWC',
         fix_grid=_fix_mask,
     )
@@ -84,7 +84,7 @@ def _resnet(net: nn.Module) -> TakenApart:
 
 def _convnext(net: nn.Module) -> TakenApart:
     return TakenApart(
-        net.stem, [_downsampling_first(s.downsample, s.blocks) for s in net.stages]
+        net.stem, [downsampling_first(s.downsample, s.blocks) for s in net.stages]
     )
 
 
@@ -94,7 +94,7 @@ def _levit(net: nn.Module) -> TakenApart:
             module.register_forward_pre_hook(_forget_bias)
     return TakenApart(
         net.stem,
-        [_downsampling_first(s.downsample, s.blocks) for s in net.stages],
+        [downsampling_first(s.downsample, s.blocks) for s in net.stages],
         layout='NCHW' if net.use_conv else 'NLC',
         one_size=True,
     )
@@ -105,7 +105,7 @@ def _forget_bias(attention: nn.Module, args: tuple) -> None:
     attention.attention_bias_cache = {}
 
 
-def _downsampling_first(
+def downsampling_first(
     downsample: nn.Module, blocks: Iterable[nn.Module]
 ) -> list[nn.Module]:
     """The blocks of a stage, what leads into it joined to the first."""

@@ -1,6 +1,7 @@
 """Networks with stages equal those of timm, and load their weights."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +9,9 @@ from mmengine.registry import MODELS
 from staged_anchors import convnext, disturb, levit, resnet, swin
 from torch import nn
 from torch.testing import assert_close
+
+from snnet_mm.anchors import stage_families
+from snnet_mm.models import SNNetv1
 
 timm = pytest.importorskip('timm')
 
@@ -206,6 +210,27 @@ def test_a_part_runs_what_the_whole_runs():
     state, _ = whole.run_blocks(whole.embed(torch.randn(1, 3, 64, 64)), 0, 3)
     wanted, _ = whole.run_blocks(state, 3, 5)
     assert part.run_blocks(state, 3, 5)[0].tokens.equal(wanted.tokens)
+
+
+@torch.no_grad()
+def test_the_family_that_the_docs_add(monkeypatch):
+    text = (Path(__file__).parents[2] / 'docs/families.md').read_text()
+    (code,) = re.findall(r"```python\n(from.*?FAMILIES\['regnet'\].*?)```", text, re.S)
+    assert len(code.splitlines()) < 50
+    monkeypatch.setitem(stage_families.FAMILIES, 'regnet', None)
+    exec(code, {})  # noqa: S102
+    pair = []
+    for name in ('regnetx_002', 'regnetx_004'):
+        config = dict(type='TimmStageAnchor', model=name, img_size=64, model_args={})
+        network, anchor = same_weights(config)
+        images = torch.randn(1, 3, 64, 64)
+        wanted = network.forward_intermediates(images, intermediates_only=True)
+        assert_close(maps_of(anchor, images), wanted[-4:], rtol=1e-5, atol=1e-5)
+        pair.append(anchor)
+    net = SNNetv1(pair, stages=(2, 3), out='end').eval()
+    assert len(net.space) == 2 + 6 + 11
+    net.set_stitch(5)
+    assert net(images).tokens.isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ class StitchedBackbone(RouteWalk):
             cls token, or anchors that cannot be joined.
     """
 
+    # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
+    shares_prefixes = True
+
     def __init__(
         self,
         anchors: Sequence[Anchor],
@@ -148,7 +151,7 @@ class StitchedBackbone(RouteWalk):
         one per crop, until the context ends. Visit stitches in the order of
         :func:`snnet_mm.stitching.visiting_order`.
         """
-        self._prefixes = PrefixCache()
+        self._prefixes = PrefixCache() if self.shares_prefixes else None
         try:
             yield
         finally:

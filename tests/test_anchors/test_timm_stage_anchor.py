@@ -88,8 +88,8 @@ def test_images_of_another_size(name, size):
     assert_close(maps_of(anchor, images), wanted, rtol=1e-5, atol=1e-5)
     before = anchor(images)
     anchor.fix_input_size(size)
-    masks = [m.dynamic_mask for m in anchor.modules() if hasattr(m, 'dynamic_mask')]
     assert anchor(images)[0].equal(before[0])
+    masks = [m.dynamic_mask for m in anchor.modules() if hasattr(m, 'dynamic_mask')]
     assert anchor.input_size == size
     assert not any(masks)
     assert bool(masks) == ('swin' in name)

@@ -1,4 +1,4 @@
-"""WHO is stitched: the anchor contract and the plain ViT."""
+"""WHO is stitched: the anchor contract, the plain ViT and families of timm."""
 
 from .base import (
     Anchor,
@@ -9,11 +9,13 @@ from .base import (
     check_with_cls,
 )
 from .plain_vit import PlainViT
+from .timm_stage_anchor import TimmStageAnchor
 
 __all__ = [
     'Anchor',
     'BackboneMap',
     'PlainViT',
+    'TimmStageAnchor',
     'TokenState',
     'check_out',
     'check_out_indices',

@@ -53,6 +53,9 @@ class StitchedBackbone(RouteWalk):
             cls token, or anchors that cannot be joined.
     """
 
+    # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
+    shares_prefixes = True
+
     def __init__(
         self,
         anchors: Sequence[Anchor],
@@ -148,7 +151,7 @@ class StitchedBackbone(RouteWalk):
         one per crop, until the context ends. Visit stitches in the order of
         :func:`snnet_mm.stitching.visiting_order`.
         """
-        self._prefixes = PrefixCache()
+        self._prefixes = PrefixCache() if self.shares_prefixes else None
         try:
             yield
         finally:
@@ -176,18 +179,22 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
     """Build anchors from configs, and refuse those whose tokens do not correspond.
 
     Raises:
-        ValueError: If the anchors are not ordered by width, or differ in patch size
-            or prefix tokens.
+        ValueError: If the anchors differ in their number of stages, the strides of
+            these or their prefix tokens, or plain ones are not ordered by width.
     """
     built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
     for fast, slow in pairwise(built):
-        if max(fast.block_dims) > max(slow.block_dims):
+        plain = len(fast.stages) == len(slow.stages) == 1
+        if plain and max(fast.block_dims) > max(slow.block_dims):
             raise ValueError(
                 f'anchors of widths {max(fast.block_dims)}, {max(slow.block_dims)} are '
                 'out of order; they go fast -> slow (config key: backbone.anchors)'
             )
-        for key in ('patch_size', 'num_prefix'):
-            a, b = getattr(fast, key), getattr(slow, key)
+        f, s = (tuple(x.block_strides[i[0]] for i in x.stages) for x in (fast, slow))
+        for key, a, b in (
+            ('patch_size', f[0], s[0]) if plain else ('strides of stages', f, s),
+            ('num_prefix', fast.num_prefix, slow.num_prefix),
+        ):
             if a != b:
                 raise ValueError(
                     f'anchors with {key} {a} and {b} cannot be stitched token by '

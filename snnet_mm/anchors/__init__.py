@@ -1,4 +1,4 @@
-"""WHO is stitched: the anchor contract and the plain ViT."""
+"""WHO is stitched: the anchor contract, the plain ViT, and plain ViTs of timm."""
 
 from .base import (
     Anchor,
@@ -8,14 +8,18 @@ from .base import (
     check_out_indices,
     check_with_cls,
 )
+from .correspondence import check_tokens_correspond
 from .plain_vit import PlainViT
+from .timm_anchor import TimmAnchor
 
 __all__ = [
     'Anchor',
     'BackboneMap',
     'PlainViT',
+    'TimmAnchor',
     'TokenState',
     'check_out',
     'check_out_indices',
+    'check_tokens_correspond',
     'check_with_cls',
 ]

@@ -68,8 +68,8 @@ def load_pretrained(
     result = anchor.load_state_dict(weights, strict=False)
     # Low-rank updates start from nothing.
     missing = [k for k in result.missing_keys if '.lora_' not in k]
-    _log_keys(checkpoint, 'missing', missing)
-    _log_keys(checkpoint, 'unexpected', result.unexpected_keys)
+    log_keys(checkpoint, 'missing', missing)
+    log_keys(checkpoint, 'unexpected', result.unexpected_keys)
 
 
 def read_weights(checkpoint: str) -> dict[str, Tensor]:
@@ -226,7 +226,8 @@ def _check_shapes(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -
             )
 
 
-def _log_keys(checkpoint: str, what: str, keys: Sequence[str]) -> None:
+def log_keys(checkpoint: str, what: str, keys: Sequence[str]) -> None:
+    """Say by name which keys of a checkpoint are missing or left over."""
     if keys:
         print_log(
             f'{checkpoint}: {what} keys {list(keys)}',

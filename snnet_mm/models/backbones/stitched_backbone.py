@@ -17,6 +17,7 @@ from snnet_mm.anchors import (
     TokenState,
     check_out,
     check_out_indices,
+    check_tokens_correspond,
     check_with_cls,
 )
 from snnet_mm.stitching import Position, Stitch, StitchingSpace
@@ -186,14 +187,7 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
                 f'anchors of widths {max(fast.block_dims)}, {max(slow.block_dims)} are '
                 'out of order; they go fast -> slow (config key: backbone.anchors)'
             )
-        for key in ('patch_size', 'num_prefix'):
-            a, b = getattr(fast, key), getattr(slow, key)
-            if a != b:
-                raise ValueError(
-                    f'anchors with {key} {a} and {b} cannot be stitched token by '
-                    f'token; allowed are anchors of equal {key} (config key: '
-                    'backbone.anchors)'
-                )
+        check_tokens_correspond(fast, slow)
     return built
 
 

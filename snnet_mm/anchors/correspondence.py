@@ -23,12 +23,12 @@ def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
         )
     if _prefix_of(fast) != _prefix_of(slow):
         raise ValueError(
-            'anchors whose num_prefix tokens in front of the patches are '
-            f'{_prefix_of(fast)} and {_prefix_of(slow)} cannot be stitched token by '
-            'token; allowed are anchors with the same ones: choose variants of both '
-            'with or without registers, or set num_registers and cls_token of a '
-            'PlainViT, or reg_tokens in the model_args of a TimmAnchor, and train what '
-            'is new (config key: backbone.anchors)'
+            f'anchors with num_prefix {fast.num_prefix} and {slow.num_prefix} '
+            f'({_prefix_of(fast)}; {_prefix_of(slow)}) cannot be stitched token by '
+            'token; choose variants of both with or without registers, or set '
+            'num_registers and cls_token of a PlainViT, or reg_tokens in the '
+            'model_args of a TimmAnchor, and train what is new (config key: '
+            'backbone.anchors)'
         )
 
 

@@ -281,7 +281,8 @@ def _load_file(vit: nn.Module, init_cfg: Mapping) -> None:
         result = vit.load_state_dict(weights, strict=False)
     except Exception as error:
         # timm's filters meet files that they were not written for.
-        raise ValueError(_misfit(checkpoint, str(error))) from error
+        why = ' '.join(line.strip() for line in str(error).splitlines()[:2])
+        raise ValueError(_misfit(checkpoint, why)) from error
     missing = [k for k in result.missing_keys if '.lora_' not in k]
     left = [k for k in result.unexpected_keys if k.split('.')[0] not in _HEADS]
     wrong = [k for k in [*missing, *left] if k.startswith(('blocks.', 'patch_embed.'))]

@@ -70,7 +70,7 @@ class TimmFamily:
         """
         vit, x = self.vit, patches.flatten(1, 2)
         own = (vit.cls_token, getattr(vit, 'reg_token', None))
-        prefix = [t.expand(len(x), -1, -1) for t in own if t is not None]
+        prefix = [t.expand(x.shape[0], -1, -1) for t in own if t is not None]
         if vit.pos_embed is None:
             return torch.cat([*prefix, x], dim=1)
         pos_embed = self.pos_embed(grid)
@@ -113,11 +113,14 @@ class EvaFamily(TimmFamily):
                 return rope.get_embed(grid)[i]
             key = (grid, *_version(rope.freqs))
             return self.keep(0, key, lambda: rope.get_embed(grid))[i]
-        # Kept in training, too: there is nothing to learn in it.
         buffer = next(rope.buffers())
-        with torch.inference_mode(False), torch.no_grad():
-            key = (grid, buffer.device, buffer.dtype)
-            return self.keep(0, key, lambda: rope.get_embed(grid))
+
+        def make() -> Tensor:
+            # Kept in training, too: there is nothing to learn in it.
+            with torch.inference_mode(False), torch.no_grad():
+                return rope.get_embed(grid)
+
+        return self.keep(0, (grid, buffer.device, buffer.dtype), make)
 
 
 class BeitFamily(TimmFamily):
@@ -205,7 +208,11 @@ class SamFamily(TimmFamily):
     def fix_grid(self, grid: Grid) -> None:
         """See :meth:`TimmFamily.fix_grid`."""
         for block in self.vit.blocks:
-            if getattr(block, 'window_size', None) == 0 and block.attn.use_rel_pos:
+            if isinstance(block, nn.Identity):
+                continue
+            # ONNX has fused attention for four dimensions, timm's has three.
+            block.attn.fused_attn = False
+            if block.window_size == 0 and block.attn.use_rel_pos:
                 for side, name in zip(grid, ('rel_pos_h', 'rel_pos_w'), strict=True):
                     table = getattr(block.attn, name)
                     table.data = resize_offsets(table.data, side)

@@ -16,8 +16,9 @@ from torch import nn
 from snnet_mm.anchors import Anchor
 from snnet_mm.models.backbones.route_walk import RouteWalk
 
-# Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h.
-POSITIONS_AND_TOKENS = re.compile(r'(^|[._])(pos|token)([._]|$)')
+# Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
+# and in timm relative_position_bias_table, rope.freqs.
+POSITIONS_AND_TOKENS = re.compile(r'(^|[._])(pos|position|token|freqs)([._]|$)')
 
 
 class _Decayed(NamedTuple):

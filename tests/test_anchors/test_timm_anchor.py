@@ -3,6 +3,7 @@ import logging
 import pytest
 import torch
 from mmengine.logging import MMLogger
+from mmengine.optim import build_optim_wrapper
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -398,7 +399,7 @@ def test_a_fast_plain_vit_and_a_slow_one_of_timm():
         (dict(patch_size=16), 'patch_size 14 and 16 .*nothing resamples'),
         (
             dict(num_registers=0),
-            'num_prefix 5 and 1 .1 cls token and 4 registers; 1 .* 0 registers.*variants',
+            'num_prefix 5 and 1 .1 cls token and 4 reg.*; 1 .* 0 registers.*variants',
         ),
         (
             dict(cls_token=False, num_registers=5),
@@ -411,3 +412,34 @@ def test_anchors_whose_tokens_differ_are_refused(slow, message):
     slow = dict(dict(patch_size=14, num_registers=4), **slow)
     with pytest.raises(ValueError, match=message):
         SNNetv2([anchor_of(DINOV2), PlainViT(arch, **slow)])
+
+
+@pytest.mark.parametrize(
+    'name, positions',
+    [
+        ('beitv2_base_patch16_224', ['blocks.1.attn.relative_position_bias_table']),
+        ('vit_small_patch16_rope_mixed_224', ['cls_token', 'rope.freqs']),
+        ('samvit_base_patch16', ['pos_embed', 'blocks.1.attn.rel_pos_h']),
+    ],
+)
+def test_layer_decay(name, positions):
+    anchor = anchor_of(name)
+    wrapper = build_optim_wrapper(
+        anchor,
+        dict(
+            optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.1),
+            constructor='AnchorLayerDecayConstructor',
+            paramwise_cfg=dict(decay_rates=0.5),
+        ),
+    )
+    found = {
+        id(p): (group['lr'], group['weight_decay'])
+        for group in wrapper.optimizer.param_groups
+        for p in group['params']
+    }
+    parameters = dict(anchor.vit.named_parameters())
+    for key in positions:
+        lr = 0.5**2 if key.startswith('blocks.1.') else 0.5**4
+        assert found[id(parameters[key])] == (lr, 0)
+    assert found[id(parameters['blocks.2.mlp.fc1.weight'])] == (0.5, 0.1)
+    assert found[id(parameters['patch_embed.proj.weight'])] == (0.5**4, 0.1)

@@ -36,8 +36,9 @@ class TimmAnchor(TokenAnchor):
     Args:
         model: Its name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.
         pretrained: Whether ``init_weights`` loads timm's weights, which timm fetches.
-        img_size: Pixels, or height and width, that it is built for; by default timm's.
-            Images of any other size resample what depends on it.
+        img_size: Pixels, or height and width, that it is built for, rounded up to
+            whole patches; by default timm's. Images of any other size resample what
+            depends on it.
         model_args: Other arguments of ``timm.create_model``.
         out_indices: Blocks whose maps ``forward`` returns.
         with_cls: Whether ``forward`` returns ``(map, cls)`` for each of these blocks.
@@ -79,9 +80,8 @@ class TimmAnchor(TokenAnchor):
         embedding: bool = True,
         init_cfg: dict | None = None,
     ) -> None:
-        arguments = _read_arguments(model_args, img_size, drop_path_rate)
-        family = _family_of(model, arguments)
-        arguments = dict(family.arguments, **arguments)
+        given = _read_arguments(model_args, drop_path_rate)
+        family, patch_size, arguments = _plan(model, given, img_size)
         vit = create_timm_model(model, **arguments)
         depth, width = len(vit.blocks), vit.embed_dim
         super().__init__(depth, [width] * depth, out_indices, with_cls, out, init_cfg)
@@ -91,22 +91,14 @@ class TimmAnchor(TokenAnchor):
                 'allowed is one of them (config keys: pretrained, init_cfg)'
             )
         self.model, self.pretrained, self.arguments = model, pretrained, arguments
-        self.family = family(vit)
-        self.patch_size = _patch_size(model, vit)
+        self.family, self.patch_size = family(vit), patch_size
         self.num_prefix, self.has_cls = self.family.num_prefix, self.family.has_cls
         check_with_cls(with_cls, [self])
         self.frozen_stages = check_frozen_stages(frozen_stages, depth)
         self.with_cp = with_cp
         held = check_held_blocks(held_blocks, depth)
         self.vit = vit
-        vit.blocks = nn.ModuleList(
-            block if i in held else nn.Identity() for i, block in enumerate(vit.blocks)
-        )
-        if not (final_norm and depth - 1 in held and hasattr(vit, 'norm')):
-            vit.norm = nn.Identity()
-        for name in _HEADS:
-            if hasattr(vit, name):
-                setattr(vit, name, nn.Identity())
+        _keep_features(vit, held, final_norm)
         if not embedding:
             _drop_embedding(vit, self.family.shared)
         if lora is not None:
@@ -209,12 +201,8 @@ class TimmAnchor(TokenAnchor):
                 setattr(block.attn, name, LoRALinear.of(plain, rank, alpha))
 
 
-def _read_arguments(
-    model_args: Mapping | None,
-    img_size: int | Sequence[int] | None,
-    drop_path_rate: float,
-) -> dict:
-    """Arguments of ``timm.create_model``, without its name."""
+def _read_arguments(model_args: Mapping | None, drop_path_rate: float) -> dict:
+    """Arguments of ``timm.create_model``, without name and size."""
     given = dict(model_args or {})
     wrong = sorted({*_OWN_KEYS, 'patch_drop_rate'} & set(given))
     if wrong or not 0 <= drop_path_rate < 1:
@@ -224,25 +212,33 @@ def _read_arguments(
             'never dropped, and drop path rates are from 0 to below 1 (config keys: '
             'model_args, drop_path_rate)'
         )
-    if img_size is not None:
-        square = isinstance(img_size, int)
-        given['img_size'] = img_size if square else tuple(img_size)
     if drop_path_rate:
         given['drop_path_rate'] = drop_path_rate
     return dict(given, num_classes=0)
 
 
-def _family_of(model: str, arguments: Mapping) -> type[TimmFamily]:
-    """The family of a model, which only the built model tells."""
+def _plan(
+    model: str, arguments: Mapping, img_size: int | Sequence[int] | None
+) -> tuple[type[TimmFamily], int, dict]:
+    """Family and patch size of a model, and all arguments to build it with.
+
+    Which class it is only a built model tells; on the meta device that costs nothing.
+    """
     with torch.device('meta'):
-        name = type(create_timm_model(model, **arguments)).__name__
+        sketch = create_timm_model(model, **arguments)
+    name = type(sketch).__name__
     if name not in TIMM_FAMILIES:
         raise ValueError(
             f'{model} is a {name} of timm; TimmAnchor runs the classes '
             f'{sorted(TIMM_FAMILIES)}; docs/families.md shows how to add another '
             '(config key: model)'
         )
-    return TIMM_FAMILIES[name]
+    patch_size = _patch_size(model, sketch)
+    family, size = TIMM_FAMILIES[name], {}
+    if img_size is not None:
+        grid = grid_of(img_size, patch_size)
+        size['img_size'] = tuple(side * patch_size for side in grid)
+    return family, patch_size, {**family.arguments, **arguments, **size}
 
 
 def _patch_size(model: str, vit: nn.Module) -> int:
@@ -253,6 +249,17 @@ def _patch_size(model: str, vit: nn.Module) -> int:
             '(config keys: model, model_args.patch_size)'
         )
     return height
+
+
+def _keep_features(vit: nn.Module, held: Collection[int], final_norm: bool) -> None:
+    """Leave out blocks that are not held, and the classifier."""
+    blocks = enumerate(vit.blocks)
+    vit.blocks = nn.ModuleList(b if i in held else nn.Identity() for i, b in blocks)
+    for name in _HEADS:
+        if hasattr(vit, name):
+            setattr(vit, name, nn.Identity())
+    if not (final_norm and len(vit.blocks) - 1 in held and hasattr(vit, 'norm')):
+        vit.norm = nn.Identity()
 
 
 def _drop_embedding(vit: nn.Module, shared: Collection[str]) -> None:

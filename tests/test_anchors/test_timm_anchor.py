@@ -187,6 +187,12 @@ def test_what_is_kept_follows_the_weights(name):
     assert anchor.vit.blocks[0].attn.proj.weight.grad.any()
 
 
+def test_a_size_is_rounded_up_to_whole_patches():
+    anchor = anchor_of(DINOV2, img_size=(57, 28))
+    assert (anchor.grid, anchor.input_size) == ((5, 2), (70, 28))
+    assert TimmAnchor(DINOV2, model_args=NARROW).input_size == (518, 518)
+
+
 def test_levels_frozen_stages_and_modes():
     anchor = anchor_of(DINOV2, frozen_stages=2, drop_path_rate=0.2).train()
     levels = {k: anchor.layer_depth(k) for k, _ in anchor.named_parameters()}

@@ -30,8 +30,8 @@ class TimmAnchor(TokenAnchor):
     """A plain ViT of timm: an anchor, or a backbone by itself.
 
     It holds timm's own model, without its classifier, as ``vit`` and runs its blocks;
-    parameters are named ``vit.`` and then as in timm. :class:`PlainViT` is faster for
-    the families that it has, and the only one with windows for any of them.
+    parameters are named ``vit.`` and then as in timm. ``docs/families.md`` says when
+    :class:`PlainViT` is to be preferred; both can be stitched to one another.
 
     Args:
         model: Its name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.

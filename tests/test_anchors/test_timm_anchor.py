@@ -1,4 +1,6 @@
 import logging
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.analysis import cost_table
-from snnet_mm.anchors import PlainViT, TimmAnchor
+from snnet_mm.anchors import PlainViT, TimmAnchor, timm_anchor, timm_families
 from snnet_mm.models import SNNetv2
 from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.utils import timm_models
@@ -41,6 +43,7 @@ FAMILIES = {
     'samvit_base_patch16': (SAM, 0),
 }
 NARROW = dict(embed_dim=32, depth=3, num_heads=2)
+DOC = Path(__file__).parents[2] / 'docs' / 'families.md'
 
 
 @pytest.fixture
@@ -449,3 +452,37 @@ def test_layer_decay(name, positions):
         assert found[id(parameters[key])] == (lr, 0)
     assert found[id(parameters['blocks.2.mlp.fc1.weight'])] == (0.5, 0.1)
     assert found[id(parameters['patch_embed.proj.weight'])] == (0.5**4, 0.1)
+
+
+@pytest.mark.parametrize(
+    'name, prefix',
+    [('vit_relpos_base_patch16_clsgap_224', 1), ('vit_srelpos_small_patch16_224', 0)],
+)
+def test_the_family_that_the_docs_add(name, prefix, monkeypatch):
+    with pytest.raises(ValueError, match='is a VisionTransformerRelPos of timm'):
+        TimmAnchor(name, model_args=NARROW)
+    text = DOC.read_text().split('### A family of your own')[1]
+    code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
+    assert code.count('\n') < 50
+    monkeypatch.setattr(
+        timm_families, 'TIMM_FAMILIES', dict(timm_families.TIMM_FAMILIES)
+    )
+    monkeypatch.setattr(timm_anchor, 'TIMM_FAMILIES', timm_families.TIMM_FAMILIES)
+    exec(code, {'__name__': 'families'})
+    args = dict(NARROW, rel_pos_dim=16)
+    anchor = randomise(
+        TimmAnchor(name, img_size=(64, 96), model_args=args, out_indices=(0, 1, 2))
+    )
+    assert anchor.num_prefix == prefix
+    model = timm.create_model(name, img_size=(64, 96), num_classes=0, **args).eval()
+    model.load_state_dict(anchor.vit.state_dict(), strict=False)
+    images = torch.randn(2, 3, 64, 96)
+    with torch.no_grad():
+        wanted = model.forward_intermediates(images, intermediates_only=True)
+        wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
+        for ours, theirs in zip(anchor(images), wanted, strict=True):
+            assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        with pytest.raises(ValueError, match='built for'):
+            anchor(images.transpose(2, 3))
+    costs = cost_table(SNNetv2([anchor, anchor]), (64, 96))
+    assert costs[1].params == sum(p.numel() for p in anchor.parameters())

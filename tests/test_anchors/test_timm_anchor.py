@@ -1,5 +1,6 @@
 import logging
 import re
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -139,15 +140,31 @@ def test_equal_to_timm(name):
 def test_a_fixed_size_changes_nothing_but_the_size_built_for(name):
     anchor, patch = anchor_of(name), patch_of(name)
     images = torch.randn(1, 3, 4 * patch - 3, 7 * patch)
+    fixed = deepcopy(anchor)
+    fixed.fix_input_size(images.shape[2:])
+    assert fixed.grid == (4, 7)
     with torch.no_grad():
-        before = anchor(images)
-        anchor.fix_input_size(images.shape[2:])
-        assert anchor.grid == (4, 7)
-        for a, b in zip(before, anchor(images), strict=True):
+        for a, b in zip(anchor(images), fixed(images), strict=True):
             assert_close(a, b, rtol=1e-5, atol=1e-6)
+    for key, value in fixed.vit.named_parameters():
+        if key.endswith('pos_embed'):
+            assert value.numel() // 32 in (28, 28 + anchor.num_prefix)
+        if key.endswith('bias_table'):
+            assert len(value) == 7 * 13 + 3
+        if key.endswith('blocks.1.attn.rel_pos_w'):
+            assert len(value) == 13
 
 
-@pytest.mark.parametrize('name', [DINOV2, EVA02, 'vit_small_patch16_dinov3'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        DINOV2,
+        EVA02,
+        'vit_small_patch16_dinov3',
+        'vit_small_patch16_rope_mixed_224',
+        'beitv2_base_patch16_224',
+    ],
+)
 @pytest.mark.parametrize('with_cp', [False, True])
 def test_training_equals_timm(name, with_cp):
     """Drop path, gradients and checkpointing; DINOv3's coordinates stay as they are."""
@@ -246,7 +263,6 @@ def test_low_rank_updates():
 
 
 def test_weights_of_timm_are_loaded(tmp_path, log, monkeypatch):
-    monkeypatch.setattr(timm_models, '_TOLD', set())
     source = timm_of(DINOV2, anchor_of(DINOV2, img_size=56))
     path = str(tmp_path / 'weights.pth')
     torch.save(source.state_dict(), path)
@@ -255,6 +271,7 @@ def test_weights_of_timm_are_loaded(tmp_path, log, monkeypatch):
     init_cfg = dict(type='Pretrained', checkpoint=path)
     read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
     for anchor in (fetched, read):
+        monkeypatch.setattr(timm_models, '_TOLD', set())
         before = anchor.vit.reg_token.clone()
         anchor.init_weights()
         assert not torch.equal(anchor.vit.reg_token, before)
@@ -262,7 +279,7 @@ def test_weights_of_timm_are_loaded(tmp_path, log, monkeypatch):
         for key, value in source.state_dict().items():
             assert torch.equal(anchor.vit.state_dict()[key], value), key
     told = [r.message for r in log.records if 'licence' in r.message]
-    assert told == [
+    assert told == 2 * [
         'Weights of vit_small_patch14_reg4_dinov2.lvd142m: licence apache-2.0; trained '
         'on images with mean [123.675, 116.28, 103.53] and std [58.395, 57.12, 57.375] '
         '(config key: data_preprocessor)'

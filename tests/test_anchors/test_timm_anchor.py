@@ -172,13 +172,15 @@ def test_training_equals_timm(name, with_cp):
     model = timm_of(name, anchor, drop_path_rate=0.5).train()
     if 'dinov3' in name:
         model.rope.eval()
-    images = torch.randn(4, 3, *anchor.input_size)
+    images, calls = torch.randn(4, 3, *anchor.input_size), []
+    anchor.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
     torch.manual_seed(1)
     ours = anchor(images).tokens
     torch.manual_seed(1)
     theirs = model.forward_features(images)
     assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     ours.square().mean().backward()
+    assert len(calls) == 1 + with_cp
     theirs.square().mean().backward()
     wanted = dict(model.named_parameters())
     for key, parameter in anchor.vit.named_parameters():

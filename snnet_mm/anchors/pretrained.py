@@ -12,6 +12,7 @@ from mmengine.logging import print_log
 from torch import Tensor
 
 from snnet_mm.utils.checkpoint import load_url, load_weights_only
+from snnet_mm.utils.licences import log_file_licence
 from snnet_mm.utils.timm_models import create_timm_model
 
 from .checkpoint_filters import to_our_names
@@ -70,6 +71,7 @@ def load_pretrained(
     missing = [k for k in result.missing_keys if '.lora_' not in k]
     log_keys(checkpoint, 'missing', missing)
     log_keys(checkpoint, 'unexpected', result.unexpected_keys)
+    log_file_licence(checkpoint)
 
 
 def read_weights(checkpoint: str) -> dict[str, Tensor]:

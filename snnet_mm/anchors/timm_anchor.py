@@ -11,7 +11,8 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.layers import LoRALinear
-from snnet_mm.utils.timm_models import create_timm_model, log_licence
+from snnet_mm.utils.licences import log_timm_licence
+from snnet_mm.utils.timm_models import create_timm_model
 
 from .base import TokenState, check_with_cls
 from .plain_vit_settings import check_frozen_stages, check_held_blocks, read_lora
@@ -130,7 +131,7 @@ class TimmAnchor(TokenAnchor):
             )
         elif self.init_cfg is not None:
             _load_file(self.vit, self.init_cfg)
-            log_licence(self.vit)
+            log_timm_licence(self.vit)
         self.is_init = True
 
     def train(self, mode: bool = True) -> TimmAnchor:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-from mmengine.logging import print_log
 from torch import nn
 
-_TOLD: set[str] = set()
+from .licences import log_timm_licence
 
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:
@@ -39,30 +38,5 @@ def create_timm_model(name: str, **kwargs) -> nn.Module:
         failed = 'fetched' if pretrained else 'built'
         raise ValueError(f'timm://{name} cannot be {failed}: {error}') from error
     if pretrained:
-        log_licence(model)
+        log_timm_licence(model)
     return model
-
-
-def log_licence(model: nn.Module) -> None:
-    """Log, once per model, the licence of its published weights and their images.
-
-    Both are what timm says; where it says no licence, the origin is named.
-
-    Args:
-        model: A model of timm.
-    """
-    cfg = model.pretrained_cfg
-    name = '.'.join(filter(None, (cfg.get('architecture'), cfg.get('tag'))))
-    if name in _TOLD:
-        return
-    _TOLD.add(name)
-    origin = cfg.get('origin_url') or 'its authors'
-    licence = cfg.get('license') or f'unknown to timm; ask {origin}'
-    if licence == 'dinov3-license':
-        licence += ' (gated: accept it on Hugging Face before weights can be fetched)'
-    mean, std = ([round(255 * x, 3) for x in cfg[key]] for key in ('mean', 'std'))
-    print_log(
-        f'Weights of {name}: licence {licence}; trained on images with mean {mean} and '
-        f'std {std} (config key: data_preprocessor)',
-        logger='current',
-    )

@@ -14,7 +14,7 @@ from snnet_mm.analysis import cost_table
 from snnet_mm.anchors import PlainViT, TimmAnchor, timm_anchor, timm_families
 from snnet_mm.models import SNNetv2
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.utils import timm_models
+from snnet_mm.utils import licences
 
 timm = pytest.importorskip('timm')
 
@@ -273,7 +273,7 @@ def test_weights_of_timm_are_loaded(tmp_path, log, monkeypatch):
     init_cfg = dict(type='Pretrained', checkpoint=path)
     read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
     for anchor in (fetched, read):
-        monkeypatch.setattr(timm_models, '_TOLD', set())
+        monkeypatch.setattr(licences, '_TOLD', set())
         before = anchor.vit.reg_token.clone()
         anchor.init_weights()
         assert not torch.equal(anchor.vit.reg_token, before)
@@ -295,6 +295,23 @@ def test_weights_of_timm_are_loaded(tmp_path, log, monkeypatch):
     assert [r for r in log.records if r.levelno >= logging.WARNING] == []
     for key, value in read.state_dict().items():
         assert torch.equal(again.state_dict()[key], value)
+
+
+def test_licences_of_official_files(tmp_path, log, monkeypatch):
+    monkeypatch.setattr(licences, '_TOLD', set())
+    arch = dict(embed_dims=16, depth=1, num_heads=1)
+    for name in ('mae_finetuned_vit_base.pth', 'deit_3_small_224_21k.pth', 'mine.pth'):
+        path = str(tmp_path / name)
+        torch.save(PlainViT(arch, 32).state_dict(), path)
+        for _ in range(2):
+            init_cfg = dict(type='Pretrained', checkpoint=path)
+            PlainViT(arch, 32, init_cfg=init_cfg).init_weights()
+    assert [r.message for r in log.records if 'licence' in r.message] == [
+        'Weights of mae_finetuned_vit_base.pth: licence cc-by-nc-4.0, if it is the '
+        'official file',
+        'Weights of deit_3_small_224_21k.pth: licence apache-2.0, if it is the '
+        'official file',
+    ]
 
 
 @pytest.mark.parametrize(

@@ -497,7 +497,7 @@ def test_layer_decay(name, positions):
 def test_the_family_that_the_docs_add(name, prefix, monkeypatch):
     with pytest.raises(ValueError, match='is a VisionTransformerRelPos of timm'):
         TimmAnchor(name, model_args=NARROW)
-    text = DOC.read_text().split('### A family of your own')[1]
+    text = DOC.read_text().split('### A plain family of your own')[1]
     code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
     assert code.count('\n') < 50
     monkeypatch.setattr(

@@ -20,7 +20,7 @@ TASKS = dict(
     seg=('setr-naive', '1xb16-300'),
     depth=('dpt', '1xb16-300'),
     det=('mask-rcnn', '1xb8-300'),
-    cls=('cls', '1xb16-300'),
+    cls=('cls', '1xb16-600'),
 )
 
 

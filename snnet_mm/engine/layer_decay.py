@@ -17,10 +17,10 @@ from torch import nn
 from snnet_mm.anchors import Anchor
 from snnet_mm.models.backbones.route_walk import RouteWalk
 
-# Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h,
-# and those of Swin and LeViT, relative_position_bias_table and attention_biases.
+# Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
+# in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
 POSITIONS_AND_TOKENS = re.compile(
-    r'(^|[._])(pos|token|position|attention_biases)([._]|$)'
+    r'(^|[._])(pos|position|token|freqs|attention_biases)([._]|$)'
 )
 
 

@@ -160,7 +160,7 @@ def _backbone_config(
 
 def _plain_anchor(config: dict) -> dict:
     """An anchor without what only its training needed."""
-    return {key: value for key, value in config.items() if key != 'lora'}
+    return {k: v for k, v in config.items() if k not in ('lora', 'pretrained')}
 
 
 def _drop_pretrained(config: object) -> None:

@@ -8,9 +8,13 @@ from types import ModuleType
 
 from torch import nn
 
+from .licences import log_timm_licence
+
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:
     """What ``timm.create_model`` gives.
+
+    The licence of fetched weights is logged.
 
     Args:
         name: Its name in timm.
@@ -18,14 +22,19 @@ def create_timm_model(name: str, **kwargs) -> nn.Module:
 
     Raises:
         ImportError: If timm is missing.
-        ValueError: If the network or its weights cannot be had.
+        ValueError: If the network cannot be built, or its weights cannot be had.
     """
     timm = _import_timm(name)
+    pretrained = kwargs.get('pretrained', False)
     try:
-        return timm.create_model(name, **kwargs)
+        model = timm.create_model(name, **kwargs)
     except Exception as error:
         # Whatever timm, the hub or the network raise, there are no weights.
-        raise ValueError(f'timm://{name} cannot be fetched: {error}') from error
+        failed = 'fetched' if pretrained else 'built'
+        raise ValueError(f'timm://{name} cannot be {failed}: {error}') from error
+    if pretrained:
+        log_timm_licence(model)
+    return model
 
 
 def timm_family(name: str, families: Iterable[str]) -> str:

@@ -270,8 +270,8 @@ STEPS = [
     'imagenet/snnetv2-deit3-s-l_8xb32-50e_in1k-224x224.py',
     'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py',
     'imagenet/tiny/vit-ti_1xb64-1000_tinyimagenet20-64x64.py',
-    'toy/cls_vit-fast_1xb16-300_toy-scenes-64x64.py',
-    'toy/cls_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py',
+    'toy/cls_vit-fast_1xb16-600_toy-scenes-64x64.py',
+    'toy/cls_snnetv2-fast-slow_1xb16-600_toy-scenes-64x64.py',
 ]
 
 

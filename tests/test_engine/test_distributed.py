@@ -3,8 +3,6 @@
 import copy
 import json
 import os
-import socket
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
+from launching import ROOT, run_script
 from mmengine.model import MMDistributedDataParallel
 from mmengine.runner import Runner
 from toy_classifier import ToyClassifier
@@ -26,7 +25,6 @@ from snnet_mm.engine.hooks import stitch_init_hook
 from snnet_mm.models import SandwichWrapper, set_stitch, set_stitches
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
-ROOT = Path(__file__).parents[2]
 STITCHES = 0, 7, 1
 SANDWICH = 1, 0, 5, 7  # the slowest anchor of a 3/7 space first
 
@@ -39,23 +37,6 @@ def layers_of(state):
     """The frozen least-squares maps in a state dict."""
     ends = 'weight', 'bias'
     return {k: v for k, v in state.items() if 'stitching_l' in k and k.endswith(ends)}
-
-
-def run_script(script, *args, cwd, **env):
-    """Run a launch script in another folder, with this interpreter found first."""
-    with socket.socket() as sock:
-        sock.bind(('127.0.0.1', 0))
-        port = sock.getsockname()[1]
-    path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
-    env = dict(PATH=path, PORT=str(port), PYTHONPATH=str(Path(__file__).parent)) | env
-    return subprocess.run(
-        [str(ROOT / 'tools' / script), *map(str, args)],
-        cwd=cwd,
-        env=dict(os.environ, OMP_NUM_THREADS='1', CUDA_VISIBLE_DEVICES='', **env),
-        text=True,
-        capture_output=True,
-        timeout=600,
-    )
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from snnet_mm.anchors import (
     TokenState,
     check_out,
     check_out_indices,
+    check_tokens_correspond,
     check_with_cls,
 )
 from snnet_mm.stitching import Position, Stitch, StitchingSpace
@@ -190,17 +191,7 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
                 f'anchors of widths {max(fast.block_dims)}, {max(slow.block_dims)} are '
                 'out of order; they go fast -> slow (config key: backbone.anchors)'
             )
-        f, s = (tuple(x.block_strides[i[0]] for i in x.stages) for x in (fast, slow))
-        for key, a, b in (
-            ('patch_size', f[0], s[0]) if plain else ('strides of stages', f, s),
-            ('num_prefix', fast.num_prefix, slow.num_prefix),
-        ):
-            if a != b:
-                raise ValueError(
-                    f'anchors with {key} {a} and {b} cannot be stitched token by '
-                    f'token; allowed are anchors of equal {key} (config key: '
-                    'backbone.anchors)'
-                )
+        check_tokens_correspond(fast, slow)
     return built
 
 

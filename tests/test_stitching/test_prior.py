@@ -1,4 +1,6 @@
+import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -6,6 +8,7 @@ from snnet_mm.stitching import (
     Cost,
     CostTable,
     SlidingWindowSpace,
+    StagedSpace,
     TwoWaySpace,
     group_by_cost,
     pick,
@@ -86,6 +89,25 @@ def test_the_prior_ranks_better_than_flops_alone(published):
     )
     prior = [scores[i] for i in published]
     assert rank_correlation(prior, miou) == pytest.approx(0.838, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ('name', 'depths', 'stages', 'expected'),
+    [
+        ('swin_ti_s_b', [(2, 2, 6, 2), *[(2, 2, 18, 2)] * 2], (0, 1, 2), 0.983),
+        ('resnet18_50', [(2, 2, 2, 2), (3, 4, 6, 3)], (1, 2), 0.988),
+        ('resnet18_swin_ti', [(2, 2, 2, 2), (2, 2, 6, 2)], (1, 2), 1),
+        ('levit', [(4, 4, 4)] * 2, (0, 1), 0.5),
+    ],
+)
+def test_the_prior_on_published_networks_with_stages(name, depths, stages, expected):
+    path = Path(__file__).parents[1] / f'data/imagenet_v1_{name}.json'
+    figures = json.loads(path.read_text())['stitches']
+    flops = {int(i): v['flops'] for i, v in figures.items()}
+    scores = prior_scores(StagedSpace(depths, stages), flops)
+    top1 = [v['acc1'] for v in figures.values()]
+    found = rank_correlation([scores[i] for i in flops], top1)
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,12 @@ def test_low_rank_updates_are_merged(stitched, logits):
     assert qkv.lora_B.any()
 
 
-def test_blocks_are_found_by_the_compiler(stitched):
-    _, model = stitched('eva02_small_patch14_224')
-    compile_blocks(model, backend='eager')
-    for anchor in model.backbone.anchors:
-        assert all(block._compiled_call_impl for block in anchor.blocks)
+@pytest.mark.parametrize('name', ['eva02_small_patch14_224', 'beit_base_patch16_224'])
+def test_blocks_compile_whole(stitched, logits, name):
+    _, model = stitched(name)
+    set_stitch(model, FSF)
+    images = torch.randn(1, 3, 64, 64)
+    wanted = logits(model, images)
+    compile_blocks(model, backend='eager', fullgraph=True)
+    assert all(b._compiled_call_impl for a in model.backbone.anchors for b in a.blocks)
+    assert_close(logits(model, images), wanted, rtol=1e-5, atol=1e-5)

@@ -64,9 +64,9 @@ class TimmFamily:
         return resize_pos_embed(table, self.grid, grid, num_prefix)
 
     def add_positions(self, patches: Tensor, grid: Grid) -> Tensor:
-        """Patches ``(B, h, w, C)`` to tokens, for a family whose own way is too long.
+        """Patches ``(B, h, w, C)`` to tokens, where timm's own does more or less.
 
-        Positions are added before or behind the prefix tokens, whichever they are for.
+        Positions are added to all tokens or to the patches, whichever they are for.
         """
         vit, x = self.vit, patches.flatten(1, 2)
         own = (vit.cls_token, getattr(vit, 'reg_token', None))
@@ -137,7 +137,7 @@ class BeitFamily(TimmFamily):
         vit.patch_embed.strict_img_size = False
         for block in vit.blocks:
             # timm's own gathers the bias of one grid, in every forward.
-            block.attn._get_rel_pos_bias = _NoBias
+            block.attn._get_rel_pos_bias = _no_bias
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TimmFamily.embed`."""
@@ -173,10 +173,15 @@ class BeitFamily(TimmFamily):
 
 
 class _NoBias:
-    """Stands for the bias of timm's own, to which another is added."""
+    """Stands for the bias of timm's own, to which another is added: no copy is made."""
 
     def __add__(self, other: Tensor) -> Tensor:
         return other
+
+
+def _no_bias() -> _NoBias | float:
+    # The compiler does not know the class, and has no need of it.
+    return 0.0 if torch.compiler.is_compiling() else _NoBias()
 
 
 class SamFamily(TimmFamily):

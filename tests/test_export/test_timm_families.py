@@ -36,13 +36,14 @@ SFS, FSF = 7, 8
 def stitched(toy_cfg, build):
     """Config and model of a segmentor on two narrow anchors of a family."""
 
-    def stitched(name, **backbone):
+    def stitched(name, lora=None, **backbone):
         cfg = toy_cfg(**backbone)
         cfg.model.backbone.anchors = [
             ConfigDict(
                 type='TimmAnchor',
                 model=name,
                 pretrained=True,
+                lora=lora,
                 img_size=56 if 'patch14' in name else 64,
                 model_args=dict(
                     FAMILIES[name], embed_dim=width, depth=depth, num_heads=2
@@ -109,8 +110,24 @@ def test_graphs_for_images_of_another_size(stitched, logits, tmp_path, name, for
         assert_close(got, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_blocks_are_found_by_the_compiler(stitched):
-    _, model = stitched('eva02_small_patch14_224')
-    compile_blocks(model, backend='eager')
-    for anchor in model.backbone.anchors:
-        assert all(block._compiled_call_impl for block in anchor.blocks)
+def test_low_rank_updates_are_merged(stitched, logits):
+    cfg, model = stitched('vit_small_patch14_reg4_dinov2', lora=dict(rank=2))
+    set_stitch(model, FSF)
+    _, single = single_stitch(cfg, model, FSF)
+    images = torch.randn(1, 3, 64, 64)
+    assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
+    qkv = model.backbone.anchors[0].blocks[0].attn.qkv
+    plain = single.backbone.anchors[0].blocks[0].attn.qkv
+    assert_close(plain.weight, qkv.weight + qkv.lora_B @ qkv.lora_A / 2)
+    assert qkv.lora_B.any()
+
+
+@pytest.mark.parametrize('name', ['eva02_small_patch14_224', 'beit_base_patch16_224'])
+def test_blocks_compile_whole(stitched, logits, name):
+    _, model = stitched(name)
+    set_stitch(model, FSF)
+    images = torch.randn(1, 3, 64, 64)
+    wanted = logits(model, images)
+    compile_blocks(model, backend='eager', fullgraph=True)
+    assert all(b._compiled_call_impl for a in model.backbone.anchors for b in a.blocks)
+    assert_close(logits(model, images), wanted, rtol=1e-5, atol=1e-5)

@@ -19,6 +19,9 @@ from .plain_vit_settings import check_frozen_stages, check_held_blocks
 from .pretrained import read_weights, select_prefix
 from .stage_families import FAMILIES
 
+# Tables that old files hold.
+_DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
+
 
 @MODELS.register_module()
 class TimmStageAnchor(Anchor):
@@ -32,6 +35,9 @@ class TimmStageAnchor(Anchor):
 
     Args:
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.
+        pretrained: Whether the weights are those of this name in timm, fetched when
+            training starts; the same as ``init_cfg=dict(type='Pretrained',
+            checkpoint='timm://<model>')``.
         model_args: What else ``timm.create_model`` takes, such as ``dict(embed_dim=32,
             depths=(2, 2, 6, 2), num_heads=(1, 2, 4, 8), window_size=4)``.
         img_size: Pixels, or height and width, of the images. Swin takes other sizes
@@ -53,13 +59,15 @@ class TimmStageAnchor(Anchor):
 
     Raises:
         ValueError: If timm has no such network or it is of another family, or for an
-            out index, frozen stage or held block past the depth.
+            out index, frozen stage or held block past the depth, or both
+            ``pretrained`` and ``init_cfg``.
         ImportError: If timm is missing.
     """
 
     def __init__(
         self,
         model: str,
+        pretrained: bool = False,
         model_args: Mapping | None = None,
         img_size: int | Sequence[int] | None = None,
         out_indices: Sequence[int] = (-1,),
@@ -71,6 +79,13 @@ class TimmStageAnchor(Anchor):
         embedding: bool = True,
         init_cfg: dict | None = None,
     ) -> None:
+        if pretrained:
+            if init_cfg is not None:
+                raise ValueError(
+                    f'pretrained=True and init_cfg={init_cfg} of {model}; allowed is '
+                    'one of them (config keys: pretrained, init_cfg)'
+                )
+            init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
         family = FAMILIES[timm_family(model, FAMILIES)]
         settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
         if family.sized and img_size is not None:
@@ -220,6 +235,9 @@ class TimmStageAnchor(Anchor):
         own = self.state_dict()
         if not own.keys() <= weights.keys():
             weights = self._from_timm(weights)
+        # Old files do not have what batch norms count, which changes nothing.
+        optional = {k for k in own if k.endswith('num_batches_tracked')}
+        own = {k: v for k, v in own.items() if k in weights or k not in optional}
         missing = [k for k in own if k not in weights]
         if missing:
             raise ValueError(
@@ -234,11 +252,12 @@ class TimmStageAnchor(Anchor):
                     f'has {tuple(value.shape)} (config keys: model, model_args)'
                 )
         left = [k for k in weights if k not in own]
+        self._refuse([k for k in left if k.split('.')[0] in ('stem', 'blocks')])
         if left:
             print_log(
                 f'unexpected keys {left}', logger='current', level=logging.WARNING
             )
-        self.load_state_dict({k: weights[k] for k in own})
+        self.load_state_dict({k: weights[k] for k in own}, strict=False)
 
     def _from_timm(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights in our names, those of the classifier left out."""
@@ -246,6 +265,7 @@ class TimmStageAnchor(Anchor):
         fits = all(
             theirs in weights and weights[theirs].shape == own[ours].shape
             for theirs, ours in self._names.items()
+            if not theirs.endswith('num_batches_tracked')
         )
         if not fits:
             net = _create(self.model, self._settings)
@@ -253,11 +273,23 @@ class TimmStageAnchor(Anchor):
                 sys.modules[type(net).__module__], 'checkpoint_filter_fn', None
             )
             weights = convert(dict(weights), net) if convert else weights
+        # The classifier may be left over, and old tables, but no blocks.
+        parts = {theirs.split('.')[0] for theirs in self._names}
+        more = [k for k in weights if k not in self._names and k.split('.')[0] in parts]
+        self._refuse([k for k in more if not k.endswith(_DERIVED)])
         return {
             ours: weights[theirs]
             for theirs, ours in self._names.items()
             if theirs in weights
         }
+
+    def _refuse(self, keys: Sequence[str]) -> None:
+        """Refuse weights of blocks that there are not."""
+        if keys:
+            raise ValueError(
+                f'it has {keys[0]} and {len(keys) - 1} others, which {self.model} has '
+                'not (config keys: model, model_args)'
+            )
 
     def _freeze(self) -> None:
         """Take the gradients from the first ``frozen_stages`` blocks and before."""

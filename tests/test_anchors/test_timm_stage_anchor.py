@@ -146,10 +146,28 @@ def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
         for k, v in theirs.items()
     }
     assert official.keys() != theirs.keys()
+    official['layers.0.blocks.1.attn_mask'] = torch.zeros(4, 16, 16)
     ours = {f'backbone.{k}': v for k, v in anchor.state_dict().items()}
     wanted = anchor(images).tokens
     for state, prefix in ((theirs, ''), (official, ''), (ours, 'backbone.')):
         assert from_file(config, state, tmp_path, prefix)(images).tokens.equal(wanted)
+
+
+@torch.no_grad()
+def test_old_files_without_counts_of_batch_norm(tmp_path):
+    network, _ = same_weights(resnet())
+    state = {k: v for k, v in network.state_dict().items() if 'tracked' not in k}
+    assert len(state) < len(network.state_dict())
+    anchor = from_file(resnet(), state, tmp_path)
+    images = torch.randn(1, 3, 64, 64)
+    wanted = network.forward_intermediates(images, intermediates_only=True)[-4:]
+    assert_close(maps_of(anchor, images), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_of_timm_by_name():
+    name = 'resnet18.tv_in1k'
+    anchor = MODELS.build(dict(type='TimmStageAnchor', model=name, pretrained=True))
+    assert anchor.init_cfg == dict(type='Pretrained', checkpoint=f'timm://{name}')
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
@@ -157,6 +175,10 @@ def test_weights_of_another_network_are_refused(tmp_path):
     for other, message in (
         (swin(depths=(2, 2, 4, 2)), 'has no blocks.7.norm1.weight'),
         (swin(width=12), 'stem.proj.weight has shape'),
+        (
+            swin(depths=(2, 2, 2, 2)),
+            r'has layers.2.blocks.2.norm1.weight and \d',
+        ),
         (resnet(), 'has no stem.conv1.0.weight'),
     ):
         with pytest.raises(ValueError, match=message) as error:
@@ -243,6 +265,7 @@ def test_the_family_that_the_docs_add(monkeypatch):
         (swin(out_indices=(9,)), 'out_indices'),
         (swin(frozen_stages=10), 'frozen_stages'),
         (swin(init_cfg=dict(type='Pretrained', path='a')), "'path'"),
+        (swin(init_cfg={}, pretrained=True), 'one of them'),
     ],
 )
 def test_wrong_settings(config, message):

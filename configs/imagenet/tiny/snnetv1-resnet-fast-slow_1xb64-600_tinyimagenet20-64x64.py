@@ -1,6 +1,7 @@
 # SN-Netv1 on the tiny ResNet pair: 8 stitches in the second and the third stage, as in
 # the authors' ResNet-18/50, uniform sampling, anchors at a tenth of the learning rate
-# (SN-Netv1, section 4.1). One CPU core, batch 64. No figure in the paper; top-1 32.6 to 38.3 measured.
+# (SN-Netv1, section 4.1). One CPU core, batch 64. No figure in the paper;
+# top-1 32.6 to 38.3 measured.
 _base_ = [
     '../../_base_/models/cls_timm_stages.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',

@@ -148,6 +148,8 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
 def as_shipped(model: nn.Module) -> Iterator[None]:
     """Run a model as a shipped one: eval mode, no gradients, merged low-rank updates.
 
+    Biases of stitches are left out: in a shipped model they are in other biases.
+
     Afterwards everything is as before, the active stitch included.
     """
     backbone = find_stitched_backbone(model)
@@ -159,6 +161,7 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
         for name, layer in parent.named_children()
         if hasattr(type(layer), 'merged')
     ]
+    biases, backbone.stitch_biases = backbone.stitch_biases, None
     model.eval()
     try:
         with torch.no_grad():
@@ -166,6 +169,7 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
                 setattr(parent, name, layer.merged())
             yield
     finally:
+        backbone.stitch_biases = biases
         for parent, name, layer in merging:
             setattr(parent, name, layer)
         set_stitch(model, active.id)

@@ -10,6 +10,8 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from snnet_mm.layers import LayerBiases
+
 from .base import Anchor, TokenState, check_with_cls
 from .plain_vit_settings import (
     check_frozen_stages,
@@ -269,13 +271,24 @@ class PlainViT(Anchor):
             return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)
         return TokenState(torch.cat([*prefix, x + pos_embed], dim=1), grid)
 
+    def bias_widths(self, block: int) -> dict[str, int]:
+        """See :meth:`Anchor.bias_widths`."""
+        dim = self.block_dims[block]
+        qkv, proj = _attention_layers(block)
+        return {qkv: 3 * dim, proj: dim}
+
     def run_blocks(
-        self, state: TokenState, begin: int, end: int, taps: Collection[int] = ()
+        self,
+        state: TokenState,
+        begin: int,
+        end: int,
+        taps: Collection[int] = (),
+        biases: LayerBiases | None = None,
     ) -> tuple[TokenState, dict[int, TokenState]]:
         """See :meth:`Anchor.run_blocks`."""
         tapped = {}
         for i in range(begin, end):
-            x = self._run_block(i, state)
+            x = self._run_block(i, state, biases or {})
             if i == self.depth - 1:
                 x = self.norm(x)
             state = state._replace(tokens=x)
@@ -316,11 +329,14 @@ class PlainViT(Anchor):
             self.pos_embed_antialias,
         )
 
-    def _run_block(self, i: int, state: TokenState) -> Tensor:
-        block = self.blocks[i]
+    def _run_block(self, i: int, state: TokenState, biases: LayerBiases) -> Tensor:
+        qkv, proj = _attention_layers(i)
+        # Arguments, so that a block run again has the biases of its stitch, not those
+        # of the stitch that is active by then.
+        args = *state, (biases.get(qkv), biases.get(proj))
         if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(block, state.tokens, state.grid, use_reentrant=False)
-        return block(state.tokens, state.grid)
+            return checkpoint(self.blocks[i], *args, use_reentrant=False)
+        return self.blocks[i](*args)
 
     def _randomise(self) -> None:
         """The initialisation of DeiT and timm: truncated normal, std 0.02."""
@@ -346,6 +362,11 @@ class PlainViT(Anchor):
         for name, parameter in self.named_parameters():
             if everything or self.layer_depth(name)[0] <= self.frozen_stages:
                 parameter.requires_grad = False
+
+
+def _attention_layers(block: int) -> tuple[str, str]:
+    """Names of the linear layers of a block's attention."""
+    return f'blocks.{block}.attn.qkv', f'blocks.{block}.attn.proj'
 
 
 def _new_tokens(number: int, dim: int) -> nn.Parameter | None:

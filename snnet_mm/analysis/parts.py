@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,6 +98,20 @@ def parts_of(model: nn.Module, stitch: Stitch) -> set[Part]:
         ends = _ends(backbone)
         parts.add(Rest(stitch.end_anchor if stitch.end_anchor in ends else ends[0]))
     return parts
+
+
+def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Parameter]]:
+    """Parameters of anchors and stitching layers; a part without has none."""
+    parameters: dict[Part, list[nn.Parameter]] = defaultdict(list)
+    for a, anchor in enumerate(backbone.anchors):
+        for name, parameter in anchor.named_parameters():
+            level, _ = anchor.layer_depth(name)
+            # What comes behind the last block (a final norm) is run with it.
+            part = Position(a, min(level, anchor.depth) - 1)
+            parameters[part].append(parameter)
+    for name, layer in backbone.stitching_layers.items():
+        parameters[name] = list(layer.parameters())
+    return parameters
 
 
 def run_model(model: nn.Module, images: Tensor) -> object:

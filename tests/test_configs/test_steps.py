@@ -12,11 +12,12 @@ from PIL import Image
 from snnet_mm.models import StitchedBackbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
-# Detectors take their steps in tests/test_integrations, classifiers beside this file.
+# Detectors take their steps in tests/test_integrations, classifiers and ESTA beside
+# this file.
 ALL = sorted(
     p
     for p in CONFIGS.rglob('*.py')
-    if not {'_base_', 'imagenet'} & set(p.parts)
+    if not {'_base_', 'imagenet', 'esta'} & set(p.parts)
     and not p.name.startswith(('mask-rcnn', 'cls_'))
 )
 SIDE = 64

@@ -21,11 +21,11 @@ model = dict(
 )
 optim_wrapper = dict(optimizer=dict(lr=2e-3, weight_decay=1e-4), clip_grad=None)
 param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-3, begin=0, end=20, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=20, end=200, by_epoch=False),
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=12, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=12, end=120, by_epoch=False),
 ]
-train_cfg = dict(max_iters=200, val_interval=200)
-default_hooks = dict(checkpoint=dict(interval=200))
+train_cfg = dict(max_iters=120, val_interval=120)
+default_hooks = dict(checkpoint=dict(interval=120))
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
     dict(
@@ -33,7 +33,7 @@ custom_hooks = [
         sampler=dict(
             type='SandwichSampler',
             anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=64, num_groups=10),
+            sampler=dict(type='ImportanceSampler', warm_up=40, num_groups=10),
         ),
     ),
 ]

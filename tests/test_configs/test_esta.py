@@ -1,0 +1,183 @@
+"""The configs of ESTA: what is trained, and by which recipe."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
+from PIL import Image
+
+from snnet_mm.analysis import count_parameters
+
+ESTA = Path(__file__).parents[2] / 'configs' / 'esta'
+FGVC = sorted((ESTA / 'fgvc').glob('*.py'))
+CUB = 'fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
+CAMVID = 'camvid/esta-setr-naive-fast-slow_1xb8-120_camvid-240x176.py'
+# Classes, and training images of the split in visual prompt tuning.
+DATA = dict(
+    cub=(200, 5394),
+    cars=(196, 7329),
+    dogs=(120, 10800),
+    nabirds=(555, 21536),
+    flowers=(102, 1020),
+)
+
+
+def load(path):
+    cfg = Config.fromfile(ESTA / path)
+    init_default_scope(cfg.default_scope)
+    with torch.device('meta'):
+        return cfg, MODELS.build(cfg.model)
+
+
+def sampling(cfg):
+    (hook,) = [h for h in cfg.custom_hooks if h.type == 'StitchSamplingHook']
+    return hook.sampler
+
+
+def test_trained_parameters_of_the_paper():
+    """Table 1: 4.6 M. The paper gives 1.4 M for the biases; here they are 1.6 M."""
+    _, model = load(CUB)
+    counts = {part: c.trained for part, c in count_parameters(model).items()}
+    widths = 192, 384, 768
+    # Ranks 32, 16 and 8, each times 8 widths for A and B of qkv and proj, in 12 blocks.
+    lora = sum(12 * r * 6 * d for r, d in zip((32, 16, 8), widths, strict=True))
+    layers = 11 * (48 * (192 + 384) + 96 * (384 + 768))
+    # Every block that a stitch runs has 4 widths: 12 joints (i, i), 11 (i, i + 1) and
+    # 11 (i + 1, i) per pair, on average half of their 13 blocks in either anchor.
+    pairs = 34 * 13 // 2 * 4 * ((192 + 384) + (384 + 768))
+    biases = pairs + 12 * 4 * sum(widths)
+    heads = sum(d * 200 + 200 + 2 * d for d in widths)
+    assert counts == {
+        'backbone.anchors': lora,
+        'backbone.stitching_layers': layers,
+        'backbone.stitch_biases': biases,
+        'head': heads,
+    }
+    assert (lora, layers, biases, heads) == (1327104, 1520640, 1592064, 272088)
+    assert sum(counts.values()) / 1e6 == pytest.approx(4.6, abs=0.2)
+    assert len(model.backbone.space) == 71
+
+
+@pytest.mark.parametrize('path', FGVC, ids=lambda p: p.stem)
+def test_recipe_of_appendix_a(path):
+    cfg, model = load(path)
+    classes, images = DATA[path.stem.split('_')[2].split('-')[0]]
+    epoch = math.ceil(images / cfg.train_dataloader.batch_size)
+    assert model.head.num_classes == classes
+    assert cfg.train_cfg.max_iters == 100 * epoch
+    warm_up, cosine = cfg.param_scheduler
+    assert (warm_up.end, cosine.begin, cosine.end) == (
+        10 * epoch,
+        10 * epoch,
+        100 * epoch,
+    )
+    optimizer = cfg.optim_wrapper.optimizer
+    assert (optimizer.type, optimizer.weight_decay) == ('AdamW', 1e-4)
+    assert optimizer.lr == pytest.approx(1e-3 * 64 / 256)
+    # Neither clipped nor without decay anywhere: the paper says nothing of either.
+    assert set(cfg.optim_wrapper) == {'type', 'optimizer'}
+    assert cfg.model.type == 'SandwichWrapper'
+    assert (cfg.model.labels, cfg.model.alpha) == ('hard', 0.5)
+    sampler = sampling(cfg)
+    assert (sampler.type, sampler.anchors) == ('SandwichSampler', 'slowest')
+    assert sampler.sampler == dict(type='ImportanceSampler', warm_up=10 * epoch)
+
+
+@pytest.mark.parametrize(
+    'variant, trained, importance',
+    [
+        ('', dict(anchors=27648, stitching_layers=19200, stitch_biases=69888), True),
+        (
+            '-uniform',
+            dict(anchors=27648, stitching_layers=19200, stitch_biases=69888),
+            False,
+        ),
+        ('-no-bias', dict(anchors=27648, stitching_layers=19200), True),
+        (
+            '-full-sl',
+            dict(anchors=27648, stitching_layers=52160, stitch_biases=69888),
+            True,
+        ),
+        ('-full', dict(anchors=1741824, stitching_layers=52160), True),
+    ],
+)
+def test_rows_of_figure_6(variant, trained, importance):
+    cfg, model = load(f'tiny/esta-ti-s-b{variant}_1xb64-600_tinyimagenet20-64x64.py')
+    counts = {part: c.trained for part, c in count_parameters(model).items()}
+    head = counts.pop('head')
+    assert head == sum(d * 20 + 20 + 2 * d for d in (32, 64, 128))
+    assert counts == {f'backbone.{part}': n for part, n in trained.items()}
+    assert ('sampler' in sampling(cfg)) == importance
+    assert cfg.optim_wrapper.clip_grad is None
+
+
+@pytest.fixture(scope='module')
+def data_root(tmp_path_factory):
+    """Two images of two classes, and two with a label for every pixel."""
+    root = tmp_path_factory.mktemp('data')
+    rng = np.random.default_rng(0)
+    for split in ('train', 'test', 'val'):
+        for folder in (f'{split}/a', f'{split}/b', f'images/{split}'):
+            (root / folder).mkdir(parents=True)
+            for i in range(2):
+                image = rng.integers(0, 255, (80, 112, 3), dtype=np.uint8)
+                Image.fromarray(image).save(root / folder / f'{i}.jpg')
+        (root / 'annotations' / split).mkdir(parents=True)
+        for i in range(2):
+            labels = rng.integers(0, 6, (80, 112), dtype=np.uint8)
+            Image.fromarray(labels).save(root / 'annotations' / split / f'{i}.png')
+    return root
+
+
+@pytest.mark.parametrize('path', [CUB, CAMVID])
+def test_it_trains_and_tests(path, data_root, tmp_path):
+    """Two steps, of which the second one draws by importance, with narrow anchors."""
+    cfg = Config.fromfile(ESTA / path)
+    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
+    model, dense = cfg.model.model, path == CAMVID
+    for anchor, width in zip(model.backbone.anchors, (8, 12, 16), strict=False):
+        anchor.arch = ConfigDict(embed_dims=width, depth=3, num_heads=2)
+        anchor.lora.rank = 2
+        anchor.pop('init_cfg')
+    if dense:
+        model.data_preprocessor.size = (64, 64)
+        model.decode_head.update(in_channels=12, channels=8)
+        model.decode_head.pop('init_cfg')
+    else:
+        ends = [dict(in_channels=width) for width in (8, 12, 16)]
+        model.head.update(num_classes=2, ends=ends)
+    cfg.custom_hooks[0].num_images = 2
+    sampling(cfg).sampler.update(warm_up=1, num_groups=3)
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        loader.dataset.data_root = str(data_root)
+        for transform in loader.dataset.pipeline if dense else ():
+            if 'crop_size' in transform:
+                transform.crop_size = (64, 64)
+            if 'scale' in transform:
+                transform.scale = (64, 64)
+        if not dense:
+            loader.dataset.metainfo = dict(classes=('a', 'b'))
+            cfg.test_evaluator.topk = (1,)
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 2
+    cfg.param_scheduler = []
+    runner = Runner.from_cfg(cfg)
+    before = {k: v.clone() for k, v in runner.model.named_parameters()}
+    runner.train()
+    moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
+    slowest = runner.model.backbone.space.anchor_ids[-1]
+    assert f'backbone.stitch_biases.{slowest}' in moved
+    kinds = {k.rsplit('.')[-1] for k in moved if '.anchors.' in k}
+    # A gets its first gradient in the second step, when B is no longer zero.
+    assert kinds == {'lora_A', 'lora_B'}
+    cfg.load_from = str(tmp_path / 'iter_2.pth')
+    scores = str(tmp_path / 'stitch_scores.json')
+    cfg.test_cfg.update(stitches='999G', results=scores)
+    metrics = Runner.from_cfg(cfg).test()
+    assert len({name.split('/')[0] for name in metrics}) == 1

@@ -1,6 +1,7 @@
 """The configs of ESTA: what is trained, and by which recipe."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ from mmengine.runner import Runner
 from PIL import Image
 
 from snnet_mm.analysis import count_parameters
+from snnet_mm.stitching import StitchResults
 
 ESTA = Path(__file__).parents[2] / 'configs' / 'esta'
+PAGE = ESTA.parents[1] / 'docs' / 'esta.md'
+TOY = ESTA.parent / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 FGVC = sorted((ESTA / 'fgvc').glob('*.py'))
 CUB = 'fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 CAMVID = 'camvid/esta-setr-naive-fast-slow_1xb8-120_camvid-240x176.py'
@@ -114,6 +118,27 @@ def test_rows_of_figure_6(variant, trained, importance):
     assert counts == {f'backbone.{part}': n for part, n in trained.items()}
     assert ('sampler' in sampling(cfg)) == importance
     assert cfg.optim_wrapper.clip_grad is None
+
+
+def test_the_config_on_the_page_about_esta(tmp_path):
+    snippet = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)[0]
+    (tmp_path / 'a.py').write_text(snippet.replace('./my_stitched_model.py', str(TOY)))
+    cfg = Config.fromfile(tmp_path / 'a.py')
+    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
+    for part in (*cfg.model.model.backbone.anchors, cfg.model.model.decode_head):
+        part.pop('init_cfg')
+    cfg.custom_hooks[0].num_images = 2
+    sampling(cfg).sampler.warm_up = 1
+    cfg.train_dataloader.update(batch_size=2)
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 2
+    cfg.param_scheduler = []
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    space = runner.model.backbone.space
+    scores = StitchResults.read(tmp_path / 'stitch_scores.json', space)
+    assert len(scores.stitches) in (2, 3)
+    assert space.anchor_ids[-1] in scores.scores()
 
 
 @pytest.fixture(scope='module')

@@ -9,7 +9,7 @@ from mmengine.model import ImgDataPreprocessor
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
-from snnet_mm.analysis import cost_table, count_parameters
+from snnet_mm.analysis import cost_table, count_parameters, measure_memory
 from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitch, set_stitches
 from snnet_mm.stitching import visiting_order
 
@@ -166,6 +166,7 @@ def test_costs_are_those_of_the_stitch_with_biases_merged(build_snnet):
     biased, plain = build_snnet(stitch_bias=True), build_snnet()
     size = (16, 24)
     assert cost_table(biased, size).costs == cost_table(plain, size).costs
+    assert measure_memory(biased, size) == measure_memory(plain, size)
     assert biased.stitch_biases is not None
     counts = count_parameters(biased)
     assert list(counts) == ['anchors', 'stitching_layers', 'stitch_biases']
@@ -180,7 +181,7 @@ def test_autocast_stays_what_it_is(build_snnet):
     net = build_snnet(stitch_bias=True)
     block = net.anchors[0].blocks[0]
     seen = []
-    block.attn.proj.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    block.attn.register_forward_hook(lambda _, args, out: seen.append(out))
     net.set_stitch(0)
     with torch.autocast('cpu', torch.bfloat16):
         net(torch.randn(IMAGES))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.registry import MODELS, DefaultScope
+from yapf.yapflib import yapf_api
 
 import snnet_mm  # noqa: F401
 from snnet_mm.models import SNNetv1, SNNetv2
@@ -30,6 +31,14 @@ def no_scope_left_behind():
     """mmengine's default scope is the process's: no file meets that of another."""
     yield
     DefaultScope._instance_dict.clear()
+
+
+@pytest.fixture(autouse=True, scope='session')
+def plain_config_text():
+    """mmengine lays out the text of a config six times a run, a second each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yapf_api, 'FormatCode', lambda text, **style: (text, True))
+        yield
 
 
 @torch.no_grad()

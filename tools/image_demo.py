@@ -56,7 +56,10 @@ def parse_args() -> argparse.Namespace:
         help='opacity of the painted prediction, above 0 to 1 (default: %(default)s)',
     )
     parser.add_argument(
-        '--with-labels', action='store_true', help='write the names of the classes too'
+        '--with-labels',
+        action=argparse.BooleanOptionalAction,
+        help='write the names of classes, with scores of detections (default: of '
+        'detections, but not on segmentations)',
     )
     parser.add_argument(
         '--score-thr',

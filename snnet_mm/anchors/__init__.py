@@ -1,4 +1,4 @@
-"""WHO is stitched: the anchor contract and the plain ViT."""
+"""WHO is stitched: the anchor contract, the plain ViT, and networks of timm."""
 
 from .base import (
     Anchor,
@@ -8,14 +8,20 @@ from .base import (
     check_out_indices,
     check_with_cls,
 )
+from .correspondence import check_tokens_correspond
 from .plain_vit import PlainViT
+from .timm_anchor import TimmAnchor
+from .timm_stage_anchor import TimmStageAnchor
 
 __all__ = [
     'Anchor',
     'BackboneMap',
     'PlainViT',
+    'TimmAnchor',
+    'TimmStageAnchor',
     'TokenState',
     'check_out',
     'check_out_indices',
+    'check_tokens_correspond',
     'check_with_cls',
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from mmengine.model import BaseModule
@@ -14,10 +15,14 @@ BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls toke
 
 
 class TokenState(NamedTuple):
-    """Activations between two blocks of a plain ViT.
+    """Activations between two blocks, of whatever kind the network is.
+
+    A map ``(B, C, H, W)`` has them as ``map.flatten(2).transpose(1, 2)``, which copies
+    nothing.
 
     Args:
-        tokens: Of shape ``(B, L, C)``, prefix tokens first, then the patches.
+        tokens: Of shape ``(B, L, C)``, prefix tokens first, then the patches or places
+            of the map, row by row.
         grid: Rows and columns of patches.
     """
 
@@ -45,6 +50,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         ValueError: If an out index is no block, or ``out`` is unknown.
     """
 
+    num_prefix = 0  # tokens in front of the patches
     has_cls = False  # whether the first prefix token is a cls token
     # Height and width of the images that it is built for, if it is for one size.
     input_size: tuple[int, int] | None = None
@@ -64,6 +70,18 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         self.out_indices = check_out_indices(out_indices, depth)
         self.with_cls = with_cls
         self.out = check_out(out)
+
+    @property
+    def block_strides(self) -> tuple[int, ...]:
+        """Pixels between two patches behind every block: a plain ViT's patch size."""
+        return (self.patch_size,) * self.depth
+
+    @property
+    def stages(self) -> tuple[range, ...]:
+        """Runs of blocks with equal width and stride; a plain ViT is one stage."""
+        kinds = list(zip(self.block_dims, self.block_strides, strict=True))
+        begins = [i for i in range(self.depth) if i == 0 or kinds[i] != kinds[i - 1]]
+        return tuple(range(*run) for run in pairwise([*begins, self.depth]))
 
     @abstractmethod
     def embed(self, images: Tensor) -> TokenState:

@@ -8,11 +8,10 @@ import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from snnet_mm.layers import LayerBiases
 
-from .base import Anchor, TokenState, check_with_cls
+from .base import TokenState, check_with_cls
 from .plain_vit_settings import (
     check_frozen_stages,
     check_held_blocks,
@@ -28,6 +27,7 @@ from .position import (
     resize_pos_embed,
 )
 from .pretrained import load_pretrained
+from .token_anchor import TokenAnchor
 from .vit_block import AttentionBias, Block
 
 
@@ -60,7 +60,7 @@ class PatchEmbed(nn.Module):
 
 
 @MODELS.register_module()
-class PlainViT(Anchor):
+class PlainViT(TokenAnchor):
     """A plain (isotropic) vision transformer: an anchor, or a backbone by itself.
 
     The defaults are those of DeiT3. Parameters have timm's names.
@@ -215,12 +215,7 @@ class PlainViT(Anchor):
         self._randomise()
         if lora is not None:
             self._add_lora(**read_lora(lora))
-        self._freeze()
-
-    @property
-    def input_size(self) -> tuple[int, int]:
-        """Height and width of the images that the position embedding is for."""
-        return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
+        self.freeze()
 
     @property
     def num_embedded_prefix(self) -> int:
@@ -277,29 +272,22 @@ class PlainViT(Anchor):
         qkv, proj = _attention_layers(block)
         return {qkv: 3 * dim, proj: dim}
 
-    def run_blocks(
+    def run_block(
         self,
-        state: TokenState,
-        begin: int,
-        end: int,
-        taps: Collection[int] = (),
+        i: int,
+        tokens: Tensor,
+        grid: tuple[int, int],
         biases: LayerBiases | None = None,
-    ) -> tuple[TokenState, dict[int, TokenState]]:
-        """See :meth:`Anchor.run_blocks`."""
-        tapped = {}
-        for i in range(begin, end):
-            x = self._run_block(i, state, biases or {})
-            if i == self.depth - 1:
-                x = self.norm(x)
-            state = state._replace(tokens=x)
-            if i in taps:
-                tapped[i] = state
-        return state, tapped
+    ) -> Tensor:
+        """See :meth:`TokenAnchor.run_block`."""
+        if biases is None:
+            return self.blocks[i](tokens, grid)
+        qkv, proj = _attention_layers(i)
+        return self.blocks[i](tokens, grid, (biases[qkv], biases[proj]))
 
-    def to_feature_map(self, state: TokenState) -> Tensor:
-        """See :meth:`Anchor.to_feature_map`."""
-        patches = state.tokens[:, self.num_prefix :]
-        return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
+    def run_norm(self, tokens: Tensor) -> Tensor:
+        """See :meth:`TokenAnchor.run_norm`."""
+        return self.norm(tokens)
 
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
@@ -312,14 +300,6 @@ class PlainViT(Anchor):
                 block.fix_grid(grid)
         self.grid = grid
 
-    def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """See :meth:`Anchor.layer_depth`."""
-        levels = self.depth + 2
-        part, *rest = param_name.split('.')
-        if part == 'blocks':
-            return int(rest[0]) + 1, levels
-        return (levels - 1 if part == 'norm' else 0), levels
-
     def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor:
         return resize_pos_embed(
             self.pos_embed,
@@ -328,15 +308,6 @@ class PlainViT(Anchor):
             self.num_embedded_prefix,
             self.pos_embed_antialias,
         )
-
-    def _run_block(self, i: int, state: TokenState, biases: LayerBiases) -> Tensor:
-        qkv, proj = _attention_layers(i)
-        # Arguments, so that a block run again has the biases of its stitch, not those
-        # of the stitch that is active by then.
-        args = *state, (biases.get(qkv), biases.get(proj))
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(self.blocks[i], *args, use_reentrant=False)
-        return self.blocks[i](*args)
 
     def _randomise(self) -> None:
         """The initialisation of DeiT and timm: truncated normal, std 0.02."""
@@ -355,13 +326,6 @@ class PlainViT(Anchor):
         for block in self.blocks:
             if isinstance(block, Block):
                 block.attn.add_lora(**settings)
-
-    def _freeze(self) -> None:
-        """Take the gradients from the first ``frozen_stages`` blocks and before."""
-        everything = self.frozen_stages == self.depth
-        for name, parameter in self.named_parameters():
-            if everything or self.layer_depth(name)[0] <= self.frozen_stages:
-                parameter.requires_grad = False
 
 
 def _attention_layers(block: int) -> tuple[str, str]:

@@ -93,6 +93,22 @@ def resize_bias_table(
     return torch.cat([offsets.flatten(1).T, table[num_offsets:]])
 
 
+def gather_bias(
+    table: Tensor, old: tuple[int, int], new: tuple[int, int], num_prefix: int
+) -> Tensor:
+    """The bias ``(1, heads, L, L)`` of all pairs of tokens.
+
+    Args:
+        table: See :func:`resize_bias_table`.
+        old: Rows and columns of patches that it is for.
+        new: Rows and columns of patches wanted.
+        num_prefix: Prefix tokens in front of the patches.
+    """
+    index = relative_position_index(new, num_prefix).to(table.device)
+    bias = resize_bias_table(table, old, new)[index.flatten()]
+    return bias.view(*index.shape, -1).permute(2, 0, 1)[None].contiguous()
+
+
 class RelativePositionBias(nn.Module):
     """BEiT's learned attention bias for every offset between two patches.
 
@@ -139,9 +155,7 @@ class RelativePositionBias(nn.Module):
         super()._load_from_state_dict(*args, **kwargs)
 
     def _gather(self, grid: tuple[int, int]) -> Tensor:
-        index = relative_position_index(grid, self.num_prefix).to(self.table.device)
-        bias = resize_bias_table(self.table, self.grid, grid)[index.flatten()]
-        return bias.view(*index.shape, -1).permute(2, 0, 1)[None].contiguous()
+        return gather_bias(self.table, self.grid, grid, self.num_prefix)
 
 
 class DecomposedRelPosBias(nn.Module):

@@ -12,6 +12,7 @@ from mmengine.logging import print_log
 from torch import Tensor
 
 from snnet_mm.utils.checkpoint import load_url, load_weights_only
+from snnet_mm.utils.licences import log_file_licence
 from snnet_mm.utils.timm_models import create_timm_model
 
 from .checkpoint_filters import to_our_names
@@ -68,8 +69,9 @@ def load_pretrained(
     result = anchor.load_state_dict(weights, strict=False)
     # Low-rank updates start from nothing.
     missing = [k for k in result.missing_keys if '.lora_' not in k]
-    _log_keys(checkpoint, 'missing', missing)
-    _log_keys(checkpoint, 'unexpected', result.unexpected_keys)
+    log_keys(checkpoint, 'missing', missing)
+    log_keys(checkpoint, 'unexpected', result.unexpected_keys)
+    log_file_licence(checkpoint)
 
 
 def read_weights(checkpoint: str) -> dict[str, Tensor]:
@@ -226,7 +228,8 @@ def _check_shapes(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -
             )
 
 
-def _log_keys(checkpoint: str, what: str, keys: Sequence[str]) -> None:
+def log_keys(checkpoint: str, what: str, keys: Sequence[str]) -> None:
+    """Say by name which keys of a checkpoint are missing or left over."""
     if keys:
         print_log(
             f'{checkpoint}: {what} keys {list(keys)}',

@@ -65,16 +65,7 @@ class Attention(nn.Module):
     def add_lora(self, rank: int, alpha: float, targets: Iterable[str]) -> None:
         """Give linear layers, by name, a low-rank update; see :class:`LoRALinear`."""
         for name in targets:
-            plain = getattr(self, name)
-            updated = LoRALinear(
-                plain.in_features,
-                plain.out_features,
-                rank,
-                alpha,
-                plain.bias is not None,
-            )
-            updated.load_state_dict(plain.state_dict(), strict=False)
-            setattr(self, name, updated)
+            setattr(self, name, LoRALinear.of(getattr(self, name), rank, alpha))
 
     def forward(
         self, x: Tensor, grid: tuple[int, int], biases: AddedBiases = (None, None)

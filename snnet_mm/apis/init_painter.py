@@ -15,7 +15,7 @@ from .init_inferencer import init_inferencer
 def init_painter(
     model: nn.Module,
     opacity: float = 0.5,
-    with_labels: bool = False,
+    with_labels: bool | None = None,
     score_thr: float = 0.3,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """What predicts an image with the active stitch and paints the prediction on it.
@@ -23,7 +23,8 @@ def init_painter(
     Args:
         model: A model of :func:`init_model`.
         opacity: Opacity of what is painted, above 0 to 1.
-        with_labels: Whether to write the names of a segmentation's classes.
+        with_labels: Whether to write the names of classes, with the scores of
+            detections; by default those of detections, but none on segmentations.
         score_thr: Detections below this score are left out.
 
     Returns:
@@ -38,10 +39,14 @@ def init_painter(
     visualizer.dataset_meta, visualizer.alpha = model.dataset_meta, opacity
     # What each package's visualizer is told besides, by the config's default scope.
     settings = {
-        'mmseg': dict(with_labels=with_labels),
+        'mmseg': dict(with_labels=bool(with_labels)),
         'mmdet': dict(pred_score_thr=score_thr),
         'mmpretrain': dict(),
     }[model.cfg.default_scope]
+
+    if with_labels is False and model.cfg.default_scope == 'mmdet':
+        # mmdet's visualizer has no setting for it.
+        visualizer.draw_texts = lambda *args, **kwargs: visualizer
 
     def paint(image: np.ndarray) -> np.ndarray:
         found = inferencer(image, return_datasamples=True)

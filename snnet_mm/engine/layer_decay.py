@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from math import prod
 from numbers import Real
 from typing import NamedTuple
 
@@ -16,8 +17,11 @@ from torch import nn
 from snnet_mm.anchors import Anchor
 from snnet_mm.models.backbones.route_walk import RouteWalk
 
-# Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h.
-POSITIONS_AND_TOKENS = re.compile(r'(^|[._])(pos|token)([._]|$)')
+# Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
+# in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
+POSITIONS_AND_TOKENS = re.compile(
+    r'(^|[._])(pos|position|token|freqs|attention_biases)([._]|$)'
+)
 
 
 class _Decayed(NamedTuple):
@@ -48,22 +52,26 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
 
     Args:
         optim_wrapper_cfg: Config of the optimizer wrapper.
-        paramwise_cfg: Its only key is ``decay_rates``: a rate above 0 and up to 1 for
-            every anchor, fast to slow, or one number for all.
+        paramwise_cfg: ``decay_rates`` is a rate above 0 and up to 1 for every anchor,
+            fast to slow, or one number for all. ``lr_mults``, if there is one, has
+            factors by which the learning rates of parts of the model are multiplied,
+            by the names of these: ``{'backbone.anchors': 0.1, 'head.ends': 0.1}`` is
+            SN-Netv1's for anchors with stages, with a decay rate of 1.
 
     Raises:
-        ValueError: For another key, a rate outside these bounds, or an optimizer
-            without a learning rate.
+        ValueError: For another key, a rate outside these bounds, a negative factor, or
+            an optimizer without a learning rate.
     """
 
     def __init__(
         self, optim_wrapper_cfg: dict, paramwise_cfg: dict | None = None
     ) -> None:
         super().__init__(optim_wrapper_cfg, paramwise_cfg)
-        if set(self.paramwise_cfg) != {'decay_rates'}:
+        keys = set(self.paramwise_cfg)
+        if not {'decay_rates'} <= keys <= {'decay_rates', 'lr_mults'}:
             raise ValueError(
-                f'paramwise_cfg with the keys {sorted(self.paramwise_cfg)}; wanted is '
-                'decay_rates alone (config key: optim_wrapper.paramwise_cfg)'
+                f'paramwise_cfg with the keys {sorted(keys)}; wanted is decay_rates, '
+                'allowed is lr_mults (config key: optim_wrapper.paramwise_cfg)'
             )
         if self.base_lr is None:
             raise ValueError(
@@ -71,6 +79,12 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
                 'optim_wrapper.optimizer.lr)'
             )
         self.rates = _read_rates(self.paramwise_cfg['decay_rates'])
+        self.lr_mults = dict(self.paramwise_cfg.get('lr_mults', {}))
+        if not all(isinstance(x, Real) and x >= 0 for x in self.lr_mults.values()):
+            raise ValueError(
+                f'lr_mults={self.lr_mults}; allowed are factors of 0 or more (config '
+                'key: optim_wrapper.paramwise_cfg.lr_mults)'
+            )
 
     def add_params(self, params: list[dict], module: nn.Module, **kwargs) -> None:
         """Add the trained parameters of a model, those of equal settings in one group.
@@ -79,14 +93,16 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
 
         Raises:
             ValueError: If the model trains no anchor, or not as many as there are
-                rates.
+                rates, or has no part of a name in ``lr_mults``.
         """
         anchors = self._decayed_anchors(module)
         groups = defaultdict(list)
+        self._check_parts(module)
         for name, parameter in module.named_parameters():
             if parameter.requires_grad:
                 of = [a for a in anchors if name.startswith(a.prefix)]
                 lr = self.base_lr * (of[0].scale(name) if of else 1)
+                lr *= self._multiplier(name)
                 decays = parameter.ndim > 1 and not POSITIONS_AND_TOKENS.search(name)
                 groups[lr, decays].append(parameter)
         for lr, decays in sorted(groups, reverse=True):
@@ -94,7 +110,21 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
             if self.base_wd is not None:
                 group['weight_decay'] = self.base_wd if decays else 0.0
             params.append(group)
-        _report(anchors, params)
+        for anchor in anchors:
+            _report(anchor, self.base_lr * self._multiplier(anchor.prefix))
+
+    def _multiplier(self, name: str) -> float:
+        """The factor of a parameter, or of all those under a prefix."""
+        return prod(x for part, x in self.lr_mults.items() if _is_in(name, part))
+
+    def _check_parts(self, model: nn.Module) -> None:
+        # Modules, for a stitch alone may have an empty list of stitching layers.
+        for part in self.lr_mults:
+            if not any(_is_in(name, part) for name, _ in model.named_modules()):
+                raise ValueError(
+                    f'lr_mults has {part!r}, but {type(model).__name__} has no part of '
+                    'this name (config key: optim_wrapper.paramwise_cfg.lr_mults)'
+                )
 
     def _decayed_anchors(self, model: nn.Module) -> list[_Decayed]:
         anchors = []
@@ -142,6 +172,11 @@ def _trained_anchors(
             yield f'{name}.' if name else '', members
 
 
+def _is_in(name: str, part: str) -> bool:
+    """Whether a parameter belongs to a part, wherever wrappers have put that."""
+    return f'.{part}.' in f'.{name}.'
+
+
 def _read_rates(rates: float | Sequence[float]) -> float | tuple[float, ...]:
     """One rate, or a rate for every anchor.
 
@@ -157,12 +192,11 @@ def _read_rates(rates: float | Sequence[float]) -> float | tuple[float, ...]:
     return float(rates) if isinstance(rates, Real) else listed
 
 
-def _report(anchors: Sequence[_Decayed], groups: Sequence[dict]) -> None:
-    for prefix, anchor, rate in anchors:
-        lowest = groups[0]['lr'] * rate ** (anchor.depth + 1)
-        print_log(
-            f'Layer-wise decay of {prefix.rstrip(".") or "the model"}: rate {rate}, '
-            f'learning rates from {lowest:.3g} at the embedding to '
-            f'{groups[0]["lr"] * rate:.3g} at block {anchor.depth - 1}.',
-            logger='current',
-        )
+def _report(decayed: _Decayed, lr: float) -> None:
+    prefix, anchor, rate = decayed
+    print_log(
+        f'Layer-wise decay of {prefix.rstrip(".") or "the model"}: rate {rate}, '
+        f'learning rates from {lr * rate ** (anchor.depth + 1):.3g} at the embedding '
+        f'to {lr * rate:.3g} at block {anchor.depth - 1}.',
+        logger='current',
+    )

@@ -98,7 +98,7 @@ class StitchTestLoop(TestLoop):
             evaluate the anchors and the best of every budget group on everything.
         keep: How many stitches of a budget group (ten equal parts of the FLOPs range)
             pass the screening.
-        recalibrate_bn: Before the test, estimate the batch norm statistics of the heads
+        recalibrate_bn: Before the test, estimate the batch norm statistics of the model
             anew for every stitch, on so many training images; they are written to
             ``bn_statistics.pth``. Training mixes those of all stitches.
         show_dir: Folder for pictures of all predictions, with a folder per stitch.

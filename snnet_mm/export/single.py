@@ -180,7 +180,7 @@ def _backbone_config(
 
 def _plain_anchor(config: dict, backbone: StitchedBackbone) -> dict:
     """An anchor without what only its training needed."""
-    plain = {key: value for key, value in config.items() if key != 'lora'}
+    plain = {k: v for k, v in config.items() if k not in ('lora', 'pretrained')}
     if backbone.stitch_biases is not None:
         plain['qkv_bias'] = True  # holds what the stitch adds
     return plain

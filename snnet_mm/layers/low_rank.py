@@ -80,6 +80,14 @@ class LoRALinear(LowRankUpdate):
         super().__init__(in_features, out_features, bias)
         self.add_update(rank, alpha, 'lora.rank')
 
+    @classmethod
+    def of(cls, plain: nn.Linear, rank: int, alpha: float) -> LoRALinear:
+        """A layer with the weights of a plain one and an update that is zero."""
+        bias = plain.bias is not None
+        layer = cls(plain.in_features, plain.out_features, rank, alpha, bias)
+        layer.load_state_dict(plain.state_dict(), strict=False)
+        return layer
+
     def merged(self) -> nn.Linear:
         """The same map as one plain layer, as a shipped stitch runs it."""
         with self.weight.device:

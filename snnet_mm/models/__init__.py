@@ -2,7 +2,7 @@
 
 from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
 from .map_layer_norm import MapLayerNorm
-from .necks import SimpleFeaturePyramid
+from .necks import MapNorms, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
 from .wrappers import (
@@ -15,6 +15,7 @@ from .wrappers import (
 __all__ = [
     'DistillationWrapper',
     'MapLayerNorm',
+    'MapNorms',
     'PerStitchBN',
     'SNNetv1',
     'SNNetv2',

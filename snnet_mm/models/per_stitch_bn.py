@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 
 import torch
 from mmengine.dist import all_reduce
@@ -12,7 +13,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.stitching import Stitch, visiting_order
 
-from .backbones import StitchedBackbone
 from .stitch_switch import find_stitched_backbone, set_stitch
 
 KEYS = ('running_mean', 'running_var')
@@ -25,10 +25,12 @@ class PerStitchBN(nn.Module):
 
     As ``model.per_stitch_bn`` it is told by :func:`set_stitch`. It adds neither
     parameters nor entries to the state dict. Stitches without statistics of their own
-    have those that the model came with.
+    have those that the model came with. Where anchors have batch norms, neighbouring
+    stitches share no states while it is attached: these may differ.
 
     Args:
-        model: The model; the batch norms of its heads and necks take part.
+        model: The model; all its batch norms take part, those of heads, necks and
+            anchors.
         statistics: See :func:`recalibrate_bn`.
 
     Raises:
@@ -38,12 +40,13 @@ class PerStitchBN(nn.Module):
 
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
         super().__init__()
-        norms = batch_norms(model)
+        norms, of_some = batch_norms(model), _names_of_some(model)
         wanted = {f'{name}.{key}' for name in norms for key in KEYS}
+        optional = {f'{name}.{key}' for name in of_some for key in KEYS}
         space = find_stitched_backbone(model).space
         for stitch_id, values in statistics.items():
             space[stitch_id]  # refuses an unknown id
-            if set(values) != wanted:
+            if not wanted - optional <= set(values) <= wanted:
                 raise ValueError(
                     f'batch norm statistics of stitch {stitch_id} are '
                     f'{sorted(values)}; allowed are {sorted(wanted)} (option: '
@@ -53,21 +56,26 @@ class PerStitchBN(nn.Module):
         self._model = (model,)
         self._norms = (norms,)
         self._mixed = _read(norms)
+        self._apart = _in_anchors(model)
         self.statistics = statistics
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Copy the statistics of a stitch into the batch norms."""
-        _write(self._norms[0], self.statistics.get(stitch.id, self._mixed))
+        own = self.statistics.get(stitch.id, {})
+        _write(self._norms[0], {**self._mixed, **own})
 
     def attach(self) -> PerStitchBN:
         """Become a part of the model, and serve its active stitch."""
         self._model[0].per_stitch_bn = self
-        self.on_stitch(find_stitched_backbone(self._model[0]).active_stitch)
+        backbone = find_stitched_backbone(self._model[0])
+        backbone.shares_prefixes = not self._apart
+        self.on_stitch(backbone.active_stitch)
         return self
 
     def detach(self) -> None:
         """Leave the model with the statistics that it had."""
         del self._model[0].per_stitch_bn
+        find_stitched_backbone(self._model[0]).shares_prefixes = True
         _write(self._norms[0], self._mixed)
 
 
@@ -77,7 +85,7 @@ def recalibrate_bn(
 ) -> Statistics:
     """Estimate the statistics of every batch norm anew for each stitch.
 
-    Mean and variance are averaged over the batches. The backbone and dropout stay in
+    Mean and variance are averaged over the batches. All but the batch norms stays in
     eval mode; the weights, and the statistics of the model, stay as they are. In a
     distributed run every rank gives as many batches, and all ranks get equal values.
 
@@ -87,21 +95,23 @@ def recalibrate_bn(
         ids: Stitches.
 
     Returns:
-        Running mean and variance by name, for each stitch id.
+        Running mean and variance by name, for each stitch id; those of anchors and of
+        ends of a classifier where it runs them.
 
     Raises:
-        ValueError: If the model has no batch norm outside its backbone, there are no
-            batches, or none of them reaches a batch norm.
+        ValueError: If the model has no batch norm, there are no batches, or none of
+            them reaches a batch norm that every stitch runs.
     """
     if is_model_wrapper(model):
         model = model.module
     backbone = find_stitched_backbone(model)
     stitches = visiting_order(backbone.space[i] for i in ids)
-    norms = batch_norms(model)
+    norms, of_some = batch_norms(model), _names_of_some(model)
+    apart = _in_anchors(model)
     if not norms:
         raise ValueError(
-            f'{type(model).__name__} has no batch norm outside its backbone to '
-            'recalibrate (option: --recalibrate-bn)'
+            f'{type(model).__name__} has no batch norm to recalibrate (option: '
+            '--recalibrate-bn)'
         )
     before = {name: norm.num_batches_tracked.clone() for name, norm in norms.items()}
     mixed, active, training = _read(norms), backbone.active_stitch, model.training
@@ -116,7 +126,7 @@ def recalibrate_bn(
         for data_batch in batches:
             data = model.data_preprocessor(data_batch, False)
             num_batches += 1
-            with backbone.sharing_prefixes():
+            with nullcontext() if apart else backbone.sharing_prefixes():
                 for stitch in stitches:
                     set_stitch(model, stitch.id)
                     for name, value in _observe(model, norms, data).items():
@@ -134,10 +144,13 @@ def recalibrate_bn(
             'train_dataloader)'
         )
     for stitch_id, values in statistics.items():
-        for name, value in values.items():
+        for name, value in list(values.items()):
             number = value.new_tensor(reached[stitch_id][name])
             all_reduce(value)
             all_reduce(number)
+            if not number and name.rpartition('.')[0] in of_some:
+                del values[name]
+                continue
             if not number:
                 raise ValueError(
                     f'no image reached {name} with stitch {stitch_id}, as where '
@@ -149,18 +162,30 @@ def recalibrate_bn(
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    """The batch norms outside the stitched backbone, by name."""
-    inside = {
-        id(m)
-        for backbone in model.modules()
-        if isinstance(backbone, StitchedBackbone)
-        for m in backbone.modules()
-    }
+    """All batch norms with statistics, by name."""
     return {
         name: m
         for name, m in model.named_modules()
-        if isinstance(m, _BatchNorm) and m.track_running_stats and id(m) not in inside
+        if isinstance(m, _BatchNorm) and m.track_running_stats
     }
+
+
+def _names_of_some(model: nn.Module) -> set[str]:
+    """Names of the batch norms that not every stitch runs.
+
+    They are in the anchors, and in the ends of a classifier.
+    """
+    backbone = set(find_stitched_backbone(model).modules())
+    return {
+        name
+        for name, norm in batch_norms(model).items()
+        if norm in backbone or '.ends.' in f'.{name}'
+    }
+
+
+def _in_anchors(model: nn.Module) -> bool:
+    """Whether there are batch norms in the anchors."""
+    return bool(batch_norms(find_stitched_backbone(model)))
 
 
 def _observe(

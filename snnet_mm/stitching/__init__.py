@@ -18,6 +18,7 @@ from .screening import best_per_budget_group
 from .selection import select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
+from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     'Segment',
     'Setup',
     'SlidingWindowSpace',
+    'StagedSpace',
     'Step',
     'Stitch',
     'StitchResult',

@@ -84,8 +84,9 @@ class StitchingSpace:
         """What may serve the features of a block of the last anchor.
 
         Returns:
-            Positions, of which a route without the block runs exactly one, each with
-            the stitching layer that projects it to the last anchor's width.
+            Positions, each with the stitching layer that projects it to the last
+            anchor's width. A route without the block runs one of them or more; the
+            first that it runs counts.
 
         Raises:
             ValueError: If the space has no such layers.

@@ -68,6 +68,10 @@ def test_stitched_models_have_the_groups_meant():
             'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
             [1, *[12] * 11, 1],
         ),
+        (
+            'setr/dinov2/linear_snnetv2-dinov2-b-l_8xb2-80k_ade20k-518x518.py',
+            [1, *[12] * 11, 1],
+        ),
     ):
         cfg = Config.fromfile(CONFIGS / name)
         costs = cost_table(build_on_meta(cfg))

@@ -54,14 +54,14 @@ def test_trained_parameters_of_the_paper():
     # 11 (i + 1, i) per pair, on average half of their 13 blocks in either anchor.
     pairs = 34 * 13 // 2 * 4 * ((192 + 384) + (384 + 768))
     biases = pairs + 12 * 4 * sum(widths)
-    heads = sum(d * 200 + 200 + 2 * d for d in widths)
+    heads = sum(d * 200 + 200 for d in widths)
     assert counts == {
         'backbone.anchors': lora,
         'backbone.stitching_layers': layers,
         'backbone.stitch_biases': biases,
         'head': heads,
     }
-    assert (lora, layers, biases, heads) == (1327104, 1520640, 1592064, 272088)
+    assert (lora, layers, biases, heads) == (1327104, 1520640, 1592064, 269400)
     assert sum(counts.values()) / 1e6 == pytest.approx(4.6, abs=0.2)
     assert len(model.backbone.space) == 71
 
@@ -166,7 +166,7 @@ def test_it_trains_and_tests(data_root, tmp_path):
         anchor.arch = ConfigDict(embed_dims=width, depth=3, num_heads=2)
         anchor.lora.rank = 2
         anchor.pop('init_cfg')
-    ends = [dict(in_channels=width) for width in widths]
+    ends = [dict(in_channels=width, norm=None) for width in widths]
     model.head.update(num_classes=2, ends=ends)
     sampling(cfg).sampler.num_groups = 3
     for loader in (cfg.train_dataloader, cfg.test_dataloader):

@@ -12,13 +12,22 @@ from PIL import Image
 from snnet_mm.models import StitchedBackbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
-# Detectors take their steps in tests/test_integrations, classifiers and ESTA beside
-# this file.
+SAME_AS_OTHERS = (
+    'dpt_snnetv2-dinov2-b-l',
+    'linear_snnetv2-dinov2-b-l',
+    'linear_snnetv2-dinov2-s-b_',
+    'setr-naive_snnetv2-dinov2-b-l',
+    'setr-naive_snnetv2-dinov2-s-b-l',
+)
+# Detectors take their steps in tests/test_integrations, classifiers, networks with
+# stages and ESTA beside this file.
 ALL = sorted(
     p
     for p in CONFIGS.rglob('*.py')
-    if not {'_base_', 'imagenet', 'esta'} & set(p.parts)
+    if not {'_base_', 'imagenet', 'swin', 'esta'} & set(p.parts)
     and not p.name.startswith(('mask-rcnn', 'cls_'))
+    # Of the pairs of foundation models one of each kind: all are built in test_configs.
+    and not p.name.startswith(SAME_AS_OTHERS)
 )
 SIDE = 64
 
@@ -54,6 +63,11 @@ def data_root(tmp_path_factory):
 
 
 def narrow_vit(vit, width):
+    if vit.type == 'TimmAnchor':
+        depth = 24 if 'large' in vit.model else 12
+        vit.model_args = dict(embed_dim=width, depth=depth, num_heads=2)
+        vit.update(img_size=SIDE, pretrained=False)
+        return
     depth = {'small': 12, 'base': 12, 'large': 24}.get(str(vit.get('arch')))
     depth = depth or vit.arch.depth
     vit.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
@@ -67,7 +81,8 @@ def narrow(cfg, data_root, work_dir):
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     backbone = cfg.model.backbone
     if 'anchors' in backbone:
-        for width, anchor in zip((8, 16), backbone.anchors, strict=True):
+        widths = (8, 12, 16) if len(backbone.anchors) == 3 else (8, 16)
+        for width, anchor in zip(widths, backbone.anchors, strict=True):
             narrow_vit(anchor, width)
         if backbone.stitching_layer.type == 'LoRAStitchingLayer':
             backbone.stitching_layer.rank = 2
@@ -79,7 +94,8 @@ def narrow(cfg, data_root, work_dir):
     else:
         narrow_vit(backbone, 16)
     for head in (cfg.model.decode_head, *cfg.model.get('auxiliary_head', ())):
-        head.update(in_channels=16, channels=8, norm_cfg=dict(type='BN'))
+        channels = 16 if head.get('num_convs') == 0 else 8
+        head.update(in_channels=16, channels=channels, norm_cfg=dict(type='BN'))
         head.pop('init_cfg', None)
         if 'post_process_channels' in head:
             head.post_process_channels = (4, 6, 8, 10)

@@ -3,6 +3,7 @@ import torch
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
+from staged_anchors import levit, swin
 from torch import nn
 
 from snnet_mm.export import single_stitch_config
@@ -198,6 +199,38 @@ def test_a_step_of_a_segmentor_moves_every_parameter_by_its_rate(toy_cfg):
     assert parameter in trained
 
 
+def test_parts_are_trained_at_a_factor_of_the_rate(model):
+    mults = {'backbone.anchors': 0.1, 'backbone.anchors.1': 3, 'head': 0}
+    found = settings_of(build(model, (1, 0.8), lr_mults=mults), model)
+    fast, slow = (f'backbone.anchors.{a}.' for a in (0, 1))
+    expected = {
+        f'{fast}patch_embed.proj.weight': (0.1, WD),
+        f'{fast}blocks.2.norm1.bias': (0.1, 0),
+        f'{slow}blocks.0.attn.qkv.weight': (0.3 * 0.8**7, WD),
+        'backbone.stitching_layers.0to1_0.lora_A': (1, WD),
+        'head.weight': (0, WD),
+        'head.bias': (0, 0),
+    }
+    assert {name: found[name] for name in expected} == expected
+    wrapper = nn.ModuleDict(dict(student=model))
+    again = settings_of(build(wrapper, (1, 0.8), lr_mults=mults), model)
+    assert again == found
+
+
+def test_positions_of_networks_with_stages_do_not_decay():
+    pytest.importorskip('timm')
+    pair = nn.ModuleDict(
+        {k: MODELS.build(c) for k, c in (('a', swin()), ('b', levit()))}
+    )
+    found = settings_of(build(pair, 0.9), pair)
+    table = 'a.blocks.1.attn.relative_position_bias_table'
+    assert found[table] == (0.9**8, 0)
+    assert found['a.blocks.1.attn.qkv.weight'] == (0.9**8, WD)
+    assert found['a.stem.norm.weight'] == (0.9**10, 0)
+    assert found['b.blocks.5.attn.attention_biases'] == (0.9, 0)
+    assert found['b.blocks.5.attn.qkv.linear.weight'] == (0.9, WD)
+
+
 @pytest.mark.parametrize(
     'kwargs, words',
     [
@@ -208,6 +241,8 @@ def test_a_step_of_a_segmentor_moves_every_parameter_by_its_rate(toy_cfg):
         (dict(rates=()), ['decay_rates=()', 'optim_wrapper.paramwise_cfg.decay_rates']),
         (dict(rates=None), ['decay_rates=None', 'above 0 and up to 1']),
         (dict(norm_decay_mult=0), ["'norm_decay_mult'", 'optim_wrapper.paramwise_cfg']),
+        (dict(lr_mults=dict(neck=1)), ["'neck'", 'ModuleDict has no part', 'lr_mults']),
+        (dict(lr_mults=dict(head=-1)), ["{'head': -1}", 'factors of 0 or more']),
         (dict(optimizer=dict(type='SGD')), ['learning rate', 'optimizer.lr']),
     ],
 )

@@ -123,6 +123,10 @@ def test_inference_and_painting_of_each_stitch(loads_images, tmp_path):
         painted.append(paint(image))
     assert not torch.equal(*seen)
     assert not np.array_equal(*painted)
+    # Without names their black ground goes; boxes and masks stay.
+    unnamed = init_painter(model, with_labels=False)(image)
+    assert (painted[-1] < 40).all(-1).sum() > (unnamed < 40).all(-1).sum()
+    assert (unnamed != image).any()
     # Nothing is painted on an image without detections; its channels keep their order.
     plain = np.full((64, 64, 3), (10, 60, 200), np.uint8)
     assert np.array_equal(init_painter(model, score_thr=1.1)(plain), plain)

@@ -1,6 +1,8 @@
 import pytest
 import torch
 from mmengine.model import ExponentialMovingAverage, MMDistributedDataParallel
+from mmengine.registry import MODELS
+from staged_anchors import ENDS, convnext, disturb, levit, resnet, swin
 from torch.testing import assert_close
 
 pytest.importorskip('mmpretrain')
@@ -193,6 +195,52 @@ def test_weights_of_timm_give_the_logits_of_timm(tmp_path, family):
         assert_close(model(images), expected[a], rtol=1e-5, atol=1e-5)
 
 
+STAGES = dict(swin=swin, resnet=resnet, convnext=convnext, levit=levit)
+
+
+@pytest.mark.parametrize('family', STAGES)
+@torch.no_grad()
+def test_networks_with_stages_give_the_logits_of_timm(tmp_path, family):
+    config = STAGES[family]()
+    sized = dict(img_size=64) if family in ('swin', 'levit') else {}
+    network = timm.create_model(
+        config['model'], num_classes=CLASSES, **config['model_args'], **sized
+    )
+    disturb(network).eval()
+    torch.save(network.state_dict(), tmp_path / 'theirs.pth')
+    init = dict(
+        init_cfg=dict(type='Pretrained', checkpoint=str(tmp_path / 'theirs.pth'))
+    )
+    backbone = MODELS.build(config | dict(out='end') | init)
+    end = dict(in_channels=backbone.block_dims[-1], **ENDS[family], **init)
+    head = dict(type='StitchedClsHead', num_classes=CLASSES, ends=[end])
+    model = ImageClassifier(backbone=backbone, head=head).eval()
+    model.init_weights()
+    images = torch.randn(2, 3, 64, 64)
+    assert_close(model(images), network(images), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_ends_of_two_families_each_in_its_way():
+    ends = [
+        dict(in_channels=20, **ENDS['resnet']),
+        dict(in_channels=64, **ENDS['swin']),
+    ]
+    head = dict(type='StitchedClsHead', num_classes=CLASSES, ends=ends)
+    backbone = dict(type='SNNetv1', anchors=[resnet(), swin()], out='end')
+    model = disturb(ImageClassifier(backbone=backbone, head=head)).eval()
+    images = torch.randn(2, 3, 64, 64)
+    for stitch in model.backbone.space:
+        set_stitch(model, stitch.id)
+        tokens = model.backbone(images).tokens
+        end = model.head.ends[stitch.end_anchor]
+        if stitch.end_anchor:
+            tokens = end.norm(tokens)
+        wanted = tokens.mean(1) @ end.head.weight.T + end.head.bias
+        assert_close(model(images), wanted)
+    assert len(model.backbone.space) == 2 + 1 + 1 + 2
+
+
 @pytest.mark.parametrize(
     'width, classes, words',
     [
@@ -222,7 +270,12 @@ def test_weights_without_a_classifier_are_refused(tmp_path):
     'settings, words',
     [
         (dict(num_classes=0), 'num_classes=0; allowed is 1'),
-        (dict(pooling='max'), "pooling='max'; allowed are .'cls', 'mean'."),
+        (dict(pooling='max'), "pooling='max'; allowed are .'cls', 'mean', 'norm-mean'"),
+        (dict(ends=[dict(in_channels=8, norm='GN')]), "norm='GN' with pooling='cls'"),
+        (
+            dict(ends=[dict(in_channels=8, norm='BN', pooling='norm-mean')]),
+            "norm='BN' with pooling='norm-mean'",
+        ),
         (dict(ends=[]), r'ends=\[\]; wanted is one dict per anchor'),
         (dict(ends=[None, None]), r'ends=\[None, None\]'),
     ],

@@ -1,9 +1,14 @@
+from copy import deepcopy
+
 import pytest
 import torch
 from mmengine.model import BaseDataPreprocessor, BaseModel
+from staged_anchors import disturb, resnet
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from snnet_mm.models import PerStitchBN, recalibrate_bn, set_stitch
+from snnet_mm.models import PerStitchBN, SNNetv1, recalibrate_bn, set_stitch
+from snnet_mm.stitching import visiting_order
 
 
 class Head(nn.Module):
@@ -93,5 +98,62 @@ def test_wrong_statistics_and_models_are_refused(model, batches):
     with pytest.raises(ValueError, match='no images to recalibrate'):
         recalibrate_bn(model, [], (0,))
     model.head.bn = nn.Identity()
-    with pytest.raises(ValueError, match='Model has no batch norm'):
+    with pytest.raises(ValueError, match='Model has no batch norm to'):
         recalibrate_bn(model, batches, (0,))
+
+
+class Classifier(BaseModel):
+    """A head with an end per anchor, as StitchedClsHead has it."""
+
+    def __init__(self, backbone, widths):
+        super().__init__(BaseDataPreprocessor())
+        self.backbone = backbone
+        self.ends = nn.ModuleList(nn.BatchNorm1d(width) for width in widths)
+
+    def forward(self, inputs, mode='tensor'):
+        end = self.ends[self.backbone.active_stitch.end_anchor]
+        return end(self.backbone(inputs).tokens.mean(1))
+
+
+def test_anchors_with_batch_norms(batches):
+    pytest.importorskip('timm')
+    pair = [resnet(), resnet('resnet50')]
+    backbone = disturb(SNNetv1(pair, stages=(1,), out='end'))
+    model = Classifier(backbone, (20, 80)).eval()
+    ids = backbone.space.ids
+    statistics = recalibrate_bn(model, batches, ids)
+    for stitch_id in (1, 2, 4):
+        alone = deepcopy(model)
+        set_stitch(alone, stitch_id)
+        norms = {n: m for n, m in alone.named_modules() if isinstance(m, _BatchNorm)}
+        for norm in norms.values():
+            norm.momentum = None
+            norm.reset_running_stats()
+            norm.train()
+        with torch.no_grad():
+            for batch in batches:
+                alone(batch['inputs'])
+        run = {n: m for n, m in norms.items() if m.num_batches_tracked}
+        assert set(statistics[stitch_id]) == {
+            f'{n}.{k}' for n in run for k in ('running_mean', 'running_var')
+        }
+        assert len(run) < len(norms)
+        for name, norm in run.items():
+            mean = statistics[stitch_id][f'{name}.running_mean']
+            torch.testing.assert_close(mean, norm.running_mean)
+    # Where only some have their own, stitches that begin alike differ all the same.
+    PerStitchBN(model, {i: statistics[i] for i in (0, 3)}).attach()
+    images, alone = batches[0]['inputs'], {}
+    with torch.no_grad():
+        for i in ids:
+            set_stitch(model, i)
+            alone[i] = model(images)
+        with backbone.sharing_prefixes():
+            for stitch in visiting_order(backbone.space):
+                set_stitch(model, stitch.id)
+                assert model(images).equal(alone[stitch.id])
+    model.per_stitch_bn.detach()
+    assert backbone.shares_prefixes
+    name = 'backbone.anchors.0.stem.bn1.running_mean'
+    with pytest.raises(ValueError, match="stitch 0 are .'ends.0.bias"):
+        PerStitchBN(model, {0: {'ends.0.bias': statistics[0][name]}})

@@ -7,7 +7,8 @@ TASKS = [
     ('seg', 'setr-naive_{}_1xb16-300', 'mIoU', 2),
     ('depth', 'dpt_{}_1xb16-300', 'RMSE', 2),
     pytest.param(
-        'det', 'mask-rcnn_{}_1xb8-300', 'coco/bbox_mAP', 3, marks=pytest.mark.ops
+        *('det', 'mask-rcnn_{}_1xb8-300', 'coco/bbox_mAP', 3),
+        marks=[pytest.mark.ops, pytest.mark.slow],
     ),
     ('cls', 'cls_{}_1xb16-600', 'accuracy/top1', 2),
 ]

@@ -2,7 +2,12 @@
 # in every iteration, which teaches by hard labels (sections 4 and 5.1). The classes are
 # set by the configs that inherit it.
 anchor = dict(
-    type='PlainViT', img_size=224, pos_embed_prefix=True, layer_scale_init=None
+    type='PlainViT',
+    img_size=224,
+    pos_embed_prefix=True,
+    layer_scale_init=None,
+    # Pretrained and frozen, as all of the anchors: the heads have none.
+    final_norm=True,
 )
 model = dict(
     type='SandwichWrapper',
@@ -57,9 +62,9 @@ model = dict(
             type='StitchedClsHead',
             num_classes=None,
             ends=[
-                dict(in_channels=192),
-                dict(in_channels=384),
-                dict(in_channels=768),
+                dict(in_channels=192, norm=None),
+                dict(in_channels=384, norm=None),
+                dict(in_channels=768, norm=None),
             ],
             loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from mmengine.model import BaseModule, ModuleList
@@ -13,33 +14,100 @@ from snnet_mm.anchors import TokenState
 from snnet_mm.anchors.pretrained import read_weights, select_prefix
 from snnet_mm.stitching import Stitch
 
-POOLINGS = ('cls', 'mean')
+POOLINGS = ('cls', 'mean', 'norm-mean')
+NORMS = ('LN', 'BN', None)
 
 
 class EndClassifier(BaseModule):
-    """The final norm and the linear classifier of one anchor, with timm's names.
+    """The final norm and the linear classifier of one anchor.
 
     Args:
         in_channels: Width of the anchor.
         num_classes: Number of classes.
+        pooling: ``'cls'`` for the cls token, ``'mean'`` for the mean of all patches
+            (ConvNeXt, LeViT, ResNet), ``'norm-mean'`` for the mean of patches that the
+            norm comes before (Swin).
+        norm: ``'LN'`` for a layer norm, ``'BN'`` for a batch norm (LeViT), None for
+            none (ResNet).
         norm_eps: Epsilon of the layer norm.
+        distilled: Whether the logits are the mean of two classifiers, each with its
+            norm, as in timm's LeViT outside of training.
         init_cfg: mmengine's initialisation config; ``type='Pretrained'`` with the keys
             ``checkpoint`` and ``prefix`` loads norm and classifier of what
             :func:`snnet_mm.anchors.pretrained.read_weights` reads.
+
+    Raises:
+        ValueError: If the pooling or the norm is unknown, or the norm cannot come
+            before the mean.
     """
 
     def __init__(
         self,
         in_channels: int,
         num_classes: int,
+        pooling: str = 'cls',
+        norm: str | None = 'LN',
         norm_eps: float = 1e-6,
+        distilled: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.norm = nn.LayerNorm(in_channels, eps=norm_eps)
-        self.head = nn.Linear(in_channels, num_classes)
-        nn.init.trunc_normal_(self.head.weight, std=0.02)
-        nn.init.zeros_(self.head.bias)
+        if pooling not in POOLINGS:
+            raise ValueError(
+                f'pooling={pooling!r}; allowed are {POOLINGS} (config keys: '
+                'head.pooling, head.ends.pooling)'
+            )
+        if norm not in NORMS or (pooling == 'norm-mean' and norm != 'LN'):
+            raise ValueError(
+                f'norm={norm!r} with pooling={pooling!r}; allowed are {NORMS}, and '
+                "with 'norm-mean' 'LN' (config keys: head.ends.norm, head.ends.pooling)"
+            )
+        self.in_channels, self.pooling = in_channels, pooling
+
+        def new_norm() -> nn.Module:
+            if norm == 'LN':
+                return nn.LayerNorm(in_channels, eps=norm_eps)
+            return nn.BatchNorm1d(in_channels) if norm == 'BN' else nn.Identity()
+
+        self.norm, self.head = new_norm(), nn.Linear(in_channels, num_classes)
+        if distilled:
+            self.norm_dist = new_norm()
+            self.head_dist = nn.Linear(in_channels, num_classes)
+        self.distilled = distilled
+        for name, parameter in self.named_parameters():
+            if name.startswith('head'):
+                (nn.init.zeros_ if parameter.ndim == 1 else _truncated)(parameter)
+
+    def pool(self, feats: TokenState) -> Tensor:
+        """What is classified, ``(B, C)``, without the norm that comes behind it.
+
+        Raises:
+            ValueError: If there is no cls token in a final state.
+        """
+        num_patches = feats.grid[0] * feats.grid[1]
+        if self.pooling == 'cls':
+            if feats.tokens.shape[1] == num_patches:
+                raise ValueError(
+                    "pooling='cls' of anchors without prefix tokens; allowed is 'mean' "
+                    '(config keys: head.pooling, backbone.anchors.cls_token)'
+                )
+            return feats.tokens[:, 0]
+        patches = feats.tokens[:, -num_patches:]
+        if self.pooling == 'norm-mean':
+            patches = self.norm(patches)
+        return patches.mean(1)
+
+    def pre_logits(self, feats: TokenState) -> Tensor:
+        """The normalised token ``(B, C)`` that is classified; see :meth:`pool`."""
+        pooled = self.pool(feats)
+        return pooled if self.pooling == 'norm-mean' else self.norm(pooled)
+
+    def forward(self, feats: TokenState) -> Tensor:
+        """Logits ``(B, K)`` of a final state."""
+        logits = self.head(self.pre_logits(feats))
+        if not self.distilled:
+            return logits
+        return (logits + self.head_dist(self.norm_dist(self.pool(feats)))) / 2
 
     def init_weights(self) -> None:
         """Load pretrained weights if ``init_cfg`` says so.
@@ -73,10 +141,11 @@ class StitchedClsHead(ClsHead):
 
     Args:
         num_classes: Number of classes.
-        ends: Arguments of :class:`EndClassifier` for each anchor: ``in_channels`` and,
-            for pretrained weights, ``init_cfg``. None for one that no stitch ends in.
-        pooling: ``'cls'`` for the cls token, ``'mean'`` for the mean of all patches.
-        norm_eps: Epsilon of the layer norms.
+        ends: Arguments of :class:`EndClassifier` for each anchor: ``in_channels``, for
+            pretrained weights ``init_cfg``, and what else is its own. None for one
+            that no stitch ends in.
+        pooling: That of ends which do not say; see :class:`EndClassifier`.
+        norm_eps: Epsilon of the layer norms of ends which do not say.
         **kwargs: See mmpretrain's ``ClsHead``.
 
     Raises:
@@ -97,20 +166,15 @@ class StitchedClsHead(ClsHead):
                 f'num_classes={num_classes}; allowed is 1 or more (config key: '
                 'head.num_classes)'
             )
-        if pooling not in POOLINGS:
-            raise ValueError(
-                f'pooling={pooling!r}; allowed are {POOLINGS} (config key: '
-                'head.pooling)'
-            )
         if not any(ends):
             raise ValueError(
                 f'ends={list(ends)}; wanted is one dict per anchor, such as '
                 'dict(in_channels=384) (config key: head.ends)'
             )
-        self.num_classes, self.pooling = num_classes, pooling
+        self.num_classes = num_classes
+        defaults = dict(num_classes=num_classes, pooling=pooling, norm_eps=norm_eps)
         self.ends = ModuleList(
-            end and EndClassifier(num_classes=num_classes, norm_eps=norm_eps, **end)
-            for end in ends
+            end and EndClassifier(**(defaults | end)) for end in ends
         )
         self._end = max(a for a, end in enumerate(ends) if end)
 
@@ -142,43 +206,52 @@ class StitchedClsHead(ClsHead):
             ValueError: If the backbone gives no final state, or one of another width
                 than the anchor's end, or there is no cls token in it.
         """
+        return self._end_for(feats).pre_logits(feats)
+
+    def forward(self, feats: TokenState) -> Tensor:
+        """Logits ``(B, num_classes)`` of a final state; see :meth:`pre_logits`."""
+        return self._end_for(feats)(feats)
+
+    def _end_for(self, feats: TokenState) -> EndClassifier:
         if not isinstance(feats, TokenState):
             raise ValueError(
                 'StitchedClsHead reads the final state of a backbone, not its maps; '
                 "set out='end' (config key: backbone.out)"
             )
-        norm = self.ends[self._end].norm
-        width = feats.tokens.shape[-1]
-        if (width,) != norm.normalized_shape:
+        end, width = self.ends[self._end], feats.tokens.shape[-1]
+        if width != end.in_channels:
             raise ValueError(
                 f'the route ends in an anchor of width {width}, but end {self._end} of '
-                f'the head has in_channels={norm.normalized_shape[0]} (config keys: '
+                f'the head has in_channels={end.in_channels} (config keys: '
                 f'head.ends.{self._end}.in_channels, backbone.anchors)'
             )
-        num_patches = feats.grid[0] * feats.grid[1]
-        if self.pooling == 'mean':
-            return norm(feats.tokens[:, -num_patches:].mean(1))
-        if feats.tokens.shape[1] == num_patches:
-            raise ValueError(
-                "pooling='cls' of anchors without prefix tokens; allowed is 'mean' "
-                '(config keys: head.pooling, backbone.anchors.cls_token)'
-            )
-        return norm(feats.tokens[:, 0])
+        return end
 
-    def forward(self, feats: TokenState) -> Tensor:
-        """Logits ``(B, num_classes)`` of a final state."""
-        return self.ends[self._end].head(self.pre_logits(feats))
+
+# What classifiers are called elsewhere, in this order; in ours norm and head.
+_RENAMES = (
+    (r'^fc_norm\.', 'norm.'),  # where timm and the MAE family average patches
+    (r'^head\.(norm|bn)\.', 'norm.'),  # ConvNeXt, LeViT
+    (r'^head_dist\.bn\.', 'norm_dist.'),
+    (r'^head\.(fc|linear)\.', 'head.'),  # Swin and ConvNeXt, LeViT
+    (r'^head_dist\.linear\.', 'head_dist.'),
+    (r'^fc\.', 'head.'),  # ResNet
+)
+
+
+def _truncated(weight: Tensor) -> None:
+    nn.init.trunc_normal_(weight, std=0.02)
 
 
 def _fitting(
     weights: dict[str, Tensor], wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The classifier's part of a whole ViT's weights.
-
-    Where patches are averaged, timm and the MAE family call the norm ``fc_norm``.
-    """
-    if 'fc_norm.weight' in weights:
-        weights = {k.replace('fc_norm.', 'norm.'): v for k, v in weights.items()}
+    """The classifier's part of a whole network's weights."""
+    for theirs, ours in _RENAMES:
+        renamed = {k: re.sub(theirs, ours, k) for k in weights if re.match(theirs, k)}
+        # What had our name before is something else, such as a norm of all tokens.
+        others = {k: v for k, v in weights.items() if k not in renamed}
+        weights = others | {ours: weights[k] for k, ours in renamed.items()}
     for key, own in wanted.items():
         if key not in weights:
             raise ValueError(f'it has no {key}; there are {list(weights)[-4:]}')

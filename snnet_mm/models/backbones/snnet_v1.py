@@ -7,7 +7,12 @@ from collections.abc import Collection, Sequence
 from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.stitching import SlidingWindowSpace, StitchingSpace, TwoWaySpace
+from snnet_mm.stitching import (
+    SlidingWindowSpace,
+    StagedSpace,
+    StitchingSpace,
+    TwoWaySpace,
+)
 from snnet_mm.stitching.sliding_window_space import check_direction
 
 from .stitched_backbone import StitchedBackbone, build_anchors
@@ -15,9 +20,11 @@ from .stitched_backbone import StitchedBackbone, build_anchors
 
 @MODELS.register_module()
 class SNNetv1(StitchedBackbone):
-    """Plain ViTs stitched one way (Stitchable Neural Networks, section 3.2).
+    """Networks stitched one way (Stitchable Neural Networks, section 3.2).
 
-    Anchors of equal depth are stitched by sliding windows and give ``out='end'`` only.
+    Anchors with stages, such as Swin and ResNet, are stitched within stages of equal
+    stride; see :class:`StagedSpace`. They may be of different families. Plain anchors
+    of equal depth are stitched by sliding windows and give ``out='end'`` only.
     Others are matched by nearest interpolation: the FS or SF part of
     :class:`TwoWaySpace`, whose ids they have.
 
@@ -29,8 +36,10 @@ class SNNetv1(StitchedBackbone):
         stride: See :class:`SlidingWindowSpace`.
         nearest: See :class:`SlidingWindowSpace`; anchors of unequal depth are never
             stitched to others than their neighbours.
-        direction: ``'FS'``, fast to slow, or ``'SF'``; the paper compares them in
-            figure 9a.
+        direction: ``'FS'``, fast to slow, or ``'SF'`` for plain anchors; the paper
+            compares them in figure 9a.
+        stages: For anchors with stages, those that are stitched; see
+            :class:`StagedSpace`.
         stitch_ids: Keep only these stitches, and the anchors.
         out: See :class:`StitchedBackbone`.
         **kwargs: See :class:`StitchedBackbone`.
@@ -49,14 +58,31 @@ class SNNetv1(StitchedBackbone):
         direction: str = 'FS',
         stitch_ids: Collection[int] | None = None,
         out: str = 'maps',
+        stages: Collection[int] | None = None,
         **kwargs,
     ) -> None:
         if stitching_layer is None:
             stitching_layer = dict(type='StitchingLayer')
         anchors = build_anchors(anchors)
         depths = [a.depth for a in anchors]
+        staged = any(len(a.stages) > 1 for a in anchors)
+        plain_settings = (kernel, stride, nearest, direction) != (2, 1, True, 'FS')
+        if (staged and plain_settings) or (not staged and stages is not None):
+            raise ValueError(
+                f'kernel={kernel}, stride={stride}, nearest={nearest}, direction='
+                f'{direction!r}, stages={stages}; allowed are stages for anchors that '
+                'have some, and the others for plain anchors (config keys: '
+                'backbone.stages, backbone.kernel, ...)'
+            )
         space: StitchingSpace
-        if len(set(depths)) == 1:
+        if staged:
+            space = StagedSpace(
+                [[len(stage) for stage in a.stages] for a in anchors],
+                stages,
+                stitch_ids,
+                maps=out == 'maps',
+            )
+        elif len(set(depths)) == 1:
             space = SlidingWindowSpace(
                 depths, kernel, stride, nearest, stitch_ids, direction
             )

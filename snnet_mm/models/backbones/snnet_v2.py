@@ -30,8 +30,8 @@ class SNNetv2(StitchedBackbone):
 
     Raises:
         ValueError: If there are fewer than two anchors, one is wider or deeper than the
-            next slower one, they differ in patch size or prefix tokens, or a kind or id
-            is unknown.
+            next slower one, they differ in patch size or prefix tokens or have stages,
+            or a kind or id is unknown.
     """
 
     def __init__(
@@ -46,6 +46,12 @@ class SNNetv2(StitchedBackbone):
         if stitching_layer is None:
             stitching_layer = dict(type='LoRAStitchingLayer', rank=16)
         anchors = build_anchors(anchors)
+        if any(len(a.stages) > 1 for a in anchors):
+            raise ValueError(
+                'anchors with stages are stitched one way, within their stages; '
+                "allowed is type='SNNetv1' (config keys: backbone.type, "
+                'backbone.anchors)'
+            )
         depths = [a.depth for a in anchors]
         space = TwoWaySpace(depths, kinds, stitch_ids, maps=out == 'maps')
         super().__init__(anchors, space, stitching_layer, out, **kwargs)

@@ -17,6 +17,7 @@ from snnet_mm.anchors import (
     TokenState,
     check_out,
     check_out_indices,
+    check_tokens_correspond,
     check_with_cls,
 )
 from snnet_mm.layers import StitchBiases
@@ -56,6 +57,9 @@ class StitchedBackbone(RouteWalk):
             cls token, anchors that cannot be joined, or ``stitch_bias`` where an anchor
             takes no biases.
     """
+
+    # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
+    shares_prefixes = True
 
     def __init__(
         self,
@@ -158,7 +162,8 @@ class StitchedBackbone(RouteWalk):
         :func:`snnet_mm.stitching.visiting_order`. Stitches with biases of their own
         have nothing in common: each of them is run from the beginning.
         """
-        self._prefixes = PrefixCache() if self.stitch_biases is None else None
+        shares = self.shares_prefixes and self.stitch_biases is None
+        self._prefixes = PrefixCache() if shares else None
         try:
             yield
         finally:
@@ -186,24 +191,18 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
     """Build anchors from configs, and refuse those whose tokens do not correspond.
 
     Raises:
-        ValueError: If the anchors are not ordered by width, or differ in patch size
-            or prefix tokens.
+        ValueError: If the anchors differ in their number of stages, the strides of
+            these or their prefix tokens, or plain ones are not ordered by width.
     """
     built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
     for fast, slow in pairwise(built):
-        if max(fast.block_dims) > max(slow.block_dims):
+        plain = len(fast.stages) == len(slow.stages) == 1
+        if plain and max(fast.block_dims) > max(slow.block_dims):
             raise ValueError(
                 f'anchors of widths {max(fast.block_dims)}, {max(slow.block_dims)} are '
                 'out of order; they go fast -> slow (config key: backbone.anchors)'
             )
-        for key in ('patch_size', 'num_prefix'):
-            a, b = getattr(fast, key), getattr(slow, key)
-            if a != b:
-                raise ValueError(
-                    f'anchors with {key} {a} and {b} cannot be stitched token by '
-                    f'token; allowed are anchors of equal {key} (config key: '
-                    'backbone.anchors)'
-                )
+        check_tokens_correspond(fast, slow)
     return built
 
 

@@ -1,3 +1,4 @@
+from .map_norms import MapNorms
 from .simple_feature_pyramid import SimpleFeaturePyramid
 
-__all__ = ['SimpleFeaturePyramid']
+__all__ = ['MapNorms', 'SimpleFeaturePyramid']

@@ -1,0 +1,45 @@
+# COCO 2017 with boxes and masks, 80 classes, as mmdetection trains Swin for 3x: the
+# shorter side at 480 to 800 pixels, half of the images cropped before; tested at
+# 800x1333.
+_base_ = ['./coco_1024x1024.py']
+sides = (480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800)
+scales = [(side, 1333) for side in sides]
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
+    dict(type='RandomFlip', prob=0.5),
+    dict(
+        type='RandomChoice',
+        transforms=[
+            [dict(type='RandomChoiceResize', scales=scales, keep_ratio=True)],
+            [
+                dict(
+                    type='RandomChoiceResize',
+                    scales=[(400, 1333), (500, 1333), (600, 1333)],
+                    keep_ratio=True,
+                ),
+                dict(
+                    type='RandomCrop',
+                    crop_type='absolute_range',
+                    crop_size=(384, 600),
+                    allow_negative_crop=True,
+                ),
+                dict(type='RandomChoiceResize', scales=scales, keep_ratio=True),
+            ],
+        ],
+    ),
+    dict(type='PackDetInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(1333, 800), keep_ratio=True),
+    # Behind the resize: detections are compared in the pixels of the file.
+    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
+    dict(
+        type='PackDetInputs',
+        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
+    ),
+]
+train_dataloader = dict(batch_size=2, dataset=dict(pipeline=train_pipeline))
+val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+test_dataloader = val_dataloader

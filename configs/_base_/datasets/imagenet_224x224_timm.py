@@ -1,0 +1,13 @@
+# ImageNet-1K at 224x224 as timm's script trains ResNets by default: random crops, flips
+# and colour jitter, nothing else. 8 GPUs, 128 images each.
+_base_ = ['./imagenet_224x224_deit.py']
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(
+        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
+    ),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(type='ColorJitter', brightness=0.4, contrast=0.4, saturation=0.4),
+    dict(type='PackInputs'),
+]
+train_dataloader = dict(dataset=dict(pipeline=train_pipeline))

@@ -1,0 +1,19 @@
+# A linear head on a stitched backbone: one 1x1 convolution of the last map, whose layer
+# norm is the anchor's. Anchors, width, size and classes are set by the configs that
+# inherit it.
+_base_ = ['./setr-naive_snnetv2.py']
+model = dict(
+    decode_head=dict(
+        _delete_=True,
+        type='FCNHead',
+        in_channels=None,
+        channels=None,
+        in_index=-1,
+        num_convs=0,
+        concat_input=False,
+        num_classes=None,
+        dropout_ratio=0,
+        align_corners=False,
+        loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
+    ),
+)

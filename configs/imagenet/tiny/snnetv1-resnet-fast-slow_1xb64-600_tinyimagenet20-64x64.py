@@ -1,0 +1,77 @@
+# SN-Netv1 on the tiny ResNet pair: 8 stitches in the second and the third stage, as in
+# the authors' ResNet-18/50, uniform sampling, anchors at a tenth of the learning rate
+# (SN-Netv1, section 4.1). One CPU core, batch 64. No figure in the paper; not yet run.
+_base_ = [
+    '../../_base_/models/cls_timm_stages.py',
+    '../../_base_/datasets/tinyimagenet20_64x64.py',
+    '../../_base_/schedules/adamw_cosine_cls.py',
+    '../../_base_/stitched_cls_runtime.py',
+]
+fast_checkpoint = 'work_dirs/resnet-fast_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
+slow_checkpoint = 'work_dirs/resnet-slow_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
+narrow = dict(channels=(16, 32, 64, 128), stem_type='deep', stem_width=8)
+end = dict(pooling='mean', norm=None)
+model = dict(
+    backbone=dict(
+        type='SNNetv1',
+        anchors=[
+            dict(
+                type='TimmStageAnchor',
+                model='resnet18',
+                model_args=narrow,
+                img_size=64,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
+                ),
+            ),
+            dict(
+                type='TimmStageAnchor',
+                model='resnet50',
+                model_args=narrow,
+                img_size=64,
+                drop_path_rate=0.1,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
+                ),
+            ),
+        ],
+        stages=(1, 2),
+    ),
+    head=dict(
+        num_classes=20,
+        ends=[
+            dict(
+                in_channels=128,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=fast_checkpoint, prefix='head.ends.0.'
+                ),
+                **end,
+            ),
+            dict(
+                in_channels=512,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=slow_checkpoint, prefix='head.ends.0.'
+                ),
+                **end,
+            ),
+        ],
+    ),
+)
+optim_wrapper = dict(
+    constructor='AnchorLayerDecayConstructor',
+    paramwise_cfg=dict(
+        _delete_=True,
+        decay_rates=1.0,
+        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
+    ),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=600, by_epoch=False),
+]
+train_cfg = dict(max_iters=600, val_interval=600)
+default_hooks = dict(checkpoint=dict(interval=600))
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
+]

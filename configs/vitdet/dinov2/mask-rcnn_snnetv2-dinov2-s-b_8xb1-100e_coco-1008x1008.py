@@ -1,0 +1,66 @@
+# SN-Netv2 with DINOv2-S and DINOv2-B, 134 stitches: ViTDet's Mask R-CNN on COCO 2017.
+# 8 GPUs, batch 8. No paper stitches DINOv2; settings as for DeiT3 in SN-Netv2, appendix
+# H. Not measured: not yet run.
+# Patches have 14 pixels: 72x72 of them, in windows of 12x12, and a pyramid of strides
+# 3.5 to 56. Windows have no place for prefix tokens, so that the weights are those
+# without registers, and the cls token is left out.
+_base_ = [
+    '../../_base_/models/mask-rcnn_snnetv2.py',
+    '../../_base_/datasets/coco_1008x1008.py',
+    '../../_base_/schedules/adamw_vitdet_100e.py',
+    '../../_base_/stitched_detection_runtime.py',
+]
+norm_cfg = dict(type='MapLayerNorm', eps=1e-6)
+strides = [3.5, 7, 14, 28, 56]
+anchor = dict(
+    type='PlainViT',
+    img_size=1008,
+    patch_size=14,
+    cls_token=False,
+    window_size=12,
+    global_blocks=(2, 5, 8, 11),
+    decomposed_rel_pos=True,
+    drop_path_rate=0.1,
+)
+model = dict(
+    data_preprocessor=dict(pad_size_divisor=1008),
+    backbone=dict(
+        anchors=[
+            dict(
+                arch='small',
+                init_cfg=dict(
+                    type='Pretrained',
+                    checkpoint='timm://vit_small_patch14_dinov2.lvd142m',
+                ),
+                **anchor,
+            ),
+            dict(
+                arch='base',
+                init_cfg=dict(
+                    type='Pretrained',
+                    checkpoint='timm://vit_base_patch14_dinov2.lvd142m',
+                ),
+                **anchor,
+            ),
+        ],
+    ),
+    neck=dict(in_channels=768, in_stride=14, strides=strides, norm_cfg=norm_cfg),
+    rpn_head=dict(anchor_generator=dict(strides=strides)),
+    roi_head=dict(
+        bbox_roi_extractor=dict(featmap_strides=strides[:4]),
+        mask_roi_extractor=dict(featmap_strides=strides[:4]),
+        bbox_head=dict(norm_cfg=norm_cfg),
+        mask_head=dict(norm_cfg=norm_cfg),
+    ),
+    train_cfg=dict(rcnn=dict(assigner=dict(match_low_quality=False))),
+)
+optim_wrapper = dict(paramwise_cfg=dict(decay_rates=0.7))
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(
+        type='StitchSamplingHook',
+        sampler=dict(type='ResourceConstrainedSampler', step=10e9),
+        input_size=(1008, 1008),
+    ),
+]
+test_cfg = dict(input_size=(1008, 1008))

@@ -1,0 +1,239 @@
+"""How the plain ViTs of timm are run block by block, one small class per family.
+
+A family is a class of timm. ``docs/families.md`` shows how to add one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from .position import (
+    gather_bias,
+    resize_bias_table,
+    resize_offsets,
+    resize_pos_embed,
+)
+
+Grid = tuple[int, int]
+
+
+class TimmFamily:
+    """timm's ``VisionTransformer``, and what a family may do in another way.
+
+    Args:
+        vit: The model of timm.
+    """
+
+    # What timm.create_model is told, so that images of other sizes can be embedded.
+    arguments: dict = dict(dynamic_img_size=True)
+    # Modules in front of the blocks that blocks read; all others go with the embedding.
+    shared: tuple[str, ...] = ()
+
+    def __init__(self, vit: nn.Module) -> None:
+        self.vit = vit
+        self.grid: Grid = tuple(vit.patch_embed.grid_size)
+        self.num_prefix: int = getattr(vit, 'num_prefix_tokens', 0)
+        self.has_cls = getattr(vit, 'cls_token', None) is not None
+        self._kept: dict[int, tuple[tuple, Tensor]] = {}
+
+    def embed(self, images: Tensor, grid: Grid) -> Tensor:
+        """Tokens ``(B, L, C)`` of images ``(B, 3, H, W)`` that a grid covers."""
+        x = self.vit.patch_embed(images)
+        # Without, no resampling is traced for an export.
+        x = self.vit._pos_embed(x if self.vit.dynamic_img_size else x.flatten(1, 2))
+        return self.vit.norm_pre(x)
+
+    def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        """Tokens ``(B, L, C)`` behind block i."""
+        return self.vit.blocks[i](tokens)
+
+    def fix_grid(self, grid: Grid) -> None:
+        """Resample, once for all, what depends on the grid."""
+        if self.vit.pos_embed is not None:
+            self.vit.pos_embed.data = self.pos_embed(grid)
+        self.vit.dynamic_img_size = False
+        self.grid = grid
+
+    def pos_embed(self, grid: Grid) -> Tensor:
+        """The position embedding for a grid, resampled as timm does."""
+        table = self.vit.pos_embed
+        num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
+        return resize_pos_embed(table, self.grid, grid, num_prefix)
+
+    def add_positions(self, patches: Tensor, grid: Grid) -> Tensor:
+        """Patches ``(B, h, w, C)`` to tokens, for a family whose own way is too long.
+
+        Positions are added before or behind the prefix tokens, whichever they are for.
+        """
+        vit, x = self.vit, patches.flatten(1, 2)
+        own = (vit.cls_token, getattr(vit, 'reg_token', None))
+        prefix = [t.expand(x.shape[0], -1, -1) for t in own if t is not None]
+        if vit.pos_embed is None:
+            return torch.cat([*prefix, x], dim=1)
+        pos_embed = self.pos_embed(grid)
+        if pos_embed.shape[1] == x.shape[1]:
+            return torch.cat([*prefix, x + pos_embed], dim=1)
+        return torch.cat([*prefix, x], dim=1) + pos_embed
+
+    def keep(self, slot: int, key: tuple, make: Callable[[], Tensor]) -> Tensor:
+        """What ``make`` gives, kept until the key is another."""
+        if slot not in self._kept or self._kept[slot][0] != key:
+            self._kept[slot] = (key, make())
+        return self._kept[slot][1]
+
+
+class EvaFamily(TimmFamily):
+    """timm's ``Eva``: EVA-02, DINOv3, the Perception Encoder, ViTs with RoPE.
+
+    Rotary coordinates are not augmented in training: stitches that share blocks would
+    see different ones.
+    """
+
+    shared = ('rope',)
+
+    def embed(self, images: Tensor, grid: Grid) -> Tensor:
+        """See :meth:`TimmFamily.embed`."""
+        x = self.add_positions(self.vit.patch_embed(images), grid)
+        return self.vit.norm_pre(self.vit.pos_drop(x))
+
+    def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        """See :meth:`TimmFamily.run_block`."""
+        return self.vit.blocks[i](tokens, rope=self._rope(i, grid))
+
+    def _rope(self, i: int, grid: Grid) -> Tensor | None:
+        """The rotary embedding of a block; mixed ones are learned for each."""
+        rope = self.vit.rope
+        if rope is None:
+            return None
+        if self.vit.rope_mixed:
+            if torch.is_grad_enabled():
+                return rope.get_embed(grid)[i]
+            key = (grid, *_version(rope.freqs))
+            return self.keep(0, key, lambda: rope.get_embed(grid))[i]
+        buffer = next(rope.buffers())
+
+        def make() -> Tensor:
+            # Kept in training, too: there is nothing to learn in it.
+            with torch.inference_mode(False), torch.no_grad():
+                return rope.get_embed(grid)
+
+        return self.keep(0, (grid, buffer.device, buffer.dtype), make)
+
+
+class BeitFamily(TimmFamily):
+    """timm's ``Beit``: BEiT and BEiTv2, with relative position biases.
+
+    For another grid than timm's own the tables are resampled bicubically.
+    """
+
+    arguments: dict = {}
+    shared = ('rel_pos_bias',)
+
+    def __init__(self, vit: nn.Module) -> None:
+        super().__init__(vit)
+        vit.patch_embed.strict_img_size = False
+        for block in vit.blocks:
+            # timm's own gathers the bias of one grid, in every forward.
+            block.attn._get_rel_pos_bias = _NoBias
+
+    def embed(self, images: Tensor, grid: Grid) -> Tensor:
+        """See :meth:`TimmFamily.embed`."""
+        patches = self.vit.patch_embed(images).unflatten(1, grid)
+        return self.vit.pos_drop(self.add_positions(patches, grid))
+
+    def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        """See :meth:`TimmFamily.run_block`."""
+        block = self.vit.blocks[i]
+        modules = {i: block.attn, -1: self.vit.rel_pos_bias}
+        biases = [
+            self._bias(slot, module.relative_position_bias_table, grid)
+            for slot, module in modules.items()
+            if getattr(module, 'relative_position_bias_table', None) is not None
+        ]
+        return block(tokens, shared_rel_pos_bias=sum(biases) if biases else None)
+
+    def fix_grid(self, grid: Grid) -> None:
+        """See :meth:`TimmFamily.fix_grid`."""
+        for module in self.vit.modules():
+            table = getattr(module, 'relative_position_bias_table', None)
+            if table is not None:
+                table.data = resize_bias_table(table.data, self.grid, grid)
+        super().fix_grid(grid)
+
+    def _bias(self, slot: int, table: Tensor, grid: Grid) -> Tensor:
+        def make() -> Tensor:
+            return gather_bias(table, self.grid, grid, self.num_prefix)
+
+        if torch.is_grad_enabled():
+            return make()
+        return self.keep(slot, (grid, *_version(table)), make)
+
+
+class _NoBias:
+    """Stands for the bias of timm's own, to which another is added."""
+
+    def __add__(self, other: Tensor) -> Tensor:
+        return other
+
+
+class SamFamily(TimmFamily):
+    """timm's ``VisionTransformerSAM``, whose blocks take maps and cut windows.
+
+    Its neck, which changes the width, is no part of the anchor.
+    """
+
+    arguments: dict = {}
+    shared = ('rope_global', 'rope_window')
+
+    def embed(self, images: Tensor, grid: Grid) -> Tensor:
+        """See :meth:`TimmFamily.embed`."""
+        vit = self.vit
+        if vit.rope_global is not None and grid != self.grid:
+            raise ValueError(
+                f'{grid[0]}x{grid[1]} patches of an anchor whose rotary embedding is '
+                f'for {self.grid[0]}x{self.grid[1]} (config key: img_size)'
+            )
+        x = vit.patch_embed(images)
+        if vit.pos_embed is not None:
+            x = x + self.pos_embed(grid)
+        return vit.norm_pre(vit.pos_drop(x)).flatten(1, 2)
+
+    def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        """See :meth:`TimmFamily.run_block`."""
+        return self.vit.blocks[i](tokens.unflatten(1, grid)).flatten(1, 2)
+
+    def fix_grid(self, grid: Grid) -> None:
+        """See :meth:`TimmFamily.fix_grid`."""
+        for block in self.vit.blocks:
+            if isinstance(block, nn.Identity):
+                continue
+            # ONNX has fused attention for four dimensions, timm's has three.
+            block.attn.fused_attn = False
+            if block.window_size == 0 and block.attn.use_rel_pos:
+                for side, name in zip(grid, ('rel_pos_h', 'rel_pos_w'), strict=True):
+                    table = getattr(block.attn, name)
+                    table.data = resize_offsets(table.data, side)
+        super().fix_grid(grid)
+
+    def pos_embed(self, grid: Grid) -> Tensor:
+        """See :meth:`TimmFamily.pos_embed`."""
+        table = self.vit.pos_embed.flatten(1, 2)
+        return resize_pos_embed(table, self.grid, grid, 0).unflatten(1, grid)
+
+
+def _version(tensor: Tensor) -> tuple:
+    """Equal as long as a tensor is the same one with the same values."""
+    return tensor.data_ptr(), tensor._version, tensor.device, tensor.dtype
+
+
+# By the name of timm's class.
+TIMM_FAMILIES: dict[str, type[TimmFamily]] = {
+    'VisionTransformer': TimmFamily,
+    'VisionTransformerDistilled': TimmFamily,
+    'Eva': EvaFamily,
+    'Beit': BeitFamily,
+    'VisionTransformerSAM': SamFamily,
+}

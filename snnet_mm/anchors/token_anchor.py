@@ -1,0 +1,97 @@
+"""What all plain ViTs have in common as anchors, whatever is in their blocks."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from snnet_mm.layers import LayerBiases
+
+from .base import Anchor, TokenState
+
+
+class TokenAnchor(Anchor):
+    """An anchor of equal blocks on prefix tokens and a grid of patches.
+
+    What derives from it sets these attributes.
+
+    Args:
+        patch_size: Pixels of a patch's side.
+        grid: Rows and columns of the patches that it is built for.
+        num_prefix: Tokens in front of the patches: cls token and registers.
+        frozen_stages: See :class:`PlainViT`.
+        with_cp: See :class:`PlainViT`.
+    """
+
+    patch_size: int
+    grid: tuple[int, int]
+    num_prefix: int
+    frozen_stages = -1
+    with_cp = False
+
+    @abstractmethod
+    def run_block(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens ``(B, L, C)`` behind block i, without a final norm.
+
+        An anchor whose blocks take biases of a stitch has ``biases`` as one more
+        argument; see :meth:`Anchor.bias_widths`.
+        """
+
+    @abstractmethod
+    def run_norm(self, tokens: Tensor) -> Tensor:
+        """Tokens ``(B, L, C)`` behind the final norm, if the anchor has one."""
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """Height and width of the images that the anchor is built for."""
+        return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
+
+    def run_blocks(
+        self,
+        state: TokenState,
+        begin: int,
+        end: int,
+        taps: Collection[int] = (),
+        biases: LayerBiases | None = None,
+    ) -> tuple[TokenState, dict[int, TokenState]]:
+        """See :meth:`Anchor.run_blocks`."""
+        # An argument, so that a block run again has the biases of its stitch, not those
+        # of the stitch that is active by then.
+        added = {} if biases is None else dict(biases=biases)
+        tapped = {}
+        for i in range(begin, end):
+            args = i, state.tokens, state.grid
+            if self.with_cp and torch.is_grad_enabled():
+                x = checkpoint(self.run_block, *args, use_reentrant=False, **added)
+            else:
+                x = self.run_block(*args, **added)
+            if i == self.depth - 1:
+                x = self.run_norm(x)
+            state = state._replace(tokens=x)
+            if i in taps:
+                tapped[i] = state
+        return state, tapped
+
+    def to_feature_map(self, state: TokenState) -> Tensor:
+        """See :meth:`Anchor.to_feature_map`."""
+        patches = state.tokens[:, self.num_prefix :]
+        return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
+
+    def layer_depth(self, param_name: str) -> tuple[int, int]:
+        """See :meth:`Anchor.layer_depth`."""
+        levels = self.depth + 2
+        part, *rest = param_name.split('.')
+        if part == 'blocks':
+            return int(rest[0]) + 1, levels
+        return (levels - 1 if part == 'norm' else 0), levels
+
+    def freeze(self) -> None:
+        """Take the gradients from the first ``frozen_stages`` blocks and before."""
+        everything = self.frozen_stages == self.depth
+        for name, parameter in self.named_parameters():
+            if everything or self.layer_depth(name)[0] <= self.frozen_stages:
+                parameter.requires_grad = False

@@ -1,0 +1,53 @@
+"""Narrow networks of timm with stages, for tests of several parts."""
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def swin(width=8, depths=(2, 2, 3, 2), heads=(1, 2, 2, 4), **kwargs):
+    args = dict(embed_dim=width, depths=depths, num_heads=heads, window_size=4)
+    args |= kwargs.pop('model_args', {})
+    config = dict(model='swin_tiny_patch4_window7_224', img_size=64, model_args=args)
+    return dict(type='TimmStageAnchor', **config) | kwargs
+
+
+def resnet(model='resnet18', channels=(8, 12, 16, 20), **kwargs):
+    args = dict(channels=channels, stem_type='deep', stem_width=4)
+    config = dict(model=model, img_size=64, model_args=args)
+    return dict(type='TimmStageAnchor', **config) | kwargs
+
+
+def convnext(dims=(8, 12, 16, 20), depths=(1, 2, 3, 1), **kwargs):
+    args = dict(dims=dims, depths=depths)
+    config = dict(model='convnext_tiny', img_size=64, model_args=args)
+    return dict(type='TimmStageAnchor', **config) | kwargs
+
+
+def levit(widths=(16, 24, 32), **kwargs):
+    args = dict(embed_dim=widths, depth=(2, 2, 2), num_heads=(2, 2, 2), key_dim=8)
+    config = dict(model='levit_192', img_size=64, model_args=args)
+    return dict(type='TimmStageAnchor', **config) | kwargs
+
+
+# What classifies the last map of each.
+ENDS = dict(
+    swin=dict(pooling='norm-mean', norm_eps=1e-5),
+    resnet=dict(pooling='mean', norm=None),
+    convnext=dict(pooling='mean'),
+    levit=dict(pooling='mean', norm='BN', distilled=True),
+)
+
+
+@torch.no_grad()
+def disturb(network):
+    """Weights and statistics that all show in the output, and keep it in bounds."""
+    for parameter in network.parameters():
+        if parameter.ndim > 1:
+            parameter.normal_(std=0.2)
+        else:
+            parameter.uniform_(0.5, 1)
+    for norm in network.modules():
+        if isinstance(norm, _BatchNorm):
+            norm.running_mean.normal_(std=0.1)
+            norm.running_var.uniform_(0.5, 2)
+    return network

@@ -1,0 +1,524 @@
+import logging
+import re
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.logging import MMLogger
+from mmengine.optim import build_optim_wrapper
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.anchors import PlainViT, TimmAnchor, timm_anchor, timm_families
+from snnet_mm.models import SNNetv2
+from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.utils import licences
+
+timm = pytest.importorskip('timm')
+
+DINOV2 = 'vit_small_patch14_reg4_dinov2'
+EVA02 = 'eva02_small_patch14_224'
+SAM = dict(window_size=3, global_attn_indexes=(1,))
+# Arguments beside width, depth and heads; prefix tokens.
+FAMILIES = {
+    DINOV2: ({}, 5),
+    'vit_giant_patch14_reg4_dinov2': ({}, 5),
+    'deit3_small_patch16_224': ({}, 1),
+    'deit_small_distilled_patch16_224': ({}, 2),
+    'vit_base_patch16_224.augreg_in21k': ({}, 1),
+    'vit_base_patch16_siglip_256.v2_webli': ({}, 0),
+    'vit_base_patch16_clip_224.openai': ({}, 1),
+    EVA02: ({}, 1),
+    'vit_small_patch16_dinov3': (dict(rope_rescale_coords=2), 5),
+    'vit_pe_spatial_base_patch16_512': ({}, 1),
+    'vit_pe_core_base_patch16_224': ({}, 1),
+    'vit_small_patch16_rope_mixed_224': ({}, 1),
+    'vit_base_patch16_rope_reg1_gap_256': ({}, 1),
+    'beitv2_base_patch16_224': ({}, 1),
+    'beit_base_patch16_224': (
+        dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True),
+        1,
+    ),
+    'samvit_base_patch16': (SAM, 0),
+}
+NARROW = dict(embed_dim=32, depth=3, num_heads=2)
+DOC = Path(__file__).parents[2] / 'docs' / 'families.md'
+
+
+@pytest.fixture
+def log(caplog):
+    logger = MMLogger.get_current_instance()
+    logger.addHandler(caplog.handler)
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+@torch.no_grad()
+def randomise(model):
+    for name, parameter in model.named_parameters():
+        flat = parameter.ndim == 1 or name.endswith(('embed', 'token', 'table'))
+        std = 0.3 if flat else parameter[0].numel() ** -0.5
+        parameter.normal_(std=std)
+    return model.eval()
+
+
+def patch_of(name):
+    return 14 if 'patch14' in name else 16
+
+
+def anchor_of(name, **kwargs):
+    args, _ = FAMILIES[name]
+    size = 5 * patch_of(name), 4 * patch_of(name)
+    kwargs = dict(img_size=size, out_indices=(0, 1, 2)) | kwargs
+    torch.manual_seed(0)
+    return randomise(TimmAnchor(name, model_args=dict(NARROW, **args), **kwargs))
+
+
+def timm_of(name, anchor, img_size=None, **kwargs):
+    """timm's model with the weights of an anchor."""
+    args, _ = FAMILIES[name]
+    if not name.startswith(('beit', 'samvit')):
+        kwargs |= dict(dynamic_img_size=True, dynamic_img_pad=True)
+    size = img_size or anchor.input_size
+    kwargs = dict(NARROW, num_classes=0, img_size=size) | args | kwargs
+    model = timm.create_model(name, **kwargs)
+    if next(model.parameters()).is_meta:
+        return model.eval()
+    weights = anchor.vit.state_dict()
+    for key, table in weights.items():
+        if key.endswith('bias_table') and img_size:
+            weights[key] = timm.layers.resize_rel_pos_bias_table_simple(
+                table, model.patch_embed.grid_size, model.state_dict()[key].shape
+            )
+        elif key == 'pos_embed' and img_size and 'beit' in name:
+            new = model.patch_embed.grid_size
+            weights[key] = timm.layers.resample_abs_pos_embed(table, new, anchor.grid)
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    assert {k.split('.')[0] for k in missing} <= {'neck', 'attn_pool', 'fc_norm'}
+    assert not unexpected
+    return model.eval()
+
+
+def assert_equal_to_timm(name, anchor, model, images):
+    with torch.no_grad():
+        end = anchor.run_blocks(anchor.embed(images), 0, anchor.depth)[0].tokens
+        maps = anchor(images)
+        wanted = model.forward_intermediates(images, intermediates_only=True)
+        if 'sam' not in name:
+            assert_close(end, model.forward_features(images), rtol=1e-5, atol=1e-5)
+            wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
+    assert end.std() > 0.1
+    for ours, theirs in zip(maps, wanted, strict=True):
+        assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_equal_to_timm(name):
+    """At the size it is built for, at another, and padded to whole patches."""
+    # timm cannot resize tables that are not square.
+    beit, patch = 'beit' in name, patch_of(name)
+    size = (4 * patch,) * 2 if beit else (5 * patch, 4 * patch)
+    anchor = anchor_of(name, img_size=size)
+    assert (anchor.num_prefix, anchor.patch_size) == (FAMILIES[name][1], patch)
+    assert anchor.input_size == size
+    images = torch.randn(2, 3, *anchor.input_size)
+    assert_equal_to_timm(name, anchor, timm_of(name, anchor), images)
+    images = torch.randn(1, 3, 4 * patch, 7 * patch)
+    other = timm_of(name, anchor, images.shape[2:] if beit else None)
+    assert_equal_to_timm(name, anchor, other, images)
+    # And back again, past whatever was kept of the other size.
+    images[..., 4 * patch - 3 :, :] = images[..., 6 * patch + 1 :] = 0
+    padded = images[..., : 4 * patch - 3, : 6 * patch + 1]
+    with torch.no_grad():
+        for ours, theirs in zip(anchor(padded), anchor(images), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_a_fixed_size_changes_nothing_but_the_size_built_for(name):
+    anchor, patch = anchor_of(name), patch_of(name)
+    images = torch.randn(1, 3, 4 * patch - 3, 7 * patch)
+    fixed = deepcopy(anchor)
+    fixed.fix_input_size(images.shape[2:])
+    assert fixed.grid == (4, 7)
+    with torch.no_grad():
+        for a, b in zip(anchor(images), fixed(images), strict=True):
+            assert_close(a, b, rtol=1e-5, atol=1e-6)
+    for key, value in fixed.vit.named_parameters():
+        if key.endswith('pos_embed'):
+            assert value.numel() // 32 in (28, 28 + anchor.num_prefix)
+        if key.endswith('bias_table'):
+            assert len(value) == 7 * 13 + 3
+        if key.endswith('blocks.1.attn.rel_pos_w'):
+            assert len(value) == 13
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        DINOV2,
+        EVA02,
+        'vit_small_patch16_dinov3',
+        'vit_small_patch16_rope_mixed_224',
+        'beitv2_base_patch16_224',
+    ],
+)
+@pytest.mark.parametrize('with_cp', [False, True])
+def test_training_equals_timm(name, with_cp):
+    """Drop path, gradients and checkpointing; DINOv3's coordinates stay as they are."""
+    anchor = anchor_of(name, drop_path_rate=0.5, with_cp=with_cp, out='end').train()
+    model = timm_of(name, anchor, drop_path_rate=0.5).train()
+    if 'dinov3' in name:
+        model.rope.eval()
+    images, calls = torch.randn(4, 3, *anchor.input_size), []
+    anchor.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    torch.manual_seed(1)
+    ours = anchor(images).tokens
+    torch.manual_seed(1)
+    theirs = model.forward_features(images)
+    assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    ours.square().mean().backward()
+    assert len(calls) == 1 + with_cp
+    theirs.square().mean().backward()
+    wanted = dict(model.named_parameters())
+    for key, parameter in anchor.vit.named_parameters():
+        assert_close(parameter.grad, wanted[key].grad, rtol=1e-4, atol=1e-5)
+    assert not torch.equal(ours, anchor.eval()(images).tokens)
+
+
+@pytest.mark.parametrize(
+    'name', ['beitv2_base_patch16_224', EVA02, 'samvit_base_patch16']
+)
+def test_what_is_kept_follows_the_weights(name):
+    anchor = anchor_of(name, out='end')
+    images = torch.randn(1, 3, *anchor.input_size)
+    with torch.inference_mode():
+        anchor(images)
+    other = randomise(anchor_of(name, out='end'))
+    torch.nn.init.constant_(other.vit.blocks[1].norm1.bias, 1)
+    for key, value in other.state_dict().items():
+        if 'table' in key:
+            value.copy_(torch.rand_like(value))
+    anchor.load_state_dict(other.state_dict())
+    with torch.no_grad():
+        assert torch.equal(anchor(images).tokens, other(images).tokens)
+    # What inference mode has kept must not stand in the way of gradients.
+    anchor.train()(images).tokens.sum().backward()
+    assert anchor.vit.blocks[0].attn.proj.weight.grad.any()
+
+
+def test_a_size_is_rounded_up_to_whole_patches():
+    anchor = anchor_of(DINOV2, img_size=(57, 28))
+    assert (anchor.grid, anchor.input_size) == ((5, 2), (70, 28))
+    assert TimmAnchor(DINOV2, model_args=NARROW).input_size == (518, 518)
+
+
+def test_levels_frozen_stages_and_modes():
+    anchor = anchor_of(DINOV2, frozen_stages=2, drop_path_rate=0.2).train()
+    levels = {k: anchor.layer_depth(k) for k, _ in anchor.named_parameters()}
+    assert levels['vit.reg_token'] == levels['vit.patch_embed.proj.weight'] == (0, 5)
+    assert levels['vit.blocks.1.ls1.gamma'] == (2, 5)
+    assert levels['vit.norm.weight'] == (4, 5)
+    trained = {k for k, p in anchor.named_parameters() if p.requires_grad}
+    assert trained == {k for k, (level, _) in levels.items() if level > 2}
+    assert [b.training for b in anchor.blocks] == [False, False, True]
+    assert (anchor.vit.patch_embed.training, anchor.vit.norm.training) == (False, True)
+    everything = anchor_of(DINOV2, frozen_stages=3).train()
+    assert not any(p.requires_grad for p in everything.parameters())
+    assert not everything.vit.norm.training
+
+
+def test_without_the_final_norm_and_with_cls():
+    anchor = anchor_of(DINOV2, final_norm=False, with_cls=True)
+    assert not [k for k in anchor.state_dict() if k.startswith('vit.norm.')]
+    images = torch.randn(1, 3, 56, 70)
+    wanted = timm_of(DINOV2, anchor_of(DINOV2)).forward_intermediates(
+        images, return_prefix_tokens=True, intermediates_only=True
+    )
+    anchor.vit.load_state_dict(anchor_of(DINOV2).vit.state_dict(), strict=False)
+    for ours, theirs in zip(anchor(images), wanted, strict=True):
+        assert_close(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
+        assert_close(ours[1], theirs[1][:, 0], rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match='with_cls'):
+        anchor_of('vit_base_patch16_siglip_256.v2_webli', with_cls=True)
+
+
+def test_low_rank_updates():
+    anchor = anchor_of(DINOV2, lora=dict(rank=2, alpha=4))
+    trained = {
+        k.split('.', 3)[3] for k, p in anchor.named_parameters() if p.requires_grad
+    }
+    assert trained == {
+        f'attn.{name}.lora_{letter}' for name in ('qkv', 'proj') for letter in 'AB'
+    }
+    images = torch.randn(1, 3, 28, 28)
+    updated = anchor(images)[-1]
+    for block in anchor.blocks:
+        for name in ('qkv', 'proj'):
+            setattr(block.attn, name, getattr(block.attn, name).merged())
+    assert_close(anchor(images)[-1], updated, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r'calls no linear layer qkv.*lora.targets'):
+        anchor_of('beitv2_base_patch16_224', lora=dict(rank=2))
+    anchor_of('beitv2_base_patch16_224', lora=dict(rank=2, targets=('proj',)))
+
+
+def test_weights_of_timm_are_loaded(tmp_path, log, monkeypatch):
+    source = timm_of(DINOV2, anchor_of(DINOV2, img_size=56))
+    path = str(tmp_path / 'weights.pth')
+    torch.save(source.state_dict(), path)
+    args = dict(NARROW, pretrained_cfg_overlay=dict(file=path))
+    fetched = TimmAnchor(DINOV2, True, (70, 56), args)
+    init_cfg = dict(type='Pretrained', checkpoint=path)
+    read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
+    for anchor in (fetched, read):
+        monkeypatch.setattr(licences, '_TOLD', set())
+        before = anchor.vit.reg_token.clone()
+        anchor.init_weights()
+        assert not torch.equal(anchor.vit.reg_token, before)
+        source.set_input_size((70, 56))
+        for key, value in source.state_dict().items():
+            assert torch.equal(anchor.vit.state_dict()[key], value), key
+    told = [r.message for r in log.records if 'licence' in r.message]
+    assert told == 2 * [
+        'Weights of vit_small_patch14_reg4_dinov2.lvd142m: licence apache-2.0; trained '
+        'on images with mean [123.675, 116.28, 103.53] and std [58.395, 57.12, 57.375] '
+        '(config key: data_preprocessor)'
+    ]
+    # Of ours, from inside a stitched model.
+    ours = {f'backbone.anchors.1.{k}': v for k, v in read.state_dict().items()}
+    torch.save(dict(state_dict=ours), path)
+    init_cfg['prefix'] = 'backbone.anchors.1.vit'
+    again = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
+    again.init_weights()
+    assert [r for r in log.records if r.levelno >= logging.WARNING] == []
+    for key, value in read.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value)
+
+
+def test_licences_of_official_files(tmp_path, log, monkeypatch):
+    monkeypatch.setattr(licences, '_TOLD', set())
+    arch = dict(embed_dims=16, depth=1, num_heads=1)
+    for name in ('mae_finetuned_vit_base.pth', 'deit_3_small_224_21k.pth', 'mine.pth'):
+        path = str(tmp_path / name)
+        torch.save(PlainViT(arch, 32).state_dict(), path)
+        for _ in range(2):
+            init_cfg = dict(type='Pretrained', checkpoint=path)
+            PlainViT(arch, 32, init_cfg=init_cfg).init_weights()
+    assert [r.message for r in log.records if 'licence' in r.message] == [
+        'Weights of mae_finetuned_vit_base.pth: licence cc-by-nc-4.0, if it is the '
+        'official file',
+        'Weights of deit_3_small_224_21k.pth: licence apache-2.0, if it is the '
+        'official file',
+    ]
+
+
+@pytest.mark.parametrize(
+    'name', ['beitv2_base_patch16_224', EVA02, 'samvit_base_patch16']
+)
+def test_files_of_other_families_are_loaded(name, tmp_path):
+    source = anchor_of(name)
+    torch.save(source.vit.state_dict(), tmp_path / 'weights.pth')
+    init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'weights.pth'))
+    anchor = anchor_of(name, init_cfg=init_cfg)
+    torch.nn.init.ones_(anchor.vit.blocks[0].norm1.weight)
+    anchor.init_weights()
+    for key, value in source.state_dict().items():
+        assert torch.equal(anchor.state_dict()[key], value), key
+
+
+def test_what_cannot_be_had_or_does_not_fit(tmp_path):
+    overlay = dict(file=str(tmp_path / 'none.pth'))
+    args = dict(NARROW, pretrained_cfg_overlay=overlay)
+    anchor = TimmAnchor('vit_small_patch14_dinov2', True, 28, args)
+    with pytest.raises(ValueError, match='vit_small_patch14_dinov2 cannot be fetched'):
+        anchor.init_weights()
+    for kwargs, message in (
+        (dict(model='no_such_vit'), 'cannot be built: Unknown model'),
+        (
+            dict(model='resnet18', img_size=None, model_args={}),
+            'is a ResNet of timm.*families.md',
+        ),
+        (dict(model_args=dict(no_such=1)), 'cannot be built: .*no_such'),
+        (dict(model_args=dict(img_size=28)), r"keys \['img_size'\].*model_args"),
+        (dict(model_args=dict(patch_drop_rate=0.5)), 'patches are never dropped'),
+        (dict(drop_path_rate=1), 'drop_path_rate=1'),
+        (dict(frozen_stages=4), 'frozen_stages=4'),
+        (dict(held_blocks=(3,)), 'held_blocks'),
+        (dict(pretrained=True, init_cfg={}), 'allowed is one of them'),
+        (dict(model_args=dict(NARROW, patch_size=(14, 7))), '14x7 pixels'),
+    ):
+        kwargs = dict(model=DINOV2, img_size=28, model_args=NARROW) | kwargs
+        with pytest.raises(ValueError, match=message):
+            TimmAnchor(**kwargs)
+    with pytest.raises(ValueError, match='images of 13x28 pixels are smaller'):
+        anchor_of(DINOV2)(torch.rand(1, 3, 13, 28))
+    path = str(tmp_path / 'weights.pth')
+    torch.save(anchor_of(DINOV2, img_size=28).vit.state_dict(), path)
+    for args, more, message in (
+        (dict(depth=2), {}, 'it has blocks.2.'),
+        (dict(depth=4), {}, 'it lacks blocks.3.'),
+        (dict(embed_dim=16), {}, 'does not fit: .*size mismatch'),
+        ({}, dict(prefix='no.'), 'no weight has prefix'),
+        ({}, dict(img_size=28), 'a checkpoint and a prefix'),
+    ):
+        init_cfg = dict(type='Pretrained', checkpoint=path, **more)
+        anchor = TimmAnchor(
+            DINOV2, img_size=28, model_args=NARROW | args, init_cfg=init_cfg
+        )
+        with pytest.raises(ValueError, match=message):
+            anchor.init_weights()
+
+
+def dinov2_pair(classes):
+    """The anchors of DINOv2-S and -B at 224x224, of our class or of timm's."""
+    plain = dict(img_size=224, patch_size=14, num_registers=4, final_norm=True)
+    for cls, size in zip(classes, ('small', 'base'), strict=True):
+        if cls is PlainViT:
+            yield PlainViT(arch=size, **plain)
+        else:
+            yield TimmAnchor(f'vit_{size}_patch14_reg4_dinov2', img_size=224)
+
+
+def test_costs_are_those_of_plain_vit():
+    tables = []
+    for cls in (PlainViT, TimmAnchor):
+        with torch.device('meta'):
+            backbone = SNNetv2(list(dinov2_pair([cls, cls])))
+        tables.append(cost_table(backbone, (224, 224)))
+    assert set(tables[0]) == set(tables[1]) == set(range(135)) - {13}
+    for stitch_id in tables[0]:
+        assert tables[0][stitch_id] == tables[1][stitch_id]
+    # 256 patches and 5 tokens: qkv, proj and mlp, then q k' and attention x v.
+    tokens, dim = 256 + 5, 768
+    block = 12 * tokens * dim**2 + 2 * tokens**2 * dim
+    assert tables[1][1].flops == 12 * block + 256 * 14 * 14 * 3 * dim
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_costs_on_meta_tensors(name):
+    """All parameters, and the FLOPs of timm's own model."""
+    anchor = anchor_of(name)
+    table = cost_table(SNNetv2([anchor, anchor_of(name)]), anchor.input_size)
+    assert table[1].params == sum(p.numel() for p in anchor.parameters())
+    with torch.device('meta'):
+        model = timm_of(name, anchor)
+        images = torch.empty(1, 3, *anchor.input_size)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.forward_intermediates(images, intermediates_only=True)
+    assert counter.get_total_flops() // 2 == table[1].flops
+
+
+def test_a_fast_plain_vit_and_a_slow_one_of_timm():
+    """The same stitches as of two PlainViTs with the same weights."""
+    args = dict(embed_dim=32, num_heads=2)
+    fast = dict(embed_dims=16, depth=2, num_heads=2)
+    slow = dict(embed_dims=32, depth=3, num_heads=2)
+    plain = dict(img_size=56, patch_size=14, num_registers=4)
+    torch.manual_seed(0)
+    mixed, both = (
+        randomise(SNNetv2([PlainViT(fast, **plain), anchor], out_indices=(0, 2)))
+        for anchor in (
+            TimmAnchor(DINOV2, img_size=56, model_args=args | dict(depth=3)),
+            PlainViT(slow, **plain, final_norm=True),
+        )
+    )
+    weights = mixed.state_dict()
+    both.load_state_dict({k.replace('.vit.', '.'): v for k, v in weights.items()})
+    images = torch.randn(2, 3, 56, 70)
+    for backbone in (mixed, both):
+        assert fit_stitching_layers(backbone, [images]) == 2
+    for stitch in mixed.space:
+        mixed.set_stitch(stitch.id)
+        both.set_stitch(stitch.id)
+        with torch.no_grad():
+            for ours, theirs in zip(mixed(images), both(images), strict=True):
+                assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert len(mixed.space) == len(both.space) == 4
+
+
+@pytest.mark.parametrize(
+    'slow, message',
+    [
+        (dict(patch_size=16), 'patch_size 14 and 16 .*nothing resamples'),
+        (
+            dict(num_registers=0),
+            'num_prefix 5 and 1 .1 cls token and 4 reg.*; 1 .* 0 registers.*variants',
+        ),
+        (
+            dict(cls_token=False, num_registers=5),
+            '5 and 5 .1 cls .*; 0 cls token and 5 registers',
+        ),
+    ],
+)
+def test_anchors_whose_tokens_differ_are_refused(slow, message):
+    arch = dict(embed_dims=32, depth=3, num_heads=2)
+    slow = dict(dict(patch_size=14, num_registers=4), **slow)
+    with pytest.raises(ValueError, match=message):
+        SNNetv2([anchor_of(DINOV2), PlainViT(arch, **slow)])
+
+
+@pytest.mark.parametrize(
+    'name, positions',
+    [
+        ('beitv2_base_patch16_224', ['blocks.1.attn.relative_position_bias_table']),
+        ('vit_small_patch16_rope_mixed_224', ['cls_token', 'rope.freqs']),
+        ('samvit_base_patch16', ['pos_embed', 'blocks.1.attn.rel_pos_h']),
+    ],
+)
+def test_layer_decay(name, positions):
+    anchor = anchor_of(name)
+    wrapper = build_optim_wrapper(
+        anchor,
+        dict(
+            optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.1),
+            constructor='AnchorLayerDecayConstructor',
+            paramwise_cfg=dict(decay_rates=0.5),
+        ),
+    )
+    found = {
+        id(p): (group['lr'], group['weight_decay'])
+        for group in wrapper.optimizer.param_groups
+        for p in group['params']
+    }
+    parameters = dict(anchor.vit.named_parameters())
+    for key in positions:
+        lr = 0.5**2 if key.startswith('blocks.1.') else 0.5**4
+        assert found[id(parameters[key])] == (lr, 0)
+    assert found[id(parameters['blocks.2.mlp.fc1.weight'])] == (0.5, 0.1)
+    assert found[id(parameters['patch_embed.proj.weight'])] == (0.5**4, 0.1)
+
+
+@pytest.mark.parametrize(
+    'name, prefix',
+    [('vit_relpos_base_patch16_clsgap_224', 1), ('vit_srelpos_small_patch16_224', 0)],
+)
+def test_the_family_that_the_docs_add(name, prefix, monkeypatch):
+    with pytest.raises(ValueError, match='is a VisionTransformerRelPos of timm'):
+        TimmAnchor(name, model_args=NARROW)
+    text = DOC.read_text().split('### A plain family of your own')[1]
+    code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
+    assert code.count('\n') < 50
+    monkeypatch.setattr(
+        timm_families, 'TIMM_FAMILIES', dict(timm_families.TIMM_FAMILIES)
+    )
+    monkeypatch.setattr(timm_anchor, 'TIMM_FAMILIES', timm_families.TIMM_FAMILIES)
+    exec(code, {'__name__': 'families'})
+    args = dict(NARROW, rel_pos_dim=16)
+    anchor = randomise(
+        TimmAnchor(name, img_size=(64, 96), model_args=args, out_indices=(0, 1, 2))
+    )
+    assert anchor.num_prefix == prefix
+    model = timm.create_model(name, img_size=(64, 96), num_classes=0, **args).eval()
+    model.load_state_dict(anchor.vit.state_dict(), strict=False)
+    images = torch.randn(2, 3, 64, 96)
+    with torch.no_grad():
+        wanted = model.forward_intermediates(images, intermediates_only=True)
+        wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
+        for ours, theirs in zip(anchor(images), wanted, strict=True):
+            assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        with pytest.raises(ValueError, match='built for'):
+            anchor(images.transpose(2, 3))
+    costs = cost_table(SNNetv2([anchor, anchor]), (64, 96))
+    assert costs[1].params == sum(p.numel() for p in anchor.parameters())

@@ -1,0 +1,250 @@
+"""Networks with stages equal those of timm, and load their weights."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.registry import MODELS
+from staged_anchors import convnext, disturb, levit, resnet, swin
+from torch import nn
+from torch.testing import assert_close
+
+from snnet_mm.anchors import stage_families
+from snnet_mm.models import SNNetv1
+
+timm = pytest.importorskip('timm')
+
+SWIN_V2 = dict(model='swinv2_tiny_window8_256')
+FAMILIES = dict(
+    swin=(swin(), (4, 8, 16, 32), (2, 4, 7, 9)),
+    # Windows clipped in the last stage, and patches of two pixels.
+    windows=(swin(img_size=32, model_args=dict(patch_size=2)), (2, 4, 8, 16), None),
+    swin_v2=(swin(**SWIN_V2), (4, 8, 16, 32), (2, 4, 7, 9)),
+    basic=(resnet(), (4, 8, 16, 32), (2, 4, 6, 8)),
+    bottleneck=(resnet('resnet50'), (4, 8, 16, 32), (3, 7, 13, 16)),
+    convnext=(convnext(), (4, 8, 16, 32), (1, 3, 6, 7)),
+    levit=(levit(), (16, 32, 64), (2, 4, 6)),
+    levit_conv=(levit(model='levit_conv_192'), (16, 32, 64), (2, 4, 6)),
+)
+
+
+def of_timm(config, **kwargs):
+    sized = config['model'].startswith(('swin', 'levit'))
+    size = dict(img_size=config['img_size']) if sized else {}
+    return timm.create_model(config['model'], **config['model_args'], **size, **kwargs)
+
+
+def same_weights(config, network=None, **kwargs):
+    """A network of timm, and the anchor with its weights; both in eval mode."""
+    network = network or disturb(of_timm(config))
+    anchor = MODELS.build(config | kwargs)
+    anchor._load(network.state_dict())
+    return network.eval(), anchor.eval()
+
+
+def maps_of(anchor, images):
+    """The map behind every stage."""
+    state = anchor.embed(images)
+    _, states = anchor.run_blocks(state, 0, anchor.depth, range(anchor.depth))
+    assert all(s.tokens.shape[1] == s.grid[0] * s.grid[1] for s in states.values())
+    return [anchor.to_feature_map(states[stage[-1]]) for stage in anchor.stages]
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+@torch.no_grad()
+def test_maps_of_every_stage_equal_those_of_timm(name):
+    config, strides, ends = FAMILIES[name]
+    network, anchor = same_weights(config)
+    ends = ends or (2, 4, 7, 9)
+    assert tuple(stage.stop for stage in anchor.stages) == ends
+    assert tuple(anchor.block_strides[i - 1] for i in ends) == strides
+    assert anchor.input_size == (config['img_size'],) * 2
+    images = torch.randn(2, 3, *anchor.input_size)
+    wanted = network.forward_intermediates(images, intermediates_only=True)
+    wanted = wanted[-len(ends) :]
+    found = maps_of(anchor, images)
+    assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    widths = [m.shape[1] for m in wanted]
+    assert [anchor.block_dims[i - 1] for i in ends] == widths
+
+
+@pytest.mark.parametrize('size', [(80, 48), (61, 90)])
+@pytest.mark.parametrize('name', ['swin', 'swin_v2', 'basic', 'convnext'])
+@torch.no_grad()
+def test_images_of_another_size(name, size):
+    config = FAMILIES[name][0]
+    network, anchor = same_weights(config)
+    images, given = torch.randn(2, 3, *size), None
+    if 'swin' in name:
+        state = network.state_dict()
+        network = of_timm(config, strict_img_size=False).eval()
+        network.load_state_dict(state)
+        # timm wants whole patches here; ours are filled with zeros.
+        pads = (0, -size[1] % 4, 0, -size[0] % 4)
+        given = nn.functional.pad(images, pads)
+    given = images if given is None else given
+    wanted = network.forward_intermediates(given, intermediates_only=True)[-4:]
+    assert_close(maps_of(anchor, images), wanted, rtol=1e-5, atol=1e-5)
+    before = anchor(images)
+    anchor.fix_input_size(size)
+    assert anchor(images)[0].equal(before[0])
+    masks = [m.dynamic_mask for m in anchor.modules() if hasattr(m, 'dynamic_mask')]
+    assert anchor.input_size == size
+    assert not any(masks)
+    assert bool(masks) == ('swin' in name)
+
+
+def test_levit_is_for_one_size():
+    anchor = MODELS.build(levit())
+    anchor.fix_input_size((64, 64))
+    for run in (lambda: anchor(torch.zeros(1, 3, 64, 80)),) + (
+        lambda: anchor.fix_input_size((64, 80)),
+    ):
+        with pytest.raises(ValueError, match='64x80.*levit_192 is for 64x64 alone'):
+            run()
+
+
+@torch.no_grad()
+def test_levit_keeps_no_bias_of_old_weights():
+    anchor = MODELS.build(levit(out='end')).eval()
+    images = torch.randn(1, 3, 64, 64)
+    before = anchor(images).tokens
+    for name, parameter in anchor.named_parameters():
+        if name.endswith('attention_biases'):
+            parameter.normal_(std=3)
+        if name.endswith('ln.bn.weight'):
+            parameter.fill_(1)  # zero in new networks, which hides the attention
+    changed = anchor(images).tokens
+    again = MODELS.build(levit(out='end')).eval()
+    again.load_state_dict(anchor.state_dict())
+    assert changed.equal(again(images).tokens)
+    assert not changed.equal(before)
+
+
+def from_file(anchor_config, state, tmp_path, prefix=''):
+    path = tmp_path / 'weights.pth'
+    torch.save(dict(state_dict=state), path)
+    init_cfg = dict(type='Pretrained', checkpoint=str(path), prefix=prefix)
+    anchor = MODELS.build(anchor_config | dict(init_cfg=init_cfg))
+    anchor.init_weights()
+    return anchor.eval()
+
+
+@torch.no_grad()
+def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
+    config = swin(out='end')
+    network, anchor = same_weights(config)
+    theirs, images = network.state_dict(), torch.randn(1, 3, 64, 64)
+    # The authors of Swin have the layers between stages at the end of the first one.
+    official = {
+        re.sub(
+            r'layers\.(\d)\.downsample',
+            lambda m: f'layers.{int(m[1]) - 1}.downsample',
+            k,
+        ).replace('head.fc.', 'head.'): v
+        for k, v in theirs.items()
+    }
+    assert official.keys() != theirs.keys()
+    ours = {f'backbone.{k}': v for k, v in anchor.state_dict().items()}
+    wanted = anchor(images).tokens
+    for state, prefix in ((theirs, ''), (official, ''), (ours, 'backbone.')):
+        assert from_file(config, state, tmp_path, prefix)(images).tokens.equal(wanted)
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
+    state = of_timm(swin()).state_dict()
+    for other, message in (
+        (swin(depths=(2, 2, 4, 2)), 'has no blocks.7.norm1.weight'),
+        (swin(width=12), 'stem.proj.weight has shape'),
+        (resnet(), 'has no stem.conv1.0.weight'),
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            from_file(other, state, tmp_path)
+        assert 'config key: init_cfg.checkpoint' in str(error.value)
+
+
+def test_frozen_blocks_and_their_norms_stay_as_they_are():
+    anchor = MODELS.build(resnet(frozen_stages=3, out='end')).train()
+    assert anchor.layer_depth('stem.conv1.0.weight') == (0, 10)
+    assert anchor.layer_depth('blocks.4.downsample.0.weight') == (5, 10)
+    before = {k: v.clone() for k, v in anchor.state_dict().items()}
+    anchor(torch.randn(4, 3, 64, 64)).tokens.square().sum().backward()
+    for name, parameter in anchor.named_parameters():
+        frozen = name.startswith(('stem', *(f'blocks.{i}.' for i in range(3))))
+        assert (parameter.grad is None) == frozen, name
+        assert parameter.requires_grad != frozen
+    moved = {k for k, v in anchor.state_dict().items() if not v.equal(before[k])}
+    assert {k.split('.')[1] for k in moved} == {'3', '4', '5', '6', '7'}
+
+
+@pytest.mark.parametrize('config', [swin(), levit(), convnext()])
+def test_checkpointing_changes_no_gradient(config):
+    _, plain = same_weights(config, out='end')
+    again = MODELS.build(config | dict(out='end', with_cp=True)).eval()
+    again.load_state_dict(plain.state_dict())
+    images = torch.randn(1, 3, 64, 64)
+    for anchor in (plain, again):
+        anchor(images).tokens.square().mean().backward()
+    for a, b in zip(plain.parameters(), again.parameters(), strict=True):
+        assert_close(a.grad, b.grad)
+
+
+def test_drop_path_is_that_of_timm():
+    anchor = MODELS.build(swin(drop_path_rate=0.4))
+    network = of_timm(swin(), drop_path_rate=0.4)
+    rates = [
+        [m.drop_prob for m in net.modules() if type(m).__name__ == 'DropPath']
+        for net in (anchor, network)
+    ]
+    assert rates[0] == rates[1]
+    assert max(rates[0]) == pytest.approx(0.4)
+
+
+@torch.no_grad()
+def test_a_part_runs_what_the_whole_runs():
+    _, whole = same_weights(convnext())
+    part = MODELS.build(convnext(held_blocks=[3, 4], embedding=False)).eval()
+    kept = {k for k in whole.state_dict() if re.match(r'blocks\.[34]\.', k)}
+    part.load_state_dict({k: whole.state_dict()[k] for k in kept})
+    state, _ = whole.run_blocks(whole.embed(torch.randn(1, 3, 64, 64)), 0, 3)
+    wanted, _ = whole.run_blocks(state, 3, 5)
+    assert part.run_blocks(state, 3, 5)[0].tokens.equal(wanted.tokens)
+
+
+@torch.no_grad()
+def test_the_family_that_the_docs_add(monkeypatch):
+    text = (Path(__file__).parents[2] / 'docs/families.md').read_text()
+    (code,) = re.findall(r"```python\n(from.*?FAMILIES\['regnet'\].*?)```", text, re.S)
+    assert len(code.splitlines()) < 50
+    monkeypatch.setitem(stage_families.FAMILIES, 'regnet', None)
+    exec(code, {})  # noqa: S102
+    pair = []
+    for name in ('regnetx_002', 'regnetx_004'):
+        config = dict(type='TimmStageAnchor', model=name, img_size=64, model_args={})
+        network, anchor = same_weights(config)
+        images = torch.randn(1, 3, 64, 64)
+        wanted = network.forward_intermediates(images, intermediates_only=True)
+        assert_close(maps_of(anchor, images), wanted[-4:], rtol=1e-5, atol=1e-5)
+        pair.append(anchor)
+    net = SNNetv1(pair, stages=(2, 3), out='end').eval()
+    assert len(net.space) == 2 + 6 + 11
+    net.set_stitch(5)
+    assert net(images).tokens.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ('config', 'message'),
+    [
+        (dict(model='vit_tiny_patch16_224'), 'of another kind; .*levit'),
+        (dict(model='swin_huge'), 'no network of timm'),
+        (dict(model='resnet18', model_args=dict(widths=3)), 'widths.*model_args'),
+        (swin(out_indices=(9,)), 'out_indices'),
+        (swin(frozen_stages=10), 'frozen_stages'),
+        (swin(init_cfg=dict(type='Pretrained', path='a')), "'path'"),
+    ],
+)
+def test_wrong_settings(config, message):
+    with pytest.raises(ValueError, match=message) as error:
+        MODELS.build(dict(type='TimmStageAnchor') | config).init_weights()
+    assert 'config key' in str(error.value)

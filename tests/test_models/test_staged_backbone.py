@@ -1,0 +1,274 @@
+"""Stitched networks with stages: routes, maps, fits, tools and the published costs."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.registry import MODELS
+from staged_anchors import ENDS, convnext, disturb, levit, resnet, swin
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.testing import assert_close
+
+pytest.importorskip('timm')
+
+from snnet_mm.analysis import cost_table, measure_latency, measure_memory  # noqa: E402
+from snnet_mm.layers import LeastSquares  # noqa: E402
+from snnet_mm.models import SNNetv1, SNNetv2, set_stitch  # noqa: E402
+from snnet_mm.models.stitching_init import fit_stitching_layers  # noqa: E402
+from snnet_mm.stitching import Position, count_blocks, visiting_order  # noqa: E402
+
+PAIRS = dict(
+    swin=[swin(8), swin(12, (2, 2, 5, 2))],
+    resnet=[resnet(), resnet('resnet50')],
+    mixed=[resnet(), swin(12, (2, 2, 5, 2))],
+    convnext=[convnext(), convnext((12, 16, 20, 24), (2, 2, 4, 2))],
+    levit=[levit(), levit((24, 24, 32))],
+    three=[swin(8, (1, 1, 2, 1)), swin(8), swin(12, (2, 2, 3, 2))],
+)
+IMAGES = (2, 3, 64, 64)
+
+
+def build(name, **kwargs):
+    return disturb(SNNetv1(PAIRS[name], **kwargs)).eval()
+
+
+def ends_of(anchor):
+    return [stage[-1] for stage in anchor.stages]
+
+
+def by_hand(net, stitch, images):
+    """States behind every block of a route, each block run with its plain module."""
+    state, states, layers = None, {}, iter(stitch.layers)
+    for anchor, begin, end in stitch.segments:
+        if state is None:
+            state = net.anchors[anchor].embed(images)
+        else:
+            layer = net.stitching_layers[next(layers)]
+            tokens = state.tokens @ layer.weight.T + layer.bias
+            state = state._replace(tokens=tokens)
+        for i in range(begin, end):
+            state, _ = net.anchors[anchor].run_blocks(state, i, i + 1)
+            states[anchor, i] = state
+    return states
+
+
+@pytest.mark.parametrize('name', PAIRS)
+@torch.no_grad()
+def test_every_stitch_equals_its_blocks_by_hand(name):
+    net, images = build(name, out='end'), torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        *_, wanted = by_hand(net, stitch, images).values()
+        assert_close(net(images).tokens, wanted.tokens, rtol=1e-4, atol=1e-4)
+    for a, anchor in enumerate(net.anchors):
+        net.set_stitch(a)
+        state, _ = anchor.run_blocks(anchor.embed(images), 0, anchor.depth)
+        assert net(images).tokens.equal(state.tokens)
+
+
+@pytest.mark.parametrize('name', [n for n in PAIRS if n != 'levit'])
+@torch.no_grad()
+def test_maps_have_the_widths_and_strides_of_the_slowest_anchor(name):
+    slowest = len(PAIRS[name]) - 1
+    ends = ends_of(MODELS.build(PAIRS[name][-1]))
+    net, images = build(name, out_indices=ends), torch.randn(IMAGES)
+    projected = set()
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        states, maps = by_hand(net, stitch, images), net(images)
+        for stage, (block, found) in enumerate(zip(ends, maps, strict=True)):
+            state = states.get((slowest, block))
+            if state is None:
+                # Of two anchors that ran the stage to its end, the later one.
+                a = max(
+                    a
+                    for a, anchor in enumerate(net.anchors)
+                    if (a, ends_of(anchor)[stage]) in states
+                )
+                layer = net.stitching_layers[f'{a}to{slowest}_{stage}_map']
+                state = states[a, ends_of(net.anchors[a])[stage]]
+                state = state._replace(tokens=layer(state.tokens))
+                projected.add((a, stage))
+            side = 64 // net.anchors[-1].block_strides[block]
+            wanted = state.tokens.transpose(1, 2).reshape(2, -1, side, side)
+            assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert len(projected) == slowest * 4
+
+
+def test_least_squares_fits_every_layer_within_its_stage():
+    pair = [resnet(), swin(12, (2, 2, 3, 2))]
+    net = disturb(SNNetv1(pair, out_indices=(1, 8)))
+    images = torch.randn(6, 3, 64, 64)
+    fit_stitching_layers(net, [images])
+    assert net.stitching_initialized
+    net.eval()
+    states = {}
+    with torch.no_grad():
+        for a, anchor in enumerate(net.anchors):
+            state = anchor.embed(images)
+            _, found = anchor.run_blocks(state, 0, anchor.depth, range(anchor.depth))
+            states |= {Position(a, i): s.tokens for i, s in found.items()}
+    assert len(net.stitching_layers) == 1 + 1 + 2 + 4
+    for name, spec in net.space.layers.items():
+        layer = net.stitching_layers[name]
+        fit = LeastSquares(layer.in_features, layer.out_features)
+        fit.update(states[spec.source], states[spec.target])
+        wanted = tuple(t.float() for t in fit.x_to_y())
+        assert_close((layer.weight.data, layer.bias.data), wanted)
+
+
+@pytest.mark.parametrize('name', PAIRS)
+@torch.no_grad()
+def test_neighbours_share_their_blocks(name):
+    net, images = build(name, out='end'), torch.randn(1, 3, 64, 64)
+    alone, calls = {}, []
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        alone[stitch.id] = net(images).tokens
+    for block in (b for anchor in net.anchors for b in anchor.blocks):
+        block.register_forward_hook(lambda *_: calls.append(1))
+    with net.sharing_prefixes():
+        for stitch in visiting_order(net.space):
+            net.set_stitch(stitch.id)
+            assert net(images).tokens.equal(alone[stitch.id])
+    assert len(calls) == count_blocks(net.space, shared=True)
+    assert len(calls) < count_blocks(net.space, shared=False)
+
+
+@pytest.mark.parametrize('name', ['mixed', 'levit'])
+def test_costs_memory_and_latency(name):
+    net = build(name, out='end')
+    costs = cost_table(net, (64, 64))
+    memory = measure_memory(net, (64, 64))
+    latency = measure_latency(net, (64, 64), rounds=1, check=[0]).by_stitch
+    assert set(costs) == set(memory) == set(latency) == set(net.space.ids)
+    for stitch in net.space:
+        held = stitch.layers
+        params = sum(
+            p.numel() for n in held for p in net.stitching_layers[n].parameters()
+        )
+        for anchor, begin, end in stitch.segments:
+            parts = list(net.anchors[anchor].blocks[begin:end])
+            parts += [net.anchors[anchor].stem] if begin == 0 else []
+            params += sum(p.numel() for part in parts for p in part.parameters())
+        assert costs[stitch.id].params == params
+        assert memory[stitch.id] > 4 * params
+
+
+SIZES = dict(ti='tiny', s='small', b='base')
+PUBLISHED = dict(
+    swin_ti_s_b=(
+        [f'swin_{SIZES[k]}_patch4_window7_224' for k in SIZES],
+        (0, 1, 2),
+        (4, 6, 23),
+    ),
+    resnet18_50=(['resnet18', 'resnet50'], (1, 2), range(10)),
+    resnet18_swin_ti=(['resnet18', 'swin_tiny_patch4_window7_224'], (1, 2), (2, 7)),
+    levit=(['levit_192', 'levit_256'], (0, 1), (0, 4, 7)),
+)
+
+
+class Norms:
+    """Counts norms as fvcore does, and the pooling of ResNets."""
+
+    def __init__(self, model):
+        self.flops = 0
+        for module in model.modules():
+            if isinstance(module, (nn.LayerNorm, _BatchNorm)):
+                module.register_forward_pre_hook(self._add)
+
+    def _add(self, module, args):
+        times = 5 if isinstance(module, nn.LayerNorm) else 2
+        self.flops += times * args[0].numel()
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_costs_are_those_that_the_authors_published(name):
+    classifiers = pytest.importorskip('mmpretrain.models')
+    from snnet_mm.integrations.mmpretrain import StitchedClsHead
+
+    path = Path(__file__).parents[1] / f'data/imagenet_v1_{name}.json'
+    published = {int(k): v for k, v in json.loads(path.read_text())['stitches'].items()}
+    networks, stages, exact = PUBLISHED[name]
+    with torch.device('meta'):
+        anchors = [
+            MODELS.build(dict(type='TimmStageAnchor', model=n)) for n in networks
+        ]
+        kinds = [next(k for k in ENDS if n.startswith(k)) for n in networks]
+        ends = [
+            dict(in_channels=a.block_dims[-1], **ENDS[k])
+            for a, k in zip(anchors, kinds, strict=True)
+        ]
+        model = classifiers.ImageClassifier(
+            backbone=SNNetv1(anchors, stages=stages, out='end'),
+            head=StitchedClsHead(num_classes=1000, ends=ends),
+        ).eval()
+    costs = cost_table(model)
+    assert costs.input_size == (224, 224)
+    assert set(costs) == set(published)
+    for stitch_id, figures in published.items():
+        ratio = costs[stitch_id].flops / figures['flops']
+        assert ratio == pytest.approx(1, abs=0.01), stitch_id
+    # What fvcore counts besides ours makes them equal to the last one.
+    norms = Norms(model)
+    for stitch_id in exact:
+        set_stitch(model, stitch_id)
+        norms.flops = 0
+        with torch.no_grad():
+            model(torch.empty(1, 3, 224, 224, device='meta'))
+        end = model.backbone.active_stitch.end_anchor
+        pooled = 49 * anchors[end].block_dims[-1] if kinds[end] == 'resnet' else 0
+        ours = costs[stitch_id].flops + norms.flops + pooled
+        assert ours == published[stitch_id]['flops'], stitch_id
+    if name != 'swin_ti_s_b':
+        return
+    # Their parameters leave out what leads the fast anchor from stage to stage.
+    for stitch_id, figures in published.items():
+        first, *others = model.backbone.space[stitch_id].segments
+        merging = [
+            sum(p.numel() for p in block.downsample.parameters())
+            for block in anchors[first.anchor].blocks[: first.end if others else 0]
+            if isinstance(block, nn.Sequential)
+        ]
+        assert costs[stitch_id].params == figures['params'] + sum(merging)
+
+
+@pytest.mark.parametrize(
+    ('anchors', 'kwargs', 'message'),
+    [
+        ([swin(), levit()], {}, r'strides of stages \(4, 8, 16, 32\) and \(16, 32, 64'),
+        ([swin(), swin(model_args=dict(patch_size=2))], {}, r'and \(2, 4, 8, 16\)'),
+        ([swin(), swin()], dict(kernel=3), 'kernel=3.*allowed are stages for anchors'),
+        ([swin(), swin()], dict(direction='SF'), 'others for plain anchors'),
+        ([swin(), swin()], dict(stages=(4,)), 'allowed are stages 0 to 3'),
+        ([swin(), swin()], dict(out_indices=(2,)), 'out index 2 .*last blocks'),
+        ([swin(), swin()], dict(with_cls=True), 'an anchor has no cls token'),
+    ],
+)
+def test_anchors_that_cannot_be_stitched(anchors, kwargs, message):
+    with pytest.raises(ValueError, match=message) as error:
+        SNNetv1(anchors, **kwargs)
+    assert 'config key' in str(error.value)
+
+
+def test_stages_are_neither_for_plain_anchors_nor_for_two_ways(build_vit):
+    with pytest.raises(ValueError, match=r'strides of stages \(8,\) and \(4, 8'):
+        SNNetv1([build_vit(cls_token=False), swin()])
+    with pytest.raises(ValueError, match=r'stages=\(0,\).*plain anchors'):
+        SNNetv1([build_vit(), build_vit()], stages=(0,))
+    with pytest.raises(ValueError, match="allowed is type='SNNetv1'"):
+        SNNetv2([swin(), swin()])
+
+
+def test_norms_of_maps():
+    neck = disturb(MODELS.build(dict(type='MapNorms', in_channels=(4, 6))))
+    maps = [torch.randn(2, 4, 3, 5), None]
+    found, nothing = neck(maps)
+    mean, var = maps[0].mean(1, True), maps[0].var(1, False, keepdim=True)
+    scale, shift = (x.view(-1, 1, 1) for x in neck.norms[0].parameters())
+    assert_close(found, (maps[0] - mean) / (var + 1e-5).sqrt() * scale + shift)
+    assert nothing is None
+    with pytest.raises(ValueError, match='1 maps .* for 2 norms'):
+        neck(maps[:1])

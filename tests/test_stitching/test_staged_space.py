@@ -1,0 +1,105 @@
+import pytest
+
+from snnet_mm.stitching import Position, StagedSpace
+
+SWIN = [(2, 2, 6, 2), (2, 2, 18, 2), (2, 2, 18, 2)]
+
+
+def joints(space):
+    """Anchor left, its last block and the next anchor's first block, by id."""
+    return {
+        s.id: (s.segments[0].anchor, s.segments[0].end - 1, s.segments[1].begin)
+        for s in space
+        if s.kind == 'FS'
+    }
+
+
+def test_swin_has_the_ids_of_the_authors():
+    space = StagedSpace(SWIN, (0, 1, 2))
+    assert space.anchor_ids == (0, 1, 2)
+    assert space.depths == (12, 24, 24)
+    found = joints(space)
+    assert [found[i] for i in range(3, 7)] == [
+        (0, 0, 1),
+        (1, 0, 1),
+        (0, 2, 3),
+        (1, 2, 3),
+    ]
+    # Blocks of S saved by the stitches of Ti and S in the third stage, from the
+    # published FLOPs.
+    saved = [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 8, 9, 9, 10, 11]
+    for j, (i, less) in enumerate(zip(range(7, 24), saved, strict=True)):
+        anchor, last, first = found[i]
+        assert (anchor, first) == (0, 4 + j + 1)
+        assert (first - 4) - (last + 1 - 4) == less
+    assert [found[i] for i in range(24, 41)] == [(1, 4 + j, 5 + j) for j in range(17)]
+    assert len(space) == 41
+
+
+def test_halves_are_rounded_up_and_deep_stages_stay_within_the_fast_one():
+    resnet = StagedSpace([(2, 2, 2, 2), (3, 4, 6, 3)], (1, 2))
+    assert list(joints(resnet).values()) == [
+        (0, 2, 4),
+        (0, 3, 5),
+        (0, 3, 6),
+        *[(0, 4, 8), (0, 4, 9), (0, 5, 10), (0, 5, 11), (0, 5, 12)],
+    ]
+    deep = StagedSpace([(2, 1), (9, 1)])
+    assert [last for _, last, _ in joints(deep).values()] == [0, 0, 0, *[1] * 5]
+    assert len(StagedSpace([(4, 4, 4)] * 2)) == 8
+    shallow = StagedSpace([(3, 1), (2, 1)])
+    assert joints(shallow) == {2: (0, 0, 1)}
+
+
+def test_layers_are_fitted_to_what_enters_the_slow_block():
+    space = StagedSpace([(1, 2, 1), (1, 3, 1)], maps=False)
+    assert space.layers == {
+        '0to1_2': (Position(0, 1), Position(1, 1)),
+        '0to1_3': (Position(0, 2), Position(1, 2)),
+    }
+    assert [s.layers for s in space] == [(), (), ('0to1_2',), ('0to1_3',)]
+
+
+def test_every_map_has_its_stand_ins():
+    space = StagedSpace([(1, 2, 2), (2, 2, 3), (1, 4, 2)], (0, 1, 2))
+    ends = [(0, 2, 4), (1, 3, 6), (0, 4, 6)]
+    for stage, block in enumerate(ends[-1]):
+        (middle, one), (fast, two) = space.stand_ins(block)
+        assert (middle, fast) == ((1, ends[1][stage]), (0, ends[0][stage]))
+        assert (one, two) == (f'1to2_{stage}_map', f'0to2_{stage}_map')
+        for name, source in ((one, middle), (two, fast)):
+            assert space.layers[name] == (source, Position(2, block))
+        for stitch in space:
+            places = (Position(2, block), middle, fast)
+            assert any(stitch.runs(place) for place in places)
+
+
+def test_kept_ids_keep_their_numbers():
+    space = StagedSpace(SWIN, ids=(40,))
+    assert space.ids == (0, 1, 2, 40)
+    assert space.describe(space[40]) == 'anchor1[0:21] > anchor2[21:24]'
+
+
+@pytest.mark.parametrize(
+    ('depths', 'kwargs', 'message'),
+    [
+        ([(2, 2)], {}, 'two anchors or more'),
+        ([(2, 2), (2, 2, 2)], {}, 'as many stages'),
+        ([(2, 2), (2, 2)], dict(stages=(2,)), 'allowed are stages 0 to 1'),
+        ([(2, 2), (2, 2)], dict(stages=(0, 0)), 'allowed are stages 0 to 1'),
+        ([(2, 2), (1, 2)], dict(stages=(0,)), 'no place to change anchor'),
+        ([(2, 2), (2, 2)], dict(ids=(9,)), 'stitch id 9'),
+    ],
+)
+def test_spaces_there_cannot_be(depths, kwargs, message):
+    with pytest.raises(ValueError, match=message) as error:
+        StagedSpace(depths, **kwargs)
+    assert 'config key: backbone.' in str(error.value)
+
+
+def test_maps_of_other_blocks_are_refused():
+    pair = [(2, 2), (2, 4)]
+    with pytest.raises(ValueError, match=r'last blocks of the stages.*\(1, 5\)'):
+        StagedSpace(pair).stand_ins(3)
+    with pytest.raises(ValueError, match="allowed is out='end'"):
+        StagedSpace(pair, maps=False).stand_ins(5)

@@ -69,6 +69,7 @@ class StitchSamplingHook(Hook):
         self._sampler_cfg = sampler
         self._input_size = input_size
         self._costs_file = costs
+        self._scorer: SaliencyScorer | None = None
 
     def before_train(self, runner: Runner) -> None:
         """Get the costs of all stitches and build the sampler.
@@ -91,7 +92,7 @@ class StitchSamplingHook(Hook):
             for stitch_id in group
         }
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
-        self._space, self._scorer = space, None
+        self._space = space
         if self.sampler.scorer is not None:
             self._start_scoring(runner)
 
@@ -123,7 +124,7 @@ class StitchSamplingHook(Hook):
         outputs: dict | None = None,
     ) -> None:
         """Log the loss, and the score, of every stitch under its cost group."""
-        scores = {} if self._scorer is None else self.sampler.scorer.scores
+        scores = {} if self._scorer is None else self._scorer.sampler.scores
         for role, stitch in self._roles.items():
             for what, value in (
                 ('loss', _loss_of(role, outputs or {})),
@@ -133,24 +134,26 @@ class StitchSamplingHook(Hook):
                     name = f'{what}_by_gflops/{self._group_names[stitch.id]}'
                     runner.visualizer.add_scalar(name, value, step=runner.iter + 1)
         if scores:
-            state = self.sampler.scorer.state_dict()
+            state = self._scorer.sampler.state_dict()
             runner.message_hub.update_info(SCORES, state)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Write the scores of this moment beside the checkpoint."""
-        if self._scorer is not None and self.sampler.scorer.scores:
+        if self._scorer is not None and self._scorer.sampler.scores:
             with atomic_path(Path(runner.work_dir) / SCORES_FILE) as temporary:
                 temporary.write_text(json.dumps(self._results().to_dict(), indent=1))
 
     def after_train(self, runner: Runner) -> None:
-        """Log how often each cost group was sampled."""
+        """Log how often each cost group was sampled, and what was most important."""
         counts = ', '.join(
             f'{self._name_of(group)} G: {sum(self._histogram.get(i, 0) for i in group)}'
             for group in self.sampler.groups
         )
         runner.logger.info(f'Sampled stitches by mean GFLOPs of their group: {counts}')
-        if self._scorer is not None:
-            self._scorer.remove()
+        if self._scorer is None:
+            return
+        self._scorer.remove()
+        if self._scorer.sampler.scores:  # none if AMP skipped every step
             results = self._results()
             front = set(results.front())
             chosen = [r for r in results.stitches if r.id in front]
@@ -166,9 +169,9 @@ class StitchSamplingHook(Hook):
 
     def _results(self) -> StitchResults:
         """The scores in the form of results."""
-        scorer = self.sampler.scorer
-        kwargs = dict(num_groups=scorer.num_groups, cost=scorer.cost)
-        return importance_results(self._space, self._costs, scorer.scores, **kwargs)
+        s = self._scorer.sampler
+        kwargs = dict(num_groups=s.num_groups, cost=s.cost)
+        return importance_results(self._space, self._costs, s.scores, **kwargs)
 
     def _read_costs(self, runner: Runner) -> CostTable:
         """The saved costs; measured ones are never measured again.

@@ -101,6 +101,7 @@ def test_recipe_of_appendix_a(path):
             False,
         ),
         ('-no-bias', dict(anchors=27648, stitching_layers=19200), True),
+        ('-scaled-r', dict(anchors=69120, stitching_layers=48000), True),
         (
             '-full-sl',
             dict(anchors=27648, stitching_layers=52160, stitch_biases=69888),

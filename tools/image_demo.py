@@ -16,7 +16,7 @@ from snnet_mm.apis import (
     list_images,
     set_stitch,
 )
-from snnet_mm.stitching import select_stitches
+from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import atomic_path
 from snnet_mm.visualization import plot_sheet
 
@@ -40,8 +40,13 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--stitch-id',
-        help="stitches to run: 'all', 'anchors', or ids such as 0,5,12; one picture "
-        'each (default: the slow anchor)',
+        help="stitches to run: 'all', 'anchors', ids such as 0,5,12, or by --results "
+        "'pareto' and budgets such as 60G; one picture each (default: the slow anchor)",
+    )
+    parser.add_argument(
+        '--results',
+        help='stitches.json of a test or stitch_scores.json of a training, to choose '
+        'stitches by',
     )
     parser.add_argument('--device', help='device (default: the best there is)')
     parser.add_argument(
@@ -86,7 +91,10 @@ def main() -> None:
     model = init_model(args.config, args.checkpoint, device=args.device)
     ids = (None,)
     if args.stitch_id is not None:
-        ids = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
+        space, found = find_stitched_backbone(model).space, None
+        if args.results is not None:
+            found = StitchResults.read(args.results, space)
+        ids = select_stitches(space, args.stitch_id, results=found)
     if args.out_file is not None and len(images) * len(ids) > 1:
         raise ValueError(
             f'--out-file {args.out_file} is one picture; {len(images)} images by '

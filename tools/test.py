@@ -68,7 +68,9 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         'budgets with commas; measured best with --results, else a guess',
     )
     group.add_argument(
-        '--results', help='stitches.json of an earlier test, to choose stitches by'
+        '--results',
+        help='stitches.json of an earlier test, or stitch_scores.json of a training by '
+        'importance, to choose stitches by',
     )
     group.add_argument(
         '--stitches-per-pass',

@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from snnet_mm.models import StitchedBackbone, find_stitched_backbone
-from snnet_mm.stitching import Cost, CostTable, Position
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import Cost, CostTable
 
 from .device import empty_images
 from .parts import (
@@ -21,6 +21,7 @@ from .parts import (
     Rest,
     T,
     as_shipped,
+    parameters_by_part,
     parts_of,
     preprocessed_size,
     run_parts,
@@ -91,7 +92,9 @@ class _CostCounter(nn.Module):
         """FLOPs and parameters of every part."""
         backbone = find_stitched_backbone(self.model)
         flops: dict[Part, int] = {}
-        params = _backbone_params(backbone)
+        params = defaultdict(int)
+        for part, parameters in parameters_by_part(backbone).items():
+            params[part] = sum(p.numel() for p in parameters)
         outside = {id(p): p.numel() for p in self.model.parameters()}
         for p in backbone.parameters():
             outside.pop(id(p), None)
@@ -109,19 +112,6 @@ class _CostCounter(nn.Module):
 
         run_parts(self.model, images, count)
         return flops, params
-
-
-def _backbone_params(backbone: StitchedBackbone) -> dict[Part, int]:
-    """Parameters of every part of the backbone."""
-    params: dict[Part, int] = defaultdict(int)
-    for a, anchor in enumerate(backbone.anchors):
-        for name, parameter in anchor.named_parameters():
-            level, _ = anchor.layer_depth(name)
-            # What comes behind the last block (a final norm) is run with it.
-            params[Position(a, min(level, anchor.depth) - 1)] += parameter.numel()
-    for name, layer in backbone.stitching_layers.items():
-        params[name] = sum(p.numel() for p in layer.parameters())
-    return params
 
 
 class _UsedTensors(TorchDispatchMode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,6 +100,20 @@ def parts_of(model: nn.Module, stitch: Stitch) -> set[Part]:
     return parts
 
 
+def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Parameter]]:
+    """Parameters of anchors and stitching layers; a part without has none."""
+    parameters: dict[Part, list[nn.Parameter]] = defaultdict(list)
+    for a, anchor in enumerate(backbone.anchors):
+        for name, parameter in anchor.named_parameters():
+            level, _ = anchor.layer_depth(name)
+            # What comes behind the last block (a final norm) is run with it.
+            part = Position(a, min(level, anchor.depth) - 1)
+            parameters[part].append(parameter)
+    for name, layer in backbone.stitching_layers.items():
+        parameters[name] = list(layer.parameters())
+    return parameters
+
+
 def run_model(model: nn.Module, images: Tensor) -> object:
     """What prediction runs, from preprocessed images to the heads' raw output.
 
@@ -148,6 +163,8 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
 def as_shipped(model: nn.Module) -> Iterator[None]:
     """Run a model as a shipped one: eval mode, no gradients, merged low-rank updates.
 
+    Biases of stitches are left out: in a shipped model they are in other biases.
+
     Afterwards everything is as before, the active stitch included.
     """
     backbone = find_stitched_backbone(model)
@@ -159,6 +176,7 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
         for name, layer in parent.named_children()
         if hasattr(type(layer), 'merged')
     ]
+    biases, backbone.stitch_biases = backbone.stitch_biases, None
     model.eval()
     try:
         with torch.no_grad():
@@ -166,6 +184,7 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
                 setattr(parent, name, layer.merged())
             yield
     finally:
+        backbone.stitch_biases = biases
         for parent, name, layer in merging:
             setattr(parent, name, layer)
         set_stitch(model, active.id)

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.layers import LayerBiases
+
 from .base import TokenState, check_with_cls
 from .plain_vit_settings import (
     check_frozen_stages,
@@ -264,9 +266,24 @@ class PlainViT(TokenAnchor):
             return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)
         return TokenState(torch.cat([*prefix, x + pos_embed], dim=1), grid)
 
-    def run_block(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+    def bias_widths(self, block: int) -> dict[str, int]:
+        """See :meth:`Anchor.bias_widths`."""
+        dim = self.block_dims[block]
+        qkv, proj = _attention_layers(block)
+        return {qkv: 3 * dim, proj: dim}
+
+    def run_block(
+        self,
+        i: int,
+        tokens: Tensor,
+        grid: tuple[int, int],
+        biases: LayerBiases | None = None,
+    ) -> Tensor:
         """See :meth:`TokenAnchor.run_block`."""
-        return self.blocks[i](tokens, grid)
+        if biases is None:
+            return self.blocks[i](tokens, grid)
+        qkv, proj = _attention_layers(i)
+        return self.blocks[i](tokens, grid, (biases[qkv], biases[proj]))
 
     def run_norm(self, tokens: Tensor) -> Tensor:
         """See :meth:`TokenAnchor.run_norm`."""
@@ -309,6 +326,11 @@ class PlainViT(TokenAnchor):
         for block in self.blocks:
             if isinstance(block, Block):
                 block.attn.add_lora(**settings)
+
+
+def _attention_layers(block: int) -> tuple[str, str]:
+    """Names of the linear layers of a block's attention."""
+    return f'blocks.{block}.attn.qkv', f'blocks.{block}.attn.proj'
 
 
 def _new_tokens(number: int, dim: int) -> nn.Parameter | None:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from snnet_mm.layers import LayerBiases
+
 from .base import Anchor, TokenState
 
 
@@ -33,7 +35,11 @@ class TokenAnchor(Anchor):
 
     @abstractmethod
     def run_block(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Tokens ``(B, L, C)`` behind block i, without a final norm."""
+        """Tokens ``(B, L, C)`` behind block i, without a final norm.
+
+        An anchor whose blocks take biases of a stitch has ``biases`` as one more
+        argument; see :meth:`Anchor.bias_widths`.
+        """
 
     @abstractmethod
     def run_norm(self, tokens: Tensor) -> Tensor:
@@ -45,16 +51,24 @@ class TokenAnchor(Anchor):
         return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
 
     def run_blocks(
-        self, state: TokenState, begin: int, end: int, taps: Collection[int] = ()
+        self,
+        state: TokenState,
+        begin: int,
+        end: int,
+        taps: Collection[int] = (),
+        biases: LayerBiases | None = None,
     ) -> tuple[TokenState, dict[int, TokenState]]:
         """See :meth:`Anchor.run_blocks`."""
+        # An argument, so that a block run again has the biases of its stitch, not those
+        # of the stitch that is active by then.
+        added = {} if biases is None else dict(biases=biases)
         tapped = {}
         for i in range(begin, end):
+            args = i, state.tokens, state.grid
             if self.with_cp and torch.is_grad_enabled():
-                args = self.run_block, i, state.tokens, state.grid
-                x = checkpoint(*args, use_reentrant=False)
+                x = checkpoint(self.run_block, *args, use_reentrant=False, **added)
             else:
-                x = self.run_block(i, state.tokens, state.grid)
+                x = self.run_block(*args, **added)
             if i == self.depth - 1:
                 x = self.run_norm(x)
             state = state._replace(tokens=x)

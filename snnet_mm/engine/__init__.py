@@ -8,6 +8,7 @@ from .hooks import (
     StitchSamplingHook,
     TrainableParamsHook,
 )
+from .importance_sampler import ImportanceSampler
 from .layer_decay import AnchorLayerDecayConstructor
 from .loops import StitchTestLoop, StitchValLoop
 from .samplers import (
@@ -22,6 +23,7 @@ __all__ = [
     'AnchorLayerDecayConstructor',
     'ExactResumeHook',
     'GroupOneCycleLR',
+    'ImportanceSampler',
     'LabelCheckHook',
     'OneCycleMomentum',
     'ResourceConstrainedSampler',

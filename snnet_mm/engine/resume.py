@@ -17,6 +17,11 @@ from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
 
 OPTIONS = 'config key: load_from; of tools/test.py: the argument checkpoint'
 RESUMED = ('meta', 'message_hub', 'optimizer')
+# What changes the outputs of weights that fit a model without it.
+ADDED = {
+    r'(^|\.)stitch_biases\.': 'backbone.stitch_bias',
+    r'(^|\.)blocks\..*\.lora_': 'lora',
+}
 
 
 def find_resumable(
@@ -133,8 +138,9 @@ def check_weights_fit(
         model: The model, which may be wrapped.
         checkpoint: An mm checkpoint or a state dict.
         name: What to call the checkpoint.
-        strict: Whether all parameters must be there, in their shapes. If not, one
-            must be there, as when only the backbone is taken over.
+        strict: Whether all parameters must be there, in their shapes, and nothing that
+            adds to them. If not, one must be there, as when only the backbone is taken
+            over.
 
     Raises:
         ValueError: If they are not.
@@ -160,6 +166,14 @@ def check_weights_fit(
             raise ValueError(
                 f'checkpoint {name} is of another geometry: {key} has shape {shape}, '
                 f'the model has {wanted[key]} ({OPTIONS})'
+            )
+    for pattern, key in ADDED.items():
+        added = [k for k in shapes if re.search(pattern, k)]
+        if added and not any(re.search(pattern, k) for k in wanted):
+            raise ValueError(
+                f'checkpoint {name} holds {added[0]} and others that the model has no '
+                f'place for; without them it is not what was trained (config key: '
+                f'{key}; {OPTIONS})'
             )
     missing = [k for k, _ in model.named_parameters() if k not in shapes]
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mmengine.dist import get_rank
@@ -16,15 +17,20 @@ from snnet_mm.stitching import (
     split_cost_range,
 )
 
+if TYPE_CHECKING:
+    from .importance_sampler import ImportanceSampler
+
 NUM_LOGGED_GROUPS = 10
 DEFAULT_STEP = 10e9
+# Which anchors come along in a sandwich.
+ACCOMPANYING = ('route', 'slowest')
 
 
 class StitchSampler(metaclass=ABCMeta):
     """Draws stitches, the same ones for the same seed and iteration.
 
     Nothing else enters a draw, so that resuming is exact and ranks agree without
-    talking.
+    talking; but for :attr:`scorer`, whose scores are equal on all ranks and are saved.
 
     Args:
         costs: Costs of the stitches to draw from.
@@ -44,6 +50,11 @@ class StitchSampler(metaclass=ABCMeta):
         self.space = space
         # Cost groups that the log tells apart; some samplers draw by them.
         self.groups = split_cost_range(costs.column('flops'), NUM_LOGGED_GROUPS)
+
+    @property
+    def scorer(self) -> ImportanceSampler | None:
+        """Who learns from every step: this sampler, one that it asks, or nobody."""
+        return None
 
     def sample(self, iteration: int) -> tuple[int, ...]:
         """The stitch ids of an iteration."""
@@ -122,22 +133,25 @@ class ResourceConstrainedSampler(StitchSampler):
 
 @TASK_UTILS.register_module()
 class SandwichSampler(StitchSampler):
-    """Draws random stitches and the anchors around them (SN-Netv1, supplement D).
+    """Draws random stitches, and with them anchors (SN-Netv1, supplement D).
 
-    The slowest anchor on the routes of the random stitches comes first, then the
-    fastest one, then these, without repetition. They go into one iteration: the model
-    must be a wrapper such as ``SandwichWrapper``.
+    By default the slowest anchor on the routes of the random stitches comes first, then
+    the fastest one, then these, without repetition. They go into one iteration: the
+    model must be a wrapper such as ``SandwichWrapper``.
 
     Args:
         costs: Costs of the stitches to draw from.
         space: Their stitching space.
         num_random: How many random stitches.
-        sampler: Config of the sampler that draws them, from all but the anchors; by
-            default a :class:`UniformSampler`.
+        sampler: Config of the sampler that draws them, from all but the anchors that
+            come along; by default a :class:`UniformSampler`.
+        anchors: ``'route'`` for the slowest and the fastest anchor on the routes of the
+            random stitches, or ``'slowest'`` for the slowest of all alone, which then
+            teaches in every iteration (ESTA, section 4.2).
         **kwargs: See :class:`StitchSampler`.
 
     Raises:
-        ValueError: If there are not so many stitches.
+        ValueError: If there are not so many stitches, or no such anchors.
     """
 
     def __init__(
@@ -146,26 +160,40 @@ class SandwichSampler(StitchSampler):
         space: StitchingSpace,
         num_random: int = 1,
         sampler: dict | None = None,
+        anchors: str = 'route',
         **kwargs,
     ) -> None:
         super().__init__(costs, space=space, **kwargs)
-        self.num_random = num_random
-        middle = {i: costs[i] for i in costs if i not in space.anchor_ids}
+        if anchors not in ACCOMPANYING:
+            raise ValueError(
+                f'anchors={anchors!r} of a sandwich; allowed are {ACCOMPANYING} '
+                '(config key: sampler.anchors)'
+            )
+        self.num_random, self.anchors = num_random, anchors
+        always = space.anchor_ids[-1:] if anchors == 'slowest' else space.anchor_ids
+        middle = {i: costs[i] for i in costs if i not in always}
         if not 1 <= num_random <= len(middle):
             raise ValueError(
                 f'num_random={num_random}; allowed are 1 to {len(middle)}, as many as '
-                'there are besides the anchors (config key: sampler.num_random)'
+                'there are besides these anchors (config key: sampler.num_random)'
             )
         defaults = dict(costs=replace(costs, costs=middle), space=space)
         self._random = TASK_UTILS.build(
             sampler or dict(type='UniformSampler'), default_args=defaults
         )
 
+    @property
+    def scorer(self) -> ImportanceSampler | None:
+        """See :meth:`StitchSampler.scorer`."""
+        return self._random.scorer
+
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """See :meth:`StitchSampler.draw`."""
         drawn: dict[int, None] = {}  # a set that keeps the order
         while len(drawn) < self.num_random:
             drawn |= dict.fromkeys(self._random.draw(rng))
-        run = {s.anchor for i in drawn for s in self.space[i].segments}
         anchors = self.space.anchor_ids
+        if self.anchors == 'slowest':
+            return anchors[-1], *drawn
+        run = {s.anchor for i in drawn for s in self.space[i].segments}
         return anchors[max(run)], anchors[min(run)], *drawn

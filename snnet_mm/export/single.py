@@ -44,7 +44,7 @@ def single_stitch(
     exported = single_stitch_config(cfg, find_stitched_backbone(model), stitch_id)
     init_default_scope(exported.get('default_scope', 'mmengine'))
     single = MODELS.build(exported.model)
-    state = merged_state(model)
+    state = merged_state(model, stitch_id)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
     if hasattr(model, 'dataset_meta'):
         single.dataset_meta = model.dataset_meta
@@ -119,14 +119,33 @@ def load_single(path: str | os.PathLike) -> nn.Module:
     return single
 
 
-def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """The weights of a stitched model, its low-rank updates merged."""
+def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
+    """The weights of a stitched model, merged as they are for one stitch.
+
+    Low-rank updates are in the weights, and what biases the stitch has of its own are
+    in the biases of the linear layers.
+    """
     state = model.state_dict()
     for name, module in model.named_modules():
         if hasattr(type(module), 'merged'):
             for key, value in module.merged().state_dict().items():
                 state[f'{name}.{key}'] = value
+    for key, bias in _stitch_biases(model, stitch_id).items():
+        state[key] = bias + state.get(key, 0)
     return state
+
+
+def _stitch_biases(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
+    """Biases of a stitch by the names of those that its linear layers have anyway."""
+    backbone = find_stitched_backbone(model)
+    if backbone.stitch_biases is None:
+        return {}
+    name = next(k for k, m in model.named_modules() if m is backbone)
+    return {
+        f'{name}.anchors.{a}.{layer}.bias': bias.detach()
+        for a, biases in enumerate(backbone.stitch_biases(stitch_id))
+        for layer, bias in biases.items()
+    }
 
 
 def _backbone_config(
@@ -144,7 +163,8 @@ def _backbone_config(
     return dict(
         type='SingleStitch',
         anchors=[
-            _plain_anchor(a) if i in run else None for i, a in enumerate(config.anchors)
+            _plain_anchor(a, backbone) if i in run else None
+            for i, a in enumerate(config.anchors)
         ],
         segments=[tuple(segment) for segment in stitch.segments],
         joints=list(stitch.layers),
@@ -158,9 +178,12 @@ def _backbone_config(
     )
 
 
-def _plain_anchor(config: dict) -> dict:
+def _plain_anchor(config: dict, backbone: StitchedBackbone) -> dict:
     """An anchor without what only its training needed."""
-    return {k: v for k, v in config.items() if k not in ('lora', 'pretrained')}
+    plain = {k: v for k, v in config.items() if k not in ('lora', 'pretrained')}
+    if backbone.stitch_biases is not None:
+        plain['qkv_bias'] = True  # holds what the stitch adds
+    return plain
 
 
 def _drop_pretrained(config: object) -> None:

@@ -47,15 +47,25 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     Args:
         in_dim: Width of the anchor that is left.
         out_dim: Width of the anchor that is entered.
-        rank: Rank of the update.
-        alpha: Scale of the update before division by the rank.
+        rank: Rank of the update, or a share of the smaller width: ESTA has 0.25.
+        alpha: Scale of the update before division by the rank; None for the rank
+            itself, so that the update is not scaled, as in ESTA.
 
     Raises:
         ValueError: If the rank is not positive or exceeds one of the widths.
     """
 
-    def __init__(self, in_dim: int, out_dim: int, rank: int, alpha: float = 1) -> None:
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        rank: int | float,
+        alpha: float | None = 1,
+    ) -> None:
         super().__init__(in_dim, out_dim)
+        if isinstance(rank, float):
+            rank = _share_of_width(rank, min(in_dim, out_dim))
+        alpha = rank if alpha is None else alpha
         self.add_update(rank, alpha, 'stitching_layer.rank')
 
     def merged(self) -> StitchingLayer:
@@ -63,3 +73,18 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         with self.weight.device:
             layer = StitchingLayer(self.in_features, self.out_features)
         return self.merged_into(layer)
+
+
+def _share_of_width(share: float, width: int) -> int:
+    """The rank that a share of a width is.
+
+    Raises:
+        ValueError: If it is none, or not a whole number of 1 or more.
+    """
+    if not 0 < share <= 1 or not (share * width).is_integer():
+        raise ValueError(
+            f'rank={share} of a low-rank update, a share of the width {width}; allowed '
+            'are shares above 0 and up to 1 that give a whole number, and whole '
+            'numbers as the rank itself (config key: stitching_layer.rank)'
+        )
+    return int(share * width)

@@ -6,6 +6,7 @@ Pure Python.
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
+from .importance import importance_results
 from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .prior import prior_scores
@@ -43,6 +44,7 @@ __all__ = [
     'format_cost',
     'group_by_cost',
     'pareto_front',
+    'importance_results',
     'parse_budget',
     'pick',
     'prior_scores',

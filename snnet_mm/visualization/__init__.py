@@ -1,7 +1,7 @@
 """Tables and pictures of stitches."""
 
 from .contact_sheet import plot_sheet
-from .cost_report import cost_report, wide_console, write_cost_csv
+from .cost_report import as_text, cost_report, wide_console, write_cost_csv
 from .depth_picture import DepthExample, plot_depths
 from .pareto_page import write_pareto_page
 from .pareto_plot import Baseline, plot_pareto
@@ -12,6 +12,7 @@ __all__ = [
     'Baseline',
     'DepthExample',
     'PredictionDrawer',
+    'as_text',
     'draw_sample',
     'cost_report',
     'plot_depths',

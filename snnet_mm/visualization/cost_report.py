@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Sequence
+from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +28,13 @@ def wide_console() -> Console:
     """A console that does not cut tables where the output is no terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=LOG_WIDTH)
+
+
+def as_text(table: Table) -> str:
+    """A table as plain text, for logs."""
+    console = Console(width=LOG_WIDTH, file=StringIO())
+    console.print(table)
+    return console.file.getvalue()
 
 
 def known_costs(costs: CostTable) -> list[str]:

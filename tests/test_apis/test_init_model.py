@@ -1,3 +1,4 @@
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,23 @@ def test_weights_of_other_parts_are_left_out(cfg, checkpoint, tmp_path, inputs):
     model = init_model(cfg, tmp_path / 'a.pth', stitch=6, device='cpu')
     wanted = outputs(by_hand(cfg, checkpoint, 6), inputs)
     assert torch.equal(outputs(model, inputs), wanted)
+
+
+def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
+    plain = copy.deepcopy(cfg)
+    cfg.model.backbone.stitch_bias = True
+    for anchor in cfg.model.backbone.anchors:
+        anchor.lora = dict(rank=2)
+    weights = init_model(cfg, None, device='cpu').state_dict()
+    weights['backbone.stitch_biases.6'].fill_(3)
+    torch.save(weights, tmp_path / 'a.pth')
+    model = init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    assert (model.backbone.stitch_biases.get_parameter('6') == 3).all()
+    with pytest.raises(ValueError, match=r'stitch_biases.*\(config key: backbone.stit'):
+        init_model(plain, tmp_path / 'a.pth', device='cpu')
+    plain.model.backbone.stitch_bias = True
+    with pytest.raises(ValueError, match=r'qkv.lora_A and others.*\(config key: lora;'):
+        init_model(plain, tmp_path / 'a.pth', device='cpu')
 
 
 class Malicious:

@@ -16,12 +16,14 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 from launching import ROOT, run_script
 from mmengine.model import MMDistributedDataParallel
+from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 from toy_classifier import ToyClassifier
 
 from snnet_mm.analysis import cost_table
-from snnet_mm.engine import StitchInitHook, UniformSampler
+from snnet_mm.engine import ImportanceSampler, StitchInitHook, UniformSampler
 from snnet_mm.engine.hooks import stitch_init_hook
+from snnet_mm.engine.saliency import SaliencyScorer
 from snnet_mm.models import SandwichWrapper, set_stitch, set_stitches
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
@@ -269,20 +271,26 @@ def on_rank(rank, folder, net):
     end = copy.deepcopy(net.state_dict())
     # Several stitches in one forward: the sum of their gradients, mean of the ranks.
     sandwich = SandwichWrapper(ToyClassifier(net), alpha=0.5)
+    head = copy.deepcopy(sandwich.head.state_dict())
     ddp = MMDistributedDataParallel(sandwich, find_unused_parameters=True)
     set_stitches(ddp, SANDWICH)
     losses = ddp(images_of(9, rank), torch.tensor([rank, 4]), mode='loss')
     optimizer.zero_grad()
     ddp.module.parse_losses(losses)[0].backward()
-    gradients = gradients_of(sandwich)
+    gradients = copy.deepcopy(gradients_of(sandwich))
+    # What the step finds important is the same on both ranks.
+    scores = ImportanceSampler(cost_table(net, (32, 32)), warm_up=1)
+    scorer = SaliencyScorer(sandwich, OptimWrapper(optimizer), scores)
+    scorer.trained = list(sandwich.roles.values())
+    optimizer.step()
     record = dict(errors=errors, fitted=fitted, stitches=stitches, end=end)
-    record |= dict(gradients=gradients, head=sandwich.head.state_dict())
+    record |= dict(gradients=gradients, head=head, scores=scores.state_dict())
     torch.save(record, f'{folder}/{rank}.pth')
     dist.destroy_process_group()
 
 
 def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
-    net = build_snnet()
+    net = build_snnet(stitch_bias=True)
     mp.spawn(on_rank, args=(tmp_path, net), nprocs=2)
     ranks = [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)]
     for record in ranks:
@@ -293,6 +301,8 @@ def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
     assert equal(ranks[0]['end'], ranks[1]['end'])
     drawn = list(zip(ranks[0]['stitches'], ranks[1]['stitches'], strict=True))
     assert any(a != b for a, b in drawn)
+    assert ranks[0]['scores'] == ranks[1]['scores']
+    assert set(ranks[0]['scores']['scores']) == set(SANDWICH)
 
     # One process trains both stitches of an iteration together.
     fit_stitching_layers(net, [images_of(0, rank) for rank in (0, 1)])

@@ -15,6 +15,7 @@ from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
 from snnet_mm.engine.accumulation import accumulative_counts
 from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import StitchResults, importance_results
 from snnet_mm.utils import guard_checkpoints, load_weights_only
 
 PIPELINE = [
@@ -171,9 +172,14 @@ def test_wherever_training_is_cut(random_cfg, num_workers, after):
     assert_exact(straight, resumed, after, 10)
 
 
-def test_sandwiches_go_on_exactly(random_cfg, guarded):
+def test_sandwiches_and_scores_go_on_exactly(random_cfg, guarded):
+    random_cfg.model.backbone.stitch_bias = True
     random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
-    random_cfg.custom_hooks[1].sampler = dict(type='SandwichSampler', num_random=2)
+    random_cfg.custom_hooks[1].sampler = dict(
+        type='SandwichSampler',
+        num_random=2,
+        sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=3),
+    )
     random_cfg.train_cfg.max_iters = 4
     random_cfg.default_hooks.checkpoint.interval = 2
     random_cfg.default_hooks.logger.interval = 2
@@ -181,6 +187,21 @@ def test_sandwiches_go_on_exactly(random_cfg, guarded):
     assert len(set(recorder.stitches)) > 2
     resumed, _ = run(random_cfg, 'resumed', straight / 'iter_2.pth')
     assert_exact(straight, resumed, 2, 4)
+
+    # Scores are in the checkpoint, and beside it in the form of results.
+    saved = [
+        load_weights_only(folder / 'iter_4.pth')['message_hub']['runtime_info']
+        for folder in (straight, resumed)
+    ]
+    assert saved[0]['stitch_scores'] == saved[1]['stitch_scores']
+    scores = saved[0]['stitch_scores']['scores']
+    assert saved[0]['stitch_scores']['num_scored_steps'] == 4
+    assert set(scores) == set(saved[0]['stitch_histogram'])
+    assert all(q > 0 for q in scores.values())
+    model = Runner.from_cfg(random_cfg).model
+    space = find_stitched_backbone(model).space
+    results = StitchResults.read(straight / 'stitch_scores.json', space)
+    assert results == importance_results(space, cost_table(model), scores, 3)
 
 
 # --- gradient accumulation

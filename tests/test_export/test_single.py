@@ -41,6 +41,9 @@ OPTIONS = {
         )
     ),
     'lora': dict(anchor=dict(lora=dict(rank=2, alpha=3, targets=('qkv',)))),
+    'stitch-bias': dict(
+        anchor=dict(lora=dict(rank=2), qkv_bias=False), stitch_bias=True
+    ),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
     'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
@@ -49,6 +52,7 @@ IDS = {
     'v1': range(4),
     'vitdet': (7, 8),
     'lora': (7, 8),
+    'stitch-bias': (1, 8),
     'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12),
 }
 CASES = [
@@ -58,16 +62,18 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize('options, stitch_id', CASES)
-def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, options, stitch_id):
-    options = OPTIONS[options]
-    cfg = toy_cfg(**options)
+@pytest.mark.parametrize('name, stitch_id', CASES)
+def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, name, stitch_id):
+    cfg = toy_cfg(**OPTIONS[name])
     model = build(cfg)
     images = torch.randn(2, 3, 64, 64)
     set_stitch(model, stitch_id)
     _, single = single_stitch(cfg, model, stitch_id)
     assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
     held = sum(p.numel() for p in single.parameters())
+    if name == 'stitch-bias':
+        # qkv had no bias of its own and got one for that of the stitch.
+        held -= {1: 5 * 3 * 12, 8: 2 * 3 * (8 + 12)}[stitch_id]
     assert held == cost_table(model)[stitch_id].params
 
 

@@ -12,6 +12,7 @@ from mmpretrain.models import ImageClassifier  # noqa: E402
 from mmpretrain.structures import DataSample  # noqa: E402
 
 from snnet_mm.apis import set_stitch  # noqa: E402
+from snnet_mm.engine.saliency import trained_parameters  # noqa: E402
 from snnet_mm.integrations.mmpretrain import StitchedClsHead  # noqa: E402
 from snnet_mm.models.ziplab_checkpoint import convert_ziplab  # noqa: E402
 
@@ -35,6 +36,15 @@ def classifier(widths=(8, 12), depths=(3, 5), head=None, **backbone):
     ends = [dict(in_channels=width) for width in widths]
     head = dict(type='StitchedClsHead', num_classes=CLASSES, ends=ends) | (head or {})
     return ImageClassifier(backbone=backbone, head=head)
+
+
+def test_a_stitch_trains_the_end_that_it_reaches():
+    model = classifier()
+    ends = {a: set(end.parameters()) for a, end in enumerate(model.head.ends)}
+    for stitch_id, end in ((0, 0), (2, 1)):
+        run = set(trained_parameters(model, model.backbone.space[stitch_id]))
+        assert ends[end] <= run
+        assert not ends[1 - end] & run
 
 
 @torch.no_grad()

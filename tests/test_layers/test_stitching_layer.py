@@ -44,6 +44,23 @@ def test_formula_of_lora(randomise, alpha):
     assert (expected - base).abs().max() > 0.1
 
 
+def test_a_rank_as_a_share_of_the_smaller_width(randomise):
+    for widths in ((8, 12), (12, 8)):
+        layer = randomise(LoRAStitchingLayer(*widths, rank=0.25, alpha=None))
+        assert layer.lora_A.shape == (2, widths[0])
+        x = torch.randn(3, widths[0])
+        expected = (
+            x @ layer.weight.T + layer.bias + (x @ layer.lora_A.T) @ layer.lora_B.T
+        )
+        torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize('share', [0.0, 1.5, 0.3])
+def test_a_share_that_gives_no_rank_is_refused(share):
+    with pytest.raises(ValueError, match=f'rank={share} .*width 8; .*stitching_layer'):
+        LoRAStitchingLayer(8, 12, rank=share)
+
+
 def test_only_the_update_is_trained(randomise):
     layer = randomise(LoRAStitchingLayer(6, 5, rank=3))
     trained = {n for n, p in layer.named_parameters() if p.requires_grad}

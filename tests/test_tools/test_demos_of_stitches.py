@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from snnet_mm.apis import init_model
+from snnet_mm.stitching import Cost, CostTable, TwoWaySpace, importance_results
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'configs/camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
@@ -89,6 +90,18 @@ def test_one_picture_file(run_main, checkpoint, tmp_path):
     assert cv2.imread(str(out)).shape == (48, 64, 3)
     with pytest.raises(ValueError, match='1 images by 2 stitches need --out-dir'):
         run_main('image_demo', *args, '--out-file', out, '--stitch-id', '0,1')
+
+
+def test_stitches_are_chosen_by_importance(run_main, checkpoint, tmp_path):
+    cv2.imwrite(str(tmp_path / 'a.jpg'), np.zeros((48, 64, 3), np.uint8))
+    space = TwoWaySpace([6, 12])
+    costs = CostTable({i: Cost(10**9 * (i + 1), 1) for i in space.ids}, (64, 64))
+    results = importance_results(space, costs, {0: 1.0, 5: 3.0, 22: 2.0}, 4)
+    (tmp_path / 'stitch_scores.json').write_text(json.dumps(results.to_dict()))
+    args = (tmp_path / 'a.jpg', CONFIG, checkpoint, '--device', 'cpu')
+    args += ('--results', tmp_path / 'stitch_scores.json', '--out-dir', tmp_path)
+    printed = run_main('image_demo', *args, '--stitch-id', '20G')
+    assert printed.split()[-1].endswith('a_stitch5.png')
 
 
 def test_a_video_is_painted_frame_by_frame(run_main, checkpoint, video, tmp_path):

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from mmengine.dist import broadcast_object_list
 from mmengine.hooks import Hook
@@ -11,12 +14,16 @@ from torch import Tensor
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitches
-from snnet_mm.stitching import CostTable
-from snnet_mm.utils import shared_seed
+from snnet_mm.stitching import CostTable, StitchResults, importance_results
+from snnet_mm.utils import atomic_path, shared_seed
+from snnet_mm.visualization import as_text, stitch_table
 
 from ..accumulation import accumulative_counts
+from ..saliency import SaliencyScorer
 
 HISTOGRAM = 'stitch_histogram'
+SCORES = 'stitch_scores'
+SCORES_FILE = 'stitch_scores.json'
 FINGERPRINT = 'stitch_costs'
 
 
@@ -33,6 +40,13 @@ class StitchSamplingHook(Hook):
     Visualisation backends get the loss of each cost group, ``loss_by_gflops/<mean of
     the group>``. How often each stitch was sampled is kept in the message hub as
     ``stitch_histogram``, which checkpoints hold, and logged by group after training.
+
+    For a sampler that goes by importance, such as ``ImportanceSampler``, every
+    optimizer step is scored; see :class:`SaliencyScorer`. Visualisation backends get
+    the score of each trained stitch, ``importance_by_gflops/<mean of the group>``. The
+    scores are kept in the message hub as ``stitch_scores``, and with every checkpoint
+    ``stitch_scores.json`` is written to the work directory, by which stitches can be
+    chosen without an evaluation; see :func:`snnet_mm.stitching.importance_results`.
 
     Args:
         sampler: Config of the sampler; its seed is that of the run by default.
@@ -55,6 +69,7 @@ class StitchSamplingHook(Hook):
         self._sampler_cfg = sampler
         self._input_size = input_size
         self._costs_file = costs
+        self._scorer: SaliencyScorer | None = None
 
     def before_train(self, runner: Runner) -> None:
         """Get the costs of all stitches and build the sampler.
@@ -77,6 +92,9 @@ class StitchSamplingHook(Hook):
             for stitch_id in group
         }
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
+        self._space = space
+        if self.sampler.scorer is not None:
+            self._start_scoring(runner)
 
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
@@ -89,6 +107,8 @@ class StitchSamplingHook(Hook):
         step = runner.iter // accumulative_counts(runner.optim_wrapper)
         ids = self.sampler.sample(step)
         self._roles = set_stitches(runner.model, ids)
+        if self._scorer is not None:
+            self._scorer.trained = list(self._roles.values())
         for stitch_id in ids:
             self._histogram[stitch_id] = self._histogram.get(stitch_id, 0) + 1
         hub = runner.message_hub
@@ -103,20 +123,55 @@ class StitchSamplingHook(Hook):
         data_batch: dict | None = None,
         outputs: dict | None = None,
     ) -> None:
-        """Log the loss of every stitch under its cost group."""
+        """Log the loss, and the score, of every stitch under its cost group."""
+        scores = {} if self._scorer is None else self._scorer.sampler.scores
         for role, stitch in self._roles.items():
-            loss = _loss_of(role, outputs or {})
-            if loss is not None:
-                name = f'loss_by_gflops/{self._group_names[stitch.id]}'
-                runner.visualizer.add_scalar(name, loss, step=runner.iter + 1)
+            for what, value in (
+                ('loss', _loss_of(role, outputs or {})),
+                ('importance', scores.get(stitch.id)),
+            ):
+                if value is not None:
+                    name = f'{what}_by_gflops/{self._group_names[stitch.id]}'
+                    runner.visualizer.add_scalar(name, value, step=runner.iter + 1)
+        if scores:
+            state = self._scorer.sampler.state_dict()
+            runner.message_hub.update_info(SCORES, state)
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Write the scores of this moment beside the checkpoint."""
+        if self._scorer is not None and self._scorer.sampler.scores:
+            with atomic_path(Path(runner.work_dir) / SCORES_FILE) as temporary:
+                temporary.write_text(json.dumps(self._results().to_dict(), indent=1))
 
     def after_train(self, runner: Runner) -> None:
-        """Log how often each cost group was sampled."""
+        """Log how often each cost group was sampled, and what was most important."""
         counts = ', '.join(
             f'{self._name_of(group)} G: {sum(self._histogram.get(i, 0) for i in group)}'
             for group in self.sampler.groups
         )
         runner.logger.info(f'Sampled stitches by mean GFLOPs of their group: {counts}')
+        if self._scorer is None:
+            return
+        self._scorer.remove()
+        if self._scorer.sampler.scores:  # none if AMP skipped every step
+            results = self._results()
+            front = set(results.front())
+            chosen = [r for r in results.stitches if r.id in front]
+            table = as_text(stitch_table(replace(results, stitches=chosen)))
+            runner.logger.info(f'The most important stitches, to be deployed:\n{table}')
+
+    def _start_scoring(self, runner: Runner) -> None:
+        scorer = self.sampler.scorer
+        self._scorer = SaliencyScorer(runner.model, runner.optim_wrapper, scorer)
+        state = runner.message_hub.runtime_info.get(SCORES)
+        if state is not None:
+            scorer.load_state_dict(state)
+
+    def _results(self) -> StitchResults:
+        """The scores in the form of results."""
+        s = self._scorer.sampler
+        kwargs = dict(num_groups=s.num_groups, cost=s.cost)
+        return importance_results(self._space, self._costs, s.scores, **kwargs)
 
     def _read_costs(self, runner: Runner) -> CostTable:
         """The saved costs; measured ones are never measured again.

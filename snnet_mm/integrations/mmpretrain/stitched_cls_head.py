@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mmengine.model import BaseModule, ModuleList
 from mmpretrain.models.heads import ClsHead
@@ -192,6 +192,12 @@ class StitchedClsHead(ClsHead):
                 'backbone (config keys: head.ends, backbone.anchors)'
             )
         self._end = stitch.end_anchor
+
+    def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
+        """Parameters of the ends that a stitch does not run."""
+        for a, end in enumerate(self.ends):
+            if end is not None and a != stitch.end_anchor:
+                yield from end.parameters()
 
     def pre_logits(self, feats: TokenState) -> Tensor:
         """The normalised token ``(B, C)`` that is classified.

@@ -9,6 +9,7 @@ from mmengine.model import BaseModule
 from torch import Tensor
 
 from snnet_mm.anchors import TokenState
+from snnet_mm.layers import LayerBiases
 from snnet_mm.stitching import Position, Step
 
 
@@ -36,6 +37,7 @@ class RouteWalk(BaseModule):
         images: Tensor,
         taps: Collection[Position],
         path: list[Stop] | None = None,
+        biases: Sequence[LayerBiases] | None = None,
     ) -> tuple[Stop, dict[Position, Stop]]:
         """Run a route on images ``(B, 3, H, W)``.
 
@@ -45,6 +47,7 @@ class RouteWalk(BaseModule):
             taps: Positions whose stops are wanted.
             path: Stops of the first steps, where the walk goes on; extended by the
                 others. By default it begins with the embedding and keeps only ``taps``.
+            biases: Biases of the stitch for each anchor, if it has some of its own.
 
         Returns:
             The last stop, and those at ``taps``.
@@ -53,7 +56,7 @@ class RouteWalk(BaseModule):
         tapped = {stop.step: stop for stop in done if stop.step in taps}
         stop = done[-1] if done else None
         for step in steps[len(done) :]:
-            stop = Stop(step, self._take(step, stop, images))
+            stop = Stop(step, self._take(step, stop, images, biases))
             if path is not None:
                 path.append(stop)
             if step in taps:
@@ -67,11 +70,18 @@ class RouteWalk(BaseModule):
             stop.crossed[layer] = stop.state._replace(tokens=tokens)
         return stop.crossed[layer]
 
-    def _take(self, step: Step, stop: Stop | None, images: Tensor) -> TokenState:
+    def _take(
+        self,
+        step: Step,
+        stop: Stop | None,
+        images: Tensor,
+        biases: Sequence[LayerBiases] | None,
+    ) -> TokenState:
         """The state one step further."""
         if stop is None:
             return self.anchors[step.anchor].embed(images)
         if isinstance(step, str):
             return self.cross(step, stop)
         anchor, block = step
-        return self.anchors[anchor].run_blocks(stop.state, block, block + 1)[0]
+        own = {} if biases is None else dict(biases=biases[anchor])
+        return self.anchors[anchor].run_blocks(stop.state, block, block + 1, **own)[0]

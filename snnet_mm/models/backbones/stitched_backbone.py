@@ -20,6 +20,7 @@ from snnet_mm.anchors import (
     check_tokens_correspond,
     check_with_cls,
 )
+from snnet_mm.layers import StitchBiases
 from snnet_mm.stitching import Position, Stitch, StitchingSpace
 
 from .prefix_cache import PrefixCache
@@ -46,12 +47,15 @@ class StitchedBackbone(RouteWalk):
         eval_maps: Places in ``out_indices`` whose maps are needed outside training,
             such as ``(3,)`` if only auxiliary heads read the others; these are then
             None. By default all.
+        stitch_bias: Whether every stitch has biases of its own in the attention of the
+            blocks that it runs; see :class:`snnet_mm.layers.StitchBiases`.
         init_cfg: mmengine's initialisation config.
 
     Raises:
         ValueError: For an unknown ``out``, an out index past the slow anchor's depth,
             ``eval_maps`` outside ``out_indices``, ``with_cls`` where an anchor has no
-            cls token, or anchors that cannot be joined.
+            cls token, anchors that cannot be joined, or ``stitch_bias`` where an anchor
+            takes no biases.
     """
 
     # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
@@ -66,6 +70,7 @@ class StitchedBackbone(RouteWalk):
         out_indices: Sequence[int] = (-1,),
         with_cls: bool = False,
         eval_maps: Sequence[int] | None = None,
+        stitch_bias: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
@@ -91,6 +96,7 @@ class StitchedBackbone(RouteWalk):
                 for name, spec in space.layers.items()
             }
         )
+        self.stitch_biases = _build_biases(space, anchors) if stitch_bias else None
         # Saved, so that weights which hold stitching layers are never fitted again.
         self.register_buffer('stitching_initialized', torch.tensor(False))
         self._prefixes: PrefixCache | None = None
@@ -133,7 +139,10 @@ class StitchedBackbone(RouteWalk):
         steps, path = self.active_stitch.steps, None
         if self._prefixes is not None and not self.training:
             path = self._prefixes.resume(images, steps)
-        end, tapped = self.walk(steps, images, taps, path)
+        biases = None
+        if self.stitch_biases is not None:
+            biases = self.stitch_biases(self.active_stitch.id)
+        end, tapped = self.walk(steps, images, taps, path, biases)
         if self.out == 'end':
             return end.state
         maps: list[BackboneMap | None] = [None] * len(self.out_indices)
@@ -150,9 +159,11 @@ class StitchedBackbone(RouteWalk):
         Inside, in eval mode, a stitch goes on from where its route leaves that of the
         stitch before it; the results are the same. The states of one route are kept,
         one per crop, until the context ends. Visit stitches in the order of
-        :func:`snnet_mm.stitching.visiting_order`.
+        :func:`snnet_mm.stitching.visiting_order`. Stitches with biases of their own
+        have nothing in common: each of them is run from the beginning.
         """
-        self._prefixes = PrefixCache() if self.shares_prefixes else None
+        shares = self.shares_prefixes and self.stitch_biases is None
+        self._prefixes = PrefixCache() if shares else None
         try:
             yield
         finally:
@@ -193,6 +204,18 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
             )
         check_tokens_correspond(fast, slow)
     return built
+
+
+def _build_biases(space: StitchingSpace, anchors: Sequence[Anchor]) -> StitchBiases:
+    widths = [[a.bias_widths(i) for i in range(a.depth)] for a in anchors]
+    for anchor, of_blocks in zip(anchors, widths, strict=True):
+        if not all(of_blocks):
+            raise ValueError(
+                f'stitch_bias=True, but {type(anchor).__name__} takes no biases of a '
+                "stitch; allowed are anchors of type='PlainViT' (config keys: "
+                'backbone.stitch_bias, backbone.anchors)'
+            )
+    return StitchBiases(space, widths)
 
 
 def _check_eval_maps(eval_maps: Sequence[int] | None, num_maps: int) -> tuple[int, ...]:

@@ -1,0 +1,46 @@
+# A fine-grained data set in folders, train and test, with a folder per class. As in
+# visual prompt tuning, which ESTA follows: resized, cropped at random, flipped. The
+# root and the number of classes are set by the configs that inherit it.
+dataset_type = 'CustomDataset'
+data_root = None
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(256, 256), backend='pillow', interpolation='bicubic'),
+    dict(type='RandomCrop', crop_size=224),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(type='PackInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(256, 256), backend='pillow', interpolation='bicubic'),
+    dict(type='CenterCrop', crop_size=224),
+    dict(type='PackInputs'),
+]
+train_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    persistent_workers=True,
+    sampler=dict(type='SeededSampler', shuffle=True),
+    dataset=dict(
+        type='SeededDataset',
+        of=dataset_type,
+        data_root=data_root,
+        data_prefix='train',
+        pipeline=train_pipeline,
+    ),
+)
+val_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        type=dataset_type,
+        data_root=data_root,
+        data_prefix='test',
+        pipeline=test_pipeline,
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type='Accuracy', topk=(1, 5))
+test_evaluator = val_evaluator

@@ -1,0 +1,45 @@
+# ESTA on dense prediction: DeiT3-S and L stitched two ways, 134 stitches, on ADE20K.
+# The large anchor teaches pixel by pixel. Rank times width is that of the paper's ViTs.
+# 8 GPUs, batch 16. No figure in the paper. Ours: not yet run.
+_base_ = [
+    '../../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
+    '../../_base_/datasets/ade20k_512x512.py',
+    '../../_base_/schedules/adamw_cosine_esta.py',
+    '../../_base_/stitched_runtime.py',
+]
+ranks = (16, 6)
+anchors = [
+    dict(anchor, lora=dict(rank=rank, alpha=rank))
+    for anchor, rank in zip(_base_.model.backbone.anchors, ranks, strict=True)
+]
+segmentor = dict(
+    _base_.model,
+    backbone=dict(
+        _base_.model.backbone,
+        anchors=anchors,
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=0.25, alpha=None),
+        stitch_bias=True,
+    ),
+)
+model = dict(
+    _delete_=True, type='SandwichWrapper', labels='hard', alpha=0.5, model=segmentor
+)
+# 1e-3 of the paper's grid, times batch / 256; a tenth of the iterations is warm-up.
+optim_wrapper = dict(optimizer=dict(lr=6.25e-5))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=16000, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=0, begin=16000, end=160000, by_epoch=False),
+]
+train_cfg = dict(max_iters=160000, val_interval=16000)
+default_hooks = dict(checkpoint=dict(interval=16000))
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(
+        type='StitchSamplingHook',
+        sampler=dict(
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=16000),
+        ),
+    ),
+]

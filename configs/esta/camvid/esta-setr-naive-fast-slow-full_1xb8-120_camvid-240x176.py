@@ -1,0 +1,9 @@
+# Ablation of ESTA on the CamVid pair: everything fully trained, drawn and taught as in
+# ESTA (paper, figure 6a, on FGVC). One CPU core, batch 8; ours: not yet run.
+_base_ = ['./esta-setr-naive-fast-slow_1xb8-120_camvid-240x176.py']
+anchors = [dict(a, lora=None) for a in _base_.model.model.backbone.anchors]
+layer = dict(_delete_=True, type='StitchingLayer')
+model = dict(
+    model=dict(backbone=dict(anchors=anchors, stitching_layer=layer, stitch_bias=False))
+)
+optim_wrapper = dict(optimizer=dict(lr=5e-4))

@@ -1,0 +1,39 @@
+# ESTA on dense prediction: the CamVid pair, 32 stitches two ways, trained by low-rank
+# updates and biases of every stitch; the slow anchor teaches pixel by pixel. One CPU
+# core, batch 8. No figure in the paper; ours: not yet run.
+_base_ = ['../../camvid/setr-naive_snnetv2-fast-slow_1xb8-500_camvid-240x176.py']
+ranks = (8, 4)
+anchors = [
+    dict(anchor, lora=dict(rank=rank, alpha=rank))
+    for anchor, rank in zip(_base_.model.backbone.anchors, ranks, strict=True)
+]
+segmentor = dict(
+    _base_.model,
+    backbone=dict(
+        _base_.model.backbone,
+        anchors=anchors,
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=0.25, alpha=None),
+        stitch_bias=True,
+    ),
+)
+model = dict(
+    _delete_=True, type='SandwichWrapper', labels='hard', alpha=0.5, model=segmentor
+)
+optim_wrapper = dict(optimizer=dict(lr=2e-3, weight_decay=1e-4), clip_grad=None)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=12, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=12, end=120, by_epoch=False),
+]
+train_cfg = dict(max_iters=120, val_interval=120)
+default_hooks = dict(checkpoint=dict(interval=120))
+custom_hooks = [
+    dict(type='StitchInitHook', num_images=100),
+    dict(
+        type='StitchSamplingHook',
+        sampler=dict(
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=40, num_groups=10),
+        ),
+    ),
+]

@@ -1,0 +1,9 @@
+# Ablation of ESTA on the tiny family: everything fully trained, drawn and taught as in
+# ESTA (paper, figure 6a). One CPU core, batch 64; ours: not yet run.
+_base_ = ['./esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py']
+anchors = [dict(a, lora=None) for a in _base_.model.model.backbone.anchors]
+layer = dict(_delete_=True, type='StitchingLayer')
+model = dict(
+    model=dict(backbone=dict(anchors=anchors, stitching_layer=layer, stitch_bias=False))
+)
+optim_wrapper = dict(optimizer=dict(lr=5e-4))

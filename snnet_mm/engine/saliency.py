@@ -1,0 +1,106 @@
+"""How much the trained parameters of a stitch matter to the loss of a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import torch
+from mmengine.dist import all_reduce
+from mmengine.optim import OptimWrapper, OptimWrapperDict
+from torch import Tensor, nn
+
+from snnet_mm.analysis.parts import parameters_by_part, parts_of, unwrapped
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import Stitch
+
+from .importance_sampler import ImportanceSampler
+
+
+class SaliencyScorer:
+    """Gives a sampler the saliency of the stitches that each optimizer step trains.
+
+    It reads the gradients of the step right before the optimizer does: summed over
+    ranks and accumulated iterations, unscaled where AMP scales them, and clipped where
+    they are clipped. A step that AMP skips scores nothing. If a step trains several
+    stitches, gradients of what they share are those of all; the paper does not say
+    otherwise.
+
+    Args:
+        model: The model, with a stitched backbone.
+        optim_wrapper: Its optimizer wrapper.
+        sampler: The sampler that gets the scores.
+
+    Raises:
+        ValueError: If there are several optimizers.
+    """
+
+    def __init__(
+        self, model: nn.Module, optim_wrapper: OptimWrapper, sampler: ImportanceSampler
+    ) -> None:
+        if isinstance(optim_wrapper, OptimWrapperDict):
+            raise ValueError(
+                f'importance is scored in the steps of one optimizer; allowed is an '
+                f'OptimWrapper, not {type(optim_wrapper).__name__} (config keys: '
+                'optim_wrapper, StitchSamplingHook.sampler)'
+            )
+        self.sampler = sampler
+        self.trained: Sequence[Stitch] = ()  # the stitches of the next step
+        self._parameters = cache(lambda stitch: trained_parameters(model, stitch))
+        self._hook = optim_wrapper.optimizer.register_step_pre_hook(self._score)
+
+    def remove(self) -> None:
+        """Score no more steps."""
+        self._hook.remove()
+
+    def _score(self, optimizer: torch.optim.Optimizer, *_) -> None:
+        values = torch.stack([saliency(self._parameters(s)) for s in self.trained])
+        # A fused optimizer gets scaled gradients and divides by the scale itself.
+        scale = getattr(optimizer, 'grad_scale', None)
+        if scale is not None:
+            values = values / scale
+        # Equal already, but for ranks on different hardware.
+        all_reduce(values, 'mean')
+        values = values.tolist()
+        if all(map(math.isfinite, values)):
+            ids = [stitch.id for stitch in self.trained]
+            self.sampler.record(dict(zip(ids, values, strict=True)))
+
+
+@torch.no_grad()
+def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
+    """SNIP's measure: the sum of ``|g w|`` over parameters ``w`` with gradient ``g``.
+
+    Raises:
+        ValueError: If none of them has a gradient.
+    """
+    trained = [p for p in parameters if p.grad is not None]
+    if not trained:
+        raise ValueError(
+            'no parameter of this stitch has a gradient, and no importance; what is '
+            'trained is logged at the beginning (config keys: frozen_stages, lora, '
+            'stitching_layer)'
+        )
+    products = torch._foreach_mul([p.grad for p in trained], trained)
+    return torch.stack(torch._foreach_norm(products, 1)).sum()
+
+
+def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
+    """The trained parameters that a stitch runs, heads included.
+
+    A part of a model that runs a stitch with some of its parameters only has a method
+    ``idle_parameters(stitch)`` which gives the others.
+    """
+    model = unwrapped(model)
+    backbone = find_stitched_backbone(model)
+    by_part = parameters_by_part(backbone)
+    idle = {id(p) for p in backbone.parameters()}
+    for module in model.modules():
+        if hasattr(type(module), 'idle_parameters'):
+            idle |= {id(p) for p in module.idle_parameters(stitch)}
+    run = [p for part in parts_of(backbone, stitch) for p in by_part[part]]
+    run += [p for p in model.parameters() if id(p) not in idle]
+    if backbone.stitch_biases is not None:
+        run.append(backbone.stitch_biases.get_parameter(str(stitch.id)))
+    return [p for p in run if p.requires_grad]

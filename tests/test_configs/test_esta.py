@@ -1,0 +1,191 @@
+"""The configs of ESTA: what is trained, and by which recipe."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
+from PIL import Image
+
+from snnet_mm.analysis import count_parameters
+from snnet_mm.stitching import StitchResults
+
+ESTA = Path(__file__).parents[2] / 'configs' / 'esta'
+PAGE = ESTA.parents[1] / 'docs' / 'esta.md'
+TOY = ESTA.parent / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+FGVC = sorted((ESTA / 'fgvc').glob('*.py'))
+CUB = 'fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
+# Classes, and training images of the split in visual prompt tuning.
+DATA = dict(
+    cub=(200, 5394),
+    cars=(196, 7329),
+    dogs=(120, 10800),
+    nabirds=(555, 21536),
+    flowers=(102, 1020),
+)
+
+
+def load(path):
+    cfg = Config.fromfile(ESTA / path)
+    init_default_scope(cfg.default_scope)
+    with torch.device('meta'):
+        return cfg, MODELS.build(cfg.model)
+
+
+def sampling(cfg):
+    (hook,) = [h for h in cfg.custom_hooks if h.type == 'StitchSamplingHook']
+    return hook.sampler
+
+
+def test_trained_parameters_of_the_paper():
+    """Table 1: 4.6 M. The paper gives 1.4 M for the biases; here they are 1.6 M."""
+    _, model = load(CUB)
+    counts = {part: c.trained for part, c in count_parameters(model).items()}
+    widths = 192, 384, 768
+    # Ranks 32, 16 and 8, each times 8 widths for A and B of qkv and proj, in 12 blocks.
+    lora = sum(12 * r * 6 * d for r, d in zip((32, 16, 8), widths, strict=True))
+    layers = 11 * (48 * (192 + 384) + 96 * (384 + 768))
+    # Every block that a stitch runs has 4 widths: 12 joints (i, i), 11 (i, i + 1) and
+    # 11 (i + 1, i) per pair, on average half of their 13 blocks in either anchor.
+    pairs = 34 * 13 // 2 * 4 * ((192 + 384) + (384 + 768))
+    biases = pairs + 12 * 4 * sum(widths)
+    heads = sum(d * 200 + 200 for d in widths)
+    assert counts == {
+        'backbone.anchors': lora,
+        'backbone.stitching_layers': layers,
+        'backbone.stitch_biases': biases,
+        'head': heads,
+    }
+    assert (lora, layers, biases, heads) == (1327104, 1520640, 1592064, 269400)
+    assert sum(counts.values()) / 1e6 == pytest.approx(4.6, abs=0.2)
+    assert len(model.backbone.space) == 71
+
+
+@pytest.mark.parametrize('path', FGVC, ids=lambda p: p.stem)
+def test_recipe_of_appendix_a(path):
+    cfg, model = load(path)
+    classes, images = DATA[path.stem.split('_')[2].split('-')[0]]
+    epoch = math.ceil(images / cfg.train_dataloader.batch_size)
+    assert model.head.num_classes == classes
+    assert cfg.train_cfg.max_iters == 100 * epoch
+    warm_up, cosine = cfg.param_scheduler
+    assert (warm_up.end, cosine.begin, cosine.end) == (
+        10 * epoch,
+        10 * epoch,
+        100 * epoch,
+    )
+    optimizer = cfg.optim_wrapper.optimizer
+    assert (optimizer.type, optimizer.weight_decay) == ('AdamW', 1e-4)
+    assert optimizer.lr == pytest.approx(1e-3 * 64 / 256)
+    # Neither clipped nor without decay anywhere: the paper says nothing of either.
+    assert set(cfg.optim_wrapper) == {'type', 'optimizer'}
+    assert cfg.model.type == 'SandwichWrapper'
+    assert (cfg.model.labels, cfg.model.alpha) == ('hard', 0.5)
+    sampler = sampling(cfg)
+    assert (sampler.type, sampler.anchors) == ('SandwichSampler', 'slowest')
+    assert sampler.sampler == dict(type='ImportanceSampler', warm_up=10 * epoch)
+
+
+@pytest.mark.parametrize(
+    'variant, trained, importance',
+    [
+        ('', dict(anchors=27648, stitching_layers=19200, stitch_biases=69888), True),
+        (
+            '-uniform',
+            dict(anchors=27648, stitching_layers=19200, stitch_biases=69888),
+            False,
+        ),
+        ('-no-bias', dict(anchors=27648, stitching_layers=19200), True),
+        ('-scaled-r', dict(anchors=69120, stitching_layers=48000), True),
+        (
+            '-full-sl',
+            dict(anchors=27648, stitching_layers=52160, stitch_biases=69888),
+            True,
+        ),
+        ('-full', dict(anchors=1741824, stitching_layers=52160), True),
+    ],
+)
+def test_rows_of_figure_6(variant, trained, importance):
+    cfg, model = load(f'tiny/esta-ti-s-b{variant}_1xb64-600_tinyimagenet20-64x64.py')
+    counts = {part: c.trained for part, c in count_parameters(model).items()}
+    head = counts.pop('head')
+    assert head == sum(d * 20 + 20 + 2 * d for d in (32, 64, 128))
+    assert counts == {f'backbone.{part}': n for part, n in trained.items()}
+    assert ('sampler' in sampling(cfg)) == importance
+    assert cfg.optim_wrapper.clip_grad is None
+
+
+def short_run(path, work_dir):
+    """Two steps, with one of warm-up."""
+    cfg = Config.fromfile(path)
+    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
+    cfg.custom_hooks[0].num_images = 2
+    sampling(cfg).sampler.warm_up = 1
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 2
+    cfg.param_scheduler = []
+    return cfg
+
+
+def test_the_config_on_the_page_about_esta(tmp_path):
+    snippet = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)[0]
+    (tmp_path / 'a.py').write_text(snippet.replace('./my_stitched_model.py', str(TOY)))
+    cfg = short_run(tmp_path / 'a.py', tmp_path)
+    for part in (*cfg.model.model.backbone.anchors, cfg.model.model.decode_head):
+        part.pop('init_cfg')
+    cfg.train_dataloader.update(batch_size=2)
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    space = runner.model.backbone.space
+    scores = StitchResults.read(tmp_path / 'stitch_scores.json', space)
+    assert len(scores.stitches) in (2, 3)
+    assert space.anchor_ids[-1] in scores.scores()
+
+
+@pytest.fixture
+def data_root(tmp_path):
+    """Two images of two classes."""
+    rng = np.random.default_rng(0)
+    for folder in ('train/a', 'train/b', 'test/a', 'test/b'):
+        (tmp_path / 'data' / folder).mkdir(parents=True)
+        for i in range(2):
+            image = rng.integers(0, 255, (80, 112, 3), dtype=np.uint8)
+            Image.fromarray(image).save(tmp_path / 'data' / folder / f'{i}.jpg')
+    return str(tmp_path / 'data')
+
+
+def test_it_trains_and_tests(data_root, tmp_path):
+    """Two steps, of which the second one draws by importance, with narrow anchors."""
+    cfg = short_run(ESTA / CUB, tmp_path)
+    model, widths = cfg.model.model, (8, 12, 16)
+    for anchor, width in zip(model.backbone.anchors, widths, strict=True):
+        anchor.arch = ConfigDict(embed_dims=width, depth=3, num_heads=2)
+        anchor.lora.rank = 2
+        anchor.pop('init_cfg')
+    ends = [dict(in_channels=width, norm=None) for width in widths]
+    model.head.update(num_classes=2, ends=ends)
+    sampling(cfg).sampler.num_groups = 3
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        classes = dict(metainfo=dict(classes=('a', 'b')), data_root=data_root)
+        loader.dataset.update(classes)
+    cfg.test_evaluator.topk = (1,)
+    runner = Runner.from_cfg(cfg)
+    before = {k: v.clone() for k, v in runner.model.named_parameters()}
+    runner.train()
+    moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
+    assert 'backbone.stitch_biases.2' in moved  # the largest anchor's
+    # A gets its first gradient in the second step, when B is no longer zero.
+    kinds = {k.rsplit('.')[-1] for k in moved if '.anchors.' in k}
+    assert kinds == {'lora_A', 'lora_B'}
+    cfg.load_from = str(tmp_path / 'iter_2.pth')
+    scores = str(tmp_path / 'stitch_scores.json')
+    cfg.test_cfg.update(stitches='999G', results=scores)
+    metrics = Runner.from_cfg(cfg).test()
+    (tested,) = {name.split('/')[0] for name in metrics}
+    assert tested == f'stitch_{StitchResults.read(scores).front()[-1]}'

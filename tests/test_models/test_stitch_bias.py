@@ -1,0 +1,205 @@
+"""Stitch-specific biases (ESTA, section 4.1): W x + b + b^s."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.model import ImgDataPreprocessor
+from torch.testing import assert_close
+from toy_classifier import ToyClassifier
+
+from snnet_mm.analysis import cost_table, count_parameters, measure_memory
+from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitch, set_stitches
+from snnet_mm.stitching import visiting_order
+
+IMAGES = (2, 3, 16, 24)
+ANCHORS = {
+    'cls': dict(),
+    'lora': dict(lora=dict(rank=2)),
+    'windows': dict(cls_token=False, window_size=2, global_blocks=(1,)),
+}
+
+
+def by_hand(net, stitch_id):
+    """The same network without such biases; they are added to those of its layers."""
+    plain = copy.deepcopy(net)
+    plain.stitch_biases = None
+    plain.set_stitch(stitch_id)
+    given = net.stitch_biases.get_parameter(str(stitch_id)).detach()
+    place = 0
+    for a, begin, end in plain.active_stitch.segments:
+        for block in plain.anchors[a].blocks[begin:end]:
+            for layer in (block.attn.qkv, block.attn.proj):
+                layer.bias.data += given[place : place + layer.out_features]
+                place += layer.out_features
+    assert place == len(given)
+    return plain
+
+
+@pytest.mark.parametrize('anchor', ANCHORS.values(), ids=ANCHORS)
+def test_every_stitch_has_biases_of_its_own(build_snnet, anchor):
+    net = build_snnet(anchor=anchor, stitch_bias=True, out_indices=(6, 0, 3)).eval()
+    images = torch.randn(IMAGES)
+    unbiased = copy.deepcopy(net)
+    unbiased.stitch_biases = None
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        unbiased.set_stitch(stitch.id)
+        maps = net(images)
+        wanted = by_hand(net, stitch.id)(images)
+        for got, expected in zip(maps, wanted, strict=True):
+            assert_close(got, expected, rtol=1e-4, atol=1e-4)
+        assert (maps[0] - unbiased(images)[0]).abs().max() > 0.01
+
+
+def test_sliding_windows_too(build_vit, randomise):
+    anchors = [build_vit(width) for width in (8, 12, 16)]
+    net = randomise(SNNetv1(anchors, out='end', stitch_bias=True)).eval()
+    images = torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        wanted = by_hand(net, stitch.id)(images).tokens
+        assert_close(net(images).tokens, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_they_begin_at_zero_and_are_for_the_blocks_that_run(build_vit):
+    anchors = [build_vit(8, 2), build_vit(12, 4)]
+    net = SNNetv2(
+        anchors, stitching_layer=dict(type='StitchingLayer'), stitch_bias=True
+    )
+    sizes = {k: len(p) for k, p in net.stitch_biases.named_parameters()}
+    # qkv and proj have 3 + 1 widths. Stitch 2 is fast[0:1] > slow[2:4], 4 the reverse.
+    assert sizes == {'0': 4 * 2 * 8, '1': 4 * 4 * 12, '2': 128, '4': 128}
+    assert net.space.describe(net.space[4]) == 'slow[0:2] > fast[1:2]'
+    assert not any(p.any() for p in net.stitch_biases.parameters())
+    plain = copy.deepcopy(net)
+    plain.stitch_biases = None
+    images = torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        plain.set_stitch(stitch.id)
+        assert torch.equal(net(images)[0], plain(images)[0])
+
+
+def test_only_those_of_the_stitch_are_trained(build_snnet):
+    net = build_snnet(stitch_bias=True)
+    images = torch.randn(IMAGES)
+    net.set_stitch(5)
+    net(images)[0].square().sum().backward()
+    with_grad = {
+        k for k, p in net.stitch_biases.named_parameters() if p.grad is not None
+    }
+    assert with_grad == {'5'}
+    # Each is what a bias of the layer itself would get.
+    plain = by_hand(net, 5)
+    plain.zero_grad()
+    plain(images)[0].square().sum().backward()
+    wanted = [
+        layer.bias.grad
+        for a, begin, end in plain.active_stitch.segments
+        for block in plain.anchors[a].blocks[begin:end]
+        for layer in (block.attn.qkv, block.attn.proj)
+    ]
+    got = net.stitch_biases.get_parameter('5').grad
+    assert_close(got, torch.cat(wanted), rtol=1e-3, atol=1e-3)
+
+
+@pytest.fixture
+def build_sandwich(build_snnet, randomise):
+    def build(**kwargs):
+        preprocessor = ImgDataPreprocessor([100, 110, 120], [50, 51, 52])
+        net = build_snnet(stitch_bias=True, **kwargs)
+        return SandwichWrapper(
+            randomise(ToyClassifier(net, data_preprocessor=preprocessor)), 'hard', 0.5
+        )
+
+    return build
+
+
+def test_a_block_that_is_run_again_has_the_biases_of_its_stitch(build_sandwich):
+    """Both stitches have run when the blocks of the first are run again."""
+    kept = build_sandwich()
+    checkpointed = build_sandwich(anchor=dict(with_cp=True))
+    checkpointed.load_state_dict(kept.state_dict())
+    data = torch.randn(4, 3, 32, 32), torch.tensor([0, 3, 1, 4])
+    grads = []
+    for model in (kept, checkpointed):
+        set_stitches(model, (5, 1))
+        losses = model(*data, mode='loss')
+        sum(v for k, v in losses.items() if 'loss' in k).backward()
+        grads.append({k: p.grad for k, p in model.named_parameters()})
+    biases = {k for k, g in grads[0].items() if 'stitch_biases' in k and g is not None}
+    assert biases == {'backbone.stitch_biases.1', 'backbone.stitch_biases.5'}
+    assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-6)
+
+
+def test_hard_labels_are_those_of_the_largest_anchor(build_sandwich):
+    model = build_sandwich()
+    images, labels = torch.randn(4, 3, 32, 32), torch.tensor([0, 3, 1, 4])
+    set_stitches(model, (1, 5))
+    losses = model(images, labels, mode='loss')
+    logits = {}
+    for i in (1, 5):
+        set_stitch(model, i)
+        logits[i] = model.wrapped(images)
+    assert_close(losses['slowest.loss_cls'], F.cross_entropy(logits[1], labels))
+    assert_close(losses['stitch0.loss_cls'], F.cross_entropy(logits[5], labels) / 2)
+    taught = F.cross_entropy(logits[5], logits[1].argmax(1)) / 2
+    assert_close(losses['stitch0.loss_distill'], taught)
+
+
+def test_stitches_that_begin_alike_share_nothing(build_snnet):
+    net = build_snnet(stitch_bias=True).eval()
+    images = torch.randn(IMAGES)
+    wanted = {}
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        wanted[stitch.id] = net(images)[0]
+    with net.sharing_prefixes(), torch.no_grad():
+        for stitch in visiting_order(net.space):
+            net.set_stitch(stitch.id)
+            assert torch.equal(net(images)[0], wanted[stitch.id])
+
+
+def test_costs_are_those_of_the_stitch_with_biases_merged(build_snnet):
+    biased, plain = build_snnet(stitch_bias=True), build_snnet()
+    size = (16, 24)
+    assert cost_table(biased, size).costs == cost_table(plain, size).costs
+    assert measure_memory(biased, size) == measure_memory(plain, size)
+    assert biased.stitch_biases is not None
+    counts = count_parameters(biased)
+    assert list(counts) == ['anchors', 'stitching_layers', 'stitch_biases']
+    assert counts['stitch_biases'].trained == sum(
+        4 * (8, 12)[s.anchor] * (s.end - s.begin)
+        for stitch in biased.space
+        for s in stitch.segments
+    )
+
+
+def test_autocast_stays_what_it_is(build_snnet):
+    net = build_snnet(stitch_bias=True)
+    block = net.anchors[0].blocks[0]
+    seen = []
+    block.attn.register_forward_hook(lambda _, args, out: seen.append(out))
+    net.set_stitch(0)
+    with torch.autocast('cpu', torch.bfloat16):
+        net(torch.randn(IMAGES))
+    assert seen[0].dtype == torch.bfloat16
+
+
+def test_biases_of_an_unknown_stitch_are_refused(build_snnet):
+    net = build_snnet(stitch_bias=True, stitch_ids=(5, 8))
+    allowed = r'stitch 7; allowed are \[0, 1, 5, 8\].*backbone.stitch_bias'
+    with pytest.raises(ValueError, match=allowed):
+        net.stitch_biases(7)
+    other = build_snnet(stitch_bias=True)
+    with pytest.raises(RuntimeError, match=r'stitch_biases\.7'):
+        net.load_state_dict(other.state_dict())
+
+
+def test_anchors_without_such_layers_are_refused(build_snnet, monkeypatch):
+    net = build_snnet()
+    monkeypatch.setattr(type(net.anchors[0]), 'bias_widths', lambda self, block: {})
+    with pytest.raises(ValueError, match='PlainViT takes no biases .*stitch_bias'):
+        SNNetv2(list(net.anchors), dict(type='StitchingLayer'), stitch_bias=True)

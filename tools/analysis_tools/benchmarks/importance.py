@@ -1,0 +1,55 @@
+"""What sampling by importance adds to a training step of ESTA: scoring and drawing."""
+
+import torch
+from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
+from mmpretrain.structures import DataSample
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.engine.saliency import SaliencyScorer
+from snnet_mm.models import find_stitched_backbone, set_stitches
+
+from ._common import CONFIGS, in_turn
+
+CONFIG = 'esta/tiny/esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py'
+BATCH, SIDE, ROUNDS = 64, 64, 15
+
+
+def run() -> dict:
+    cfg = Config.fromfile(CONFIGS / CONFIG)
+    init_default_scope(cfg.default_scope)
+    model = MODELS.build(cfg.model).train()
+    space, costs = find_stitched_backbone(model).space, cost_table(model)
+    sampler = TASK_UTILS.build(
+        cfg.custom_hooks[1].sampler, default_args=dict(costs=costs, space=space)
+    )
+    # The largest anchor, and a stitch of middling cost.
+    by_cost = sorted(costs, key=lambda i: costs[i].flops)
+    ids = space.anchor_ids[-1], by_cost[len(by_cost) // 2]
+    images = torch.randint(0, 256, (BATCH, 3, SIDE, SIDE), dtype=torch.uint8)
+    samples = [DataSample().set_gt_label(i % 20) for i in range(BATCH)]
+    # One optimizer is scored, the other is not.
+    plain, scored = (build_optim_wrapper(model, cfg.optim_wrapper) for _ in range(2))
+    scorer = SaliencyScorer(model, scored, sampler.scorer)
+
+    def step() -> None:
+        set_stitches(model, ids)
+        batch = dict(inputs=list(images), data_samples=samples)
+        model.train_step(batch, plain)
+
+    def step_by_importance() -> None:
+        sampler.sample(sampler.scorer.num_scored_steps)
+        scorer.trained = list(set_stitches(model, ids).values())
+        batch = dict(inputs=list(images), data_samples=samples)
+        model.train_step(batch, scored)
+
+    times = in_turn(dict(plain=step, by_importance=step_by_importance), ROUNDS)
+    return dict(
+        plain_ms=times['plain'],
+        by_importance_ms=times['by_importance'],
+        ratio=times['by_importance'] / times['plain'],
+        trained_parameters=sum(
+            p.numel() for p in model.parameters() if p.requires_grad
+        ),
+    )

@@ -240,7 +240,7 @@ def test_batch_norm_of_heads_is_recalibrated(det_cfg, build_detector, tmp_path):
 
 def test_detectors_without_batch_norm_have_nothing_to_recalibrate(det_cfg):
     det_cfg.test_cfg = dict(type='StitchTestLoop', recalibrate_bn=4)
-    with pytest.raises(ValueError, match='MaskRCNN has no batch norm outside'):
+    with pytest.raises(ValueError, match='MaskRCNN has no batch norm to recalibrate'):
         Runner.from_cfg(det_cfg).test()
 
 

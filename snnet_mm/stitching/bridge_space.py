@@ -31,6 +31,8 @@ class BridgeSpace(StitchingSpace):
             pair leaves out a first or a last block.
     """
 
+    has_prior = False
+
     def __init__(
         self,
         depths: Sequence[int],

@@ -4,6 +4,7 @@ from snnet_mm.stitching import (
     BridgeSpace,
     Position,
     joint_between,
+    prior_scores,
     stages_by_stride,
 )
 
@@ -32,6 +33,11 @@ def test_maps_are_those_of_blocks_that_all_routes_run():
         space.stand_ins(6)
     with pytest.raises(ValueError, match="allowed is out='end'"):
         BridgeSpace((16, 12), [(1, 5)]).stand_ins(7)
+
+
+def test_there_is_no_guess_at_what_is_good():
+    with pytest.raises(ValueError, match='stitches of a BridgeSpace; give the results'):
+        prior_scores(BridgeSpace((16, 12), [(1, 5)]), {0: 1, 1: 1, 2: 1})
 
 
 def test_stages_and_joints_of_the_paper():

@@ -92,6 +92,20 @@ def test_a_grid_that_does_not_divide_is_the_one_of_the_slow_network():
     assert net(images).grid == taps[8].grid == (4, 3)
 
 
+def test_chains_lead_through_the_first_blocks_of_stages():
+    mobilenet = dict(type='TimmStageAnchor', model='mobilenetv3_large_100')
+    with torch.device('meta'):
+        net = BridgedBackbone(
+            [RESNET, mobilenet], BOTTLENECK, stages=[(0, 3), (2, 2)], out='end'
+        )
+    found = {name: layer.hops for name, layer in net.stitching_layers.items()}
+    # Stages of unequal widths: 80 to 112, and 160 to 960.
+    assert found == {
+        '0to1_1_12': ((40, 8), (80, 16), (160, 32)),
+        '0to1_8_11': ((112, 16),),
+    }
+
+
 def test_several_bridges_share_what_they_have_in_common():
     net = build(RESNET, SWIN, joints=[(1, 3), (4, 3), (4, 5)])
     images = torch.randn(1, 3, 64, 64)

@@ -29,11 +29,17 @@ def levit(widths=(16, 24, 32), **kwargs):
     return dict(type='TimmStageAnchor', **config) | kwargs
 
 
+def mobilenet(**kwargs):
+    config = dict(model='mobilenetv3_small_050', img_size=64, model_args={})
+    return dict(type='TimmStageAnchor', **config) | kwargs
+
+
 # What classifies the last map of each.
 ENDS = dict(
     swin=dict(pooling='norm-mean', norm_eps=1e-5),
     resnet=dict(pooling='mean', norm=None),
     convnext=dict(pooling='mean'),
+    mobilenet=dict(pooling='mean', norm=None, hidden=1024),
     levit=dict(pooling='mean', norm='BN', distilled=True),
 )
 

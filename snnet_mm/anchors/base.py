@@ -5,29 +5,14 @@ from __future__ import annotations
 from abc import ABCMeta, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from mmengine.model import BaseModule
 from torch import Tensor
 
+from snnet_mm.layers import TokenState
+
 OUTPUTS = ('maps', 'end')
 BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls token
-
-
-class TokenState(NamedTuple):
-    """Activations between two blocks, of whatever kind the network is.
-
-    A map ``(B, C, H, W)`` has them as ``map.flatten(2).transpose(1, 2)``, which copies
-    nothing.
-
-    Args:
-        tokens: Of shape ``(B, L, C)``, prefix tokens first, then the patches or places
-            of the map, row by row.
-        grid: Rows and columns of patches.
-    """
-
-    tokens: Tensor
-    grid: tuple[int, int]
 
 
 class Anchor(BaseModule, metaclass=ABCMeta):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch import nn
 
@@ -27,6 +28,7 @@ class TakenApart:
             of a map.
         fix_grid: Readies a block for maps of one grid, if that saves work.
         one_size: Whether the network is for images of one size only.
+        widths: Behind every block, where those of a stage differ.
     """
 
     stem: nn.Module
@@ -34,6 +36,7 @@ class TakenApart:
     layout: str = 'NCHW'
     fix_grid: Callable[[nn.Module, Grid], None] | None = None
     one_size: bool = False
+    widths: list[int] | None = None
 
 
 @dataclass
@@ -88,6 +91,28 @@ def _convnext(net: nn.Module) -> TakenApart:
     )
 
 
+def _mobilenetv3(net: nn.Module) -> TakenApart:
+    # Four stages as in a ResNet: what comes before the stride of 4 is the stem's.
+    *_, before, a, b, c, d = (info['module'] for info in net.feature_info)
+    starts = [
+        int(name.split('.')[1]) + 1 if name.startswith('blocks.') else 0
+        for name in (before, a, b, c, d)
+    ]
+    stem = OrderedDict(
+        conv_stem=net.conv_stem, bn1=net.bn1, blocks=net.blocks[: starts[0]]
+    )
+    stages = [
+        [block for group in net.blocks[begin:end] for block in group]
+        for begin, end in pairwise(starts)
+    ]
+    widths = [_last_norm(block).num_features for stage in stages for block in stage]
+    return TakenApart(nn.Sequential(stem), stages, widths=widths)
+
+
+def _last_norm(block: nn.Module) -> nn.BatchNorm2d:
+    return [m for m in block.modules() if isinstance(m, nn.BatchNorm2d)][-1]
+
+
 def _levit(net: nn.Module) -> TakenApart:
     for module in net.modules():
         if isinstance(getattr(module, 'attention_bias_cache', None), dict):
@@ -119,6 +144,7 @@ def downsampling_first(
 FAMILIES = {
     'convnext': Family(_convnext),
     'levit': Family(_levit, sized=True),
+    'mobilenetv3': Family(_mobilenetv3),
     'resnet': Family(_resnet),
     'swin_transformer': Family(_swin, sized=True),
     'swin_transformer_v2': Family(_swin, sized=True),

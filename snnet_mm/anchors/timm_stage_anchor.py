@@ -27,11 +27,11 @@ _DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
 class TimmStageAnchor(Anchor):
     """A network of timm that has stages: an anchor, or a backbone by itself.
 
-    Swin (v1 and v2), ResNet, ConvNeXt and LeViT, by their names in timm; for others see
-    :data:`snnet_mm.anchors.stage_families.FAMILIES`. Blocks are numbered through all
-    stages, and what changes the stride belongs to the first block behind it. It ends
-    with the last block: pooling, norm and classifier of timm's network belong to the
-    head.
+    Swin (v1 and v2), ResNet, ConvNeXt, LeViT and MobileNetV3, by their names in timm;
+    for others see :data:`snnet_mm.anchors.stage_families.FAMILIES`. Blocks are numbered
+    through all stages, and what changes the stride belongs to the first block behind
+    it. It ends with the last block: pooling, norm and classifier of timm's network
+    belong to the head.
 
     Args:
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.
@@ -99,6 +99,7 @@ class TimmStageAnchor(Anchor):
             [i[key] for i, stage in zip(info, parts.stages, strict=True) for _ in stage]
             for key in ('num_chs', 'reduction')
         )
+        dims = parts.widths or dims
         super().__init__(len(blocks), dims, out_indices, out=out, init_cfg=init_cfg)
         self.model, self._settings = model, settings
         self.input_size = _both(img_size or net.pretrained_cfg['input_size'][1:])

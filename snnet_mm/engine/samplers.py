@@ -68,12 +68,30 @@ class StitchSampler(metaclass=ABCMeta):
 
 @TASK_UTILS.register_module()
 class UniformSampler(StitchSampler):
-    """Draws every stitch equally often, as SN-Netv1 does."""
+    """Draws every stitch equally often, as SN-Netv1 does.
+
+    Args:
+        costs: Costs of the stitches to draw from.
+        anchors: Whether the anchors themselves are drawn; not where they are frozen.
+        **kwargs: See :class:`StitchSampler`.
+
+    Raises:
+        ValueError: If anchors are not drawn and there is nothing else.
+    """
+
+    def __init__(self, costs: CostTable, anchors: bool = True, **kwargs) -> None:
+        super().__init__(costs, **kwargs)
+        left_out = () if anchors else self.space.anchor_ids
+        self._ids = [i for i in costs if i not in left_out]
+        if not self._ids:
+            raise ValueError(
+                f'anchors=False of a space with the stitches {list(costs)}, which are '
+                'all anchors (config key: sampler.anchors)'
+            )
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """See :meth:`StitchSampler.draw`."""
-        ids = list(self.costs)
-        return (ids[rng.integers(len(ids))],)
+        return (self._ids[rng.integers(len(self._ids))],)
 
 
 @TASK_UTILS.register_module()

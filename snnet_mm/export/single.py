@@ -169,8 +169,8 @@ def _backbone_config(
         segments=[tuple(segment) for segment in stitch.segments],
         joints=list(stitch.layers),
         stitching_layers={
-            name: (backbone.width_at(spec.source), backbone.width_at(spec.target))
-            for name, spec in backbone.space.layers.items()
+            name: layer.config()
+            for name, layer in backbone.stitching_layers.items()
             if name in used
         },
         maps=maps,

@@ -7,6 +7,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from .low_rank import LowRankUpdate
+from .token_state import TokenState
 
 
 @MODELS.register_module()
@@ -20,6 +21,17 @@ class StitchingLayer(nn.Linear):
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__(in_dim, out_dim)
+
+    def cross(self, state: TokenState) -> TokenState:
+        """The state in the other anchor: every token mapped, on the same grid.
+
+        Routes call this of whatever joins two anchors.
+        """
+        return state._replace(tokens=self(state.tokens))
+
+    def config(self) -> tuple[int, int]:
+        """What :class:`SingleStitch` builds it from: the widths."""
+        return self.in_features, self.out_features
 
     @torch.no_grad()
     def set_map(self, weight: Tensor, bias: Tensor) -> None:

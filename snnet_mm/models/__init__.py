@@ -1,10 +1,17 @@
 """Registered models that need no mm package, and the switch of their stitch."""
 
-from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
+from .backbones import (
+    BridgedBackbone,
+    SingleStitch,
+    SNNetv1,
+    SNNetv2,
+    StitchedBackbone,
+)
 from .map_layer_norm import MapLayerNorm
 from .necks import MapNorms, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
+from .vit_block_adapter import ViTBlockAdapter
 from .wrappers import (
     DistillationWrapper,
     SandwichWrapper,
@@ -13,6 +20,7 @@ from .wrappers import (
 )
 
 __all__ = [
+    'BridgedBackbone',
     'DistillationWrapper',
     'MapLayerNorm',
     'MapNorms',
@@ -24,6 +32,7 @@ __all__ = [
     'SingleStitch',
     'StitchedBackbone',
     'TimmTeacher',
+    'ViTBlockAdapter',
     'find_stitched_backbone',
     'recalibrate_bn',
     'set_stitch',

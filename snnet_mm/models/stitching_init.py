@@ -33,8 +33,16 @@ def fit_stitching_layers(
         The number of images seen on this rank.
 
     Raises:
-        ValueError: If no rank has images, or activations are not finite on any.
+        ValueError: If no rank has images, activations are not finite on any, or layers
+            are adapters.
     """
+    for layer in backbone.stitching_layers.values():
+        if not hasattr(layer, 'set_map'):
+            raise ValueError(
+                f'{type(layer).__name__} is no affine map to fit by least squares; '
+                'leave out the StitchInitHook (config keys: custom_hooks, '
+                'backbone.stitching_layer)'
+            )
     specs = backbone.space.layers
     fits, device = {}, next(backbone.parameters()).device
     for source, target in specs.values():

@@ -3,6 +3,7 @@
 Pure Python.
 """
 
+from .bridge_space import BridgeSpace, joint_between, stages_by_stride
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
@@ -23,6 +24,7 @@ from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
     'KINDS',
+    'BridgeSpace',
     'Budget',
     'Cost',
     'CostTable',
@@ -45,6 +47,7 @@ __all__ = [
     'group_by_cost',
     'pareto_front',
     'importance_results',
+    'joint_between',
     'parse_budget',
     'pick',
     'prior_scores',
@@ -52,5 +55,6 @@ __all__ = [
     'read_published',
     'select_stitches',
     'split_cost_range',
+    'stages_by_stride',
     'visiting_order',
 ]

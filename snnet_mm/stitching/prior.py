@@ -26,7 +26,16 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
     Args:
         space: The stitching space.
         flops: FLOPs by stitch id.
+
+    Raises:
+        ValueError: For a space whose anchors are not ordered by what they are worth.
     """
+    if not space.has_prior:
+        raise ValueError(
+            f'nothing is known beforehand about the stitches of a '
+            f'{type(space).__name__}; give the results of an evaluation (option: '
+            '--results)'
+        )
     anchor_flops = [flops[i] for i in space.anchor_ids]
     return {s.id: _score(s, flops[s.id], anchor_flops, space.depths) for s in space}
 

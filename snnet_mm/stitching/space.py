@@ -23,6 +23,8 @@ class StitchingSpace:
             one of ``ids`` is unknown.
     """
 
+    has_prior = True  # whether :func:`prior_scores` may guess
+
     def __init__(
         self,
         depths: Sequence[int],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.registry import MODELS
-from staged_anchors import convnext, disturb, levit, resnet, swin
+from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
 from torch import nn
 from torch.testing import assert_close
 
@@ -67,6 +67,33 @@ def test_maps_of_every_stage_equal_those_of_timm(name):
     assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     widths = [m.shape[1] for m in wanted]
     assert [anchor.block_dims[i - 1] for i in ends] == widths
+
+
+@pytest.mark.parametrize(
+    ('config', 'widths', 'strides'),
+    [
+        (mobilenet(), [8] + [16] * 2 + [24] * 5 + [48] * 3 + [288], (1, 2, 5, 4)),
+        (
+            mobilenet(model='mobilenetv3_large_100'),
+            [24] * 2 + [40] * 3 + [80] * 4 + [112] * 2 + [160] * 3 + [960],
+            (2, 3, 6, 4),
+        ),
+    ],
+    ids=['small', 'large'],
+)
+@torch.no_grad()
+def test_mobilenet_has_stages_of_equal_stride(config, widths, strides):
+    network, anchor = same_weights(config)
+    assert anchor.block_dims == tuple(widths)
+    runs = zip((4, 8, 16, 32), strides, strict=True)
+    assert anchor.block_strides == tuple(s for s, n in runs for _ in range(n))
+    for size in ((64, 64), (61, 90)):
+        images = torch.randn(2, 3, *size)
+        *_, a, b, c, d = network.forward_intermediates(images, intermediates_only=True)
+        ends = [sum(strides[: i + 1]) - 1 for i in range(4)]
+        _, states = anchor.run_blocks(anchor.embed(images), 0, anchor.depth, ends)
+        found = [anchor.to_feature_map(states[i]) for i in ends]
+        assert_close(found, [a, b, c, d], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('size', [(80, 48), (61, 90)])

@@ -26,6 +26,19 @@ def test_uniform_sampler_draws_every_stitch_equally_often(costs):
     assert all(900 < n < 1100 for n in drawn.values())
 
 
+def test_uniform_sampler_without_anchors(costs):
+    space = SlidingWindowSpace((3, 3))
+    left = [i for i in FLOPS if i not in space.anchor_ids]
+    assert left == [2, 3, 4, 5]
+    sampler = UniformSampler(costs, space=space, anchors=False)
+    drawn = Counter(i for t in range(400) for i in sampler.sample(t))
+    assert sorted(drawn) == left
+    assert all(70 < n < 130 for n in drawn.values())
+    two = CostTable({i: Cost(1, 1) for i in (0, 1)}, (8, 8))
+    with pytest.raises(ValueError, match='which are all anchors'):
+        UniformSampler(two, space=space, anchors=False)
+
+
 def test_ros_draws_every_group_equally_often(costs):
     sampler = ResourceConstrainedSampler(costs, step=10, seed=3)
     assert sampler.groups == [(0,), (2, 3, 4, 5), (1,)]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from staged_anchors import ENDS, convnext, disturb, levit, resnet, swin
+from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
 from torch.testing import assert_close
 
 pytest.importorskip('timm')
@@ -22,6 +22,7 @@ PAIRS = dict(
     mixed=('resnet', 'swin', [resnet(), swin(12, (2, 2, 2, 2))]),
     convnext=('convnext', 'convnext', [convnext(), convnext((12, 16, 20, 24))]),
     levit=('levit', 'levit', [levit(), levit((24, 24, 32))]),
+    bridge=('mobilenet', 'swin', [mobilenet(), swin(12, (2, 2, 2, 2))]),
 )
 IMAGENET = dict(mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
 
@@ -36,6 +37,10 @@ def classifier(name):
     ]
     stages = (0, 1) if name == 'swin' else None
     backbone = dict(type='SNNetv1', anchors=anchors, stages=stages, out='end')
+    if name == 'bridge':
+        layer = dict(type='BottleneckAdapter')
+        own = dict(type='BridgedBackbone', stages=[(0, 0), (0, 3)])
+        backbone |= dict(stitching_layer=layer, **own)
     head = dict(type='StitchedClsHead', num_classes=5, ends=ends)
     preprocessor = dict(to_rgb=True, num_classes=5, **IMAGENET)
     model = dict(
@@ -74,6 +79,7 @@ def test_one_stitch_alone(name, tmp_path):
         ('mixed', (61, 72)),
         ('convnext', (64, 48)),
         ('levit', (64, 64)),
+        ('bridge', (61, 72)),
     ],
 )
 def test_graphs_for_any_number_of_images(name, kind, size, tmp_path):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from mmengine.model import ExponentialMovingAverage, MMDistributedDataParallel
 from mmengine.registry import MODELS
-from staged_anchors import ENDS, convnext, disturb, levit, resnet, swin
+from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
 from torch.testing import assert_close
 
 pytest.importorskip('mmpretrain')
@@ -195,7 +195,9 @@ def test_weights_of_timm_give_the_logits_of_timm(tmp_path, family):
         assert_close(model(images), expected[a], rtol=1e-5, atol=1e-5)
 
 
-STAGES = dict(swin=swin, resnet=resnet, convnext=convnext, levit=levit)
+STAGES = dict(
+    swin=swin, resnet=resnet, convnext=convnext, levit=levit, mobilenet=mobilenet
+)
 
 
 @pytest.mark.parametrize('family', STAGES)
@@ -218,6 +220,37 @@ def test_networks_with_stages_give_the_logits_of_timm(tmp_path, family):
     model.init_weights()
     images = torch.randn(2, 3, 64, 64)
     assert_close(model(images), network(images), rtol=1e-5, atol=1e-5)
+
+
+def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
+    ends = [dict(in_channels=20, **ENDS['resnet']), dict(in_channels=64, norm='BN')]
+    head = dict(num_classes=CLASSES, ends=ends, pooling='mean', frozen=True)
+    backbone = dict(
+        type='BridgedBackbone',
+        anchors=[resnet(), swin()],
+        stages=[(0, 1)],
+        stitching_layer=dict(type='LinearAdapter'),
+        out='end',
+    )
+    model = ImageClassifier(
+        backbone=backbone, head=dict(type='StitchedClsHead', **head)
+    ).train()
+    statistics = model.head.ends[1].norm.running_mean.clone()
+    images = torch.randn(2, 3, 64, 64)
+    model(images).sum().backward()
+    assert all(p.grad is None for p in model.head.parameters())
+    assert model.head.ends[1].norm.running_mean.equal(statistics)
+    trained = {k for k, p in model.named_parameters() if p.requires_grad}
+    assert trained
+    assert all(k.startswith('backbone.stitching') for k in trained)
+    set_stitch(model, 0)
+    with pytest.raises(ValueError, match='everything is frozen.*sampler.anchors'):
+        model(images)
+    model.eval()
+    assert model(images).shape == (2, CLASSES)
+    model.train()
+    with torch.no_grad():
+        assert model(images).shape == (2, CLASSES)
 
 
 @torch.no_grad()

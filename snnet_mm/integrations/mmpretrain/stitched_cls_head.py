@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import torch
 from mmengine.model import BaseModule, ModuleList
 from mmpretrain.models.heads import ClsHead
 from mmpretrain.registry import MODELS
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.anchors.pretrained import read_weights, select_prefix
@@ -30,6 +32,8 @@ class EndClassifier(BaseModule):
         norm: ``'LN'`` for a layer norm, ``'BN'`` for a batch norm (LeViT), None for
             none (ResNet).
         norm_eps: Epsilon of the layer norm.
+        hidden: Width of a layer with hard swish in front of the classifier
+            (MobileNetV3); 0 for none.
         distilled: Whether the logits are the mean of two classifiers, each with its
             norm, as in timm's LeViT outside of training.
         init_cfg: mmengine's initialisation config; ``type='Pretrained'`` with the keys
@@ -48,6 +52,7 @@ class EndClassifier(BaseModule):
         pooling: str = 'cls',
         norm: str | None = 'LN',
         norm_eps: float = 1e-6,
+        hidden: int = 0,
         distilled: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
@@ -69,13 +74,15 @@ class EndClassifier(BaseModule):
                 return nn.LayerNorm(in_channels, eps=norm_eps)
             return nn.BatchNorm1d(in_channels) if norm == 'BN' else nn.Identity()
 
-        self.norm, self.head = new_norm(), nn.Linear(in_channels, num_classes)
+        width = hidden or in_channels
+        self.norm, self.head = new_norm(), nn.Linear(width, num_classes)
+        self.hidden = nn.Linear(in_channels, hidden) if hidden else None
         if distilled:
             self.norm_dist = new_norm()
             self.head_dist = nn.Linear(in_channels, num_classes)
         self.distilled = distilled
         for name, parameter in self.named_parameters():
-            if name.startswith('head'):
+            if name.startswith(('head', 'hidden')):
                 (nn.init.zeros_ if parameter.ndim == 1 else _truncated)(parameter)
 
     def pool(self, feats: TokenState) -> Tensor:
@@ -98,9 +105,13 @@ class EndClassifier(BaseModule):
         return patches.mean(1)
 
     def pre_logits(self, feats: TokenState) -> Tensor:
-        """The normalised token ``(B, C)`` that is classified; see :meth:`pool`."""
+        """The normalised token ``(B, C)`` that is classified; see :meth:`pool`.
+
+        With a hidden layer, what that makes of it.
+        """
         pooled = self.pool(feats)
-        return pooled if self.pooling == 'norm-mean' else self.norm(pooled)
+        normed = pooled if self.pooling == 'norm-mean' else self.norm(pooled)
+        return normed if self.hidden is None else F.hardswish(self.hidden(normed))
 
     def forward(self, feats: TokenState) -> Tensor:
         """Logits ``(B, K)`` of a final state."""
@@ -146,6 +157,8 @@ class StitchedClsHead(ClsHead):
             that no stitch ends in.
         pooling: That of ends which do not say; see :class:`EndClassifier`.
         norm_eps: Epsilon of the layer norms of ends which do not say.
+        frozen: Whether the ends are frozen, in eval mode, as where adapters alone are
+            trained.
         **kwargs: See mmpretrain's ``ClsHead``.
 
     Raises:
@@ -158,6 +171,7 @@ class StitchedClsHead(ClsHead):
         ends: Sequence[dict | None],
         pooling: str = 'cls',
         norm_eps: float = 1e-6,
+        frozen: bool = False,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
@@ -177,6 +191,16 @@ class StitchedClsHead(ClsHead):
             end and EndClassifier(**(defaults | end)) for end in ends
         )
         self._end = max(a for a, end in enumerate(ends) if end)
+        self.frozen = frozen
+        if frozen:
+            self.ends.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> StitchedClsHead:
+        """Set the mode of all parts but frozen ends, which stay in eval mode."""
+        super().train(mode)
+        if self.frozen:
+            self.ends.eval()
+        return self
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Classify with the end of a stitch.
@@ -209,8 +233,20 @@ class StitchedClsHead(ClsHead):
         return self._end_for(feats).pre_logits(feats)
 
     def forward(self, feats: TokenState) -> Tensor:
-        """Logits ``(B, num_classes)`` of a final state; see :meth:`pre_logits`."""
-        return self._end_for(feats)(feats)
+        """Logits ``(B, num_classes)`` of a final state; see :meth:`pre_logits`.
+
+        Raises:
+            ValueError: If a stitch is trained in which all is frozen.
+        """
+        logits = self._end_for(feats)(feats)
+        if self.training and torch.is_grad_enabled() and not logits.requires_grad:
+            raise ValueError(
+                'a stitch is trained of which everything is frozen: blocks, stitching '
+                'layers and its end; train only stitches with adapters, or thaw '
+                'something (config keys: StitchSamplingHook.sampler.anchors, '
+                'head.frozen, backbone.frozen, frozen_stages)'
+            )
+        return logits
 
     def _end_for(self, feats: TokenState) -> EndClassifier:
         if not isinstance(feats, TokenState):
@@ -236,6 +272,8 @@ _RENAMES = (
     (r'^head\.(fc|linear)\.', 'head.'),  # Swin and ConvNeXt, LeViT
     (r'^head_dist\.linear\.', 'head_dist.'),
     (r'^fc\.', 'head.'),  # ResNet
+    (r'^classifier\.', 'head.'),  # MobileNetV3
+    (r'^conv_head\.', 'hidden.'),
 )
 
 
@@ -255,6 +293,8 @@ def _fitting(
     for key, own in wanted.items():
         if key not in weights:
             raise ValueError(f'it has no {key}; there are {list(weights)[-4:]}')
+        if weights[key].ndim == 4:  # a 1x1 convolution of what is pooled
+            weights[key] = weights[key].flatten(1)
         if weights[key].shape != own.shape:
             raise ValueError(
                 f'{key} has shape {tuple(weights[key].shape)}, that of the head has '

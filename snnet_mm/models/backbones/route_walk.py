@@ -66,8 +66,7 @@ class RouteWalk(BaseModule):
     def cross(self, layer: str, stop: Stop) -> TokenState:
         """The state at a stop behind a stitching layer, computed once."""
         if layer not in stop.crossed:
-            tokens = self.stitching_layers[layer](stop.state.tokens)
-            stop.crossed[layer] = stop.state._replace(tokens=tokens)
+            stop.crossed[layer] = self.stitching_layers[layer].cross(stop.state)
         return stop.crossed[layer]
 
     def _take(

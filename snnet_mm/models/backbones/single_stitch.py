@@ -32,7 +32,8 @@ class SingleStitch(RouteWalk):
         segments: The route: anchor, first block and block behind the last one of
             every segment.
         joints: Names of the stitching layers between the segments.
-        stitching_layers: Widths in front of and behind every stitching layer, by name.
+        stitching_layers: Widths in front of and behind every stitching layer, by name,
+            or the config of one that is more than a map of tokens.
         maps: What ``forward`` returns: for every map the anchor and the block it is
             taken from and the stitching layer that projects it, or None; None in place
             of a map that nothing reads. Without maps it is the final state.
@@ -48,24 +49,24 @@ class SingleStitch(RouteWalk):
         anchors: Sequence[dict | None],
         segments: Sequence[Sequence[int]],
         joints: Sequence[str] = (),
-        stitching_layers: Mapping[str, Sequence[int]] | None = None,
+        stitching_layers: Mapping[str, Sequence[int] | dict] | None = None,
         maps: Sequence[Sequence | None] = (),
         with_cls: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        widths = stitching_layers or {}
+        layers = stitching_layers or {}
         route = tuple(Segment(*segment) for segment in segments)
         self.stitch = Stitch(0, 'single', route, tuple(joints))
         self.anchors = ModuleList(
             config and _build_part(config, a, route) for a, config in enumerate(anchors)
         )
         depths = [anchor.depth if anchor else 0 for anchor in self.anchors]
-        check_route(self.stitch, depths, widths)
+        check_route(self.stitch, depths, layers)
         self.stitching_layers = nn.ModuleDict(
-            {name: StitchingLayer(*widths[name]) for name in widths}
+            {name: _build_layer(config) for name, config in layers.items()}
         )
-        self.maps = tuple(_read_map(m, self.stitch, widths) for m in maps)
+        self.maps = tuple(_read_map(m, self.stitch, layers) for m in maps)
         self.with_cls = with_cls
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
@@ -99,6 +100,10 @@ def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:
     blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
     embedding = route[0].anchor == a
     return MODELS.build(dict(config, held_blocks=blocks, embedding=embedding))
+
+
+def _build_layer(config: Sequence[int] | dict) -> nn.Module:
+    return MODELS.build(config) if isinstance(config, dict) else StitchingLayer(*config)
 
 
 def _read_map(

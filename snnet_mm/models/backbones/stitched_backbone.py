@@ -21,7 +21,12 @@ from snnet_mm.anchors import (
     check_with_cls,
 )
 from snnet_mm.layers import StitchBiases
-from snnet_mm.stitching import Position, Stitch, StitchingSpace
+from snnet_mm.stitching import (
+    Position,
+    Stitch,
+    StitchingLayerSpec,
+    StitchingSpace,
+)
 
 from .prefix_cache import PrefixCache
 from .route_walk import RouteWalk
@@ -86,13 +91,7 @@ class StitchedBackbone(RouteWalk):
         self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
         self.stitching_layers = nn.ModuleDict(
             {
-                name: MODELS.build(
-                    dict(
-                        stitching_layer,
-                        in_dim=self.width_at(spec.source),
-                        out_dim=self.width_at(spec.target),
-                    )
-                )
+                name: MODELS.build(dict(stitching_layer, **self.layer_arguments(spec)))
                 for name, spec in space.layers.items()
             }
         )
@@ -118,6 +117,11 @@ class StitchedBackbone(RouteWalk):
         self._active_stitch = self.space[stitch_id]
         if self._prefixes is not None:
             self._prefixes.rewind()
+
+    def layer_arguments(self, spec: StitchingLayerSpec) -> dict:
+        """Arguments of a stitching layer that depend on what it joins."""
+        source, target = spec
+        return dict(in_dim=self.width_at(source), out_dim=self.width_at(target))
 
     def width_at(self, position: Position) -> int:
         """Width of the activations at a position."""

@@ -1,0 +1,16 @@
+# ImageNet-1K at 224x224 as the adapters of "Bridging Large Gaps" are trained on it:
+# flips and AutoAugment (section 2), of random crops, which it takes for granted. One
+# GPU with 512 images, or 8 with 64 each.
+_base_ = ['./imagenet_224x224_deit.py']
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(
+        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
+    ),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(
+        type='AutoAugment', policies='imagenet', hparams=dict(pad_val=[104, 116, 124])
+    ),
+    dict(type='PackInputs'),
+]
+train_dataloader = dict(batch_size=64, dataset=dict(pipeline=train_pipeline))

@@ -1,0 +1,89 @@
+import pytest
+
+from snnet_mm.stitching import (
+    BridgeSpace,
+    Position,
+    joint_between,
+    prior_scores,
+    stages_by_stride,
+)
+
+RESNET = [4] * 3 + [8] * 4 + [16] * 6 + [32] * 3
+SWIN = [4] * 2 + [8] * 2 + [16] * 6 + [32] * 2
+
+
+def test_routes_are_the_pairs():
+    space = BridgeSpace((16, 12), [(1, 11), (4, 5)])
+    assert space.ids == (0, 1, 2, 3)
+    assert space.anchor_ids == (0, 1)
+    assert [space.describe(space[i]) for i in (2, 3)] == [
+        'fast[0:1] > slow[11:12]',
+        'fast[0:4] > slow[5:12]',
+    ]
+    assert space.layers['0to1_4_5'] == (Position(0, 3), Position(1, 4))
+    assert space[3].layers == ('0to1_4_5',)
+    assert BridgeSpace((16, 12), [(1, 11), (4, 5)], ids=[3]).ids == (0, 1, 3)
+
+
+def test_maps_are_those_of_blocks_that_all_routes_run():
+    space = BridgeSpace((16, 12), [(1, 5), (4, 7)], maps=True)
+    assert space.ids == (1, 2, 3)
+    assert space.stand_ins(7) == ()
+    with pytest.raises(ValueError, match='out index 6 .* 7 to 11'):
+        space.stand_ins(6)
+    with pytest.raises(ValueError, match="allowed is out='end'"):
+        BridgeSpace((16, 12), [(1, 5)]).stand_ins(7)
+
+
+def test_there_is_no_guess_at_what_is_good():
+    with pytest.raises(ValueError, match='stitches of a BridgeSpace; give the results'):
+        prior_scores(BridgeSpace((16, 12), [(1, 5)]), {0: 1, 1: 1, 2: 1})
+
+
+def test_stages_and_joints_of_the_paper():
+    resnet, swin = stages_by_stride(RESNET), stages_by_stride(SWIN)
+    assert resnet == (range(3), range(3, 7), range(7, 13), range(13, 16))
+    vit = stages_by_stride([16] * 12)
+    assert vit == (range(3), range(3, 6), range(6, 9), range(9, 12))
+    assert stages_by_stride([16] * 6) == (
+        range(2),
+        range(2, 4),
+        range(4, 5),
+        range(5, 6),
+    )
+    # Behind the first blocks; within a stage up to its end.
+    assert [joint_between(resnet, swin, 0, y) for y in range(4)] == [
+        (1, 2),
+        (1, 3),
+        (1, 5),
+        (1, 11),
+    ]
+    assert joint_between(resnet, vit, 1, 3) == (4, 10)
+    assert joint_between(resnet, resnet, 2, 2) == (8, 13)
+
+
+@pytest.mark.parametrize(
+    ('depths', 'joints', 'message'),
+    [
+        ((12, 12), [(0, 3)], 'i from 1 to 12'),
+        ((12, 12), [(13, 3)], 'i from 1 to 12'),
+        ((12, 12), [(3, 12)], 'j from 1 to 11'),
+        ((12, 12), [(3, 0)], 'j from 1 to 11'),
+        ((12, 12), [(3, 4), (3, 4)], 'different pairs'),
+        ((12, 12), [], 'different pairs'),
+        ((12, 12, 12), [(3, 4)], '3 networks'),
+    ],
+)
+def test_wrong_joints_are_refused(depths, joints, message):
+    with pytest.raises(ValueError, match=message):
+        BridgeSpace(depths, joints)
+
+
+def test_wrong_stages_are_refused():
+    swin = stages_by_stride(SWIN)
+    with pytest.raises(ValueError, match=r'\(0, 4\) to bridge; allowed are 0 to 3'):
+        joint_between(swin, swin, 0, 4)
+    with pytest.raises(ValueError, match='leave no block'):
+        joint_between(swin, swin, 3, 3)
+    with pytest.raises(ValueError, match='3 blocks cannot be divided'):
+        stages_by_stride([16] * 3)

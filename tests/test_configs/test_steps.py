@@ -20,11 +20,11 @@ SAME_AS_OTHERS = (
     'setr-naive_snnetv2-dinov2-s-b-l',
 )
 # Detectors take their steps in tests/test_integrations, classifiers, networks with
-# stages and ESTA beside this file.
+# stages, bridges and ESTA beside this file.
 ALL = sorted(
     p
     for p in CONFIGS.rglob('*.py')
-    if not {'_base_', 'imagenet', 'swin', 'esta'} & set(p.parts)
+    if not {'_base_', 'bridging', 'esta', 'imagenet', 'swin'} & set(p.parts)
     and not p.name.startswith(('mask-rcnn', 'cls_'))
     # Of the pairs of foundation models one of each kind: all are built in test_configs.
     and not p.name.startswith(SAME_AS_OTHERS)

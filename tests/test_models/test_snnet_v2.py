@@ -471,3 +471,8 @@ def test_settings_that_cannot_be(build_snnet, kwargs, message):
     with pytest.raises(ValueError, match=message) as error:
         build_snnet(**kwargs)
     assert 'config key: ' in str(error.value)
+
+
+def test_adapters_are_for_other_backbones(build_snnet):
+    with pytest.raises(ValueError, match='of SNNetv2; allowed are maps of tokens'):
+        build_snnet(stitching_layer=dict(type='LinearAdapter'))

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.layers import Adapter
 from snnet_mm.stitching import (
     BridgeSpace,
     StitchingLayerSpec,
@@ -50,6 +49,8 @@ class BridgedBackbone(StitchedBackbone):
             adapter cannot bridge what the networks have as tokens.
     """
 
+    takes_adapters = True
+
     def __init__(
         self,
         anchors: Sequence[dict | Anchor],
@@ -61,13 +62,6 @@ class BridgedBackbone(StitchedBackbone):
         out: str = 'maps',
         **kwargs,
     ) -> None:
-        kind = MODELS.get(stitching_layer['type'])
-        if kind is None or not issubclass(kind, Adapter):
-            raise ValueError(
-                f'stitching_layer={stitching_layer} of a BridgedBackbone; allowed are '
-                'adapters, such as LinearAdapter and BottleneckAdapter (config key: '
-                'backbone.stitching_layer)'
-            )
         if (stages is None) == (joints is None):
             raise ValueError(
                 f'stages={stages} and joints={joints}; wanted is one of them (config '

@@ -20,7 +20,7 @@ from snnet_mm.anchors import (
     check_tokens_correspond,
     check_with_cls,
 )
-from snnet_mm.layers import StitchBiases
+from snnet_mm.layers import Adapter, StitchBiases
 from snnet_mm.stitching import (
     Position,
     Stitch,
@@ -59,12 +59,15 @@ class StitchedBackbone(RouteWalk):
     Raises:
         ValueError: For an unknown ``out``, an out index past the slow anchor's depth,
             ``eval_maps`` outside ``out_indices``, ``with_cls`` where an anchor has no
-            cls token, anchors that cannot be joined, or ``stitch_bias`` where an anchor
-            takes no biases.
+            cls token, anchors that cannot be joined, a stitching layer of a kind that
+            is not for this backbone, or ``stitch_bias`` where an anchor takes no
+            biases.
     """
 
     # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
     shares_prefixes = True
+    # Whether stitching layers are adapters; or maps of tokens, which keep the grid.
+    takes_adapters = False
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class StitchedBackbone(RouteWalk):
                 space.stand_ins(block)  # refuses at once if there are none
         self.with_cls = check_with_cls(with_cls, anchors)
         self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
+        self._check_layer(stitching_layer)
         self.stitching_layers = nn.ModuleDict(
             {
                 name: MODELS.build(dict(stitching_layer, **self.layer_arguments(spec)))
@@ -117,6 +121,21 @@ class StitchedBackbone(RouteWalk):
         self._active_stitch = self.space[stitch_id]
         if self._prefixes is not None:
             self._prefixes.rewind()
+
+    def _check_layer(self, config: dict) -> None:
+        kind = config['type']
+        kind = MODELS.get(kind) if isinstance(kind, str) else kind
+        if issubclass(kind or nn.Module, Adapter) is not self.takes_adapters:
+            allowed = (
+                'adapters, such as LinearAdapter and BottleneckAdapter'
+                if self.takes_adapters
+                else 'maps of tokens, such as StitchingLayer and LoRAStitchingLayer; '
+                'adapters are for a BridgedBackbone'
+            )
+            raise ValueError(
+                f'stitching_layer={config} of {type(self).__name__}; allowed are '
+                f'{allowed} (config key: backbone.stitching_layer)'
+            )
 
     def layer_arguments(self, spec: StitchingLayerSpec) -> dict:
         """Arguments of a stitching layer that depend on what it joins."""

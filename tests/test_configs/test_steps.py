@@ -1,5 +1,6 @@
 """Every config trains a step and tests an image, narrowed to a size for a CPU."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,11 @@ from PIL import Image
 from snnet_mm.models import StitchedBackbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
-SAME_AS_OTHERS = (
-    'dpt_snnetv2-dinov2-b-l',
-    'linear_snnetv2-dinov2-b-l',
-    'linear_snnetv2-dinov2-s-b_',
-    'setr-naive_snnetv2-dinov2-b-l',
-    'setr-naive_snnetv2-dinov2-s-b-l',
+# Those that are like others but for widths, ranks, weights or kinds of stitches take
+# their step where slow tests are run; all are built in test_configs.
+VARIANTS = re.compile(
+    r'-r\d+_|(?<!-s)-b-l_|deit3-[bl]_|vit-slow|-tws_|_1xb8-500_'
+    r'|linear.*dinov2-s-b_|naive.*dinov2-s-b-l'
 )
 # Detectors take their steps in tests/test_integrations, classifiers, networks with
 # stages, bridges and ESTA beside this file.
@@ -26,8 +26,6 @@ ALL = sorted(
     for p in CONFIGS.rglob('*.py')
     if not {'_base_', 'bridging', 'esta', 'imagenet', 'swin'} & set(p.parts)
     and not p.name.startswith(('mask-rcnn', 'cls_'))
-    # Of the pairs of foundation models one of each kind: all are built in test_configs.
-    and not p.name.startswith(SAME_AS_OTHERS)
 )
 SIDE = 64
 
@@ -121,7 +119,17 @@ def narrow(cfg, data_root, work_dir):
     cfg.param_scheduler = []
 
 
-@pytest.mark.parametrize('path', ALL, ids=lambda p: str(p.relative_to(CONFIGS)))
+@pytest.mark.parametrize(
+    'path',
+    [
+        pytest.param(
+            path,
+            marks=[pytest.mark.slow] if VARIANTS.search(path.name) else [],
+            id=str(path.relative_to(CONFIGS)),
+        )
+        for path in ALL
+    ],
+)
 def test_config_trains_and_tests(path, data_root, tmp_path):
     cfg = Config.fromfile(path)
     narrow(cfg, data_root, tmp_path)

@@ -3,7 +3,7 @@
 Pure Python.
 """
 
-from .bridge_space import BridgeSpace, joint_between, stages_by_stride
+from .bridge_space import BridgeSpace, joint_between, stages_to_bridge
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
@@ -55,6 +55,6 @@ __all__ = [
     'read_published',
     'select_stitches',
     'split_cost_range',
-    'stages_by_stride',
+    'stages_to_bridge',
     'visiting_order',
 ]

@@ -7,7 +7,7 @@ from .bridge_space import BridgeSpace, joint_between, stages_to_bridge
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
-from .importance import importance_results
+from .importance import DEPLOYMENT, IMPORTANCE, importance_results
 from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .prior import prior_scores
@@ -23,6 +23,8 @@ from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
+    'DEPLOYMENT',
+    'IMPORTANCE',
     'KINDS',
     'BridgeSpace',
     'Budget',

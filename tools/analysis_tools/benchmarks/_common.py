@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
+import torch
 from torch import nn
 
 from snnet_mm.apis import init_model
@@ -13,15 +15,29 @@ CONFIGS = Path(__file__).parents[3] / 'configs'
 # 32 stitches of 0.6 to 2.9 GFLOPs; how long they take does not depend on the weights.
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 CAMVID_SIZE = (176, 240)
+# 134 stitches, 150 classes.
+S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 
 
 def camvid_model() -> nn.Module:
     return init_model(CONFIGS / CAMVID, None, device='cpu')
 
 
+def devices() -> list[str]:
+    return ['cpu', *(['cuda'] if torch.cuda.is_available() else [])]
+
+
+def autocast(device: str) -> AbstractContextManager:
+    """Half precision on a GPU, where models run in it."""
+    return torch.autocast(device, torch.float16, enabled=device == 'cuda')
+
+
 def elapsed_ms(run: Callable[[], object]) -> float:
+    """Milliseconds of a call, and of what it leaves a GPU to do."""
     start = time.perf_counter()
     run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return (time.perf_counter() - start) * 1000
 
 

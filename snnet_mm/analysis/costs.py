@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Cost, CostTable
@@ -90,6 +89,9 @@ class _CostCounter(nn.Module):
 
     def _count_parts(self, images: Tensor) -> tuple[dict[Part, int], dict[Part, int]]:
         """FLOPs and parameters of every part."""
+        # Imported here, for it loads a compiler of kernels, which training needs not.
+        from torch.utils.flop_counter import FlopCounterMode
+
         backbone = find_stitched_backbone(self.model)
         flops: dict[Part, int] = {}
         params = defaultdict(int)

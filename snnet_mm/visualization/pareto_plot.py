@@ -7,10 +7,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from matplotlib.figure import Figure
-
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import atomic_path
+
+from .figures import new_figure, save_figure
 
 KIND_STYLES = {
     'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
@@ -58,7 +57,7 @@ def plot_pareto(
         ValueError: If the results do not hold that cost.
     """
     label, unit = cost_axis(results, cost)
-    figure = Figure(figsize=(8, 4.5), layout='constrained')
+    figure = new_figure(8, 4.5)
     axes = figure.subplots()
     x = {i: value / unit for i, value in results.column(cost).items()}
     y = results.scores()
@@ -112,8 +111,7 @@ def plot_pareto(
     axes.grid(alpha=0.3)
     # Beside the axes: inside, it would hide stitches.
     figure.legend(fontsize='small', loc='outside right upper')
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=160)
+    save_figure(figure, path, dpi=160)
 
 
 def cost_axis(results: StitchResults, cost: str) -> tuple[str, float]:

@@ -21,7 +21,7 @@ from .parts import (
     T,
     as_shipped,
     parameters_by_part,
-    parts_of,
+    parts_by_stitch,
     preprocessed_size,
     run_parts,
     unwrapped,
@@ -79,12 +79,11 @@ class _CostCounter(nn.Module):
         with as_shipped(self.model):
             flops, params = self._count_parts(images)
             return {
-                stitch.id: Cost(
+                stitch_id: Cost(
                     sum(flops[part] for part in parts),
                     sum(params[part] for part in parts),
                 )
-                for stitch in find_stitched_backbone(self.model).space
-                for parts in [parts_of(self.model, stitch)]
+                for stitch_id, parts in parts_by_stitch(self.model).items()
             }
 
     def _count_parts(self, images: Tensor) -> tuple[dict[Part, int], dict[Part, int]]:

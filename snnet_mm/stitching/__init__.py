@@ -19,6 +19,7 @@ from .screening import best_per_budget_group
 from .selection import select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
+from .space_record import check_space_record, write_space_record
 from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
@@ -41,6 +42,7 @@ __all__ = [
     'StitchingSpace',
     'TwoWaySpace',
     'best_per_budget_group',
+    'check_space_record',
     'common_prefix',
     'count_blocks',
     'format_cost',
@@ -57,4 +59,5 @@ __all__ = [
     'split_cost_range',
     'stages_by_stride',
     'visiting_order',
+    'write_space_record',
 ]

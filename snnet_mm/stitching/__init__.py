@@ -16,7 +16,7 @@ from .rank_correlation import rank_correlation
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
 from .screening import best_per_budget_group
-from .selection import select_stitches
+from .selection import middle_stitches, select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
 from .space_record import check_space_record, write_space_record
@@ -50,6 +50,7 @@ __all__ = [
     'pareto_front',
     'importance_results',
     'joint_between',
+    'middle_stitches',
     'parse_budget',
     'pick',
     'prior_scores',

@@ -15,7 +15,7 @@ from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.models import PerStitchBN, set_stitch, unwrapped_config
-from snnet_mm.utils import check_ops_for, load_weights_only
+from snnet_mm.utils import check_ops_for, load_weights_only, read_config
 
 from .compile_blocks import compile_blocks
 
@@ -35,7 +35,8 @@ def init_model(
     as ``model.cfg`` and its classes and colours as ``model.dataset_meta``.
 
     Args:
-        config: A config, or its file.
+        config: A config, its file, or its name in the installed package; see
+            :func:`snnet_mm.utils.read_config`.
         checkpoint: A checkpoint file; None leaves the weights random, with a warning.
         stitch: The stitch id to begin with; :func:`set_stitch` changes it at any
             time. By default the slow anchor; a model without a stitched backbone has
@@ -53,7 +54,7 @@ def init_model(
     """
     device = _check_device(device)
     weights = None if checkpoint is None else load_weights_only(checkpoint)
-    cfg = config if isinstance(config, Config) else Config.fromfile(config)
+    cfg = config if isinstance(config, Config) else read_config(config)
     if cfg_options is not None:
         cfg.merge_from_dict(cfg_options)
     check_ops_for(cfg)

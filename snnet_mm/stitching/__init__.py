@@ -16,9 +16,10 @@ from .rank_correlation import rank_correlation
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
 from .screening import best_per_budget_group
-from .selection import select_stitches
+from .selection import middle_stitches, select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
+from .space_record import check_space_record, write_space_record
 from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
@@ -43,6 +44,7 @@ __all__ = [
     'StitchingSpace',
     'TwoWaySpace',
     'best_per_budget_group',
+    'check_space_record',
     'common_prefix',
     'count_blocks',
     'format_cost',
@@ -50,6 +52,7 @@ __all__ = [
     'pareto_front',
     'importance_results',
     'joint_between',
+    'middle_stitches',
     'parse_budget',
     'pick',
     'prior_scores',
@@ -59,4 +62,5 @@ __all__ = [
     'split_cost_range',
     'stages_to_bridge',
     'visiting_order',
+    'write_space_record',
 ]

@@ -1,6 +1,7 @@
 """Small helpers that any part may use."""
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
+from .config_names import read_config, register_config_names
 from .distributed import prepare_cpu_distributed
 from .files import AtomicBackend, atomic_path
 from .guarded_loading import guard_checkpoints
@@ -19,6 +20,8 @@ __all__ = [
     'load_weights_only',
     'quiet_terminal',
     'prepare_cpu_distributed',
+    'read_config',
+    'register_config_names',
     'seed_everything',
     'shared_seed',
 ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from mmengine.config import Config, DictAction
+from mmengine.config import DictAction
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
 from rich.table import Table
@@ -27,8 +27,13 @@ from snnet_mm.analysis import (
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import CostTable, StitchingSpace
 from snnet_mm.stitching.cost_table import Cost
-from snnet_mm.utils import atomic_path, check_ops_for, guard_checkpoints
-from snnet_mm.visualization import cost_report, wide_console, write_cost_csv
+from snnet_mm.utils import atomic_path, check_ops_for, guard_checkpoints, read_config
+from snnet_mm.visualization import (
+    cost_report,
+    plot_routes,
+    wide_console,
+    write_cost_csv,
+)
 
 DTYPES = ('float32', 'float16', 'bfloat16')
 
@@ -82,6 +87,14 @@ def parse_args() -> argparse.Namespace:
         '--kind', nargs='+', help='show only these kinds, such as anchor FS SF'
     )
     parser.add_argument(
+        '--draw-routes',
+        nargs='*',
+        type=int,
+        metavar='ID',
+        help='draw the stitching space and the routes of these stitches to routes.png '
+        '(default: the anchors and the middle one of every kind)',
+    )
+    parser.add_argument(
         '--out', type=Path, help='output folder (default: work_dirs/NAME OF THE CONFIG)'
     )
     parser.add_argument(
@@ -107,7 +120,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def build_model(args: argparse.Namespace) -> nn.Module:
-    cfg = Config.fromfile(args.config)
+    cfg = read_config(args.config)
     if args.cfg_options is not None:
         cfg.merge_from_dict(args.cfg_options)
     check_ops_for(cfg)
@@ -160,6 +173,8 @@ def main() -> None:
     shape = None if args.shape is None else tuple(args.shape)
     costs, checks = cost_table(model, shape), ()
     chosen_ids(space, costs, argparse.Namespace(kind=args.kind, sort='id'))
+    for i in args.draw_routes or ():
+        space[i]  # refused before anything is measured
     latency = memory = None
     if args.latency:
         measured = measure_latency(
@@ -182,6 +197,8 @@ def main() -> None:
         temporary.write_text(json.dumps(data, indent=1))
     write_cost_csv(space, costs, ids, out / 'costs.csv')
     console.print(f'Wrote costs.json and costs.csv to {out}', soft_wrap=True)
+    if args.draw_routes is not None:
+        plot_routes(space, out / 'routes.png', args.draw_routes or None)
 
 
 if __name__ == '__main__':

@@ -15,7 +15,7 @@ from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.models import PerStitchBN, set_stitch, unwrapped_config
-from snnet_mm.utils import check_ops_for, load_weights_only
+from snnet_mm.utils import check_ops_for, load_config, load_weights_only
 
 from .compile_blocks import compile_blocks
 
@@ -53,9 +53,11 @@ def init_model(
     """
     device = _check_device(device)
     weights = None if checkpoint is None else load_weights_only(checkpoint)
-    cfg = config if isinstance(config, Config) else Config.fromfile(config)
-    if cfg_options is not None:
-        cfg.merge_from_dict(cfg_options)
+    if isinstance(config, Config):
+        cfg = config
+        cfg.merge_from_dict(cfg_options or {})
+    else:
+        cfg = load_config(config, cfg_options)
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(unwrapped_config(cfg.model))

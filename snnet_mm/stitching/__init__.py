@@ -8,6 +8,7 @@ from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
 from .importance import importance_results
+from .numbers import is_number, is_whole
 from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .prior import prior_scores
@@ -47,6 +48,8 @@ __all__ = [
     'group_by_cost',
     'pareto_front',
     'importance_results',
+    'is_number',
+    'is_whole',
     'joint_between',
     'parse_budget',
     'pick',

@@ -1,6 +1,7 @@
 """Small helpers that any part may use."""
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
+from .config_file import check_outline, load_config
 from .distributed import prepare_cpu_distributed
 from .files import AtomicBackend, atomic_path
 from .guarded_loading import guard_checkpoints
@@ -12,10 +13,12 @@ __all__ = [
     'AtomicBackend',
     'UntrustedCheckpointError',
     'atomic_path',
+    'check_outline',
     'check_ops',
     'check_ops_for',
     'guard_checkpoints',
     'isolated_rng',
+    'load_config',
     'load_weights_only',
     'quiet_terminal',
     'prepare_cpu_distributed',

@@ -6,14 +6,13 @@
 import argparse
 
 import torch
-from mmengine.config import Config
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
 
 from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.stitching import select_stitches
-from snnet_mm.utils import guard_checkpoints
+from snnet_mm.utils import guard_checkpoints, load_config
 from snnet_mm.visualization import DepthExample, plot_depths
 
 
@@ -34,7 +33,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     guard_checkpoints(trust=False)
-    cfg = Config.fromfile(args.config)
+    cfg = load_config(args.config)
     init_default_scope(cfg.default_scope)
     check_data_folders(cfg.test_dataloader, 'test_dataloader')
     # The checkpoint holds everything that the anchors would load.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from mmengine.config import Config, DictAction
+from mmengine.config import DictAction
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
 from rich.table import Table
@@ -27,7 +27,12 @@ from snnet_mm.analysis import (
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import CostTable, StitchingSpace
 from snnet_mm.stitching.cost_table import Cost
-from snnet_mm.utils import atomic_path, check_ops_for, guard_checkpoints
+from snnet_mm.utils import (
+    atomic_path,
+    check_ops_for,
+    guard_checkpoints,
+    load_config,
+)
 from snnet_mm.visualization import cost_report, wide_console, write_cost_csv
 
 DTYPES = ('float32', 'float16', 'bfloat16')
@@ -107,9 +112,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def build_model(args: argparse.Namespace) -> nn.Module:
-    cfg = Config.fromfile(args.config)
-    if args.cfg_options is not None:
-        cfg.merge_from_dict(args.cfg_options)
+    cfg = load_config(args.config, args.cfg_options)
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(cfg.model)

@@ -12,6 +12,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
+from snnet_mm.stitching import is_whole
 from snnet_mm.utils import atomic_path
 
 from ..resume import check_resumed_state, check_weights_fit, find_resumable
@@ -29,7 +30,19 @@ class StitchCheckpointHook(CheckpointHook):
 
     Arguments are those of :class:`mmengine.hooks.CheckpointHook`. Folders that are
     not local are left to their own backend.
+
+    Raises:
+        ValueError: If ``interval`` or ``max_keep_ckpts`` is no whole number.
     """
+
+    def __init__(self, interval: int = -1, **kwargs) -> None:
+        for name, value in dict(kwargs, interval=interval).items():
+            if name in ('interval', 'max_keep_ckpts') and not is_whole(value):
+                raise ValueError(
+                    f'{name}={value!r}; allowed is a whole number, -1 for none and all '
+                    f'(config key: default_hooks.checkpoint.{name})'
+                )
+        super().__init__(interval, **kwargs)
 
     def before_run(self, runner: Runner) -> None:
         """Choose the checkpoint to resume from."""

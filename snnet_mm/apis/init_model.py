@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 
 import torch
 from mmengine.config import Config
@@ -105,8 +106,9 @@ def _load(model: nn.Module, checkpoint: dict, path: str | os.PathLike) -> None:
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
     """Classes and their colours, from the checkpoint or else from the test data."""
-    found = checkpoint.get('meta', {}).get('dataset_meta')
-    if found is None and cfg.get('test_dataloader') is not None:
+    meta = checkpoint.get('meta')
+    found = meta.get('dataset_meta') if isinstance(meta, Mapping) else None
+    if not isinstance(found, Mapping) and cfg.get('test_dataloader') is not None:
         dataset = cfg.test_dataloader.dataset
         found = dataset.get('metainfo')
         if not found:

@@ -8,6 +8,7 @@ from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
 from .importance import importance_results
+from .json_file import read_json
 from .numbers import is_number, is_whole
 from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
@@ -55,6 +56,7 @@ __all__ = [
     'pick',
     'prior_scores',
     'rank_correlation',
+    'read_json',
     'read_published',
     'select_stitches',
     'split_cost_range',

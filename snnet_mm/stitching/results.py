@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -164,8 +165,13 @@ class StitchResults:
         return [r for r in self.stitches if (r.num_images or 0) == most]
 
     def scores(self) -> dict[int, float]:
-        """The ranking metric by stitch id, without stitches that were only screened."""
-        return {r.id: self.score(r) for r in self.complete}
+        """The ranking metric by stitch id, without stitches that were only screened.
+
+        Nothing is worse than NaN.
+        """
+        worst = -math.inf if self.higher_is_better else math.inf
+        scores = {r.id: self.score(r) for r in self.complete}
+        return {i: worst if math.isnan(s) else s for i, s in scores.items()}
 
     def column(self, name: str) -> dict[int, float]:
         """One cost by stitch id; see :meth:`CostTable.column`.
@@ -240,6 +246,9 @@ class StitchResults:
         stitches = [StitchResult.from_dict(s) for s in data['stitches']]
         ids = [s.id for s in stitches]
         require(len(set(ids)) == len(ids), 'ids', ids)
+        for s in stitches[1:]:
+            names = list(s.metrics)
+            require(set(names) == set(stitches[0].metrics), f'metrics of {s.id}', names)
         metric, better = data['metric'], data['higher_is_better']
         require(isinstance(metric, str), 'metric', metric)
         require(isinstance(better, bool), 'higher_is_better', better)

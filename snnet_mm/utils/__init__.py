@@ -3,7 +3,7 @@
 from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .config_file import check_outline, load_config
 from .distributed import prepare_cpu_distributed
-from .files import AtomicBackend, atomic_path
+from .files import AtomicBackend, atomic_path, remove_leftovers
 from .guarded_loading import guard_checkpoints
 from .logging import quiet_terminal
 from .ops import check_ops, check_ops_for
@@ -21,6 +21,7 @@ __all__ = [
     'load_config',
     'load_weights_only',
     'quiet_terminal',
+    'remove_leftovers',
     'prepare_cpu_distributed',
     'seed_everything',
     'shared_seed',

@@ -13,9 +13,10 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.stitching import is_whole
-from snnet_mm.utils import atomic_path
+from snnet_mm.utils import atomic_path, remove_leftovers
 
-from ..resume import check_resumed_state, check_weights_fit, find_resumable
+from ..resume import check_weights_fit, find_resumable
+from ..resumed_state import check_resumed_state
 
 
 @HOOKS.register_module()
@@ -72,6 +73,8 @@ class StitchCheckpointHook(CheckpointHook):
         if local and self.backend_args is None and self.file_client_args is None:
             self.backend_args = dict(backend='snnet_atomic')
         super().before_train(runner)
+        if local and is_main_process():
+            remove_leftovers(self.out_dir, Path(self.filename_tmpl).suffix)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Refuse a checkpoint that is not of this model."""
@@ -79,7 +82,9 @@ class StitchCheckpointHook(CheckpointHook):
         fine_tunes = isinstance(runner._train_loop, BaseLoop) and not runner._resume
         check_weights_fit(runner.model, checkpoint, name, strict=not fine_tunes)
         if runner._resume:
-            check_resumed_state(checkpoint, name)
+            # It is a config until it is built for what is resumed.
+            runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+            check_resumed_state(checkpoint, name, runner.optim_wrapper)
 
     def _folder(self, runner: Runner) -> str:
         """Where checkpoints of the run are, known before training starts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Cost, CostTable
+from snnet_mm.stitching import Cost, CostTable, is_whole
 
 from .device import empty_images
 from .parts import (
@@ -44,15 +44,30 @@ def cost_table(
             model's data preprocessor.
 
     Raises:
-        ValueError: If the model holds no stitched backbone, or no size is known.
+        ValueError: If the model holds no stitched backbone, no size is known, or its
+            parts do not go together.
     """
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
-    size = tuple(input_size or preprocessed_size(model))
+    size = input_size or preprocessed_size(model)
+    pair = isinstance(size, Sequence) and len(size) == 2
+    if not pair or not all(is_whole(side, 1) for side in size):
+        raise ValueError(
+            f'images of the size {size!r}; wanted are height and width in pixels '
+            '(config keys: input_size, model.data_preprocessor.size)'
+        )
+    size = tuple(size)
     counter = _CostCounter(model)
     metas = on_meta(counter)
-    with torch.no_grad():
-        costs = functional_call(counter, metas, (size,))
+    try:
+        with torch.no_grad():
+            costs = functional_call(counter, metas, (size,))
+    except RuntimeError as error:
+        raise ValueError(
+            f'the model cannot run images of {"x".join(map(str, size))}: '
+            f'{str(error).splitlines()[0]} (config keys: input_size, '
+            'model.data_preprocessor.size, in_channels of the neck and the heads)'
+        ) from error
     return CostTable(costs, size, space.fingerprint)
 
 

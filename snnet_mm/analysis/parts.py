@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -155,7 +155,7 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
             for part in module.modules():
                 size = getattr(part, 'size', None)
                 if size is not None:
-                    return tuple(size)
+                    return tuple(size) if isinstance(size, Sequence) else size
     for module in model.modules():
         if isinstance(module, StitchedBackbone) and module.out == 'end':
             size = module.anchors[-1].input_size

@@ -10,6 +10,7 @@ from mmengine.model import BaseModule
 from torch import Tensor
 
 from snnet_mm.layers import TokenState
+from snnet_mm.stitching import is_whole
 
 OUTPUTS = ('maps', 'end')
 BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls token
@@ -178,11 +179,11 @@ def check_out_indices(out_indices: Sequence[int], depth: int) -> tuple[int, ...]
     Raises:
         ValueError: If there are none, or one is no block of an anchor of this depth.
     """
-    out_indices = tuple(out_indices)
-    wrong = [i for i in out_indices if not -depth <= i < depth]
-    if wrong or not out_indices:
+    listed = isinstance(out_indices, Sequence)
+    right = listed and all(is_whole(i, -depth) and i < depth for i in out_indices)
+    if not right or not out_indices:
         raise ValueError(
-            f'out_indices={out_indices} of an anchor of depth {depth}; allowed are '
+            f'out_indices={out_indices!r} of an anchor of depth {depth}; allowed are '
             f'blocks {-depth} to {depth - 1} (config key: out_indices)'
         )
     return tuple(i % depth for i in out_indices)

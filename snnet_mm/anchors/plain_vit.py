@@ -152,7 +152,9 @@ class PlainViT(TokenAnchor):
     ) -> None:
         dim, depth, num_heads, mlp_ratio = read_arch(arch)
         super().__init__(depth, [dim] * depth, out_indices, with_cls, out, init_cfg)
-        check_settings(img_size, patch_size, num_registers, drop_path_rate)
+        check_settings(
+            img_size, patch_size, num_registers, drop_path_rate, layer_scale_init
+        )
         self.patch_size = patch_size
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias

@@ -53,3 +53,30 @@ def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
         for name, run in runs.items():
             times[name].append(elapsed_ms(run))
     return {name: median(t) for name, t in times.items()}
+
+
+def limits(device: str = 'cpu') -> dict[str, float]:
+    """What this machine can do at best, in the type that models run in.
+
+    Returns:
+        ``gmacs``, 1e9 multiply-accumulates per second of a large matrix product, and
+        ``gbytes``, 1e9 bytes per second of a large copy, read and written.
+    """
+    half = device == 'cuda'
+    kind = dict(device=device, dtype=torch.float16 if half else torch.float32)
+    side, length = (8192, 2**28) if half else (2048, 2**26)
+    a, b = torch.randn(side, side, **kind), torch.empty(length, **kind)
+    c = torch.empty_like(b)
+    times = in_turn(dict(product=lambda: a @ a, copy=lambda: c.copy_(b)), 5)
+    return dict(
+        gmacs=side**3 / times['product'] / 1e6,
+        gbytes=2 * b.nbytes / times['copy'] / 1e6,
+    )
+
+
+def limits_ms(model: nn.Module, macs: int, rates: dict[str, float]) -> dict[str, float]:
+    """The least time for the arithmetic of a forward, and to read its weights once."""
+    size = sum(p.nbytes for p in model.parameters())
+    return dict(
+        arithmetic_ms=macs / rates['gmacs'] / 1e6, bytes_ms=size / rates['gbytes'] / 1e6
+    )

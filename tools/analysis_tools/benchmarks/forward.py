@@ -6,17 +6,19 @@ authors' code has: it gathers the bias in every forward and holds all weights of
 attention.
 """
 
+import copy
 from functools import partial
 
 import timm
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.position import gather_bias
 from snnet_mm.anchors.vit_block import Attention
 
-from ._common import autocast, devices, in_turn
+from ._common import autocast, devices, in_turn, limits, limits_ms
 
 SIZE, ROUNDS = 512, 9
 ANCHORS = {'small': 'deit3_small_patch16_224', 'large': 'deit3_large_patch16_224'}
@@ -91,4 +93,11 @@ def measure(arch: str, name: str, device: str) -> dict:
         of_timm=times['ours'] / times['timm'],
         with_bias_of_timm=times['ours_with_bias'] / times['timm'],
         naive_of_ours=times['naive_with_bias'] / times['ours_with_bias'],
+        **limits_ms(nets['ours'], macs_of(nets['ours'], images), limits(device)),
     )
+
+
+def macs_of(net: PlainViT, images: Tensor) -> int:
+    with FlopCounterMode(display=False) as counter:
+        copy.deepcopy(net).to('meta')(images.to('meta'))
+    return counter.get_total_flops() // 2

@@ -9,7 +9,7 @@ from snnet_mm.analysis.parts import run_model
 from snnet_mm.export.single import single_stitch
 from snnet_mm.models import set_stitch
 
-from ._common import CONFIGS, S_L, autocast, devices, in_turn
+from ._common import CONFIGS, S_L, autocast, devices, in_turn, limits, limits_ms
 
 SIZE, ROUNDS, BETWEEN = 512, 9, 6
 
@@ -28,7 +28,7 @@ def measure(device: str) -> list[dict]:
     by_cost = sorted(costs, key=lambda i: costs[i].flops)
     step = len(by_cost) // (BETWEEN + 1)
     images = torch.randn(1, 3, SIZE, SIZE, device=device)
-    rows = []
+    rates, rows = limits(device), []
     for stitch_id in (0, 1, *by_cost[step : step * BETWEEN + 1 : step]):
         set_stitch(model, stitch_id)
         alone = single_stitch(cfg, model, stitch_id)[1].to(device)
@@ -50,6 +50,7 @@ def measure(device: str) -> list[dict]:
                 gflops=costs[stitch_id].flops / 1e9,
                 **times,
                 ratio=times['full_ms'] / times['alone_ms'],
+                **limits_ms(alone, costs[stitch_id].flops, rates),
             )
         )
     return rows

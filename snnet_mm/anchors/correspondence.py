@@ -24,8 +24,7 @@ def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
         raise ValueError(
             f'anchors with {key} {a} and {b} cannot be stitched token by token: their '
             'grids differ, and only the adapters of a BridgedBackbone resample them; '
-            f'allowed are anchors of equal {key} (config keys: backbone.anchors, '
-            'backbone.type)'
+            f'allowed are anchors of equal {key} (config key: backbone.anchors)'
         )
     if _prefix_of(fast) != _prefix_of(slow):
         raise ValueError(

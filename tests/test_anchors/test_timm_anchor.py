@@ -1,12 +1,21 @@
-import logging
 import re
 from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
-from mmengine.logging import MMLogger
 from mmengine.optim import build_optim_wrapper
+from narrow_timm import (
+    DINOV2,
+    EVA02,
+    FAMILIES,
+    NARROW,
+    anchor_of,
+    assert_equal_to_timm,
+    patch_of,
+    randomise,
+    timm_of,
+)
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -14,104 +23,9 @@ from snnet_mm.analysis import cost_table
 from snnet_mm.anchors import PlainViT, TimmAnchor, timm_anchor, timm_families
 from snnet_mm.models import SNNetv2
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.utils import licences
 
 timm = pytest.importorskip('timm')
-
-DINOV2 = 'vit_small_patch14_reg4_dinov2'
-EVA02 = 'eva02_small_patch14_224'
-SAM = dict(window_size=3, global_attn_indexes=(1,))
-# Arguments beside width, depth and heads; prefix tokens.
-FAMILIES = {
-    DINOV2: ({}, 5),
-    'vit_giant_patch14_reg4_dinov2': ({}, 5),
-    'deit3_small_patch16_224': ({}, 1),
-    'deit_small_distilled_patch16_224': ({}, 2),
-    'vit_base_patch16_224.augreg_in21k': ({}, 1),
-    'vit_base_patch16_siglip_256.v2_webli': ({}, 0),
-    'vit_base_patch16_clip_224.openai': ({}, 1),
-    EVA02: ({}, 1),
-    'vit_small_patch16_dinov3': (dict(rope_rescale_coords=2), 5),
-    'vit_pe_spatial_base_patch16_512': ({}, 1),
-    'vit_pe_core_base_patch16_224': ({}, 1),
-    'vit_small_patch16_rope_mixed_224': ({}, 1),
-    'vit_base_patch16_rope_reg1_gap_256': ({}, 1),
-    'beitv2_base_patch16_224': ({}, 1),
-    'beit_base_patch16_224': (
-        dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True),
-        1,
-    ),
-    'samvit_base_patch16': (SAM, 0),
-}
-NARROW = dict(embed_dim=32, depth=3, num_heads=2)
 DOC = Path(__file__).parents[2] / 'docs' / 'families.md'
-
-
-@pytest.fixture
-def log(caplog):
-    logger = MMLogger.get_current_instance()
-    logger.addHandler(caplog.handler)
-    yield caplog
-    logger.removeHandler(caplog.handler)
-
-
-@torch.no_grad()
-def randomise(model):
-    for name, parameter in model.named_parameters():
-        flat = parameter.ndim == 1 or name.endswith(('embed', 'token', 'table'))
-        std = 0.3 if flat else parameter[0].numel() ** -0.5
-        parameter.normal_(std=std)
-    return model.eval()
-
-
-def patch_of(name):
-    return 14 if 'patch14' in name else 16
-
-
-def anchor_of(name, **kwargs):
-    args, _ = FAMILIES[name]
-    size = 5 * patch_of(name), 4 * patch_of(name)
-    kwargs = dict(img_size=size, out_indices=(0, 1, 2)) | kwargs
-    torch.manual_seed(0)
-    return randomise(TimmAnchor(name, model_args=dict(NARROW, **args), **kwargs))
-
-
-def timm_of(name, anchor, img_size=None, **kwargs):
-    """timm's model with the weights of an anchor."""
-    args, _ = FAMILIES[name]
-    if not name.startswith(('beit', 'samvit')):
-        kwargs |= dict(dynamic_img_size=True, dynamic_img_pad=True)
-    size = img_size or anchor.input_size
-    kwargs = dict(NARROW, num_classes=0, img_size=size) | args | kwargs
-    model = timm.create_model(name, **kwargs)
-    if next(model.parameters()).is_meta:
-        return model.eval()
-    weights = anchor.vit.state_dict()
-    for key, table in weights.items():
-        if key.endswith('bias_table') and img_size:
-            weights[key] = timm.layers.resize_rel_pos_bias_table_simple(
-                table, model.patch_embed.grid_size, model.state_dict()[key].shape
-            )
-        elif key == 'pos_embed' and img_size and 'beit' in name:
-            new = model.patch_embed.grid_size
-            weights[key] = timm.layers.resample_abs_pos_embed(table, new, anchor.grid)
-    missing, unexpected = model.load_state_dict(weights, strict=False)
-    assert {k.split('.')[0] for k in missing} <= {'neck', 'attn_pool', 'fc_norm'}
-    assert not unexpected
-    return model.eval()
-
-
-def assert_equal_to_timm(name, anchor, model, images):
-    with torch.no_grad():
-        end = anchor.run_blocks(anchor.embed(images), 0, anchor.depth)[0].tokens
-        maps = anchor(images)
-        wanted = model.forward_intermediates(images, intermediates_only=True)
-        if 'sam' not in name:
-            assert_close(end, model.forward_features(images), rtol=1e-5, atol=1e-5)
-            wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
-    assert end.std() > 0.1
-    for ours, theirs in zip(maps, wanted, strict=True):
-        assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('name', FAMILIES)
@@ -262,113 +176,6 @@ def test_low_rank_updates():
     with pytest.raises(ValueError, match=r'calls no linear layer qkv.*lora.targets'):
         anchor_of('beitv2_base_patch16_224', lora=dict(rank=2))
     anchor_of('beitv2_base_patch16_224', lora=dict(rank=2, targets=('proj',)))
-
-
-def test_weights_of_timm_are_loaded(tmp_path, log, monkeypatch):
-    source = timm_of(DINOV2, anchor_of(DINOV2, img_size=56))
-    path = str(tmp_path / 'weights.pth')
-    torch.save(source.state_dict(), path)
-    args = dict(NARROW, pretrained_cfg_overlay=dict(file=path))
-    fetched = TimmAnchor(DINOV2, True, (70, 56), args)
-    init_cfg = dict(type='Pretrained', checkpoint=path)
-    read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
-    for anchor in (fetched, read):
-        monkeypatch.setattr(licences, '_TOLD', set())
-        before = anchor.vit.reg_token.clone()
-        anchor.init_weights()
-        assert not torch.equal(anchor.vit.reg_token, before)
-        source.set_input_size((70, 56))
-        for key, value in source.state_dict().items():
-            assert torch.equal(anchor.vit.state_dict()[key], value), key
-    told = [r.message for r in log.records if 'licence' in r.message]
-    assert told == 2 * [
-        'Weights of vit_small_patch14_reg4_dinov2.lvd142m: licence apache-2.0; trained '
-        'on images with mean [123.675, 116.28, 103.53] and std [58.395, 57.12, 57.375] '
-        '(config key: data_preprocessor)'
-    ]
-    # Of ours, from inside a stitched model.
-    ours = {f'backbone.anchors.1.{k}': v for k, v in read.state_dict().items()}
-    torch.save(dict(state_dict=ours), path)
-    init_cfg['prefix'] = 'backbone.anchors.1.vit'
-    again = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
-    again.init_weights()
-    assert [r for r in log.records if r.levelno >= logging.WARNING] == []
-    for key, value in read.state_dict().items():
-        assert torch.equal(again.state_dict()[key], value)
-
-
-def test_licences_of_official_files(tmp_path, log, monkeypatch):
-    monkeypatch.setattr(licences, '_TOLD', set())
-    arch = dict(embed_dims=16, depth=1, num_heads=1)
-    for name in ('mae_finetuned_vit_base.pth', 'deit_3_small_224_21k.pth', 'mine.pth'):
-        path = str(tmp_path / name)
-        torch.save(PlainViT(arch, 32).state_dict(), path)
-        for _ in range(2):
-            init_cfg = dict(type='Pretrained', checkpoint=path)
-            PlainViT(arch, 32, init_cfg=init_cfg).init_weights()
-    assert [r.message for r in log.records if 'licence' in r.message] == [
-        'Weights of mae_finetuned_vit_base.pth: licence cc-by-nc-4.0, if it is the '
-        'official file',
-        'Weights of deit_3_small_224_21k.pth: licence apache-2.0, if it is the '
-        'official file',
-    ]
-
-
-@pytest.mark.parametrize(
-    'name', ['beitv2_base_patch16_224', EVA02, 'samvit_base_patch16']
-)
-def test_files_of_other_families_are_loaded(name, tmp_path):
-    source = anchor_of(name)
-    torch.save(source.vit.state_dict(), tmp_path / 'weights.pth')
-    init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'weights.pth'))
-    anchor = anchor_of(name, init_cfg=init_cfg)
-    torch.nn.init.ones_(anchor.vit.blocks[0].norm1.weight)
-    anchor.init_weights()
-    for key, value in source.state_dict().items():
-        assert torch.equal(anchor.state_dict()[key], value), key
-
-
-def test_what_cannot_be_had_or_does_not_fit(tmp_path):
-    overlay = dict(file=str(tmp_path / 'none.pth'))
-    args = dict(NARROW, pretrained_cfg_overlay=overlay)
-    anchor = TimmAnchor('vit_small_patch14_dinov2', True, 28, args)
-    with pytest.raises(ValueError, match='vit_small_patch14_dinov2 cannot be fetched'):
-        anchor.init_weights()
-    for kwargs, message in (
-        (dict(model='no_such_vit'), 'cannot be built: Unknown model'),
-        (
-            dict(model='resnet18', img_size=None, model_args={}),
-            'is a ResNet of timm.*families.md',
-        ),
-        (dict(model_args=dict(no_such=1)), 'cannot be built: .*no_such'),
-        (dict(model_args=dict(img_size=28)), r"keys \['img_size'\].*model_args"),
-        (dict(model_args=dict(patch_drop_rate=0.5)), 'patches are never dropped'),
-        (dict(drop_path_rate=1), 'drop_path_rate=1'),
-        (dict(frozen_stages=4), 'frozen_stages=4'),
-        (dict(held_blocks=(3,)), 'held_blocks'),
-        (dict(pretrained=True, init_cfg={}), 'allowed is one of them'),
-        (dict(model_args=dict(NARROW, patch_size=(14, 7))), '14x7 pixels'),
-    ):
-        kwargs = dict(model=DINOV2, img_size=28, model_args=NARROW) | kwargs
-        with pytest.raises(ValueError, match=message):
-            TimmAnchor(**kwargs)
-    with pytest.raises(ValueError, match='images of 13x28 pixels are smaller'):
-        anchor_of(DINOV2)(torch.rand(1, 3, 13, 28))
-    path = str(tmp_path / 'weights.pth')
-    torch.save(anchor_of(DINOV2, img_size=28).vit.state_dict(), path)
-    for args, more, message in (
-        (dict(depth=2), {}, 'it has blocks.2.'),
-        (dict(depth=4), {}, 'it lacks blocks.3.'),
-        (dict(embed_dim=16), {}, 'does not fit: .*size mismatch'),
-        ({}, dict(prefix='no.'), 'no weight has prefix'),
-        ({}, dict(img_size=28), 'a checkpoint and a prefix'),
-    ):
-        init_cfg = dict(type='Pretrained', checkpoint=path, **more)
-        anchor = TimmAnchor(
-            DINOV2, img_size=28, model_args=NARROW | args, init_cfg=init_cfg
-        )
-        with pytest.raises(ValueError, match=message):
-            anchor.init_weights()
 
 
 def dinov2_pair(classes):

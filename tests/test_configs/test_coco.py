@@ -1,0 +1,240 @@
+"""ViTDet's configs: what they build, what they read, and one step of each kind."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import DATASETS, MODELS
+from mmengine.runner import Runner
+from PIL import Image
+from vitdet_configs import CONFIGS, FILES, NO_CATEGORY, SIDE, load
+
+
+def box_annotation(image_id, box, category=1, **more):
+    x, y, w, h = box
+    polygon = [x, y, x + w, y, x + w, y + h, x, y + h]
+    more = dict(segmentation=[polygon], iscrowd=0) | more
+    return dict(
+        image_id=image_id, category_id=category, bbox=list(box), area=w * h, **more
+    )
+
+
+@pytest.fixture(scope='module')
+def coco(tmp_path_factory):
+    """A few hand-written images in COCO's layout, train and val alike."""
+    root = tmp_path_factory.mktemp('coco')
+    rng = np.random.default_rng(0)
+    # Run lengths down the columns of 96x48: background, then 10 columns of crowd.
+    crowd = dict(segmentation=dict(size=[48, 96], counts=[86 * 48, 10 * 48]), iscrowd=1)
+    annotations = [
+        box_annotation(0, (4, 4, 20, 30)),
+        box_annotation(0, (30, 10, 24, 16), category=90),
+        box_annotation(0, (86, 0, 10, 48), **crowd),
+        box_annotation(1, (50, 50, 30, 30)),  # a part is in the image
+        box_annotation(1, (70, 10, 8, 8)),  # none is
+        box_annotation(3, (5, 5, 20, 20)),
+    ]
+    categories = [i for i in range(1, 91) if i not in NO_CATEGORY]
+    names = DATASETS.get('mmdet.CocoDataset').METAINFO['classes']
+    written = dict(
+        images=[
+            dict(id=i, file_name=f'{name}.jpg', **size)
+            for i, (name, size) in enumerate(FILES.items())
+        ],
+        annotations=[dict(a, id=i + 1) for i, a in enumerate(annotations)],
+        categories=[
+            dict(id=i, name=name) for i, name in zip(categories, names, strict=True)
+        ],
+    )
+    (root / 'annotations').mkdir()
+    for split in ('train', 'val'):
+        (root / f'{split}2017').mkdir()
+        path = root / 'annotations' / f'instances_{split}2017.json'
+        path.write_text(json.dumps(written))
+        for name, size in FILES.items():
+            pixels = rng.integers(0, 255, (size['height'], size['width'], 3), np.uint8)
+            Image.fromarray(pixels).save(root / f'{split}2017' / f'{name}.jpg')
+    return root
+
+
+def read(cfg, mode, root, times=1):
+    """Names and samples of a config's data set."""
+    settings = cfg[f'{mode}_dataloader'].dataset
+    settings.data_root = str(root)
+    dataset = DATASETS.build(settings)
+    for sample in (dataset[i] for _ in range(times) for i in range(len(dataset))):
+        yield Path(sample['data_samples'].img_path).stem, sample
+
+
+def test_training_images_of_coco(coco):
+    cfg = load(CONFIGS / 'mask-rcnn_deit3-s_8xb1-100e_coco-1024x1024.py')
+    for transform in cfg.train_dataloader.dataset.pipeline:
+        if transform.type == 'RandomFlip':
+            transform.prob = 0.0
+        elif transform.type == 'RandomResize':
+            # Where the objects land is then known: 1024 pixels on the longer side.
+            transform.ratio_range = (1.0, 1.0)
+    samples = dict(read(cfg, 'train', coco))
+    assert set(samples) == set(FILES) - {'empty'}
+    scale = 1024 / 96
+    sample = samples['two_and_a_crowd']
+    assert sample['inputs'].shape == (3, 512, 1024)
+    truth = sample['data_samples'].gt_instances
+    expected = torch.tensor([[4.0, 4, 24, 34], [30, 10, 54, 26]]) * scale
+    torch.testing.assert_close(truth.bboxes.tensor, expected, atol=1, rtol=0)
+    assert truth.labels.tolist() == [0, 79]
+    assert truth.masks.masks.shape == (2, 512, 1024)
+    areas = truth.masks.masks.sum((1, 2)) / scale**2
+    np.testing.assert_allclose(areas, [600, 384], rtol=0.02)
+    crowd = sample['data_samples'].ignored_instances
+    expected = torch.tensor([[86.0, 0, 96, 48]]) * scale
+    torch.testing.assert_close(crowd.bboxes.tensor, expected, atol=1, rtol=0)
+    # What is outside is cut off, and gone if nothing is left.
+    truth = samples['over_the_edge']['data_samples'].gt_instances
+    expected = torch.tensor([[800.0, 800, 1024, 1024]])
+    torch.testing.assert_close(truth.bboxes.tensor, expected, atol=1, rtol=0)
+
+
+def test_jittered_images_of_coco(coco):
+    """Any scale from a tenth to twice the size, any crop: boxes stay in the image."""
+    cfg = load(CONFIGS / 'mask-rcnn_deit3-s_1xb8-25e_coco-512x512.py')
+    sides = []
+    for _, sample in read(cfg, 'train', coco, times=8):
+        height, width = sample['inputs'].shape[-2:]
+        sides.append(max(height, width))
+        truth = sample['data_samples'].gt_instances
+        boxes = truth.bboxes.tensor
+        assert (boxes >= 0).all()
+        assert (boxes <= torch.tensor([width, height] * 2)).all()
+        assert (boxes[:, 2:] - boxes[:, :2] >= 1e-2).all()
+        assert truth.masks.masks.shape == (len(boxes), height, width)
+    assert min(sides) < 256 < 512 == max(sides)
+
+
+@pytest.mark.parametrize('side', [512, 1024])
+def test_images_of_coco_in_tests(coco, side):
+    name = '1xb8-25e_coco-512x512' if side == 512 else '8xb1-100e_coco-1024x1024'
+    cfg = load(CONFIGS / f'mask-rcnn_deit3-s_{name}.py')
+    samples = dict(read(cfg, 'val', coco))
+    assert set(samples) == set(FILES)
+    preprocessor = MODELS.build(cfg.model.data_preprocessor)
+    for key, size in FILES.items():
+        sample = samples[key]
+        scale = side / max(size.values())
+        height, width = (round(size[k] * scale) for k in ('height', 'width'))
+        assert sample['inputs'].shape == (3, height, width)
+        info = sample['data_samples']
+        assert info.ori_shape == (size['height'], size['width'])
+        batch = dict(inputs=[sample['inputs']], data_samples=[info])
+        padded = preprocessor(batch, training=False)['inputs']
+        assert padded.shape == (1, 3, side, side)
+        assert padded[..., height:, :].count_nonzero() == 0
+        assert padded[..., width:].count_nonzero() == 0
+
+
+def narrow(cfg, coco, work_dir):
+    """A config small enough for a step on a CPU."""
+    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
+    anchors = cfg.model.backbone.get('anchors', [cfg.model.backbone])
+    for width, anchor in zip((8, 16), anchors, strict=False):
+        depth = 24 if anchor.arch == 'large' else 12
+        anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+        anchor.update(img_size=SIDE, window_size=3, init_cfg=None)
+        cfg.model.neck.in_channels = width
+    cfg.model.data_preprocessor.pad_size_divisor = SIDE
+    cfg.model.neck.out_channels = 8
+    cfg.model.rpn_head.update(in_channels=8, feat_channels=8)
+    roi = cfg.model.roi_head
+    for part in ('bbox', 'mask'):
+        roi[f'{part}_roi_extractor'].out_channels = 8
+        roi[f'{part}_head'].update(in_channels=8, conv_out_channels=8)
+    roi.bbox_head.fc_out_channels = 16
+    cfg.model.train_cfg.rcnn.sampler.num = 16
+    cfg.model.test_cfg.rpn.max_per_img = 30
+    cfg.model.test_cfg.rcnn.update(score_thr=0.0, max_per_img=5)
+    layer = cfg.model.backbone.get('stitching_layer', {})
+    if 'rank' in layer:
+        layer.rank = 2
+    for mode in ('train', 'test'):
+        loader = cfg[f'{mode}_dataloader']
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        loader.dataset.data_root = str(coco)
+        for transform in loader.dataset.pipeline:
+            if 'scale' in transform:
+                transform.scale = (SIDE, SIDE)
+            if 'crop_size' in transform:
+                transform.crop_size = (SIDE, SIDE)
+    cfg.test_evaluator.ann_file = str(coco / 'annotations/instances_val2017.json')
+    for hook in cfg.get('custom_hooks', []):
+        if hook.type == 'StitchInitHook':
+            hook.num_images = 2
+        else:
+            hook.input_size = (SIDE, SIDE)
+            if hook.sampler.type == 'ResourceConstrainedSampler':
+                hook.sampler = ConfigDict(type=hook.sampler.type, num_groups=3)
+    if 'input_size' in cfg.test_cfg:
+        cfg.test_cfg.input_size = (SIDE, SIDE)
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = 1
+    cfg.param_scheduler = []
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'deit3-s_8xb1-100e_coco-1024x1024',
+        'snnetv1-deit3-s-l_8xb1-100e_coco-1024x1024',
+        'snnetv2-deit3-s-l_8xb8-100e_coco-1024x1024',
+        'snnetv2-dinov2-s-b_8xb1-100e_coco-1008x1008',
+    ],
+)
+def test_config_trains_and_tests(name, coco, tmp_path, monkeypatch):
+    # mmengine formats a config six times, which takes longer than all the rest.
+    monkeypatch.setattr(Config, 'pretty_text', '')
+    (path,) = CONFIGS.rglob(f'mask-rcnn_{name}.py')
+    cfg = load(path)
+    narrow(cfg, coco, tmp_path)
+    runner = Runner.from_cfg(cfg)
+    before = {k: v.clone() for k, v in runner.model.named_parameters()}
+    runner.train()
+    after = dict(runner.model.named_parameters())
+    moved = {k for k, v in after.items() if not v.equal(before[k])}
+    assert all(p.isfinite().all() for p in after.values())
+    assert {
+        'neck.levels.0.0.weight',
+        'rpn_head.rpn_conv.1.conv.weight',
+        'roi_head.bbox_head.shared_convs.3.ln.weight',
+        'roi_head.mask_head.conv_logits.weight',
+    } <= moved
+    assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
+    metrics = runner.test()
+    stitches = 'snnet' in name
+    prefixes = ('stitch_0/', 'stitch_1/') if stitches else ('',)
+    for prefix in prefixes:
+        for kind in ('bbox', 'segm'):
+            assert 0 <= metrics[f'{prefix}coco/{kind}_mAP'] <= 1
+
+
+def test_a_loss_without_objects(coco, tmp_path):
+    """Every box is background then; nothing is said about boxes and masks."""
+    cfg = load(CONFIGS / 'mask-rcnn_deit3-s_8xb1-100e_coco-1024x1024.py')
+    narrow(cfg, coco, tmp_path)
+    model = MODELS.build(cfg.model)
+    samples = dict(read(cfg, 'test', coco))
+    batch = model.data_preprocessor(
+        dict(
+            inputs=[samples['empty']['inputs']],
+            data_samples=[samples['empty']['data_samples']],
+        ),
+        training=True,
+    )
+    losses = model(**batch, mode='loss')
+    assert losses['loss_bbox'] == losses['loss_mask'] == 0
+    assert all(loss == 0 for loss in losses['loss_rpn_bbox'])
+    model.parse_losses(losses)[0].backward()
+    gradient = model.backbone.patch_embed.proj.weight.grad
+    assert gradient.isfinite().all()
+    assert gradient.any()

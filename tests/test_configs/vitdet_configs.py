@@ -1,0 +1,28 @@
+"""ViTDet's configs: what they build, what they read, and one step of each kind."""
+
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+
+CONFIGS = Path(__file__).parents[2] / 'configs' / 'vitdet'
+
+
+def load(path):
+    cfg = Config.fromfile(path)
+    init_default_scope(cfg.default_scope)
+    # AMP is for GPUs alone.
+    assert cfg.optim_wrapper.type == 'AmpOptimWrapper'
+    cfg.optim_wrapper.type = 'OptimWrapper'
+    return cfg
+
+
+SIDE = 64
+# COCO's 80 categories have ids up to 90.
+NO_CATEGORY = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
+FILES = {
+    'two_and_a_crowd': dict(height=48, width=96),
+    'over_the_edge': dict(height=64, width=64),
+    'empty': dict(height=40, width=40),
+    'smaller_than_a_window': dict(height=33, width=35),
+}

@@ -157,6 +157,7 @@ def check_weights_fit(
     weights = {
         k.removeprefix('module.'): v
         for k, v in checkpoint.get('state_dict', checkpoint).items()
+        if isinstance(k, str)
     }
     _check_space(model, weights, name, resumed)
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
@@ -166,8 +167,13 @@ def check_weights_fit(
             f'{list(map(str, weights))[:3]}, is one of {list(wanted)[:3]}, ... '
             f'({OPTIONS})'
         )
-    if not strict:
-        return
+    if strict:
+        _check_all_there(model, shapes, wanted, name)
+
+
+def _check_all_there(
+    model: nn.Module, shapes: Mapping, wanted: Mapping, name: str
+) -> None:
     for key, shape in shapes.items():
         if shape != wanted.get(key, shape):
             raise ValueError(

@@ -12,7 +12,7 @@ from mmengine.registry import MODELS, TASK_UTILS
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.utils import read_config
+from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')]
@@ -105,7 +105,7 @@ def test_a_config_for_other_data(tmp_path):
     path = tmp_path / 'own.py'
     path.write_text(snippet)
     cfg = Config.fromfile(path)
-    base = read_config(re.search(r"'(snnet_mm::.*?)'", snippet)[1])
+    base = load_config(re.search(r"'(snnet_mm::.*?)'", snippet)[1])
     dataset = cfg.train_dataloader.dataset
     assert dataset.data_root == cfg.test_dataloader.dataset.data_root == 'data/streets'
     assert dataset.data_prefix == base.train_dataloader.dataset.data_prefix

@@ -12,7 +12,7 @@ import yaml
 from mmengine.config import Config
 from mmengine.hub import get_config
 
-from snnet_mm.utils import config_names, read_config
+from snnet_mm.utils import config_names, load_config
 
 ROOT = Path(__file__).parents[1]
 STITCHED = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -75,11 +75,11 @@ def test_all_files_are_in_a_wheel(wheels):
 
 def test_an_installed_config_is_that_of_the_sources(installed):
     name = DERIVED
-    cfg = read_config(f'snnet_mm::{name}')
+    cfg = load_config(f'snnet_mm::{name}')
     assert cfg.filename == f'{installed}/.mim/configs/{name}'
     # Base files too are the installed ones.
     (installed / '.mim/configs/_base_/default_runtime.py').write_text('marked = True')
-    assert read_config(f'snnet_mm::{name}').marked
+    assert load_config(f'snnet_mm::{name}').marked
     assert cfg.to_dict() == Config.fromfile(ROOT / 'configs' / name).to_dict()
 
 
@@ -89,7 +89,7 @@ def test_an_installed_config_is_that_of_the_sources(installed):
 @pytest.mark.parametrize('name', [STITCHED, '_base_/models/cls_vit.py'])
 def test_names_in_the_sources(name):
     expected = Config.fromfile(ROOT / 'configs' / name).to_dict()
-    assert read_config(f'snnet_mm::{name}').to_dict() == expected
+    assert load_config(f'snnet_mm::{name}').to_dict() == expected
     assert get_config(f'snnet_mm::{name}').to_dict() == expected
 
 
@@ -97,7 +97,7 @@ def test_a_base_by_its_name_keeps_its_scope(tmp_path):
     own = tmp_path / 'own.py'
     own.write_text(f"_base_ = ['snnet_mm::{STITCHED}']\ntrain_cfg = dict(max_iters=4)")
     cfg = Config.fromfile(own)
-    expected = read_config(f'snnet_mm::{STITCHED}')
+    expected = load_config(f'snnet_mm::{STITCHED}')
     expected.train_cfg.max_iters = 4
     assert cfg.to_dict() == expected.to_dict()
     pytest.importorskip('mmdet')
@@ -108,14 +108,14 @@ def test_a_base_by_its_name_keeps_its_scope(tmp_path):
 @pytest.mark.parametrize(
     ('name', 'message'),
     [
-        ('snnet_mm::toy/none.py', r'none.py does not exist: .*\.mim/configs/toy/none'),
+        ('snnet_mm::toy/none.py', r'\.mim/configs/toy/none.py does not exist'),
         ('no_package::toy/a.py', 'there is no package no_package'),
         ('configs/none.py', r'config configs/none.py does not exist \(argument: conf'),
     ],
 )
 def test_a_config_that_is_not_there(name, message):
     with pytest.raises(ValueError, match=message):
-        read_config(name)
+        load_config(name)
 
 
 # --- model-index.yml

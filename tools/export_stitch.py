@@ -14,7 +14,7 @@ from rich.table import Table
 from snnet_mm.apis import find_stitched_backbone, init_model
 from snnet_mm.export import FORMATS, Manifest, StitchExporter
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import read_config
+from snnet_mm.utils import load_config
 
 
 def parse_args() -> argparse.Namespace:
@@ -65,9 +65,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    cfg = read_config(args.config)
-    if args.cfg_options is not None:
-        cfg.merge_from_dict(args.cfg_options)
+    cfg = load_config(args.config, args.cfg_options)
     model = init_model(
         cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
     )

@@ -12,8 +12,8 @@ from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.utils import (
     check_ops_for,
     guard_checkpoints,
+    load_config,
     prepare_cpu_distributed,
-    read_config,
 )
 
 
@@ -56,10 +56,8 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    cfg = read_config(args.config)
+    cfg = load_config(args.config, args.cfg_options)
     cfg.launcher = args.launcher
-    if args.cfg_options is not None:
-        cfg.merge_from_dict(args.cfg_options)
     if args.work_dir is not None:
         cfg.work_dir = args.work_dir
     elif cfg.get('work_dir') is None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import Cost, CostTable
+from snnet_mm.stitching import Cost, CostTable, is_whole
 
 from .device import empty_images
 from .parts import (
@@ -22,7 +21,7 @@ from .parts import (
     T,
     as_shipped,
     parameters_by_part,
-    parts_of,
+    parts_by_stitch,
     preprocessed_size,
     run_parts,
     unwrapped,
@@ -45,15 +44,30 @@ def cost_table(
             model's data preprocessor.
 
     Raises:
-        ValueError: If the model holds no stitched backbone, or no size is known.
+        ValueError: If the model holds no stitched backbone, no size is known, or its
+            parts do not go together.
     """
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
-    size = tuple(input_size or preprocessed_size(model))
+    size = input_size or preprocessed_size(model)
+    pair = isinstance(size, Sequence) and len(size) == 2
+    if not pair or not all(is_whole(side, 1) for side in size):
+        raise ValueError(
+            f'images of the size {size!r}; wanted are height and width in pixels '
+            '(config keys: input_size, model.data_preprocessor.size)'
+        )
+    size = tuple(size)
     counter = _CostCounter(model)
     metas = on_meta(counter)
-    with torch.no_grad():
-        costs = functional_call(counter, metas, (size,))
+    try:
+        with torch.no_grad():
+            costs = functional_call(counter, metas, (size,))
+    except RuntimeError as error:
+        raise ValueError(
+            f'the model cannot run images of {"x".join(map(str, size))}: '
+            f'{str(error).splitlines()[0]} (config keys: input_size, '
+            'model.data_preprocessor.size, in_channels of the neck and the heads)'
+        ) from error
     return CostTable(costs, size, space.fingerprint)
 
 
@@ -80,16 +94,18 @@ class _CostCounter(nn.Module):
         with as_shipped(self.model):
             flops, params = self._count_parts(images)
             return {
-                stitch.id: Cost(
+                stitch_id: Cost(
                     sum(flops[part] for part in parts),
                     sum(params[part] for part in parts),
                 )
-                for stitch in find_stitched_backbone(self.model).space
-                for parts in [parts_of(self.model, stitch)]
+                for stitch_id, parts in parts_by_stitch(self.model).items()
             }
 
     def _count_parts(self, images: Tensor) -> tuple[dict[Part, int], dict[Part, int]]:
         """FLOPs and parameters of every part."""
+        # Imported here, for it loads a compiler of kernels, which training needs not.
+        from torch.utils.flop_counter import FlopCounterMode
+
         backbone = find_stitched_backbone(self.model)
         flops: dict[Part, int] = {}
         params = defaultdict(int)

@@ -16,7 +16,7 @@ from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import middle_stitches
 
 from .device import empty_images
-from .parts import Part, T, as_shipped, parts_of, run_model, run_parts, unwrapped
+from .parts import Part, T, as_shipped, parts_by_stitch, run_model, run_parts, unwrapped
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def measure_latency(
     chosen = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch).normal_()
     with as_shipped(model):
-        parts = {stitch.id: parts_of(model, stitch) for stitch in space}
+        parts = parts_by_stitch(model)
         timed = [
             _time_round(model, images, chosen, parts_first=n % 2 == 0)
             for n in track(

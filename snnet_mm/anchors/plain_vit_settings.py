@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+from snnet_mm.stitching import is_number, is_whole
 
 ARCHITECTURES = {
     'tiny': dict(embed_dims=192, depth=12, num_heads=3),
@@ -39,20 +41,28 @@ def check_settings(
     patch_size: int,
     num_registers: int,
     drop_path_rate: float,
+    layer_scale_init: float | None,
 ) -> None:
     """Refuse a size, number or rate that makes no sense."""
-    height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
+    sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
+    patch = is_whole(patch_size, 1)
+    least = patch_size if patch else 1
+    image = len(sides) == 2 and all(is_whole(side, least) for side in sides)
+    rate = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
+    start = layer_scale_init is None or is_number(layer_scale_init)
     for key, value, allowed in (
-        ('patch_size', patch_size, patch_size >= 1),
-        ('img_size', img_size, min(height, width) >= max(patch_size, 1)),
-        ('num_registers', num_registers, num_registers >= 0),
-        ('drop_path_rate', drop_path_rate, 0 <= drop_path_rate < 1),
+        ('patch_size', patch_size, patch),
+        ('img_size', img_size, image),
+        ('num_registers', num_registers, is_whole(num_registers, 0)),
+        ('drop_path_rate', drop_path_rate, rate),
+        ('layer_scale_init', layer_scale_init, start),
     ):
         if not allowed:
             raise ValueError(
                 f'{key}={value!r} of PlainViT; allowed are a patch of 1 pixel or more, '
-                'images no smaller than a patch, 0 registers or more, and drop path '
-                f'rates from 0 to below 1 (config key: {key})'
+                'images no smaller than a patch, 0 registers or more, drop path rates '
+                'from 0 to below 1, and as the start of LayerScale None or a number '
+                f'(config key: {key})'
             )
 
 
@@ -130,13 +140,19 @@ def read_arch(arch: str | dict) -> tuple[int, int, int, float]:
             )
         arch = ARCHITECTURES[arch]
     keys = {'embed_dims', 'depth', 'num_heads'}
-    if not keys <= set(arch) <= keys | {'mlp_ratio'}:
+    known = isinstance(arch, Mapping) and keys <= set(arch) <= keys | {'mlp_ratio'}
+    if not known:
         raise ValueError(
-            f'arch={dict(arch)} of PlainViT; allowed keys are {sorted(keys)} and '
+            f'arch={arch!r} of PlainViT; allowed keys are {sorted(keys)} and '
             'mlp_ratio (config key: arch)'
         )
-    if min(arch.values()) <= 0:
-        raise ValueError(f'arch={dict(arch)} of PlainViT; allowed are positive values')
+    ratio = arch.get('mlp_ratio', 1)
+    positive = is_number(ratio) and ratio > 0
+    if not positive or not all(is_whole(arch[key], 1) for key in keys):
+        raise ValueError(
+            f'arch={dict(arch)} of PlainViT; allowed are positive values, whole ones '
+            'but for the mlp_ratio (config key: arch)'
+        )
     if arch['embed_dims'] % arch['num_heads']:
         raise ValueError(
             f'{arch["num_heads"]} heads do not divide a width of {arch["embed_dims"]} '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 
 import torch
 from mmengine.config import Config
@@ -15,7 +16,7 @@ from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.models import PerStitchBN, set_stitch, unwrapped_config
-from snnet_mm.utils import check_ops_for, load_weights_only, read_config
+from snnet_mm.utils import check_ops_for, load_config, load_weights_only
 
 from .compile_blocks import compile_blocks
 
@@ -36,7 +37,7 @@ def init_model(
 
     Args:
         config: A config, its file, or its name in the installed package; see
-            :func:`snnet_mm.utils.read_config`.
+            :func:`snnet_mm.utils.load_config`.
         checkpoint: A checkpoint file; None leaves the weights random, with a warning.
         stitch: The stitch id to begin with; :func:`set_stitch` changes it at any
             time. By default the slow anchor; a model without a stitched backbone has
@@ -54,9 +55,11 @@ def init_model(
     """
     device = _check_device(device)
     weights = None if checkpoint is None else load_weights_only(checkpoint)
-    cfg = config if isinstance(config, Config) else read_config(config)
-    if cfg_options is not None:
-        cfg.merge_from_dict(cfg_options)
+    if isinstance(config, Config):
+        cfg = config
+        cfg.merge_from_dict(cfg_options or {})
+    else:
+        cfg = load_config(config, cfg_options)
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(unwrapped_config(cfg.model))
@@ -104,8 +107,9 @@ def _load(model: nn.Module, checkpoint: dict, path: str | os.PathLike) -> None:
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
     """Classes and their colours, from the checkpoint or else from the test data."""
-    found = checkpoint.get('meta', {}).get('dataset_meta')
-    if found is None and cfg.get('test_dataloader') is not None:
+    meta = checkpoint.get('meta')
+    found = meta.get('dataset_meta') if isinstance(meta, Mapping) else None
+    if not isinstance(found, Mapping) and cfg.get('test_dataloader') is not None:
         dataset = cfg.test_dataloader.dataset
         found = dataset.get('metainfo')
         if not found:

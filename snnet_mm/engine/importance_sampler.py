@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from mmengine.registry import TASK_UTILS
 
-from snnet_mm.stitching import CostTable, split_cost_range
+from snnet_mm.stitching import CostTable, is_number, is_whole, split_cost_range
 
 from .samplers import StitchSampler
 
@@ -51,10 +51,11 @@ class ImportanceSampler(StitchSampler):
     ) -> None:
         super().__init__(costs, **kwargs)
         no_score = '1 step or more, as before it no stitch has a score'
+        share = is_number(momentum) and 0 <= momentum < 1
         one_stitch = 'False, as the gradients of several stitches score none of them'
         for key, value, allowed, text in (
-            ('warm_up', warm_up, warm_up >= 1, no_score),
-            ('momentum', momentum, 0 <= momentum < 1, '0 to below 1'),
+            ('warm_up', warm_up, is_whole(warm_up, 1), no_score),
+            ('momentum', momentum, share, '0 to below 1'),
             ('per_rank', self.per_rank, not self.per_rank, one_stitch),
         ):
             if not allowed:

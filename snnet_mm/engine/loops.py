@@ -22,7 +22,12 @@ from snnet_mm.models import (
     recalibrate_bn,
     set_stitch,
 )
-from snnet_mm.stitching import StitchResults, best_per_budget_group, select_stitches
+from snnet_mm.stitching import (
+    StitchResults,
+    best_per_budget_group,
+    is_whole,
+    select_stitches,
+)
 from snnet_mm.utils import atomic_path, quiet_terminal
 from snnet_mm.visualization import PredictionDrawer, report_stitches
 
@@ -46,6 +51,9 @@ class StitchValLoop(ValLoop):
         *args: See mmengine's ``ValLoop``.
         stitches: See :func:`snnet_mm.stitching.select_stitches`.
         **kwargs: See mmengine's ``ValLoop``.
+
+    Raises:
+        ValueError: If the stitches are not in the space of the model.
     """
 
     def __init__(
@@ -53,6 +61,8 @@ class StitchValLoop(ValLoop):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.stitches = stitches
+        # At once: the first validation may be hours away.
+        select_stitches(find_stitched_backbone(self.runner.model).space, stitches)
 
     def run(self) -> dict[str, float]:
         """Launch validation."""
@@ -301,7 +311,7 @@ def _flatten(by_stitch: Metrics) -> dict[str, float]:
 
 def _check_positive(**numbers: int | None) -> None:
     for key, number in numbers.items():
-        if number is not None and number < 1:
+        if number is not None and not is_whole(number, 1):
             raise ValueError(
                 f'{key}={number!r}; allowed is 1 or more (config key: test_cfg.{key}; '
                 f'option: --{key.replace("_", "-")})'

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from mmengine.dist import all_gather_object, get_rank
 from mmengine.evaluator import Evaluator
+
+# In front of every record: its length in bytes and its check sum.
+HEADER = struct.Struct('<QI')
 
 
 class MetricResults:
@@ -94,8 +99,9 @@ class MetricResults:
         """Move what was collected to the files, as one record each."""
         if self._files:
             for stitch_id, path in self._files.items():
+                record = pickle.dumps((self._pending, self._collected[stitch_id]))
                 with path.open('ab') as file:
-                    pickle.dump((self._pending, self._collected[stitch_id]), file)
+                    file.write(HEADER.pack(len(record), zlib.crc32(record)) + record)
                 self._collected[stitch_id] = self._empty()
         self._pending = 0
 
@@ -126,10 +132,11 @@ def _records(path: Path) -> Iterator[tuple[int, int, list[list]]]:
     Only what an evaluation on this machine has written is read here.
     """
     with path.open('rb') as file:
-        while True:
-            try:
-                num_batches, results = pickle.load(file)
-            except Exception:
-                # The end, or what a crash left of a record: any error can come of it.
-                return
+        while len(header := file.read(HEADER.size)) == HEADER.size:
+            length, checksum = HEADER.unpack(header)
+            left = os.fstat(file.fileno()).st_size - file.tell()
+            record = file.read(min(length, left))
+            if length > left or zlib.crc32(record) != checksum:
+                return  # what a crash left of it
+            num_batches, results = pickle.loads(record)
             yield file.tell(), num_batches, results

@@ -16,9 +16,11 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from snnet_mm.stitching import read_json
 from snnet_mm.utils import atomic_path
 
 IDENTITY, FINISHED = 'identity.json', 'finished.json'
+WRITER = 'an interrupted test; started anew without --resume, it'
 
 
 class PartialEvaluation:
@@ -52,8 +54,7 @@ class PartialEvaluation:
         self.finished: dict[int, dict[str, float]] = {}
         path = self.folder / FINISHED
         if path.exists():
-            written = json.loads(path.read_text())
-            self.finished = {int(i): metrics for i, metrics in written.items()}
+            self.finished = read_json(path, _parse_finished, 'list', WRITER)
 
     def finish(self, metrics: Mapping[int, Mapping[str, float]]) -> None:
         """Keep the metrics of stitches that are through."""
@@ -96,11 +97,18 @@ def identify_data(dataloader: DataLoader) -> dict[str, str | int]:
     }
 
 
+def _parse_finished(data: Mapping) -> dict[int, dict[str, float]]:
+    return {
+        int(i): {str(name): float(value) for name, value in metrics.items()}
+        for i, metrics in data.items()
+    }
+
+
 def _refuse_others(root: Path, identity: Mapping[str, str | int]) -> None:
     others = sorted(root.glob(f'*/{IDENTITY}'), key=lambda p: p.stat().st_mtime)
     if not others:
         return
-    other = json.loads(others[-1].read_text())
+    other = read_json(others[-1], dict, 'file of identity', WRITER)
     differs = [name for name in identity if other.get(name) != identity[name]]
     raise ValueError(
         f'the interrupted evaluation in {others[-1].parent} cannot be resumed, because '

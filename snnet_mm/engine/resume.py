@@ -1,14 +1,14 @@
-"""From which checkpoint a training goes on, and whether one fits."""
+"""From which checkpoint a training goes on, and whether its weights fit."""
 
 from __future__ import annotations
 
 import os
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from logging import Logger
 from pathlib import Path
+from types import NoneType
 
 from mmengine.logging import print_log
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from snnet_mm.models.backbones.space_in_weights import SPACE_RECORD
 from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
 
 OPTIONS = 'config key: load_from; of tools/test.py: the argument checkpoint'
-RESUMED = ('meta', 'message_hub', 'optimizer')
 # What changes the outputs of weights that fit a model without it.
 ADDED = {
     r'(^|\.)stitch_biases\.': 'backbone.stitch_bias',
@@ -94,42 +93,13 @@ def _candidates(named: str, folder: Path, names: str) -> Iterator[str]:
 
 
 def _check_whole(path: str) -> None:
-    """Read a checkpoint once, since torch itself does not compare its check sums.
+    """Read a checkpoint once.
 
     Raises:
         ValueError: If it cannot be read to its end.
     """
-    damaged = None
-    if zipfile.is_zipfile(path):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                damaged = archive.testzip()
-        except zipfile.BadZipFile as error:
-            damaged = error
-    if damaged is not None:
-        raise ValueError(f'checkpoint {path} is damaged: {damaged}')
     with suppress(UntrustedCheckpointError):  # Trust is up to the loader.
         load_weights_only(path)
-
-
-def check_resumed_state(checkpoint: Mapping, name: str) -> None:
-    """Check that a checkpoint holds what a training goes on from.
-
-    Raises:
-        ValueError: If it does not, such as one that holds weights alone.
-    """
-    missing = [key for key in RESUMED if key not in checkpoint]
-    missing += (
-        [f'meta.{key}' for key in ('epoch', 'iter') if key not in checkpoint['meta']]
-        if 'meta' in checkpoint
-        else []
-    )
-    if missing:
-        raise ValueError(
-            f'checkpoint {name} cannot be resumed: it has no {", ".join(missing)}, '
-            f'only {", ".join(map(str, list(checkpoint)[:8]))}. To start from its '
-            'weights, set resume=False (config keys: resume, load_from)'
-        )
 
 
 def check_weights_fit(
@@ -154,19 +124,23 @@ def check_weights_fit(
         ValueError: If they are not, or are of another stitching space.
     """
     model = unwrapped(model)
-    weights = {
-        k.removeprefix('module.'): v
-        for k, v in checkpoint.get('state_dict', checkpoint).items()
-        if isinstance(k, str)
-    }
+    weights = checkpoint.get('state_dict', checkpoint)
+    if not isinstance(weights, Mapping):
+        raise ValueError(
+            f'checkpoint {name} holds a {type(weights).__name__} as its state_dict '
+            f'({OPTIONS})'
+        )
+    _check_meta(checkpoint, name)
+    weights = {str(k).removeprefix('module.'): v for k, v in weights.items()}
     _check_space(model, weights, name, resumed)
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
     if not shapes.keys() & wanted.keys():
         raise ValueError(
             f'checkpoint {name} is of another model: none of its keys, such as '
-            f'{list(map(str, weights))[:3]}, is one of {list(wanted)[:3]}, ... '
+            f'{list(weights)[:3]}, is one of {list(wanted)[:3]}, ... '
             f'({OPTIONS})'
         )
+    _check_values({k: v for k, v in weights.items() if k in wanted}, name)
     if strict:
         _check_all_there(model, shapes, wanted, name)
 
@@ -188,7 +162,10 @@ def _check_all_there(
                 f'place for; without them it is not what was trained (config key: '
                 f'{key}; {OPTIONS})'
             )
-    missing = [k for k, _ in model.named_parameters() if k not in shapes]
+    # Without the buffer, stitching layers would be fitted anew.
+    needed = [k for k in wanted if k.endswith('stitching_initialized')]
+    needed += [k for k, _ in model.named_parameters()]
+    missing = [k for k in needed if k not in shapes]
     if missing:
         raise ValueError(
             f'checkpoint {name} lacks {len(missing)} parameters of the model, such as '
@@ -219,3 +196,30 @@ def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
         for key, value in weights.items()
         if isinstance(value, Tensor) and key.rpartition('.')[2] != SPACE_RECORD
     }
+
+
+def _check_values(weights: Mapping, name: str) -> None:
+    """Refuse what is no tensor of finite real numbers."""
+    for key, value in weights.items():
+        fault = ''
+        if not isinstance(value, Tensor):
+            fault = f'is a {type(value).__name__}, no tensor'
+        elif value.is_complex():
+            fault = 'is complex'
+        elif value.is_floating_point() and not value.isfinite().all():
+            fault = 'is not finite: the training diverged, or the file is damaged'
+        if fault:
+            raise ValueError(f'checkpoint {name}: {key} {fault} ({OPTIONS})')
+
+
+def _check_meta(checkpoint: Mapping, name: str) -> None:
+    meta = checkpoint.get('meta', {})
+    if not isinstance(meta, Mapping):
+        raise ValueError(
+            f'checkpoint {name} holds a {type(meta).__name__} as its meta ({OPTIONS})'
+        )
+    data = meta.get('dataset_meta', {})
+    if not isinstance(data, Mapping | NoneType):
+        raise ValueError(
+            f'checkpoint {name} holds {data!r} as its meta.dataset_meta ({OPTIONS})'
+        )

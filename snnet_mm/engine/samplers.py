@@ -14,6 +14,7 @@ from snnet_mm.stitching import (
     CostTable,
     StitchingSpace,
     group_by_cost,
+    is_whole,
     split_cost_range,
 )
 
@@ -190,7 +191,7 @@ class SandwichSampler(StitchSampler):
         self.num_random, self.anchors = num_random, anchors
         always = space.anchor_ids[-1:] if anchors == 'slowest' else space.anchor_ids
         middle = {i: costs[i] for i in costs if i not in always}
-        if not 1 <= num_random <= len(middle):
+        if not is_whole(num_random, 1) or num_random > len(middle):
             raise ValueError(
                 f'num_random={num_random}; allowed are 1 to {len(middle)}, as many as '
                 'there are besides these anchors (config key: sampler.num_random)'

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from snnet_mm.stitching import is_whole
+
 
 class LowRankUpdate(nn.Linear):
     """What a linear layer with a low-rank update is, for any class of linear layers.
@@ -28,9 +30,9 @@ class LowRankUpdate(nn.Linear):
             ValueError: If the rank is not positive or exceeds one of the widths.
         """
         most = min(self.in_features, self.out_features)
-        if not 0 < rank <= most:
+        if not is_whole(rank, 1) or rank > most:
             raise ValueError(
-                f'rank={rank} of a low-rank update from width {self.in_features} to '
+                f'rank={rank!r} of a low-rank update from width {self.in_features} to '
                 f'{self.out_features}; allowed are 1 to {most} (config key: {key})'
             )
         self.rank = rank

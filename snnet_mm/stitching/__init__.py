@@ -3,11 +3,13 @@
 Pure Python.
 """
 
-from .bridge_space import BridgeSpace, joint_between, stages_by_stride
+from .bridge_space import BridgeSpace, joint_between, stages_to_bridge
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
-from .importance import importance_results
+from .importance import DEPLOYMENT, IMPORTANCE, importance_results
+from .json_file import read_json
+from .numbers import is_number, is_whole
 from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .prior import prior_scores
@@ -24,6 +26,8 @@ from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
+    'DEPLOYMENT',
+    'IMPORTANCE',
     'KINDS',
     'BridgeSpace',
     'Budget',
@@ -49,16 +53,19 @@ __all__ = [
     'group_by_cost',
     'pareto_front',
     'importance_results',
+    'is_number',
+    'is_whole',
     'joint_between',
     'middle_stitches',
     'parse_budget',
     'pick',
     'prior_scores',
     'rank_correlation',
+    'read_json',
     'read_published',
     'select_stitches',
     'split_cost_range',
-    'stages_by_stride',
+    'stages_to_bridge',
     'visiting_order',
     'write_space_record',
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .numbers import is_number, is_whole
+
 
 def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ...]]:
     """Group stitches of similar cost, the way the authors do.
@@ -21,9 +23,9 @@ def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ..
     Raises:
         ValueError: If ``step`` is not positive or there are no costs.
     """
-    if not step > 0:
+    if not is_number(step) or step <= 0:
         raise ValueError(
-            f'step={step!r} of resource-constrained sampling must be positive '
+            f'step={step!r} of resource-constrained sampling must be a positive number '
             '(config key: sampler.step)'
         )
     if not costs:
@@ -51,7 +53,7 @@ def split_cost_range(
     Raises:
         ValueError: If ``num_groups`` is not positive or there are no costs.
     """
-    if num_groups < 1:
+    if not is_whole(num_groups, 1):
         raise ValueError(
             f'num_groups={num_groups!r}; allowed is 1 or more (config key: '
             'sampler.num_groups)'

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
-from .json_file import read_json
+from .json_file import read_json, require
+from .numbers import is_number, is_whole
 
 UNITS = dict(
     flops='multiply-accumulates of one image',
@@ -37,6 +38,20 @@ class Cost(NamedTuple):
     latency: float | None = None
     memory: int | None = None
 
+    def check(self, stitch_id: int) -> Cost:
+        """The cost itself, as it was read for a stitch.
+
+        Raises:
+            ValueError: If one of its values can be none.
+        """
+        optional = ('latency', 'memory')
+        for name, value in self._asdict().items():
+            whole = name == 'latency' or is_whole(value)
+            right = is_number(value) and value >= 0 and whole
+            right = right or (value is None and name in optional)
+            require(right, f'{name} of stitch {stitch_id}', value)
+        return self
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -54,6 +69,21 @@ class Setup:
 
     def __str__(self) -> str:
         return f'{self.device}, batch {self.batch}, {self.dtype}'
+
+    @classmethod
+    def from_dict(cls, data: Mapping | None) -> Setup | None:
+        """A setup from plain data, or None from None.
+
+        Raises:
+            ValueError: If an entry is of another form.
+        """
+        if data is None:
+            return None
+        setup = cls(**data)
+        require(isinstance(setup.device, str), 'setup.device', setup.device)
+        require(is_whole(setup.batch, 1), 'setup.batch', setup.batch)
+        require(isinstance(setup.dtype, str), 'setup.dtype', setup.dtype)
+        return setup
 
 
 @dataclass(frozen=True)
@@ -164,14 +194,21 @@ class CostTable:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> CostTable:
-        """A table from what :meth:`to_dict` gave."""
-        costs = {
-            int(row['id']): Cost(*(row[name] for name in Cost._fields))
-            for row in data['stitches']
-        }
-        setup = None if data['setup'] is None else Setup(**data['setup'])
-        height, width = data['input_size']
-        return cls(costs, (height, width), data['space'], setup)
+        """A table from what :meth:`to_dict` gave.
+
+        Raises:
+            ValueError: If an entry is of another form.
+        """
+        costs: dict[int, Cost] = {}
+        for row in data['stitches']:
+            i = row['id']
+            require(is_whole(i, 0) and i not in costs, 'id of a stitch', i)
+            costs[i] = Cost(*(row[name] for name in Cost._fields)).check(i)
+        setup = Setup.from_dict(data['setup'])
+        size, space = read_size(data['input_size']), data['space']
+        require(space is None or isinstance(space, str), 'space', space)
+        require(len(costs) > 0, 'stitches', data['stitches'])
+        return cls(costs, size, space, setup)
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> CostTable:
@@ -182,6 +219,17 @@ class CostTable:
         """
         made_by = 'tools/analysis_tools/stitch_table.py'
         return read_json(path, cls.from_dict, 'cost table', made_by)
+
+
+def read_size(size: Sequence[int]) -> tuple[int, int]:
+    """Height and width of an ``input_size`` that was read.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    listed = isinstance(size, list | tuple) and len(size) == 2
+    require(listed and all(is_whole(x, 1) for x in size), 'input_size', size)
+    return tuple(size)
 
 
 def _size(table: CostTable) -> str:

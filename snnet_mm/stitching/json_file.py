@@ -35,14 +35,26 @@ def read_json(
         raise ValueError(f'{path} is no text; {made_by} writes a {what}') from None
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (RecursionError, ValueError) as error:
         raise ValueError(
             f'{path} is damaged: {error}; write the {what} again ({made_by})'
         ) from None
     try:
+        if not isinstance(data, dict):
+            raise TypeError(f'it holds a {type(data).__name__}')
         return parse(data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f'{path} is no {what}, as {made_by} writes it: {type(error).__name__} '
             f'{error}'
         ) from None
+
+
+def require(right: bool, name: str, value: object) -> None:
+    """Refuse an entry of a file.
+
+    Raises:
+        ValueError: If it is not right.
+    """
+    if not right:
+        raise ValueError(f'{name} is {value!r}')

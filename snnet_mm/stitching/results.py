@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 
-from .cost_table import HOW_TO_MEASURE, Cost, CostTable, Setup
-from .json_file import read_json
+from .cost_table import HOW_TO_MEASURE, Cost, CostTable, Setup, read_size
+from .json_file import read_json, require
+from .numbers import is_whole
 from .pareto import pareto_front
 from .rank_correlation import rank_correlation
 from .space import StitchingSpace
@@ -37,6 +40,31 @@ class StitchResult:
     latency: float | None = None
     memory: int | None = None
     num_images: int | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> StitchResult:
+        """A result from plain data.
+
+        Raises:
+            ValueError: If an entry is of another form.
+        """
+        result = cls(**data)
+        require(is_whole(result.id, 0), 'id of a stitch', result.id)
+        for name in ('kind', 'route'):
+            value = getattr(result, name)
+            require(isinstance(value, str), f'{name} of stitch {result.id}', value)
+        # Published figures lack parameters.
+        Cost(result.flops, result.params or 0, result.latency, result.memory).check(
+            result.id
+        )
+        images = result.num_images
+        known = images is None or is_whole(images, 1)
+        require(known, f'num_images of stitch {result.id}', images)
+        for name, value in result.metrics.items():
+            # NaN, which a metric can be, is a float.
+            real = isinstance(value, Real) and not isinstance(value, bool)
+            require(real, f'{name} of stitch {result.id}', value)
+        return result
 
 
 @dataclass(frozen=True)
@@ -137,8 +165,13 @@ class StitchResults:
         return [r for r in self.stitches if (r.num_images or 0) == most]
 
     def scores(self) -> dict[int, float]:
-        """The ranking metric by stitch id, without stitches that were only screened."""
-        return {r.id: self.score(r) for r in self.complete}
+        """The ranking metric by stitch id, without stitches that were only screened.
+
+        Nothing is worse than NaN.
+        """
+        worst = -math.inf if self.higher_is_better else math.inf
+        scores = {r.id: self.score(r) for r in self.complete}
+        return {i: worst if math.isnan(s) else s for i, s in scores.items()}
 
     def column(self, name: str) -> dict[int, float]:
         """One cost by stitch id; see :meth:`CostTable.column`.
@@ -205,12 +238,24 @@ class StitchResults:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchResults:
-        """Results from what :meth:`to_dict` gave."""
-        stitches = [StitchResult(**s) for s in data['stitches']]
-        size = tuple(data['input_size'])
-        setup = Setup(**data['setup']) if data.get('setup') else None
+        """Results from what :meth:`to_dict` gave.
+
+        Raises:
+            ValueError: If an entry is of another form.
+        """
+        stitches = [StitchResult.from_dict(s) for s in data['stitches']]
+        ids = [s.id for s in stitches]
+        require(len(set(ids)) == len(ids), 'ids', ids)
+        for s in stitches[1:]:
+            names = list(s.metrics)
+            require(set(names) == set(stitches[0].metrics), f'metrics of {s.id}', names)
         metric, better = data['metric'], data['higher_is_better']
-        return cls(stitches, metric, better, size, data.get('space'), setup)
+        require(isinstance(metric, str), 'metric', metric)
+        require(isinstance(better, bool), 'higher_is_better', better)
+        space, setup = data.get('space'), Setup.from_dict(data.get('setup'))
+        require(space is None or isinstance(space, str), 'space', space)
+        size = read_size(data['input_size'])
+        return cls(stitches, metric, better, size, space, setup)
 
     @classmethod
     def read(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .budget import ALLOWED, BUDGET_UNITS, pick
 from .cost_table import CostTable
+from .numbers import is_whole
 from .results import StitchResults
 from .routes import ANCHOR_KIND
 from .space import StitchingSpace
@@ -39,7 +40,7 @@ def select_stitches(
         return _named(space, stitches, results)
     if isinstance(stitches, str):
         stitches = [part.strip() for part in stitches.split(',')]
-    items = (stitches,) if isinstance(stitches, int) else tuple(stitches)
+    items = tuple(stitches) if isinstance(stitches, Collection) else (stitches,)
     if any(_is_budget(item) for item in items):
         picked = [pick(space, item, costs, results) for item in items]
         # Two budgets may buy the same stitch.
@@ -76,9 +77,13 @@ def _is_budget(item: object) -> bool:
 
 def _parse_id(item: int | str, stitches: object) -> int:
     try:
-        return int(item) if isinstance(item, str) else item
+        if isinstance(item, str) or is_whole(item):
+            return int(item)
+        raise ValueError
     except ValueError:
-        text = stitches if isinstance(stitches, str) else ','.join(map(str, stitches))
+        text = stitches
+        if isinstance(stitches, list | tuple):
+            text = ','.join(map(str, stitches))
         raise ValueError(
             f"stitches={text!r}; allowed are 'all', 'anchors', 'pareto', ids such as "
             f"'0,5,12' and budgets such as '60G,120G': {ALLOWED}"

@@ -1,9 +1,10 @@
 """Small helpers that any part may use."""
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
-from .config_names import read_config, register_config_names
+from .config_file import check_outline, load_config
+from .config_names import register_config_names
 from .distributed import prepare_cpu_distributed
-from .files import AtomicBackend, atomic_path
+from .files import AtomicBackend, atomic_path, remove_leftovers
 from .guarded_loading import guard_checkpoints
 from .logging import quiet_terminal
 from .ops import check_ops, check_ops_for
@@ -13,14 +14,16 @@ __all__ = [
     'AtomicBackend',
     'UntrustedCheckpointError',
     'atomic_path',
+    'check_outline',
     'check_ops',
     'check_ops_for',
     'guard_checkpoints',
     'isolated_rng',
+    'load_config',
     'load_weights_only',
     'quiet_terminal',
+    'remove_leftovers',
     'prepare_cpu_distributed',
-    'read_config',
     'register_config_names',
     'seed_everything',
     'shared_seed',

@@ -6,6 +6,7 @@ import hashlib
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
@@ -48,6 +49,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     try:
         if path.suffix == '.safetensors':
             return dict(state_dict=load_file(path))
+        _compare_check_sums(path)
         with torch.serialization.safe_globals(_allowed_globals()):
             loaded = torch.load(path, map_location='cpu', weights_only=True)
     except Exception as error:
@@ -69,6 +71,15 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
             f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
     return dict(loaded)
+
+
+def _compare_check_sums(path: Path) -> None:
+    """Raise an error if a zip file is not what was written; torch does not look."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f'bad check sum of {damaged}')
 
 
 def load_url(url: str) -> dict[str, Any]:

@@ -12,30 +12,26 @@ from mmengine.utils import get_installed_path
 PACKAGE = 'snnet_mm'
 
 
-def read_config(name: str | os.PathLike) -> Config:
-    """Read a config.
+def config_path(name: str | os.PathLike) -> Path:
+    """The file of a config.
 
     Args:
-        name: Its file, or its name in an installed package, such as
+        name: The file, or its name in an installed package, such as
             ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
 
     Raises:
-        ValueError: If there is no such file.
+        ValueError: If there is no such package.
     """
-    path, where = Path(name).expanduser(), ''
-    if '::' in str(name):
-        package, _, relative = str(name).partition('::')
-        try:
-            installed = get_installed_path(MODULE2PACKAGE.get(package, package))
-        except ImportError:
-            raise ValueError(
-                f'config {name}: there is no package {package} (argument: config)'
-            ) from None
-        path = Path(installed, '.mim', 'configs', relative)
-        where = f': {path} is no file'
-    if not path.is_file():
-        raise ValueError(f'config {name} does not exist{where} (argument: config)')
-    return Config.fromfile(path)
+    if '::' not in str(name):
+        return Path(name).expanduser()
+    package, _, relative = str(name).partition('::')
+    try:
+        installed = get_installed_path(MODULE2PACKAGE.get(package, package))
+    except ImportError:
+        raise ValueError(
+            f'config {name}: there is no package {package} (argument: config)'
+        ) from None
+    return Path(installed, '.mim', 'configs', relative)
 
 
 def register_config_names() -> None:

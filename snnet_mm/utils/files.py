@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,20 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
             _sync(path.parent, os.O_DIRECTORY)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: str | os.PathLike, suffix: str) -> None:
+    """Remove what writers left in a folder that were killed inside :func:`atomic_path`.
+
+    To be called while nothing is written there.
+
+    Args:
+        folder: The folder.
+        suffix: Of the files, such as ``'.pth'``.
+    """
+    for path in Path(folder).glob(f'.*{suffix}'):
+        if re.fullmatch(rf'\..+\.\d+{re.escape(suffix)}', path.name):
+            path.unlink(missing_ok=True)
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from typing import TYPE_CHECKING
 
 from snnet_mm.stitching import (
     Position,
@@ -18,7 +15,11 @@ from snnet_mm.stitching import (
     StitchingSpace,
     middle_stitches,
 )
-from snnet_mm.utils import atomic_path
+
+from .figures import new_figure, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Fast -> slow; of more than four anchors they repeat.
 ANCHOR_COLORS = ('#e8a22f', '#3a76cc', '#7d4fa8', '#3c9a6b')
@@ -53,7 +54,7 @@ def plot_routes(
     stitches = [space[i] for i in (middle_stitches(space) if ids is None else ids)]
     rows, edges = -(-len(stitches) // COLUMNS), block_edges(space)
     unit = 0.42 + 0.34 * len(edges)
-    figure = Figure(figsize=(11, 0.3 + unit * (rows + 1.5)), layout='constrained')
+    figure = new_figure(11, 0.3 + unit * (rows + 1.5))
     ratios = [1.5] + [1.0] * rows
     grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=ratios)
     axes = figure.add_subplot(grid[0, :])
@@ -69,8 +70,7 @@ def plot_routes(
         _draw_route(axes, edges, stitch)
     if title:
         figure.suptitle(title)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=160)
+    save_figure(figure, path, dpi=160)
 
 
 def block_edges(space: StitchingSpace) -> list[list[Edges]]:
@@ -105,6 +105,8 @@ def _draw_blocks(
     edges: Sequence[Sequence[Edges]],
     used: Callable[[Position], bool],
 ) -> None:
+    from matplotlib.patches import FancyBboxPatch  # see new_figure
+
     for a, row in enumerate(edges):
         for i, (left, right) in enumerate(row):
             gap = min(0.12 * (right - left), 0.004)

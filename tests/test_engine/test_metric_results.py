@@ -87,6 +87,19 @@ def test_a_stitch_that_was_never_begun_begins_all_anew(evaluator, tmp_path):
     assert results.score(5, 4) == expected(5, 2)
 
 
+def test_a_damaged_record_ends_what_is_taken_up(evaluator, tmp_path):
+    """One bit in a number would be a wrong result."""
+    feed(MetricResults(evaluator, (2,), tmp_path, interval=1), 0, 3)
+    path = tmp_path / 'rank0' / 'stitch_2.pkl'
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    results = MetricResults(evaluator, (2,), tmp_path, interval=1)
+    assert results.num_batches == 1
+    feed(results, 1, 3)
+    assert results.score(2, 6) == expected(2, 3)
+
+
 def test_garbage_is_no_record(evaluator, tmp_path):
     folder = tmp_path / 'rank0'
     folder.mkdir()

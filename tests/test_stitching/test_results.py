@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +31,15 @@ def test_results_join_what_is_known():
     assert first.metrics == {'aAcc': 1, 'mIoU': 4}
     assert [r.id for r in results.stitches] == [7, 0, 2]
     assert results.input_size == (48, 64)
+
+
+def test_nothing_is_worse_than_nan():
+    results = collect(mIoU=[6, float('nan'), 4])
+    assert results.scores() == {7: 6, 0: -math.inf, 2: 4}
+    assert results.front() == [0, 2, 7]
+    results = collect(RMSE=[float('nan'), 0.5, 0.4])
+    assert results.scores() == {7: math.inf, 0: 0.5, 2: 0.4}
+    assert results.front() == [0, 2]
 
 
 def test_the_key_metric_ranks():

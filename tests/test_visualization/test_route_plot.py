@@ -1,6 +1,5 @@
 import pytest
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from snnet_mm.stitching import (
@@ -10,6 +9,7 @@ from snnet_mm.stitching import (
     TwoWaySpace,
 )
 from snnet_mm.visualization import plot_routes, route_plot
+from snnet_mm.visualization.figures import new_figure
 from snnet_mm.visualization.route_plot import block_edges
 
 FAST, SLOW = route_plot.ANCHOR_COLORS[:2]
@@ -20,7 +20,7 @@ def draw(monkeypatch, tmp_path):
     """Draw, and get titles and colours of the blocks of every panel, row by row."""
     drawn = []
     monkeypatch.setattr(
-        route_plot, 'Figure', lambda **kw: drawn.append(Figure(**kw)) or drawn[-1]
+        route_plot, 'new_figure', lambda *a: drawn.append(new_figure(*a)) or drawn[-1]
     )
 
     def run(space, **kwargs):

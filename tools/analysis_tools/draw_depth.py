@@ -12,7 +12,7 @@ from mmengine.runner import load_checkpoint
 from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.stitching import select_stitches
-from snnet_mm.utils import guard_checkpoints, read_config
+from snnet_mm.utils import guard_checkpoints, load_config
 from snnet_mm.visualization import DepthExample, plot_depths
 
 
@@ -33,7 +33,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     guard_checkpoints(trust=False)
-    cfg = read_config(args.config)
+    cfg = load_config(args.config)
     init_default_scope(cfg.default_scope)
     check_data_folders(cfg.test_dataloader, 'test_dataloader')
     # The checkpoint holds everything that the anchors would load.

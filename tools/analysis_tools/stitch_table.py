@@ -27,7 +27,12 @@ from snnet_mm.analysis import (
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import CostTable, StitchingSpace
 from snnet_mm.stitching.cost_table import Cost
-from snnet_mm.utils import atomic_path, check_ops_for, guard_checkpoints, read_config
+from snnet_mm.utils import (
+    atomic_path,
+    check_ops_for,
+    guard_checkpoints,
+    load_config,
+)
 from snnet_mm.visualization import (
     cost_report,
     plot_routes,
@@ -120,9 +125,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def build_model(args: argparse.Namespace) -> nn.Module:
-    cfg = read_config(args.config)
-    if args.cfg_options is not None:
-        cfg.merge_from_dict(args.cfg_options)
+    cfg = load_config(args.config, args.cfg_options)
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(cfg.model)

@@ -12,9 +12,11 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
-from snnet_mm.utils import atomic_path
+from snnet_mm.stitching import is_whole
+from snnet_mm.utils import atomic_path, remove_leftovers
 
-from ..resume import check_resumed_state, check_weights_fit, find_resumable
+from ..resume import check_weights_fit, find_resumable
+from ..resumed_state import check_resumed_state
 
 
 @HOOKS.register_module()
@@ -29,7 +31,19 @@ class StitchCheckpointHook(CheckpointHook):
 
     Arguments are those of :class:`mmengine.hooks.CheckpointHook`. Folders that are
     not local are left to their own backend.
+
+    Raises:
+        ValueError: If ``interval`` or ``max_keep_ckpts`` is no whole number.
     """
+
+    def __init__(self, interval: int = -1, **kwargs) -> None:
+        for name, value in dict(kwargs, interval=interval).items():
+            if name in ('interval', 'max_keep_ckpts') and not is_whole(value):
+                raise ValueError(
+                    f'{name}={value!r}; allowed is a whole number, -1 for none and all '
+                    f'(config key: default_hooks.checkpoint.{name})'
+                )
+        super().__init__(interval, **kwargs)
 
     def before_run(self, runner: Runner) -> None:
         """Choose the checkpoint to resume from."""
@@ -59,6 +73,8 @@ class StitchCheckpointHook(CheckpointHook):
         if local and self.backend_args is None and self.file_client_args is None:
             self.backend_args = dict(backend='snnet_atomic')
         super().before_train(runner)
+        if local and is_main_process():
+            remove_leftovers(self.out_dir, Path(self.filename_tmpl).suffix)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Refuse a checkpoint that is not of this model."""
@@ -68,7 +84,9 @@ class StitchCheckpointHook(CheckpointHook):
             runner.model, checkpoint, name, not fine_tunes, resumed=runner._resume
         )
         if runner._resume:
-            check_resumed_state(checkpoint, name)
+            # It is a config until it is built for what is resumed.
+            runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+            check_resumed_state(checkpoint, name, runner.optim_wrapper)
 
     def _folder(self, runner: Runner) -> str:
         """Where checkpoints of the run are, known before training starts."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.stitching import is_whole
 from snnet_mm.utils import isolated_rng, shared_seed
 
 METHODS = ('least-squares', 'kaiming')
@@ -48,9 +49,9 @@ class StitchInitHook(Hook):
                 f'method={method!r}; allowed are {METHODS} (config key: '
                 'StitchInitHook.method)'
             )
-        if num_images <= 0:
+        if not is_whole(num_images, 1):
             raise ValueError(
-                f'num_images={num_images}; allowed is 1 or more (config key: '
+                f'num_images={num_images!r}; allowed is 1 or more (config key: '
                 'StitchInitHook.num_images)'
             )
         self.num_images, self.ridge, self.method = num_images, ridge, method

@@ -56,6 +56,9 @@ class StitchSamplingHook(Hook):
             samplers that go by what was measured on a device, such as
             ``sampler=dict(type='ResourceConstrainedSampler', cost='latency',
             step=5)``: groups of 5 ms. By default FLOPs and parameters are counted.
+
+    Raises:
+        ValueError: If the sampler is no config.
     """
 
     priority = 'VERY_HIGH'
@@ -66,6 +69,11 @@ class StitchSamplingHook(Hook):
         input_size: Sequence[int] | None = None,
         costs: str | os.PathLike | None = None,
     ) -> None:
+        if not isinstance(sampler, dict) or 'type' not in sampler:
+            raise ValueError(
+                f'sampler={sampler!r}; wanted is a dict with a type, such as '
+                'ResourceConstrainedSampler (config key: StitchSamplingHook.sampler)'
+            )
         self._sampler_cfg = sampler
         self._input_size = input_size
         self._costs_file = costs

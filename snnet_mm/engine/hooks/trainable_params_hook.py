@@ -5,11 +5,16 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from snnet_mm.analysis import count_parameters
+from snnet_mm.models import StitchedBackbone
+
+from .stitch_sampling_hook import StitchSamplingHook
 
 
 @HOOKS.register_module()
 class TrainableParamsHook(Hook):
     """Logs how many parameters are trained, by part of the model.
+
+    Warns of a stitched backbone whose stitches no hook switches.
 
     Raises:
         ValueError: If there are none.
@@ -30,3 +35,13 @@ class TrainableParamsHook(Hook):
             f'Trained parameters: {trained:,} of {total:,} '
             f'({100 * trained / total:.3g} %): {parts}'
         )
+        for module in runner.model.modules():
+            if isinstance(module, StitchedBackbone) and not _switches(runner):
+                runner.logger.warning(
+                    f'Only stitch {module.active_stitch.id} will be trained: there is '
+                    'no StitchSamplingHook (config key: custom_hooks).'
+                )
+
+
+def _switches(runner: Runner) -> bool:
+    return any(isinstance(hook, StitchSamplingHook) for hook in runner.hooks)

@@ -124,6 +124,12 @@ class StitchedBackbone(SpaceInWeights, RouteWalk):
             self._prefixes.rewind()
 
     def _check_layer(self, config: dict) -> None:
+        if not isinstance(config, dict) or 'type' not in config:
+            raise ValueError(
+                f'stitching_layer={config!r} of {type(self).__name__}; wanted is a '
+                'dict with a type, such as LoRAStitchingLayer (config key: '
+                'backbone.stitching_layer)'
+            )
         kind = config['type']
         kind = MODELS.get(kind) if isinstance(kind, str) else kind
         if issubclass(kind or nn.Module, Adapter) is not self.takes_adapters:
@@ -218,6 +224,12 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
         ValueError: If the anchors differ in their number of stages, the strides of
             these or their prefix tokens, or plain ones are not ordered by width.
     """
+    listed = isinstance(anchors, Sequence | ModuleList) and not isinstance(anchors, str)
+    if not listed or not all(isinstance(a, dict | Anchor) for a in anchors):
+        raise ValueError(
+            f'anchors={anchors!r}; wanted is a list of the configs of anchors, fast '
+            '-> slow (config key: backbone.anchors)'
+        )
     built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
     for fast, slow in pairwise(built):
         plain = len(fast.stages) == len(slow.stages) == 1

@@ -1,0 +1,182 @@
+"""Files of results and costs with a fault are refused by name, or read rightly."""
+
+import json
+import random
+import shutil
+
+import pytest
+from mutations import at, break_at, drawn, faults, is_of_another_kind, name_of
+
+from snnet_mm.engine.partial_evaluation import PartialEvaluation
+from snnet_mm.stitching import (
+    Cost,
+    CostTable,
+    Setup,
+    StitchResults,
+    TwoWaySpace,
+    importance_results,
+    select_stitches,
+)
+from snnet_mm.visualization import cost_report, stitch_table
+
+SPACE = TwoWaySpace((2, 3))
+COSTS = CostTable(
+    {s.id: Cost(100 + 7 * s.id, 10 + s.id) for s in SPACE}, (48, 64), SPACE.fingerprint
+).measured(
+    Setup('cpu', 1, 'float32'),
+    {s.id: 7.5 + s.id for s in SPACE},
+    {s.id: 1000 for s in SPACE},
+)
+RESULTS = StitchResults.collect(
+    SPACE, COSTS, {s.id: dict(aAcc=50.0 + s.id, mIoU=40.5 + s.id) for s in SPACE}, 20
+)
+SCORES = importance_results(SPACE, COSTS, {s.id: 0.5 + s.id for s in SPACE}, 2)
+FILES = dict(results=RESULTS, costs=COSTS, scores=SCORES)
+DATA = {name: json.loads(json.dumps(x.to_dict())) for name, x in FILES.items()}
+
+# Of what can only be told when it is used.
+WORDS = 'of another model: stitch', 'was not measured'
+
+
+def use(name, path):
+    """Everything that the tools do with such a file."""
+    if name == 'costs':
+        costs = CostTable.read(path)
+        costs.check_same_model(COSTS, str(path))
+        for cost in ('flops', 'params', 'latency', 'memory'):
+            costs.column(cost)
+        cost_report(SPACE, costs, SPACE.ids)
+        return costs
+    results = StitchResults.read(path, SPACE)
+    select_stitches(SPACE, 'pareto', results=results)
+    select_stitches(SPACE, ['1G', '1M'], results=results)
+    results.rank_correlation()
+    stitch_table(results)
+    results.with_costs(COSTS)
+    return results
+
+
+def check(name, fault, tmp_path):
+    path, how, new = fault
+    file = tmp_path / 'file.json'
+    file.write_text(json.dumps(break_at(DATA[name], *fault)))
+    try:
+        read = use(name, file)
+    except ValueError as error:
+        refused = str(error)
+    else:
+        refused = ''
+    if refused:
+        assert any(words in refused for words in (str(file), *WORDS))
+        return
+    assert not must_fail(name, *fault)
+    read = read.to_dict()
+    unchanged = json.loads(json.dumps(read)) == DATA[name]
+    assert unchanged or how == 'removed' or repr(at(read, path)) == repr(new)
+
+
+def must_fail(name, path, how, new):
+    # Units are for people; a metric may be NaN.
+    if 'units' in path or ('metrics' in path and new != new):
+        return False
+    if how == 'misspelt':
+        return path[0] not in ('space', 'setup')  # which old results do not have
+    return how == 'changed' and is_of_another_kind(at(DATA[name], path), new)
+
+
+def spread(number, seed, left_out=()):
+    """As many faults of every kind of file."""
+    return [
+        (name, fault)
+        for name in FILES
+        for fault in drawn(faults(DATA[name]), number, seed)
+        if (name, fault) not in left_out
+    ]
+
+
+FEW = spread(4, 1)
+MANY = spread(18, 2, FEW)
+
+
+def name(pair):
+    return f'{pair[0]}-{name_of(pair[1])}'
+
+
+@pytest.mark.parametrize('pair', FEW, ids=name)
+def test_a_fault_is_refused_or_does_no_harm(pair, tmp_path):
+    check(*pair, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('pair', MANY, ids=name)
+def test_more_faults(pair, tmp_path):
+    check(*pair, tmp_path)
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_files_without_a_fault_are_read(name, tmp_path):
+    file = tmp_path / 'file.json'
+    file.write_text(json.dumps(DATA[name]))
+    assert use(name, file) == FILES[name]
+
+
+# --- damage
+
+
+def cut(content, rng):
+    return content[: rng.randrange(len(content))]
+
+
+def flip(content, rng):
+    i = rng.randrange(len(content))
+    return content[:i] + bytes([content[i] ^ 0x80]) + content[i + 1 :]
+
+
+def bury(content, rng):
+    return b'[' * 100_000
+
+
+def digits(content, rng):
+    return content.replace(b'1', b'1' * 5000, 1)
+
+
+def other(content, rng):
+    return json.dumps(dict(a=[1, 2])).encode()
+
+
+def not_mine(content, rng):
+    """Of a space of another depth."""
+    return content.replace(SPACE.fingerprint.encode(), b'0123456789abcdef')
+
+
+@pytest.mark.parametrize('damage', [cut, flip, bury, digits, other, not_mine])
+@pytest.mark.parametrize('name', ['results', 'costs'])
+def test_damaged_and_foreign_files_are_refused(name, damage, tmp_path):
+    file = tmp_path / 'file.json'
+    content = json.dumps(DATA[name]).encode()
+    file.write_bytes(damage(content, random.Random(3)))
+    with pytest.raises(ValueError, match=str(file)):
+        use(name, file)
+
+
+@pytest.mark.parametrize('damage', [cut, flip, bury, other])
+def test_a_damaged_note_of_a_test_under_way_is_refused(damage, tmp_path):
+    identity = dict(config='a', checkpoint='b')
+    state = PartialEvaluation(tmp_path, identity, resume=False)
+    state.finish({0: dict(mIoU=3), 1: dict(mIoU=4.5)})
+    assert PartialEvaluation(tmp_path, identity, resume=True).finished == {
+        0: dict(mIoU=3),
+        1: dict(mIoU=4.5),
+    }
+    file = state.folder / 'finished.json'
+    content = file.read_bytes()
+    file.write_bytes(damage(content, random.Random(0)))
+    with pytest.raises(ValueError, match=f'{file}.* without --resume'):
+        PartialEvaluation(tmp_path, identity, resume=True)
+    # The identity of another test, which is to be compared.
+    file.write_bytes(content)
+    shutil.copy(file.with_name('identity.json'), tmp_path / 'kept')
+    file.with_name('identity.json').write_bytes(damage(content, random.Random(0)))
+    if damage is not other:
+        with pytest.raises(ValueError, match='identity.json .* without --resume'):
+            PartialEvaluation(tmp_path, dict(identity, config='c'), resume=True)

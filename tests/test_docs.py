@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, TASK_UTILS
 
 from snnet_mm.analysis import cost_table
@@ -104,7 +103,7 @@ def test_a_config_for_other_data(tmp_path):
     snippet = blocks('docs/getting_started.md', 'python')[1]
     path = tmp_path / 'own.py'
     path.write_text(snippet)
-    cfg = Config.fromfile(path)
+    cfg = load_config(path)
     base = load_config(re.search(r"'(snnet_mm::.*?)'", snippet)[1])
     dataset = cfg.train_dataloader.dataset
     assert dataset.data_root == cfg.test_dataloader.dataset.data_root == 'data/streets'

@@ -96,7 +96,7 @@ def test_names_in_the_sources(name):
 def test_a_base_by_its_name_keeps_its_scope(tmp_path):
     own = tmp_path / 'own.py'
     own.write_text(f"_base_ = ['snnet_mm::{STITCHED}']\ntrain_cfg = dict(max_iters=4)")
-    cfg = Config.fromfile(own)
+    cfg = load_config(own)
     expected = load_config(f'snnet_mm::{STITCHED}')
     expected.train_cfg.max_iters = 4
     assert cfg.to_dict() == expected.to_dict()

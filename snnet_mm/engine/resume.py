@@ -141,8 +141,13 @@ def check_weights_fit(
             f'({OPTIONS})'
         )
     _check_values({k: v for k, v in weights.items() if k in wanted}, name)
-    if not strict:
-        return
+    if strict:
+        _check_all_there(model, shapes, wanted, name)
+
+
+def _check_all_there(
+    model: nn.Module, shapes: Mapping, wanted: Mapping, name: str
+) -> None:
     for key, shape in shapes.items():
         if shape != wanted.get(key, shape):
             raise ValueError(

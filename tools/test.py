@@ -11,6 +11,7 @@ from mmengine.runner import Runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.utils import (
     check_ops_for,
+    check_writable,
     guard_checkpoints,
     load_config,
     prepare_cpu_distributed,
@@ -180,6 +181,7 @@ def main() -> None:
         cfg.model = cfg.tta_model
     if args.out is not None:
         save_predictions(cfg, args.out)
+    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')

@@ -11,6 +11,7 @@ from mmengine.runner import Runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.utils import (
     check_ops_for,
+    check_writable,
     guard_checkpoints,
     load_config,
     prepare_cpu_distributed,
@@ -67,6 +68,7 @@ def main() -> None:
         cfg.optim_wrapper.type = 'AmpOptimWrapper'
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     cfg.resume = args.resume or cfg.get('resume', False)
+    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     for key in ('train_dataloader', 'val_dataloader'):
         check_data_folders(cfg.get(key), key)

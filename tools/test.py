@@ -14,6 +14,7 @@ from snnet_mm.utils import (
     check_writable,
     guard_checkpoints,
     load_config,
+    naming_lost_ranks,
     prepare_cpu_distributed,
 )
 
@@ -188,7 +189,8 @@ def main() -> None:
     guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
-    build(cfg).test()
+    with naming_lost_ranks():
+        build(cfg).test()
 
 
 if __name__ == '__main__':

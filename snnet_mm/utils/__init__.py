@@ -2,7 +2,7 @@
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .config_file import check_outline, load_config
-from .distributed import prepare_cpu_distributed
+from .distributed import naming_lost_ranks, prepare_cpu_distributed
 from .files import (
     AtomicBackend,
     UnwritableError,
@@ -28,6 +28,7 @@ __all__ = [
     'isolated_rng',
     'load_config',
     'load_weights_only',
+    'naming_lost_ranks',
     'quiet_terminal',
     'remove_leftovers',
     'prepare_cpu_distributed',

@@ -92,18 +92,19 @@ def _of_the_disk(error: Exception) -> str | None:
     return None
 
 
-def remove_leftovers(folder: str | os.PathLike, suffix: str) -> None:
+def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:
     """Remove what writers left in a folder that were killed inside :func:`atomic_path`.
 
     To be called while nothing is written there.
 
     Args:
         folder: The folder.
-        suffix: Of the files, such as ``'.pth'``.
+        *names: What the files were to be called, such as ``'iter_*.pth'``.
     """
-    for path in Path(folder).glob(f'.*{suffix}'):
-        if re.fullmatch(rf'\..+\.\d+{re.escape(suffix)}', path.name):
-            path.unlink(missing_ok=True)
+    for name in map(Path, names):
+        for path in Path(folder).glob(f'.{name.stem}.*{name.suffix}'):
+            if re.search(rf'\.\d+{re.escape(name.suffix)}$', path.name):
+                path.unlink(missing_ok=True)
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
+SHIPPED = (('configs', 'py'), ('configs', 'yml'), ('tools', 'py'), ('tools', 'sh'))
 
 
 def get_version() -> str:
@@ -36,7 +37,15 @@ setup(
     license_files=['LICENSE'],
     keywords='computer vision, stitchable neural networks, OpenMMLab',
     packages=find_packages(include=['snnet_mm', 'snnet_mm.*']),
-    package_data={'snnet_mm': ['visualization/*.html']},
+    # .mim holds links to configs, tools and model-index.yml: mmengine and mim look for
+    # them there, in this folder (pip install -e .) and in what is installed from it.
+    package_data={
+        'snnet_mm': [
+            'visualization/*.html',
+            '.mim/model-index.yml',
+            *(f'.mim/{folder}/**/*.{kind}' for folder, kind in SHIPPED),
+        ]
+    },
     python_requires='>=3.10,<3.13',
     # torch and the OpenMMLab packages are left out: a cluster has its own torch, and
     # mmcv must be built for it. The extras and requirements/build.txt name them.

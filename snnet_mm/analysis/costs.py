@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Cost, CostTable, is_whole
@@ -22,7 +21,7 @@ from .parts import (
     T,
     as_shipped,
     parameters_by_part,
-    parts_of,
+    parts_by_stitch,
     preprocessed_size,
     run_parts,
     unwrapped,
@@ -95,16 +94,18 @@ class _CostCounter(nn.Module):
         with as_shipped(self.model):
             flops, params = self._count_parts(images)
             return {
-                stitch.id: Cost(
+                stitch_id: Cost(
                     sum(flops[part] for part in parts),
                     sum(params[part] for part in parts),
                 )
-                for stitch in find_stitched_backbone(self.model).space
-                for parts in [parts_of(self.model, stitch)]
+                for stitch_id, parts in parts_by_stitch(self.model).items()
             }
 
     def _count_parts(self, images: Tensor) -> tuple[dict[Part, int], dict[Part, int]]:
         """FLOPs and parameters of every part."""
+        # Imported here, for it loads a compiler of kernels, which training needs not.
+        from torch.utils.flop_counter import FlopCounterMode
+
         backbone = find_stitched_backbone(self.model)
         flops: dict[Part, int] = {}
         params = defaultdict(int)

@@ -13,10 +13,10 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import StitchingSpace
+from snnet_mm.stitching import middle_stitches
 
 from .device import empty_images
-from .parts import Part, T, as_shipped, parts_of, run_model, run_parts, unwrapped
+from .parts import Part, T, as_shipped, parts_by_stitch, run_model, run_parts, unwrapped
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ def measure_latency(
             '--rounds)'
         )
     space = find_stitched_backbone(model).space
-    chosen = _middle_stitches(space) if check is None else [space[i].id for i in check]
+    chosen = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch).normal_()
     with as_shipped(model):
-        parts = {stitch.id: parts_of(model, stitch) for stitch in space}
+        parts = parts_by_stitch(model)
         timed = [
             _time_round(model, images, chosen, parts_first=n % 2 == 0)
             for n in track(
@@ -158,12 +158,3 @@ class _Stopwatch:
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self.device))
         return event
-
-
-def _middle_stitches(space: StitchingSpace) -> list[int]:
-    """The anchors and, of every other kind, the stitch in the middle of its ids."""
-    ids: dict[str, list[int]] = {}
-    for stitch in space:
-        ids.setdefault(stitch.kind, []).append(stitch.id)
-    ids.pop('anchor')
-    return [*space.anchor_ids, *(kind[len(kind) // 2] for kind in ids.values())]

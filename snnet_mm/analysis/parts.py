@@ -87,16 +87,24 @@ def _run_parts_at(
             measure(FeatureMap(j), run)
 
 
-def parts_of(model: nn.Module, stitch: Stitch) -> set[Part]:
-    """The parts that a stitch runs, each of them once."""
+def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
+    """The parts of a model that each of its stitches runs, each of them once."""
     backbone = find_stitched_backbone(model)
+    parts = {stitch.id: parts_of(backbone, stitch) for stitch in backbone.space}
+    if model is not backbone:
+        ends = _ends(backbone)
+        for stitch in backbone.space:
+            end = stitch.end_anchor
+            parts[stitch.id].add(Rest(end if end in ends else ends[0]))
+    return parts
+
+
+def parts_of(backbone: StitchedBackbone, stitch: Stitch) -> set[Part]:
+    """The parts of a backbone that a stitch runs."""
     parts: set[Part] = set(stitch.steps)
     for j in backbone.wanted_maps():
         _, layer = backbone.map_source(stitch, backbone.out_indices[j])
         parts |= {FeatureMap(j)} if layer is None else {FeatureMap(j), layer}
-    if model is not backbone:
-        ends = _ends(backbone)
-        parts.add(Rest(stitch.end_anchor if stitch.end_anchor in ends else ends[0]))
     return parts
 
 

@@ -36,6 +36,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         ValueError: If an out index is no block, or ``out`` is unknown.
     """
 
+    frozen_stages = -1  # 0 freezes the embedding, k the first k blocks, too
     num_prefix = 0  # tokens in front of the patches
     has_cls = False  # whether the first prefix token is a cls token
     # Height and width of the images that it is built for, if it is for one size.
@@ -64,10 +65,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     @property
     def stages(self) -> tuple[range, ...]:
-        """Runs of blocks with equal width and stride; a plain ViT is one stage."""
-        kinds = list(zip(self.block_dims, self.block_strides, strict=True))
-        begins = [i for i in range(self.depth) if i == 0 or kinds[i] != kinds[i - 1]]
-        return tuple(range(*run) for run in pairwise([*begins, self.depth]))
+        """Runs of blocks with equal stride; a plain ViT is one stage."""
+        strides = self.block_strides
+        begins = [i for i in range(1, self.depth) if strides[i] != strides[i - 1]]
+        return tuple(range(*run) for run in pairwise([0, *begins, self.depth]))
 
     @abstractmethod
     def embed(self, images: Tensor) -> TokenState:
@@ -105,17 +106,29 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         holds no resampling.
         """
 
-    @abstractmethod
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         """Depth of a parameter for layer-wise decay.
 
         Args:
-            param_name: Name inside the anchor.
+            param_name: Name inside the anchor. Here ``blocks.i`` is block i, ``norm``
+                comes behind them, and everything else is the embedding.
 
         Returns:
             0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for what comes
             behind; and the number of these levels, ``depth + 2``.
         """
+        levels = self.depth + 2
+        part, *rest = param_name.split('.')
+        if part == 'blocks':
+            return int(rest[0]) + 1, levels
+        return (levels - 1 if part == 'norm' else 0), levels
+
+    def freeze(self) -> None:
+        """Take the gradients from the first ``frozen_stages`` blocks and before."""
+        everything = self.frozen_stages == self.depth
+        for name, parameter in self.named_parameters():
+            if everything or self.layer_depth(name)[0] <= self.frozen_stages:
+                parameter.requires_grad = False
 
     def to_output(self, state: TokenState, with_cls: bool) -> BackboneMap:
         """The state as dense heads read it.

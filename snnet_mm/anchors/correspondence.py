@@ -8,8 +8,9 @@ from .base import Anchor
 def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
     """Refuse two anchors that no stitching layer can join token by token.
 
-    Nothing is bridged here. A stitching layer maps each token by itself: it can neither
-    resample a grid of patches, nor make up a register that the other anchor lacks.
+    A stitching layer maps each token by itself: it can neither resample a grid of
+    patches, nor make up a register that the other anchor lacks. Adapters resample; see
+    ``BridgedBackbone``.
 
     Raises:
         ValueError: If they differ in patch size, in the strides of their stages, or in
@@ -22,8 +23,9 @@ def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
         a, b = (s[0] if plain else s for s in strides)
         raise ValueError(
             f'anchors with {key} {a} and {b} cannot be stitched token by token: their '
-            'grids differ, and nothing resamples them; allowed are anchors of equal '
-            f'{key} (config key: backbone.anchors)'
+            'grids differ, and only the adapters of a BridgedBackbone resample them; '
+            f'allowed are anchors of equal {key} (config keys: backbone.anchors, '
+            'backbone.type)'
         )
     if _prefix_of(fast) != _prefix_of(slow):
         raise ValueError(

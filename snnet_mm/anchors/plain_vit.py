@@ -167,31 +167,14 @@ class PlainViT(TokenAnchor):
         self.frozen_stages = check_frozen_stages(frozen_stages, depth)
         self.with_cp = with_cp
         held = check_held_blocks(held_blocks, depth)
+        relative = rel_pos_bias, decomposed_rel_pos
         window_sizes = read_windows(
-            window_size,
-            global_blocks,
-            depth,
-            self.num_prefix,
-            rel_pos_bias,
-            decomposed_rel_pos,
+            window_size, global_blocks, depth, self.num_prefix, *relative
         )
-
-        def attention_bias(window_size: int) -> AttentionBias | None:
-            if rel_pos_bias:
-                return RelativePositionBias(self.grid, num_heads, self.num_prefix)
-            if decomposed_rel_pos:
-                grid = (window_size,) * 2 if window_size else self.grid
-                return DecomposedRelPosBias(grid, dim // num_heads)
-            return None
-
         self.patch_embed = nn.Identity()
         self.cls_token = self.reg_token = self.pos_embed = None
         if embedding:
-            self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
-            length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
-            self.cls_token = _new_tokens(int(cls_token), dim)
-            self.reg_token = _new_tokens(num_registers, dim)
-            self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
+            self._add_embedding(in_channels, dim, abs_pos_embed)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(
             Block(
@@ -202,7 +185,7 @@ class PlainViT(TokenAnchor):
                 layer_scale_init,
                 rate,
                 norm_eps,
-                attention_bias(window_sizes[i]),
+                self._attention_bias(*relative, window_sizes[i], dim, num_heads),
                 mlp_shortcut,
                 window_sizes[i],
             )
@@ -301,6 +284,29 @@ class PlainViT(TokenAnchor):
             if isinstance(block, Block):
                 block.fix_grid(grid)
         self.grid = grid
+
+    def _add_embedding(self, in_channels: int, dim: int, abs_pos_embed: bool) -> None:
+        self.patch_embed = PatchEmbed(self.patch_size, in_channels, dim)
+        length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
+        self.cls_token = _new_tokens(int(self.has_cls), dim)
+        self.reg_token = _new_tokens(self.num_prefix - self.has_cls, dim)
+        self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
+
+    def _attention_bias(
+        self,
+        rel_pos_bias: bool,
+        decomposed_rel_pos: bool,
+        window_size: int,
+        dim: int,
+        num_heads: int,
+    ) -> AttentionBias | None:
+        """What a block with windows of this size, or none, adds to its attention."""
+        if rel_pos_bias:
+            return RelativePositionBias(self.grid, num_heads, self.num_prefix)
+        if decomposed_rel_pos:
+            grid = (window_size,) * 2 if window_size else self.grid
+            return DecomposedRelPosBias(grid, dim // num_heads)
+        return None
 
     def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor:
         return resize_pos_embed(

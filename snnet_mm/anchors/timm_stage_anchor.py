@@ -115,7 +115,7 @@ class TimmStageAnchor(Anchor):
         )
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
-        self._freeze()
+        self.freeze()
 
     @property
     def block_strides(self) -> tuple[int, ...]:
@@ -210,11 +210,6 @@ class TimmStageAnchor(Anchor):
                 self._fix_grid(block, grid)
         self.input_size = size
 
-    def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """See :meth:`Anchor.layer_depth`."""
-        part, *rest = param_name.split('.')
-        return (int(rest[0]) + 1 if part == 'blocks' else 0), self.depth + 2
-
     def _run_block(self, i: int, state: TokenState) -> Tensor:
         x = state.tokens
         if self._layout == 'NCHW':
@@ -291,12 +286,6 @@ class TimmStageAnchor(Anchor):
                 f'it has {keys[0]} and {len(keys) - 1} others, which {self.model} has '
                 'not (config keys: model, model_args)'
             )
-
-    def _freeze(self) -> None:
-        """Take the gradients from the first ``frozen_stages`` blocks and before."""
-        for name, parameter in self.named_parameters():
-            if self.layer_depth(name)[0] <= self.frozen_stages:
-                parameter.requires_grad = False
 
 
 def _create(model: str, settings: Mapping) -> nn.Module:

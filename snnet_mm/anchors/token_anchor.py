@@ -30,7 +30,6 @@ class TokenAnchor(Anchor):
     patch_size: int
     grid: tuple[int, int]
     num_prefix: int
-    frozen_stages = -1
     with_cp = False
 
     @abstractmethod
@@ -80,18 +79,3 @@ class TokenAnchor(Anchor):
         """See :meth:`Anchor.to_feature_map`."""
         patches = state.tokens[:, self.num_prefix :]
         return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
-
-    def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """See :meth:`Anchor.layer_depth`."""
-        levels = self.depth + 2
-        part, *rest = param_name.split('.')
-        if part == 'blocks':
-            return int(rest[0]) + 1, levels
-        return (levels - 1 if part == 'norm' else 0), levels
-
-    def freeze(self) -> None:
-        """Take the gradients from the first ``frozen_stages`` blocks and before."""
-        everything = self.frozen_stages == self.depth
-        for name, parameter in self.named_parameters():
-            if everything or self.layer_depth(name)[0] <= self.frozen_stages:
-                parameter.requires_grad = False

@@ -36,7 +36,8 @@ def init_model(
     as ``model.cfg`` and its classes and colours as ``model.dataset_meta``.
 
     Args:
-        config: A config, or its file.
+        config: A config, its file, or its name in the installed package; see
+            :func:`snnet_mm.utils.load_config`.
         checkpoint: A checkpoint file; None leaves the weights random, with a warning.
         stitch: The stitch id to begin with; :func:`set_stitch` changes it at any
             time. By default the slow anchor; a model without a stitched backbone has

@@ -10,9 +10,12 @@ from logging import Logger
 from pathlib import Path
 from types import NoneType
 
+from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from snnet_mm.analysis.parts import unwrapped
+from snnet_mm.models import StitchedBackbone
+from snnet_mm.models.backbones.space_in_weights import SPACE_RECORD
 from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
 
 OPTIONS = 'config key: load_from; of tools/test.py: the argument checkpoint'
@@ -100,7 +103,11 @@ def _check_whole(path: str) -> None:
 
 
 def check_weights_fit(
-    model: nn.Module, checkpoint: Mapping, name: str, strict: bool
+    model: nn.Module,
+    checkpoint: Mapping,
+    name: str,
+    strict: bool,
+    resumed: bool = False,
 ) -> None:
     """Check that the weights of a checkpoint are those of a model.
 
@@ -111,9 +118,10 @@ def check_weights_fit(
         strict: Whether all parameters must be there, in their shapes, and nothing that
             adds to them. If not, one must be there, as when only the backbone is taken
             over.
+        resumed: Whether the stitches must be all of the checkpoint's.
 
     Raises:
-        ValueError: If they are not.
+        ValueError: If they are not, or are of another stitching space.
     """
     model = unwrapped(model)
     weights = checkpoint.get('state_dict', checkpoint)
@@ -123,21 +131,16 @@ def check_weights_fit(
             f'({OPTIONS})'
         )
     _check_meta(checkpoint, name)
-    shapes = {
-        k.removeprefix('module.'): tuple(v.shape)
-        for k, v in weights.items()
-        if isinstance(v, Tensor)
-    }
-    wanted = {k: tuple(v.shape) for k, v in model.state_dict().items()}
+    weights = {str(k).removeprefix('module.'): v for k, v in weights.items()}
+    _check_space(model, weights, name, resumed)
+    shapes, wanted = _shapes(weights), _shapes(model.state_dict())
     if not shapes.keys() & wanted.keys():
         raise ValueError(
             f'checkpoint {name} is of another model: none of its keys, such as '
-            f'{list(map(str, weights))[:3]}, is one of {list(wanted)[:3]}, ... '
+            f'{list(weights)[:3]}, is one of {list(wanted)[:3]}, ... '
             f'({OPTIONS})'
         )
-    _check_values(
-        {k: weights[k] for k in weights if k.removeprefix('module.') in wanted}, name
-    )
+    _check_values({k: v for k, v in weights.items() if k in wanted}, name)
     if not strict:
         return
     for key, shape in shapes.items():
@@ -163,6 +166,31 @@ def check_weights_fit(
             f'checkpoint {name} lacks {len(missing)} parameters of the model, such as '
             f'{missing[:3]} ({OPTIONS})'
         )
+
+
+def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> None:
+    for path, module in model.named_modules():
+        if not isinstance(module, StitchedBackbone):
+            continue
+        try:
+            known = module.check_weights(weights, f'{path}.' if path else '', exact)
+        except ValueError as error:
+            raise ValueError(f'checkpoint {name}: {error} ({OPTIONS})') from None
+        if not known:
+            print_log(
+                f'checkpoint {name} does not say which stitching space it is of; older '
+                'ones do not: its ids are taken for those of the model.',
+                logger='current',
+            )
+
+
+def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
+    """Shapes of weights by name; the record of a space is none of them."""
+    return {
+        key: tuple(value.shape)
+        for key, value in weights.items()
+        if isinstance(value, Tensor) and key.rpartition('.')[2] != SPACE_RECORD
+    }
 
 
 def _check_values(weights: Mapping, name: str) -> None:

@@ -208,7 +208,13 @@ class StitchExporter:
         meta = getattr(self.model, 'dataset_meta', None) or {}
         classes = list(meta.get('classes', ()))
         manifest = Manifest(
-            images, outputs, classes, self.compared_on, entries, weights
+            images,
+            outputs,
+            classes,
+            self.compared_on,
+            self.space.fingerprint,
+            entries,
+            weights,
         )
         manifest.write(self.out_dir)
         return manifest

@@ -45,6 +45,7 @@ class Manifest:
         outputs: Name, type and shape of everything that a graph predicts.
         classes: Names of the classes, as far as the checkpoint tells them.
         compared_on: What the predictions were compared on.
+        space: Fingerprint of the stitching space that the ids are of.
         stitches: The stitches.
         weights: Name and bytes of the file of weights that the graphs share.
     """
@@ -53,6 +54,7 @@ class Manifest:
     outputs: Sequence[Mapping]
     classes: Sequence[str]
     compared_on: str
+    space: str
     stitches: Sequence[ExportedStitch]
     weights: Mapping | None = None
 

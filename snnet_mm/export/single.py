@@ -36,18 +36,22 @@ def single_stitch(
 
     Returns:
         Config and model, in eval mode; the model holds what prediction runs and
-        nothing else.
+        nothing else, and knows in ``exported_from`` which stitch of which space it is.
 
     Raises:
         ValueError: If the id is not in the stitching space.
     """
-    exported = single_stitch_config(cfg, find_stitched_backbone(model), stitch_id)
+    backbone = find_stitched_backbone(model)
+    exported = single_stitch_config(cfg, backbone, stitch_id)
     init_default_scope(exported.get('default_scope', 'mmengine'))
     single = MODELS.build(exported.model)
     state = merged_state(model, stitch_id)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
     if hasattr(model, 'dataset_meta'):
         single.dataset_meta = model.dataset_meta
+    space = backbone.space
+    route = space.describe(space[stitch_id])
+    single.exported_from = dict(stitch=stitch_id, route=route, space=space.fingerprint)
     return exported, single.eval()
 
 
@@ -102,9 +106,13 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
     state = single.state_dict()
     with atomic_path(path) as temporary:
         if path.suffix == '.safetensors':
-            temporary.write_bytes(save(state))
+            origin = {k: str(v) for k, v in single.exported_from.items()}
+            temporary.write_bytes(save(state, origin))
         else:
-            meta = dict(dataset_meta=getattr(single, 'dataset_meta', {}))
+            meta = dict(
+                dataset_meta=getattr(single, 'dataset_meta', {}),
+                exported_from=single.exported_from,
+            )
             torch.save(dict(meta=meta, state_dict=state), temporary)
     with atomic_path(path.with_suffix('.py')) as temporary:
         cfg.dump(temporary)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 import torch
 from mmengine.dist import all_reduce
@@ -113,16 +113,14 @@ def recalibrate_bn(
             f'{type(model).__name__} has no batch norm to recalibrate (option: '
             '--recalibrate-bn)'
         )
-    before = {name: norm.num_batches_tracked.clone() for name, norm in norms.items()}
-    mixed, active, training = _read(norms), backbone.active_stitch, model.training
-    model.eval()
     # Sums over the batches that reached a norm: a detector's heads may see none.
     statistics = {
-        s.id: {k: torch.zeros_like(v) for k, v in mixed.items()} for s in stitches
+        s.id: {k: torch.zeros_like(v) for k, v in _read(norms).items()}
+        for s in stitches
     }
-    reached = {s.id: dict.fromkeys(mixed, 0) for s in stitches}
+    reached = {s.id: dict.fromkeys(_read(norms), 0) for s in stitches}
     num_batches = 0
-    try:
+    with _as_before(model, norms):
         for data_batch in batches:
             data = model.data_preprocessor(data_batch, False)
             num_batches += 1
@@ -132,33 +130,55 @@ def recalibrate_bn(
                     for name, value in _observe(model, norms, data).items():
                         statistics[stitch.id][name] += value
                         reached[stitch.id][name] += 1
-    finally:
-        _write(norms, mixed)
-        for name, norm in norms.items():
-            norm.num_batches_tracked.copy_(before[name])
-        set_stitch(model, active.id)
-        model.train(training)
     if not num_batches:
         raise ValueError(
             'there are no images to recalibrate batch norm with (config key: '
             'train_dataloader)'
         )
+    _average(statistics, reached, of_some)
+    return statistics
+
+
+def _average(
+    statistics: Statistics, reached: Mapping[int, Mapping[str, int]], of_some: set[str]
+) -> None:
+    """Divide sums over the batches of all ranks by the batches that reached a norm.
+
+    Raises:
+        ValueError: If there are none of a norm that every stitch runs.
+    """
     for stitch_id, values in statistics.items():
         for name, value in list(values.items()):
             number = value.new_tensor(reached[stitch_id][name])
             all_reduce(value)
             all_reduce(number)
-            if not number and name.rpartition('.')[0] in of_some:
+            if number:
+                value /= number
+            elif name.rpartition('.')[0] in of_some:
                 del values[name]
-                continue
-            if not number:
+            else:
                 raise ValueError(
                     f'no image reached {name} with stitch {stitch_id}, as where '
                     'nothing was detected; give more images or better weights (option: '
                     '--recalibrate-bn)'
                 )
-            value /= number
-    return statistics
+
+
+@contextmanager
+def _as_before(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[None]:
+    """Eval mode; afterwards mode, statistics and active stitch are as before."""
+    counts = {name: norm.num_batches_tracked.clone() for name, norm in norms.items()}
+    mixed, training = _read(norms), model.training
+    active = find_stitched_backbone(model).active_stitch
+    model.eval()
+    try:
+        yield
+    finally:
+        _write(norms, mixed)
+        for name, norm in norms.items():
+            norm.num_batches_tracked.copy_(counts[name])
+        set_stitch(model, active.id)
+        model.train(training)
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:

@@ -36,13 +36,11 @@ def fit_stitching_layers(
         ValueError: If no rank has images, activations are not finite on any, or layers
             are adapters.
     """
-    for layer in backbone.stitching_layers.values():
-        if not hasattr(layer, 'set_map'):
-            raise ValueError(
-                f'{type(layer).__name__} is no affine map to fit by least squares; '
-                'leave out the StitchInitHook (config keys: custom_hooks, '
-                'backbone.stitching_layer)'
-            )
+    if backbone.takes_adapters:
+        raise ValueError(
+            f'the adapters of a {type(backbone).__name__} are no affine maps to fit by '
+            'least squares; leave out the StitchInitHook (config key: custom_hooks)'
+        )
     specs = backbone.space.layers
     fits, device = {}, next(backbone.parameters()).device
     for source, target in specs.values():

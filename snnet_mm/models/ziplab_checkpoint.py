@@ -8,6 +8,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from snnet_mm.stitching import TwoWaySpace
+
+from .backbones.space_in_weights import SPACE_RECORD, as_space_record
+
 # Applied in this order to the part of a key that follows 'backbone.'.
 _RENAMES = (
     (r'^stitch_layers\.0\.(\d+)\.transform\.', r'stitching_layers.0to1_\1.'),
@@ -36,7 +40,9 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Returns:
         The same tensors for our backbone, segmentor, or classifier with a
-        ``StitchedClsHead``, marked as holding fitted stitching layers.
+        ``StitchedClsHead``, marked as holding fitted stitching layers. Where the
+        weights tell their stitching space, its record is with them; those of SN-Netv1
+        for anchors of equal depth do not.
 
     Raises:
         ValueError: If there is no stitched backbone of theirs in it.
@@ -59,7 +65,24 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
             key = ours + _rename(key.removeprefix(prefix))
         converted[key] = value
     converted[f'{ours}stitching_initialized'] = torch.tensor(True)
+    space = _space_of(converted, ours)
+    if space is not None:
+        converted[ours + SPACE_RECORD] = as_space_record(space)
     return converted
+
+
+def _space_of(converted: Mapping[str, Tensor], prefix: str) -> TwoWaySpace | None:
+    """The space of two anchors that weights with our names are of, if they tell."""
+    blocks: dict[int, set[int]] = {}
+    for key in converted:
+        if match := re.match(rf'{prefix}anchors\.(\d+)\.blocks\.(\d+)\.', key):
+            blocks.setdefault(int(match[1]), set()).add(int(match[2]))
+    depths = [len(blocks[a]) for a in sorted(blocks)]
+    two_way = any(k.startswith(f'{prefix}stitching_layers.1to0_') for k in converted)
+    unequal = len(set(depths)) == 2
+    if len(depths) != 2 or depths != sorted(depths) or not (two_way or unequal):
+        return None
+    return TwoWaySpace(depths) if two_way else TwoWaySpace(depths, ('FS',))
 
 
 def _rename(key: str) -> str:

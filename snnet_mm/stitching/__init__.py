@@ -3,11 +3,11 @@
 Pure Python.
 """
 
-from .bridge_space import BridgeSpace, joint_between, stages_by_stride
+from .bridge_space import BridgeSpace, joint_between, stages_to_bridge
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
-from .importance import importance_results
+from .importance import DEPLOYMENT, IMPORTANCE, importance_results
 from .json_file import read_json
 from .numbers import is_number, is_whole
 from .pareto import pareto_front
@@ -18,13 +18,16 @@ from .rank_correlation import rank_correlation
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
 from .screening import best_per_budget_group
-from .selection import select_stitches
+from .selection import middle_stitches, select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
+from .space_record import check_space_record, write_space_record
 from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
+    'DEPLOYMENT',
+    'IMPORTANCE',
     'KINDS',
     'BridgeSpace',
     'Budget',
@@ -43,6 +46,7 @@ __all__ = [
     'StitchingSpace',
     'TwoWaySpace',
     'best_per_budget_group',
+    'check_space_record',
     'common_prefix',
     'count_blocks',
     'format_cost',
@@ -52,6 +56,7 @@ __all__ = [
     'is_number',
     'is_whole',
     'joint_between',
+    'middle_stitches',
     'parse_budget',
     'pick',
     'prior_scores',
@@ -60,6 +65,7 @@ __all__ = [
     'read_published',
     'select_stitches',
     'split_cost_range',
-    'stages_by_stride',
+    'stages_to_bridge',
     'visiting_order',
+    'write_space_record',
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import groupby
+from itertools import pairwise
 
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
 from .space import StitchingSpace
@@ -81,33 +81,30 @@ class BridgeSpace(StitchingSpace):
         return ()
 
 
-def stages_by_stride(strides: Sequence[int]) -> tuple[range, ...]:
-    """The stages of a network: runs of blocks of equal stride.
+def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:
+    """The stages of a network as bridges count them.
 
-    A network of one stride, such as a plain ViT, is divided into four equal stages
-    (section 2 of the paper); the first ones are a block deeper where that does not come
-    out even.
+    A network of one stage, a plain ViT, is divided into four equal ones (section 2 of
+    the paper); the first ones are a block deeper where that does not come out even.
 
     Args:
-        strides: Pixels between two tokens behind every block.
+        stages: Blocks of every stage of the network.
 
     Raises:
-        ValueError: If it has one stride and fewer than four blocks.
+        ValueError: If it has one stage of fewer than four blocks.
     """
-    depth = len(strides)
-    sizes = [len(list(run)) for _, run in groupby(strides)]
-    if len(sizes) == 1:
-        if depth < NUM_STAGES:
-            raise ValueError(
-                f'a network of one stride and {depth} blocks cannot be divided into '
-                f'{NUM_STAGES} stages; allowed are {NUM_STAGES} blocks or more (config '
-                'key: backbone.anchors)'
-            )
-        sizes = [
-            depth // NUM_STAGES + (s < depth % NUM_STAGES) for s in range(NUM_STAGES)
-        ]
-    ends = [sum(sizes[: s + 1]) for s in range(len(sizes))]
-    return tuple(range(end - size, end) for size, end in zip(sizes, ends, strict=True))
+    if len(stages) > 1:
+        return tuple(stages)
+    depth = len(stages[0])
+    if depth < NUM_STAGES:
+        raise ValueError(
+            f'a network of one stride and {depth} blocks cannot be divided into '
+            f'{NUM_STAGES} stages; allowed are {NUM_STAGES} blocks or more (config '
+            'key: backbone.anchors)'
+        )
+    each, more = divmod(depth, NUM_STAGES)
+    ends = [s * each + min(s, more) for s in range(NUM_STAGES + 1)]
+    return tuple(range(*run) for run in pairwise(ends))
 
 
 def joint_between(

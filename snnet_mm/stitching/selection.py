@@ -8,6 +8,7 @@ from .budget import ALLOWED, BUDGET_UNITS, pick
 from .cost_table import CostTable
 from .numbers import is_whole
 from .results import StitchResults
+from .routes import ANCHOR_KIND
 from .space import StitchingSpace
 
 WORDS = ('all', 'anchors', 'pareto')
@@ -87,3 +88,12 @@ def _parse_id(item: int | str, stitches: object) -> int:
             f"stitches={text!r}; allowed are 'all', 'anchors', 'pareto', ids such as "
             f"'0,5,12' and budgets such as '60G,120G': {ALLOWED}"
         ) from None
+
+
+def middle_stitches(space: StitchingSpace) -> list[int]:
+    """The anchors and, of every other kind, the stitch in the middle of its ids."""
+    ids: dict[str, list[int]] = {}
+    for stitch in space:
+        ids.setdefault(stitch.kind, []).append(stitch.id)
+    ids.pop(ANCHOR_KIND)
+    return [*space.anchor_ids, *(kind[len(kind) // 2] for kind in ids.values())]

@@ -34,11 +34,7 @@ class StitchingSpace:
         ids: Collection[int] | None = None,
     ) -> None:
         self.depths = tuple(depths)
-        self.anchor_names = (
-            ('fast', 'slow')
-            if len(self.depths) == 2
-            else tuple(f'anchor{i}' for i in range(len(self.depths)))
-        )
+        self.anchor_names = _names(len(self.depths))
         for stitch in stitches:
             check_route(stitch, self.depths, layers)
         self._stitches = {s.id: s for s in sorted(stitches, key=lambda s: s.id)}
@@ -100,9 +96,7 @@ class StitchingSpace:
 
     def describe(self, stitch: Stitch) -> str:
         """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""
-        return ' > '.join(
-            f'{self.anchor_names[s.anchor]}[{s.begin}:{s.end}]' for s in stitch.segments
-        )
+        return describe_route(stitch.segments, len(self.depths))
 
     def _known(self, ids: Iterable[int]) -> list[int]:
         """The ids, if all of them are in the space."""
@@ -115,6 +109,18 @@ class StitchingSpace:
 def layer_name(source: int, target: int, place: int) -> str:
     """Name of the stitching layer that leads from one anchor to another at a place."""
     return f'{source}to{target}_{place}'
+
+
+def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
+    """Anchors, first blocks and blocks behind the last ones, as a route for people."""
+    names = _names(num_anchors)
+    return ' > '.join(f'{names[a]}[{begin}:{end}]' for a, begin, end in segments)
+
+
+def _names(num_anchors: int) -> tuple[str, ...]:
+    if num_anchors == 2:
+        return ('fast', 'slow')
+    return tuple(f'anchor{i}' for i in range(num_anchors))
 
 
 def _ranges(ids: Sequence[int]) -> str:

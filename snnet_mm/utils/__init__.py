@@ -2,6 +2,7 @@
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .config_file import check_outline, load_config
+from .config_names import register_config_names
 from .distributed import naming_lost_ranks, prepare_cpu_distributed
 from .files import (
     AtomicBackend,
@@ -32,6 +33,7 @@ __all__ = [
     'quiet_terminal',
     'remove_leftovers',
     'prepare_cpu_distributed',
+    'register_config_names',
     'seed_everything',
     'shared_seed',
 ]

@@ -10,6 +10,8 @@ from typing import Any
 
 from mmengine.config import Config
 
+from .config_names import config_path
+
 DATA = ('train_dataloader', 'val_dataloader', 'test_dataloader')
 # What mmengine's runner reads, and what each must be if it is there.
 SECTIONS: dict[str, tuple[type, ...]] = dict(
@@ -43,12 +45,12 @@ LIKENESS = 0.9
 
 
 def load_config(
-    path: str | os.PathLike, options: Mapping[str, Any] | None = None
+    name: str | os.PathLike, options: Mapping[str, Any] | None = None
 ) -> Config:
     """Read a config file and override settings of it.
 
     Args:
-        path: The file.
+        name: The file, or its name in a package; see :func:`config_path`.
         options: Settings to override, as ``'a.b'`` to value.
 
     Raises:
@@ -56,7 +58,8 @@ def load_config(
             inherits itself, the options do not fit it, or its outline is wrong; see
             :func:`check_outline`.
     """
-    _check_bases(Path(path))
+    path = config_path(name)
+    _check_bases(path)
     try:
         cfg = Config.fromfile(path)
     except ImportError:
@@ -172,5 +175,4 @@ def _check_bases(path: Path, heirs: tuple[Path, ...] = ()) -> None:
                 f'_base_ of config {path} names {name!r}; allowed are names of files '
                 '(config key: _base_)'
             )
-        if '::' not in name:  # else a config of another package
-            _check_bases(path.parent / name, (*heirs, path))
+        _check_bases(path.parent / config_path(name), (*heirs, path))

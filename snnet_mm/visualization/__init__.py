@@ -7,6 +7,7 @@ from .depth_picture import DepthExample, plot_depths
 from .pareto_page import write_pareto_page
 from .pareto_plot import Baseline, plot_pareto
 from .prediction_drawer import PredictionDrawer, draw_sample
+from .route_plot import plot_routes
 from .stitch_report import report_stitches, stitch_table
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     'plot_class_frequencies',
     'plot_depths',
     'plot_pareto',
+    'plot_routes',
     'plot_sheet',
     'report_stitches',
     'stitch_table',

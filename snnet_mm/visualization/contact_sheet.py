@@ -6,9 +6,8 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from snnet_mm.utils import atomic_path
+from .figures import new_figure, save_figure
 
 CELL_WIDTH = 3.0  # inches
 
@@ -24,8 +23,7 @@ def plot_sheet(
         path: Picture to write; the ending tells the format.
     """
     shares = [row[0].shape[0] / row[0].shape[1] for row in rows]
-    size = CELL_WIDTH * len(titles), CELL_WIDTH * sum(shares) + 0.4
-    figure = Figure(figsize=size, layout='constrained')
+    figure = new_figure(CELL_WIDTH * len(titles), CELL_WIDTH * sum(shares) + 0.4)
     grid = figure.subplots(len(rows), len(titles), squeeze=False, height_ratios=shares)
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title, fontsize='medium')
@@ -33,5 +31,4 @@ def plot_sheet(
         for axes, image in zip(cells, row, strict=True):
             axes.imshow(image)
             axes.set_axis_off()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=130)
+    save_figure(figure, path)

@@ -7,13 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.figure import Figure
 
-from snnet_mm.utils import atomic_path
-
-# Near is red, far is blue.
-COLORMAP = colormaps['turbo_r'].with_extremes(bad='gainsboro')
+from .figures import new_figure, save_figure
 
 
 @dataclass
@@ -43,15 +38,15 @@ def plot_depths(
         titles: One per prediction.
         path: Picture to write; the ending tells the format.
     """
+    from matplotlib import colormaps  # see new_figure
+
+    # Near is red, far is blue.
+    colors = colormaps['turbo_r'].with_extremes(bad='gainsboro')
     columns = ('image', 'truth', *titles)
     height, width = examples[0].truth.shape
     side = 2.6
-    figure = Figure(
-        figsize=(
-            side * len(columns) + 0.6,
-            side * height / width * len(examples) + 0.5,
-        ),
-        layout='constrained',
+    figure = new_figure(
+        side * len(columns) + 0.6, side * height / width * len(examples) + 0.5
     )
     grid = figure.subplots(len(examples), len(columns), squeeze=False)
     farthest = max(example.truth.max() for example in examples)
@@ -59,11 +54,10 @@ def plot_depths(
         row[0].imshow(example.image)
         truth = np.ma.masked_equal(example.truth, 0)
         for axes, depth in zip(row[1:], (truth, *example.predictions), strict=True):
-            drawn = axes.imshow(depth, cmap=COLORMAP, vmin=0, vmax=farthest)
+            drawn = axes.imshow(depth, cmap=colors, vmin=0, vmax=farthest)
     for axes, title in zip(grid[0], columns, strict=True):
         axes.set_title(title, fontsize='medium')
     for axes in grid.flat:
         axes.set_axis_off()
     figure.colorbar(drawn, ax=grid, label='depth (m)', shrink=0.9, pad=0.01)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=130)
+    save_figure(figure, path)

@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.colors import to_hex
-
 from snnet_mm.stitching import StitchResult, StitchResults
 from snnet_mm.utils import atomic_path
 
@@ -50,6 +48,8 @@ def write_pareto_page(
     Raises:
         ValueError: If the results do not hold that cost.
     """
+    from matplotlib.colors import to_hex  # see new_figure
+
     results.column(cost)
     costs = [c for c in COSTS if c == cost or _holds(results, c)]
     height, width = results.input_size

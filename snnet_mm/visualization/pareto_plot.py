@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, NamedTuple
 
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import atomic_path
+
+from .figures import new_figure, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KIND_STYLES = {
     'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
@@ -58,8 +60,23 @@ def plot_pareto(
         ValueError: If the results do not hold that cost.
     """
     label, unit = cost_axis(results, cost)
-    figure = Figure(figsize=(8, 4.5), layout='constrained')
+    figure = new_figure(8, 4.5)
     axes = figure.subplots()
+    _draw_stitches(axes, results, cost)
+    _draw_fronts(axes, others, cost, unit)
+    _draw_baselines(axes, baselines, unit)
+    axes.set_xlabel(label)
+    axes.set_ylabel(score_label(results))
+    if title:
+        axes.set_title(textwrap.fill(title, 95), fontsize='small')
+    axes.grid(alpha=0.3)
+    # Beside the axes: inside, it would hide stitches.
+    figure.legend(fontsize='small', loc='outside right upper')
+    save_figure(figure, path, dpi=160)
+
+
+def _draw_stitches(axes: Axes, results: StitchResults, cost: str) -> None:
+    _, unit = cost_axis(results, cost)
     x = {i: value / unit for i, value in results.column(cost).items()}
     y = results.scores()
     for kind, style in KIND_STYLES.items():
@@ -81,6 +98,11 @@ def plot_pareto(
         label=f'Pareto front ({len(front)})',
         zorder=4,
     )
+
+
+def _draw_fronts(
+    axes: Axes, others: Sequence[tuple[str, StitchResults]], cost: str, unit: float
+) -> None:
     for (name, other), color in zip(others, _cycle(len(others)), strict=True):
         ids, column, scores = other.front(cost), other.column(cost), other.scores()
         axes.plot(
@@ -93,6 +115,9 @@ def plot_pareto(
             label=name,
             zorder=1,
         )
+
+
+def _draw_baselines(axes: Axes, baselines: Sequence[Baseline], unit: float) -> None:
     for baseline, color in zip(baselines, _cycle(len(baselines)), strict=True):
         axes.scatter(
             [baseline.cost / unit],
@@ -105,15 +130,6 @@ def plot_pareto(
             label=baseline.label,
             zorder=6,
         )
-    axes.set_xlabel(label)
-    axes.set_ylabel(score_label(results))
-    if title:
-        axes.set_title(textwrap.fill(title, 95), fontsize='small')
-    axes.grid(alpha=0.3)
-    # Beside the axes: inside, it would hide stitches.
-    figure.legend(fontsize='small', loc='outside right upper')
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=160)
 
 
 def cost_axis(results: StitchResults, cost: str) -> tuple[str, float]:

@@ -441,7 +441,7 @@ def test_a_fast_plain_vit_and_a_slow_one_of_timm():
 @pytest.mark.parametrize(
     'slow, message',
     [
-        (dict(patch_size=16), 'patch_size 14 and 16 .*nothing resamples'),
+        (dict(patch_size=16), 'patch_size 14 and 16 .*BridgedBackbone resample'),
         (
             dict(num_registers=0),
             'num_prefix 5 and 1 .1 cls token and 4 reg.*; 1 .* 0 registers.*variants',

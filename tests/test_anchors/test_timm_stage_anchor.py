@@ -87,6 +87,7 @@ def test_mobilenet_has_stages_of_equal_stride(config, widths, strides):
     assert anchor.block_dims == tuple(widths)
     runs = zip((4, 8, 16, 32), strides, strict=True)
     assert anchor.block_strides == tuple(s for s, n in runs for _ in range(n))
+    assert tuple(len(stage) for stage in anchor.stages) == strides
     for size in ((64, 64), (61, 90)):
         images = torch.randn(2, 3, *size)
         *_, a, b, c, d = network.forward_intermediates(images, intermediates_only=True)

@@ -142,6 +142,13 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     assert manifest['classes'] == ['a', 'b']
     assert manifest['input']['mean'] == [123.675, 116.28, 103.53]
     assert manifest['compared_on'] == '2 test images'
+    space = model.backbone.space
+    assert manifest['space'] == space.fingerprint
+    origin = dict(stitch=3, route=stitch['route'], space=space.fingerprint)
+    meta = torch.load(tmp_path / 'stitch_3.pth', weights_only=True)['meta']
+    assert meta['exported_from'] == origin
+    with safe_open(tmp_path / 'stitch_3.safetensors', 'pt') as file:
+        assert file.metadata() == origin | dict(stitch='3')
     names = {file['name'] for file in stitch['files']}
     assert names == {'stitch_3.pth', 'stitch_3.safetensors'}
     for file in stitch['files']:

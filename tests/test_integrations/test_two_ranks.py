@@ -53,6 +53,7 @@ def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (written,) = (tmp_path / 'test').glob('*/stitches.json')
+    cfg.custom_hooks.pop()
     cfg.load_from, cfg.work_dir = str(checkpoint), str(tmp_path / 'one')
     cfg.test_cfg = dict(
         type='StitchTestLoop', stitches=STITCHES, out_dir=str(tmp_path / 'one')
@@ -61,4 +62,5 @@ def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     expected = json.loads((tmp_path / 'one/stitches.json').read_text())
     assert json.loads(written.read_text()) == expected
     assert {s['id'] for s in expected['stitches']} == set(STITCHES)
-    assert all(0 <= s['metrics'][metric] <= 100 for s in expected['stitches'])
+    # Equal, and not because there is nothing to see.
+    assert len({s['metrics'][metric] for s in expected['stitches']}) > 1

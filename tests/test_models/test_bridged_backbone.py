@@ -218,7 +218,7 @@ def test_registers_are_not_bridged():
 
 def test_adapters_are_not_fitted():
     net = build(RESNET, SWIN, stages=[(0, 1)])
-    with pytest.raises(ValueError, match='BottleneckAdapter is no affine map'):
+    with pytest.raises(ValueError, match='adapters of a BridgedBackbone are no'):
         fit_stitching_layers(net, [torch.randn(1, 3, 64, 64)])
 
 

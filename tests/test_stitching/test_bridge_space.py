@@ -5,11 +5,11 @@ from snnet_mm.stitching import (
     Position,
     joint_between,
     prior_scores,
-    stages_by_stride,
+    stages_to_bridge,
 )
 
-RESNET = [4] * 3 + [8] * 4 + [16] * 6 + [32] * 3
-SWIN = [4] * 2 + [8] * 2 + [16] * 6 + [32] * 2
+RESNET = range(3), range(3, 7), range(7, 13), range(13, 16)
+SWIN = range(2), range(2, 4), range(4, 10), range(10, 12)
 
 
 def test_routes_are_the_pairs():
@@ -41,16 +41,12 @@ def test_there_is_no_guess_at_what_is_good():
 
 
 def test_stages_and_joints_of_the_paper():
-    resnet, swin = stages_by_stride(RESNET), stages_by_stride(SWIN)
-    assert resnet == (range(3), range(3, 7), range(7, 13), range(13, 16))
-    vit = stages_by_stride([16] * 12)
+    resnet, swin = stages_to_bridge(RESNET), stages_to_bridge(SWIN)
+    assert resnet == RESNET
+    vit = stages_to_bridge([range(12)])
     assert vit == (range(3), range(3, 6), range(6, 9), range(9, 12))
-    assert stages_by_stride([16] * 6) == (
-        range(2),
-        range(2, 4),
-        range(4, 5),
-        range(5, 6),
-    )
+    wanted = [range(2), range(2, 4), range(4, 5), range(5, 6)]
+    assert list(stages_to_bridge([range(6)])) == wanted
     # Behind the first blocks; within a stage up to its end.
     assert [joint_between(resnet, swin, 0, y) for y in range(4)] == [
         (1, 2),
@@ -80,10 +76,10 @@ def test_wrong_joints_are_refused(depths, joints, message):
 
 
 def test_wrong_stages_are_refused():
-    swin = stages_by_stride(SWIN)
+    swin = SWIN
     with pytest.raises(ValueError, match=r'\(0, 4\) to bridge; allowed are 0 to 3'):
         joint_between(swin, swin, 0, 4)
     with pytest.raises(ValueError, match='leave no block'):
         joint_between(swin, swin, 3, 3)
     with pytest.raises(ValueError, match='3 blocks cannot be divided'):
-        stages_by_stride([16] * 3)
+        stages_to_bridge([range(3)])

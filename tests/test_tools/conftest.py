@@ -1,10 +1,9 @@
-import os
 import runpy
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
+import launching
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -15,14 +14,7 @@ def run_tool():
     """Run a tool as a user would, from the repository root."""
 
     def run(tool, *args, ok=True):
-        env = dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=str(ROOT))
-        done = subprocess.run(
-            [sys.executable, str(ROOT / 'tools' / tool), *map(str, args)],
-            cwd=ROOT,
-            env=env,
-            text=True,
-            capture_output=True,
-        )
+        done = launching.run_tool(tool, *args)
         assert (done.returncode == 0) is ok, done.stdout + done.stderr
         return done
 

@@ -23,7 +23,9 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
         'FS',
         'SF',
     )
+    options += ('--draw-routes', 3)
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
+    assert (tmp_path / 'routes.png').read_bytes().startswith(b'\x89PNG')
     table = CostTable.read(tmp_path / 'costs.json')
     assert len(table) == 14
     assert table.input_size == (64, 96)

@@ -3,7 +3,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from matplotlib.figure import Figure
 
 from snnet_mm.stitching import (
     Cost,
@@ -14,6 +13,7 @@ from snnet_mm.stitching import (
 )
 from snnet_mm.visualization import Baseline, plot_pareto, write_pareto_page
 from snnet_mm.visualization import pareto_plot as module
+from snnet_mm.visualization.figures import new_figure
 
 SPACE = TwoWaySpace((3, 7))
 GFLOPS = {0: 3, 1: 30, 2: 20, 5: 10}
@@ -34,7 +34,7 @@ def axes_of(monkeypatch, tmp_path):
     """Draw, and get the axes that were drawn on."""
     drawn = []
     monkeypatch.setattr(
-        module, 'Figure', lambda **kw: drawn.append(Figure(**kw)) or drawn[-1]
+        module, 'new_figure', lambda *a: drawn.append(new_figure(*a)) or drawn[-1]
     )
 
     def draw(*args, **kwargs):

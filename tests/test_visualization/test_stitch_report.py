@@ -3,10 +3,10 @@ import math
 from dataclasses import replace
 
 import pytest
-from matplotlib.figure import Figure
 
 from snnet_mm.stitching import StitchResult, StitchResults
 from snnet_mm.visualization import pareto_plot, report_stitches, stitch_table
+from snnet_mm.visualization.figures import new_figure
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_rank_correlation_shares_ranks_of_equal_costs(results):
 def test_plot_shows_every_stitch_and_the_front(results, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        pareto_plot, 'Figure', lambda **kw: drawn.append(Figure(**kw)) or drawn[-1]
+        pareto_plot, 'new_figure', lambda *a: drawn.append(new_figure(*a)) or drawn[-1]
     )
     pareto_plot.plot_pareto(results, tmp_path / 'pareto.svg')
     (axes,) = drawn[0].axes

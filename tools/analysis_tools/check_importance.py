@@ -11,7 +11,13 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from snnet_mm.stitching import StitchResult, StitchResults, split_cost_range
+from snnet_mm.stitching import (
+    DEPLOYMENT,
+    IMPORTANCE,
+    StitchResult,
+    StitchResults,
+    split_cost_range,
+)
 from snnet_mm.visualization import wide_console
 
 
@@ -51,12 +57,13 @@ def choices(
     """What is deployed of every interval.
 
     Raises:
-        ValueError: If the files are of different spaces, or a stitch was scored and not
-            evaluated.
+        ValueError: If the files are of different spaces, a stitch was scored and not
+            evaluated, or the scores were written with other intervals.
     """
     if results.space != scores.space:
         raise ValueError('results and scores are of different stitching spaces')
-    importance = scores.ranked_by('importance').scores()
+    importance = scores.ranked_by(IMPORTANCE).scores()
+    places = scores.ranked_by(DEPLOYMENT).scores()
     lacking = sorted(set(importance) - set(results.scores()))
     if lacking:
         raise ValueError(f'the results lack stitches {lacking}; all are wanted')
@@ -64,10 +71,16 @@ def choices(
     by_id = {r.id: r for r in results.stitches}
     metric, front = results.scores(), set(results.front())
     found = []
-    for interval in split_cost_range(results.column('flops'), num_intervals):
+    intervals = split_cost_range(results.column('flops'), num_intervals)
+    for place, interval in enumerate(intervals, start=1):
         scored = [i for i in interval if i in importance]
         if scored:
             deployed = max(scored, key=lambda i: (importance[i], -i))
+            if places[deployed] != place:
+                raise ValueError(
+                    f'--intervals {num_intervals}: the scores were written with '
+                    'another number of intervals, num_groups of the ImportanceSampler'
+                )
             best = max(interval, key=lambda i: (sign * metric[i], -i))
             lost = {i: sign * (metric[best] - metric[i]) for i in interval}
             found.append(

@@ -34,7 +34,12 @@ from snnet_mm.utils import (
     guard_checkpoints,
     load_config,
 )
-from snnet_mm.visualization import cost_report, wide_console, write_cost_csv
+from snnet_mm.visualization import (
+    cost_report,
+    plot_routes,
+    wide_console,
+    write_cost_csv,
+)
 
 DTYPES = ('float32', 'float16', 'bfloat16')
 
@@ -86,6 +91,14 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--kind', nargs='+', help='show only these kinds, such as anchor FS SF'
+    )
+    parser.add_argument(
+        '--draw-routes',
+        nargs='*',
+        type=int,
+        metavar='ID',
+        help='draw the stitching space and the routes of these stitches to routes.png '
+        '(default: the anchors and the middle one of every kind)',
     )
     parser.add_argument(
         '--out', type=Path, help='output folder (default: work_dirs/NAME OF THE CONFIG)'
@@ -167,6 +180,8 @@ def main() -> None:
     shape = None if args.shape is None else tuple(args.shape)
     costs, checks = cost_table(model, shape), ()
     chosen_ids(space, costs, argparse.Namespace(kind=args.kind, sort='id'))
+    for i in args.draw_routes or ():
+        space[i]  # refused before anything is measured
     latency = memory = None
     if args.latency:
         measured = measure_latency(
@@ -187,6 +202,8 @@ def main() -> None:
         temporary.write_text(json.dumps(data, indent=1))
     write_cost_csv(space, costs, ids, out / 'costs.csv')
     console.print(f'Wrote costs.json and costs.csv to {out}', soft_wrap=True)
+    if args.draw_routes is not None:
+        plot_routes(space, out / 'routes.png', args.draw_routes or None)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 # The tiny ResNet-50 stitched to the tiny Swin by bottlenecks, both frozen: 3 gaps from
 # the first stage, drawn uniformly, as in figure 4. One CPU core, batch 64. No figure in
-# the paper; ours: not yet run.
+# the paper; ours: measured, see ../README.md.
 _base_ = [
     '../../_base_/models/bridged_tiny.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',

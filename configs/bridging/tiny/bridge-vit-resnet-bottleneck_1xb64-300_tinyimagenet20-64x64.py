@@ -1,6 +1,6 @@
 # The tiny ViT stitched to the tiny ResNet-50 by bottlenecks, both frozen: 4 gaps from
 # the first stage, drawn uniformly, as in figure 6. One CPU core, batch 64. No figure in
-# the paper; ours: not yet run.
+# the paper; ours: measured, see ../README.md.
 _base_ = [
     '../../_base_/models/bridged_tiny.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',

@@ -82,7 +82,9 @@ class StitchCheckpointHook(CheckpointHook):
         """Refuse a checkpoint that is not of this model."""
         name = runner._load_from or 'given'
         fine_tunes = isinstance(runner._train_loop, BaseLoop) and not runner._resume
-        check_weights_fit(runner.model, checkpoint, name, strict=not fine_tunes)
+        check_weights_fit(
+            runner.model, checkpoint, name, not fine_tunes, resumed=runner._resume
+        )
         if runner._resume:
             # It is a config until it is built for what is resumed.
             runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)

@@ -11,7 +11,7 @@ from snnet_mm.stitching import (
     BridgeSpace,
     StitchingLayerSpec,
     joint_between,
-    stages_by_stride,
+    stages_to_bridge,
 )
 
 from .stitched_backbone import StitchedBackbone
@@ -68,7 +68,7 @@ class BridgedBackbone(StitchedBackbone):
                 'keys: backbone.stages, backbone.joints)'
             )
         built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
-        self._stages = [stages_by_stride(a.block_strides) for a in built]
+        self._stages = [stages_to_bridge(a.stages) for a in built]
         if stages is not None and len(built) == 2:
             joints = [joint_between(*self._stages, *pair) for pair in stages]
         space = BridgeSpace(

@@ -30,9 +30,10 @@ from snnet_mm.stitching import (
 
 from .prefix_cache import PrefixCache
 from .route_walk import RouteWalk
+from .space_in_weights import SpaceInWeights
 
 
-class StitchedBackbone(RouteWalk):
+class StitchedBackbone(SpaceInWeights, RouteWalk):
     """Anchors joined by stitching layers; runs the active stitch.
 
     ``forward`` never chooses a stitch: given the active one, its only randomness is

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
+import torch
 from torch import nn
 
 from snnet_mm.apis import init_model
@@ -13,15 +15,29 @@ CONFIGS = Path(__file__).parents[3] / 'configs'
 # 32 stitches of 0.6 to 2.9 GFLOPs; how long they take does not depend on the weights.
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 CAMVID_SIZE = (176, 240)
+# 134 stitches, 150 classes.
+S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 
 
 def camvid_model() -> nn.Module:
     return init_model(CONFIGS / CAMVID, None, device='cpu')
 
 
+def devices() -> list[str]:
+    return ['cpu', *(['cuda'] if torch.cuda.is_available() else [])]
+
+
+def autocast(device: str) -> AbstractContextManager:
+    """Half precision on a GPU, where models run in it."""
+    return torch.autocast(device, torch.float16, enabled=device == 'cuda')
+
+
 def elapsed_ms(run: Callable[[], object]) -> float:
+    """Milliseconds of a call, and of what it leaves a GPU to do."""
     start = time.perf_counter()
     run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return (time.perf_counter() - start) * 1000
 
 
@@ -37,3 +53,30 @@ def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
         for name, run in runs.items():
             times[name].append(elapsed_ms(run))
     return {name: median(t) for name, t in times.items()}
+
+
+def limits(device: str = 'cpu') -> dict[str, float]:
+    """What this machine can do at best, in the type that models run in.
+
+    Returns:
+        ``gmacs``, 1e9 multiply-accumulates per second of a large matrix product, and
+        ``gbytes``, 1e9 bytes per second of a large copy, read and written.
+    """
+    half = device == 'cuda'
+    kind = dict(device=device, dtype=torch.float16 if half else torch.float32)
+    side, length = (8192, 2**28) if half else (2048, 2**26)
+    a, b = torch.randn(side, side, **kind), torch.empty(length, **kind)
+    c = torch.empty_like(b)
+    times = in_turn(dict(product=lambda: a @ a, copy=lambda: c.copy_(b)), 5)
+    return dict(
+        gmacs=side**3 / times['product'] / 1e6,
+        gbytes=2 * b.nbytes / times['copy'] / 1e6,
+    )
+
+
+def limits_ms(model: nn.Module, macs: int, rates: dict[str, float]) -> dict[str, float]:
+    """The least time for the arithmetic of a forward, and to read its weights once."""
+    size = sum(p.nbytes for p in model.parameters())
+    return dict(
+        arithmetic_ms=macs / rates['gmacs'] / 1e6, bytes_ms=size / rates['gbytes'] / 1e6
+    )

@@ -14,9 +14,8 @@ from snnet_mm.engine.one_pass import prepare
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import count_blocks, visiting_order
 
-from ._common import CAMVID, CONFIGS, elapsed_ms
+from ._common import CAMVID, CONFIGS, S_L, elapsed_ms
 
-S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 Run = Callable[[], object]
 # Name, config, images per batch, size, rounds.
 CASES = (

@@ -9,11 +9,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from snnet_mm.apis import find_stitched_backbone, set_stitch
 
-from ._common import CAMVID, CONFIGS, elapsed_ms
+from ._common import CAMVID, CONFIGS, S_L, elapsed_ms
 
 MODELS_TIMED = {
     'CamVid pair': CAMVID,
-    'DeiT3 S/L': 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py',
+    'DeiT3 S/L': S_L,
     'DeiT3 B/L': 'setr/setr-naive_snnetv2-deit3-b-l_8xb2-160k_ade20k-512x512.py',
 }
 ROUNDS = 10

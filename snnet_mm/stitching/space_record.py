@@ -1,0 +1,104 @@
+"""What weights say of their stitching space, so that ids never change their meaning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from .routes import ANCHOR_KIND
+from .space import StitchingSpace, describe_route
+
+VERSION = 1
+OPTIONS = (
+    'config keys: backbone.type, backbone.anchors, and what chooses the stitches: '
+    'backbone.kinds, stitch_ids, stages, joints, kernel, stride, nearest, direction'
+)
+
+Route = Sequence[Sequence]  # segments, and the stitching layers between them
+
+
+def write_space_record(space: StitchingSpace) -> str:
+    """All routes of a space by stitch id and its fingerprint, as versioned JSON."""
+    record = dict(
+        version=VERSION,
+        fingerprint=space.fingerprint,
+        depths=space.depths,
+        stitches={s.id: (s.segments, s.layers) for s in space},
+    )
+    return json.dumps(record, separators=(',', ':'))
+
+
+def check_space_record(
+    text: str | bytes, space: StitchingSpace, exact: bool = False
+) -> None:
+    """Check that weights are of the stitches of a space.
+
+    Every stitch must be in the record, by the same blocks and stitching layers; the
+    record may hold more of them. Anchors by themselves need not be there.
+
+    Args:
+        text: What :func:`write_space_record` gave for the weights.
+        space: The space of the model that they are loaded into.
+        exact: Whether the record must hold no other stitches, as when a training that
+            draws from them goes on.
+
+    Raises:
+        ValueError: If a stitch is another one or not there, or the record is damaged or
+            of a newer version.
+    """
+    record = _parse(text)
+    known: Mapping[str, Route] = record['stitches']
+    for stitch in space:
+        wanted = [[list(segment) for segment in stitch.segments], list(stitch.layers)]
+        held = known.get(str(stitch.id))
+        if held == wanted or (held is None and stitch.kind == ANCHOR_KIND):
+            continue
+        raise ValueError(
+            f'{_both(record, space)}. Stitch {stitch.id} is '
+            f'{_describe(held, record["depths"])} in the weights, '
+            f'{_describe(wanted, space.depths)} in the model ({OPTIONS}). To start '
+            'from the anchors in these weights, give each an init_cfg with a prefix '
+            "such as 'backbone.anchors.0.'"
+        )
+    if exact and record['fingerprint'] != space.fingerprint:
+        raise ValueError(
+            f'{_both(record, space)}; a training goes on with the stitches it began '
+            f'with ({OPTIONS}, resume)'
+        )
+
+
+def _parse(text: str | bytes) -> dict:
+    try:
+        record = json.loads(text)
+        version, stitches = record['version'], record['stitches']
+        sound = isinstance(stitches, dict) and isinstance(record['depths'], list)
+        record['fingerprint']
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            'the record of the stitching space in the weights is damaged: '
+            f'{type(error).__name__} {error}'
+        ) from None
+    if version != VERSION or not sound:
+        raise ValueError(
+            'the record of the stitching space in the weights has version '
+            f'{version!r}; this snnet_mm reads version {VERSION}: a newer one wrote '
+            'them, or they are damaged'
+        )
+    return record
+
+
+def _both(record: Mapping, space: StitchingSpace) -> str:
+    return (
+        'the weights are of another stitching space than the model: of '
+        f'{len(record["stitches"])} stitches of anchors of depths '
+        f'{tuple(record["depths"])} (fingerprint {record["fingerprint"]}), the model '
+        f'has {len(space)} of {space.depths} ({space.fingerprint})'
+    )
+
+
+def _describe(route: Route | None, depths: Sequence[int]) -> str:
+    if route is None:
+        return 'unknown'
+    segments, layers = route
+    by = f' by {", ".join(layers)}' if layers else ''
+    return f'{describe_route(segments, len(depths))}{by}'

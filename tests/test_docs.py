@@ -1,0 +1,171 @@
+"""What the pages say is there: files, links, options, names; and their snippets run."""
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, TASK_UTILS
+
+from snnet_mm.analysis import cost_table
+from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.utils import load_config
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')]
+PAGES += (ROOT / 'configs').glob('*/README.md')
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+CONFIGS = {p.stem: p for p in (ROOT / 'configs').rglob('*.py')}
+
+
+def blocks(page, language):
+    text = (ROOT / page).read_text()
+    return re.findall(rf'^```{language}\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
+
+
+@cache
+def anchors_of(path):
+    """What headings of a page are called in links."""
+    headings = re.findall(r'^#+ (.*)$', path.read_text(), re.MULTILINE)
+    kept = (re.sub(r'[^\w\- ]', '', h.lower()) for h in headings)
+    return {h.replace(' ', '-') for h in kept}
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_links_lead_somewhere(name):
+    page = ROOT / name
+    for target in re.findall(r'\]\(([^)\s]+)\)', page.read_text()):
+        if target.startswith(('http://', 'https://')):
+            continue
+        path, _, heading = target.partition('#')
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        if heading:
+            assert heading in anchors_of(linked), target
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_files_that_are_named_exist(name):
+    text = (ROOT / name).read_text()
+    for path in re.findall(r'\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)', text):
+        if path.startswith('tools/dataset_converters/nyu.py'):  # mmsegmentation's
+            continue
+        # Names are cut where a placeholder such as {a,b}, $A or NAME follows.
+        path = path.partition('NAME')[0]
+        folder, _, begin = path.rpartition('/')
+        assert list((ROOT / folder).glob(f'{begin}*')), path
+    for stem in re.findall(
+        r'\b([\w.+-]+_\d+xb\d+[\w.+-]*?)(?:\.py)?(?=[\s`/)]|$)', text
+    ):
+        assert any(stem in known for known in CONFIGS), stem
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_options_of_commands_exist(name):
+    for block in blocks(name, 'bash'):
+        for line in block.replace('\\\n', ' ').splitlines():
+            tool = re.search(r'(?:tools|\$T)/([\w/]+)\.(?:py|sh)', line)
+            if tool is None or '.mim' in line:
+                continue
+            tool = tool[1]
+            command = line.partition('#')[0].partition(tool)[2]
+            if tool.startswith(('dist_', 'slurm_')):
+                tool = tool.partition('_')[2]
+            source = (ROOT / 'tools' / f'{tool}.py').read_text()
+            for option in re.findall(r'\s(--[a-z][\w-]*)', command):
+                names = option, option.replace('--no-', '--')
+                assert any(f"'{n}'" in source for n in names), (tool, option)
+            if 'benchmark' in tool:
+                for part in re.findall(r'--only ([a-z-]+)', command):
+                    file = f'benchmarks/{part.replace("-", "_")}.py'
+                    assert (ROOT / 'tools/analysis_tools' / file).exists()
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_names_of_the_package_exist(name):
+    text = (ROOT / name).read_text()
+    for dotted in set(re.findall(r'`(snnet_mm(?:\.\w+)+)`', text)):
+        module, _, attribute = dotted.rpartition('.')
+        try:
+            importlib.import_module(dotted)
+        except ImportError:
+            assert hasattr(importlib.import_module(module), attribute), dotted
+
+
+def test_every_page_is_in_the_index():
+    listed = set(re.findall(r'\]\((\w+\.md)\)', (ROOT / 'docs/README.md').read_text()))
+    assert listed == {p.name for p in (ROOT / 'docs').glob('*.md')} - {'README.md'}
+
+
+def test_a_config_for_other_data(tmp_path):
+    snippet = blocks('docs/getting_started.md', 'python')[1]
+    path = tmp_path / 'own.py'
+    path.write_text(snippet)
+    cfg = Config.fromfile(path)
+    base = load_config(re.search(r"'(snnet_mm::.*?)'", snippet)[1])
+    dataset = cfg.train_dataloader.dataset
+    assert dataset.data_root == cfg.test_dataloader.dataset.data_root == 'data/streets'
+    assert dataset.data_prefix == base.train_dataloader.dataset.data_prefix
+    assert dataset.metainfo.classes == ('road', 'car', 'person', 'other')
+    assert cfg.model.decode_head.num_classes == 4
+    (fast, slow), anchors = cfg.model.backbone.anchors, base.model.backbone.anchors
+    assert fast.init_cfg.checkpoint == 'work_dirs/my_fast/iter_1500.pth'
+    assert (slow.arch, slow.init_cfg.prefix) == (anchors[1].arch, 'backbone.')
+    assert cfg.model.decode_head.init_cfg.checkpoint == slow.init_cfg.checkpoint
+
+
+@pytest.fixture(scope='module')
+def extensions():
+    """What the page about extending defines, registered."""
+    namespace = {}
+    for snippet in blocks('docs/extending.md', 'python'):
+        exec(snippet, namespace)
+    yield namespace
+    MODELS._module_dict.pop('GatedStitchingLayer')
+    MODELS._module_dict.pop('HalvesNet')
+    TASK_UTILS._module_dict.pop('AnchorsOftenSampler')
+
+
+def test_a_stitching_layer_of_ones_own(extensions, build_snnet):
+    net = build_snnet(stitching_layer=dict(type='GatedStitchingLayer')).eval()
+    layer, tokens = net.stitching_layers['0to1_0'], torch.randn(2, 5, 8)
+    torch.testing.assert_close(layer.merged()(tokens), layer(tokens))
+    # Fitted anew, with gates of one it is the least-squares map itself.
+    with torch.no_grad():
+        layer.gates.fill_(1)
+    images = torch.randn(2, 3, 32, 32)
+    fit_stitching_layers(net, [images])
+    source, target = (a.embed(images) for a in net.anchors)
+    source, _ = net.anchors[0].run_blocks(source, 0, 1)
+    target, _ = net.anchors[1].run_blocks(target, 0, 3)
+    x = torch.cat([source.tokens, torch.ones_like(source.tokens[..., :1])], -1)
+    x, y = x.flatten(0, 1).double(), target.tokens.flatten(0, 1).double()
+    fitted = x @ torch.linalg.lstsq(x, y).solution
+    torch.testing.assert_close(
+        layer(source.tokens).flatten(0, 1).double(), fitted, rtol=1e-3, atol=1e-3
+    )
+
+
+def test_a_space_and_a_sampler_of_ones_own(extensions, build_vit):
+    anchors = [build_vit(8, 4), build_vit(12, 6)]
+    layer = dict(type='StitchingLayer')
+    net = MODELS.build(dict(type='HalvesNet', anchors=anchors, stitching_layer=layer))
+    assert net.space.describe(net.space[2]) == 'fast[0:2] > slow[3:6]'
+    images = torch.randn(1, 3, 32, 32)
+    net.eval().set_stitch(2)
+    state, _ = anchors[0].run_blocks(anchors[0].embed(images), 0, 2)
+    state = net.stitching_layers['0to1_half'].cross(state)
+    state, _ = anchors[1].run_blocks(state, 3, 6)
+    assert net(images).tokens.equal(state.tokens)
+
+    costs = cost_table(net, (32, 32))
+    assert costs[0].flops < costs[2].flops < costs[1].flops
+    config = dict(type='AnchorsOftenSampler', p=0.75, costs=costs, space=net.space)
+    sampler = TASK_UTILS.build(config)
+    drawn = [sampler.sample(i)[0] for i in range(400)]
+    # A quarter of a third of the draws is no anchor.
+    assert 15 < drawn.count(2) < 55
+    assert drawn == [TASK_UTILS.build(config).sample(i)[0] for i in range(400)]

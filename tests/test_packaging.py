@@ -1,0 +1,157 @@
+"""What is installed holds configs and tools, and configs have names."""
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from mmengine.config import Config
+from mmengine.hub import get_config
+
+from snnet_mm.utils import config_names, load_config
+
+ROOT = Path(__file__).parents[1]
+STITCHED = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+DERIVED = 'esta/tiny/esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py'
+SOURCES = ['LICENSE', 'MANIFEST.in', 'README.md', 'model-index.yml', 'pyproject.toml']
+SOURCES += ['setup.py', 'configs', 'requirements', 'snnet_mm', 'tools']
+
+
+def run(folder, *command):
+    subprocess.run([sys.executable, *command], cwd=folder, check=True)
+
+
+@pytest.fixture(scope='module')
+def wheels(tmp_path_factory):
+    """A wheel of the sources, and one of the archive that is made of them."""
+    folder = tmp_path_factory.mktemp('sources')
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns('__pycache__')
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, folder)
+    wheel = ['-m', 'pip', 'wheel', '-q', '--no-deps', '--no-index']
+    wheel += ['--no-build-isolation', '-w']
+    run(folder, *wheel, 'direct', '.')
+    run(folder, 'setup.py', '-q', 'sdist', '-d', 'archive')
+    (archive,) = (folder / 'archive').iterdir()
+    run(folder, *wheel, 'from_archive', str(archive))
+    return [
+        zipfile.ZipFile(next((folder / name).glob('*.whl')))
+        for name in ('direct', 'from_archive')
+    ]
+
+
+@pytest.fixture
+def installed(wheels, tmp_path, monkeypatch):
+    """The installed package, where mmengine looks for it."""
+    wheels[1].extractall(tmp_path)
+    path = str(tmp_path / 'snnet_mm')
+    for where in ('mmengine.config.config', 'mmengine.hub.hub', config_names.__name__):
+        monkeypatch.setattr(f'{where}.get_installed_path', lambda package: path)
+    return Path(path)
+
+
+def test_all_files_are_in_a_wheel(wheels):
+    expected = {'snnet_mm/.mim/model-index.yml'}
+    for folder in ('configs', 'tools'):
+        expected |= {
+            f'snnet_mm/.mim/{p.relative_to(ROOT)}'
+            for p in (ROOT / folder).rglob('*')
+            if p.suffix in ('.py', '.yml', '.sh') and '__pycache__' not in p.parts
+        }
+    expected |= {str(p.relative_to(ROOT)) for p in (ROOT / 'snnet_mm').rglob('*.py')}
+    expected.add('snnet_mm/visualization/pareto_page.html')
+    assert len(expected) > 400
+    for wheel in wheels:
+        names = {n for n in wheel.namelist() if '.dist-info/' not in n}
+        assert names == expected
+
+
+def test_an_installed_config_is_that_of_the_sources(installed):
+    name = DERIVED
+    cfg = load_config(f'snnet_mm::{name}')
+    assert cfg.filename == f'{installed}/.mim/configs/{name}'
+    # Base files too are the installed ones.
+    (installed / '.mim/configs/_base_/default_runtime.py').write_text('marked = True')
+    assert load_config(f'snnet_mm::{name}').marked
+    assert cfg.to_dict() == Config.fromfile(ROOT / 'configs' / name).to_dict()
+
+
+# --- names in the sources, as after pip install -e .
+
+
+@pytest.mark.parametrize('name', [STITCHED, '_base_/models/cls_vit.py'])
+def test_names_in_the_sources(name):
+    expected = Config.fromfile(ROOT / 'configs' / name).to_dict()
+    assert load_config(f'snnet_mm::{name}').to_dict() == expected
+    assert get_config(f'snnet_mm::{name}').to_dict() == expected
+
+
+def test_a_base_by_its_name_keeps_its_scope(tmp_path):
+    own = tmp_path / 'own.py'
+    own.write_text(f"_base_ = ['snnet_mm::{STITCHED}']\ntrain_cfg = dict(max_iters=4)")
+    cfg = Config.fromfile(own)
+    expected = load_config(f'snnet_mm::{STITCHED}')
+    expected.train_cfg.max_iters = 4
+    assert cfg.to_dict() == expected.to_dict()
+    pytest.importorskip('mmdet')
+    own.write_text("_base_ = ['mmdet::_base_/models/mask-rcnn_r50_fpn.py']")
+    assert Config.fromfile(own).model._scope_ == 'mmdet'
+
+
+@pytest.mark.parametrize(
+    ('name', 'message'),
+    [
+        ('snnet_mm::toy/none.py', r'\.mim/configs/toy/none.py does not exist'),
+        ('no_package::toy/a.py', 'there is no package no_package'),
+        ('configs/none.py', r'config configs/none.py does not exist \(argument: conf'),
+    ],
+)
+def test_a_config_that_is_not_there(name, message):
+    with pytest.raises(ValueError, match=message):
+        load_config(name)
+
+
+# --- model-index.yml
+
+
+INDEX = yaml.safe_load((ROOT / 'model-index.yml').read_text())['Import']
+
+
+def metafile(path):
+    """A metafile, with figures as they are written."""
+    return yaml.load((ROOT / path).read_text(), yaml.BaseLoader)
+
+
+def test_the_index_names_all_metafiles():
+    files = (p.relative_to(ROOT) for p in (ROOT / 'configs').rglob('metafile.yml'))
+    assert sorted(map(str, files)) == INDEX
+
+
+def test_a_config_is_in_the_index_if_it_was_run():
+    configs = (p for p in (ROOT / 'configs').rglob('*.py') if '_base_' not in p.parts)
+    run = [p for p in configs if not re.search('[Nn]ot yet run', p.read_text())]
+    models = [m for path in INDEX for m in metafile(path)['Models']]
+    listed = [m['Config'] for m in models]
+    assert sorted(listed) == sorted(str(p.relative_to(ROOT)) for p in run)
+    assert [m['Name'] for m in models] == [Path(name).stem for name in listed]
+
+
+@pytest.mark.parametrize('path', INDEX)
+def test_figures_of_a_metafile_are_those_of_its_page(path):
+    data = metafile(path)
+    (collection,) = data['Collections']
+    page = (ROOT / collection['README']).read_text()
+    assert collection['README'] == str(Path(path).with_name('README.md'))
+    figures = set(re.findall(r'\d+\.\d+', page))
+    for model in data['Models']:
+        assert model['In Collection'] == collection['Name']
+        for result in model.get('Results', []):
+            assert result.keys() == {'Task', 'Dataset', 'Metrics'}
+            assert set(result['Metrics'].values()) <= figures

@@ -1,0 +1,119 @@
+import json
+
+import pytest
+
+from snnet_mm.stitching import (
+    BridgeSpace,
+    SlidingWindowSpace,
+    StagedSpace,
+    TwoWaySpace,
+    check_space_record,
+    write_space_record,
+)
+
+SPACES = [
+    TwoWaySpace((3, 7)),
+    TwoWaySpace((3, 3, 5)),
+    SlidingWindowSpace((4, 4, 4)),
+    StagedSpace([(1, 2, 1), (2, 3, 1)]),
+    BridgeSpace((4, 5), [(1, 2), (3, 4)]),
+]
+
+
+def test_what_is_written():
+    space = TwoWaySpace((2, 3), ids=[2, 4])
+    assert json.loads(write_space_record(space)) == {
+        'version': 1,
+        'fingerprint': space.fingerprint,
+        'depths': [2, 3],
+        'stitches': {
+            '0': [[[0, 0, 2]], []],
+            '1': [[[1, 0, 3]], []],
+            '2': [[[0, 0, 1], [1, 2, 3]], ['0to1_0']],
+            '4': [[[1, 0, 2], [0, 1, 2]], ['1to0_0']],
+        },
+    }
+
+
+@pytest.mark.parametrize('space', SPACES, ids=lambda s: type(s).__name__)
+def test_a_space_takes_what_it_wrote_and_no_other(space):
+    record = write_space_record(space)
+    check_space_record(record, space, exact=True)
+    check_space_record(record.encode(), space)
+    for other in SPACES:
+        if other is not space:
+            with pytest.raises(ValueError, match='another stitching space') as error:
+                check_space_record(record, other)
+            assert space.fingerprint in str(error.value)
+            assert other.fingerprint in str(error.value)
+
+
+def test_the_message_says_both_routes_and_the_keys():
+    with pytest.raises(ValueError, match='another stitching space') as error:
+        check_space_record(write_space_record(TwoWaySpace((3, 7))), TwoWaySpace((3, 8)))
+    for part in (
+        'of 8 stitches of anchors of depths (3, 7)',
+        'the model has 8 of (3, 8)',
+        'Stitch 1 is slow[0:7] in the weights, slow[0:8] in the model',
+        'backbone.anchors',
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize('part', [dict(ids=[3]), dict(kinds=('FS',)), dict(ids=[])])
+def test_fewer_stitches_are_taken_but_not_to_go_on_with(part):
+    whole, fewer = TwoWaySpace((3, 7)), TwoWaySpace((3, 7), **part)
+    check_space_record(write_space_record(whole), fewer)
+    with pytest.raises(ValueError, match='goes on with the stitches .*resume'):
+        check_space_record(write_space_record(whole), fewer, exact=True)
+
+
+def test_more_stitches_are_refused_unless_they_are_anchors():
+    fewer = write_space_record(TwoWaySpace((3, 7), kinds=('FS',)))
+    with pytest.raises(ValueError, match='Stitch 5 is unknown in the weights, slow'):
+        check_space_record(fewer, TwoWaySpace((3, 7)))
+    joints = [(1, 2), (3, 4)]
+    with_maps = BridgeSpace((4, 5), joints, maps=True)
+    assert with_maps.ids == (1, 2, 3)
+    check_space_record(write_space_record(with_maps), BridgeSpace((4, 5), joints))
+
+
+def test_the_same_blocks_by_another_stitching_layer_are_refused():
+    # Of both spaces stitch 5 is one; the second shares a layer among all four joints.
+    narrow, wide = SlidingWindowSpace((3, 3), 2, 1), SlidingWindowSpace((3, 3), 3, 3)
+    routes = [{s.segments: s.layers for s in space} for space in (narrow, wide)]
+    shared = [r for r in routes[0] if routes[0][r] != routes[1][r]]
+    assert shared
+    record = json.loads(write_space_record(narrow))
+    for stitch in wide:
+        record['stitches'][str(stitch.id)] = [
+            stitch.segments,
+            routes[0].get(stitch.segments, stitch.layers),
+        ]
+    with pytest.raises(ValueError, match=r'by 0to1_1 in the weights, .* by 0to1_0 in'):
+        check_space_record(json.dumps(record), wide)
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (dict(version=2), 'has version 2; this snnet_mm reads version 1'),
+        (dict(stitches=[]), 'or they are damaged'),
+        (dict(depths=None), 'or they are damaged'),
+        (dict(fingerprint=...), 'is damaged: KeyError'),
+        (dict(stitches=...), 'is damaged: KeyError'),
+        (dict(version=...), 'is damaged: KeyError'),
+    ],
+)
+def test_a_record_that_cannot_be_read(change, message):
+    space = TwoWaySpace((3, 7))
+    record = json.loads(write_space_record(space)) | change
+    text = json.dumps({k: v for k, v in record.items() if v is not ...})
+    with pytest.raises(ValueError, match=message):
+        check_space_record(text, space)
+
+
+@pytest.mark.parametrize('text', ['', '{', b'\xff\xfe\x00', '3', '[]', 'null'])
+def test_damage(text):
+    with pytest.raises(ValueError, match='record of the stitching space .* is damaged'):
+        check_space_record(text, TwoWaySpace((3, 7)))

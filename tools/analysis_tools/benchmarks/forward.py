@@ -1,0 +1,103 @@
+"""Tokens of single anchors against timm's networks and against naive attention.
+
+All sides have random weights. timm's networks have no relative position bias; ours is
+measured without and with it. The naive network is ours with the attention that the
+authors' code has: it gathers the bias in every forward and holds all weights of
+attention.
+"""
+
+import copy
+from functools import partial
+
+import timm
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from snnet_mm.anchors import PlainViT
+from snnet_mm.anchors.position import gather_bias
+from snnet_mm.anchors.vit_block import Attention
+
+from ._common import autocast, devices, in_turn, limits, limits_ms
+
+SIZE, ROUNDS = 512, 9
+ANCHORS = {'small': 'deit3_small_patch16_224', 'large': 'deit3_large_patch16_224'}
+
+
+class NaiveAttention(nn.Module):
+    """Attention step by step, with a bias that is gathered whenever it is needed."""
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.num_heads = attention.num_heads
+        self.qkv, self.proj = attention.qkv, attention.proj
+        self.bias = attention.rel_pos_bias
+
+    def forward(self, x: Tensor, grid: tuple[int, int], biases: object) -> Tensor:
+        """Attend among all tokens ``(B, L, C)``."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+        bias = self.bias
+        scores = scores + gather_bias(bias.table, bias.grid, grid, bias.num_prefix)
+        x = scores.softmax(-1) @ v
+        return self.proj(x.transpose(1, 2).flatten(2))
+
+
+def run() -> dict:
+    return dict(
+        anchors=[
+            measure(arch, name, device)
+            for device in devices()
+            for arch, name in ANCHORS.items()
+        ]
+    )
+
+
+@torch.inference_mode()
+def measure(arch: str, name: str, device: str) -> dict:
+    torch.manual_seed(0)
+    images = torch.randn(1, 3, SIZE, SIZE, device=device)
+    settings = dict(arch=arch, img_size=SIZE)
+    nets = dict(
+        timm=timm.create_model(name, img_size=SIZE, num_classes=0),
+        ours=PlainViT(**settings, final_norm=True),
+        ours_with_bias=PlainViT(**settings, final_norm=True, rel_pos_bias=True),
+        naive_with_bias=PlainViT(**settings, final_norm=True, rel_pos_bias=True),
+    )
+    for block in nets['naive_with_bias'].blocks:
+        block.attn = NaiveAttention(block.attn)
+    nets['naive_with_bias'].load_state_dict(
+        {
+            key.replace('attn.rel_pos_bias', 'attn.bias'): value
+            for key, value in nets['ours_with_bias'].state_dict().items()
+        }
+    )
+    nets = {key: net.to(device).eval() for key, net in nets.items()}
+
+    def tokens(key: str) -> Tensor:
+        net = nets[key]
+        with autocast(device):
+            if key == 'timm':
+                return net.forward_features(images)
+            return net.run_blocks(net.embed(images), 0, net.depth)[0].tokens
+
+    torch.testing.assert_close(
+        tokens('naive_with_bias'), tokens('ours_with_bias'), rtol=1e-2, atol=1e-2
+    )
+    times = in_turn({key: partial(tokens, key) for key in nets}, ROUNDS)
+    return dict(
+        anchor=name,
+        device=device,
+        **{f'{key}_ms': ms for key, ms in times.items()},
+        of_timm=times['ours'] / times['timm'],
+        with_bias_of_timm=times['ours_with_bias'] / times['timm'],
+        naive_of_ours=times['naive_with_bias'] / times['ours_with_bias'],
+        **limits_ms(nets['ours'], macs_of(nets['ours'], images), limits(device)),
+    )
+
+
+def macs_of(net: PlainViT, images: Tensor) -> int:
+    with FlopCounterMode(display=False) as counter:
+        copy.deepcopy(net).to('meta')(images.to('meta'))
+    return counter.get_total_flops() // 2

@@ -13,7 +13,7 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = 'os.rename', 'os.remove', 'os.truncate', 'half written'
 
 
-def fork(work, folder, kill_at=None):
+def fork(work, folder, kill_at=None, counted=None):
     """Do some work in a process that shares what is imported here.
 
     Args:
@@ -22,6 +22,7 @@ def fork(work, folder, kill_at=None):
         kill_at: The process kills itself at this event, counted from 1: when it opens a
             file for writing, has written half of a checkpoint, renames, truncates or
             removes one.
+        counted: Count only events of this name.
 
     Returns:
         The process id.
@@ -33,7 +34,7 @@ def fork(work, folder, kill_at=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         LocalBackend.put = _put_in_halves
-        sys.addaudithook(_Events(folder, kill_at))
+        sys.addaudithook(_Events(folder, kill_at, counted))
         work()
     except BaseException:
         Path(folder, 'error').write_text(traceback.format_exc())
@@ -61,8 +62,9 @@ def wait(pid, seconds=None):
 
 
 class _Events:
-    def __init__(self, folder, kill_at):
+    def __init__(self, folder, kill_at, counted):
         self.folder, self.kill_at, self.count = str(folder), kill_at, 0
+        self.counted = counted
 
     def __call__(self, event, args):
         if event == 'open':
@@ -71,6 +73,8 @@ class _Events:
         elif event in CHANGES:
             path, counts = args[0], True
         else:
+            return
+        if self.counted not in (None, event):
             return
         if not counts or not str(path).startswith(self.folder):
             return

@@ -11,8 +11,10 @@ from mmengine.runner import Runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.utils import (
     check_ops_for,
+    check_writable,
     guard_checkpoints,
     load_config,
+    naming_lost_ranks,
     prepare_cpu_distributed,
 )
 
@@ -180,13 +182,15 @@ def main() -> None:
         cfg.model = cfg.tta_model
     if args.out is not None:
         save_predictions(cfg, args.out)
+    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
     guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
-    build(cfg).test()
+    with naming_lost_ranks():
+        build(cfg).test()
 
 
 if __name__ == '__main__':

@@ -11,8 +11,10 @@ from mmengine.runner import Runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.utils import (
     check_ops_for,
+    check_writable,
     guard_checkpoints,
     load_config,
+    naming_lost_ranks,
     prepare_cpu_distributed,
 )
 
@@ -67,6 +69,7 @@ def main() -> None:
         cfg.optim_wrapper.type = 'AmpOptimWrapper'
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     cfg.resume = args.resume or cfg.get('resume', False)
+    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     for key in ('train_dataloader', 'val_dataloader'):
         check_data_folders(cfg.get(key), key)
@@ -74,7 +77,8 @@ def main() -> None:
     guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
-    build(cfg).train()
+    with naming_lost_ranks():
+        build(cfg).train()
 
 
 if __name__ == '__main__':

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from torch import nn
 from snnet_mm.analysis import cost_table, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped_config
 from snnet_mm.stitching import StitchResults, select_stitches
+from snnet_mm.utils import check_writable
 
 from .graph import (
     INPUT,
@@ -73,7 +73,7 @@ class StitchExporter:
         num_images: int = 2,
     ) -> None:
         self.cfg, self.model, self.results = cfg, model.eval(), results
-        self.out_dir = _check_writable(out_dir)
+        self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space
         self.size = _known_size(model, size)
         self.costs = cost_table(model, self.size)
@@ -218,21 +218,6 @@ class StitchExporter:
         )
         manifest.write(self.out_dir)
         return manifest
-
-
-def _check_writable(folder: str | os.PathLike) -> Path:
-    """The folder, which is made if need be."""
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f'the folder {folder} cannot be written to: {error.strerror} (option: '
-            '--out)'
-        ) from error
-    return folder
 
 
 def _known_size(model: nn.Module, size: Sequence[int] | None) -> tuple[int, int]:

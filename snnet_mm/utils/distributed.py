@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +19,15 @@ LAUNCHERS = dict(
     pytorch=('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
     slurm=('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'),
     mpi=('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE', 'OMPI_COMM_WORLD_LOCAL_RANK'),
+)
+# What gloo and NCCL say when a rank is gone.
+LOST = (
+    'Connection closed by peer',
+    'Connection reset by peer',
+    'Broken pipe',
+    'Timed out waiting',
+    'gloo/transport',
+    'NCCL',
 )
 SYNC_BN = ('SyncBN', 'MMSyncBN', nn.SyncBatchNorm)
 
@@ -50,6 +61,28 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
     hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
     cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
+
+
+@contextmanager
+def naming_lost_ranks() -> Iterator[None]:
+    """Say in a line that the other ranks are gone, if an exchange with them failed.
+
+    torch names a socket, or a collective and its tensors.
+
+    Raises:
+        RuntimeError: If it failed.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error)
+        if not dist.is_initialized() or not any(sign in text for sign in LOST):
+            raise
+        raise RuntimeError(
+            f'rank {dist.get_rank()} of {dist.get_world_size()} stops: another rank '
+            'has ended or does not answer, and what it says last tells why '
+            f'({text.splitlines()[0]}). Go on with --resume'
+        ) from error
 
 
 def _set_environment(launcher: str) -> None:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mmengine.fileio import LocalBackend, register_backend
+
+DISK_ERRORS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+)
+
+
+class UnwritableError(OSError, ValueError):
+    """A file or folder that cannot be written; the message says why."""
 
 
 @contextmanager
@@ -17,33 +34,77 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
     Missing folders are made. After an error nothing is left behind. What was written
     and its name are on the disk, not only in its cache, when the block is left.
+
+    Raises:
+        UnwritableError: If the disk is full or the folder cannot be written to.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last, because writers tell the format by it.
     temporary = path.with_name(f'.{path.stem}.{os.getpid()}{path.suffix}')
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _sync(temporary, os.O_RDONLY)
         os.replace(temporary, path)
         if hasattr(os, 'O_DIRECTORY'):
             _sync(path.parent, os.O_DIRECTORY)
+    except (OSError, RuntimeError) as error:
+        if reason := _of_the_disk(error):
+            raise UnwritableError(
+                f'{path} cannot be written: {reason} (options: --work-dir, --out; '
+                'config key: work_dir)'
+            ) from error
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
-def remove_leftovers(folder: str | os.PathLike, suffix: str) -> None:
+def check_writable(folder: str | os.PathLike, options: str) -> Path:
+    """The folder, which is made if need be.
+
+    Args:
+        folder: The folder.
+        options: What gives it, for the message.
+
+    Raises:
+        UnwritableError: If nothing can be written there.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UnwritableError(
+            f'the folder {folder} cannot be written to: {error.strerror} ({options})'
+        ) from error
+    return folder
+
+
+def _of_the_disk(error: Exception) -> str | None:
+    """Why a file could not be written, if that was it."""
+    if isinstance(error, OSError):
+        return error.strerror if error.errno in DISK_ERRORS else None
+    # What torch.save makes of it names neither the file nor the disk.
+    if 'inline_container.cc' in str(error) or 'PytorchStreamWriter' in str(error):
+        return 'torch could not write all of it, as on a full disk'
+    return None
+
+
+def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:
     """Remove what writers left in a folder that were killed inside :func:`atomic_path`.
 
     To be called while nothing is written there.
 
     Args:
         folder: The folder.
-        suffix: Of the files, such as ``'.pth'``.
+        *names: What the files were to be called, such as ``'iter_*.pth'``.
     """
-    for path in Path(folder).glob(f'.*{suffix}'):
-        if re.fullmatch(rf'\..+\.\d+{re.escape(suffix)}', path.name):
-            path.unlink(missing_ok=True)
+    for name in map(Path, names):
+        for path in Path(folder).glob(f'.{name.stem}.*{name.suffix}'):
+            if re.search(rf'\.\d+{re.escape(name.suffix)}$', path.name):
+                path.unlink(missing_ok=True)
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -1,5 +1,6 @@
 """Tables and pictures of stitches."""
 
+from .class_frequencies import plot_class_frequencies
 from .contact_sheet import plot_sheet
 from .cost_report import as_text, cost_report, wide_console, write_cost_csv
 from .depth_picture import DepthExample, plot_depths
@@ -16,6 +17,7 @@ __all__ = [
     'as_text',
     'draw_sample',
     'cost_report',
+    'plot_class_frequencies',
     'plot_depths',
     'plot_pareto',
     'plot_routes',

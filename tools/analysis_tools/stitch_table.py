@@ -30,6 +30,7 @@ from snnet_mm.stitching.cost_table import Cost
 from snnet_mm.utils import (
     atomic_path,
     check_ops_for,
+    check_writable,
     guard_checkpoints,
     load_config,
 )
@@ -171,6 +172,9 @@ def check_table(space: StitchingSpace, checks: Sequence[LatencyCheck]) -> Table:
 
 def main() -> None:
     args = parse_args()
+    name = osp.splitext(osp.basename(args.config))[0]
+    # At once: measuring takes minutes.
+    out = check_writable(args.out or Path('work_dirs') / name, 'option: --out')
     model = build_model(args)
     space = find_stitched_backbone(model).space
     shape = None if args.shape is None else tuple(args.shape)
@@ -193,8 +197,6 @@ def main() -> None:
     console.print(cost_report(space, costs, ids))
     if checks:
         console.print(check_table(space, checks))
-    name = osp.splitext(osp.basename(args.config))[0]
-    out = args.out or Path('work_dirs') / name
     data = costs.to_dict() | dict(checks=[vars(c) for c in checks])
     with atomic_path(out / 'costs.json') as temporary:
         temporary.write_text(json.dumps(data, indent=1))

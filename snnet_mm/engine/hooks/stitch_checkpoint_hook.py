@@ -74,7 +74,9 @@ class StitchCheckpointHook(CheckpointHook):
             self.backend_args = dict(backend='snnet_atomic')
         super().before_train(runner)
         if local and is_main_process():
-            remove_leftovers(self.out_dir, Path(self.filename_tmpl).suffix)
+            names = self.filename_tmpl.format('*'), 'best_*.pth'
+            remove_leftovers(self.out_dir, *names)
+            remove_leftovers(runner.work_dir, 'last_checkpoint')
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Refuse a checkpoint that is not of this model."""

@@ -1,0 +1,208 @@
+"""Several ranks on a CPU: they agree, may change in number, and wait not for ever."""
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import rank_recorder  # noqa: F401
+import torch
+import torch.distributed as dist
+from killing import fork, wait
+from launching import run_script
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+from tiny import tiny_config
+
+from snnet_mm.utils import (
+    load_weights_only,
+    naming_lost_ranks,
+    prepare_cpu_distributed,
+)
+
+
+@HOOKS.register_module()
+class RateRecorder(Hook):
+    """Writes the learning rates to ``rates_<first iteration>.json``."""
+
+    def before_train(self, runner):
+        self.begin, self.rates = runner.iter, []
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        self.rates.append(runner.optim_wrapper.get_lr()['lr'][0])
+
+    def after_train(self, runner):
+        path = Path(runner.work_dir, f'rates_{self.begin}.json')
+        path.write_text(json.dumps(self.rates))
+
+
+@pytest.fixture(scope='module', autouse=True)
+def everything_is_imported(tmp_path_factory):
+    """Once, and not in every process."""
+    cfg = tiny_config()
+    cfg.work_dir = str(tmp_path_factory.mktemp('first'))
+    Runner.from_cfg(cfg).train()
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Eight iterations with a schedule, and SyncBN in the head."""
+    cfg = tiny_config()
+    cfg.experiment_name = cfg.visualizer.name = tmp_path.name
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    cfg.custom_hooks[0].num_images = 8
+    cfg.custom_hooks += [dict(type='RankRecorder'), dict(type='RateRecorder')]
+    cfg.train_dataloader.batch_size = 1
+    cfg.train_dataloader.dataset.num_scenes = 40
+    cfg.train_cfg.max_iters = 8
+    cfg.param_scheduler = [
+        dict(type='LinearLR', start_factor=0.1, end=3, by_epoch=False),
+        dict(type='CosineAnnealingLR', begin=3, end=8, by_epoch=False),
+    ]
+    cfg.default_hooks.checkpoint.update(interval=4, max_keep_ckpts=-1)
+    cfg.find_unused_parameters = True
+    cfg.model.decode_head.norm_cfg.type = 'SyncBN'
+    cfg.test_dataloader.update(batch_size=1)
+    cfg.test_dataloader.dataset.num_scenes = 9  # padded, by two and four
+    cfg.env_cfg.dist_cfg.timeout = 50
+    return cfg
+
+
+def fork_ranks(number, cfg, folder, work):
+    """Ranks that do some work with a runner; their process ids."""
+    folder.mkdir(exist_ok=True)
+    with socket.socket() as sock:
+        sock.bind(('127.0.0.1', 0))
+        port = sock.getsockname()[1]
+
+    def of_rank(rank):
+        def run():
+            os.environ.update(
+                RANK=str(rank),
+                WORLD_SIZE=str(number),
+                LOCAL_RANK=str(rank),
+                MASTER_ADDR='127.0.0.1',
+                MASTER_PORT=str(port),
+            )
+            cfg.work_dir, cfg.launcher = str(folder), 'pytorch'
+            prepare_cpu_distributed(cfg)
+            work(Runner.from_cfg(cfg))
+            dist.destroy_process_group()
+
+        return run
+
+    return [fork(of_rank(rank), folder) for rank in range(number)]
+
+
+def run_ranks(number, cfg, folder, work=Runner.train):
+    for pid in fork_ranks(number, cfg, folder, work):
+        wait(pid)
+    return [torch.load(p) for p in sorted(folder.glob('rank_*.pth'))]
+
+
+def rates(folder, begin=0):
+    return json.loads((folder / f'rates_{begin}.json').read_text())
+
+
+TWO = pytest.param(2, id='2')
+FOUR = pytest.param(4, id='4', marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize('number', [TWO, FOUR])
+def test_ranks_agree_and_another_number_goes_on(number, config, tmp_path):
+    ranks = run_ranks(number, config, tmp_path / 'many')
+    assert len(ranks) == number
+    for other in ranks[1:]:
+        assert other['stitches'] == ranks[0]['stitches']
+        for when in ('start', 'end'):
+            for key, value in ranks[0][when].items():
+                if 'running' not in key and 'num_batches' not in key:
+                    assert torch.equal(other[when][key], value), key
+    assert len(set(ranks[0]['stitches'])) > 1
+    # Stitches and schedule are those of one rank.
+    (one,) = run_ranks(1, config, tmp_path / 'one')
+    assert one['stitches'] == ranks[0]['stitches']
+    assert rates(tmp_path / 'one') == rates(tmp_path / 'many')
+    # And go on so, from what many have trained, on one, and the other way round.
+    for first, second, others in ((number, 1, 'many'), (1, number, 'one')):
+        folder = tmp_path / f'{first}_{second}'
+        folder.mkdir()
+        checkpoint = (tmp_path / others / 'iter_4.pth').read_bytes()
+        (folder / 'iter_4.pth').write_bytes(checkpoint)
+        config.resume = True
+        resumed = run_ranks(second, config, folder)
+        assert len(resumed) == second
+        for record in resumed:
+            assert record['stitches'] == one['stitches'][4:]
+        assert rates(folder, 4) == rates(tmp_path / 'one')[4:]
+        hub = load_weights_only(folder / 'iter_8.pth')['message_hub']
+        assert sum(hub['runtime_info']['stitch_histogram'].values()) == 8
+
+
+@pytest.mark.parametrize('number', [TWO, FOUR])
+def test_ranks_evaluate_as_one(number, config, tmp_path):
+    config.train_cfg.max_iters = config.default_hooks.checkpoint.interval = 2
+    run_ranks(1, config, tmp_path / 'trained')
+    config.load_from = str(tmp_path / 'trained/iter_2.pth')
+    written = []
+    for n in (1, number):
+        folder = tmp_path / f'test_{n}'
+        config.test_cfg.update(stitches='all', out_dir=str(folder))
+        run_ranks(n, config, folder, Runner.test)
+        written.append(json.loads((folder / 'stitches.json').read_text()))
+    assert written[0] == written[1]
+    assert [s['id'] for s in written[0]['stitches']] == [0, 1, 2, 4]
+
+
+def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
+    config.train_cfg.max_iters = 100_000
+    config.default_hooks.checkpoint.interval = 5
+    folder = tmp_path / 'run'
+
+    def train(runner):
+        with (
+            pytest.raises(RuntimeError, match='rank 0 of 2 stops: another rank'),
+            naming_lost_ranks(),
+        ):
+            runner.train()
+        (folder / 'said').touch()
+        os._exit(0)  # there is nobody to leave the group with
+
+    survivor, victim = fork_ranks(2, config, folder, train)
+    while not (folder / 'iter_5.pth').exists():
+        time.sleep(0.05)
+        assert os.waitpid(survivor, os.WNOHANG) == (0, 0)
+    os.kill(victim, signal.SIGKILL)
+    assert wait(victim)
+    # Killed if it takes longer than a minute.
+    assert not wait(survivor, seconds=60)
+    assert (folder / 'said').exists()
+
+
+def test_other_errors_are_left_as_they_are(monkeypatch):
+    with pytest.raises(RuntimeError, match='^NCCL$'), naming_lost_ranks():
+        raise RuntimeError('NCCL')
+    monkeypatch.setattr(dist, 'is_initialized', lambda: True)
+    with pytest.raises(RuntimeError, match='^mine$'), naming_lost_ranks():
+        raise RuntimeError('mine')
+
+
+@pytest.mark.slow
+def test_a_launched_rank_that_dies_ends_the_others(config, tmp_path):
+    """As a user starts it: torchrun says which one it was."""
+    config.custom_hooks = [*config.custom_hooks[:2], dict(type='KillRankOne')]
+    config.custom_imports.imports.append('rank_killer')
+    config.train_cfg.max_iters = 100_000
+    config.dump(tmp_path / 'config.py')
+    start = time.monotonic()
+    args = (tmp_path / 'config.py', 2, '--work-dir', tmp_path / 'run')
+    done = run_script('dist_train.sh', *args, cwd=tmp_path)
+    killed = float((tmp_path / 'run/killed').read_text())
+    assert done.returncode != 0
+    assert time.monotonic() - killed < 60
+    assert killed > start
+    assert 'SIGKILL' in done.stderr

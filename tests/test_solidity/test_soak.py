@@ -1,0 +1,81 @@
+"""Memory and open files stay flat, whatever is switched and evaluated."""
+
+import gc
+import os
+
+import numpy as np
+import pytest
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+from tiny import tiny_config
+
+PAGE = os.sysconf('SC_PAGE_SIZE')
+
+
+class Gauge(Hook):
+    """Reads the resident memory in MB and the number of open files."""
+
+    priority = 'LOWEST'
+
+    def __init__(self, every):
+        self.every, self.memory, self.files, self.stitches = every, [], [], set()
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        self.stitches.add(runner.model.backbone.active_stitch.id)
+        if (runner.iter + 1) % self.every == 0:
+            gc.collect()
+            with open('/proc/self/statm') as file:
+                self.memory.append(int(file.read().split()[1]) * PAGE / 2**20)
+            self.files.append(len(os.listdir('/proc/self/fd')))
+
+
+def rise(values, every):
+    """Megabytes in 1,000 iterations, of the line through the lower half of values.
+
+    What a single moment holds more than others is no leak.
+    """
+    steps = np.arange(len(values)) * every
+    slope, level = np.polyfit(steps, values, 1)
+    low = np.array(values) - (slope * steps + level) <= 0
+    return 1000 * np.polyfit(steps[low], np.array(values)[low], 1)[0]
+
+
+@pytest.mark.parametrize(
+    'iters, every, evaluate, most',
+    [
+        pytest.param(200, 10, 50, 60, id='200'),
+        pytest.param(2000, 20, 200, 2, id='2000', marks=pytest.mark.slow),
+    ],
+)
+def test_a_long_training_is_flat(iters, every, evaluate, most, tmp_path, capsys):
+    cfg = tiny_config()
+    cfg.work_dir = str(tmp_path)
+    cfg.experiment_name = cfg.visualizer.name = tmp_path.name
+    cfg.custom_hooks[1].sampler = dict(type='UniformSampler')
+    cfg.train_dataloader.dataset.num_scenes = 16
+    cfg.train_cfg.update(max_iters=iters, val_interval=evaluate)
+    cfg.val_cfg.stitches = 'all'
+    cfg.default_hooks.checkpoint.interval = evaluate
+    gauge = Gauge(every)
+    runner = Runner.from_cfg(cfg)
+    runner.register_hook(gauge)
+    runner.train()
+    assert gauge.stitches == {0, 1, 2, 4}
+    # The first quarter fills caches.
+    start = len(gauge.memory) // 4
+    memory, files = gauge.memory[start:], gauge.files[start:]
+    slope = rise(memory, every)
+    with capsys.disabled():
+        print(
+            f'\n{iters} iterations: {memory[0]:.1f} MB after a quarter, '
+            f'{memory[-1]:.1f} MB at the end, {slope:+.2f} MB per 1,000; open files '
+            f'{min(files)} to {max(files)}'
+        )
+    assert slope < most
+    assert max(files) == min(files)
+
+
+def test_a_leak_would_be_seen():
+    noise = np.random.default_rng(0).exponential(3, 100)
+    assert abs(rise(500 + noise, 20)) < 1
+    assert rise(500 + noise + 0.1 * np.arange(100), 20) == pytest.approx(5, abs=1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from equality import assert_same
 from mmengine.hooks import Hook
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import Runner
@@ -88,22 +89,6 @@ def run(cfg, name, start=None, **changes):
     runner.register_hook(recorder)
     runner.train()
     return Path(cfg.work_dir), recorder
-
-
-def assert_same(a, b):
-    assert type(a) is type(b)
-    if isinstance(a, torch.Tensor):
-        assert torch.equal(a, b)
-    elif isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            assert_same(a[key], b[key])
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            assert_same(x, y)
-    else:
-        assert a == b
 
 
 def logged(work_dir):

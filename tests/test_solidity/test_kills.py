@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-import torch
+from equality import assert_same
 from killing import fork, wait
 from mmengine.runner import Runner
 from PIL import Image
@@ -16,22 +16,6 @@ from snnet_mm.utils import load_weights_only
 
 FEW = 3
 MANY = pytest.param(20, marks=pytest.mark.slow)
-
-
-def assert_same(a, b):
-    assert type(a) is type(b)
-    if isinstance(a, torch.Tensor):
-        assert torch.equal(a, b)
-    elif isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            assert_same(a[key], b[key])
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            assert_same(x, y)
-    else:
-        assert a == b
 
 
 def assert_whole(folder):

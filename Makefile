@@ -35,5 +35,5 @@ format:  ## fix what ruff can fix, then format
 	@$(BIN)/ruff format
 
 clean:  ## remove .venv, caches and build products (keeps .wheels and work_dirs)
-	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .coverage htmlcov
+	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .coverage* htmlcov
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config
+from old_torch import batch_norm_in_onnx
 from safetensors import safe_open
 from torch.testing import assert_close
 
@@ -48,6 +49,7 @@ def read_places(path):
     ],
     ids=['absolute', 'relative', 'windows'],
 )
+@batch_norm_in_onnx
 def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anchor):
     cfg = toy_cfg(anchor)
     model = build(cfg)
@@ -68,6 +70,7 @@ def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anc
         assert source not in path.read_bytes()
 
 
+@batch_norm_in_onnx
 def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     cfg = toy_cfg()
     model = build(cfg)

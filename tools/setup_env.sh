@@ -7,7 +7,6 @@
 #
 # Environment: PYTHON          interpreter that .venv is made from (python3)
 #              PIP_FIND_LINKS  folders where pip also looks for wheels, e.g. of mmcv
-#              TORCH           another torch than the pinned one, e.g. 2.6.0
 #              MAX_JOBS        compilers that run at once when mmcv is built (all cores)
 #
 # A stamp in .venv, written last, names the purpose and a checksum of what decides
@@ -107,8 +106,7 @@ check() {
     die "check failed: $(tail -n 1 <<<"$message") (make clean starts afresh)"
 }
 
-sources=(setup.py tools/setup_env.sh requirements/*.txt)
-checksum=$({ pwd; echo "${TORCH:-}"; cat "${sources[@]}"; } | cksum)
+checksum=$({ pwd; cat setup.py tools/setup_env.sh requirements/*.txt; } | cksum)
 checksum=${checksum%% *}
 asked=$(version_of "$PYTHON") found=$(version_of "$py")
 if [ -n "$asked" ] && [ -n "$found" ] && [ "$asked" != "$found" ]; then
@@ -120,10 +118,6 @@ if [ -n "$found" ] && [ -e ".venv/.$mode-$checksum" ]; then exit 0; fi
 "$py" -m pip --version &>/dev/null || make_venv
 require_supported "$py" 'make clean removes it'
 find .venv -maxdepth 1 -name '.*-*' ! -name "*-$checksum" -delete
-if [ -n "${TORCH:-}" ]; then  # each torchvision itself names the torch that it wants
-  sed "s/^torch==.*/torch==$TORCH/; /^torchvision==/d" "$pins" >.venv/constraints.txt
-  pins=.venv/constraints.txt
-fi
 
 if [ "$mode" = lint ]; then
   pip_install ruff ruff

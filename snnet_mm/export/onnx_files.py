@@ -54,11 +54,7 @@ def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Mo
     Raises:
         ValueError: If this version of torch cannot, as 2.6 with batch norm.
     """
-    from onnx_ir.passes import Sequential
-    from onnx_ir.passes.common import (
-        ClearMetadataAndDocStringPass,
-        DeduplicateHashedInitializersPass,
-    )
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
@@ -73,16 +69,12 @@ def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Mo
                 verbose=False,
             )
         except torch.onnx.OnnxExporterError as error:
-            reason = str(error.__cause__ or error).partition(' (args')[0]
+            reason = str(error.__cause__ or error).partition('(args')[0]
             raise ValueError(
                 f'torch {torch.__version__} cannot write this graph as ONNX: {reason}; '
                 'the torch of requirements/constraints.txt can (option: --format)'
             ) from error
-    # Torch 2.6 repeats weights that are equal.
-    tidy = Sequential(
-        DeduplicateHashedInitializersPass(), ClearMetadataAndDocStringPass()
-    )
-    return tidy(exported.model).model
+    return ClearMetadataAndDocStringPass()(exported.model).model
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:

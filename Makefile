@@ -6,7 +6,7 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format clean
+.PHONY: help demo test coverage lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -19,6 +19,11 @@ test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k
 	$(SETUP) test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
+coverage:  ## the same with lines counted: a table, and htmlcov/index.html
+	$(SETUP) test
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term \
+		--cov-report=html $(ARGS)
+
 lint:  ## check style and format with ruff
 	$(SETUP) lint
 	@$(BIN)/ruff check
@@ -30,5 +35,5 @@ format:  ## fix what ruff can fix, then format
 	@$(BIN)/ruff format
 
 clean:  ## remove .venv, caches and build products (keeps .wheels and work_dirs)
-	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache
+	@rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .coverage* htmlcov
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -84,7 +84,8 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
         graph: The graph.
         images: Two images or more, ``(B, 3, H, W)``.
     """
-    batch = torch.export.Dim('batch')
+    # Without a bound torch 2.6 says that 2 ** 63 - 1 images are not allowed.
+    batch = torch.export.Dim('batch', max=2**31 - 1)
     # With gradients on, a relative position bias stays a table and its lookup; kept
     # for one size, it would be stored once per block, many times as large. The first
     # run makes the index of the lookup, which tracing takes as it is.
@@ -96,7 +97,7 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
     # A file that is given away names no lines of code and holds no images.
     for node in program.graph.nodes:
         node.meta.pop('stack_trace', None)
-    program.example_inputs = None
+    program.example_inputs = ((images.new_zeros(()).expand(images.shape),), {})
     return program
 
 

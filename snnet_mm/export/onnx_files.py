@@ -49,20 +49,31 @@ def require_onnx() -> None:
 
 
 def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Model:
-    """A traced graph, and the images it was traced with, as an ONNX model."""
+    """A traced graph, and the images it was traced with, as an ONNX model.
+
+    Raises:
+        ValueError: If this version of torch cannot, as 2.6 with batch norm.
+    """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
-        exported = torch.onnx.export(
-            program,
-            (images,),
-            input_names=[INPUT],
-            output_names=output_names(len(program.graph_signature.user_outputs)),
-            dynamo=True,
-            dynamic_shapes={INPUT: {0: 'batch'}},
-            verbose=False,
-        )
+        try:
+            exported = torch.onnx.export(
+                program,
+                (images,),
+                input_names=[INPUT],
+                output_names=output_names(len(program.graph_signature.user_outputs)),
+                dynamo=True,
+                dynamic_shapes={INPUT: {0: 'batch'}},
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            reason = str(error.__cause__ or error).partition('(args')[0]
+            raise ValueError(
+                f'torch {torch.__version__} cannot write this graph as ONNX: {reason}; '
+                'the torch of requirements/constraints.txt can (option: --format)'
+            ) from error
     return ClearMetadataAndDocStringPass()(exported.model).model
 
 

@@ -250,7 +250,7 @@ def test_a_dropped_branch_passes_its_input_on(build_vit):
     torch.manual_seed(3)
     y = block(x, (4, 4))
     torch.manual_seed(3)
-    masks = torch.empty(2, 64).bernoulli_(0.5)
+    masks = torch.stack([torch.empty(64).bernoulli_(0.5) for _ in range(2)])
     for n in range(64):
         z = kept[int(masks[0, n]), n : n + 1]
         z = z + masks[1, n] * 2 * block.ls2(block.mlp(block.norm2(z)))

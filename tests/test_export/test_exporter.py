@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config
+from old_torch import writes_onnx
 from safetensors import safe_open
 from torch.testing import assert_close
 
@@ -48,6 +49,7 @@ def read_places(path):
     ],
     ids=['absolute', 'relative', 'windows'],
 )
+@writes_onnx
 def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anchor):
     cfg = toy_cfg(anchor)
     model = build(cfg)
@@ -68,6 +70,7 @@ def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anc
         assert source not in path.read_bytes()
 
 
+@writes_onnx
 def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     cfg = toy_cfg()
     model = build(cfg)
@@ -201,6 +204,7 @@ def test_what_a_user_gets_wrong(toy_cfg, build, tmp_path, monkeypatch):
         StitchExporter(cfg, model, tmp_path)
 
 
+@writes_onnx
 def test_a_bundle_of_depth_models(build, tmp_path):
     """Each file is compared on the way; scales of resizing stay in the graphs."""
     config = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'

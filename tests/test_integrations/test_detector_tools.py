@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.runner import Runner
+from old_torch import writes_onnx
 from torch.testing import assert_close
 
 from snnet_mm.analysis import cost_table, measure_latency, measure_memory
@@ -173,6 +174,7 @@ def num_params(module):
     return sum(p.numel() for p in module.parameters())
 
 
+@writes_onnx
 def test_bundles_share_the_neck(model, exporter, tmp_path):
     exporter.export_bundle([0, 12])
     set_stitch(model, 0)

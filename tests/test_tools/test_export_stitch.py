@@ -7,6 +7,7 @@ from pathlib import Path
 
 import mmseg
 import pytest
+from old_torch import writes_onnx
 
 ROOT = Path(__file__).parents[2]
 NAME = 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64'
@@ -69,6 +70,7 @@ def test_our_test_tool_and_that_of_mmseg_score_it_alike(
         assert scores['mIoU'] == pytest.approx(wanted, abs=0.01), done.stdout
 
 
+@writes_onnx
 def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     pytest.importorskip('onnxruntime')
     checkpoint = demo[0] / NAME / 'iter_3.pth'

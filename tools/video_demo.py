@@ -29,6 +29,25 @@ from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import atomic_path
 
 
+def add_stitches(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        '--stitch-id',
+        help='the stitch (default: the slow anchor); with --target-fps those to choose '
+        "from: 'all' (default), 'anchors', or ids such as 0,5,12",
+    )
+    group.add_argument(
+        '--target-fps',
+        type=float,
+        help='frames a second that predicting and painting are to reach: stitches are '
+        'switched as the load of the machine asks for',
+    )
+    group.add_argument(
+        '--results',
+        help='stitches.json of tools/test.py: --target-fps chooses from its Pareto '
+        'front, and knows which stitch is better',
+    )
+
+
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Predict a video')
     parser.add_argument('video', help='video file or webcam id')
@@ -67,22 +86,7 @@ def parse_args() -> argparse.Namespace:
         default=0.3,
         help='least score of a detection to be painted (default: %(default)s)',
     )
-    parser.add_argument(
-        '--stitch-id',
-        help='the stitch (default: the slow anchor); with --target-fps those to choose '
-        "from: 'all' (default), 'anchors', or ids such as 0,5,12",
-    )
-    parser.add_argument(
-        '--target-fps',
-        type=float,
-        help='frames a second that predicting and painting are to reach: stitches are '
-        'switched as the load of the machine asks for',
-    )
-    parser.add_argument(
-        '--results',
-        help='stitches.json of tools/test.py: --target-fps chooses from its Pareto '
-        'front, and knows which stitch is better',
-    )
+    add_stitches(parser.add_argument_group('which stitches run'))
     args = parser.parse_args()
     check_args(args)
     return args

@@ -16,6 +16,24 @@ from snnet_mm.visualization.pareto_plot import cost_axis
 SUFFIXES = ('.png', '.svg', '.html')
 
 
+def add_published(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        '--depths',
+        nargs=2,
+        type=int,
+        metavar=('FAST', 'SLOW'),
+        help='blocks of the anchors; says that the files are published figures',
+    )
+    group.add_argument(
+        '--shape',
+        nargs=2,
+        type=int,
+        default=(512, 512),
+        metavar=('HEIGHT', 'WIDTH'),
+        help='pixels that the FLOPs hold for (default: 512 512)',
+    )
+
+
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -59,22 +77,7 @@ def parse_args() -> argparse.Namespace:
         type=Path,
         help='files to write, the ending aside (default: pareto beside the results)',
     )
-    published = parser.add_argument_group('published figures by stitch id')
-    published.add_argument(
-        '--depths',
-        nargs=2,
-        type=int,
-        metavar=('FAST', 'SLOW'),
-        help='blocks of the anchors; says that the files are published figures',
-    )
-    published.add_argument(
-        '--shape',
-        nargs=2,
-        type=int,
-        default=(512, 512),
-        metavar=('HEIGHT', 'WIDTH'),
-        help='pixels that the FLOPs hold for (default: 512 512)',
-    )
+    add_published(parser.add_argument_group('published figures by stitch id'))
     return parser.parse_args()
 
 

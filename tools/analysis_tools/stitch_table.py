@@ -44,17 +44,12 @@ from snnet_mm.visualization import (
 DTYPES = ('float32', 'float16', 'bfloat16')
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('config', help='config file path')
-    parser.add_argument(
-        '--checkpoint', help='weights; costs do not depend on them (default: random)'
-    )
-    parser.add_argument(
+def add_measuring(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         '--latency', action='store_true', help='time the parts of the model'
     )
-    parser.add_argument('--memory', action='store_true', help='find the peak memory')
-    parser.add_argument(
+    group.add_argument('--memory', action='store_true', help='find the peak memory')
+    group.add_argument(
         '--shape',
         nargs=2,
         type=int,
@@ -62,20 +57,20 @@ def parse_args() -> argparse.Namespace:
         help='input size (default: test_cfg.input_size of the config, or that of the '
         'data preprocessor)',
     )
-    parser.add_argument('--device', default='cpu', help='cpu (default) or cuda[:N]')
-    parser.add_argument(
+    group.add_argument('--device', default='cpu', help='cpu (default) or cuda[:N]')
+    group.add_argument(
         '--batch', type=int, default=1, help='images in a batch (default: 1)'
     )
-    parser.add_argument(
+    group.add_argument(
         '--dtype', choices=DTYPES, default='float32', help='(default: float32)'
     )
-    parser.add_argument(
+    group.add_argument(
         '--rounds',
         type=int,
         default=20,
         help='how often everything is timed (default: 20)',
     )
-    parser.add_argument(
+    group.add_argument(
         '--check',
         nargs='+',
         type=int,
@@ -83,6 +78,15 @@ def parse_args() -> argparse.Namespace:
         help='stitches to time end to end too (default: the anchors and the middle '
         'one of every kind)',
     )
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('config', help='config file path')
+    parser.add_argument(
+        '--checkpoint', help='weights; costs do not depend on them (default: random)'
+    )
+    add_measuring(parser.add_argument_group('what is measured'))
     parser.add_argument(
         '--sort',
         choices=('id', *Cost._fields),

@@ -21,7 +21,7 @@ from ._common import CONFIGS, elapsed_ms, in_turn
 from .one_pass import make_batch
 
 SETR = 'setr/setr-naive_{}_8xb2-160k_ade20k-512x512.py'
-SIDE, STEP, ROUNDS = 256, 10e9, 9
+SIDE, STEP, ROUNDS = 256, 10e9, 3
 CP_ROUNDS = 3
 
 

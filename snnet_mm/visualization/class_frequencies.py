@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from matplotlib.figure import Figure
-
-from snnet_mm.utils import atomic_path
+from .figures import new_figure, save_figure
 
 
 def plot_class_frequencies(
@@ -32,7 +30,7 @@ def plot_class_frequencies(
         names.sort(key=lambda name: -first[name])
     height = 0.8 / len(shares)
     rows = max(len(names) * 0.12 * (1 + len(shares)), 2)
-    figure = Figure(figsize=(7, 1 + rows), layout='constrained')
+    figure = new_figure(7, 1 + rows)
     axes = figure.add_subplot()
     for i, (split, values) in enumerate(shares.items()):
         places = [j + height * (i - (len(shares) - 1) / 2) for j in range(len(names))]
@@ -45,5 +43,4 @@ def plot_class_frequencies(
     axes.spines[['top', 'right']].set_visible(False)
     if len(shares) > 1:
         axes.legend(frameon=False, loc='lower right')
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    save_figure(figure, path, dpi=150)

@@ -64,6 +64,8 @@ class Trained:
     def __init__(self, name: str, batch: dict) -> None:
         cfg = Config.fromfile(CONFIGS / SETR.format(name))
         init_default_scope(cfg.default_scope)
+        # Which pads images of other sizes.
+        cfg.model.data_preprocessor.size = (SIDE, SIDE)
         self.model = revert_sync_batchnorm(MODELS.build(cfg.model)).train()
         self.optim = build_optim_wrapper(self.model, cfg.optim_wrapper)
         self.batch = batch

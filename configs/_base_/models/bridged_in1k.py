@@ -2,6 +2,7 @@
 # the first stage to the last ("Bridging Large Gaps", section 2); other gaps are other
 # backbone.stages. The networks are those of the paper, but that its Swin-T is
 # torchvision's; configs that inherit this choose two.
+_base_ = ['./bridged_cls.py']
 resnet50 = dict(
     anchor=dict(
         type='TimmStageAnchor',
@@ -72,24 +73,7 @@ swin_t = dict(
 # Images are normalised as the first network knows them; AugReg's mean and deviation.
 half = dict(mean=[127.5, 127.5, 127.5], std=[127.5, 127.5, 127.5])
 model = dict(
-    type='ImageClassifier',
-    data_preprocessor=dict(
-        type='ClsDataPreprocessor',
-        num_classes=1000,
-        mean=[123.675, 116.28, 103.53],
-        std=[58.395, 57.12, 57.375],
-        to_rgb=True,
-    ),
-    backbone=dict(
-        type='BridgedBackbone',
-        out='end',
-        stages=[(0, 3)],
-        stitching_layer=dict(type='BottleneckAdapter'),
-    ),
-    head=dict(
-        type='StitchedClsHead',
-        num_classes=1000,
-        frozen=True,
-        loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
-    ),
+    data_preprocessor=dict(num_classes=1000),
+    backbone=dict(stages=[(0, 3)]),
+    head=dict(num_classes=1000),
 )

@@ -1,5 +1,6 @@
 # A classifier of 20 classes on two frozen networks of configs/imagenet/tiny, joined by
 # bottleneck adapters; configs that inherit this choose two, and the gaps.
+_base_ = ['./bridged_cls.py']
 resnet = dict(
     anchor=dict(
         type='TimmStageAnchor',
@@ -80,23 +81,6 @@ vit = dict(
     ),
 )
 model = dict(
-    type='ImageClassifier',
-    data_preprocessor=dict(
-        type='ClsDataPreprocessor',
-        num_classes=20,
-        mean=[123.675, 116.28, 103.53],
-        std=[58.395, 57.12, 57.375],
-        to_rgb=True,
-    ),
-    backbone=dict(
-        type='BridgedBackbone',
-        out='end',
-        stitching_layer=dict(type='BottleneckAdapter'),
-    ),
-    head=dict(
-        type='StitchedClsHead',
-        num_classes=20,
-        frozen=True,
-        loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
-    ),
+    data_preprocessor=dict(num_classes=20),
+    head=dict(num_classes=20),
 )

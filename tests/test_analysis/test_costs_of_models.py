@@ -8,6 +8,24 @@ from snnet_mm.analysis import cost_table, preprocessed_size
 from snnet_mm.models import SNNetv2, set_stitch
 
 
+def backbone_cfg(**kwargs):
+    return dict(
+        type='SNNetv2',
+        anchors=[
+            dict(
+                type='PlainViT',
+                arch=dict(embed_dims=dim, depth=depth, num_heads=2),
+                img_size=32,
+                patch_size=PATCH,
+                drop_path_rate=0.1,
+            )
+            for dim, depth in zip(WIDTHS, DEPTHS, strict=True)
+        ],
+        stitching_layer=dict(type='StitchingLayer'),
+        **kwargs,
+    )
+
+
 @pytest.fixture
 def segmentor(build_snnet):
     """SETR of mmseg with an auxiliary head, on a small stitched backbone."""
@@ -29,22 +47,7 @@ def segmentor(build_snnet):
 
     model = EncoderDecoder(
         data_preprocessor=SegDataPreProcessor(size=SIZE),
-        backbone=dict(
-            type='SNNetv2',
-            anchors=[
-                dict(
-                    type='PlainViT',
-                    arch=dict(embed_dims=dim, depth=depth, num_heads=2),
-                    img_size=32,
-                    patch_size=PATCH,
-                    drop_path_rate=0.1,
-                )
-                for dim, depth in zip(WIDTHS, DEPTHS, strict=True)
-            ],
-            stitching_layer=dict(type='StitchingLayer'),
-            out_indices=(2, 6),
-            eval_maps=(1,),
-        ),
+        backbone=backbone_cfg(out_indices=(2, 6), eval_maps=(1,)),
         decode_head=head(1, 1),
         auxiliary_head=[head(0, 2)],
         test_cfg=dict(mode='whole'),
@@ -75,21 +78,7 @@ def depth_model():
 
     model = DPTDepthEstimator(
         data_preprocessor=SegDataPreProcessor(size=SIZE),
-        backbone=dict(
-            type='SNNetv2',
-            anchors=[
-                dict(
-                    type='PlainViT',
-                    arch=dict(embed_dims=dim, depth=depth, num_heads=2),
-                    img_size=32,
-                    patch_size=PATCH,
-                )
-                for dim, depth in zip(WIDTHS, DEPTHS, strict=True)
-            ],
-            stitching_layer=dict(type='StitchingLayer'),
-            out_indices=(0, 2, 4, 6),
-            with_cls=True,
-        ),
+        backbone=backbone_cfg(out_indices=(0, 2, 4, 6), with_cls=True),
         decode_head=dict(
             type='DPTDepthHead',
             in_channels=12,

@@ -77,11 +77,17 @@ class UniformSampler(StitchSampler):
         **kwargs: See :class:`StitchSampler`.
 
     Raises:
-        ValueError: If anchors are not drawn and there is nothing else.
+        ValueError: If anchors are not drawn and there is nothing else, or no ``space``
+            that says which they are.
     """
 
     def __init__(self, costs: CostTable, anchors: bool = True, **kwargs) -> None:
         super().__init__(costs, **kwargs)
+        if not anchors and self.space is None:
+            raise ValueError(
+                'anchors=False without a space, which says what stitches are anchors; '
+                'give space=backbone.space'
+            )
         left_out = () if anchors else self.space.anchor_ids
         self._ids = [i for i in costs if i not in left_out]
         if not self._ids:

@@ -8,16 +8,18 @@ from torch import Tensor
 
 
 class LeastSquares:
-    """Best affine maps between paired activations x and y, in both directions.
+    """Best affine maps between paired activations x and y.
 
     Equation 2 of SN-Netv2 solves ``min ||x M - y||`` by a pseudo-inverse over all
-    tokens of all images. Here only the float64 sums ``X'X``, ``X'Y`` and ``Y'Y`` are
-    kept, X and Y having a column of ones that gives the bias, so that memory does not
-    grow with the number of images and ranks add their sums.
+    tokens of all images. Here only the float64 sums ``X'X`` and ``X'Y`` are kept, and
+    ``Y'Y`` for the map from y to x, X and Y having a column of ones that gives the
+    bias, so that memory does not grow with the number of images and ranks add their
+    sums.
 
     Args:
         x_dim: Width of x.
         y_dim: Width of y.
+        both_ways: Whether the map from y to x is wanted too.
         ridge: Share by which each entry of the diagonal grows, the bias excepted, so
             that too few tokens or dependent channels still give a finite map.
         device: Where the activations are.
@@ -27,14 +29,18 @@ class LeastSquares:
         self,
         x_dim: int,
         y_dim: int,
+        both_ways: bool = True,
         ridge: float = 1e-8,
         device: torch.device | str | None = None,
     ) -> None:
         self.x_dim, self.y_dim, self.ridge = x_dim, y_dim, ridge
+        sizes = [(x_dim, x_dim), (x_dim, y_dim)]
+        if both_ways:
+            sizes.append((y_dim, y_dim))
         # Zeros, so that a rank which sees nothing can still join the others.
         self._sums = [
             torch.zeros(m + 1, n + 1, dtype=torch.float64, device=device)
-            for m, n in ((x_dim, x_dim), (x_dim, y_dim), (y_dim, y_dim))
+            for m, n in sizes
         ]
 
     def update(self, x: Tensor, y: Tensor) -> None:
@@ -44,8 +50,8 @@ class LeastSquares:
         here would leave the others waiting for its sums.
         """
         x, y = _augment(x, self.x_dim), _augment(y, self.y_dim)
-        for total, (a, b) in zip(self._sums, ((x, x), (x, y), (y, y)), strict=True):
-            total += a.T @ b
+        for total, (a, b) in zip(self._sums, ((x, x), (x, y), (y, y)), strict=False):
+            total.addmm_(a.T, b)
 
     def all_reduce(self) -> None:
         """Add the sums of all ranks, if there are several."""
@@ -64,15 +70,17 @@ class LeastSquares:
         Raises:
             ValueError: If no activations were seen, or some that are not finite.
         """
-        xx, xy, _ = self._seen()
+        xx, xy, *_ = self._seen()
         return _solve(xx, xy[:, :-1], self.ridge)
 
     def y_to_x(self) -> tuple[Tensor, Tensor]:
         """Weight ``(x_dim, y_dim)`` and bias ``(x_dim,)`` of the map from y to x.
 
         Raises:
-            ValueError: As in :meth:`x_to_y`.
+            ValueError: As in :meth:`x_to_y`, or if ``both_ways`` was False.
         """
+        if len(self._sums) < 3:
+            raise ValueError('sums for the map from y to x need both_ways=True')
         _, xy, yy = self._seen()
         return _solve(yy, xy.T[:, :-1], self.ridge)
 

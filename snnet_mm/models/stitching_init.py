@@ -41,11 +41,7 @@ def fit_stitching_layers(
             f'the adapters of a {type(backbone).__name__} are no affine maps to fit by '
             'least squares; leave out the StitchInitHook (config key: custom_hooks)'
         )
-    specs = backbone.space.layers
-    fits, device = {}, next(backbone.parameters()).device
-    for source, target in specs.values():
-        pair = _pair(source, target)
-        fits[pair] = LeastSquares(*map(backbone.width_at, pair), ridge, device)
+    fits = _new_fits(backbone, ridge)
     positions = {position for pair in fits for position in pair}
     training, num_images = backbone.training, 0
     backbone.eval()
@@ -67,18 +63,28 @@ def fit_stitching_layers(
             'train_dataloader.dataset, StitchInitHook.num_images)'
         )
     maps = {}
-    for name, (source, target) in specs.items():
-        pair = _pair(source, target)
-        fit = fits[pair]
-        maps[name] = fit.x_to_y() if pair == (source, target) else fit.y_to_x()
+    for name, (source, target) in backbone.space.layers.items():
+        if (source, target) in fits:
+            maps[name] = fits[source, target].x_to_y()
+        else:
+            maps[name] = fits[target, source].y_to_x()
     for name, weight_and_bias in maps.items():
         backbone.stitching_layers[name].set_map(*weight_and_bias)
     backbone.stitching_initialized.fill_(True)
     return num_images
 
 
-def _pair(a: Position, b: Position) -> tuple[Position, Position]:
-    return (a, b) if a < b else (b, a)
+def _new_fits(
+    backbone: StitchedBackbone, ridge: float
+) -> dict[tuple[Position, Position], LeastSquares]:
+    """One fit for each two positions, in the direction of their first layer."""
+    fits, device = {}, next(backbone.parameters()).device
+    directions = dict.fromkeys((a, b) for a, b in backbone.space.layers.values())
+    for a, b in directions:
+        if (b, a) not in fits:
+            widths = backbone.width_at(a), backbone.width_at(b)
+            fits[a, b] = LeastSquares(*widths, (b, a) in directions, ridge, device)
+    return fits
 
 
 def _states_at(

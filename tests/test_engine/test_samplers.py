@@ -37,6 +37,8 @@ def test_uniform_sampler_without_anchors(costs):
     two = CostTable({i: Cost(1, 1) for i in (0, 1)}, (8, 8))
     with pytest.raises(ValueError, match='which are all anchors'):
         UniformSampler(two, space=space, anchors=False)
+    with pytest.raises(ValueError, match='anchors=False without a space'):
+        UniformSampler(costs, anchors=False)
 
 
 def test_ros_draws_every_group_equally_often(costs):

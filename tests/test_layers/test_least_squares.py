@@ -33,6 +33,16 @@ def test_both_directions_equal_lstsq():
     torch.testing.assert_close(fit.y_to_x(), solved_by_torch(y, x), **close)
 
 
+def test_one_direction_alone_equals_lstsq_and_refuses_the_other():
+    x, y = paired_activations()
+    fit = fitted(x, y, both_ways=False)
+    torch.testing.assert_close(
+        fit.x_to_y(), solved_by_torch(x, y), rtol=1e-6, atol=1e-6
+    )
+    with pytest.raises(ValueError, match='both_ways=True'):
+        fit.y_to_x()
+
+
 def test_without_a_ridge_it_is_exact_for_channels_of_any_scale():
     x, y = paired_activations()
     x = x * torch.logspace(-2, 2, 5, dtype=torch.float64) + 3

@@ -11,37 +11,16 @@ from functools import partial
 
 import timm
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.anchors import PlainViT
-from snnet_mm.anchors.position import gather_bias
-from snnet_mm.anchors.vit_block import Attention
 
 from ._common import autocast, devices, in_turn, limits, limits_ms
+from ._naive_attention import with_naive_attention
 
 SIZE, ROUNDS = 512, 9
 ANCHORS = {'small': 'deit3_small_patch16_224', 'large': 'deit3_large_patch16_224'}
-
-
-class NaiveAttention(nn.Module):
-    """Attention step by step, with a bias that is gathered whenever it is needed."""
-
-    def __init__(self, attention: Attention) -> None:
-        super().__init__()
-        self.num_heads = attention.num_heads
-        self.qkv, self.proj = attention.qkv, attention.proj
-        self.bias = attention.rel_pos_bias
-
-    def forward(self, x: Tensor, grid: tuple[int, int], biases: object) -> Tensor:
-        """Attend among all tokens ``(B, L, C)``."""
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-        bias = self.bias
-        scores = scores + gather_bias(bias.table, bias.grid, grid, bias.num_prefix)
-        x = scores.softmax(-1) @ v
-        return self.proj(x.transpose(1, 2).flatten(2))
 
 
 def run() -> dict:
@@ -63,16 +42,8 @@ def measure(arch: str, name: str, device: str) -> dict:
         timm=timm.create_model(name, img_size=SIZE, num_classes=0),
         ours=PlainViT(**settings, final_norm=True),
         ours_with_bias=PlainViT(**settings, final_norm=True, rel_pos_bias=True),
-        naive_with_bias=PlainViT(**settings, final_norm=True, rel_pos_bias=True),
     )
-    for block in nets['naive_with_bias'].blocks:
-        block.attn = NaiveAttention(block.attn)
-    nets['naive_with_bias'].load_state_dict(
-        {
-            key.replace('attn.rel_pos_bias', 'attn.bias'): value
-            for key, value in nets['ours_with_bias'].state_dict().items()
-        }
-    )
+    nets['naive_with_bias'] = with_naive_attention(nets['ours_with_bias'])
     nets = {key: net.to(device).eval() for key, net in nets.items()}
 
     def tokens(key: str) -> Tensor:

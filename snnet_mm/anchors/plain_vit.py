@@ -26,9 +26,9 @@ from .position import (
     grid_of,
     resize_pos_embed,
 )
-from .pretrained import load_pretrained
+from .pretrained import load_pretrained, pretrained_source
 from .token_anchor import TokenAnchor
-from .vit_block import AttentionBias, Block
+from .vit_block import Block
 
 
 class PatchEmbed(nn.Module):
@@ -175,23 +175,19 @@ class PlainViT(TokenAnchor):
         self.cls_token = self.reg_token = self.pos_embed = None
         if embedding:
             self._add_embedding(in_channels, dim, abs_pos_embed)
-        rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
-        self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                num_heads,
-                mlp_ratio,
-                qkv_bias,
-                layer_scale_init,
-                rate,
-                norm_eps,
-                self._attention_bias(*relative, window_sizes[i], dim, num_heads),
-                mlp_shortcut,
-                window_sizes[i],
-            )
-            if i in held
-            else nn.Identity()
-            for i, rate in enumerate(rates)
+        self.blocks = nn.ModuleList(nn.Identity() for _ in range(depth))
+        self._add_blocks(
+            held,
+            drop_path_rate,
+            window_sizes,
+            *relative,
+            dim=dim,
+            num_heads=num_heads,
+            mlp_ratio=mlp_ratio,
+            qkv_bias=qkv_bias,
+            layer_scale_init=layer_scale_init,
+            norm_eps=norm_eps,
+            mlp_shortcut=mlp_shortcut,
         )
         # The final norm belongs to the last block.
         self.norm = nn.Identity()
@@ -212,15 +208,10 @@ class PlainViT(TokenAnchor):
 
         mmengine's own loader skips what does not fit; this one adapts or refuses.
         """
-        if self.init_cfg is None or self.init_cfg['type'] != 'Pretrained':
+        source = pretrained_source(self.init_cfg, 'prefix', 'img_size')
+        if source is None:
             super().init_weights()
             return
-        source = {k: v for k, v in self.init_cfg.items() if k != 'type'}
-        if not {'checkpoint'} <= set(source) <= {'checkpoint', 'prefix', 'img_size'}:
-            raise ValueError(
-                f'init_cfg of type Pretrained with the keys {sorted(source)}; allowed '
-                'are checkpoint, prefix and img_size (config key: init_cfg)'
-            )
         load_pretrained(self, **source)
         self.is_init = True
 
@@ -292,21 +283,29 @@ class PlainViT(TokenAnchor):
         self.reg_token = _new_tokens(self.num_prefix - self.has_cls, dim)
         self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
 
-    def _attention_bias(
+    def _add_blocks(
         self,
+        held: Collection[int],
+        drop_path_rate: float,
+        window_sizes: Sequence[int],
         rel_pos_bias: bool,
         decomposed_rel_pos: bool,
-        window_size: int,
-        dim: int,
-        num_heads: int,
-    ) -> AttentionBias | None:
-        """What a block with windows of this size, or none, adds to its attention."""
-        if rel_pos_bias:
-            return RelativePositionBias(self.grid, num_heads, self.num_prefix)
-        if decomposed_rel_pos:
-            grid = (window_size,) * 2 if window_size else self.grid
-            return DecomposedRelPosBias(grid, dim // num_heads)
-        return None
+        **settings,
+    ) -> None:
+        """Add the held blocks, which have some settings of their own and some alike."""
+        rates = torch.linspace(0, drop_path_rate, self.depth, device='cpu').tolist()
+        num_heads = settings['num_heads']
+        head_dim = settings['dim'] // num_heads
+        for i in sorted(held):
+            bias, window = None, window_sizes[i]
+            if rel_pos_bias:
+                bias = RelativePositionBias(self.grid, num_heads, self.num_prefix)
+            elif decomposed_rel_pos:
+                grid = (window, window) if window else self.grid
+                bias = DecomposedRelPosBias(grid, head_dim)
+            self.blocks[i] = Block(
+                **settings, drop_path=rates[i], rel_pos_bias=bias, window_size=window
+            )
 
     def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor:
         return resize_pos_embed(

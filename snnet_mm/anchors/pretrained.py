@@ -33,6 +33,27 @@ _CONFIG_KEYS = {
 }
 
 
+def pretrained_source(init_cfg: Mapping | None, *options: str) -> dict | None:
+    """What an ``init_cfg`` says to load, or None if it is not of type Pretrained.
+
+    Args:
+        init_cfg: mmengine's initialisation config.
+        options: Keys that it may have besides ``type`` and ``checkpoint``.
+
+    Raises:
+        ValueError: If it has no checkpoint, or other keys.
+    """
+    if init_cfg is None or init_cfg['type'] != 'Pretrained':
+        return None
+    source = {k: v for k, v in init_cfg.items() if k != 'type'}
+    if not {'checkpoint'} <= set(source) <= {'checkpoint', *options}:
+        raise ValueError(
+            f'init_cfg of type Pretrained with the keys {sorted(source)}; wanted is '
+            f'checkpoint, allowed are {options} (config key: init_cfg)'
+        )
+    return source
+
+
 def load_pretrained(
     anchor: PlainViT,
     checkpoint: str,

@@ -16,7 +16,7 @@ from snnet_mm.utils.timm_models import create_timm_model, timm_family
 
 from .base import Anchor, TokenState
 from .plain_vit_settings import check_frozen_stages, check_held_blocks
-from .pretrained import read_weights, select_prefix
+from .pretrained import pretrained_source, read_weights, select_prefix
 from .stage_families import FAMILIES
 
 # Tables that old files hold.
@@ -80,12 +80,7 @@ class TimmStageAnchor(Anchor):
         init_cfg: dict | None = None,
     ) -> None:
         if pretrained:
-            if init_cfg is not None:
-                raise ValueError(
-                    f'pretrained=True and init_cfg={init_cfg} of {model}; allowed is '
-                    'one of them (config keys: pretrained, init_cfg)'
-                )
-            init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
+            init_cfg = _from_timm(model, init_cfg)
         family = FAMILIES[timm_family(model, FAMILIES)]
         settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
         if family.sized and img_size is not None:
@@ -128,15 +123,10 @@ class TimmStageAnchor(Anchor):
         Raises:
             ValueError: If they are missing or of another network.
         """
-        if self.init_cfg is None or self.init_cfg['type'] != 'Pretrained':
+        source = pretrained_source(self.init_cfg, 'prefix')
+        if source is None:
             super().init_weights()
             return
-        source = {k: v for k, v in self.init_cfg.items() if k != 'type'}
-        if not {'checkpoint'} <= set(source) <= {'checkpoint', 'prefix'}:
-            raise ValueError(
-                f'init_cfg of type Pretrained with the keys {sorted(source)}; allowed '
-                'are checkpoint and prefix (config key: init_cfg)'
-            )
         try:
             loaded = read_weights(source['checkpoint'])
             weights = select_prefix(loaded, source.get('prefix', ''))
@@ -286,6 +276,16 @@ class TimmStageAnchor(Anchor):
                 f'it has {keys[0]} and {len(keys) - 1} others, which {self.model} has '
                 'not (config keys: model, model_args)'
             )
+
+
+def _from_timm(model: str, init_cfg: dict | None) -> dict:
+    """The ``init_cfg`` that ``pretrained=True`` stands for."""
+    if init_cfg is not None:
+        raise ValueError(
+            f'pretrained=True and init_cfg={init_cfg} of {model}; allowed is one of '
+            'them (config keys: pretrained, init_cfg)'
+        )
+    return dict(type='Pretrained', checkpoint=f'timm://{model}')
 
 
 def _create(model: str, settings: Mapping) -> nn.Module:

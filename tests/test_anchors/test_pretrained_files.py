@@ -165,7 +165,8 @@ def test_a_checkpoint_without_weights(build_vit, save):
 @pytest.mark.parametrize('keys', [dict(), dict(checkpoint='a', map_location='cpu')])
 def test_unknown_keys_of_init_cfg(keys):
     vit = PlainViT('tiny', img_size=32, init_cfg=dict(type='Pretrained', **keys))
-    with pytest.raises(ValueError, match='allowed are checkpoint, prefix and img_size'):
+    allowed = r"checkpoint, allowed are \('prefix', 'img_size'\)"
+    with pytest.raises(ValueError, match=allowed):
         vit.init_weights()
 
 

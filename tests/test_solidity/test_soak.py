@@ -37,10 +37,8 @@ def rise(values, every):
 
     So a moment that holds more than others, or an allocator's step, is no leak.
     """
-    pairs = combinations(range(len(values)), 2)
-    return (
-        1000 / every * np.median([(values[j] - values[i]) / (j - i) for i, j in pairs])
-    )
+    pairs = combinations(enumerate(values), 2)
+    return 1000 / every * np.median([(b - a) / (j - i) for (i, a), (j, b) in pairs])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,18 @@
 import json
 
+import pytest
+import torch
+
+GPU_PARTS = (
+    'compile',
+    'forward',
+    'latency',
+    'least-squares',
+    'one-pass',
+    'single',
+    'training',
+)
+
 
 def test_one_part_is_run_and_written(run_tool, tmp_path):
     script = 'analysis_tools/benchmark.py'
@@ -22,3 +35,14 @@ def test_parts_that_do_not_exist(run_tool):
     error = done.stderr.splitlines()[-1]
     assert error.startswith('ValueError: --only ')
     assert 'allowed are compile, controller, ' in error
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')
+@pytest.mark.parametrize('part', GPU_PARTS)
+def test_parts_have_a_gpu_side(part, run_tool, tmp_path):
+    run_tool('analysis_tools/benchmark.py', '--only', part, '--out', tmp_path)
+    written = (tmp_path / f'{part}.json').read_text()
+    assert '"cpu"' in written
+    assert '"cuda"' in written

@@ -72,7 +72,7 @@ def machine() -> dict:
 
 
 def report(name: str, title: str, figures: dict) -> None:
-    """Print the figures of a part; a list of dicts becomes a table."""
+    """Print the figures of a part; a list of dicts becomes a table, a dict a list."""
     console = wide_console()
     console.print(f'\n[bold]{name}[/bold]: {title}')
     for key, value in figures.items():
@@ -82,6 +82,10 @@ def report(name: str, title: str, figures: dict) -> None:
             for row in value:
                 table.add_row(*(_short(cell) for cell in row.values()))
             console.print(table)
+        elif isinstance(value, dict):
+            console.print(f'  {key}:')
+            for inner, figure in value.items():
+                console.print(f'    {inner}: {_short(figure)}')
         else:
             console.print(f'  {key}: {_short(value)}')
 

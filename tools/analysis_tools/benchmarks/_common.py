@@ -19,8 +19,8 @@ CAMVID_SIZE = (176, 240)
 S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 
 
-def camvid_model() -> nn.Module:
-    return init_model(CONFIGS / CAMVID, None, device='cpu')
+def camvid_model(device: str = 'cpu') -> nn.Module:
+    return init_model(CONFIGS / CAMVID, None, device=device)
 
 
 def devices() -> list[str]:

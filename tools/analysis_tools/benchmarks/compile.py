@@ -8,13 +8,13 @@ import time
 from statistics import median
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch._inductor import config as inductor_config
 
 from snnet_mm.apis import compile_blocks, find_stitched_backbone, set_stitch
 
-from ._common import CAMVID_SIZE, camvid_model, in_turn
+from ._common import CAMVID_SIZE, camvid_model, devices, in_turn
 
 SWITCHES = 20
 ROUNDS = 3
@@ -22,13 +22,20 @@ TRAINING_ROUNDS = 9
 
 
 def run() -> dict:
-    eager = camvid_model().backbone
-    return forwards(eager) | training(eager)
+    rows, figures = [], {}
+    for device in devices():
+        eager = camvid_model(device).backbone
+        images = torch.randn(1, 3, *CAMVID_SIZE, device=device)
+        stitches, figures[device] = forwards(eager, images)
+        rows += [dict(device=device) | row for row in stitches]
+        figures[device] |= training(eager, images)
+    return dict(stitches=rows, **figures)
 
 
 @torch.no_grad()
-def forwards(eager: nn.Module) -> dict:
-    images = torch.randn(1, 3, *CAMVID_SIZE)
+def forwards(eager: nn.Module, images: Tensor) -> tuple[list[dict], dict]:
+    """A row for each stitch, and figures of all."""
+    counters.clear()
     blocks = copy.deepcopy(eager)
     compile_blocks(blocks)
     ids = find_stitched_backbone(eager).space.ids[:SWITCHES]
@@ -49,8 +56,7 @@ def forwards(eager: nn.Module) -> dict:
         worst = max(worst, ((found - wanted).norm() / wanted.norm()).item())
         rows.append(dict(stitch=i, **times, ratio=times['eager'] / times['compiled']))
     switching = counters['stats']['unique_graphs'] - graphs
-    return dict(
-        stitches=rows,
+    return rows, dict(
         median_speedup=median(r['ratio'] for r in rows),
         compile_s=compiling,
         graphs_of_two_anchors=graphs,
@@ -60,9 +66,8 @@ def forwards(eager: nn.Module) -> dict:
     )
 
 
-def training(eager: nn.Module) -> dict:
+def training(eager: nn.Module, images: Tensor) -> dict:
     """Speed-up of forward and backward of the slow anchor, in training mode."""
-    images = torch.randn(1, 3, *CAMVID_SIZE)
     blocks = copy.deepcopy(eager)
     compile_blocks(blocks)
 

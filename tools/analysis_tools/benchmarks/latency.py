@@ -6,19 +6,32 @@ from statistics import median
 from snnet_mm.analysis import measure_latency
 from snnet_mm.models import find_stitched_backbone
 
-from ._common import CAMVID_SIZE, camvid_model
+from ._common import CAMVID_SIZE, camvid_model, devices
 
 ROUNDS, STITCHES = 20, 30
 
 
 def run() -> dict:
-    model = camvid_model()
+    figures = {device: measure(device) for device in devices()}
+    errors = {
+        device: [abs(row['error']) for row in rows] for device, rows in figures.items()
+    }
+    return dict(
+        checks=[row for rows in figures.values() for row in rows],
+        median_error={device: median(e) for device, e in errors.items()},
+        worst_error={device: max(e) for device, e in errors.items()},
+    )
+
+
+def measure(device: str) -> list[dict]:
+    model = camvid_model(device)
     space = find_stitched_backbone(model).space
     chosen = sorted(random.Random(0).sample(space.ids, STITCHES))
     latencies = measure_latency(model, CAMVID_SIZE, rounds=ROUNDS, check=chosen)
-    rows = [
+    return [
         dict(
             stitch=check.stitch_id,
+            device=device,
             route=space.describe(space[check.stitch_id]),
             predicted_ms=check.predicted,
             measured_ms=check.measured,
@@ -27,5 +40,3 @@ def run() -> dict:
         )
         for check in latencies.checks
     ]
-    errors = [abs(check.error) for check in latencies.checks]
-    return dict(checks=rows, median_error=median(errors), worst_error=max(errors))

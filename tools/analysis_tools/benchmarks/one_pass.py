@@ -14,7 +14,7 @@ from snnet_mm.engine.one_pass import prepare
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import count_blocks, visiting_order
 
-from ._common import CAMVID, CONFIGS, S_L, elapsed_ms
+from ._common import CAMVID, CONFIGS, S_L, devices, elapsed_ms
 
 Run = Callable[[], object]
 # Name, config, images per batch, size, rounds.
@@ -25,16 +25,28 @@ CASES = (
 
 
 def run() -> dict:
-    return dict(comparison=[row for case in CASES for row in measure(*case)])
+    return dict(
+        comparison=[
+            row
+            for device in devices()
+            for case in CASES
+            for row in measure(device, *case)
+        ]
+    )
 
 
 def measure(
-    name: str, config: str, batch_size: int, size: tuple[int, int], rounds: int
+    device: str,
+    name: str,
+    config: str,
+    batch_size: int,
+    size: tuple[int, int],
+    rounds: int,
 ) -> list[dict]:
     cfg = Config.fromfile(CONFIGS / config)
     init_default_scope(cfg.default_scope)
     cfg.model.test_cfg = dict(mode='whole')
-    model = MODELS.build(cfg.model).eval()
+    model = MODELS.build(cfg.model).to(device).eval()
     backbone, num_classes = model.backbone, model.decode_head.num_classes
     batch = make_batch(batch_size, size, num_classes)
     images = model.data_preprocessor(batch)['inputs']
@@ -47,7 +59,7 @@ def measure(
 
     blocks = [count_blocks(backbone.space, shared) for shared in (False, True)]
     return [
-        dict(model=name, blocks_per_image=blocks, part=part)
+        dict(model=name, device=device, blocks_per_image=blocks, part=part)
         | compare(model, load, rounds)
         for part, load in (
             ('backbone', lambda: lambda: backbone(images)),

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,12 @@ def wheels(tmp_path_factory):
 def installed(wheels, tmp_path, monkeypatch):
     """The installed package, where mmengine looks for it."""
     wheels[1].extractall(tmp_path)
-    path = str(tmp_path / 'snnet_mm')
-    for where in ('mmengine.config.config', 'mmengine.hub.hub', config_names.__name__):
-        monkeypatch.setattr(f'{where}.get_installed_path', lambda package: path)
-    return Path(path)
+    path = tmp_path / 'snnet_mm'
+    for where in ('mmengine.config.config', 'mmengine.hub.hub'):
+        monkeypatch.setattr(f'{where}.get_installed_path', lambda package: str(path))
+    spec = spec_from_file_location('snnet_mm', path / '__init__.py')
+    monkeypatch.setattr(config_names, 'find_spec', {'snnet_mm': spec}.get)
+    return path
 
 
 def test_all_files_are_in_a_wheel(wheels):

@@ -12,7 +12,10 @@ from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
 from mmengine.runner import Runner
+
+from snnet_mm.utils import guard_checkpoints
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
 # By task: method and schedule.
@@ -24,6 +27,7 @@ TASKS = dict(
 )
 
 
+@HOOKS.register_module()
 class ProgressHook(Hook):
     """Prints the loss now and then, in place of mmengine's full log."""
 
@@ -69,7 +73,7 @@ def load_config(model: str, args: argparse.Namespace) -> Config:
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
     cfg.log_level = 'ERROR'
-    cfg.custom_hooks = [*cfg.get('custom_hooks', []), dict(type=ProgressHook)]
+    cfg.custom_hooks = [*cfg.get('custom_hooks', []), dict(type='ProgressHook')]
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     if args.iters is not None:
         cfg.train_cfg.max_iters = args.iters
@@ -115,6 +119,7 @@ def main() -> None:
     args = parse_args()
     # Remarks of the mm packages on their own defaults.
     warnings.filterwarnings('ignore', module='mm')
+    guard_checkpoints()
     start = time.time()
     print('Training the fast anchor')
     fast = train_anchor('vit-fast', args)

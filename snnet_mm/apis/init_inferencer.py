@@ -79,7 +79,9 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         def _inputs_to_list(self, inputs) -> list:
             return list_images(inputs)
 
-    return Inferencer(model.cfg, device=device.type, show_progress=False)
+    inferencer = Inferencer(model.cfg, device=device.type)
+    inferencer.show_progress = False  # not every package takes it as an argument
+    return inferencer
 
 
 def _of_mmpretrain(package_own: type, model: nn.Module) -> object:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.config.utils import MODULE2PACKAGE
-from mmengine.utils import get_installed_path
 
 PACKAGE = 'snnet_mm'
 
@@ -26,12 +26,14 @@ def config_path(name: str | os.PathLike) -> Path:
         return Path(name).expanduser()
     package, _, relative = str(name).partition('::')
     try:
-        installed = get_installed_path(MODULE2PACKAGE.get(package, package))
-    except ImportError:
+        spec = find_spec(package)
+    except (ImportError, ValueError):  # no such parent, or no name at all
+        spec = None
+    if spec is None or spec.origin is None:
         raise ValueError(
             f'config {name}: there is no package {package} (argument: config)'
-        ) from None
-    return Path(installed, '.mim', 'configs', relative)
+        )
+    return Path(spec.origin).parent / '.mim' / 'configs' / relative
 
 
 def register_config_names() -> None:

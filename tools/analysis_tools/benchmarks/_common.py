@@ -55,15 +55,17 @@ def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
     return {name: median(t) for name, t in times.items()}
 
 
-def limits(device: str = 'cpu') -> dict[str, float]:
-    """What this machine can do at best, in the type that models run in.
+def limits(device: str = 'cpu', dtype: torch.dtype | None = None) -> dict[str, float]:
+    """What this machine can do at best, by default in the type that models run in.
 
     Returns:
         ``gmacs``, 1e9 multiply-accumulates per second of a large matrix product, and
         ``gbytes``, 1e9 bytes per second of a large copy, read and written.
     """
     half = device == 'cuda'
-    kind = dict(device=device, dtype=torch.float16 if half else torch.float32)
+    kind = dict(
+        device=device, dtype=dtype or (torch.float16 if half else torch.float32)
+    )
     side, length = (8192, 2**28) if half else (2048, 2**26)
     a, b = torch.randn(side, side, **kind), torch.empty(length, **kind)
     c = torch.empty_like(b)

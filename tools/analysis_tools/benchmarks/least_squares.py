@@ -21,7 +21,7 @@ from snnet_mm.layers import LeastSquares
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
-from ._common import CONFIGS, S_L, devices, elapsed_ms
+from ._common import CONFIGS, S_L, devices, elapsed_ms, limits
 from ._naive_attention import with_naive_attention
 
 SIZE, FEW, IMAGES, ROUNDS = 512, 4, 100, 9
@@ -53,6 +53,7 @@ def measure(device: str) -> dict:
         rounds.append(seconds)
         del tokens
     s = {part: median(r[part] for r in rounds) for part in rounds[0]}
+    rate = 1e9 * limits(device, torch.float64)['gmacs']
     ours = s['forwards'] + s['sums'] + s['solving']
     theirs = s['naive_forwards'] + s['inverting']
     return dict(
@@ -61,6 +62,7 @@ def measure(device: str) -> dict:
         more_memory_for_four_images_gb=(peaks[2] - peaks[1]) / 1e9,
         forward_s_per_image=s['forwards'] / FEW,
         sums_s_per_image=s['sums'] / FEW,
+        sums_arithmetic_s_per_image=macs_of_sums(backbone) / rate,
         solving_s=s['solving'],
         share_of_forwards=(s['sums'] * IMAGES / FEW + s['solving'])
         / (s['forwards'] * IMAGES / FEW),
@@ -99,6 +101,16 @@ def timed_parts(
     ):
         total = elapsed_ms(lambda: fit_stitching_layers(backbone, images)) / 1e3
     return seconds | dict(forwards=total - sum(seconds.values()))
+
+
+def macs_of_sums(backbone: StitchedBackbone) -> int:
+    """Multiply-accumulates of the sums of one image."""
+    tokens = 1 + (SIZE // backbone.anchors[0].patch_size) ** 2
+    width = backbone.width_at
+    layers = {(source, target) for source, target in backbone.space.layers.values()}
+    pairs = {tuple(sorted(layer)) for layer in layers}
+    squares = sum(width(source) ** 2 for source, _ in layers)
+    return tokens * (squares + sum(width(a) * width(b) for a, b in pairs))
 
 
 @torch.no_grad()

@@ -14,12 +14,13 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
+from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ResourceConstrainedSampler
 from snnet_mm.models import set_stitch
 
-from ._common import CONFIGS, devices, elapsed_ms, in_turn
+from ._common import CONFIGS, devices, elapsed_ms, in_turn, limits, limits_ms
 from .one_pass import make_batch
 
 SETR = 'setr/setr-naive_{}_8xb2-160k_ade20k-512x512.py'
@@ -38,10 +39,14 @@ def run() -> dict:
 
 def measure(device: str) -> tuple[dict, list[dict]]:
     """The comparison, and a row for each ROS group."""
+    rates = limits(device)
     torch.manual_seed(0)
     alone, stitched = Trained('deit3-l', device), Trained('snnetv2-deit3-s-l', device)
     costs = cost_table(stitched.model.backbone, (512, 512))
     groups = ResourceConstrainedSampler(costs, step=STEP, seed=0).groups
+    with FlopCounterMode(display=False) as counter:
+        alone.step()
+    macs = counter.get_total_flops() // 2
     slow, by_group = [], [[] for _ in groups]
     for round_ in range(ROUNDS + 1):
         slow.append(elapsed_ms(alone.step))
@@ -59,6 +64,7 @@ def measure(device: str) -> tuple[dict, list[dict]]:
         stitched_ms=mean(by_group_ms),
         ratio=mean(by_group_ms) / slow_ms,
         ratio_of_flops=mean(flops) / costs[1].flops,
+        **{f'slow_{k}': v for k, v in limits_ms(alone.model, macs, rates).items()},
         **variants(alone, device),
     )
     rows = [

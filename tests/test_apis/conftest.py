@@ -11,13 +11,11 @@ CLASSES = ('sky', 'road', 'car')
 PALETTE = [[10, 20, 30], [200, 0, 0], [0, 0, 200]]
 
 
-@pytest.fixture(scope='session')
-def seg_cfg():
-    """A config of a small stitched segmentor, 14 stitches, images of 48x32 pixels."""
-    pytest.importorskip('mmseg')
+def seg_model():
+    """A small stitched segmentor of 14 stitches."""
     anchor = dict(type='PlainViT', img_size=(32, 48), patch_size=8)
     arch = dict(depth=4, num_heads=2)
-    model = dict(
+    return dict(
         type='EncoderDecoder',
         data_preprocessor=dict(
             type='SegDataPreProcessor',
@@ -50,6 +48,12 @@ def seg_cfg():
         ),
         test_cfg=dict(mode='whole'),
     )
+
+
+@pytest.fixture(scope='session')
+def seg_cfg():
+    """A config of :func:`seg_model`, for images of 48x32 pixels."""
+    pytest.importorskip('mmseg')
     pipeline = [
         dict(type='LoadImageFromFile'),
         dict(type='Resize', scale=(48, 32), keep_ratio=False),
@@ -60,7 +64,7 @@ def seg_cfg():
     return Config(
         dict(
             default_scope='mmseg',
-            model=model,
+            model=seg_model(),
             test_dataloader=dict(
                 dataset=dict(
                     type='BaseSegDataset', metainfo=metainfo, pipeline=pipeline

@@ -221,11 +221,8 @@ def narrow_anchor(anchor):
     return widths, tuple(np.cumsum(depths) - 1)
 
 
-def narrow(cfg, data_root, work_dir):
-    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
-    model = cfg.model
-    anchors = model.backbone.get('anchors', [model.backbone])
-    shapes = [narrow_anchor(anchor) for anchor in anchors]
+def narrow_heads(model, shapes):
+    """Heads and necks for anchors of these widths and last blocks."""
     widths, ends = shapes[-1]
     if 'decode_head' in model or 'roi_head' in model:
         model.backbone.out_indices = ends
@@ -254,26 +251,43 @@ def narrow(cfg, data_root, work_dir):
         model.roi_head.bbox_head.fc_out_channels = 16
         model.roi_head.mask_head.conv_out_channels = 8
         model.test_cfg.rcnn.update(score_thr=0.0, max_per_img=5)
-        cfg.test_evaluator.ann_file = f'{data_root}/annotations/instances_val2017.json'
+    if 'head' in model:
+        model.head.num_classes = model.data_preprocessor.num_classes = 2
+
+
+def narrow_transform(transform, classifies):
+    """A transform to small images."""
+    if 'crop_size' in transform:
+        transform.crop_size = SIDE if classifies else (SIDE, SIDE)
+    if 'scale' in transform:
+        transform.scale = SIDE if classifies else (112, 80)
+    if transform.type == 'RandomChoice':
+        for several in transform.transforms:
+            for inner in several:
+                if 'scales' in inner:
+                    inner.scales = [(112, 64), (112, 80)]
+                if 'crop_size' in inner:
+                    inner.crop_size = (48, 64)
+
+
+def narrow(cfg, data_root, work_dir):
+    """A config of any task, for one step of a small model on small images."""
+    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
+    model = cfg.model
+    anchors = model.backbone.get('anchors', [model.backbone])
+    narrow_heads(model, [narrow_anchor(anchor) for anchor in anchors])
+    classifies = 'head' in model
     for loader in (cfg.train_dataloader, cfg.test_dataloader):
         loader.update(batch_size=2, num_workers=0, persistent_workers=False)
         loader.dataset.data_root = str(data_root)
-        if 'head' in model:
+        if classifies:
             loader.dataset.metainfo = dict(classes=('a', 'b'))
-            model.head.num_classes = model.data_preprocessor.num_classes = 2
-            cfg.test_evaluator.topk = (1,)
         for transform in loader.dataset.pipeline:
-            if 'crop_size' in transform:
-                transform.crop_size = SIDE if 'head' in model else (SIDE, SIDE)
-            if 'scale' in transform:
-                transform.scale = SIDE if 'head' in model else (112, 80)
-            if transform.type == 'RandomChoice':
-                for several in transform.transforms:
-                    for inner in several:
-                        if 'scales' in inner:
-                            inner.scales = [(112, 64), (112, 80)]
-                        if 'crop_size' in inner:
-                            inner.crop_size = (48, 64)
+            narrow_transform(transform, classifies)
+    if classifies:
+        cfg.test_evaluator.topk = (1,)
+    if 'roi_head' in model:
+        cfg.test_evaluator.ann_file = f'{data_root}/annotations/instances_val2017.json'
     for hook in cfg.get('custom_hooks', []):
         if hook.type == 'StitchInitHook':
             hook.num_images = 2

@@ -20,14 +20,8 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=1600, val_interval=160)
 default_hooks = dict(checkpoint=dict(interval=160))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(
-            type='SandwichSampler',
-            anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=160),
-        ),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(
+    type='SandwichSampler',
+    anchors='slowest',
+    sampler=dict(type='ImportanceSampler', warm_up=160),
+)

@@ -20,14 +20,8 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=33700, val_interval=3370)
 default_hooks = dict(checkpoint=dict(interval=3370))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(
-            type='SandwichSampler',
-            anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=3370),
-        ),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(
+    type='SandwichSampler',
+    anchors='slowest',
+    sampler=dict(type='ImportanceSampler', warm_up=3370),
+)

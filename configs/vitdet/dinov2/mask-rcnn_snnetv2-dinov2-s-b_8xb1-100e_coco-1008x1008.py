@@ -55,12 +55,5 @@ model = dict(
     train_cfg=dict(rcnn=dict(assigner=dict(match_low_quality=False))),
 )
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=0.7))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=10e9),
-        input_size=(1008, 1008),
-    ),
-]
+_base_.custom_hooks[1].input_size = (1008, 1008)
 test_cfg = dict(input_size=(1008, 1008))

@@ -81,12 +81,6 @@ train_cfg = dict(max_iters=500, val_interval=500)
 default_hooks = dict(
     checkpoint=dict(interval=100), visualization=dict(type='DetVisualizationHook')
 )
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=0.2e9),
-        input_size=input_size,
-    ),
-]
+_base_.custom_hooks[1].sampler.step = 0.2e9
+_base_.custom_hooks[1].input_size = input_size
 test_cfg = dict(input_size=input_size)

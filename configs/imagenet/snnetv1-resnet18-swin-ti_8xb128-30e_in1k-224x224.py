@@ -46,11 +46,4 @@ model = dict(
         ],
     ),
 )
-optim_wrapper = dict(
-    constructor='AnchorLayerDecayConstructor',
-    paramwise_cfg=dict(
-        decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
-    ),
-)
 _base_.custom_hooks[1].sampler = dict(type='UniformSampler')

@@ -2,7 +2,7 @@
 # (SN-Netv1, section 4.1). 8 GPUs, batch 1024. Paper: 68.3 - 77.5 top-1 at 1.8 - 4.1
 # GFLOPs (the authors' published file). Ours: not yet run.
 _base_ = [
-    '../_base_/models/cls_snnetv1-resnet18_in1k.py',
+    '../_base_/models/cls_stitched-resnet18_in1k.py',
     '../_base_/datasets/imagenet_224x224_timm.py',
     '../_base_/schedules/sgd_cosine_30e.py',
     '../_base_/stitched_cls_runtime.py',

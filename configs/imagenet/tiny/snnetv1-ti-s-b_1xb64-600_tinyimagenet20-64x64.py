@@ -7,6 +7,7 @@ _base_ = [
     '../../_base_/schedules/adamw_cosine_cls_600.py',
     '../../_base_/stitched_cls_runtime.py',
 ]
+# S comes between the two of the base.
 s_checkpoint = 'work_dirs/vit-s_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 model = dict(
     backbone=dict(

@@ -6,10 +6,4 @@ custom_imports = dict(
     allow_failed_imports=False,
 )
 visualizer = dict(type='UniversalVisualizer')
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=1e9),
-    ),
-]
+_base_.custom_hooks[1].sampler.step = 1e9

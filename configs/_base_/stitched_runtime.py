@@ -1,5 +1,6 @@
 # What training and testing a stitched backbone adds, in any task.
 _base_ = ['./default_runtime.py']
+# Configs change entries of this list: _base_.custom_hooks[1].sampler.step = 1e9.
 custom_hooks = [
     dict(type='StitchInitHook', num_images=100),
     dict(

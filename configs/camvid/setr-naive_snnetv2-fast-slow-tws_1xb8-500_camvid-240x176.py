@@ -1,7 +1,4 @@
 # Ablation on the CamVid pair: two-way stitching, uniform sampling, layers fully trained
 # (paper, table 2, on ADE20K). One CPU core, batch 8; measured: README.md.
 _base_ = ['./setr-naive_snnetv2-fast-slow-tws-ros_1xb8-500_camvid-240x176.py']
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

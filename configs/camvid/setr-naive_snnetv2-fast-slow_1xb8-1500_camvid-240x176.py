@@ -41,10 +41,4 @@ model = dict(
     ),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=0.2e9),
-    ),
-]
+_base_.custom_hooks[1].sampler.step = 0.2e9

@@ -6,12 +6,6 @@ model = dict(
     backbone=dict(
         arch='base', drop_path_rate=0.15, init_cfg=dict(checkpoint=checkpoint)
     ),
-    head=dict(
-        ends=[
-            dict(
-                in_channels=768,
-                init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
-            )
-        ]
-    ),
 )
+_base_.model.head.ends[0].in_channels = 768
+_base_.model.head.ends[0].init_cfg.checkpoint = checkpoint

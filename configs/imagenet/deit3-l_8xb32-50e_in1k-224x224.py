@@ -6,12 +6,6 @@ model = dict(
     backbone=dict(
         arch='large', drop_path_rate=0.4, init_cfg=dict(checkpoint=checkpoint)
     ),
-    head=dict(
-        ends=[
-            dict(
-                in_channels=1024,
-                init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
-            )
-        ]
-    ),
 )
+_base_.model.head.ends[0].in_channels = 1024
+_base_.model.head.ends[0].init_cfg.checkpoint = checkpoint

@@ -57,7 +57,4 @@ model = dict(
         ],
     ),
 )
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

@@ -54,7 +54,4 @@ optim_wrapper = dict(
         lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
     ),
 )
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

@@ -2,23 +2,16 @@
 # stage (SN-Netv1, section 4.1). 8 GPUs, batch 1024. Paper: 68.7 - 81.3 top-1 at 1.8 -
 # 4.5 GFLOPs (the authors' published file). Ours: not yet run.
 _base_ = [
-    '../_base_/models/cls_timm_stages.py',
+    '../_base_/models/cls_stitched-resnet18_in1k.py',
     '../_base_/datasets/imagenet_224x224_timm.py',
     '../_base_/schedules/sgd_cosine_30e.py',
     '../_base_/stitched_cls_runtime.py',
 ]
-r18_checkpoint = 'timm://resnet18.tv_in1k'
 ti_checkpoint = 'timm://swin_tiny_patch4_window7_224.ms_in1k'
 model = dict(
-    data_preprocessor=dict(num_classes=1000),
     backbone=dict(
-        type='SNNetv1',
         anchors=[
-            dict(
-                type='TimmStageAnchor',
-                model='resnet18',
-                init_cfg=dict(type='Pretrained', checkpoint=r18_checkpoint),
-            ),
+            *_base_.model.backbone.anchors,
             dict(
                 type='TimmStageAnchor',
                 model='swin_tiny_patch4_window7_224',
@@ -26,17 +19,10 @@ model = dict(
                 init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
             ),
         ],
-        stages=(1, 2),
     ),
     head=dict(
-        num_classes=1000,
         ends=[
-            dict(
-                in_channels=512,
-                pooling='mean',
-                norm=None,
-                init_cfg=dict(type='Pretrained', checkpoint=r18_checkpoint),
-            ),
+            *_base_.model.head.ends,
             dict(
                 in_channels=768,
                 pooling='norm-mean',
@@ -46,14 +32,4 @@ model = dict(
         ],
     ),
 )
-optim_wrapper = dict(
-    constructor='AnchorLayerDecayConstructor',
-    paramwise_cfg=dict(
-        decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
-    ),
-)
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

@@ -68,7 +68,4 @@ optim_wrapper = dict(
     ),
     clip_grad=dict(max_norm=5.0),
 )
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

@@ -1,7 +1,4 @@
 # Figure 11 (b): two-way stitching, uniform sampling, stitching layers fully trained.
 # 8 GPUs, batch 256. Paper: curve only; DeiT3-S loses 17.2 top-1. Ours: not yet run.
 _base_ = ['./snnetv2-deit3-s-l-tws-ros_8xb32-50e_in1k-224x224.py']
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

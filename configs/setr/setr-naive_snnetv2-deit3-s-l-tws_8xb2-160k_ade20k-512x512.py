@@ -3,7 +3,4 @@
 _base_ = [
     './setr-naive_snnetv2-deit3-s-l-tws-ros_8xb2-160k_ade20k-512x512.py',
 ]
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

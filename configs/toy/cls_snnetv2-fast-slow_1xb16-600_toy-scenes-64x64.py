@@ -55,10 +55,4 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=600, val_interval=600)
 default_hooks = dict(checkpoint=dict(interval=600))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=0.01e9),
-    ),
-]
+_base_.custom_hooks[1].sampler.step = 0.01e9

@@ -2,14 +2,13 @@
 # anchors and the slow anchor's pyramid and heads. CPU, batch 8. No figure in the paper;
 # box AP 8.2 to 9.6 measured.
 _base_ = [
-    '../_base_/models/mask-rcnn_snnetv2.py',
+    '../_base_/models/mask-rcnn_vit_toy.py',
     '../_base_/datasets/toy_objects_64x64.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/stitched_detection_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/mask-rcnn_vit-fast_1xb8-300_toy-scenes-64x64/iter_300.pth'
 slow_checkpoint = 'work_dirs/mask-rcnn_vit-slow_1xb8-300_toy-scenes-64x64/iter_300.pth'
-strides = [4, 8, 16, 32]
 anchor = dict(
     type='PlainViT',
     img_size=64,
@@ -19,13 +18,9 @@ anchor = dict(
     layer_scale_init=None,
 )
 model = dict(
-    data_preprocessor=dict(
-        mean=[127.5, 127.5, 127.5],
-        std=[127.5, 127.5, 127.5],
-        pad_size_divisor=32,
-        batch_augments=[dict(type='BatchFixedSizePad', size=(64, 64), pad_mask=True)],
-    ),
     backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
         anchors=[
             dict(
                 arch=dict(embed_dims=32, depth=4, num_heads=2),
@@ -42,44 +37,22 @@ model = dict(
                 **anchor,
             ),
         ],
-        stitching_layer=dict(rank=8),
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=8),
     ),
     neck=dict(
         in_channels=96,
-        out_channels=32,
-        in_stride=8,
-        strides=strides,
         init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint, prefix='neck.'),
     ),
     rpn_head=dict(
-        in_channels=32,
-        feat_channels=32,
-        anchor_generator=dict(scales=[2], strides=strides),
         init_cfg=dict(
             type='Pretrained', checkpoint=slow_checkpoint, prefix='rpn_head.'
         ),
     ),
     roi_head=dict(
-        bbox_roi_extractor=dict(out_channels=32, finest_scale=14),
-        bbox_head=dict(
-            in_channels=32, conv_out_channels=32, fc_out_channels=128, num_classes=1
-        ),
-        mask_roi_extractor=dict(
-            roi_layer=dict(output_size=7), out_channels=32, finest_scale=14
-        ),
-        mask_head=dict(
-            num_convs=2, in_channels=32, conv_out_channels=32, num_classes=1
-        ),
         init_cfg=dict(
             type='Pretrained', checkpoint=slow_checkpoint, prefix='roi_head.'
         ),
     ),
-    train_cfg=dict(
-        rpn_proposal=dict(nms_pre=200, max_per_img=50),
-        rpn=dict(sampler=dict(num=64)),
-        rcnn=dict(sampler=dict(num=32, pos_fraction=0.5), mask_size=14),
-    ),
-    test_cfg=dict(rpn=dict(nms_pre=100, max_per_img=30), rcnn=dict(max_per_img=20)),
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
@@ -89,10 +62,4 @@ train_cfg = dict(max_iters=300, val_interval=300)
 default_hooks = dict(
     checkpoint=dict(interval=300), visualization=dict(type='DetVisualizationHook')
 )
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=0.01e9),
-    ),
-]
+_base_.custom_hooks[1].sampler.step = 0.01e9

@@ -6,11 +6,4 @@ model = dict(
         type='SNNetv1', stitching_layer=dict(_delete_=True, type='StitchingLayer')
     )
 )
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='UniformSampler'),
-        input_size=(1024, 1024),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

@@ -1,19 +1,9 @@
 # SN-Netv2 with DeiT3-B and DeiT3-L, 134 stitches: ViTDet's Mask R-CNN on COCO 2017
 # (appendix H). 8 GPUs, batch 8. Paper: no figure.
 # Ours: not yet run.
-_base_ = [
-    '../_base_/models/mask-rcnn_snnetv2-deit3-b-l.py',
-    '../_base_/datasets/coco_1024x1024.py',
-    '../_base_/schedules/adamw_vitdet_100e.py',
-    '../_base_/stitched_detection_runtime.py',
-]
-optim_wrapper = dict(paramwise_cfg=dict(decay_rates=(0.7, 0.8)))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=10e9),
-        input_size=(1024, 1024),
-    ),
-]
-test_cfg = dict(input_size=(1024, 1024))
+_base_ = ['./mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py']
+_base_.model.backbone.anchors[0].arch = 'base'
+_base_.model.backbone.anchors[0].init_cfg = dict(
+    type='Pretrained',
+    checkpoint='checkpoints/deit_3_base_224_21k.pth',
+)

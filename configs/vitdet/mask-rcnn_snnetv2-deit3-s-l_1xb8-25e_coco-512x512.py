@@ -11,12 +11,5 @@ model = dict(
     data_preprocessor=dict(pad_size_divisor=512), backbone=dict(anchors=anchors)
 )
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=(0.7, 0.8)))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=10e9),
-        input_size=(512, 512),
-    ),
-]
+_base_.custom_hooks[1].input_size = (512, 512)
 test_cfg = dict(input_size=(512, 512))

@@ -8,12 +8,5 @@ _base_ = [
     '../_base_/stitched_detection_runtime.py',
 ]
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=(0.7, 0.8)))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=10e9),
-        input_size=(1024, 1024),
-    ),
-]
+_base_.custom_hooks[1].input_size = (1024, 1024)
 test_cfg = dict(input_size=(1024, 1024))

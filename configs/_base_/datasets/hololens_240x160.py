@@ -1,25 +1,17 @@
 # 135 training and 40 test images of a HoloLens with depth, 540x360 pixels, resized to
-# 240x160 (w x h); 16-bit depth maps in millimetres, 0 where there is none.
-dataset_type = 'NYUDataset'
+# 240x160 (w x h); 16-bit depth maps in millimetres, 0 where there is none. Read and
+# augmented as NYU.
+_base_ = ['./nyu_416x544.py']
 data_root = 'data/depth/nyu_hololens'
 scale = (240, 160)
 crop_size = (128, 192)
 train_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
+    *_base_.train_pipeline[:2],
     dict(type='Resize', scale=scale, keep_ratio=False),
-    dict(type='RandomRotate', prob=0.5, degree=2.5, seg_pad_val=0),
-    dict(type='RandomFlip', prob=0.5),
-    dict(type='RandomCrop', crop_size=crop_size),
-    dict(
-        type='PhotoMetricDistortion',
-        brightness_delta=32,
-        contrast_range=(0.75, 1.25),
-        saturation_range=(0.75, 1.25),
-        hue_delta=9,
-    ),
-    dict(type='PackSegInputs'),
+    *_base_.train_pipeline[2:],
 ]
+# RandomCrop.
+train_pipeline[5].crop_size = crop_size
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=scale, keep_ratio=False),
@@ -30,28 +22,13 @@ test_pipeline = [
 train_dataloader = dict(
     batch_size=8,
     num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type='SeededSampler', shuffle=True),
-    dataset=dict(
-        type='SeededDataset',
-        of=dataset_type,
-        data_root=data_root,
-        data_prefix=dict(img_path='images/train', depth_map_path='annotations/train'),
-        pipeline=train_pipeline,
-    ),
+    dataset=dict(data_root=data_root, pipeline=train_pipeline),
 )
 val_dataloader = dict(
-    batch_size=1,
-    num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(
-        type=dataset_type,
-        data_root=data_root,
-        data_prefix=dict(img_path='images/test', depth_map_path='annotations/test'),
-        pipeline=test_pipeline,
-    ),
+    num_workers=1, dataset=dict(data_root=data_root, pipeline=test_pipeline)
 )
 test_dataloader = val_dataloader
-val_evaluator = dict(type='RunningDepthMetric', min_depth=1e-3, max_depth=10)
+val_evaluator = dict(
+    _delete_=True, type='RunningDepthMetric', min_depth=1e-3, max_depth=10
+)
 test_evaluator = val_evaluator

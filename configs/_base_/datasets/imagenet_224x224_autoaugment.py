@@ -3,11 +3,8 @@
 # GPU with 512 images, or 8 with 64 each.
 _base_ = ['./imagenet_224x224_deit.py']
 train_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(
-        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
-    ),
-    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    # The image, a random crop of it, a flip.
+    *_base_.train_pipeline[:3],
     dict(
         type='AutoAugment', policies='imagenet', hparams=dict(pad_val=[104, 116, 124])
     ),

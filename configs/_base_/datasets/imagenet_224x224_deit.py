@@ -4,11 +4,8 @@ _base_ = ['./imagenet_224x224_deit3.py']
 bgr_mean = [103.53, 116.28, 123.675]
 bgr_std = [57.375, 57.12, 58.395]
 train_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(
-        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
-    ),
-    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    # The image, a random crop of it, a flip.
+    *_base_.train_pipeline[:3],
     dict(
         type='RandAugment',
         policies='timm_increasing',
@@ -29,18 +26,8 @@ train_pipeline = [
     ),
     dict(type='PackInputs'),
 ]
-test_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(
-        type='ResizeEdge',
-        scale=256,
-        edge='short',
-        backend='pillow',
-        interpolation='bicubic',
-    ),
-    dict(type='CenterCrop', crop_size=224),
-    dict(type='PackInputs'),
-]
+# ResizeEdge.
+_base_.test_pipeline[1].scale = 256
 train_dataloader = dict(batch_size=128, dataset=dict(pipeline=train_pipeline))
-val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+val_dataloader = dict(dataset=dict(pipeline=_base_.test_pipeline))
 test_dataloader = val_dataloader

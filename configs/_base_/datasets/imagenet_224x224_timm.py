@@ -2,11 +2,8 @@
 # and colour jitter, nothing else. 8 GPUs, 128 images each.
 _base_ = ['./imagenet_224x224_deit.py']
 train_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(
-        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
-    ),
-    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    # The image, a random crop of it, a flip.
+    *_base_.train_pipeline[:3],
     dict(type='ColorJitter', brightness=0.4, contrast=0.4, saturation=0.4),
     dict(type='PackInputs'),
 ]

@@ -1,6 +1,6 @@
-# Nuclei of DSB2018 in COCO's format: 531 training and 133 validation images, 1 class,
-# 27 nuclei in the median image and up to 375; images 256x256 to 1388x1040.
-dataset_type = 'CocoDataset'
+# Nuclei of DSB2018, read and tested as COCO: 531 training and 133 validation images,
+# 1 class, 27 nuclei in the median image and up to 375; images 256x256 to 1388x1040.
+_base_ = ['./coco_1024x1024.py']
 data_root = 'data/nuclei_coco/'
 image_size = (256, 256)
 metainfo = dict(classes=('nucleus',), palette=[(220, 20, 60)])
@@ -23,23 +23,15 @@ train_pipeline = [
     ),
     dict(type='PackDetInputs'),
 ]
-test_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='Resize', scale=image_size, keep_ratio=True),
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
-    ),
-]
+# Resize.
+_base_.test_pipeline[1].scale = image_size
 train_dataloader = dict(
     batch_size=2,
     num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type='SeededSampler', shuffle=True),
     dataset=dict(
+        _delete_=True,
         type='SeededDataset',
-        of=dataset_type,
+        of=_base_.dataset_type,
         data_root=data_root,
         ann_file='annotations/instances_train.json',
         data_prefix=dict(img='train/'),
@@ -48,24 +40,15 @@ train_dataloader = dict(
     ),
 )
 val_dataloader = dict(
-    batch_size=1,
     num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
-        type=dataset_type,
         data_root=data_root,
         ann_file='annotations/instances_val.json',
         data_prefix=dict(img='val/'),
         metainfo=metainfo,
-        test_mode=True,
-        pipeline=test_pipeline,
+        pipeline=_base_.test_pipeline,
     ),
 )
 test_dataloader = val_dataloader
-val_evaluator = dict(
-    type='StitchCocoMetric',
-    ann_file=data_root + 'annotations/instances_val.json',
-    metric=['bbox', 'segm'],
-)
+val_evaluator = dict(ann_file=data_root + 'annotations/instances_val.json')
 test_evaluator = val_evaluator

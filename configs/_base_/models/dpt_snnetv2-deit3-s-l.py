@@ -1,9 +1,11 @@
 # DPT on SN-Netv2 of DeiT3-S and DeiT3-L, for 416x544 crops.
-_base_ = ['./dpt_snnetv2.py']
+_base_ = ['./dpt_vit.py']
 anchor = dict(type='PlainViT', img_size=(416, 544))
 model = dict(
     data_preprocessor=dict(size=(416, 544)),
     backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
         anchors=[
             dict(
                 arch='small',
@@ -20,6 +22,8 @@ model = dict(
                 **anchor,
             ),
         ],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
+        with_cls=True,
         out_indices=(4, 11, 17, 23),
     ),
     decode_head=dict(in_channels=1024),

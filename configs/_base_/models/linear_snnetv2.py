@@ -1,8 +1,13 @@
 # A linear head on a stitched backbone: one 1x1 convolution of the last map, whose layer
 # norm is the anchor's. Anchors, width, size and classes are set by the configs that
 # inherit it.
-_base_ = ['./setr-naive_snnetv2.py']
+_base_ = ['./setr-naive_vit.py']
 model = dict(
+    backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
+    ),
     decode_head=dict(
         _delete_=True,
         type='FCNHead',

@@ -1,30 +1,12 @@
-# SETR with the naive decoder and three auxiliary heads on DeiT3-S, 150 classes.
-_base_ = ['./setr-naive_vit.py']
-norm_cfg = dict(type='SyncBN', requires_grad=True)
-auxiliary_head = dict(
-    type='SETRUPHead',
-    in_channels=384,
-    channels=256,
-    num_classes=150,
-    dropout_ratio=0,
-    norm_cfg=norm_cfg,
-    num_convs=2,
-    kernel_size=1,
-    align_corners=False,
-    loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=0.4),
-)
+# SETR on DeiT3-S, 150 classes, as on DeiT3-L.
+_base_ = ['./setr-naive_deit3-l.py']
+auxiliary_head = dict(_base_.auxiliary_head, in_channels=384)
 model = dict(
-    data_preprocessor=dict(size=(512, 512)),
     backbone=dict(
         arch='small',
-        img_size=512,
         out_indices=(4, 7, 9, 11),
-        drop_path_rate=0.1,
-        init_cfg=dict(
-            type='Pretrained', checkpoint='checkpoints/deit_3_small_224_21k.pth'
-        ),
+        init_cfg=dict(checkpoint='checkpoints/deit_3_small_224_21k.pth'),
     ),
-    decode_head=dict(in_channels=384, in_index=3, num_classes=150, norm_cfg=norm_cfg),
+    decode_head=dict(in_channels=384),
     auxiliary_head=[dict(in_index=i, **auxiliary_head) for i in range(3)],
-    test_cfg=dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
 )

@@ -1,9 +1,15 @@
 # 30 epochs of ImageNet-1K with batch 1024: timm's script for ResNets, SGD with Nesterov
-# momentum, 5 epochs of warm-up and a cosine, with the learning rate of SN-Netv1.
+# momentum, 5 epochs of warm-up and a cosine, with the learning rate of SN-Netv1,
+# a tenth of it for the anchors.
 _base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='SGD', lr=0.05, momentum=0.9, nesterov=True, weight_decay=2e-5),
+    constructor='AnchorLayerDecayConstructor',
+    paramwise_cfg=dict(
+        decay_rates=1.0,
+        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
+    ),
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=2e-4, begin=0, end=6260, by_epoch=False),

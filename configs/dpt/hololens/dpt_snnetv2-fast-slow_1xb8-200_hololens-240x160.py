@@ -51,11 +51,5 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=200, val_interval=200)
 default_hooks = dict(checkpoint=dict(interval=200))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=0.03e9),
-    ),
-]
+_base_.custom_hooks[1].sampler.step = 0.03e9
 test_cfg = dict(input_size=(160, 240))

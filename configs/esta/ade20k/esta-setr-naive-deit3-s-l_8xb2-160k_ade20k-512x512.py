@@ -32,14 +32,8 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=160000, val_interval=16000)
 default_hooks = dict(checkpoint=dict(interval=16000))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(
-            type='SandwichSampler',
-            anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=16000),
-        ),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(
+    type='SandwichSampler',
+    anchors='slowest',
+    sampler=dict(type='ImportanceSampler', warm_up=16000),
+)

@@ -26,14 +26,8 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=120, val_interval=120)
 default_hooks = dict(checkpoint=dict(interval=120))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(
-            type='SandwichSampler',
-            anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=40, num_groups=10),
-        ),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(
+    type='SandwichSampler',
+    anchors='slowest',
+    sampler=dict(type='ImportanceSampler', warm_up=40, num_groups=10),
+)

@@ -2,9 +2,7 @@
 # 71 stitches (section 5.1). One GPU, batch 64, 11500 iterations.
 # Paper: figure 3 shows a curve only. Ours: not yet run.
 _base_ = [
-    '../../_base_/models/esta_augreg-ti-s-b.py',
-    '../../_base_/datasets/fgvc_224x224.py',
-    '../../_base_/schedules/adamw_cosine_esta_cls.py',
+    '../../_base_/esta_fgvc.py',
     '../../_base_/stitched_cls_runtime.py',
 ]
 data_root = 'data/fgvc/cars'
@@ -12,22 +10,14 @@ train_dataloader = dict(dataset=dict(data_root=data_root))
 val_dataloader = dict(dataset=dict(data_root=data_root))
 test_dataloader = val_dataloader
 model = dict(model=dict(head=dict(num_classes=196)))
-# 1e-3 of the paper's grid of 1e-4 to 2e-3, times batch / 256.
-optim_wrapper = dict(optimizer=dict(lr=2.5e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=1150, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=0, begin=1150, end=11500, by_epoch=False),
 ]
 train_cfg = dict(max_iters=11500, val_interval=1150)
 default_hooks = dict(checkpoint=dict(interval=1150))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(
-            type='SandwichSampler',
-            anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=1150),
-        ),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(
+    type='SandwichSampler',
+    anchors='slowest',
+    sampler=dict(type='ImportanceSampler', warm_up=1150),
+)

@@ -2,9 +2,7 @@
 # 71 stitches (section 5.1). One GPU, batch 64, 1600 iterations.
 # Paper: no figure by itself. Ours: not yet run.
 _base_ = [
-    '../../_base_/models/esta_augreg-ti-s-b.py',
-    '../../_base_/datasets/fgvc_224x224.py',
-    '../../_base_/schedules/adamw_cosine_esta_cls.py',
+    '../../_base_/esta_fgvc.py',
     '../../_base_/stitched_cls_runtime.py',
 ]
 data_root = 'data/fgvc/flowers'
@@ -12,22 +10,14 @@ train_dataloader = dict(dataset=dict(data_root=data_root))
 val_dataloader = dict(dataset=dict(data_root=data_root))
 test_dataloader = val_dataloader
 model = dict(model=dict(head=dict(num_classes=102)))
-# 1e-3 of the paper's grid of 1e-4 to 2e-3, times batch / 256.
-optim_wrapper = dict(optimizer=dict(lr=2.5e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=160, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=0, begin=160, end=1600, by_epoch=False),
 ]
 train_cfg = dict(max_iters=1600, val_interval=160)
 default_hooks = dict(checkpoint=dict(interval=160))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(
-            type='SandwichSampler',
-            anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=160),
-        ),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(
+    type='SandwichSampler',
+    anchors='slowest',
+    sampler=dict(type='ImportanceSampler', warm_up=160),
+)

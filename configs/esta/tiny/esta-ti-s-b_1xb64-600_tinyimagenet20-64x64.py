@@ -20,14 +20,8 @@ model = dict(
     _delete_=True, type='SandwichWrapper', labels='hard', alpha=0.5, model=classifier
 )
 optim_wrapper = dict(optimizer=dict(lr=2e-3, weight_decay=1e-4), clip_grad=None)
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(
-            type='SandwichSampler',
-            anchors='slowest',
-            sampler=dict(type='ImportanceSampler', warm_up=100, num_groups=10),
-        ),
-    ),
-]
+_base_.custom_hooks[1].sampler = dict(
+    type='SandwichSampler',
+    anchors='slowest',
+    sampler=dict(type='ImportanceSampler', warm_up=100, num_groups=10),
+)

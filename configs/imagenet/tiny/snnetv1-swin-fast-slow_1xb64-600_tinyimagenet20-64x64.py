@@ -4,7 +4,7 @@
 _base_ = [
     '../../_base_/models/cls_timm_stages.py',
     '../../_base_/datasets/tinyimagenet20_64x64.py',
-    '../../_base_/schedules/adamw_cosine_cls.py',
+    '../../_base_/schedules/adamw_cosine_cls_600.py',
     '../../_base_/stitched_cls_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/swin-fast_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
@@ -66,13 +66,4 @@ optim_wrapper = dict(
         lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
     ),
 )
-param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=600, by_epoch=False),
-]
-train_cfg = dict(max_iters=600, val_interval=600)
-default_hooks = dict(checkpoint=dict(interval=600))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

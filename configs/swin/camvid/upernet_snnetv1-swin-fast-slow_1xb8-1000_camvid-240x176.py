@@ -75,7 +75,4 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
 ]
 train_cfg = dict(max_iters=1000)
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler')),
-]
+_base_.custom_hooks[1].sampler = dict(type='UniformSampler')

@@ -5,12 +5,11 @@
 # 3.5 to 56. Windows have no place for prefix tokens, so that the weights are those
 # without registers, and the cls token is left out.
 _base_ = [
-    '../../_base_/models/mask-rcnn_snnetv2.py',
+    '../../_base_/models/mask-rcnn_deit3-l.py',
     '../../_base_/datasets/coco_1008x1008.py',
     '../../_base_/schedules/adamw_vitdet_100e.py',
     '../../_base_/stitched_detection_runtime.py',
 ]
-norm_cfg = dict(type='MapLayerNorm', eps=1e-6)
 strides = [3.5, 7, 14, 28, 56]
 anchor = dict(
     type='PlainViT',
@@ -25,6 +24,8 @@ anchor = dict(
 model = dict(
     data_preprocessor=dict(pad_size_divisor=1008),
     backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
         anchors=[
             dict(
                 arch='small',
@@ -43,24 +44,15 @@ model = dict(
                 **anchor,
             ),
         ],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
     ),
-    neck=dict(in_channels=768, in_stride=14, strides=strides, norm_cfg=norm_cfg),
+    neck=dict(in_channels=768, in_stride=14, strides=strides),
     rpn_head=dict(anchor_generator=dict(strides=strides)),
     roi_head=dict(
         bbox_roi_extractor=dict(featmap_strides=strides[:4]),
         mask_roi_extractor=dict(featmap_strides=strides[:4]),
-        bbox_head=dict(norm_cfg=norm_cfg),
-        mask_head=dict(norm_cfg=norm_cfg),
     ),
-    train_cfg=dict(rcnn=dict(assigner=dict(match_low_quality=False))),
 )
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=0.7))
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=10e9),
-        input_size=(1008, 1008),
-    ),
-]
+_base_.custom_hooks[1].input_size = (1008, 1008)
 test_cfg = dict(input_size=(1008, 1008))

@@ -2,14 +2,13 @@
 # the slow anchor's neck and heads. One CPU core, batch 2. No figure in the paper; ours:
 # box AP 25.2 to 25.9 of the anchors, 21.0 to 24.5 between, measured: see ../README.md.
 _base_ = [
-    '../../_base_/models/mask-rcnn_snnetv2.py',
+    '../../_base_/models/mask-rcnn_vit_nuclei.py',
     '../../_base_/datasets/nuclei_256x256.py',
     '../../_base_/schedules/adamw_cosine.py',
     '../../_base_/stitched_detection_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/mask-rcnn_vit-fast_1xb2-700_nuclei-256x256/iter_700.pth'
 slow_checkpoint = 'work_dirs/mask-rcnn_vit-slow_1xb2-700_nuclei-256x256/iter_700.pth'
-strides = [4, 8, 16, 32]
 input_size = (256, 256)
 anchor = dict(
     type='PlainViT',
@@ -21,8 +20,9 @@ anchor = dict(
     layer_scale_init=None,
 )
 model = dict(
-    data_preprocessor=dict(pad_size_divisor=256),
     backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
         anchors=[
             dict(
                 arch=dict(embed_dims=64, depth=6, num_heads=2),
@@ -42,35 +42,22 @@ model = dict(
                 **anchor,
             ),
         ],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
     ),
     neck=dict(
         in_channels=128,
-        out_channels=64,
-        in_stride=8,
-        strides=strides,
         init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint, prefix='neck.'),
     ),
     rpn_head=dict(
-        in_channels=64,
-        feat_channels=64,
-        anchor_generator=dict(scales=[3], strides=strides),
         init_cfg=dict(
             type='Pretrained', checkpoint=slow_checkpoint, prefix='rpn_head.'
         ),
     ),
     roi_head=dict(
-        bbox_roi_extractor=dict(out_channels=64, finest_scale=28),
-        bbox_head=dict(
-            in_channels=64, conv_out_channels=64, fc_out_channels=256, num_classes=1
-        ),
-        mask_roi_extractor=dict(out_channels=64, finest_scale=28),
-        mask_head=dict(in_channels=64, conv_out_channels=64, num_classes=1),
         init_cfg=dict(
             type='Pretrained', checkpoint=slow_checkpoint, prefix='roi_head.'
         ),
     ),
-    train_cfg=dict(rcnn=dict(sampler=dict(num=128))),
-    test_cfg=dict(rpn=dict(max_per_img=500), rcnn=dict(max_per_img=400)),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
 param_scheduler = [
@@ -81,12 +68,6 @@ train_cfg = dict(max_iters=500, val_interval=500)
 default_hooks = dict(
     checkpoint=dict(interval=100), visualization=dict(type='DetVisualizationHook')
 )
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', step=0.2e9),
-        input_size=input_size,
-    ),
-]
+_base_.custom_hooks[1].sampler.step = 0.2e9
+_base_.custom_hooks[1].input_size = input_size
 test_cfg = dict(input_size=input_size)

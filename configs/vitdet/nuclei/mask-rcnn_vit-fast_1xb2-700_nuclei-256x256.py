@@ -2,14 +2,12 @@
 # windows of 8, global blocks 2 and 5. One CPU core, batch 2. No figure in the paper;
 # measured: see ../README.md.
 _base_ = [
-    '../../_base_/models/mask-rcnn_vit.py',
+    '../../_base_/models/mask-rcnn_vit_nuclei.py',
     '../../_base_/datasets/nuclei_256x256.py',
     '../../_base_/schedules/adamw_cosine.py',
     '../../_base_/detection_runtime.py',
 ]
-strides = [4, 8, 16, 32]
 model = dict(
-    data_preprocessor=dict(pad_size_divisor=256),
     backbone=dict(
         arch=dict(embed_dims=64, depth=6, num_heads=2),
         img_size=256,
@@ -18,22 +16,7 @@ model = dict(
         global_blocks=(2, 5),
         layer_scale_init=None,
     ),
-    neck=dict(in_channels=64, out_channels=64, in_stride=8, strides=strides),
-    rpn_head=dict(
-        in_channels=64,
-        feat_channels=64,
-        anchor_generator=dict(scales=[3], strides=strides),
-    ),
-    roi_head=dict(
-        bbox_roi_extractor=dict(out_channels=64, finest_scale=28),
-        bbox_head=dict(
-            in_channels=64, conv_out_channels=64, fc_out_channels=256, num_classes=1
-        ),
-        mask_roi_extractor=dict(out_channels=64, finest_scale=28),
-        mask_head=dict(in_channels=64, conv_out_channels=64, num_classes=1),
-    ),
-    train_cfg=dict(rcnn=dict(sampler=dict(num=128))),
-    test_cfg=dict(rpn=dict(max_per_img=500), rcnn=dict(max_per_img=400)),
+    neck=dict(in_channels=64),
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=100, by_epoch=False),

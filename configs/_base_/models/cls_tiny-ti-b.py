@@ -1,0 +1,45 @@
+# A classifier of 20 classes on the fastest and the slowest ViT of
+# configs/imagenet/tiny, with their weights; how they are stitched is set by the configs
+# that inherit it.
+_base_ = ['./cls_vit.py']
+ti_checkpoint = 'work_dirs/vit-ti_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
+b_checkpoint = 'work_dirs/vit-b_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
+anchor = dict(type='PlainViT', img_size=64, patch_size=16, layer_scale_init=None)
+model = dict(
+    backbone=dict(
+        anchors=[
+            dict(
+                arch=dict(embed_dims=32, depth=6, num_heads=1),
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=ti_checkpoint, prefix='backbone.'
+                ),
+                **anchor,
+            ),
+            dict(
+                arch=dict(embed_dims=128, depth=6, num_heads=4),
+                drop_path_rate=0.1,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=b_checkpoint, prefix='backbone.'
+                ),
+                **anchor,
+            ),
+        ],
+    ),
+    head=dict(
+        num_classes=20,
+        ends=[
+            dict(
+                in_channels=32,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=ti_checkpoint, prefix='head.ends.0.'
+                ),
+            ),
+            dict(
+                in_channels=128,
+                init_cfg=dict(
+                    type='Pretrained', checkpoint=b_checkpoint, prefix='head.ends.0.'
+                ),
+            ),
+        ],
+    ),
+)

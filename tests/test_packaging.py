@@ -113,6 +113,8 @@ def test_a_base_by_its_name_keeps_its_scope(tmp_path):
     [
         ('snnet_mm::toy/none.py', r'\.mim/configs/toy/none.py does not exist'),
         ('no_package::toy/a.py', 'there is no package no_package'),
+        ('no_package.inside::toy/a.py', 'there is no package no_package.inside'),
+        ('::toy/a.py', 'config ::toy/a.py: there is no package'),
         ('configs/none.py', r'config configs/none.py does not exist \(argument: conf'),
     ],
 )

@@ -189,6 +189,17 @@ def test_faults_of_depth(tmp_path):
     assert '0.4 to 6 m, 33.3% of the pixels are outside' in why
 
 
+def test_depth_that_is_no_number(tmp_path):
+    write(tmp_path / 'images/0.jpg', gray())
+    depth = np.full((6, 8), 150, 'float32')  # 1.5 m
+    depth[0, :3] = np.nan, np.inf, 0
+    (tmp_path / 'depth').mkdir()
+    np.save(tmp_path / 'depth/0.npy', depth)
+    found = checked('depth', dict(of_depth(tmp_path), depth_map_suffix='.npy'))
+    assert kinds(found) == {'depth that is no number': 1}
+    assert {name: n for name, n in found.counts.items() if n} == {'1.5-2 m': 45}
+
+
 # --- boxes
 
 

@@ -89,7 +89,9 @@ def pick(
     if not isinstance(budget, Budget):
         budget = parse_budget(budget)
     if costs is None and results is None:
-        raise ValueError(f'a budget of {budget} needs a cost table or results')
+        raise ValueError(
+            f'a budget of {budget} needs a cost table or results (option: --results)'
+        )
     scores, sign = _scores(space, costs, results)
     column = (costs if costs is not None else results).column(budget.cost)
     affordable = [i for i in scores if column[i] <= budget.limit]

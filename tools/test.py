@@ -58,8 +58,6 @@ def parse_args() -> argparse.Namespace:
     # torchrun passes it with an underscore or a hyphen, depending on its version.
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
-    if args.keep is not None and args.screen is None:
-        parser.error('--keep says how many pass a screening: it is for --screen')
     for budget in () if args.budget is None else args.budget.split(','):
         parse_budget(budget)  # ids and words are for --stitch-id
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
@@ -185,6 +183,11 @@ def main() -> None:
         if cfg.test_cfg.type != 'StitchTestLoop':
             cfg.test_cfg = dict(type='StitchTestLoop')
         cfg.test_cfg.update(settings)
+    if args.keep is not None and cfg.test_cfg.get('screen') is None:
+        raise ValueError(
+            f'--keep {args.keep} of what no screening chooses from; wanted is one '
+            '(option: --screen; config key: test_cfg.screen)'
+        )
     if args.show or args.show_dir:
         set_visualization(cfg, args)
     if args.tta:

@@ -87,8 +87,9 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
 def _check_reads_files(dataset: Mapping, scope: str) -> None:
     """Refuse data that come without files, whose pipeline can read none."""
     steps = [step['type'] for step in dataset.get('pipeline', ())]
+    steps = [getattr(step, '__name__', step) for step in steps]
     # mmpretrain's inferencer reads images by itself.
-    if scope == 'mmpretrain' or any(str(s).endswith(LOADER) for s in steps):
+    if scope == 'mmpretrain' or any(step.endswith(LOADER) for step in steps):
         return
     raise ValueError(
         f'the test pipeline of {dataset.get("type")}, {steps}, reads no image files, '

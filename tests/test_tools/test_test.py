@@ -68,15 +68,10 @@ def test_a_wrong_stitch_id_ends_in_words(run_tool, checkpoint, tmp_path):
         (('--budget', 1), "budget '1' has no unit; allowed are"),
         (('--budget', '60G,all'), "budget 'all'; allowed are"),
         (('--budget', '10X'), "budget '10X' has the unit 'X'; allowed are"),
+        (('--keep', 2), r'--keep 2 of .* wanted is one \(option: --screen;'),
         (('--tta',), r'--tta needs a tta_model \(config key: tta_model\)'),
     ],
 )
 def test_options_that_cannot_be_met(run_here, options, words):
     with pytest.raises(ValueError, match=words):
         run_here('test.py', CONFIG, 'no.pth', *options)
-
-
-def test_keeping_is_for_a_screening(run_here, capsys):
-    with pytest.raises(SystemExit):
-        run_here('test.py', CONFIG, 'no.pth', '--keep', 2)
-    assert 'it is for --screen' in capsys.readouterr().err

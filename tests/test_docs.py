@@ -99,6 +99,31 @@ def test_every_page_is_in_the_index():
     assert listed == {p.name for p in (ROOT / 'docs').glob('*.md')} - {'README.md'}
 
 
+def first_column(text):
+    """Names in the first cells of tables."""
+    cells = re.findall(r'^\| (`.*?) \|', text, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r'`([\w./]+)`', cell)}
+
+
+def test_every_tool_and_registered_part_is_in_the_reference():
+    page = (ROOT / 'docs/reference.md').read_text()
+    of_tools, _, of_parts = page.partition('## What a config can name')
+    tools = {
+        str(path.relative_to(ROOT / 'tools'))
+        for path in (ROOT / 'tools').rglob('*.*')
+        if path.suffix in ('.py', '.sh') and path.parent.name != 'benchmarks'
+    }
+    assert first_column(of_tools) == tools | {'tools/'}
+    decorated = re.compile(r'^@\w+\.register_module\(\)\nclass (\w+)', re.MULTILINE)
+    parts = {
+        name
+        for path in (ROOT / 'snnet_mm').glob('[!.]*/**/*.py')
+        for name in decorated.findall(path.read_text())
+    }
+    assert len(parts) > 40
+    assert first_column(of_parts) == parts | {'type'}
+
+
 def test_a_config_for_other_data(tmp_path):
     snippet = blocks('docs/getting_started.md', 'python')[1]
     path = tmp_path / 'own.py'

@@ -9,6 +9,7 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.stitching import parse_budget
 from snnet_mm.utils import (
     check_ops_for,
     check_writable,
@@ -57,6 +58,8 @@ def parse_args() -> argparse.Namespace:
     # torchrun passes it with an underscore or a hyphen, depending on its version.
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
+    for budget in () if args.budget is None else args.budget.split(','):
+        parse_budget(budget)  # ids and words are for --stitch-id
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args
 
@@ -78,6 +81,11 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         '--results',
         help='stitches.json of an earlier test, or stitch_scores.json of a training by '
         'importance, to choose stitches by',
+    )
+    group.add_argument(
+        '--costs',
+        help='costs.json of stitch_table.py with measured costs, for budgets in ms; '
+        'they go into the report too',
     )
     group.add_argument(
         '--stitches-per-pass',
@@ -114,6 +122,7 @@ def stitch_settings(args: argparse.Namespace) -> dict:
     settings = dict(
         stitches=args.stitch_id if args.budget is None else args.budget,
         results=args.results,
+        costs=args.costs,
         stitches_per_pass=args.stitches_per_pass,
         resume=args.resume or None,
         limit=args.limit,
@@ -174,9 +183,17 @@ def main() -> None:
         if cfg.test_cfg.type != 'StitchTestLoop':
             cfg.test_cfg = dict(type='StitchTestLoop')
         cfg.test_cfg.update(settings)
+    if args.keep is not None and cfg.test_cfg.get('screen') is None:
+        raise ValueError(
+            f'--keep {args.keep} of what no screening chooses from; wanted is one '
+            '(option: --screen; config key: test_cfg.screen)'
+        )
     if args.show or args.show_dir:
         set_visualization(cfg, args)
     if args.tta:
+        for key in ('tta_model', 'tta_pipeline'):
+            if cfg.get(key) is None:
+                raise ValueError(f'--tta needs a {key} (config key: {key})')
         cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
         cfg.tta_model.module = cfg.model
         cfg.model = cfg.tta_model

@@ -207,6 +207,10 @@ class PlainViT(TokenAnchor):
         """Load pretrained weights if ``init_cfg`` says so.
 
         mmengine's own loader skips what does not fit; this one adapts or refuses.
+
+        Raises:
+            ValueError: If a key of it is unknown, the weights cannot be read, or they
+                are of another geometry.
         """
         source = pretrained_source(self.init_cfg, 'prefix', 'img_size')
         if source is None:

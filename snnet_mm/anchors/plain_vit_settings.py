@@ -43,7 +43,11 @@ def check_settings(
     drop_path_rate: float,
     layer_scale_init: float | None,
 ) -> None:
-    """Refuse a size, number or rate that makes no sense."""
+    """Refuse a size, number or rate that makes no sense.
+
+    Raises:
+        ValueError: If one does not; the message names its config key.
+    """
     sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
     patch = is_whole(patch_size, 1)
     least = patch_size if patch else 1
@@ -108,7 +112,11 @@ def read_windows(
 def check_held_blocks(
     held_blocks: Collection[int] | None, depth: int
 ) -> Collection[int]:
-    """The blocks that are held, by default all."""
+    """The blocks that are held, by default all.
+
+    Raises:
+        ValueError: If there is no such block.
+    """
     if held_blocks is None:
         return range(depth)
     wrong = [i for i in held_blocks if not 0 <= i < depth]
@@ -121,7 +129,11 @@ def check_held_blocks(
 
 
 def check_frozen_stages(frozen_stages: int, depth: int) -> int:
-    """The number of stages that are frozen, if there are so many."""
+    """The number of stages that are frozen, if there are so many.
+
+    Raises:
+        ValueError: If there are not.
+    """
     if not -1 <= frozen_stages <= depth:
         raise ValueError(
             f'frozen_stages={frozen_stages} of an anchor of depth {depth}; allowed are '
@@ -131,7 +143,11 @@ def check_frozen_stages(frozen_stages: int, depth: int) -> int:
 
 
 def read_arch(arch: str | dict) -> tuple[int, int, int, float]:
-    """Width, depth, attention heads and mlp ratio."""
+    """Width, depth, attention heads and mlp ratio.
+
+    Raises:
+        ValueError: If the name is unknown, or a number is missing or makes no sense.
+    """
     if isinstance(arch, str):
         if arch not in ARCHITECTURES:
             raise ValueError(

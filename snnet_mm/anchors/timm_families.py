@@ -194,7 +194,11 @@ class SamFamily(TimmFamily):
     shared = ('rope_global', 'rope_window')
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.embed`."""
+        """See :meth:`TimmFamily.embed`.
+
+        Raises:
+            ValueError: If the rotary embedding is for another grid.
+        """
         vit = self.vit
         if vit.rope_global is not None and grid != self.grid:
             raise ValueError(

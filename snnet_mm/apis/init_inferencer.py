@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ INFERENCERS = {
     'mmseg': ('mmseg.apis', 'MMSegInferencer'),
 }
 OWN_ANNOTATION_LOADERS = ('LoadDepthMap',)
+LOADER = 'LoadImageFromFile'
 IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp')
 
 
@@ -42,8 +44,8 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
 
     Raises:
         ValueError: If there is no inferencer for the config's default scope, or the
-            config has no test pipeline or visualizer. Calls raise it for images that
-            do not exist, and folders without images.
+            config has no visualizer or no test pipeline that reads files. Calls raise
+            it for images that do not exist, and folders without images.
     """
     scope = model.cfg.get('default_scope')
     if scope not in INFERENCERS:
@@ -54,6 +56,7 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     for key in ('test_dataloader', 'visualizer'):
         if model.cfg.get(key) is None:
             raise ValueError(f'an inferencer needs a {key} (config key: {key})')
+    _check_reads_files(model.cfg.test_dataloader.dataset, scope)
     module, name = INFERENCERS[scope]
     package_own = getattr(import_module(module), name)
     if scope == 'mmpretrain':
@@ -69,10 +72,9 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         def _init_pipeline(self, cfg):
             # The package knows its own loaders of annotations, which images lack.
             cfg = deepcopy(cfg)
+            steps = cfg.test_dataloader.dataset.pipeline
             cfg.test_dataloader.dataset.pipeline = [
-                step
-                for step in cfg.test_dataloader.dataset.pipeline
-                if step['type'] not in OWN_ANNOTATION_LOADERS
+                step for step in steps if step['type'] not in OWN_ANNOTATION_LOADERS
             ]
             return super()._init_pipeline(cfg)
 
@@ -82,6 +84,20 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     inferencer = Inferencer(model.cfg, device=device.type)
     inferencer.show_progress = False  # not every package takes it as an argument
     return inferencer
+
+
+def _check_reads_files(dataset: Mapping, scope: str) -> None:
+    """Refuse data that come without files, whose pipeline can read none."""
+    steps = [step['type'] for step in dataset.get('pipeline', ())]
+    steps = [getattr(step, '__name__', step) for step in steps]
+    # mmpretrain's inferencer reads images by itself.
+    if scope == 'mmpretrain' or any(step.endswith(LOADER) for step in steps):
+        return
+    raise ValueError(
+        f'the test pipeline of {dataset.get("type")}, {steps}, reads no image files, '
+        f'as that of generated scenes; wanted is one with {LOADER}, such as those of '
+        'configs/camvid (config key: test_dataloader.dataset.pipeline)'
+    )
 
 
 def _of_mmpretrain(package_own: type, model: nn.Module) -> object:

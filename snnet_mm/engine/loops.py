@@ -23,6 +23,7 @@ from snnet_mm.models import (
     set_stitch,
 )
 from snnet_mm.stitching import (
+    CostTable,
     StitchResults,
     best_per_budget_group,
     is_whole,
@@ -98,6 +99,9 @@ class StitchTestLoop(TestLoop):
             size of the model's data preprocessor.
         results: A ``stitches.json`` of the same stitching space, which ``'pareto'`` and
             budgets choose by; see :func:`snnet_mm.stitching.pick`.
+        costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, whose
+            measured costs budgets choose by and the report holds; by default FLOPs and
+            parameters are counted.
         out_dir: Folder of the report; by default that of the log.
         stitches_per_pass: Evaluate at most so many stitches in one pass over the data,
             which bounds the disk space of collected results; by default all.
@@ -118,8 +122,9 @@ class StitchTestLoop(TestLoop):
 
     Raises:
         ValueError: If a number of images or stitches is not positive, metrics are to
-            save the predictions of several stitches into one folder, or a metric that
-            knows of all images is to be computed on fewer.
+            save the predictions of several stitches into one folder, a metric that
+            knows of all images is to be computed on fewer, or the measured costs are of
+            another model or input size.
     """
 
     def __init__(
@@ -128,6 +133,7 @@ class StitchTestLoop(TestLoop):
         stitches: str | int | Sequence[int] = 'anchors',
         input_size: Sequence[int] | None = None,
         results: str | os.PathLike | None = None,
+        costs: str | os.PathLike | None = None,
         out_dir: str | os.PathLike | None = None,
         stitches_per_pass: int | None = None,
         resume: bool = False,
@@ -148,7 +154,8 @@ class StitchTestLoop(TestLoop):
             keep=keep,
             recalibrate_bn=recalibrate_bn,
         )
-        self.stitches, self.input_size, self.results = stitches, input_size, results
+        self.stitches, self.input_size = stitches, input_size
+        self.results, self.costs = results, costs
         self.out_dir = self.runner.log_dir if out_dir is None else out_dir
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
         self.limit, self.screen, self.keep = limit, screen, keep
@@ -170,7 +177,7 @@ class StitchTestLoop(TestLoop):
         self._backbone = find_stitched_backbone(runner.model)
         active = self._backbone.active_stitch
         # Counted first: a wrong input size must not cost an evaluation.
-        self._costs = cost_table(runner.model, self.input_size)
+        self._costs = self._known_costs()
         ids = self._selected_ids()
         _check_saved_predictions(self.evaluator.metrics, ids)
         if self.limit or self.screen:
@@ -193,13 +200,23 @@ class StitchTestLoop(TestLoop):
         runner.call_hook('after_test')
         return metrics
 
+    def _known_costs(self) -> CostTable:
+        counted = cost_table(self.runner.model, self.input_size)
+        if self.costs is None:
+            return counted
+        measured = CostTable.read(self.costs)
+        keys = '(config key: test_cfg.costs; option: --costs)'
+        measured.check_same_model(counted, f'{self.costs} {keys}')
+        return measured
+
     def _selected_ids(self) -> tuple[int, ...]:
         space = self._backbone.space
         if self.results is None:
             return select_stitches(space, self.stitches, self._costs)
-        # They may hold latency, which the cost table of the model does not.
         known = StitchResults.read(self.results, space)
-        return select_stitches(space, self.stitches, results=known)
+        # Results may hold latency themselves.
+        costs = None if self.costs is None else self._costs
+        return select_stitches(space, self.stitches, costs, known)
 
     def _screen_and_evaluate(self, ids: Sequence[int]) -> StitchResults:
         """Results of all stitches, on all images or those of the screening."""

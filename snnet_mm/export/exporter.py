@@ -26,7 +26,14 @@ from .graph import (
     trace,
 )
 from .manifest import ExportedFile, ExportedStitch, Manifest
-from .onnx_files import OnnxBundle, require_onnx, run_onnx, save_onnx, to_onnx
+from .onnx_files import (
+    WEIGHTS,
+    OnnxBundle,
+    require_onnx,
+    run_onnx,
+    save_onnx,
+    to_onnx,
+)
 from .parity import check_parity, predict_loaded, sample_images
 from .single import load_single, save_single, single_stitch
 
@@ -134,10 +141,14 @@ class StitchExporter:
             The manifest, which is also written.
 
         Raises:
-            ValueError: If an id is unknown or repeated, or a package is missing.
+            ValueError: If an id is unknown or repeated, a package is missing, or the
+                folder holds a bundle of other stitches.
         """
         require_onnx()
-        ids = select_stitches(self.space, stitches, self.costs, self.results)
+        # Results may hold latency, which the costs of the model do not.
+        costs = self.costs if self.results is None else None
+        ids = select_stitches(self.space, stitches, costs, self.results)
+        _check_no_other_bundle(self.out_dir, ids)
         bundle, wanted, entries = OnnxBundle(self.out_dir), {}, []
         for i in ids:
             _, single, wanted[i] = self._alone(i)
@@ -218,6 +229,18 @@ class StitchExporter:
         )
         manifest.write(self.out_dir)
         return manifest
+
+
+def _check_no_other_bundle(folder: Path, ids: Sequence[int]) -> None:
+    """Refuse to replace weights that graphs of another bundle point into."""
+    graphs = {path.name for path in folder.glob('stitch_*.onnx')}
+    left = sorted(graphs - {f'stitch_{i}.onnx' for i in ids})
+    if left and (folder / WEIGHTS).exists():
+        raise ValueError(
+            f'{folder} holds a bundle with {", ".join(left)}, which would no longer '
+            f'fit a new {WEIGHTS}; allowed are another folder, or one without them '
+            '(option: --out)'
+        )
 
 
 def _known_size(model: nn.Module, size: Sequence[int] | None) -> tuple[int, int]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # onnxruntime must know it to infer the shapes of the rest.
 SMALL = 64
 PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
+WEIGHTS = 'weights.safetensors'  # of a bundle
 
 
 def require_onnx() -> None:
@@ -93,9 +94,7 @@ class OnnxBundle:
         weights: Name of the file of weights.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike, weights: str = 'weights.safetensors'
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike, weights: str = WEIGHTS) -> None:
         self.path = Path(folder) / weights
         self._graphs: dict[str, onnx_ir.Model] = {}
         self._arrays: dict[str, np.ndarray] = {}

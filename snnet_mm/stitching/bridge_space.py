@@ -68,7 +68,11 @@ class BridgeSpace(StitchingSpace):
         super().__init__(depths, stitches, layers, (), ids)
 
     def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.stand_ins`: there are none."""
+        """See :meth:`StitchingSpace.stand_ins`: there are none.
+
+        Raises:
+            ValueError: If the space gives no maps, or not every route runs the block.
+        """
         if not self._maps:
             return super().stand_ins(block)
         first = max(j for _, j in self.joints)

@@ -50,7 +50,11 @@ def parse_budget(text: str) -> Budget:
 
 
 def format_cost(cost: str, value: float) -> str:
-    """A cost as a budget would say it, such as ``'33.5G'``."""
+    """A cost in the unit of cost tables as a budget would say it: ``'33.5G'``.
+
+    Raises:
+        ValueError: If there are no budgets of this cost, as of memory.
+    """
     for unit, (name, factor) in BUDGET_UNITS.items():
         if name == cost:
             return f'{value / factor:.4g}{unit}'
@@ -85,7 +89,9 @@ def pick(
     if not isinstance(budget, Budget):
         budget = parse_budget(budget)
     if costs is None and results is None:
-        raise ValueError(f'a budget of {budget} needs a cost table or results')
+        raise ValueError(
+            f'a budget of {budget} needs a cost table or results (option: --results)'
+        )
     scores, sign = _scores(space, costs, results)
     column = (costs if costs is not None else results).column(budget.cost)
     affordable = [i for i in scores if column[i] <= budget.limit]

@@ -38,7 +38,9 @@ def read_published(
         metric=metric,
         higher_is_better=higher_is_better,
     )
-    return read_json(path, parse, 'file of published figures', 'the authors')
+    return read_json(
+        path, parse, 'file of published figures', "the authors' evaluation"
+    )
 
 
 def _results(
@@ -48,6 +50,11 @@ def _results(
     metric: str,
     higher_is_better: bool,
 ) -> StitchResults:
+    if not isinstance(data['stitches'], Mapping):
+        raise ValueError(
+            'it holds no stitches by id; results of tools/test.py are read without '
+            '--depths (plot_pareto.py) or --published (check_prior.py)'
+        )
     stitches = []
     for key, figures in data['stitches'].items():
         stitch = space[int(key)]

@@ -209,7 +209,10 @@ class StitchResults:
         known = {r.id: costs.costs.get(r.id) for r in self.stitches}
         if None in known.values():
             lacking = [i for i, cost in known.items() if cost is None]
-            raise ValueError(f'the cost table lacks the evaluated stitches {lacking}')
+            raise ValueError(
+                f'the cost table is of another stitching space: it lacks the evaluated '
+                f'stitches {lacking} (option: --costs)'
+            )
         own = {
             r.id: Cost(r.flops, r.params or known[r.id].params) for r in self.stitches
         }
@@ -243,6 +246,11 @@ class StitchResults:
         Raises:
             ValueError: If an entry is of another form.
         """
+        if isinstance(data['stitches'], Mapping):
+            raise ValueError(
+                'it holds stitches by id, as published figures (option of '
+                'plot_pareto.py: --depths, of check_prior.py: --published)'
+            )
         stitches = [StitchResult.from_dict(s) for s in data['stitches']]
         ids = [s.id for s in stitches]
         require(len(set(ids)) == len(ids), 'ids', ids)

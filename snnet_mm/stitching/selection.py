@@ -51,7 +51,12 @@ def select_stitches(
             f'stitches={ids} must be one or more ids, each once (config key: stitches; '
             'option: --stitch-id)'
         )
-    return tuple(space[i].id for i in ids)
+    try:
+        return tuple(space[i].id for i in ids)
+    except ValueError as error:
+        raise ValueError(
+            f'{error} (config key: stitches; option: --stitch-id)'
+        ) from None
 
 
 def _named(

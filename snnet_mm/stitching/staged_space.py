@@ -93,7 +93,11 @@ class StagedSpace(StitchingSpace):
         super().__init__(depths, stitches, layers | serving, serving, ids)
 
     def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.stand_ins`; for last blocks of stages alone."""
+        """See :meth:`StitchingSpace.stand_ins`; for last blocks of stages alone.
+
+        Raises:
+            ValueError: If the space gives no maps, or the block is another one.
+        """
         if not self._maps:
             return super().stand_ins(block)
         *_, slowest = (self._ends(a) for a in range(len(self.stage_depths)))

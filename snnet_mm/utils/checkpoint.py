@@ -61,7 +61,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
             raise UntrustedCheckpointError(
                 f'checkpoint {path} holds objects that could run code: {reason}'
             ) from error
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = f'{type(error).__name__} {error}'.splitlines()[0]
         raise ValueError(
             f'checkpoint {path} is truncated, damaged or no checkpoint at all '
             f'({path.stat().st_size} bytes): {reason.partition(". ")[0]}'

@@ -41,7 +41,20 @@ ENTRIES = (
     ('model', 'backbone'),
     *((key, part) for key in DATA for part in ('dataset', 'sampler')),
 )
-LIKENESS = 0.9
+# What else the runner, the tools and mmengine's wrappers read.
+OTHERS = (
+    'auto_scale_lr',
+    'custom_imports',
+    'data_preprocessor',
+    'experiment_name',
+    'find_unused_parameters',
+    'log_level',
+    'model_wrapper_cfg',
+    'runner_type',
+    'tta_model',
+    'tta_pipeline',
+)
+LIKENESS = 0.88
 
 
 def load_config(
@@ -69,6 +82,7 @@ def load_config(
             f'config {path} cannot be read: {type(error).__name__}: {error}'
         ) from error
     if options is not None:
+        _check_options(options, cfg)
         try:
             cfg.merge_from_dict(options)
         except Exception as error:
@@ -78,6 +92,20 @@ def load_config(
             ) from error
     check_outline(cfg)
     return cfg
+
+
+def _check_options(options: Mapping[str, Any], cfg: Config) -> None:
+    """Refuse to override what neither the config has nor anything reads."""
+    allowed = [*cfg, *SECTIONS, *OTHERS]
+    for option in options:
+        name = option.partition('.')[0]
+        if name not in allowed:
+            meant = get_close_matches(name, allowed, n=1)
+            raise ValueError(
+                f'{option}: the config has no {name}, and nothing reads one'
+                + (f'; is {meant[0]} meant?' if meant else '')
+                + ' (option: --cfg-options)'
+            )
 
 
 def check_outline(cfg: Config) -> None:
@@ -91,7 +119,7 @@ def check_outline(cfg: Config) -> None:
         if name in SECTIONS:
             continue
         meant = get_close_matches(name, SECTIONS, n=1, cutoff=LIKENESS)
-        if meant and meant[0] not in cfg:
+        if meant:
             raise ValueError(
                 f'{name} is no setting that anything reads; is {meant[0]} meant? '
                 f'(config key: {name})'
@@ -157,7 +185,10 @@ def _check_bases(path: Path, heirs: tuple[Path, ...] = ()) -> None:
     needed_by = f', from which {heirs[-1]} inherits,' if heirs else ''
     key = 'config key: _base_' if heirs else 'argument: config'
     if not path.is_file():
-        raise ValueError(f'config {path}{needed_by} does not exist ({key})')
+        names = [p.name for p in path.parent.glob('*.py')]
+        like = get_close_matches(path.name, names, n=1)
+        hint = f'; there is {like[0]}' if like else ''
+        raise ValueError(f'config {path}{needed_by} does not exist{hint} ({key})')
     path = path.resolve()
     if path in heirs:
         chain = ' -> '.join(map(str, (*heirs[heirs.index(path) :], path)))

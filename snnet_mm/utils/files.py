@@ -21,6 +21,8 @@ DISK_ERRORS = (
     errno.EACCES,
     errno.EPERM,
     errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EISDIR,
 )
 
 

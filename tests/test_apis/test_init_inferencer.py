@@ -88,6 +88,11 @@ def test_images_that_are_not_there(images, tmp_path):
         ('default_scope', 'mmrotate', "default_scope='mmrotate' has no inferencer"),
         ('visualizer', None, 'needs a visualizer'),
         ('test_dataloader', None, 'needs a test_dataloader'),
+        (
+            'test_dataloader',
+            dict(dataset=dict(type='ToyScenes', pipeline=[dict(type='PackSegInputs')])),
+            r"of ToyScenes, \['PackSegInputs'\], reads no image files.*LoadImage",
+        ),
     ],
 )
 def test_configs_without_what_an_inferencer_needs(model, key, value, message):

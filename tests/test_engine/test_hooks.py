@@ -35,6 +35,17 @@ def test_the_cost_of_the_sampled_stitch_is_logged(toy_cfg):
     assert recorder.logged == [costs[i].flops / 1e9 for i in recorder.stitches]
 
 
+def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
+    class Picky(torch.nn.Module):
+        def check_space(self, space):
+            raise ValueError(f'not for {len(space)} stitches')
+
+    runner = Runner.from_cfg(toy_cfg)
+    runner.model.picky = Picky()
+    with pytest.raises(ValueError, match='not for 14 stitches'):
+        runner.train()
+
+
 @pytest.mark.parametrize('task', ['seg', 'depth'])
 def test_least_squares_sets_the_layers_before_training(toy_cfg):
     runner, recorder = train(toy_cfg)

@@ -43,3 +43,11 @@ def test_training_does_not_start_with_a_wrong_label(toy_cfg):
     toy_cfg.train_dataloader.dataset.pipeline.insert(0, spoil)
     with pytest.raises(ValueError, match=r'labels \[9\]'):
         Runner.from_cfg(toy_cfg).train()
+
+
+@pytest.mark.parametrize('number', [3, 150])
+def test_a_segmentor_of_another_number_of_classes(toy_cfg, number):
+    toy_cfg.model.decode_head.num_classes = number
+    words = f'a head of {number} classes on .* of 6; .*model.decode_head.num_classes'
+    with pytest.raises(ValueError, match=words):
+        Runner.from_cfg(toy_cfg).train()

@@ -1,5 +1,6 @@
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from mmengine.runner import Runner
 
 from snnet_mm.analysis import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import StitchResults, pick, select_stitches
+from snnet_mm.stitching import Setup, StitchResults, pick, select_stitches
 
 METRICS = dict(
     seg=('mIoU', 'aAcc', 'mAcc'),
@@ -133,3 +134,23 @@ def test_wrong_selections_are_refused(toy_cfg, stitches, message):
     toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=stitches)
     with pytest.raises(ValueError, match=message):
         Runner.from_cfg(toy_cfg).test()
+
+
+def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
+    path = tmp_path / 'costs.json'
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='25ms', costs=str(path))
+    runner = Runner.from_cfg(toy_cfg)
+    counted = cost_table(runner.model)
+    latency = dict.fromkeys(counted, 30.0) | {3: 24.0}
+    measured = counted.measured(Setup('a board', 1, 'float32'), latency)
+    path.write_text(json.dumps(measured.to_dict()))
+    runner.test()
+    (written,) = tmp_path.glob('*/stitches.json')
+    results = StitchResults.read(written)
+    assert [(r.id, r.latency) for r in results.stitches] == [(3, 24.0)]
+    assert results.setup.device == 'a board'
+
+    other = replace(measured, input_size=(32, 32))
+    path.write_text(json.dumps(other.to_dict()))
+    with pytest.raises(ValueError, match=r'costs.json \(.*--costs\) holds for'):
+        runner.test()

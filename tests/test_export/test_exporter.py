@@ -190,6 +190,12 @@ def test_what_a_user_gets_wrong(toy_cfg, build, tmp_path, monkeypatch):
         exporter.export_bundle('0,3,0')
     with pytest.raises(ValueError, match=r"formats=\('tf',\); allowed are \('mm', "):
         exporter.export_stitch(0, ['tf'])
+    other = tmp_path / 'other'
+    for name in ('stitch_1.onnx', 'stitch_7.onnx', 'weights.safetensors'):
+        other.mkdir(exist_ok=True)
+        (other / name).touch()
+    with pytest.raises(ValueError, match=r'holds a bundle with stitch_7.onnx, .*--out'):
+        StitchExporter(cfg, model, other).export_bundle('0,1')
     find = 'snnet_mm.export.onnx_files.importlib.util.find_spec'
     monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
     for export in (

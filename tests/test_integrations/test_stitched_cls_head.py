@@ -331,6 +331,10 @@ def test_heads_that_do_not_match_their_backbone_are_refused():
         ValueError, match=r'width 12, but end 1 .* in_channels=8 .*ends'
     ):
         run(swapped)
+    three = [dict(in_channels=width) for width in (8, 12, 16)]
+    model = classifier(head=dict(ends=three))
+    with pytest.raises(ValueError, match='ends for 3 anchors, the backbone has 2'):
+        model.head.check_space(model.backbone.space)
     one = classifier(head=dict(ends=[dict(in_channels=8)]))
     with pytest.raises(ValueError, match=r'ends in anchor 1, .* anchors \[0\]; .*ends'):
         set_stitch(one, 1)

@@ -38,6 +38,7 @@ def test_a_metric_may_be_better_when_lower(published):
         (dict(stitches={'0': dict(flops=1, acc1=1)}), "no 'mIoU' but .'acc1'."),
         (dict(stitches={'0': dict(mIoU=1)}), "KeyError 'flops'"),
         (dict(stitches=3), 'is no file of published figures'),
+        (dict(stitches=[]), 'no stitches by id; results of .* without --depths'),
     ],
 )
 def test_other_files_are_refused(tmp_path, change, words):

@@ -51,6 +51,8 @@ def test_files_that_do_not_belong_together(run_here, files, tmp_path):
     other.write_text(json.dumps(data | dict(space='another')))
     with pytest.raises(ValueError, match='of different stitching spaces'):
         run_here(TOOL, other, files[1])
+    with pytest.raises(ValueError, match=r"file of scores holds \['mIoU'\]; wanted is"):
+        run_here(TOOL, files[0], files[0])
     with pytest.raises(ValueError, match='--intervals 4: .* num_groups'):
         run_here(TOOL, *files, '--intervals', 4)
     other.write_text(json.dumps(data | dict(stitches=data['stitches'][1:])))

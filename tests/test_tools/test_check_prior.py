@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
+
 TOOL = 'analysis_tools/check_prior.py'
 PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
 
@@ -18,3 +20,21 @@ def test_all_stitches_are_wanted(run_here, tmp_path):
     path.write_text(json.dumps(dict(stitches={0: dict(flops=1, mIoU=2)})))
     with pytest.raises(ValueError, match=r'lacks stitches \[1, 2, 3'):
         run_here(TOOL, path, '--depths', 3, 7, '--published')
+
+
+def test_the_metric_of_results(run_here, tmp_path):
+    space = TwoWaySpace([2, 2])
+    costs = CostTable({s.id: Cost(s.id + 1, 1) for s in space}, (8, 8))
+    metrics = {s.id: dict(mIoU=1.0, aAcc=s.id / 2) for s in space}
+    results = StitchResults.collect(space, costs, metrics)
+    path = tmp_path / 'stitches.json'
+    path.write_text(json.dumps(results.to_dict()))
+    args = (TOOL, path, '--depths', 2, 2)
+    assert 'FLOPs alone: rank correlation nan' in run_here(*args)
+    assert 'FLOPs alone: rank correlation 1.00' in run_here(*args, '--metric', 'aAcc')
+
+
+def test_steps_are_positive(run_here, capsys):
+    with pytest.raises(SystemExit):
+        run_here(TOOL, PUBLISHED, '--depths', 12, 24, '--step', 0)
+    assert '--step 0.0: allowed is above 0' in capsys.readouterr().err

@@ -22,7 +22,7 @@ def test_published_figures_are_drawn(run_here, tmp_path):
     [
         (None, (), 'cannot be read as a file of results'),
         ('{"stitches"', (), 'is damaged'),
-        ('{"stitches": {}}', (), 'is no file of results'),
+        ('{"stitches": {}}', (), 'is no file of results.* by id, as published .*--dep'),
         ('{"stitches": {}}', ('--depths', 24, 12), 'cannot be stitched two ways'),
     ],
 )

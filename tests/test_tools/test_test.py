@@ -56,6 +56,22 @@ def test_a_wrong_stitch_id_ends_in_words(run_tool, checkpoint, tmp_path):
     args = (CONFIG, checkpoint, '--stitch-id', 5, '--work-dir', tmp_path)
     done = run_tool('test.py', *args, ok=False)
     assert done.stderr.splitlines()[-1] == (
-        'ValueError: stitch id 5 is not in the stitching space; allowed are 0-4, 6-14'
+        'ValueError: stitch id 5 is not in the stitching space; allowed are 0-4, 6-14 '
+        '(config key: stitches; option: --stitch-id)'
     )
     assert not list(tmp_path.glob('*/stitches.json'))
+
+
+@pytest.mark.parametrize(
+    ('options', 'words'),
+    [
+        (('--budget', 1), "budget '1' has no unit; allowed are"),
+        (('--budget', '60G,all'), "budget 'all'; allowed are"),
+        (('--budget', '10X'), "budget '10X' has the unit 'X'; allowed are"),
+        (('--keep', 2), r'--keep 2 of .* wanted is one \(option: --screen;'),
+        (('--tta',), r'--tta needs a tta_model \(config key: tta_model\)'),
+    ],
+)
+def test_options_that_cannot_be_met(run_here, options, words):
+    with pytest.raises(ValueError, match=words):
+        run_here('test.py', CONFIG, 'no.pth', *options)

@@ -129,7 +129,7 @@ def write_half(path):
         (lambda path: None, 'does not exist'),
         (Path.mkdir, 'is no file'),
         (Path.touch, r'truncated, .* \(0 bytes\)'),
-        (write_text, r'truncated, .* \(13 bytes\)'),
+        (write_text, r'truncated, .* \(13 bytes\): \w+Error '),
         (write_half, r'truncated, .* \(2000 bytes\)'),
         (lambda path: torch.save([1], path), 'holds a list, a dict is wanted'),
     ],

@@ -24,7 +24,8 @@ def test_bases_and_options_are_merged(tmp_path):
 @pytest.mark.parametrize(
     'texts, message',
     [
-        (dict(b=''), r'config .*/a.py does not exist \(argument: config\)'),
+        (dict(b=''), r'config .*/a.py does not exist; there is b.py \(argument: conf'),
+        (dict(), r'config .*/a.py does not exist \(argument: config\)'),
         (
             dict(a="_base_ = 'b.py'"),
             r'b.py, from which \S*a.py inherits, does',
@@ -68,6 +69,22 @@ def test_options_that_do_not_fit_are_said(tmp_path):
         load_config(tmp_path / 'a.py', {'hooks.3.a': 2})
 
 
+@pytest.mark.parametrize(
+    'option, message',
+    [
+        ('trian_cfg.max_iters', r'trian_cfg.max_iters: .* no trian_cfg.* is train_cfg'),
+        ('optimizer.lr', 'no optimizer, .* is optim_wrapper meant'),
+        ('fp16', r'no fp16, and nothing reads one \(option: --cfg-options'),
+    ],
+)
+def test_options_that_nothing_reads_are_refused(tmp_path, option, message):
+    write(tmp_path, a=f'{MODEL}x = 1')
+    with pytest.raises(ValueError, match=message):
+        load_config(tmp_path / 'a.py', {option: 2})
+    cfg = load_config(tmp_path / 'a.py', {'x': 2, 'train_cfg.max_iters': 3})
+    assert (cfg.x, cfg.train_cfg) == (2, dict(max_iters=3))
+
+
 HOOK = dict(type='H')
 
 
@@ -78,6 +95,7 @@ HOOK = dict(type='H')
         (dict(resolution=3, train_pipeline=[], resumed=1), 'resume meant'),
         (dict(resolution=3, train_pipeline=[]), None),
         (dict(load_frm='a.pth'), 'load_from meant'),
+        (dict(trian_cfg={}, train_cfg={}), 'train_cfg meant'),
         (dict(train_dataloader=[1]), r'train_dataloader=\[1\]; wanted is a dict'),
         (dict(train_dataloader=dict(dataset=3)), 'key: train_dataloader.dataset'),
         (dict(test_dataloader=dict()), 'test_dataloader has no dataset'),

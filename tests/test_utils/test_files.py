@@ -1,6 +1,6 @@
 import pytest
 
-from snnet_mm.utils import atomic_path
+from snnet_mm.utils import UnwritableError, atomic_path
 
 
 def files(folder):
@@ -64,3 +64,13 @@ def test_the_temporary_name_tells_the_format_and_hides(tmp_path, name):
         assert temporary.name.startswith('.')
         temporary.touch()
     assert files(tmp_path) == [name]
+
+
+@pytest.mark.parametrize('name', ['file/x.png', 'folder'])
+def test_names_that_are_taken(tmp_path, name):
+    (tmp_path / 'file').touch()
+    (tmp_path / 'folder').mkdir()
+    words = f'{tmp_path / name} cannot be written: .*--out'
+    with pytest.raises(UnwritableError, match=words), atomic_path(tmp_path / name) as t:
+        t.touch()
+    assert files(tmp_path) == ['file', 'folder']

@@ -48,7 +48,10 @@ def parse_args() -> argparse.Namespace:
         type=int,
         help='cost intervals of the training (default: 15)',
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.intervals < 1:
+        parser.error(f'--intervals {args.intervals}: allowed is 1 or more')
+    return args
 
 
 def choices(
@@ -57,11 +60,17 @@ def choices(
     """What is deployed of every interval.
 
     Raises:
-        ValueError: If the files are of different spaces, a stitch was scored and not
-            evaluated, or the scores were written with other intervals.
+        ValueError: If the files are of different spaces, the second holds no scores, a
+            stitch was scored and not evaluated, or the scores were written with other
+            intervals.
     """
     if results.space != scores.space:
         raise ValueError('results and scores are of different stitching spaces')
+    if IMPORTANCE not in scores.stitches[0].metrics:
+        raise ValueError(
+            f'the file of scores holds {list(scores.stitches[0].metrics)}; wanted is '
+            'the stitch_scores.json that a training with an ImportanceSampler writes'
+        )
     importance = scores.ranked_by(IMPORTANCE).scores()
     places = scores.ranked_by(DEPLOYMENT).scores()
     lacking = sorted(set(importance) - set(results.scores()))

@@ -40,12 +40,15 @@ def parse_args() -> argparse.Namespace:
         '--published', action='store_true', help='the file holds published figures'
     )
     parser.add_argument(
-        '--metric', default='mIoU', help='the metric of published figures'
+        '--metric', help='metric (default: that of the results, or mIoU)'
     )
     parser.add_argument(
         '--step', default=10, type=float, help='GFLOPs between budgets (default: 10)'
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if not args.step > 0:
+        parser.error(f'--step {args.step}: allowed is above 0')
+    return args
 
 
 def lost(
@@ -89,9 +92,12 @@ def main() -> None:
     args = parse_args()
     space = TwoWaySpace(args.depths)
     if args.published:
-        results = read_published(args.results, space, (0, 0), args.metric)
+        metric = args.metric or 'mIoU'
+        results = read_published(args.results, space, (0, 0), metric)
     else:
         results = StitchResults.read(args.results, space)
+        if args.metric is not None:
+            results = results.ranked_by(args.metric)
     flops, scores = results.column('flops'), results.scores()
     missing = sorted(set(space.ids) - set(flops))
     if missing:

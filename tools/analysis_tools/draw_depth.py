@@ -6,13 +6,17 @@
 import argparse
 
 import torch
-from mmengine.registry import DATASETS, MODELS, init_default_scope
-from mmengine.runner import load_checkpoint
+from mmengine.registry import DATASETS
 
-from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
+from snnet_mm.apis import (
+    cost_table,
+    find_stitched_backbone,
+    init_model,
+    set_stitch,
+)
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.stitching import select_stitches
-from snnet_mm.utils import guard_checkpoints, load_config
+from snnet_mm.utils import load_config
 from snnet_mm.visualization import DepthExample, plot_depths
 
 
@@ -32,20 +36,19 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    guard_checkpoints(trust=False)
     cfg = load_config(args.config)
-    init_default_scope(cfg.default_scope)
-    check_data_folders(cfg.test_dataloader, 'test_dataloader')
-    # The checkpoint holds everything that the anchors would load.
-    for part in (*cfg.model.backbone.anchors, cfg.model.decode_head):
-        part.pop('init_cfg', None)
-    model = MODELS.build(cfg.model).eval()
+    check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
+    model = init_model(cfg, args.checkpoint, device='cpu')
     dataset = DATASETS.build(cfg.test_dataloader.dataset)
-    load_checkpoint(model, args.checkpoint, map_location='cpu')
     wrong = [i for i in args.images if not 0 <= i < len(dataset)]
     if wrong:
         raise ValueError(
             f'--images {wrong[0]}: allowed are 0 to {len(dataset) - 1} of the test set'
+        )
+    if 'gt_depth_map' not in dataset[args.images[0]]['data_samples']:
+        raise ValueError(
+            f'{args.config} is no config of a depth model: its test set has no depth '
+            '(config key: test_dataloader.dataset)'
         )
     stitches = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
     costs = cost_table(model, cfg.test_cfg.get('input_size'))

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import torch
 from mmengine.config import DictAction
-from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import load_checkpoint
 from rich.table import Table
 from torch import nn
 
@@ -24,14 +22,12 @@ from snnet_mm.analysis import (
     measure_memory,
     measuring_setup,
 )
-from snnet_mm.models import find_stitched_backbone
+from snnet_mm.apis import find_stitched_backbone, init_model
 from snnet_mm.stitching import CostTable, StitchingSpace
 from snnet_mm.stitching.cost_table import Cost
 from snnet_mm.utils import (
     atomic_path,
-    check_ops_for,
     check_writable,
-    guard_checkpoints,
     load_config,
 )
 from snnet_mm.visualization import (
@@ -83,9 +79,6 @@ def add_measuring(group: argparse._ArgumentGroup) -> None:
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('config', help='config file path')
-    parser.add_argument(
-        '--checkpoint', help='weights; costs do not depend on them (default: random)'
-    )
     add_measuring(parser.add_argument_group('what is measured'))
     parser.add_argument(
         '--sort',
@@ -113,11 +106,6 @@ def parse_args() -> argparse.Namespace:
         action=DictAction,
         help='override settings of the config, in the form of key=value pairs',
     )
-    parser.add_argument(
-        '--trust-checkpoint',
-        action='store_true',
-        help='load the checkpoint with whatever is in it, code that runs included',
-    )
     args = parser.parse_args()
     for name in ('batch', 'rounds'):
         if getattr(args, name) < 1:
@@ -131,14 +119,10 @@ def parse_args() -> argparse.Namespace:
 
 def build_model(args: argparse.Namespace) -> nn.Module:
     cfg = load_config(args.config, args.cfg_options)
-    check_ops_for(cfg)
-    init_default_scope(cfg.get('default_scope', 'mmengine'))
-    model = MODELS.build(cfg.model)
     args.shape = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
-    if args.checkpoint is not None:
-        guard_checkpoints(trust=args.trust_checkpoint)
-        load_checkpoint(model, args.checkpoint, map_location='cpu')
-    return model.to(args.device, getattr(torch, args.dtype))
+    # Costs do not depend on the weights.
+    model = init_model(cfg, None, device=args.device)
+    return model.to(getattr(torch, args.dtype))
 
 
 def chosen_ids(

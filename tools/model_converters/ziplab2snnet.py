@@ -5,7 +5,7 @@ import argparse
 import torch
 
 from snnet_mm.models.ziplab_checkpoint import convert_ziplab
-from snnet_mm.utils import atomic_path
+from snnet_mm.utils import atomic_path, load_weights_only
 
 
 def parse_args() -> argparse.Namespace:
@@ -20,7 +20,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    checkpoint = torch.load(args.src, map_location='cpu', weights_only=True)
+    checkpoint = load_weights_only(args.src)
     state_dict = checkpoint.get('state_dict', checkpoint)
     state_dict = state_dict.get('model', state_dict)
     converted = convert_ziplab(state_dict)

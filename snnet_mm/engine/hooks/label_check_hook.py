@@ -12,22 +12,24 @@ from torch import nn
 
 from snnet_mm.utils import isolated_rng
 
+# Of classifiers and segmentors.
+HEADS = 'head', 'decode_head', 'auxiliary_head'
+
 
 @HOOKS.register_module()
 class LabelCheckHook(Hook):
     """Looks at some labels of segmentation or classification before training starts.
 
     A label outside the classes is an index error on a CPU, a device assert on a GPU,
-    and is silently left out by the metric. A classifier's head must have as many
-    classes as the data.
+    and is silently left out by the metric. Heads must have as many classes as the data.
 
     Args:
         num_samples: Training samples to look at, drawn at random.
         ignore_index: The label of pixels that belong to no class.
 
     Raises:
-        ValueError: If the data set is empty, a label is no class, or a classifier has
-            another number of them.
+        ValueError: If the data set is empty, a label is no class, or a head has another
+            number of them.
     """
 
     def __init__(self, num_samples: int = 16, ignore_index: int = 255) -> None:
@@ -51,9 +53,9 @@ class LabelCheckHook(Hook):
                     self._check_map(sample, classes, i)
                 elif 'gt_label' in sample:
                     _check_label(sample, classes, i)
-                    _check_number(runner.model, classes)
                 else:
                     return
+                _check_number(runner.model, classes)
 
     def _check_map(
         self, sample: BaseDataElement, classes: Sequence[str], i: int
@@ -82,10 +84,13 @@ def _check_label(sample: BaseDataElement, classes: Sequence[str], i: int) -> Non
 
 def _check_number(model: nn.Module, classes: Sequence[str]) -> None:
     model = model.module if is_model_wrapper(model) else model
-    number = getattr(getattr(model, 'head', None), 'num_classes', len(classes))
-    if number != len(classes):
-        raise ValueError(
-            f'a head of {number} classes on a training set of {len(classes)}; wanted '
-            'is the same number (config keys: model.head.num_classes, '
-            'train_dataloader.dataset)'
-        )
+    for name in HEADS:
+        head = getattr(model, name, None)
+        for part in head if isinstance(head, nn.ModuleList) else [head]:
+            number = getattr(part, 'num_classes', len(classes))
+            if number != len(classes):
+                raise ValueError(
+                    f'a head of {number} classes on a training set of {len(classes)}; '
+                    f'wanted is the same number (config keys: model.{name}.'
+                    'num_classes, train_dataloader.dataset)'
+                )

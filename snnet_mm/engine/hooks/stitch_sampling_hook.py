@@ -82,15 +82,21 @@ class StitchSamplingHook(Hook):
     def before_train(self, runner: Runner) -> None:
         """Get the costs of all stitches and build the sampler.
 
+        Parts of the model that have a method ``check_space(space)`` are asked first
+        whether they fit the stitching space.
+
         Raises:
-            ValueError: If the file of costs cannot be read, is of another model or
-                input size, is not the same on all ranks, or is not the one that the
-                run to be resumed began with.
+            ValueError: If a part does not, the file of costs cannot be read, is of
+                another model or input size, is not the same on all ranks, or is not the
+                one that the run to be resumed began with.
         """
+        space = find_stitched_backbone(runner.model).space
+        for module in runner.model.modules():
+            if hasattr(type(module), 'check_space'):
+                module.check_space(space)
         self._costs = cost_table(runner.model, self._input_size)
         if self._costs_file is not None:
             self._costs = self._read_costs(runner)
-        space = find_stitched_backbone(runner.model).space
         seed = shared_seed(runner.seed)
         defaults = dict(costs=self._costs, seed=seed, space=space)
         self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.anchors.pretrained import read_weights, select_prefix
-from snnet_mm.stitching import Stitch
+from snnet_mm.stitching import Stitch, StitchingSpace
 
 POOLINGS = ('cls', 'mean', 'norm-mean')
 NORMS = ('LN', 'BN', None)
@@ -201,6 +201,19 @@ class StitchedClsHead(ClsHead):
         if self.frozen:
             self.ends.eval()
         return self
+
+    def check_space(self, space: StitchingSpace) -> None:
+        """Refuse ends of anchors that are not there, which nothing would train.
+
+        Raises:
+            ValueError: If there is not one per anchor.
+        """
+        if len(self.ends) != len(space.depths):
+            raise ValueError(
+                f'the head has ends for {len(self.ends)} anchors, the backbone has '
+                f'{len(space.depths)}; wanted is an end per anchor (config keys: '
+                'head.ends, backbone.anchors)'
+            )
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Classify with the end of a stitch.

@@ -1,7 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from mmengine.registry import TRANSFORMS
 from mmengine.runner import Runner
+from mmengine.structures import BaseDataElement
+from torch import nn
 
 from snnet_mm.engine import LabelCheckHook
 
@@ -17,6 +21,16 @@ class SpoilLabels:
         results['gt_seg_map'] = np.array(results['gt_seg_map'])
         results['gt_seg_map'][0, 0] = self.label
         return results
+
+
+class DetectionSet(list):
+    metainfo = dict(classes=('cell', 'spot'))
+
+
+class Head(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.num_classes = num_classes
 
 
 def check(cfg, label, **kwargs):
@@ -51,3 +65,26 @@ def test_a_segmentor_of_another_number_of_classes(toy_cfg, number):
     words = f'a head of {number} classes on .* of 6; .*model.decode_head.num_classes'
     with pytest.raises(ValueError, match=words):
         Runner.from_cfg(toy_cfg).train()
+
+
+@pytest.mark.parametrize(
+    ('attribute', 'number'),
+    [('roi_head.bbox_head', 3), ('roi_head.mask_head', 80), ('bbox_head', 1)],
+)
+def test_a_detector_of_another_number_of_classes(attribute, number):
+    sample = BaseDataElement(gt_instances=BaseDataElement())
+    dataset = DetectionSet([dict(data_samples=sample)])
+    model = nn.Module()
+    model.roi_head, model.bbox_head = nn.Module(), Head(2)
+    model.roi_head.bbox_head = nn.ModuleList([Head(2), Head(2)])
+    model.roi_head.mask_head = Head(2)
+    loader = SimpleNamespace(dataset=dataset)
+    runner = SimpleNamespace(model=model, seed=0, train_dataloader=loader)
+    LabelCheckHook().before_train(runner)
+    if isinstance(head := model.get_submodule(attribute), nn.ModuleList):
+        head[1].num_classes = number
+    else:
+        head.num_classes = number
+    words = f'a head of {number} classes on .* of 2; .*model.{attribute}.num_classes'
+    with pytest.raises(ValueError, match=words):
+        LabelCheckHook().before_train(runner)

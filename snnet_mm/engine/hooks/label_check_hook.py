@@ -12,8 +12,15 @@ from torch import nn
 
 from snnet_mm.utils import isolated_rng
 
-# Of classifiers and segmentors.
-HEADS = 'head', 'decode_head', 'auxiliary_head'
+# Of classifiers, segmentors and detectors.
+HEADS = (
+    'head',
+    'decode_head',
+    'auxiliary_head',
+    'bbox_head',
+    'roi_head.bbox_head',
+    'roi_head.mask_head',
+)
 
 
 @HOOKS.register_module()
@@ -21,7 +28,8 @@ class LabelCheckHook(Hook):
     """Looks at some labels of segmentation or classification before training starts.
 
     A label outside the classes is an index error on a CPU, a device assert on a GPU,
-    and is silently left out by the metric. Heads must have as many classes as the data.
+    and is silently left out by the metric. Heads, those of detectors too, must have as
+    many classes as the data.
 
     Args:
         num_samples: Training samples to look at, drawn at random.
@@ -53,9 +61,11 @@ class LabelCheckHook(Hook):
                     self._check_map(sample, classes, i)
                 elif 'gt_label' in sample:
                     _check_label(sample, classes, i)
+                elif 'gt_instances' in sample:
+                    break  # mmdet numbers them itself, by the classes
                 else:
                     return
-                _check_number(runner.model, classes)
+        _check_number(runner.model, classes)
 
     def _check_map(
         self, sample: BaseDataElement, classes: Sequence[str], i: int
@@ -85,7 +95,9 @@ def _check_label(sample: BaseDataElement, classes: Sequence[str], i: int) -> Non
 def _check_number(model: nn.Module, classes: Sequence[str]) -> None:
     model = model.module if is_model_wrapper(model) else model
     for name in HEADS:
-        head = getattr(model, name, None)
+        head = model
+        for attribute in name.split('.'):
+            head = getattr(head, attribute, None)
         for part in head if isinstance(head, nn.ModuleList) else [head]:
             number = getattr(part, 'num_classes', len(classes))
             if number != len(classes):

@@ -1,7 +1,7 @@
 """Small helpers that any part may use."""
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
-from .config_file import check_outline, load_config
+from .config_file import check_outline, load_config, mappings_in
 from .config_names import register_config_names
 from .distributed import naming_lost_ranks, prepare_cpu_distributed
 from .files import (
@@ -29,6 +29,7 @@ __all__ = [
     'isolated_rng',
     'load_config',
     'load_weights_only',
+    'mappings_in',
     'naming_lost_ranks',
     'quiet_terminal',
     'remove_leftovers',

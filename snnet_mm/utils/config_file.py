@@ -145,11 +145,12 @@ def check_outline(cfg: Config) -> None:
         if hook is not None and 'type' not in hook:
             raise ValueError(f'{hook} is no hook: it has no type (config key: {key})')
     for name in SECTIONS:
-        for key, kind in _types(cfg.get(name), name):
+        for key, part in mappings_in(cfg.get(name), name):
+            kind = part.get('type', name)
             if not (kind if isinstance(kind, str) else callable(kind)):
                 raise ValueError(
-                    f'{key}={kind!r}; allowed is the name of a class (config key: '
-                    f'{key})'
+                    f'{key}.type={kind!r}; allowed is the name of a class (config key: '
+                    f'{key}.type)'
                 )
 
 
@@ -162,19 +163,17 @@ def _check_form(value: object, allowed: tuple[type, ...], key: str) -> None:
         raise ValueError(f'{key}={value!r}; wanted is a {names} (config key: {key})')
 
 
-def _types(node: object, key: str) -> Iterator[tuple[str, object]]:
-    """Every ``type`` in a tree, and where it is."""
-    if isinstance(node, dict):
-        if 'type' in node:
-            yield f'{key}.type', node['type']
+def mappings_in(node: object, key: str) -> Iterator[tuple[str, Mapping]]:
+    """Every mapping in a part of a config, itself included, after its config key."""
+    if isinstance(node, Mapping):
+        yield key, node
         children = node.items()
     elif isinstance(node, list | tuple):
         children = enumerate(node)
     else:
         return
     for name, child in children:
-        if name != 'type':
-            yield from _types(child, f'{key}.{name}')
+        yield from mappings_in(child, f'{key}.{name}')
 
 
 def _check_bases(path: Path, heirs: tuple[Path, ...] = ()) -> None:

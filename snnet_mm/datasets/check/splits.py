@@ -13,12 +13,17 @@ from mmengine.config import Config
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
+from snnet_mm.utils import mappings_in
+
 from ..folder_check import check_data_folders
 from .samples import ClassSample, DepthSample, MapSample, ObjectsSample, Sample
 
 # What a depth map's metric says of its range, and what it says by default.
 RANGE = 'min_depth', 'max_depth'
 NEAREST, FARTHEST = 1e-3, 10.0
+
+# Parts of a model whose classes are not those of the data.
+NO_HEADS = {'backbone', 'teacher', 'data_preprocessor', 'train_cfg'}
 
 Problems = list[tuple[str, str, str]]  # kind, file, details
 
@@ -208,22 +213,13 @@ def _of_coco(
 
 def _wrong_heads(cfg: Config, number: int) -> Problems:
     """Heads that have another number of classes."""
+    numbers = {
+        f'{key}.num_classes': part.get('num_classes', number)
+        for key, part in mappings_in(cfg.get('model'), 'model')
+        if not NO_HEADS & set(key.split('.'))
+    }
     return [
         ('head of another number of classes', key, f'{found}, the data {number}')
-        for key, found in _class_numbers(cfg.get('model'), 'model')
-        if found != number
+        for key, found in numbers.items()
+        if isinstance(found, int) and found != number
     ]
-
-
-def _class_numbers(node: object, key: str) -> Iterator[tuple[str, int]]:
-    if isinstance(node, Mapping):
-        if isinstance(node.get('num_classes'), int):
-            yield f'{key}.num_classes', node['num_classes']
-        children = node.items()
-    elif isinstance(node, list | tuple):
-        children = enumerate(node)
-    else:
-        return
-    for name, child in children:
-        if name not in ('backbone', 'teacher', 'data_preprocessor', 'train_cfg'):
-            yield from _class_numbers(child, f'{key}.{name}')

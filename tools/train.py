@@ -10,11 +10,11 @@ from mmengine.runner import Runner
 
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.utils import (
+    among_ranks,
     check_ops_for,
     check_writable,
     guard_checkpoints,
     load_config,
-    naming_lost_ranks,
     prepare_cpu_distributed,
 )
 
@@ -77,7 +77,7 @@ def main() -> None:
     guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
-    with naming_lost_ranks():
+    with among_ranks():
         build(cfg).train()
 
 

@@ -3,7 +3,7 @@
 from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .config_file import check_outline, load_config, mappings_in
 from .config_names import register_config_names
-from .distributed import naming_lost_ranks, prepare_cpu_distributed
+from .distributed import among_ranks, prepare_cpu_distributed
 from .files import (
     AtomicBackend,
     UnwritableError,
@@ -30,7 +30,7 @@ __all__ = [
     'load_config',
     'load_weights_only',
     'mappings_in',
-    'naming_lost_ranks',
+    'among_ranks',
     'quiet_terminal',
     'remove_leftovers',
     'prepare_cpu_distributed',

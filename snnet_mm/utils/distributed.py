@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 from collections.abc import Iterator
@@ -64,13 +65,14 @@ def prepare_cpu_distributed(cfg: Config) -> None:
 
 
 @contextmanager
-def naming_lost_ranks() -> Iterator[None]:
-    """Say in a line that the other ranks are gone, if an exchange with them failed.
+def among_ranks() -> Iterator[None]:
+    """Run what exchanges with other ranks, if there are any, and leave them in order.
 
-    torch names a socket, or a collective and its tensors.
+    Where an exchange failed torch names a socket, or a collective and its tensors; here
+    a line says that the other ranks are gone.
 
     Raises:
-        RuntimeError: If it failed.
+        RuntimeError: If an exchange failed.
     """
     try:
         yield
@@ -83,6 +85,11 @@ def naming_lost_ranks() -> Iterator[None]:
             'has ended or does not answer, and what it says last tells why '
             f'({text.splitlines()[0]}). Go on with --resume'
         ) from error
+    if dist.is_initialized():
+        # Threads of gloo that outlive the interpreter may abort the process. They end
+        # when the last that knows the group does, such as a model in a cycle.
+        dist.destroy_process_group()
+        gc.collect()
 
 
 def _set_environment(launcher: str) -> None:

@@ -19,8 +19,8 @@ from mmengine.runner import Runner
 from tiny import tiny_config
 
 from snnet_mm.utils import (
+    among_ranks,
     load_weights_only,
-    naming_lost_ranks,
     prepare_cpu_distributed,
 )
 
@@ -166,7 +166,7 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
     def train(runner):
         with (
             pytest.raises(RuntimeError, match='rank 0 of 2 stops: another rank'),
-            naming_lost_ranks(),
+            among_ranks(),
         ):
             runner.train()
         (folder / 'said').touch()
@@ -183,11 +183,19 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
     assert (folder / 'said').exists()
 
 
+def test_the_group_is_left_at_the_end(tmp_path):
+    store = dict(init_method=f'file://{tmp_path}/store', rank=0, world_size=1)
+    dist.init_process_group('gloo', **store)
+    with among_ranks():
+        assert dist.is_initialized()
+    assert not dist.is_initialized()
+
+
 def test_other_errors_are_left_as_they_are(monkeypatch):
-    with pytest.raises(RuntimeError, match='^NCCL$'), naming_lost_ranks():
+    with pytest.raises(RuntimeError, match='^NCCL$'), among_ranks():
         raise RuntimeError('NCCL')
     monkeypatch.setattr(dist, 'is_initialized', lambda: True)
-    with pytest.raises(RuntimeError, match='^mine$'), naming_lost_ranks():
+    with pytest.raises(RuntimeError, match='^mine$'), among_ranks():
         raise RuntimeError('mine')
 
 

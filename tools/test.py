@@ -157,15 +157,17 @@ def set_visualization(cfg: Config, args: argparse.Namespace) -> None:
 
 
 def save_predictions(cfg: Config, folder: str) -> None:
-    """Let the metric write what is predicted, in the way of the config's package."""
+    """Let the first metric write what is predicted, in the way of the package."""
+    metrics = cfg.test_evaluator
+    metrics = metrics if isinstance(metrics, list) else [metrics]
     if cfg.get('default_scope') == 'mmdet':
-        cfg.test_evaluator.outfile_prefix = osp.join(folder, 'detections')
+        metrics[0].outfile_prefix = osp.join(folder, 'detections')
     elif cfg.get('default_scope') == 'mmpretrain':
         path = osp.join(folder, 'predictions.pkl')
         dump = dict(type='DumpResults', out_file_path=path)
-        cfg.test_evaluator = [cfg.test_evaluator, dump]
+        cfg.test_evaluator = [*metrics, dump]
     else:
-        cfg.test_evaluator.output_dir = folder
+        metrics[0].output_dir = folder
 
 
 def main() -> None:

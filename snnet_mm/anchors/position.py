@@ -105,7 +105,7 @@ def gather_bias(
         num_prefix: Prefix tokens in front of the patches.
     """
     index = relative_position_index(new, num_prefix).to(table.device)
-    # By heads, so that what is gathered lies as it is needed: four times as fast.
+    # By heads, so that what is gathered lies as attention wants it, without a copy.
     by_head = resize_bias_table(table, old, new).T
     return by_head.index_select(1, index.flatten()).view(1, -1, *index.shape)
 

@@ -50,6 +50,7 @@ class LeastSquares:
         here would leave the others waiting for its sums.
         """
         x, y = _augment(x, self.x_dim), _augment(y, self.y_dim)
+        # The last is not kept for one way alone.
         for total, (a, b) in zip(self._sums, ((x, x), (x, y), (y, y)), strict=False):
             total.addmm_(a.T, b)
 

@@ -59,9 +59,11 @@ def test_training_does_not_start_with_a_wrong_label(toy_cfg):
         Runner.from_cfg(toy_cfg).train()
 
 
-@pytest.mark.parametrize('number', [3, 150])
-def test_a_segmentor_of_another_number_of_classes(toy_cfg, number):
+@pytest.mark.parametrize(('number', 'wrapped'), [(3, True), (150, False)])
+def test_a_segmentor_of_another_number_of_classes(toy_cfg, number, wrapped):
     toy_cfg.model.decode_head.num_classes = number
+    if wrapped:
+        toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
     words = f'a head of {number} classes on .* of 6; .*model.decode_head.num_classes'
     with pytest.raises(ValueError, match=words):
         Runner.from_cfg(toy_cfg).train()

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 
+from snnet_mm.analysis.parts import unwrapped
 from snnet_mm.utils import isolated_rng
 
 # Of classifiers, segmentors and detectors.
@@ -65,7 +65,7 @@ class LabelCheckHook(Hook):
                     break  # mmdet numbers them itself, by the classes
                 else:
                     return
-        _check_number(runner.model, classes)
+        _check_number(unwrapped(runner.model), classes)
 
     def _check_map(
         self, sample: BaseDataElement, classes: Sequence[str], i: int
@@ -93,7 +93,6 @@ def _check_label(sample: BaseDataElement, classes: Sequence[str], i: int) -> Non
 
 
 def _check_number(model: nn.Module, classes: Sequence[str]) -> None:
-    model = model.module if is_model_wrapper(model) else model
     for name in HEADS:
         head = model
         for attribute in name.split('.'):

@@ -61,7 +61,7 @@ def cost_table(
     metas = on_meta(counter)
     try:
         with torch.no_grad():
-            costs = functional_call(counter, metas, (size,))
+            costs = functional_call(counter, metas, (size,), tie_weights=False)
     except RuntimeError as error:
         raise ValueError(
             f'the model cannot run images of {"x".join(map(str, size))}: '
@@ -72,13 +72,17 @@ def cost_table(
 
 
 def on_meta(model: nn.Module) -> dict[str, Tensor]:
-    """All parameters and buffers without their data; tied ones stay tied."""
-    tensors = [
-        *model.named_parameters(remove_duplicate=False),
-        *model.named_buffers(remove_duplicate=False),
-    ]
-    metas = {id(t): t.detach().to('meta') for _, t in tensors}
-    return {name: metas[id(t)] for name, t in tensors}
+    """Return all parameters and buffers without their data; tied ones stay tied."""
+    metas: dict[int, Tensor] = {}
+    named = {}
+    # A module held under two names is visited once: functional_call would take the
+    # meta tensor that it finds under the second name for the weight to put back.
+    for path, module in model.named_modules():
+        for name, t in (*module._parameters.items(), *module._buffers.items()):
+            if t is not None:
+                meta = metas.setdefault(id(t), t.detach().to('meta'))
+                named[f'{path}.{name}' if path else name] = meta
+    return named
 
 
 class _CostCounter(nn.Module):

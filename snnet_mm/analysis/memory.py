@@ -58,7 +58,9 @@ def measure_memory(
         else:
             counter = _PeakCounter(model)
             metas = on_meta(counter)
-            peaks = functional_call(counter, metas, (images.to('meta'), ids))
+            peaks = functional_call(
+                counter, metas, (images.to('meta'), ids), tie_weights=False
+            )
     return {i: params[i] * weight.element_size() + peaks[i] for i in params}
 
 

@@ -1,7 +1,12 @@
 import pytest
 import torch
 from costs_by_hand import DEPTHS, LAYERS, NUM_PATCHES, PATCH, SIZE, WIDTHS, cost_by_hand
-from mmengine.model import BaseModel, ImgDataPreprocessor
+from mmengine.model import (
+    BaseModel,
+    ExponentialMovingAverage,
+    ImgDataPreprocessor,
+)
+from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.analysis import cost_table, preprocessed_size
@@ -261,3 +266,47 @@ def test_counting_leaves_the_model_as_it_was(request, name):
         assert value.equal(before[3][key]), key
     assert model.backbone.active_stitch.id == 5
     assert all(p.grad is None for p in model.parameters())
+
+
+class SharedHead(BaseModel):
+    """A model whose head is held under two names, and a tensor of it as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone = MODELS.build(backbone_cfg(out_indices=(6,)))
+        self.first = nn.Conv2d(12, 12, 1)
+        self.second = self.first
+        self.third = nn.Conv2d(12, 12, 1)
+        self.third.weight = self.first.weight
+        self.norms = nn.ModuleList([nn.BatchNorm2d(12)] * 2)
+
+    def forward(self, inputs, data_samples=None, mode='tensor'):
+        (x,) = self.backbone(inputs)
+        return self.third(self.norms[1](self.second(self.norms[0](self.first(x)))))
+
+
+@pytest.mark.parametrize('ema', [False, True])
+def test_counting_leaves_shared_modules_and_tensors_alone(ema):
+    model = SharedHead().train()
+    if ema:
+        model = ExponentialMovingAverage(model)
+
+    def held():
+        everything = dict(remove_duplicate=False)
+        return dict(model.named_parameters(**everything)) | dict(
+            model.named_buffers(**everything)
+        )
+
+    before, copies = held(), {k: v.clone() for k, v in held().items()}
+    shared = cost_table(model, SIZE)
+    after = held()
+    assert 'second.weight' in {k.removeprefix('module.') for k in after}
+    assert after.keys() == before.keys()
+    assert all(after[k] is before[k] for k in after)
+    assert all(torch.equal(after[k], copies[k]) for k in after)
+    backbone = cost_table(SharedHead().backbone, SIZE)
+    # Three convolutions run, with one weight and two biases; one norm, run twice.
+    rows, columns = (side // PATCH for side in SIZE)
+    for i in shared:
+        assert shared[i].flops - backbone[i].flops == 3 * 12 * 12 * rows * columns
+        assert shared[i].params - backbone[i].params == 12 * 12 + 2 * 12 + 2 * 12

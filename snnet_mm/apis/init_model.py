@@ -15,7 +15,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
-from snnet_mm.models import PerStitchBN, set_stitch, unwrapped_config
+from snnet_mm.models import PerStitchBN, model_config, set_stitch
 from snnet_mm.utils import check_ops_for, load_config, load_weights_only
 
 from .compile_blocks import compile_blocks
@@ -62,7 +62,7 @@ def init_model(
         cfg = load_config(config, cfg_options)
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
-    model = MODELS.build(unwrapped_config(cfg.model))
+    model = MODELS.build(model_config(cfg))
     if weights is None:
         print_log(
             'no checkpoint was given: the weights are random',

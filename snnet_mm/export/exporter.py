@@ -11,7 +11,7 @@ from mmengine.config import Config
 from torch import nn
 
 from snnet_mm.analysis import cost_table, preprocessed_size
-from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped_config
+from snnet_mm.models import find_stitched_backbone, model_config, set_stitch
 from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import check_writable
 
@@ -87,7 +87,7 @@ class StitchExporter:
         if results is not None:
             results.check_space(self.space)
         self.metrics = {r.id: r.metrics for r in results.stitches} if results else {}
-        self.preprocessor = unwrapped_config(cfg.model).get('data_preprocessor') or {}
+        self.preprocessor = model_config(cfg).get('data_preprocessor') or {}
         # As mm loads them, in the order of channels BGR, and as graphs take them.
         self.images, source = sample_images(cfg, num_images, self.size)
         self.graph_images = self.images.flip(1) if self._is_rgb else self.images

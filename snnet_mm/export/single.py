@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from snnet_mm.models import StitchedBackbone, find_stitched_backbone, unwrapped_config
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone, model_config
 from snnet_mm.utils import atomic_path, load_weights_only
 
 # Hooks that only a stitched backbone has work for.
@@ -74,7 +74,7 @@ def single_stitch_config(
     """
     runner_keys = inspect.signature(Runner.__init__).parameters
     out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
-    model = out['model'] = unwrapped_config(out['model'])
+    model = out['model'] = model_config(cfg)
     model.backbone = _backbone_config(model.backbone, backbone, stitch_id)
     if backbone.out == 'end' and 'ends' in model.get('head', {}):
         end = backbone.space[stitch_id].end_anchor

@@ -16,6 +16,7 @@ from .wrappers import (
     DistillationWrapper,
     SandwichWrapper,
     TimmTeacher,
+    model_config,
     unwrapped_config,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     'TimmTeacher',
     'ViTBlockAdapter',
     'find_stitched_backbone',
+    'model_config',
     'recalibrate_bn',
     'set_stitch',
     'set_stitches',

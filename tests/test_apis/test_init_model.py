@@ -42,6 +42,19 @@ def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, inputs, stitch)
     assert not any(m.training for m in model.modules())
 
 
+def test_a_data_preprocessor_at_the_top_level(cfg, checkpoint):
+    cfg.data_preprocessor = cfg.model.pop('data_preprocessor')
+    model = init_model(cfg, checkpoint, device='cpu')
+    assert model.data_preprocessor.mean.flatten().tolist() == [100.0, 110.0, 120.0]
+    assert 'data_preprocessor' not in cfg.model
+    wrapped = Config(dict(cfg, model=dict(type='SandwichWrapper', model=cfg.model)))
+    assert init_model(wrapped, checkpoint).data_preprocessor.std.sum() == 50 + 51 + 52
+    # As mmengine's Runner does it: what the model has itself comes first.
+    cfg.model.data_preprocessor = dict(cfg.data_preprocessor, mean=[1.0, 2.0, 3.0])
+    model = init_model(cfg, checkpoint, device='cpu')
+    assert model.data_preprocessor.mean.flatten().tolist() == [1.0, 2.0, 3.0]
+
+
 def test_batch_norm_statistics_of_each_stitch(cfg, checkpoint, tmp_path):
     plain = init_model(cfg, checkpoint)
     keys = [k for k in plain.state_dict() if k.endswith(('_mean', '_var'))]

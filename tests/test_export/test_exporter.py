@@ -10,7 +10,7 @@ from safetensors import safe_open
 from torch.testing import assert_close
 
 import snnet_mm
-from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.apis import cost_table, init_model, set_stitch
 from snnet_mm.export import StitchExporter, run_onnx
 from snnet_mm.export.graph import run_torch_export
 from snnet_mm.export.parity import check_parity
@@ -68,6 +68,16 @@ def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anc
     source = str(Path(snnet_mm.__file__).parent).encode()
     for path in tmp_path.glob('stitch_8.*'):
         assert source not in path.read_bytes()
+
+
+def test_a_data_preprocessor_at_the_top_level(toy_cfg, build, tmp_path):
+    cfg = toy_cfg()
+    model = build(cfg)
+    cfg.data_preprocessor = cfg.model.pop('data_preprocessor')
+    manifest = StitchExporter(cfg, model, tmp_path).export_stitch(8)
+    assert manifest.input['mean'] == pytest.approx(MEAN.flatten().tolist())
+    exported = init_model(tmp_path / 'stitch_8.py', tmp_path / 'stitch_8.pth')
+    assert torch.equal(exported.data_preprocessor.mean.cpu(), MEAN)
 
 
 @writes_onnx

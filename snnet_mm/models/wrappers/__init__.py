@@ -2,7 +2,7 @@
 
 from .distillation import Distillation
 from .distillation_wrapper import DistillationWrapper
-from .model_wrapper import ModelWrapper, unwrapped_config
+from .model_wrapper import ModelWrapper, model_config, unwrapped_config
 from .sandwich_wrapper import SandwichWrapper
 from .timm_teacher import TimmTeacher
 
@@ -12,5 +12,6 @@ __all__ = [
     'ModelWrapper',
     'SandwichWrapper',
     'TimmTeacher',
+    'model_config',
     'unwrapped_config',
 ]

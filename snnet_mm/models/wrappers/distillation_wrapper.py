@@ -34,6 +34,7 @@ class DistillationWrapper(ModelWrapper):
         temperature: See :class:`Distillation`.
         logits_from: Name of the part of the student that gives the logits; by default
             ``'head'`` of a classifier, ``'decode_head'`` of a segmentor.
+        data_preprocessor: See :class:`ModelWrapper`.
 
     Raises:
         ValueError: For a detector, a teacher without weights, or a setting that is not
@@ -49,8 +50,9 @@ class DistillationWrapper(ModelWrapper):
         alpha: float = 0.5,
         temperature: float = 1,
         logits_from: str | None = None,
+        data_preprocessor: dict | None = None,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, data_preprocessor)
         self._distillation = Distillation(labels, alpha, temperature)
         self._teacher_cfg = dict(type='TimmTeacher') if teacher is None else teacher
         self._teacher_checkpoint = teacher_checkpoint

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
+from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch import Tensor
@@ -18,12 +20,18 @@ class ModelWrapper(BaseModel):
 
     Args:
         model: The mm model, or its config.
+        data_preprocessor: Config of the data preprocessor of a model given as a config
+            without one; mmengine's Runner passes on the one at a config's top level.
 
     Raises:
         ValueError: If it is no mm model.
     """
 
-    def __init__(self, model: dict | BaseModel) -> None:
+    def __init__(
+        self, model: dict | BaseModel, data_preprocessor: dict | None = None
+    ) -> None:
+        if isinstance(model, dict) and data_preprocessor is not None:
+            model = {'data_preprocessor': data_preprocessor, **model}
         model = MODELS.build(model) if isinstance(model, dict) else model
         if not isinstance(model, BaseModel):
             raise ValueError(
@@ -104,6 +112,18 @@ def unwrapped_config(model: dict) -> dict:
     """Config of the mm model inside any wrappers: what predicts and is shipped."""
     while _is_wrapper(model['type']):
         model = model['model']
+    return model
+
+
+def model_config(cfg: Config) -> dict:
+    """Return the config of the mm model that mmengine's Runner builds of a config.
+
+    A ``data_preprocessor`` at the top level belongs to the model, unless that has one
+    of its own. Wrappers are left out, see :func:`unwrapped_config`.
+    """
+    model = deepcopy(unwrapped_config(cfg.model))
+    if cfg.get('data_preprocessor') is not None:
+        model.setdefault('data_preprocessor', deepcopy(cfg.data_preprocessor))
     return model
 
 

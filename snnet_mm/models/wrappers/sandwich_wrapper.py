@@ -36,6 +36,7 @@ class SandwichWrapper(ModelWrapper):
             slowest alone, as in universally slimmable networks.
         temperature: See :class:`Distillation`.
         logits_from: See :class:`DistillationWrapper`.
+        data_preprocessor: See :class:`ModelWrapper`.
 
     Raises:
         ValueError: If there is no stitched backbone, for a detector unless
@@ -49,8 +50,9 @@ class SandwichWrapper(ModelWrapper):
         alpha: float = 1,
         temperature: float = 1,
         logits_from: str | None = None,
+        data_preprocessor: dict | None = None,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, data_preprocessor)
         find_stitched_backbone(self)
         self._distillation = None
         if labels is not None:

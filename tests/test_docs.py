@@ -9,7 +9,7 @@ import pytest
 import torch
 from mmengine.registry import MODELS, TASK_UTILS
 
-from snnet_mm.analysis import cost_table
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.utils import load_config
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
-from snnet_mm.export import FORMATS, Manifest, StitchExporter
+from snnet_mm.deploy import FORMATS, Manifest, StitchExporter
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_config
 

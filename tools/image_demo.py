@@ -16,9 +16,9 @@ from snnet_mm.apis import (
     list_images,
     set_stitch,
 )
+from snnet_mm.evaluation import plot_sheet
 from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import atomic_path
-from snnet_mm.visualization import plot_sheet
 
 
 def parse_args() -> argparse.Namespace:

@@ -17,14 +17,13 @@ import torch
 from torch import nn
 
 from snnet_mm.apis import (
-    BudgetController,
     cost_table,
     find_stitched_backbone,
-    fit_times,
     init_model,
     init_painter,
     set_stitch,
 )
+from snnet_mm.deploy import BudgetController, fit_times
 from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import atomic_path
 

@@ -1,21 +1,19 @@
 """WHO is stitched: the anchor contract, the plain ViT, and networks of timm."""
 
-from .base import (
-    Anchor,
-    BackboneMap,
-    TokenState,
-    check_out,
-    check_out_indices,
-    check_with_cls,
-)
+from .base import Anchor, BackboneMap, check_out, check_out_indices, check_with_cls
 from .correspondence import check_tokens_correspond
+from .low_rank import LoRALinear, LowRankUpdate
 from .plain_vit import PlainViT
 from .timm_anchor import TimmAnchor
 from .timm_stage_anchor import TimmStageAnchor
+from .token_state import LayerBiases, TokenState
 
 __all__ = [
     'Anchor',
     'BackboneMap',
+    'LayerBiases',
+    'LoRALinear',
+    'LowRankUpdate',
     'PlainViT',
     'TimmAnchor',
     'TimmStageAnchor',

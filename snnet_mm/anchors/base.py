@@ -9,8 +9,9 @@ from itertools import pairwise
 from mmengine.model import BaseModule
 from torch import Tensor
 
-from snnet_mm.layers import TokenState
-from snnet_mm.stitching import is_whole
+from snnet_mm.utils import is_whole
+
+from .token_state import TokenState
 
 OUTPUTS = ('maps', 'end')
 BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls token

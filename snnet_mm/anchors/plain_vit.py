@@ -9,9 +9,7 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.layers import LayerBiases
-
-from .base import TokenState, check_with_cls
+from .base import check_with_cls
 from .plain_vit_settings import (
     check_frozen_stages,
     check_held_blocks,
@@ -28,6 +26,7 @@ from .position import (
 )
 from .pretrained import load_pretrained, pretrained_source
 from .token_anchor import TokenAnchor
+from .token_state import LayerBiases, TokenState
 from .vit_block import Block
 
 
@@ -102,7 +101,7 @@ class PlainViT(TokenAnchor):
         lora: Trains low-rank updates of the attention's linear layers instead of the
             anchor, which is frozen but for them: ``rank``, and if they are not the
             default ``alpha`` (1) and ``targets`` (``('qkv', 'proj')``); see
-            :class:`snnet_mm.layers.LoRALinear`. Frozen stages have none that train.
+            :class:`LoRALinear`. Frozen stages have none that train.
         with_cp: Whether blocks are run again in the backward pass instead of keeping
             their activations: less memory, more time, the same gradients.
         held_blocks: Hold only these blocks, under their numbers, for a network that

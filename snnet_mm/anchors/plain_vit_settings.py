@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from snnet_mm.stitching import is_number, is_whole
+from snnet_mm.utils import is_number, is_whole
 
 ARCHITECTURES = {
     'tiny': dict(embed_dims=192, depth=12, num_heads=3),

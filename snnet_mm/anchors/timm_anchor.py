@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.layers import LoRALinear
 from snnet_mm.utils.licences import log_timm_licence
 from snnet_mm.utils.timm_models import create_timm_model
 
 from .base import TokenState, check_with_cls
+from .low_rank import LoRALinear
 from .plain_vit_settings import check_frozen_stages, check_held_blocks, read_lora
 from .position import grid_of
 from .pretrained import log_keys, read_weights, select_prefix

@@ -10,12 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .position import (
-    gather_bias,
-    resize_bias_table,
-    resize_offsets,
-    resize_pos_embed,
-)
+from .position import gather_bias, resize_bias_table, resize_offsets, resize_pos_embed
 
 Grid = tuple[int, int]
 

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from snnet_mm.layers import LayerBiases
-
-from .base import Anchor, TokenState
+from .base import Anchor
+from .token_state import LayerBiases, TokenState
 
 
 class TokenAnchor(Anchor):

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snnet_mm.layers import LoRALinear
-
+from .low_rank import LoRALinear
 from .position import DecomposedRelPosBias, RelativePositionBias
 from .windows import from_windows, to_windows
 

@@ -1,10 +1,10 @@
 """What a user's own code calls."""
 
-from snnet_mm.analysis import cost_table, measure_latency, measure_memory
+from snnet_mm.deploy import BudgetController, fit_times
+from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import CostTable, StitchResults, pick, select_stitches
 
-from .budget_controller import BudgetController, fit_times
 from .compile_blocks import compile_blocks
 from .init_inferencer import init_inferencer, list_images
 from .init_model import init_model

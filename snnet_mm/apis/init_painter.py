@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from torch import nn
 
-from snnet_mm.visualization import draw_sample
+from snnet_mm.evaluation import draw_sample
 
 from .init_inferencer import init_inferencer
 

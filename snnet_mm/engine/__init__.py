@@ -1,4 +1,4 @@
-"""Training and evaluation of stitches: samplers, hooks and loops."""
+"""Training of stitches: samplers, hooks, exact resume and optimizer constructors."""
 
 from .hooks import (
     ExactResumeHook,
@@ -10,7 +10,6 @@ from .hooks import (
 )
 from .importance_sampler import ImportanceSampler
 from .layer_decay import AnchorLayerDecayConstructor
-from .loops import StitchTestLoop, StitchValLoop
 from .samplers import (
     ResourceConstrainedSampler,
     SandwichSampler,
@@ -32,8 +31,6 @@ __all__ = [
     'StitchInitHook',
     'StitchSampler',
     'StitchSamplingHook',
-    'StitchTestLoop',
-    'StitchValLoop',
     'TrainableParamsHook',
     'UniformSampler',
 ]

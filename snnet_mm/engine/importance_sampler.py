@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from mmengine.registry import TASK_UTILS
 
-from snnet_mm.stitching import CostTable, is_number, is_whole, split_cost_range
+from snnet_mm.stitching import CostTable, split_cost_range
+from snnet_mm.utils import is_number, is_whole
 
 from .samplers import StitchSampler
 

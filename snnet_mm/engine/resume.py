@@ -13,7 +13,7 @@ from types import NoneType
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from snnet_mm.analysis.parts import unwrapped
+from snnet_mm.evaluation.parts import unwrapped
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.models.backbones.space_in_weights import SPACE_RECORD
 from snnet_mm.utils import UntrustedCheckpointError, load_weights_only

@@ -9,7 +9,7 @@ from mmengine.optim import OptimWrapper
 from torch import Tensor
 from torch.optim import Optimizer
 
-from snnet_mm.stitching import is_number, is_whole
+from snnet_mm.utils import is_number, is_whole
 
 RESUMED = ('meta', 'message_hub', 'optimizer')
 

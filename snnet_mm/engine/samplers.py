@@ -14,9 +14,9 @@ from snnet_mm.stitching import (
     CostTable,
     StitchingSpace,
     group_by_cost,
-    is_whole,
     split_cost_range,
 )
+from snnet_mm.utils import is_whole
 
 if TYPE_CHECKING:
     from .importance_sampler import ImportanceSampler

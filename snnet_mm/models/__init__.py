@@ -1,11 +1,16 @@
-"""Registered models that need no mm package, and the switch of their stitch."""
+"""HOW it runs: layers, backbones, the switch of the stitch, wrappers and necks."""
 
-from .backbones import (
-    BridgedBackbone,
-    SingleStitch,
-    SNNetv1,
-    SNNetv2,
-    StitchedBackbone,
+from .backbones import BridgedBackbone, SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
+from .layers import (
+    Adapter,
+    BottleneckAdapter,
+    Conv3x3Adapter,
+    LeastSquares,
+    LinearAdapter,
+    LinearReLUAdapter,
+    LoRAStitchingLayer,
+    StitchBiases,
+    StitchingLayer,
 )
 from .map_layer_norm import MapLayerNorm
 from .necks import MapNorms, SimpleFeaturePyramid
@@ -13,7 +18,9 @@ from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
 from .vit_block_adapter import ViTBlockAdapter
 from .wrappers import (
+    Distillation,
     DistillationWrapper,
+    ModelWrapper,
     SandwichWrapper,
     TimmTeacher,
     model_config,
@@ -21,8 +28,17 @@ from .wrappers import (
 )
 
 __all__ = [
+    'Distillation',
+    'ModelWrapper',
+    'Adapter',
+    'BottleneckAdapter',
     'BridgedBackbone',
+    'Conv3x3Adapter',
     'DistillationWrapper',
+    'LeastSquares',
+    'LinearAdapter',
+    'LinearReLUAdapter',
+    'LoRAStitchingLayer',
     'MapLayerNorm',
     'MapNorms',
     'PerStitchBN',
@@ -31,7 +47,9 @@ __all__ = [
     'SandwichWrapper',
     'SimpleFeaturePyramid',
     'SingleStitch',
+    'StitchBiases',
     'StitchedBackbone',
+    'StitchingLayer',
     'TimmTeacher',
     'ViTBlockAdapter',
     'find_stitched_backbone',

@@ -8,7 +8,7 @@ from torch import nn
 
 from snnet_mm.stitching import Stitch
 
-from .backbones import StitchedBackbone
+from .backbones.stitched_backbone import StitchedBackbone
 
 
 def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:

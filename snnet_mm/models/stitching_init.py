@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from snnet_mm.anchors import Anchor, TokenState
-from snnet_mm.layers import LeastSquares
 from snnet_mm.stitching import Position
 
-from .backbones import StitchedBackbone
+from .backbones.stitched_backbone import StitchedBackbone
+from .layers.least_squares import LeastSquares
 
 
 @torch.no_grad()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.anchors import TokenState
 from snnet_mm.anchors.vit_block import Block
-from snnet_mm.layers import Adapter, TokenState
+
+from .layers.adapters import Adapter
 
 
 @MODELS.register_module()
@@ -16,9 +18,9 @@ class ViTBlockAdapter(Adapter):
     The paper has it between two ViTs alone.
 
     Args:
-        *args: See :class:`snnet_mm.layers.Adapter`.
+        *args: See :class:`snnet_mm.models.layers.Adapter`.
         head_dim: Width of an attention head.
-        **kwargs: See :class:`snnet_mm.layers.Adapter`.
+        **kwargs: See :class:`snnet_mm.models.layers.Adapter`.
 
     Raises:
         ValueError: If heads do not divide the width; see also :class:`Adapter`.

@@ -8,8 +8,6 @@ from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
 from .importance import DEPLOYMENT, IMPORTANCE, importance_results
-from .json_file import read_json
-from .numbers import is_number, is_whole
 from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .prior import prior_scores
@@ -26,13 +24,13 @@ from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
-    'DEPLOYMENT',
-    'IMPORTANCE',
-    'KINDS',
     'BridgeSpace',
     'Budget',
     'Cost',
     'CostTable',
+    'DEPLOYMENT',
+    'IMPORTANCE',
+    'KINDS',
     'Position',
     'Segment',
     'Setup',
@@ -51,17 +49,14 @@ __all__ = [
     'count_blocks',
     'format_cost',
     'group_by_cost',
-    'pareto_front',
     'importance_results',
-    'is_number',
-    'is_whole',
     'joint_between',
     'middle_stitches',
+    'pareto_front',
     'parse_budget',
     'pick',
     'prior_scores',
     'rank_correlation',
-    'read_json',
     'read_published',
     'select_stitches',
     'split_cost_range',

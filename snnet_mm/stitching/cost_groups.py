@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .numbers import is_number, is_whole
+from snnet_mm.utils import is_number, is_whole
 
 
 def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ...]]:

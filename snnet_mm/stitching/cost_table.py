@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
-from .json_file import read_json, require
-from .numbers import is_number, is_whole
+from snnet_mm.utils import is_number, is_whole
+from snnet_mm.utils.json_file import read_json, require
 
 UNITS = dict(
     flops='multiply-accumulates of one image',

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from functools import partial
 
-from .json_file import read_json
+from snnet_mm.utils.json_file import read_json
+
 from .results import StitchResult, StitchResults
 from .space import StitchingSpace
 

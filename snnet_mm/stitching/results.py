@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 
+from snnet_mm.utils import is_whole
+from snnet_mm.utils.json_file import read_json, require
+
 from .cost_table import HOW_TO_MEASURE, Cost, CostTable, Setup, read_size
-from .json_file import read_json, require
-from .numbers import is_whole
 from .pareto import pareto_front
 from .rank_correlation import rank_correlation
 from .space import StitchingSpace

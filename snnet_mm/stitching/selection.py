@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from snnet_mm.utils import is_whole
+
 from .budget import ALLOWED, BUDGET_UNITS, pick
 from .cost_table import CostTable
-from .numbers import is_whole
 from .results import StitchResults
 from .routes import ANCHOR_KIND
 from .space import StitchingSpace

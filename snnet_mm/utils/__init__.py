@@ -1,6 +1,7 @@
 """Small helpers that any part may use."""
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
+from .checks import check, is_number, is_whole, refusal
 from .config_file import check_outline, load_config, mappings_in
 from .config_names import register_config_names
 from .distributed import among_ranks, prepare_cpu_distributed
@@ -12,29 +13,35 @@ from .files import (
     remove_leftovers,
 )
 from .guarded_loading import guard_checkpoints
+from .json_file import read_json
 from .logging import quiet_terminal
 from .ops import check_ops, check_ops_for
 from .random import isolated_rng, seed_everything, shared_seed
 
 __all__ = [
+    'check',
+    'refusal',
     'AtomicBackend',
     'UntrustedCheckpointError',
     'UnwritableError',
+    'among_ranks',
     'atomic_path',
-    'check_outline',
-    'check_writable',
     'check_ops',
     'check_ops_for',
+    'check_outline',
+    'check_writable',
     'guard_checkpoints',
+    'is_number',
+    'is_whole',
     'isolated_rng',
     'load_config',
     'load_weights_only',
     'mappings_in',
-    'among_ranks',
-    'quiet_terminal',
-    'remove_leftovers',
     'prepare_cpu_distributed',
+    'quiet_terminal',
+    'read_json',
     'register_config_names',
+    'remove_leftovers',
     'seed_everything',
     'shared_seed',
 ]

@@ -19,8 +19,8 @@ from narrow_timm import (
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.anchors import PlainViT, TimmAnchor, timm_anchor, timm_families
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import SNNetv2
 from snnet_mm.models.stitching_init import fit_stitching_layers
 

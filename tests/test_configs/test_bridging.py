@@ -11,7 +11,7 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from PIL import Image
 
-from snnet_mm.analysis import cost_table
+from snnet_mm.evaluation import cost_table
 
 pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')

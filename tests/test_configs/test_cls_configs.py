@@ -16,8 +16,8 @@ from mmengine.registry import (
 from mmengine.runner import Runner
 from PIL import Image
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ResourceConstrainedSampler
+from snnet_mm.evaluation import cost_table
 
 pytest.importorskip('mmpretrain')
 

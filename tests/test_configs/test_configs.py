@@ -10,8 +10,8 @@ from mmengine.runner import Runner
 from mmseg.registry import MODELS
 from PIL import Image
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ResourceConstrainedSampler
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'

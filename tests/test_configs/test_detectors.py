@@ -10,8 +10,8 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, PARAM_SCHEDULERS
 from vitdet_configs import CONFIGS, load
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ResourceConstrainedSampler
+from snnet_mm.evaluation import cost_table
 
 pytestmark = pytest.mark.ops
 COCO = sorted(CONFIGS.glob('*.py'))

@@ -12,7 +12,7 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from PIL import Image
 
-from snnet_mm.analysis import count_parameters
+from snnet_mm.evaluation import count_parameters
 from snnet_mm.stitching import StitchResults
 
 ESTA = Path(__file__).parents[2] / 'configs' / 'esta'

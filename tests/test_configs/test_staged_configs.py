@@ -14,7 +14,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import Runner
 from PIL import Image
 
-from snnet_mm.analysis import cost_table
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import set_stitch
 
 pytest.importorskip('timm')

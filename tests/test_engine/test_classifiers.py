@@ -16,10 +16,10 @@ from mmengine.runner import Runner
 from PIL import Image
 from torch.testing import assert_close
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.apis import init_inferencer, init_model, init_painter, set_stitch
 from snnet_mm.datasets import check_data_folders
-from snnet_mm.export import FORMATS, StitchExporter, run_onnx, single_stitch
+from snnet_mm.deploy import FORMATS, StitchExporter, run_onnx, single_stitch
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
 

@@ -7,8 +7,8 @@ import torch
 from mmengine.runner import Runner
 from watching_hooks import Losses, Recorder, train
 
-from snnet_mm.analysis import cost_table, count_parameters
 from snnet_mm.engine import StitchInitHook, TrainableParamsHook
+from snnet_mm.evaluation import cost_table, count_parameters
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.utils import isolated_rng

@@ -7,9 +7,9 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from watching_hooks import Losses, Recorder, train
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.apis import init_model
 from snnet_mm.engine import SandwichSampler
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.utils import load_weights_only
 

@@ -6,7 +6,7 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
 from staged_anchors import levit, swin
 from torch import nn
 
-from snnet_mm.export import single_stitch_config
+from snnet_mm.deploy import single_stitch_config
 from snnet_mm.models import set_stitch
 
 LR, WD = 2e-3, 0.1

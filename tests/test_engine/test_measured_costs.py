@@ -6,8 +6,8 @@ from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.engine.hooks import stitch_sampling_hook
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Setup
 

@@ -12,9 +12,9 @@ from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import Runner
 from mmengine.runner.checkpoint import CheckpointLoader
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
 from snnet_mm.engine.accumulation import accumulative_counts
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults, importance_results
 from snnet_mm.utils import guard_checkpoints, load_weights_only

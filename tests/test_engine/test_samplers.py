@@ -2,11 +2,7 @@ from collections import Counter
 
 import pytest
 
-from snnet_mm.engine import (
-    ResourceConstrainedSampler,
-    SandwichSampler,
-    UniformSampler,
-)
+from snnet_mm.engine import ResourceConstrainedSampler, SandwichSampler, UniformSampler
 from snnet_mm.engine import samplers as samplers_module
 from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
 

@@ -11,7 +11,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
 
-from snnet_mm.analysis import cost_table
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import set_stitch
 
 pytestmark = pytest.mark.ops

@@ -14,12 +14,12 @@ from mmengine.runner import Runner
 from old_torch import writes_onnx
 from torch.testing import assert_close
 
-from snnet_mm.analysis import cost_table, measure_latency, measure_memory
-from snnet_mm.analysis.memory import count_peak
-from snnet_mm.analysis.parts import as_shipped, run_model
 from snnet_mm.apis import init_inferencer, init_model, init_painter, set_stitch
-from snnet_mm.export import StitchExporter, run_onnx
-from snnet_mm.export.graph import run_torch_export
+from snnet_mm.deploy import StitchExporter, run_onnx
+from snnet_mm.deploy.graph import run_torch_export
+from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
+from snnet_mm.evaluation.memory import count_peak
+from snnet_mm.evaluation.parts import as_shipped, run_model
 
 pytestmark = pytest.mark.ops
 mmdet = pytest.importorskip('mmdet')

@@ -10,8 +10,8 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 
 import snnet_mm.integrations.mmseg  # noqa: F401
-from snnet_mm.analysis import cost_table
 from snnet_mm.apis import set_stitch
+from snnet_mm.evaluation import cost_table
 
 HEAD = dict(
     type='DPTDepthHead', in_channels=12, channels=8, post_process_channels=(4, 6, 8, 10)

@@ -3,9 +3,9 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.anchors import PlainViT, TokenState
-from snnet_mm.export.single import single_stitch_config
+from snnet_mm.deploy.single import single_stitch_config
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import BridgedBackbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
 

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from snnet_mm.layers import LeastSquares
-from snnet_mm.models import SNNetv1, SNNetv2
+from snnet_mm.models import LeastSquares, SNNetv1, SNNetv2
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
 

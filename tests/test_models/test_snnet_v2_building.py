@@ -4,8 +4,7 @@ import pytest
 import torch
 from mmengine.registry import MODELS
 
-from snnet_mm.layers import StitchingLayer
-from snnet_mm.models import SNNetv2
+from snnet_mm.models import SNNetv2, StitchingLayer
 
 IMAGES = (2, 3, 16, 24)
 

@@ -13,11 +13,10 @@ from torch.testing import assert_close
 
 pytest.importorskip('timm')
 
-from snnet_mm.analysis import cost_table, measure_latency, measure_memory  # noqa: E402
-from snnet_mm.layers import LeastSquares  # noqa: E402
-from snnet_mm.models import SNNetv1, SNNetv2, set_stitch  # noqa: E402
-from snnet_mm.models.stitching_init import fit_stitching_layers  # noqa: E402
-from snnet_mm.stitching import Position, count_blocks, visiting_order  # noqa: E402
+from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
+from snnet_mm.models import LeastSquares, SNNetv1, SNNetv2, set_stitch
+from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.stitching import Position, count_blocks, visiting_order
 
 PAIRS = dict(
     swin=[swin(8), swin(12, (2, 2, 5, 2))],

@@ -9,7 +9,7 @@ from mmengine.model import ImgDataPreprocessor
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
-from snnet_mm.analysis import cost_table, count_parameters, measure_memory
+from snnet_mm.evaluation import cost_table, count_parameters, measure_memory
 from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitch, set_stitches
 from snnet_mm.stitching import visiting_order
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from snnet_mm.layers import LeastSquares
+from snnet_mm.models import LeastSquares
 from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.models.ziplab_checkpoint import convert_ziplab
 

@@ -10,8 +10,8 @@ from mmengine.runner import Runner
 from PIL import Image
 from tiny import tiny_config
 
-from snnet_mm.engine import loops
-from snnet_mm.engine.metric_results import MetricResults
+from snnet_mm.evaluation import loops
+from snnet_mm.evaluation.metric_results import MetricResults
 from snnet_mm.utils import load_weights_only
 
 FEW = 3

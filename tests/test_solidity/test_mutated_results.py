@@ -7,7 +7,8 @@ import shutil
 import pytest
 from mutations import at, break_at, drawn, faults, is_of_another_kind, name_of
 
-from snnet_mm.engine.partial_evaluation import PartialEvaluation
+from snnet_mm.evaluation import cost_report, stitch_table
+from snnet_mm.evaluation.partial_evaluation import PartialEvaluation
 from snnet_mm.stitching import (
     Cost,
     CostTable,
@@ -17,7 +18,6 @@ from snnet_mm.stitching import (
     importance_results,
     select_stitches,
 )
-from snnet_mm.visualization import cost_report, stitch_table
 
 SPACE = TwoWaySpace((2, 3))
 COSTS = CostTable(

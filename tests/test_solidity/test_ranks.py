@@ -18,11 +18,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from tiny import tiny_config
 
-from snnet_mm.utils import (
-    among_ranks,
-    load_weights_only,
-    prepare_cpu_distributed,
-)
+from snnet_mm.utils import among_ranks, load_weights_only, prepare_cpu_distributed
 
 
 @HOOKS.register_module()

@@ -17,8 +17,8 @@ import torch
 from rich import box
 from rich.table import Table
 
+from snnet_mm.evaluation import wide_console
 from snnet_mm.utils import atomic_path
-from snnet_mm.visualization import wide_console
 
 FOLDER = Path(__file__).parent / 'benchmarks'
 

@@ -18,9 +18,9 @@ from mmengine.registry import init_default_scope
 from rich.progress import track
 from rich.table import Table
 
-from snnet_mm.datasets.check import CheckedSplit, Look, check_split, samples_of
+from snnet_mm.datasets import CheckedSplit, Look, check_split, samples_of
+from snnet_mm.evaluation import plot_class_frequencies, wide_console
 from snnet_mm.utils import atomic_path, check_ops_for, check_writable, load_config
-from snnet_mm.visualization import plot_class_frequencies, wide_console
 
 SPLITS = 'train', 'val', 'test'
 SHOWN = 5

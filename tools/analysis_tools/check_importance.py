@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rich.table import Table
 
+from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import (
     DEPLOYMENT,
     IMPORTANCE,
@@ -18,7 +19,6 @@ from snnet_mm.stitching import (
     StitchResults,
     split_cost_range,
 )
-from snnet_mm.visualization import wide_console
 
 
 class Choice(NamedTuple):

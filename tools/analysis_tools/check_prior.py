@@ -10,6 +10,7 @@ from statistics import mean
 
 from rich.table import Table
 
+from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import (
     StitchingSpace,
     StitchResults,
@@ -20,7 +21,6 @@ from snnet_mm.stitching import (
     rank_correlation,
     read_published,
 )
-from snnet_mm.visualization import wide_console
 
 
 def parse_args() -> argparse.Namespace:

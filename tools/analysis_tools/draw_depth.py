@@ -8,16 +8,11 @@ import argparse
 import torch
 from mmengine.registry import DATASETS
 
-from snnet_mm.apis import (
-    cost_table,
-    find_stitched_backbone,
-    init_model,
-    set_stitch,
-)
+from snnet_mm.apis import cost_table, find_stitched_backbone, init_model, set_stitch
 from snnet_mm.datasets import check_data_folders
+from snnet_mm.evaluation import DepthExample, plot_depths
 from snnet_mm.stitching import select_stitches
 from snnet_mm.utils import load_config
-from snnet_mm.visualization import DepthExample, plot_depths
 
 
 def parse_args() -> argparse.Namespace:

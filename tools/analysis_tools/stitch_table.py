@@ -15,27 +15,21 @@ from mmengine.config import DictAction
 from rich.table import Table
 from torch import nn
 
-from snnet_mm.analysis import (
+from snnet_mm.apis import find_stitched_backbone, init_model
+from snnet_mm.evaluation import (
     LatencyCheck,
+    cost_report,
     cost_table,
     measure_latency,
     measure_memory,
     measuring_setup,
-)
-from snnet_mm.apis import find_stitched_backbone, init_model
-from snnet_mm.stitching import CostTable, StitchingSpace
-from snnet_mm.stitching.cost_table import Cost
-from snnet_mm.utils import (
-    atomic_path,
-    check_writable,
-    load_config,
-)
-from snnet_mm.visualization import (
-    cost_report,
     plot_routes,
     wide_console,
     write_cost_csv,
 )
+from snnet_mm.stitching import CostTable, StitchingSpace
+from snnet_mm.stitching.cost_table import Cost
+from snnet_mm.utils import atomic_path, check_writable, load_config
 
 DTYPES = ('float32', 'float16', 'bfloat16')
 

@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from snnet_mm.analysis.parts import unwrapped
+from snnet_mm.evaluation.parts import unwrapped
 from snnet_mm.utils import isolated_rng
 
 # Of classifiers, segmentors and detectors.

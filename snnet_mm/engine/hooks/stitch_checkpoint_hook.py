@@ -12,8 +12,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
-from snnet_mm.stitching import is_whole
-from snnet_mm.utils import atomic_path, remove_leftovers
+from snnet_mm.utils import atomic_path, is_whole, remove_leftovers
 
 from ..resume import check_weights_fit, find_resumable
 from ..resumed_state import check_resumed_state

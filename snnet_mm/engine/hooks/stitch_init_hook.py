@@ -13,8 +13,7 @@ from torch import Tensor
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.stitching import is_whole
-from snnet_mm.utils import isolated_rng, shared_seed
+from snnet_mm.utils import is_whole, isolated_rng, shared_seed
 
 METHODS = ('least-squares', 'kaiming')
 
@@ -29,7 +28,7 @@ class StitchInitHook(Hook):
     Args:
         num_images: Images of the training set to fit to, drawn at random; the paper
             takes 100.
-        ridge: See :class:`snnet_mm.layers.LeastSquares`.
+        ridge: See :class:`snnet_mm.models.layers.LeastSquares`.
         method: ``'least-squares'``, or ``'kaiming'`` for the random weights that torch
             gives a linear layer, which SN-Netv1 compares with in figure 8; a low-rank
             layer then updates a random map.

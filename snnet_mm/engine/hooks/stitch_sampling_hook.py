@@ -12,11 +12,10 @@ from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from snnet_mm.analysis import cost_table
+from snnet_mm.evaluation import as_text, cost_table, stitch_table
 from snnet_mm.models import find_stitched_backbone, set_stitches
 from snnet_mm.stitching import CostTable, StitchResults, importance_results
 from snnet_mm.utils import atomic_path, shared_seed
-from snnet_mm.visualization import as_text, stitch_table
 
 from ..accumulation import accumulative_counts
 from ..saliency import SaliencyScorer

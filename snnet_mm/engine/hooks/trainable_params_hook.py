@@ -4,7 +4,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
-from snnet_mm.analysis import count_parameters
+from snnet_mm.evaluation import count_parameters
 from snnet_mm.models import StitchedBackbone
 
 from .stitch_sampling_hook import StitchSamplingHook

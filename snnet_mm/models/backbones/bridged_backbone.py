@@ -32,7 +32,7 @@ class BridgedBackbone(StitchedBackbone):
             config twice.
         stitching_layer: Config of the adapters, such as
             ``dict(type='BottleneckAdapter')``, with ``resize`` if wanted; see
-            :class:`snnet_mm.layers.Adapter`.
+            :class:`snnet_mm.models.layers.Adapter`.
         stages: Pairs of stages, from 0: leave behind the first block of one, go on
             behind the first block of the other; see :func:`joint_between`. Stages are
             runs of blocks of equal stride, of a plain ViT four equal parts.

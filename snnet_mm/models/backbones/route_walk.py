@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from mmengine.model import BaseModule
 from torch import Tensor
 
-from snnet_mm.anchors import TokenState
-from snnet_mm.layers import LayerBiases
+from snnet_mm.anchors import LayerBiases, TokenState
 from snnet_mm.stitching import Position, Step
 
 

@@ -9,10 +9,10 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, BackboneMap, TokenState
-from snnet_mm.layers import StitchingLayer
 from snnet_mm.stitching import Position, Segment, Stitch
 from snnet_mm.stitching.routes import check_route
 
+from ..layers.stitching_layer import StitchingLayer
 from .route_walk import RouteWalk, Stop
 
 Source = tuple[Position, str | None]  # where a map is taken from, and what projects it
@@ -23,7 +23,7 @@ class SingleStitch(RouteWalk):
     """Runs one route and holds only what it runs; trains as any backbone does.
 
     Its weights have the names that they have in the stitched backbone, with stitching
-    layers merged. Configs are written by :func:`snnet_mm.export.single_stitch_config`.
+    layers merged. Configs are written by :func:`snnet_mm.deploy.single_stitch_config`.
 
     Args:
         anchors: Configs of the anchors in their order, None for one without a part in

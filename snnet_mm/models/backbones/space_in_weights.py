@@ -7,11 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from snnet_mm.stitching import (
-    StitchingSpace,
-    check_space_record,
-    write_space_record,
-)
+from snnet_mm.stitching import StitchingSpace, check_space_record, write_space_record
 
 # Where torch keeps what ``get_extra_state`` gives.
 SPACE_RECORD = '_extra_state'

@@ -20,14 +20,10 @@ from snnet_mm.anchors import (
     check_tokens_correspond,
     check_with_cls,
 )
-from snnet_mm.layers import Adapter, StitchBiases
-from snnet_mm.stitching import (
-    Position,
-    Stitch,
-    StitchingLayerSpec,
-    StitchingSpace,
-)
+from snnet_mm.stitching import Position, Stitch, StitchingLayerSpec, StitchingSpace
 
+from ..layers.adapters import Adapter
+from ..layers.stitch_biases import StitchBiases
 from .prefix_cache import PrefixCache
 from .route_walk import RouteWalk
 from .space_in_weights import SpaceInWeights
@@ -54,7 +50,7 @@ class StitchedBackbone(SpaceInWeights, RouteWalk):
             such as ``(3,)`` if only auxiliary heads read the others; these are then
             None. By default all.
         stitch_bias: Whether every stitch has biases of its own in the attention of the
-            blocks that it runs; see :class:`snnet_mm.layers.StitchBiases`.
+            blocks that it runs; see :class:`snnet_mm.models.layers.StitchBiases`.
         init_cfg: mmengine's initialisation config.
 
     Raises:

@@ -8,8 +8,7 @@ from mmengine.optim import OptimWrapper
 from mmengine.registry import MODELS
 from torch import nn
 
-from snnet_mm.models import DistillationWrapper, set_stitch
-from snnet_mm.models.wrappers import Distillation
+from snnet_mm.models import Distillation, DistillationWrapper, set_stitch
 from snnet_mm.models.wrappers.normalisation import Renormalisation
 
 # --- the loss

@@ -7,9 +7,13 @@ from mmengine.optim import OptimWrapper
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
 from torch import nn
 
-from snnet_mm.analysis import cost_table
-from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped_config
-from snnet_mm.models.wrappers import ModelWrapper
+from snnet_mm.evaluation import cost_table
+from snnet_mm.models import (
+    ModelWrapper,
+    find_stitched_backbone,
+    set_stitch,
+    unwrapped_config,
+)
 
 
 @pytest.fixture

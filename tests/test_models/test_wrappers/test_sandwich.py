@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from mmengine.optim import OptimWrapper
 from torch import nn
 
-from snnet_mm.models import SandwichWrapper, set_stitch, set_stitches
-from snnet_mm.models.wrappers import Distillation
+from snnet_mm.models import Distillation, SandwichWrapper, set_stitch, set_stitches
 
 # 0 and 1 are the anchors of a 3/7 space.
 IDS = (5, 0, 8, 1)

@@ -9,7 +9,8 @@ from statistics import mean, median
 
 import torch
 
-from snnet_mm.apis import BudgetController, cost_table, fit_times, set_stitch
+from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.deploy import BudgetController, fit_times
 from snnet_mm.models import SNNetv2
 
 from ._common import elapsed_ms

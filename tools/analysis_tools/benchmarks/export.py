@@ -4,8 +4,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from snnet_mm.apis import set_stitch
-from snnet_mm.export import StitchExporter, open_onnx
-from snnet_mm.export.parity import predict_loaded
+from snnet_mm.deploy import StitchExporter, open_onnx
+from snnet_mm.deploy.parity import predict_loaded
 
 from ._common import camvid_model, in_turn
 

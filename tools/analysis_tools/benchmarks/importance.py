@@ -6,8 +6,8 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
 from mmpretrain.structures import DataSample
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.engine.saliency import SaliencyScorer
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitches
 
 from ._common import CONFIGS, in_turn

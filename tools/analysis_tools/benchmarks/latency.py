@@ -3,7 +3,7 @@
 import random
 from statistics import median
 
-from snnet_mm.analysis import measure_latency
+from snnet_mm.evaluation import measure_latency
 from snnet_mm.models import find_stitched_backbone
 
 from ._common import CAMVID_SIZE, camvid_model, devices

@@ -18,8 +18,7 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.layers import LeastSquares
-from snnet_mm.models import StitchedBackbone
+from snnet_mm.models import LeastSquares, StitchedBackbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
 from ._common import CONFIGS, S_L, devices, elapsed_ms, limits

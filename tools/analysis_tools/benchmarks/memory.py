@@ -13,9 +13,9 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
-from snnet_mm.analysis import cost_table
-from snnet_mm.analysis.memory import count_peak
 from snnet_mm.engine import ResourceConstrainedSampler
+from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation.memory import count_peak
 from snnet_mm.models import set_stitch
 
 from ._common import CONFIGS

@@ -4,9 +4,9 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
-from snnet_mm.analysis import cost_table
-from snnet_mm.analysis.parts import run_model
-from snnet_mm.export.single import single_stitch
+from snnet_mm.deploy.single import single_stitch
+from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation.parts import run_model
 from snnet_mm.models import set_stitch
 
 from ._common import CONFIGS, S_L, autocast, devices, in_turn, limits, limits_ms

@@ -14,7 +14,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch.utils.flop_counter import FlopCounterMode
 
-from snnet_mm.analysis import cost_table
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import set_stitch
 
 from ._common import CONFIGS, S_L, elapsed_ms

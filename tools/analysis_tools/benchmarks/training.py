@@ -16,8 +16,8 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from torch.utils.flop_counter import FlopCounterMode
 
-from snnet_mm.analysis import cost_table
 from snnet_mm.engine import ResourceConstrainedSampler
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import set_stitch
 
 from ._common import CONFIGS, devices, elapsed_ms, in_turn, limits, limits_ms

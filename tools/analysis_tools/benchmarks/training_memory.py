@@ -8,7 +8,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
-from snnet_mm.analysis.memory import count_peak
+from snnet_mm.evaluation.memory import count_peak
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped_config
 
 from ._common import CONFIGS

@@ -1,0 +1,56 @@
+"""One way to refuse what a user got wrong, and to tell numbers from what is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any
+
+
+def check(ok: object, key: str, value: object, allowed: str | Collection) -> None:
+    """Refuse a value that a user gave unless it is right.
+
+    Args:
+        ok: Any value; a true one passes.
+        key: Config key or, with leading dashes, option of a tool that the value has.
+        value: The value.
+        allowed: What would be right: words, or the allowed values.
+
+    Raises:
+        ValueError: See :func:`refusal`.
+    """
+    if not ok:
+        raise refusal(key, value, allowed)
+
+
+def refusal(key: str, value: object, allowed: str | Collection) -> ValueError:
+    """Return an error that names a value, what is allowed, and where it is set.
+
+    Args:
+        key: See :func:`check`; several may be joined by commas.
+        value: The value. A string misspelt is answered with the nearest allowed one.
+        allowed: See :func:`check`.
+    """
+    hint = ''
+    if not isinstance(allowed, str):
+        names = [a for a in allowed if isinstance(a, str)]
+        near = get_close_matches(value, names, 1) if isinstance(value, str) else []
+        hint = f'; did you mean {near[0]!r}?' if near else ''
+        allowed = ', '.join(map(repr, allowed)) or 'nothing'
+    name = key.rsplit('.', 1)[-1].lstrip('-')
+    kind = 'option' if key.startswith('--') else 'config key'
+    return ValueError(f'{name}={value!r}; allowed: {allowed}{hint} ({kind}: {key})')
+
+
+def is_whole(value: Any, least: int | None = None) -> bool:
+    """Return whether a value is a whole number, no bool, and not below ``least``."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and (least is None or value >= least)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a finite number and no bool."""
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    return real and math.isfinite(value)

@@ -1,0 +1,42 @@
+"""A stitched segmentor that trains an iteration in no time."""
+
+from pathlib import Path
+
+from mmengine.config import Config
+
+TOY = (
+    Path(__file__).parents[2]
+    / 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+)
+
+
+def tiny_config():
+    """The toy config with two anchors that train an iteration in no time."""
+    cfg = Config.fromfile(TOY)
+    for anchor, width, depth in zip(
+        cfg.model.backbone.anchors, (8, 12), (2, 4), strict=True
+    ):
+        anchor.pop('init_cfg')
+        anchor.update(
+            arch=dict(embed_dims=width, depth=depth, num_heads=2), img_size=32
+        )
+    cfg.model.backbone.update(
+        out_indices=[0, 1, 2, 3],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
+    )
+    head = cfg.model.decode_head
+    head.pop('init_cfg')
+    head.update(in_channels=12, channels=8)
+    cfg.model.data_preprocessor.size = [32, 32]
+    cfg.custom_hooks[0].num_images = 2
+    cfg.custom_hooks[1].sampler.step = 1e4
+    for name in ('train', 'val', 'test'):
+        loader = cfg[f'{name}_dataloader']
+        loader.update(batch_size=2)
+        loader.dataset.update(size=[32, 32], num_scenes=4)
+    cfg.param_scheduler = []
+    cfg.train_cfg.update(max_iters=1, val_interval=1)
+    cfg.default_hooks.checkpoint.interval = 1
+    cfg.default_hooks.pop('visualization')  # which only warns that it is off
+    cfg.log_level = 'ERROR'
+    return cfg

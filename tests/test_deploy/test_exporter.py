@@ -1,0 +1,233 @@
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from old_torch import writes_onnx
+from safetensors import safe_open
+from torch.testing import assert_close
+
+import snnet_mm
+from snnet_mm.apis import cost_table, init_model, set_stitch
+from snnet_mm.deploy import StitchExporter, run_onnx
+from snnet_mm.deploy.graph import run_torch_export
+from snnet_mm.deploy.parity import check_parity
+from snnet_mm.models import PerStitchBN
+from snnet_mm.stitching import StitchResults
+
+onnx = pytest.importorskip('onnx')
+pytest.importorskip('onnxruntime')
+
+MEAN = torch.tensor([123.675, 116.28, 103.53]).view(3, 1, 1)
+STD = torch.tensor([58.395, 57.12, 57.375]).view(3, 1, 1)
+
+
+def read_places(path):
+    """Where the weights of a graph lie, by name: file, offset and length."""
+    graph = onnx.load(path, load_external_data=False).graph
+    places = {
+        tensor.name: {entry.key: entry.value for entry in tensor.external_data}
+        for tensor in graph.initializer
+    }
+    return {
+        name: (place['location'], int(place['offset']), int(place['length']))
+        for name, place in places.items()
+        if place
+    }
+
+
+@pytest.mark.parametrize(
+    'anchor',
+    [
+        dict(with_cp=True),
+        dict(abs_pos_embed=False, rel_pos_bias=True),
+        dict(
+            cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
+        ),
+    ],
+    ids=['absolute', 'relative', 'windows'],
+)
+@writes_onnx
+def test_graphs_for_images_of_another_size(toy_cfg, build, logits, tmp_path, anchor):
+    cfg = toy_cfg(anchor)
+    model = build(cfg)
+    exporter = StitchExporter(cfg, model, tmp_path, size=(40, 56))
+    manifest = exporter.export_stitch(8, ['torch-export', 'onnx'])
+    set_stitch(model, 8)
+    for number in (1, 3):
+        images = 255 * torch.rand(number, 3, 40, 56)
+        wanted = logits(model, (images - MEAN) / STD)
+        for run, suffix in ((run_torch_export, 'pt2'), (run_onnx, 'onnx')):
+            got = run(tmp_path / f'stitch_8.{suffix}', images)
+            assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    assert manifest.input['shape'] == ['batch', 3, 40, 56]
+    assert manifest.input['channels'] == 'RGB'
+    assert manifest.outputs[0]['shape'] == ['batch', 6, 40, 56]
+    source = str(Path(snnet_mm.__file__).parent).encode()
+    for path in tmp_path.glob('stitch_8.*'):
+        assert source not in path.read_bytes()
+
+
+def test_a_data_preprocessor_at_the_top_level(toy_cfg, build, tmp_path):
+    cfg = toy_cfg()
+    model = build(cfg)
+    cfg.data_preprocessor = cfg.model.pop('data_preprocessor')
+    manifest = StitchExporter(cfg, model, tmp_path).export_stitch(8)
+    assert manifest.input['mean'] == pytest.approx(MEAN.flatten().tolist())
+    exported = init_model(tmp_path / 'stitch_8.py', tmp_path / 'stitch_8.pth')
+    assert torch.equal(exported.data_preprocessor.mean.cpu(), MEAN)
+
+
+@writes_onnx
+def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
+    cfg = toy_cfg()
+    model = build(cfg)
+    ids = (0, 1, 3, 7)
+    # Stitch 0 has batch norm statistics of its own.
+    mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
+    statistics = dict.fromkeys(ids, mixed)
+    statistics[0] = {name: 0.5 + value.abs() for name, value in mixed.items()}
+    PerStitchBN(model, statistics).attach()
+    manifest = StitchExporter(cfg, model, tmp_path).export_bundle(ids)
+    assert asdict(manifest) == json.loads((tmp_path / 'manifest.json').read_text())
+
+    images = 255 * torch.rand(3, 3, 64, 64)
+    used = {}
+    for i in ids:
+        path = tmp_path / f'stitch_{i}.onnx'
+        set_stitch(model, i)
+        wanted = logits(model, (images - MEAN) / STD)
+        assert_close(run_onnx(path, images), wanted, rtol=1e-4, atol=1e-4)
+        used[i] = read_places(path)
+
+    # A name has one place, in all graphs, and a place one name.
+    places = {}
+    for weights in used.values():
+        for name, place in weights.items():
+            assert places.setdefault(name, place) == place
+    assert len(set(places.values())) == len(places)
+    assert {location for location, _, _ in places.values()} == {'weights.safetensors'}
+    for name, sharing in (
+        ('backbone.anchors.0.pos_embed', {0, 3}),
+        ('backbone.anchors.0.blocks.0.norm1.weight', {0, 3}),
+        ('backbone.anchors.0.blocks.0.attn.qkv.weight.T', {0, 3}),
+        ('backbone.anchors.1.blocks.4.mlp.fc2.weight.T', {1, 3, 7}),
+        ('backbone.stitching_layers.0to1_1.weight.T', {3, 7}),
+        ('decode_head.conv_seg.weight', {0, 1, 3, 7}),
+        ('decode_head.up_convs.0.0.conv.weight', {0}),
+        ('decode_head.up_convs.0.0.conv.weight@2', {1, 3, 7}),
+    ):
+        assert {i for i in ids if name in used[i]} == sharing, name
+    # What is stored is what each part needs once.
+    size = (tmp_path / 'weights.safetensors').stat().st_size
+    stored = sum(length for _, _, length in places.values())
+    sum_of_graphs = sum(length for w in used.values() for _, _, length in w.values())
+    assert stored < size < stored + 150 * len(places)
+    assert sum_of_graphs > 1.5 * stored
+    with safe_open(tmp_path / 'weights.safetensors', 'pt') as file:
+        merged = file.get_tensor('backbone.stitching_layers.0to1_1.weight.T')
+    layer = model.backbone.stitching_layers['0to1_1'].merged()
+    assert torch.equal(merged, layer.weight.T)
+
+
+def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_path):
+    cfg = toy_cfg()
+    model = build(cfg)
+    model.dataset_meta = dict(classes=('a', 'b'))
+    route = 'fast[0:2] > slow[4:5]'
+    result = dict(id=3, kind='FS', route=route, flops=1, params=1, metrics=dict(mIoU=7))
+    results = dict(
+        stitches=[result], metric='mIoU', higher_is_better=True, input_size=[64, 64]
+    )
+    exporter = StitchExporter(
+        cfg, model, tmp_path, results=StitchResults.from_dict(results)
+    )
+    exporter.export_stitch(3, ['mm', 'safetensors'])
+    manifest = json.loads((tmp_path / 'manifest.json').read_text())
+    (stitch,) = manifest['stitches']
+    cost = cost_table(model)[3]
+    assert {k: stitch[k] for k in ('id', 'kind', 'route', 'flops', 'params')} == dict(
+        id=3, kind='FS', route=route, flops=cost.flops, params=cost.params
+    )
+    assert stitch['metrics'] == dict(mIoU=7)
+    assert manifest['classes'] == ['a', 'b']
+    assert manifest['input']['mean'] == [123.675, 116.28, 103.53]
+    assert manifest['compared_on'] == '2 test images'
+    space = model.backbone.space
+    assert manifest['space'] == space.fingerprint
+    origin = dict(stitch=3, route=stitch['route'], space=space.fingerprint)
+    meta = torch.load(tmp_path / 'stitch_3.pth', weights_only=True)['meta']
+    assert meta['exported_from'] == origin
+    with safe_open(tmp_path / 'stitch_3.safetensors', 'pt') as file:
+        assert file.metadata() == origin | dict(stitch='3')
+    names = {file['name'] for file in stitch['files']}
+    assert names == {'stitch_3.pth', 'stitch_3.safetensors'}
+    for file in stitch['files']:
+        assert file['bytes'] == (tmp_path / file['name']).stat().st_size
+        assert file['max_difference'] < 1e-5
+
+    results['space'] = 'of another'
+    with pytest.raises(ValueError, match='of another stitching space'):
+        StitchExporter(cfg, model, tmp_path, results=StitchResults.from_dict(results))
+
+
+def test_an_export_that_differs_is_refused():
+    wanted = torch.full((2, 3), 10.0)
+    assert check_parity('onnx', 5, wanted + 5e-4, wanted) == pytest.approx(5e-4, 1e-2)
+    with pytest.raises(RuntimeError, match='onnx export of stitch 5 .* by 0.002'):
+        check_parity('onnx', 5, wanted + 2e-3, wanted)
+    with pytest.raises(RuntimeError, match='mm export .* by 0.0005'):
+        check_parity('mm', 5, wanted + 5e-4, wanted)
+    with pytest.raises(RuntimeError, match='by nan'):
+        check_parity('onnx', 5, wanted * torch.nan, wanted)
+
+
+def test_what_a_user_gets_wrong(toy_cfg, build, tmp_path, monkeypatch):
+    cfg = toy_cfg()
+    model = build(cfg)
+    (tmp_path / 'file').touch()
+    for folder in (tmp_path / 'file', tmp_path / 'file' / 'below', '/proc/none'):
+        with pytest.raises(ValueError, match='cannot be written to: .*option: --out'):
+            StitchExporter(cfg, model, folder)
+    with pytest.raises(ValueError, match='images of 0x64 pixels'):
+        StitchExporter(cfg, model, tmp_path, size=(0, 64))
+    exporter = StitchExporter(cfg, model, tmp_path / 'out')
+    with pytest.raises(ValueError, match='stitch id 9 .* allowed are 0-3, 5-8'):
+        exporter.export_stitch(9)
+    with pytest.raises(ValueError, match='each once'):
+        exporter.export_bundle('0,3,0')
+    with pytest.raises(ValueError, match=r"formats=\('tf',\); allowed are \('mm', "):
+        exporter.export_stitch(0, ['tf'])
+    other = tmp_path / 'other'
+    for name in ('stitch_1.onnx', 'stitch_7.onnx', 'weights.safetensors'):
+        other.mkdir(exist_ok=True)
+        (other / name).touch()
+    with pytest.raises(ValueError, match=r'holds a bundle with stitch_7.onnx, .*--out'):
+        StitchExporter(cfg, model, other).export_bundle('0,1')
+    find = 'snnet_mm.deploy.onnx_files.importlib.util.find_spec'
+    monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
+    for export in (
+        lambda: exporter.export_bundle('all'),
+        lambda: exporter.export_stitch(0, ['mm', 'onnx']),
+    ):
+        with pytest.raises(ValueError, match=r"need onnxscript, .* '\.\[onnx\]'"):
+            export()
+    assert list((tmp_path / 'out').iterdir()) == []
+    model.data_preprocessor.size = None
+    with pytest.raises(ValueError, match='needs the size of the images.*--shape'):
+        StitchExporter(cfg, model, tmp_path)
+
+
+@writes_onnx
+def test_a_bundle_of_depth_models(build, tmp_path):
+    """Each file is compared on the way; scales of resizing stay in the graphs."""
+    config = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+    cfg = Config.fromfile(Path(__file__).parents[2] / config)
+    cfg.test_dataloader.dataset.num_scenes = 4
+    manifest = StitchExporter(cfg, build(cfg), tmp_path).export_bundle((0, 8))
+    assert manifest.outputs[0]['shape'] == ['batch', 1, 64, 64]
+    assert all(s.files[0].max_difference < 1e-3 for s in manifest.stitches)
+    stored = (tmp_path / 'weights.safetensors').stat().st_size
+    assert all(p.stat().st_size < stored / 2 for p in tmp_path.glob('*.onnx'))

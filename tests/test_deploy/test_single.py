@@ -1,0 +1,256 @@
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from mmengine.runner import Runner
+from torch.testing import assert_close
+
+from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.deploy import load_single, single_stitch
+from snnet_mm.deploy.single import save_single
+
+TOY_DEPTH = (
+    Path(__file__).parents[2]
+    / 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+)
+AUX = dict(
+    type='FCNHead',
+    in_channels=12,
+    in_index=0,
+    channels=8,
+    num_convs=1,
+    num_classes=6,
+    norm_cfg=dict(type='BN'),
+)
+
+
+# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8. The chain has
+# depths 2, 3 and 5: anchors 0 to 2, FS 3 and 6 to 7, SF 5 and 9 to 10, SFS 11, FSF 12.
+OPTIONS = {
+    'deit3': dict(),
+    'registers': dict(
+        anchor=dict(final_norm=True, num_registers=2, pos_embed_prefix=True)
+    ),
+    'beit': dict(anchor=dict(abs_pos_embed=False, rel_pos_bias=True, cls_token=False)),
+    'vitdet': dict(
+        anchor=dict(
+            cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
+        )
+    ),
+    'lora': dict(anchor=dict(lora=dict(rank=2, alpha=3, targets=('qkv',)))),
+    'stitch-bias': dict(
+        anchor=dict(lora=dict(rank=2), qkv_bias=False), stitch_bias=True
+    ),
+    'three-maps': dict(out_indices=(0, 2, 4)),
+    'v1': dict(type='SNNetv1', out_indices=(1, 4)),
+    'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
+}
+IDS = {
+    'v1': range(4),
+    'vitdet': (7, 8),
+    'lora': (7, 8),
+    'stitch-bias': (1, 8),
+    'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12),
+}
+CASES = [
+    (name, stitch_id)
+    for name in OPTIONS
+    for stitch_id in IDS.get(name, (0, 1, 2, 3, 5, 6, 7, 8))
+]
+
+
+@pytest.mark.parametrize('name, stitch_id', CASES)
+def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, name, stitch_id):
+    cfg = toy_cfg(**OPTIONS[name])
+    model = build(cfg)
+    images = torch.randn(2, 3, 64, 64)
+    set_stitch(model, stitch_id)
+    _, single = single_stitch(cfg, model, stitch_id)
+    assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
+    held = sum(p.numel() for p in single.parameters())
+    if name == 'stitch-bias':
+        # qkv had no bias of its own and got one for that of the stitch.
+        held -= {1: 5 * 3 * 12, 8: 2 * 3 * (8 + 12)}[stitch_id]
+    assert held == cost_table(model)[stitch_id].params
+
+
+def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build):
+    cfg = toy_cfg()
+    model = build(cfg)
+    _, single = single_stitch(cfg, model, 8)
+    source, state = model.state_dict(), single.state_dict()
+    changed = {k for k, v in state.items() if not torch.equal(v, source[k])}
+    layers = ('0to1_0', '1to0_1', '0to1_2')
+    assert changed == {f'backbone.stitching_layers.{name}.weight' for name in layers}
+    assert not [k for k in state if 'lora' in k]
+    blocks = {'.'.join(k.split('.')[1:5]) for k in state if '.blocks.' in k}
+    assert blocks == {
+        'anchors.0.blocks.0',
+        'anchors.0.blocks.2',
+        'anchors.1.blocks.2',
+        'anchors.1.blocks.3',
+    }
+    assert 'backbone.anchors.0.pos_embed' in state
+    assert 'backbone.anchors.1.pos_embed' not in state
+
+
+def test_lora_of_anchors_is_merged(toy_cfg, build):
+    cfg = toy_cfg(anchor=dict(lora=dict(rank=2)))
+    model = build(cfg)
+    exported, single = single_stitch(cfg, model, 1)
+    qkv = model.backbone.anchors[1].blocks[4].attn.qkv
+    weight = qkv.weight + qkv.lora_B @ qkv.lora_A / 2
+    plain = single.backbone.anchors[1].blocks[4].attn.qkv
+    assert type(plain) is torch.nn.Linear
+    assert_close(plain.weight, weight)
+    assert torch.equal(plain.bias, qkv.bias)
+    assert 'lora' not in exported.pretty_text
+    # The stitched model still has its updates.
+    assert 'backbone.anchors.1.blocks.4.attn.qkv.lora_A' in model.state_dict()
+
+
+def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
+    cfg = toy_cfg(out_indices=(0, 4), eval_maps=(1,))
+    cfg.model.auxiliary_head = AUX
+    model = build(cfg)
+    set_stitch(model, 3)
+    exported, single = single_stitch(cfg, model, 3)
+    assert exported.model.backbone.maps == [None, (1, 4, None)]
+    assert not single.with_auxiliary_head
+    assert list(single.backbone.stitching_layers) == ['0to1_1']
+    images = torch.randn(1, 3, 64, 64)
+    assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
+
+
+def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
+    cfg = toy_cfg()
+    cfg.work_dir = 'somewhere'
+    exported, _ = single_stitch(cfg, build(cfg), 8)
+    assert exported.val_cfg == dict(type='ValLoop')
+    assert exported.test_cfg == dict(type='TestLoop')
+    assert exported.custom_hooks == []
+    assert not {'work_dir', 'fast_checkpoint', 'find_unused_parameters'} & set(exported)
+    text = exported.pretty_text
+    assert 'init_cfg' not in text
+    assert 'iter_300.pth' not in text
+    for key in ('test_dataloader', 'test_evaluator', 'optim_wrapper', 'train_cfg'):
+        assert exported[key] == cfg[key]
+    # The source is as it was.
+    assert cfg.model.backbone.type == 'SNNetv2'
+    assert cfg.model.backbone.anchors[0].init_cfg.type == 'Pretrained'
+
+
+@pytest.mark.parametrize('suffix', ['.pth', '.safetensors'])
+def test_files_hold_the_model(toy_cfg, build, logits, tmp_path, suffix):
+    cfg = toy_cfg()
+    exported, single = single_stitch(cfg, build(cfg), 7)
+    save_single(exported, single, tmp_path / f'stitch{suffix}')
+    assert {p.name for p in tmp_path.iterdir()} == {'stitch.py', f'stitch{suffix}'}
+    read = load_single(tmp_path / f'stitch{suffix}').eval()
+    images = torch.randn(1, 3, 64, 64)
+    assert torch.equal(logits(read, images), logits(single, images))
+
+
+def test_it_trains_like_any_backbone(toy_cfg, build, tmp_path):
+    cfg = toy_cfg()
+    exported, single = single_stitch(cfg, build(cfg), 8)
+    save_single(exported, single, tmp_path / 'stitch.pth')
+    tuning = Config.fromfile(tmp_path / 'stitch.py')
+    tuning.merge_from_dict(
+        {
+            'work_dir': str(tmp_path),
+            'load_from': str(tmp_path / 'stitch.pth'),
+            'log_level': 'ERROR',
+            'train_cfg.max_iters': 2,
+            'train_dataloader.batch_size': 2,
+            'optim_wrapper.optimizer.lr': 0.1,
+            'param_scheduler': [],
+            'val_cfg': None,
+            'val_dataloader': None,
+            'val_evaluator': None,
+        }
+    )
+    runner = Runner.from_cfg(tuning)
+    runner.train()
+    before = single.state_dict()
+    kept = [k for k, p in runner.model.named_parameters() if torch.equal(p, before[k])]
+    assert kept == []
+
+
+@MODELS.register_module(force=True)
+class _EndReader(BaseModel):
+    """Stands for a classifier: reads the final state, whatever its width."""
+
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = MODELS.build(backbone)
+
+    def forward(self, images, mode='tensor'):
+        return self.backbone(images).tokens.mean(1)
+
+
+def test_routes_of_three_anchors_that_end_anywhere(randomise):
+    anchors = [
+        dict(
+            type='PlainViT',
+            arch=dict(embed_dims=width, depth=3, num_heads=2),
+            img_size=32,
+            patch_size=8,
+            final_norm=True,
+        )
+        for width in (8, 12, 16)
+    ]
+    backbone = dict(type='SNNetv1', anchors=anchors, nearest=False, out='end')
+    cfg = Config(dict(model=dict(type='_EndReader', backbone=backbone)))
+    model = randomise(MODELS.build(cfg.model)).eval()
+    model.backbone.requires_grad_(False)
+    images = torch.randn(2, 3, 32, 32)
+    costs = cost_table(model, (32, 32))
+    entered_at_first_block = 0
+    for stitch in model.backbone.space:
+        set_stitch(model, stitch.id)
+        exported, single = single_stitch(cfg, model, stitch.id)
+        assert torch.equal(single(images), model(images))
+        assert sum(p.numel() for p in single.parameters()) == costs[stitch.id].params
+        run = {s.anchor for s in stitch.segments}
+        anchors = exported.model.backbone.anchors
+        assert [a is not None for a in anchors] == [a in run for a in range(3)]
+        entered_at_first_block += any(s.begin == 0 for s in stitch.segments[1:])
+    assert entered_at_first_block > 0
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (dict(segments=[(0, 1, 3)]), 'not from a first to a last block'),
+        (dict(joints=['0to1_7']), "crosses by stitching layer '0to1_7'"),
+        (
+            dict(maps=[(0, 1, None)]),
+            r'map \(0, 1, None\) .*\(config key: backbone.maps\)',
+        ),
+        (dict(maps=[(1, 4, 'x')]), r"map \(1, 4, 'x'\) .*\['0to1_0'\]"),
+    ],
+)
+def test_an_impossible_route_is_refused(toy_cfg, build, change, message):
+    cfg = toy_cfg()
+    exported, _ = single_stitch(cfg, build(cfg), 2)
+    with pytest.raises(ValueError, match=message):
+        MODELS.build(dict(exported.model.backbone, **change))
+
+
+@pytest.mark.parametrize('stitch_id', [0, 1, 7, 8, 12])
+def test_depth_with_cls_tokens(build, logits, stitch_id):
+    """A DPT head reads four maps, each with its cls token."""
+    cfg = Config.fromfile(TOY_DEPTH)
+    model = build(cfg)
+    images = torch.randn(2, 3, 64, 64)
+    set_stitch(model, stitch_id)
+    _, single = single_stitch(cfg, model, stitch_id)
+    wanted = logits(model, images)
+    assert wanted.shape == (2, 1, 64, 64)
+    assert_close(logits(single, images), wanted, rtol=1e-5, atol=1e-5)
+    held = sum(p.numel() for p in single.parameters())
+    assert held == cost_table(model)[stitch_id].params

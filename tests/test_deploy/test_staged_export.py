@@ -1,0 +1,108 @@
+"""Stitches of networks with stages, exported as models of their own."""
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
+from torch.testing import assert_close
+
+pytest.importorskip('timm')
+pytest.importorskip('mmpretrain')
+
+import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
+from snnet_mm.apis import set_stitch
+from snnet_mm.deploy import StitchExporter, run_onnx
+from snnet_mm.deploy.graph import run_torch_export
+from snnet_mm.deploy.single import load_single
+
+SHORT = dict(depths=(1, 2), heads=(1, 2))
+PAIRS = dict(
+    swin=('swin', 'swin', [swin(8, **SHORT), swin(12, (2, 3), (1, 2))]),
+    mixed=('resnet', 'swin', [resnet(), swin(12, (2, 2, 2, 2))]),
+    convnext=('convnext', 'convnext', [convnext(), convnext((12, 16, 20, 24))]),
+    levit=('levit', 'levit', [levit(), levit((24, 24, 32))]),
+    bridge=('mobilenet', 'swin', [mobilenet(), swin(12, (2, 2, 2, 2))]),
+)
+IMAGENET = dict(mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
+
+
+def classifier(name):
+    """Config and model of a stitched classifier of 5 classes."""
+    *families, anchors = PAIRS[name]
+    widths = [MODELS.build(anchor).block_dims[-1] for anchor in anchors]
+    ends = [
+        dict(in_channels=width, **ENDS[family])
+        for width, family in zip(widths, families, strict=True)
+    ]
+    stages = (0, 1) if name == 'swin' else None
+    backbone = dict(type='SNNetv1', anchors=anchors, stages=stages, out='end')
+    if name == 'bridge':
+        layer = dict(type='BottleneckAdapter')
+        own = dict(type='BridgedBackbone', stages=[(0, 0), (0, 3)])
+        backbone |= dict(stitching_layer=layer, **own)
+    head = dict(type='StitchedClsHead', num_classes=5, ends=ends)
+    preprocessor = dict(to_rgb=True, num_classes=5, **IMAGENET)
+    model = dict(
+        type='ImageClassifier',
+        data_preprocessor=preprocessor,
+        backbone=backbone,
+        head=head,
+    )
+    cfg = Config(dict(default_scope='mmpretrain', model=model))
+    init_default_scope('mmpretrain')
+    return cfg, disturb(MODELS.build(cfg.model)).eval()
+
+
+@pytest.mark.parametrize('name', PAIRS)
+@torch.no_grad()
+def test_one_stitch_alone(name, tmp_path):
+    cfg, model = classifier(name)
+    stitch = model.backbone.space.ids[-1]
+    exporter = StitchExporter(cfg, model, tmp_path, size=(64, 64))
+    manifest = exporter.export_stitch(stitch, ['mm'])
+    assert manifest.stitches[0].files[0].max_difference == 0
+    single = load_single(tmp_path / f'stitch_{stitch}.pth').eval()
+    images = torch.randn(2, 3, 64, 64)
+    set_stitch(model, stitch)
+    assert single(images).equal(model(images))
+    costs = exporter.costs[stitch]
+    assert sum(p.numel() for p in single.parameters()) == costs.params
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['torch-export', 'onnx'])
+@pytest.mark.parametrize(
+    ('name', 'size'),
+    [
+        ('swin', (48, 72)),
+        ('mixed', (61, 72)),
+        ('convnext', (64, 48)),
+        ('levit', (64, 64)),
+        ('bridge', (61, 72)),
+    ],
+)
+def test_graphs_for_any_number_of_images(name, kind, size, tmp_path):
+    pytest.importorskip('onnxruntime')
+    cfg, model = classifier(name)
+    stitch = model.backbone.space.ids[-1]
+    exporter = StitchExporter(cfg, model, tmp_path, size=size)
+    exporter.export_stitch(stitch, [kind])
+    run, suffix = {
+        'onnx': (run_onnx, 'onnx'),
+        'torch-export': (run_torch_export, 'pt2'),
+    }[kind]
+    mean, std = (torch.tensor(IMAGENET[k]).view(3, 1, 1) for k in ('mean', 'std'))
+    set_stitch(model, stitch)
+    for number in (1, 3):
+        images = 255 * torch.rand(number, 3, *size)
+        with torch.no_grad():
+            wanted = model((images - mean) / std)
+        got = run(tmp_path / f'stitch_{stitch}.{suffix}', images)
+        assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_levit_has_one_size(tmp_path):
+    cfg, model = classifier('levit')
+    with pytest.raises(ValueError, match='levit_192 is for 64x64 alone'):
+        StitchExporter(cfg, model, tmp_path, size=(64, 96))

@@ -1,0 +1,133 @@
+"""Every tool that works on stitches, on anchors of every family of timm."""
+
+import pytest
+import torch
+from mmengine.config import ConfigDict
+from torch.testing import assert_close
+
+from snnet_mm.apis import compile_blocks, cost_table, set_stitch
+from snnet_mm.deploy import StitchExporter, run_onnx, single_stitch
+from snnet_mm.deploy.graph import run_torch_export
+from snnet_mm.evaluation import measure_latency
+from snnet_mm.stitching import count_blocks, visiting_order
+
+pytest.importorskip('timm')
+pytest.importorskip('onnxruntime')
+
+SAM = dict(window_size=3, global_attn_indexes=(1,))
+FAMILIES = {
+    'vit_small_patch14_reg4_dinov2': {},
+    'deit_small_distilled_patch16_224': {},
+    'vit_base_patch16_clip_224.openai': {},
+    'eva02_small_patch14_224': {},
+    'vit_small_patch16_dinov3': {},
+    'vit_small_patch16_rope_mixed_224': {},
+    'beit_base_patch16_224': dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True),
+    'samvit_base_patch16': SAM,
+}
+# Learned rotary frequencies and a shared bias are counted with the embedding alone.
+SHARED = {'vit_small_patch16_rope_mixed_224', 'beit_base_patch16_224'}
+MEAN = torch.tensor([123.675, 116.28, 103.53]).view(3, 1, 1)
+STD = torch.tensor([58.395, 57.12, 57.375]).view(3, 1, 1)
+SFS, FSF = 7, 8
+
+
+@pytest.fixture
+def stitched(toy_cfg, build):
+    """Config and model of a segmentor on two narrow anchors of a family."""
+
+    def stitched(name, lora=None, **backbone):
+        cfg = toy_cfg(**backbone)
+        cfg.model.backbone.anchors = [
+            ConfigDict(
+                type='TimmAnchor',
+                model=name,
+                pretrained=True,
+                lora=lora,
+                img_size=56 if 'patch14' in name else 64,
+                model_args=dict(
+                    FAMILIES[name], embed_dim=width, depth=depth, num_heads=2
+                ),
+            )
+            for width, depth in ((16, 3), (24, 5))
+        ]
+        cfg.model.decode_head.in_channels = 24
+        torch.manual_seed(0)
+        return cfg, build(cfg)
+
+    return stitched
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_stitches_alone_prefixes_and_latency(stitched, logits, name):
+    cfg, model = stitched(name, out_indices=(2, 4))
+    costs, backbone = cost_table(model), model.backbone
+    images = torch.randn(2, 3, 64, 64)
+    alone = {}
+    for stitch in backbone.space:
+        set_stitch(model, stitch.id)
+        alone[stitch.id] = logits(model, images)
+        if stitch.id not in (SFS, FSF):
+            continue
+        exported, single = single_stitch(cfg, model, stitch.id)
+        anchors = exported.model.backbone.anchors
+        assert not [a for a in anchors if 'pretrained' in a]
+        assert_close(logits(single, images), alone[stitch.id], rtol=1e-5, atol=1e-5)
+        held = sum(p.numel() for p in single.parameters())
+        if name not in SHARED:
+            assert held == costs[stitch.id].params
+    calls = []
+    for block in (b for anchor in backbone.anchors for b in anchor.blocks):
+        block.register_forward_hook(lambda *_: calls.append(1))
+    with backbone.sharing_prefixes():
+        for stitch in visiting_order(backbone.space):
+            set_stitch(model, stitch.id)
+            assert torch.equal(logits(model, images), alone[stitch.id])
+    assert len(calls) == count_blocks(backbone.space, shared=True)
+    measured = measure_latency(model, (64, 64), rounds=1)
+    assert set(measured.by_stitch) == set(backbone.space.ids)
+
+
+@pytest.mark.parametrize(
+    'name, formats',
+    [
+        ('eva02_small_patch14_224', ['torch-export']),
+        *[
+            pytest.param(name, ['torch-export', 'onnx'], marks=pytest.mark.slow)
+            for name in FAMILIES
+        ],
+    ],
+)
+def test_graphs_for_images_of_another_size(stitched, logits, tmp_path, name, formats):
+    cfg, model = stitched(name)
+    exporter = StitchExporter(cfg, model, tmp_path, size=(40, 72))
+    exporter.export_stitch(FSF, formats)
+    set_stitch(model, FSF)
+    images = 255 * torch.rand(3, 3, 40, 72)
+    wanted = logits(model, (images - MEAN) / STD)
+    for run, suffix in ((run_torch_export, 'pt2'), (run_onnx, 'onnx'))[: len(formats)]:
+        got = run(tmp_path / f'stitch_{FSF}.{suffix}', images)
+        assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_low_rank_updates_are_merged(stitched, logits):
+    cfg, model = stitched('vit_small_patch14_reg4_dinov2', lora=dict(rank=2))
+    set_stitch(model, FSF)
+    _, single = single_stitch(cfg, model, FSF)
+    images = torch.randn(1, 3, 64, 64)
+    assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
+    qkv = model.backbone.anchors[0].blocks[0].attn.qkv
+    plain = single.backbone.anchors[0].blocks[0].attn.qkv
+    assert_close(plain.weight, qkv.weight + qkv.lora_B @ qkv.lora_A / 2)
+    assert qkv.lora_B.any()
+
+
+@pytest.mark.parametrize('name', ['eva02_small_patch14_224', 'beit_base_patch16_224'])
+def test_blocks_compile_whole(stitched, logits, name):
+    _, model = stitched(name)
+    set_stitch(model, FSF)
+    images = torch.randn(1, 3, 64, 64)
+    wanted = logits(model, images)
+    compile_blocks(model, backend='eager', fullgraph=True)
+    assert all(b._compiled_call_impl for a in model.backbone.anchors for b in a.blocks)
+    assert_close(logits(model, images), wanted, rtol=1e-5, atol=1e-5)

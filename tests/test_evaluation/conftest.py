@@ -1,0 +1,1 @@
+from toy import task, toy_cfg  # noqa: F401

@@ -1,0 +1,156 @@
+import json
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mmengine.runner import Runner
+
+from snnet_mm.evaluation import cost_table
+from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.stitching import Setup, StitchResults, pick, select_stitches
+
+METRICS = dict(
+    seg=('mIoU', 'aAcc', 'mAcc'),
+    depth=('RMSE', 'AbsRel', 'log10', 'delta1', 'delta2', 'delta3'),
+)
+
+
+@pytest.mark.parametrize('task', METRICS)
+def test_metrics_equal_those_of_each_stitch_alone(toy_cfg, task):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 7, 1])
+    toy_cfg.randomness = dict(seed=1)
+    runner = Runner.from_cfg(toy_cfg)
+    together = runner.test()
+    assert set(together) == {
+        f'stitch_{i}/{m}' for i in (0, 1, 7) for m in METRICS[task]
+    }
+    alone_cfg = toy_cfg.copy()
+    alone_cfg.test_cfg = dict(type='TestLoop')
+    alone = Runner.from_cfg(alone_cfg)
+    alone.model.load_state_dict(runner.model.state_dict())
+    for stitch_id in (0, 7, 1):
+        set_stitch(alone.model, stitch_id)
+        for name, value in alone.test().items():
+            assert together[f'stitch_{stitch_id}/{name}'] == value
+    key = METRICS[task][0]
+    assert together[f'stitch_0/{key}'] != together[f'stitch_1/{key}']
+
+
+@pytest.mark.parametrize('task', METRICS)
+def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
+    out_dir = tmp_path / 'report'
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', out_dir=str(out_dir))
+    runner = Runner.from_cfg(toy_cfg)
+    metrics = runner.test()
+    written = json.loads((out_dir / 'stitches.json').read_text())
+    costs = cost_table(runner.model)
+    assert [s['id'] for s in written['stitches']] == list(costs)
+    for s in written['stitches']:
+        assert (s['flops'], s['params']) == costs[s['id']][:2]
+        for key in METRICS[task]:
+            of_loop = metrics[f'stitch_{s["id"]}/{key}']
+            assert s['metrics'][key] == pytest.approx(of_loop)
+    assert written['metric'] == METRICS[task][0]
+    assert written['higher_is_better'] is (task == 'seg')
+    assert (out_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
+    assert sorted(p.name for p in out_dir.iterdir()) == ['pareto.png', 'stitches.json']
+    printed = capsys.readouterr().out
+    assert 'slow[0:2] > fast[1:4]' in printed
+
+
+def test_a_chain_of_three_anchors(toy_cfg, tmp_path):
+    """Trained, evaluated and read again as two anchors are."""
+    anchors = toy_cfg.model.backbone.anchors
+    anchors.insert(1, deepcopy(anchors[0]))
+    for anchor, width, depth in zip(anchors, (16, 24, 96), (2, 3, 4), strict=True):
+        anchor.arch.update(embed_dims=width, depth=depth)
+    toy_cfg.test_cfg = dict(
+        type='StitchTestLoop', stitches='all', out_dir=str(tmp_path / 'report')
+    )
+    runner = Runner.from_cfg(toy_cfg)
+    runner.train()
+    together = runner.test()
+    space = find_stitched_backbone(runner.model).space
+    assert space.ids == (0, 1, 2, 3, 5, 6, 7, 9, 10, 11, 12)
+    assert select_stitches(space, 'anchors') == (0, 1, 2)
+    results = StitchResults.read(tmp_path / 'report' / 'stitches.json', space)
+    costs = cost_table(runner.model)
+    assert {r.id: (r.kind, r.flops) for r in results.stitches} == {
+        s.id: (s.kind, costs[s.id].flops) for s in space
+    }
+    routes = {r.id: r.route for r in results.stitches}
+    assert routes[3] == 'anchor0[0:1] > anchor1[2:3]'
+    assert routes[12] == 'anchor1[0:1] > anchor2[2:3] > anchor1[2:3]'
+    assert select_stitches(space, 'pareto', results=results)
+    flops = costs.column('flops')
+    assert flops[0] < flops[3] < flops[1] < flops[2] == max(flops.values())
+    assert pick(space, f'{flops[0] / 1e9}G', costs) == 0
+    assert pick(space, '1G', costs) == 2
+    # mmengine's own loop, one stitch at a time.
+    toy_cfg.test_cfg = dict(type='TestLoop')
+    alone = Runner.from_cfg(toy_cfg)
+    alone.model.load_state_dict(runner.model.state_dict())
+    for stitch_id in (0, 3, 5, 10, 12):
+        set_stitch(alone.model, stitch_id)
+        for name, value in alone.test().items():
+            assert together[f'stitch_{stitch_id}/{name}'] == value
+
+
+@pytest.mark.parametrize('task', METRICS)
+def test_the_active_stitch_is_restored(toy_cfg):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='anchors')
+    runner = Runner.from_cfg(toy_cfg)
+    set_stitch(runner.model, 6)
+    runner.test()
+    assert find_stitched_backbone(runner.model).active_stitch.id == 6
+
+
+@pytest.mark.parametrize('task', METRICS)
+def test_validation_during_training(toy_cfg, task):
+    toy_cfg.val_dataloader = toy_cfg.test_dataloader
+    toy_cfg.val_evaluator = toy_cfg.test_evaluator
+    toy_cfg.val_cfg = dict(type='StitchValLoop', stitches='0,4')
+    toy_cfg.train_cfg.val_interval = 2
+    key = METRICS[task][0]
+    rule = 'greater' if task == 'seg' else 'less'
+    toy_cfg.default_hooks.checkpoint.update(save_best=f'stitch_4/{key}', rule=rule)
+    runner = Runner.from_cfg(toy_cfg)
+    runner.train()
+    best = list(Path(toy_cfg.work_dir).glob(f'best_stitch_4_{key}_iter_2.pth'))
+    assert len(best) == 1
+
+
+@pytest.mark.parametrize(
+    'stitches, message',
+    [
+        ([5], r'stitch id 5 .* allowed are 0-4, 6-14'),
+        ('best', "stitches='best'; allowed are 'all', 'anchors'"),
+        ([], 'one or more ids'),
+        ([1, 1], 'each once'),
+    ],
+)
+def test_wrong_selections_are_refused(toy_cfg, stitches, message):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=stitches)
+    with pytest.raises(ValueError, match=message):
+        Runner.from_cfg(toy_cfg).test()
+
+
+def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
+    path = tmp_path / 'costs.json'
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='25ms', costs=str(path))
+    runner = Runner.from_cfg(toy_cfg)
+    counted = cost_table(runner.model)
+    latency = dict.fromkeys(counted, 30.0) | {3: 24.0}
+    measured = counted.measured(Setup('a board', 1, 'float32'), latency)
+    path.write_text(json.dumps(measured.to_dict()))
+    runner.test()
+    (written,) = tmp_path.glob('*/stitches.json')
+    results = StitchResults.read(written)
+    assert [(r.id, r.latency) for r in results.stitches] == [(3, 24.0)]
+    assert results.setup.device == 'a board'
+
+    other = replace(measured, input_size=(32, 32))
+    path.write_text(json.dumps(other.to_dict()))
+    with pytest.raises(ValueError, match=r'costs.json \(.*--costs\) holds for'):
+        runner.test()

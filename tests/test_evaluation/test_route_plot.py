@@ -1,0 +1,88 @@
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import FancyBboxPatch
+
+from snnet_mm.evaluation import plot_routes, route_plot
+from snnet_mm.evaluation.figures import new_figure
+from snnet_mm.evaluation.route_plot import block_edges
+from snnet_mm.stitching import BridgeSpace, SlidingWindowSpace, StagedSpace, TwoWaySpace
+
+FAST, SLOW = route_plot.ANCHOR_COLORS[:2]
+
+
+@pytest.fixture
+def draw(monkeypatch, tmp_path):
+    """Draw, and get titles and colours of the blocks of every panel, row by row."""
+    drawn = []
+    monkeypatch.setattr(
+        route_plot, 'new_figure', lambda *a: drawn.append(new_figure(*a)) or drawn[-1]
+    )
+
+    def run(space, **kwargs):
+        plot_routes(space, tmp_path / 'routes.png', **kwargs)
+        assert (tmp_path / 'routes.png').read_bytes().startswith(b'\x89PNG')
+        panels = {}
+        for axes in drawn[-1].axes:
+            boxes = [p for p in axes.patches if isinstance(p, FancyBboxPatch)]
+            colors = [to_hex(p.get_facecolor()) for p in boxes]
+            rows, start = [], 0
+            for depth in space.depths:
+                rows.append(colors[start : start + depth])
+                start += depth
+            dots = sum(line.get_marker() == 'o' for line in axes.lines)
+            panels[axes.get_title(loc='left')] = rows, dots, axes
+        return panels
+
+    return run
+
+
+def test_a_route_colours_what_it_runs_and_has_a_dot_per_joint(draw):
+    panels = draw(TwoWaySpace((3, 6)), ids=[6, 1])
+    space = TwoWaySpace((3, 6))
+    pale = route_plot.UNUSED_COLOR
+    assert [s.begin for s in space[6].segments] == [0, 2]
+    rows, dots, axes = panels[f'6   SF:  {space.describe(space[6])}']
+    assert rows == [[pale] * 2 + [FAST], [SLOW] * 4 + [pale] * 2]
+    assert dots == 1
+    # From behind slow block 3 up to fast block 2, at two thirds.
+    (crossing,) = (line for line in axes.lines if line.get_marker() != 'o')
+    assert crossing.get_xydata().ravel() == pytest.approx([2 / 3, -1, 2 / 3, 0])
+    rows, dots, _ = panels['1   slow[0:6]']
+    assert (rows, dots) == ([[pale] * 3, [SLOW] * 6], 0)
+    rows, _, axes = panels['where the 8 stitches may change anchor']
+    assert rows == [[FAST] * 3, [SLOW] * 6]
+    arrows = [t for t in axes.texts if getattr(t, 'arrow_patch', None)]
+    assert len(arrows) == 4  # two boundaries, both ways
+
+
+@pytest.mark.parametrize(
+    ('space', 'joints'),
+    [
+        (SlidingWindowSpace((3, 3, 3)), 2 * 7),
+        (StagedSpace([(1, 2), (2, 4)], stages=(0, 1)), 1 + 3),
+        (BridgeSpace((4, 5), [(1, 2), (3, 4)]), 2),
+    ],
+)
+def test_other_spaces(draw, space, joints):
+    panels = draw(space, title='a title')
+    whole, *stitches = panels
+    arrows = [t for t in panels[whole][2].texts if getattr(t, 'arrow_patch', None)]
+    assert len(arrows) == joints
+    assert len(stitches) == len(space.anchor_ids) + 1  # and the middle FS
+
+
+def test_stages_stand_below_each_other():
+    edges = block_edges(StagedSpace([(1, 2), (2, 6)], stages=(0, 1)))
+    room = (1 - route_plot.STAGE_GAP) / 8
+    assert edges[0][0] == pytest.approx((0, 2 * room))
+    assert edges[1][1] == pytest.approx((room, 2 * room))
+    for row in edges:
+        assert row[-1][1] == pytest.approx(1)
+    starts = [edges[0][1][0], edges[1][2][0]]
+    assert starts == pytest.approx([2 * room + route_plot.STAGE_GAP] * 2)
+
+
+def test_an_unknown_stitch(tmp_path):
+    with pytest.raises(ValueError, match='stitch id 99 is not in'):
+        plot_routes(TwoWaySpace((3, 6)), tmp_path / 'a.png', [99])
+    assert not list(tmp_path.iterdir())

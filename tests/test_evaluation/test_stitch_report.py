@@ -1,0 +1,90 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from snnet_mm.evaluation import pareto_plot, report_stitches, stitch_table
+from snnet_mm.evaluation.figures import new_figure
+from snnet_mm.stitching import StitchResult, StitchResults
+
+
+@pytest.fixture
+def results():
+    def stitch(stitch_id, kind, gflops, miou):
+        route = f'route {stitch_id}'
+        metrics = dict(aAcc=2 * miou, mIoU=miou)
+        return StitchResult(
+            stitch_id, kind, route, int(gflops * 1e9), 10**6 * stitch_id, metrics
+        )
+
+    stitches = [
+        stitch(1, 'anchor', 30, 40.0),
+        stitch(0, 'anchor', 3, 20.0),
+        stitch(7, 'FS', 20, 33.0),
+        stitch(8, 'SF', 10, 35.0),
+    ]
+    return StitchResults(stitches, 'mIoU', True, (32, 48))
+
+
+def cells(table, column):
+    return list(table.columns[column].cells)
+
+
+def test_table_is_sorted_by_cost_and_marks_the_front(results):
+    table = stitch_table(results)
+    assert cells(table, 0) == ['0', '8', '7', '1']
+    assert cells(table, 2) == ['route 0', 'route 8', 'route 7', 'route 1']
+    assert cells(table, 3) == ['3.00', '10.00', '20.00', '30.00']
+    assert cells(table, 4) == ['0.00', '8.00', '7.00', '1.00']
+    assert cells(table, 6) == ['20.00', '35.00', '33.00', '40.00']
+    assert cells(table, 7) == ['*', '*', '', '*']
+
+
+def test_detection_metrics_have_short_names_and_fit(results):
+    metrics = {f'coco/bbox_mAP{end}': 0.1 for end in ('', '_50', '_s', '_m', '_l')}
+    stitches = [replace(r, metrics=metrics) for r in results.stitches]
+    table = stitch_table(replace(results, stitches=stitches, metric='coco/bbox_mAP'))
+    headers = [column.header for column in table.columns]
+    assert headers[5:] == ['bbox_mAP', 'bbox_mAP_50', 'Pareto']
+    assert cells(table, 5) == ['0.100'] * 4
+
+
+def test_report_can_be_read_back(results, tmp_path, capsys):
+    report_stitches(results, tmp_path)
+    written = json.loads((tmp_path / 'stitches.json').read_text())
+    assert StitchResults.from_dict(written) == results
+    printed = capsys.readouterr().out
+    assert 'correlation of mIoU and FLOPs: 0.80; 3 of 4 stitches' in printed
+
+
+def test_rank_correlation(results):
+    # Ranks by FLOPs 3 0 2 1, by mIoU 3 0 1 2: 1 - 6 * 2 / (4 * 15).
+    assert results.rank_correlation() == pytest.approx(0.8)
+    alone = StitchResults(results.stitches[:1], 'mIoU', True, (32, 48))
+    assert math.isnan(alone.rank_correlation())
+
+
+def test_rank_correlation_shares_ranks_of_equal_costs(results):
+    first = results.stitches[2]
+    tied = [*results.stitches, StitchResult(**{**vars(first), 'id': 9})]
+    # Ranks by FLOPs 4 0 2.5 1 2.5, by mIoU 4 0 1.5 3 1.5.
+    expected = 6.5 / 9.5
+    both = StitchResults(tied, 'mIoU', True, (32, 48))
+    assert both.rank_correlation() == pytest.approx(expected)
+
+
+def test_plot_shows_every_stitch_and_the_front(results, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        pareto_plot, 'new_figure', lambda *a: drawn.append(new_figure(*a)) or drawn[-1]
+    )
+    pareto_plot.plot_pareto(results, tmp_path / 'pareto.svg')
+    (axes,) = drawn[0].axes
+    points = {tuple(p) for c in axes.collections for p in c.get_offsets().tolist()}
+    assert points == {(3, 20), (30, 40), (20, 33), (10, 35)}
+    (front,) = axes.lines
+    assert front.get_xydata().tolist() == [[3, 20], [10, 35], [30, 40]]
+    assert 'mIoU' in axes.get_ylabel()
+    assert '32x48' in axes.get_xlabel()
+    assert (tmp_path / 'pareto.svg').read_text().count('<svg') == 1

@@ -1,0 +1,156 @@
+"""The house of DESIGN.md, section 3: what may import what."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mmengine import registry
+
+PACKAGE = Path(__file__).parents[1] / 'snnet_mm'
+MM_PACKAGES = {'mmcv', 'mmdet', 'mmpretrain', 'mmseg', 'timm'}
+SLOW_PACKAGES = {'matplotlib', 'onnx', 'scipy', 'triton'}
+
+# What each part may import of ours: itself and all that stands before it.
+ORDER = ['utils', 'stitching', 'anchors', 'models', 'evaluation', 'engine', 'deploy']
+BELOW = {part: set(ORDER[:i]) for i, part in enumerate(ORDER)}
+BELOW['datasets'] = {'utils'}
+BELOW['deploy'].add('datasets')
+# On top of these; nothing below names them.
+for part in ('integrations', 'esta', 'bridging'):
+    BELOW[part] = {*ORDER, 'datasets'}
+BELOW['apis'] = set(BELOW)
+
+# What else each part may import, where that is not up to the part.
+OUTSIDE = {'stitching': set()} | {
+    part: {'torch', 'mmengine'} for part in ('anchors', 'models')
+}
+# Looked up only when a checkpoint of timm is asked for, inside one function.
+LAZY = {('anchors/pretrained.py', 'timm')}
+
+
+def imported_names(path, source):
+    """Absolute dotted names of everything a file of the package imports."""
+    package = ['snnet_mm', *Path(path).parts[:-1]]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = '.'.join([*base, *([node.module] if node.module else [])])
+            yield from (f'{base}.{alias.name}' for alias in node.names)
+
+
+def wrong_imports(path, source):
+    """Names that a file, by its path inside the package, must not import."""
+    part = Path(path).parts[0]
+    if part not in BELOW:
+        return [f'{part} has no place in the house']
+    allowed = {part} | BELOW[part]
+    wrong = []
+    for name in imported_names(path, source):
+        top, *rest = name.split('.')
+        if top == 'snnet_mm':
+            ok = rest[0] in allowed
+        elif top in sys.stdlib_module_names:
+            ok = True
+        elif top in MM_PACKAGES:
+            ok = part == 'integrations' or (path, top) in LAZY
+        else:
+            ok = part not in OUTSIDE or top in OUTSIDE[part]
+        if not ok:
+            wrong.append(name)
+    return wrong
+
+
+FILES = sorted(
+    str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob('*.py') if p.parent != PACKAGE
+)
+
+
+@pytest.mark.parametrize('path', FILES)
+def test_imports_point_one_way(path):
+    assert wrong_imports(path, (PACKAGE / path).read_text()) == []
+
+
+def test_all_parts_were_seen():
+    assert {*ORDER, 'integrations', 'apis'} <= {Path(path).parts[0] for path in FILES}
+
+
+@pytest.mark.parametrize(
+    ('path', 'source', 'wrong'),
+    [
+        ('stitching/a.py', 'import math, json.decoder', []),
+        ('stitching/a.py', 'import numpy as np', ['numpy']),
+        ('stitching/a.py', 'from ..utils import files', []),
+        ('anchors/a.py', 'import snnet_mm.models as m', ['snnet_mm.models']),
+        ('models/b/c.py', 'from ..d import e', []),
+        ('models/b/c.py', 'from ... import apis', ['snnet_mm.apis']),
+        ('models/b/c.py', 'def f():\n    import mmcv.ops', ['mmcv.ops']),
+        ('models/a.py', 'from ..esta import b', ['snnet_mm.esta.b']),
+        ('evaluation/a.py', 'from ..engine import b', ['snnet_mm.engine.b']),
+        ('engine/a.py', 'from ..bridging import b', ['snnet_mm.bridging.b']),
+        ('engine/a.py', 'if 1:\n    from timm import c', ['timm.c']),
+        ('esta/a.py', 'from snnet_mm.engine import b', []),
+        ('integrations/mmseg/a.py', 'from ... import apis', ['snnet_mm.apis']),
+        ('apis/a.py', 'from ..integrations import mmseg', []),
+        ('apis/a.py', 'import mmdet', ['mmdet']),
+        ('helpers/a.py', '', ['helpers has no place in the house']),
+    ],
+)
+def test_wrong_imports_are_seen(path, source, wrong):
+    assert wrong_imports(path, source) == wrong
+
+
+def test_importing_the_package_pulls_in_no_mm_package_and_nothing_slow():
+    script = (
+        'import sys, mmengine.runner; before = set(sys.modules);'
+        'import snnet_mm, snnet_mm.apis;'
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    command = [sys.executable, '-c', script]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent
+    )
+    imported = set(done.stdout.split())
+    assert 'snnet_mm' in imported
+    assert imported & {*MM_PACKAGES, *SLOW_PACKAGES} == set()
+
+
+def our_names():
+    """Registry and name of everything that we register in mmengine's root."""
+    for root in vars(registry).values():
+        if isinstance(root, registry.Registry):
+            for name, thing in root.module_dict.items():
+                if thing.__module__.startswith('snnet_mm.'):
+                    yield root, name, thing
+
+
+def test_parts_are_registered():
+    names = {name for _, name, _ in our_names()}
+    assert names >= {
+        'LoRAStitchingLayer',
+        'PlainViT',
+        'ResourceConstrainedSampler',
+        'SNNetv2',
+        'StitchInitHook',
+        'StitchSamplingHook',
+        'StitchTestLoop',
+        'StitchValLoop',
+        'StitchingLayer',
+        'ToyScenes',
+        'UniformSampler',
+    }
+
+
+@pytest.mark.parametrize('scope', ['mmseg', 'mmdet', 'mmpretrain'])
+def test_our_names_are_new_and_resolve_in_every_scope(scope):
+    pytest.importorskip(scope)
+    utils = pytest.importorskip(f'{scope}.utils')
+    utils.register_all_modules(init_default_scope=False)
+    for root, name, thing in our_names():
+        child = root.children.get(scope)
+        if child is not None:
+            assert name not in child.module_dict
+            assert child.get(name) is thing

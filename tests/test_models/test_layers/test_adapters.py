@@ -1,0 +1,192 @@
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from snnet_mm.anchors import TokenState
+from snnet_mm.models import (
+    BottleneckAdapter,
+    Conv3x3Adapter,
+    LinearAdapter,
+    LinearReLUAdapter,
+    ViTBlockAdapter,
+)
+
+KINDS = [
+    LinearAdapter,
+    LinearReLUAdapter,
+    Conv3x3Adapter,
+    BottleneckAdapter,
+    ViTBlockAdapter,
+]
+HOPS = [(8, 8), (12, 16)]
+assert_close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-4)
+
+
+def build(kind, *args, **kwargs):
+    torch.manual_seed(0)
+    options = dict(head_dim=4) if kind is ViTBlockAdapter else {}
+    adapter = kind(*args, **options, **kwargs).eval()
+    for name, p in adapter.named_parameters():
+        torch.nn.init.normal_(p, std=0.3 if p.ndim > 1 else 0.1)
+        if name.endswith('weight') and p.ndim == 1:
+            p.data += 1
+    for name, buffer in adapter.named_buffers():
+        if name.endswith(('running_mean', 'running_var')):
+            buffer.uniform_(0.1, 0.5)
+    return adapter
+
+
+def to_map(tokens, grid):
+    return tokens.transpose(1, 2).unflatten(2, grid)
+
+
+def normalised(x, norm):
+    """A batch norm of a map ``(B, C, H, W)`` by its formula."""
+    mean, var, weight, bias = (
+        t.reshape(-1, 1, 1)
+        for t in (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+    )
+    return (x - mean) / (var + norm.eps).sqrt() * weight + bias
+
+
+def by_hand(kind, layer, x):
+    """What one adapter does to a map, written with functions."""
+    if kind in (LinearAdapter, LinearReLUAdapter):
+        linear = layer if kind is LinearAdapter else layer[0]
+        x = torch.einsum('bchw,dc->bdhw', x, linear.weight)
+        x = x + linear.bias.reshape(-1, 1, 1)
+        return x if kind is LinearAdapter else x.clamp(min=0)
+    if kind is Conv3x3Adapter:
+        conv = layer[0]
+        return F.conv2d(x, conv.weight, conv.bias, conv.stride, padding=1).relu()
+    if kind is BottleneckAdapter:
+        conv1, bn1, _, conv2, bn2, _, conv3, bn3 = layer.branch
+        y = normalised(F.conv2d(x, conv1.weight), bn1).relu()
+        y = F.conv2d(y, conv2.weight, stride=conv2.stride, padding=1)
+        y = normalised(y, bn2).relu()
+        y = normalised(F.conv2d(y, conv3.weight), bn3)
+        if len(list(layer.shortcut.children())):
+            conv, bn = layer.shortcut
+            x = normalised(F.conv2d(x, conv.weight, stride=conv2.stride), bn)
+        return (x + y).relu()
+    grid = x.shape[2:]
+    tokens = layer['widen'](x.flatten(2).transpose(1, 2))
+    return to_map(layer['block'](tokens, tuple(grid)), grid)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_chain_equals_one_composed_by_hand(kind):
+    adapter = build(kind, 6, 4, HOPS)
+    x = torch.randn(2, 6, 5, 6)
+    state = adapter.cross(TokenState(x.flatten(2).transpose(1, 2), (5, 6)))
+    # 5 rows of stride 4 are 20 pixels: 3 of stride 8 and 2 of stride 16.
+    for parts, grid in zip(adapter.chain, [(3, 3), (2, 2)], strict=True):
+        x = F.interpolate(x, grid, mode='bilinear')
+        x = by_hand(kind, parts['adapt'], normalised(x, parts['norm_in']))
+        x = normalised(x, parts['norm_out'])
+    assert state.grid == (2, 2)
+    assert_close(to_map(state.tokens, state.grid), x)
+
+
+def test_bilinear_halving_is_the_mean_of_four():
+    adapter = LinearAdapter(1, 4, [(1, 8)]).eval()
+    with torch.no_grad():
+        adapter.chain[0]['adapt'].weight.fill_(1)
+        adapter.chain[0]['adapt'].bias.zero_()
+    x = torch.arange(16.0).reshape(1, 1, 4, 4)
+    state = adapter(TokenState(x.flatten(2).transpose(1, 2), (4, 4)))
+    # Fresh batch norms divide by sqrt(1 + eps), twice.
+    expected = torch.tensor([2.5, 4.5, 10.5, 12.5]) / (1 + 1e-5)
+    assert_close(state.tokens.flatten(), expected)
+
+
+@pytest.mark.parametrize('kind', [Conv3x3Adapter, BottleneckAdapter])
+def test_integrated_down_sampling(kind):
+    adapter = build(kind, 6, 4, HOPS, resize='strided')
+    x = torch.randn(2, 6, 5, 6)
+    state = adapter(TokenState(x.flatten(2).transpose(1, 2), (5, 6)))
+    for parts in adapter.chain:
+        x = by_hand(kind, parts['adapt'], normalised(x, parts['norm_in']))
+        x = normalised(x, parts['norm_out'])
+    assert state.grid == (2, 2)
+    assert_close(to_map(state.tokens, state.grid), x)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_no_resize_keeps_the_grid(kind):
+    x = torch.randn(1, 6, 4, 6)
+    state = TokenState(x.flatten(2).transpose(1, 2), (4, 6))
+    kept = build(kind, 6, 4, HOPS, resize='none')(state)
+    assert kept.grid == (4, 6)
+    # The same as a bilinear one between networks of one stride.
+    same = build(kind, 6, 4, [(8, 4), (12, 4)])(state)
+    assert kept.tokens.equal(same.tokens)
+
+
+@pytest.mark.parametrize('kind', [LinearAdapter, Conv3x3Adapter])
+def test_a_cls_token_is_made_of_the_mean(kind):
+    plain, with_cls = (build(kind, 6, 4, HOPS, p) for p in ((0, 0), (0, 1)))
+    state = TokenState(torch.randn(2, 30, 6), (5, 6))
+    tokens, other = plain(state).tokens, with_cls(state).tokens
+    assert other[:, 1:].equal(tokens)
+    assert_close(other[:, 0], tokens.mean(1))
+
+
+@pytest.mark.parametrize('kind', [LinearAdapter, Conv3x3Adapter])
+def test_a_cls_token_is_concatenated_to_all_others(kind):
+    wide, folding = (build(kind, d, 4, HOPS, p) for d, p in ((12, (0, 0)), (6, (1, 0))))
+    cls, patches = torch.randn(2, 1, 6), torch.randn(2, 30, 6)
+    doubled = torch.cat([patches, cls.repeat(1, 30, 1)], dim=2)
+    out = folding(TokenState(torch.cat([cls, patches], dim=1), (5, 6)))
+    assert out.grid == (2, 2)
+    assert out.tokens.equal(wide(TokenState(doubled, (5, 6))).tokens)
+
+
+def test_equal_prefix_tokens_are_mapped_like_patches():
+    adapter = build(LinearAdapter, 6, 8, [(8, 16)], (1, 1))
+    alone = build(LinearAdapter, 6, 8, [(8, 16)])
+    cls, patches = torch.randn(2, 1, 6), torch.randn(2, 16, 6)
+    out = adapter(TokenState(torch.cat([cls, patches], dim=1), (4, 4))).tokens
+    assert_close(out[:, 1:], alone(TokenState(patches, (4, 4))).tokens)
+    alone.resize = 'none'
+    assert_close(out[:, :1], alone(TokenState(cls, (1, 1))).tokens)
+
+
+def test_a_convolution_between_vits_folds_and_unfolds_the_cls_token():
+    adapter = build(Conv3x3Adapter, 6, 16, [(8, 16)], (1, 1))
+    map_only = build(Conv3x3Adapter, 12, 16, [(8, 16)])
+    cls, patches = torch.randn(2, 1, 6), torch.randn(2, 9, 6)
+    out = adapter(TokenState(torch.cat([cls, patches], dim=1), (3, 3))).tokens
+    doubled = torch.cat([patches, cls.repeat(1, 9, 1)], dim=2)
+    wanted = map_only(TokenState(doubled, (3, 3))).tokens
+    assert out[:, 1:].equal(wanted)
+    assert_close(out[:, 0], wanted.mean(1))
+
+
+def test_batch_norm_of_tokens_is_that_of_the_map():
+    adapter = LinearAdapter(6, 4, [(8, 4)]).train()
+    x = torch.randn(3, 6, 2, 4)
+    norm = adapter.chain[0]['norm_in']
+    y = norm(x.flatten(2).transpose(1, 2))
+    wanted = F.batch_norm(x, None, None, training=True)
+    assert_close(to_map(y, (2, 4)), wanted)
+
+
+@pytest.mark.parametrize(
+    ('kind', 'kwargs', 'message'),
+    [
+        (Conv3x3Adapter, dict(prefix=(5, 5)), 'from 5 to 5 prefix tokens'),
+        (LinearAdapter, dict(prefix=(0, 5)), 'registers not at all'),
+        (LinearAdapter, dict(resize='strided'), "allowed are \\['bilinear', 'none'"),
+        (Conv3x3Adapter, dict(resize='nearest'), "resize='nearest'"),
+        (Conv3x3Adapter, dict(resize='strided', hops=[(8, 2)]), 'whole multiples'),
+        (LinearAdapter, dict(hops=[]), 'hops=\\(\\)'),
+        (BottleneckAdapter, dict(hops=[(3, 8)]), 'to width 3'),
+        (ViTBlockAdapter, dict(head_dim=5), 'divisors of the width'),
+    ],
+)
+def test_what_cannot_be_bridged_is_refused(kind, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**(dict(in_dim=6, in_stride=4, hops=HOPS) | kwargs))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.registry import MODELS, TASK_UTILS
+from states import run
 
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models.stitching_init import fit_stitching_layers
@@ -163,8 +164,8 @@ def test_a_stitching_layer_of_ones_own(extensions, build_snnet):
     images = torch.randn(2, 3, 32, 32)
     fit_stitching_layers(net, [images])
     source, target = (a.embed(images) for a in net.anchors)
-    source, _ = net.anchors[0].run_blocks(source, 0, 1)
-    target, _ = net.anchors[1].run_blocks(target, 0, 3)
+    source = net.anchors[0].run_block(source, 0)
+    target = run(net.anchors[1], target, 0, 3)
     x = torch.cat([source.tokens, torch.ones_like(source.tokens[..., :1])], -1)
     x, y = x.flatten(0, 1).double(), target.tokens.flatten(0, 1).double()
     fitted = x @ torch.linalg.lstsq(x, y).solution
@@ -180,9 +181,9 @@ def test_a_space_and_a_sampler_of_ones_own(extensions, build_vit):
     assert net.space.describe(net.space[2]) == 'fast[0:2] > slow[3:6]'
     images = torch.randn(1, 3, 32, 32)
     net.eval().set_stitch(2)
-    state, _ = anchors[0].run_blocks(anchors[0].embed(images), 0, 2)
+    state = run(anchors[0], anchors[0].embed(images), 0, 2)
     state = net.stitching_layers['0to1_half'].cross(state)
-    state, _ = anchors[1].run_blocks(state, 3, 6)
+    state = run(anchors[1], state, 3, 6)
     assert net(images).tokens.equal(state.tokens)
 
     costs = cost_table(net, (32, 32))

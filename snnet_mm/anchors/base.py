@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from mmengine.model import BaseModule
@@ -23,8 +23,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     The walk along a route calls only what stands here and never looks inside.
 
     Args:
-        depth: Number of blocks.
-        block_dims: Width of the activations behind every block.
+        block_dims: Width of the activations after every block.
+        block_strides: Pixels between two patches after every block.
         out_indices: Blocks whose feature maps ``forward`` returns. A stitched backbone
             has out indices of its own and does not read them.
         with_cls: Whether ``forward`` returns every map with the cls token behind the
@@ -45,24 +45,20 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     def __init__(
         self,
-        depth: int,
         block_dims: Sequence[int],
+        block_strides: Sequence[int],
         out_indices: Sequence[int] = (-1,),
         with_cls: bool = False,
         out: str = 'maps',
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.depth = depth
+        self.depth = len(block_dims)
         self.block_dims = tuple(block_dims)
-        self.out_indices = check_out_indices(out_indices, depth)
+        self.block_strides = tuple(block_strides)
+        self.out_indices = check_out_indices(out_indices, self.depth)
         self.with_cls = with_cls
         self.out = check_out(out)
-
-    @property
-    def block_strides(self) -> tuple[int, ...]:
-        """Pixels between two patches behind every block: a plain ViT's patch size."""
-        return (self.patch_size,) * self.depth
 
     @property
     def stages(self) -> tuple[range, ...]:
@@ -76,20 +72,13 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """The state in front of block 0, from images ``(B, 3, H, W)``."""
 
     @abstractmethod
-    def run_blocks(
-        self, state: TokenState, begin: int, end: int, taps: Collection[int] = ()
-    ) -> tuple[TokenState, dict[int, TokenState]]:
-        """Run blocks ``[begin, end)``.
-
-        Returns:
-            The final state, and the states behind the blocks in ``taps`` that are
-            among those run.
-        """
+    def run_block(self, state: TokenState, i: int) -> TokenState:
+        """Return the state after block i; a final norm belongs to the last block."""
 
     def bias_widths(self, block: int) -> dict[str, int]:
         """Widths of the linear layers of a block that take biases of a stitch, by name.
 
-        An anchor that has some gets them as the last argument of :meth:`run_blocks`,
+        An anchor that has some gets them as the last argument of :meth:`run_block`,
         ``biases``: for the name of a linear layer in the anchor, what its output gets
         besides its own bias.
         """
@@ -142,11 +131,12 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     def forward(self, images: Tensor) -> tuple[BackboneMap, ...] | TokenState:
         """Feature maps ``(B, C, H, W)`` of the out indices, or the final state."""
-        state = self.embed(images)
-        end, tapped = self.run_blocks(state, 0, self.depth, self.out_indices)
-        if self.out == 'end':
-            return end
-        return tuple(self.to_output(tapped[i], self.with_cls) for i in self.out_indices)
+        state, maps = self.embed(images), {}
+        for i in range(self.depth):
+            state = self.run_block(state, i)
+            if self.out == 'maps' and i in self.out_indices:
+                maps[i] = self.to_output(state, self.with_cls)
+        return state if self.out == 'end' else tuple(maps[i] for i in self.out_indices)
 
 
 def check_out(out: str) -> str:

@@ -150,10 +150,11 @@ class PlainViT(TokenAnchor):
         init_cfg: dict | None = None,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = read_arch(arch)
-        super().__init__(depth, [dim] * depth, out_indices, with_cls, out, init_cfg)
         check_settings(
             img_size, patch_size, num_registers, drop_path_rate, layer_scale_init
         )
+        dims, strides = [dim] * depth, [patch_size] * depth
+        super().__init__(dims, strides, out_indices, with_cls, out, init_cfg)
         self.patch_size = patch_size
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
@@ -251,14 +252,14 @@ class PlainViT(TokenAnchor):
         qkv, proj = _attention_layers(block)
         return {qkv: 3 * dim, proj: dim}
 
-    def run_block(
+    def run_layers(
         self,
         i: int,
         tokens: Tensor,
         grid: tuple[int, int],
         biases: LayerBiases | None = None,
     ) -> Tensor:
-        """See :meth:`TokenAnchor.run_block`."""
+        """See :meth:`TokenAnchor.run_layers`."""
         if biases is None:
             return self.blocks[i](tokens, grid)
         qkv, proj = _attention_layers(i)

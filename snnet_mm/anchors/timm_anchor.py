@@ -85,7 +85,8 @@ class TimmAnchor(TokenAnchor):
         family, patch_size, arguments = _plan(model, given, img_size)
         vit = create_timm_model(model, **arguments)
         depth, width = len(vit.blocks), vit.embed_dim
-        super().__init__(depth, [width] * depth, out_indices, with_cls, out, init_cfg)
+        dims, strides = [width] * depth, [patch_size] * depth
+        super().__init__(dims, strides, out_indices, with_cls, out, init_cfg)
         if pretrained and init_cfg is not None:
             raise ValueError(
                 f'TimmAnchor of {model} with pretrained=True and init_cfg={init_cfg}; '
@@ -167,8 +168,8 @@ class TimmAnchor(TokenAnchor):
             images = F.pad(images, (0, pad_w, 0, pad_h))
         return TokenState(self.family.embed(images, grid), grid)
 
-    def run_block(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """See :meth:`TokenAnchor.run_block`."""
+    def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """See :meth:`TokenAnchor.run_layers`."""
         return self.family.run_block(i, tokens, grid)
 
     def run_norm(self, tokens: Tensor) -> Tensor:

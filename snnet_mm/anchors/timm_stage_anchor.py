@@ -95,10 +95,9 @@ class TimmStageAnchor(Anchor):
             for key in ('num_chs', 'reduction')
         )
         dims = parts.widths or dims
-        super().__init__(len(blocks), dims, out_indices, out=out, init_cfg=init_cfg)
+        super().__init__(dims, strides, out_indices, out=out, init_cfg=init_cfg)
         self.model, self._settings = model, settings
         self.input_size = _both(img_size or net.pretrained_cfg['input_size'][1:])
-        self._block_strides = tuple(strides)
         self._layout, self._one_size = parts.layout, parts.one_size
         self._fix_grid = parts.fix_grid
         self.frozen_stages = check_frozen_stages(frozen_stages, self.depth)
@@ -111,11 +110,6 @@ class TimmStageAnchor(Anchor):
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
         self.freeze()
-
-    @property
-    def block_strides(self) -> tuple[int, ...]:
-        """See :attr:`Anchor.block_strides`."""
-        return self._block_strides
 
     def init_weights(self) -> None:
         """Load pretrained weights if ``init_cfg`` says so.
@@ -161,20 +155,20 @@ class TimmStageAnchor(Anchor):
             )
         return _to_state(self.stem(images), self._layout)
 
-    def run_blocks(
-        self, state: TokenState, begin: int, end: int, taps: Collection[int] = ()
-    ) -> tuple[TokenState, dict[int, TokenState]]:
-        """See :meth:`Anchor.run_blocks`."""
-        tapped = {}
-        for i in range(begin, end):
-            x = self._run_block(i, state)
-            if x.ndim == 3:
-                state = TokenState(x, self._grid_behind(i, state.grid))
-            else:
-                state = _to_state(x, self._layout)
-            if i in taps:
-                tapped[i] = state
-        return state, tapped
+    def run_block(self, state: TokenState, i: int) -> TokenState:
+        """See :meth:`Anchor.run_block`."""
+        x = state.tokens
+        if self._layout == 'NCHW':
+            x = _to_map(state)
+        elif self._layout == 'NHWC':
+            x = x.unflatten(1, state.grid)
+        if self.with_cp and torch.is_grad_enabled():
+            x = checkpoint(self.blocks[i], x, use_reentrant=False)
+        else:
+            x = self.blocks[i](x)
+        if x.ndim == 3:
+            return TokenState(x, self._grid_after(i, state.grid))
+        return _to_state(x, self._layout)
 
     def to_feature_map(self, state: TokenState) -> Tensor:
         """See :meth:`Anchor.to_feature_map`."""
@@ -195,24 +189,13 @@ class TimmStageAnchor(Anchor):
             )
         grid = tuple(-(-x // self.block_strides[0]) for x in size)
         for i, block in enumerate(self.blocks):
-            grid = self._grid_behind(i, grid)
+            grid = self._grid_after(i, grid)
             if self._fix_grid is not None and not isinstance(block, nn.Identity):
                 self._fix_grid(block, grid)
         self.input_size = size
 
-    def _run_block(self, i: int, state: TokenState) -> Tensor:
-        x = state.tokens
-        if self._layout == 'NCHW':
-            x = _to_map(state)
-        elif self._layout == 'NHWC':
-            x = x.unflatten(1, state.grid)
-        block = self.blocks[i]
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(block, x, use_reentrant=False)
-        return block(x)
-
-    def _grid_behind(self, i: int, grid: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns behind block i, from those in front of it."""
+    def _grid_after(self, i: int, grid: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns after block i, from those before it."""
         ratio = self.block_strides[i] // self.block_strides[max(i - 1, 0)]
         return -(-grid[0] // ratio), -(-grid[1] // ratio)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
 
 import torch
 from torch import Tensor
@@ -32,8 +31,8 @@ class TokenAnchor(Anchor):
     with_cp = False
 
     @abstractmethod
-    def run_block(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Tokens ``(B, L, C)`` behind block i, without a final norm.
+    def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens ``(B, L, C)`` after the layers of block i, without a final norm.
 
         An anchor whose blocks take biases of a stitch has ``biases`` as one more
         argument; see :meth:`Anchor.bias_widths`.
@@ -41,38 +40,28 @@ class TokenAnchor(Anchor):
 
     @abstractmethod
     def run_norm(self, tokens: Tensor) -> Tensor:
-        """Tokens ``(B, L, C)`` behind the final norm, if the anchor has one."""
+        """Tokens ``(B, L, C)`` after the final norm, if the anchor has one."""
 
     @property
     def input_size(self) -> tuple[int, int]:
         """Height and width of the images that the anchor is built for."""
         return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
 
-    def run_blocks(
-        self,
-        state: TokenState,
-        begin: int,
-        end: int,
-        taps: Collection[int] = (),
-        biases: LayerBiases | None = None,
-    ) -> tuple[TokenState, dict[int, TokenState]]:
-        """See :meth:`Anchor.run_blocks`."""
+    def run_block(
+        self, state: TokenState, i: int, biases: LayerBiases | None = None
+    ) -> TokenState:
+        """See :meth:`Anchor.run_block`."""
         # An argument, so that a block run again has the biases of its stitch, not those
         # of the stitch that is active by then.
         added = {} if biases is None else dict(biases=biases)
-        tapped = {}
-        for i in range(begin, end):
-            args = i, state.tokens, state.grid
-            if self.with_cp and torch.is_grad_enabled():
-                x = checkpoint(self.run_block, *args, use_reentrant=False, **added)
-            else:
-                x = self.run_block(*args, **added)
-            if i == self.depth - 1:
-                x = self.run_norm(x)
-            state = state._replace(tokens=x)
-            if i in taps:
-                tapped[i] = state
-        return state, tapped
+        args = i, state.tokens, state.grid
+        if self.with_cp and torch.is_grad_enabled():
+            x = checkpoint(self.run_layers, *args, use_reentrant=False, **added)
+        else:
+            x = self.run_layers(*args, **added)
+        if i == self.depth - 1:
+            x = self.run_norm(x)
+        return state._replace(tokens=x)
 
     def to_feature_map(self, state: TokenState) -> Tensor:
         """See :meth:`Anchor.to_feature_map`."""

@@ -64,8 +64,8 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure) -> None:
         state = measure(Position(a, -1), partial(anchor.embed, images))
         _run_parts_at(backbone, Position(a, -1), state, measure)
         for i in range(anchor.depth):
-            run = partial(anchor.run_blocks, state, i, i + 1)
-            state, _ = measure(Position(a, i), run)
+            run = partial(anchor.run_block, state, i)
+            state = measure(Position(a, i), run)
             _run_parts_at(backbone, Position(a, i), state, measure)
     if model is not backbone:
         for a in _ends(backbone):

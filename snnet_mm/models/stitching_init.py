@@ -97,6 +97,8 @@ def _states_at(
         if not blocks:
             continue
         states[Position(a, -1)] = state = anchor.embed(images)
-        _, tapped = anchor.run_blocks(state, 0, max(blocks) + 1, blocks)
-        states |= {Position(a, i): s for i, s in tapped.items()}
+        for i in range(max(blocks) + 1):
+            state = anchor.run_block(state, i)
+            if i in blocks:
+                states[Position(a, i)] = state
     return states

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from states import states_of
 from torch.testing import assert_close
 
 from snnet_mm.anchors import TimmAnchor
@@ -82,7 +83,7 @@ def timm_of(name, anchor, img_size=None, **kwargs):
 
 def assert_equal_to_timm(name, anchor, model, images):
     with torch.no_grad():
-        end = anchor.run_blocks(anchor.embed(images), 0, anchor.depth)[0].tokens
+        end = states_of(anchor, images)[-1].tokens
         maps = anchor(images)
         wanted = model.forward_intermediates(images, intermediates_only=True)
         if 'sam' not in name:

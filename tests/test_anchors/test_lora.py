@@ -3,6 +3,7 @@ import logging
 import pytest
 import torch
 from mmengine.logging import MMLogger
+from states import states_of
 from torch.testing import assert_close
 
 from snnet_mm.anchors import PlainViT
@@ -24,7 +25,7 @@ def pair(build_vit):
 
 
 def tokens(vit, images):
-    return vit.run_blocks(vit.embed(images), 0, vit.depth)[0].tokens
+    return states_of(vit, images)[-1].tokens
 
 
 @pytest.mark.parametrize('alpha', [None, 6])

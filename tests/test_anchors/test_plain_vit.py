@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from states import run, states_of
 
 from snnet_mm.anchors import PlainViT, TokenState
 from snnet_mm.anchors.plain_vit import PatchEmbed
@@ -112,35 +113,18 @@ def test_equal_to_timm(family, size, randomise):
     ours.load_state_dict(theirs.state_dict())
     images = torch.randn(2, 3, *size)
     with torch.no_grad():
-        state, _ = ours.run_blocks(ours.embed(images), 0, 3)
+        state = states_of(ours, images)[-1]
         torch.testing.assert_close(
             state.tokens, theirs.forward_features(images), rtol=1e-5, atol=1e-5
         )
     assert state.grid == (size[0] // 8, size[1] // 8)
 
 
-def test_running_in_parts_equals_running_at_once(build_vit):
-    vit = build_vit(depth=5, rel_pos_bias=True, final_norm=True)
-    start = vit.embed(torch.randn(2, 3, 32, 24))
-    at_once, tapped = vit.run_blocks(start, 0, 5, taps=(0, 3, 4))
-    for cut in range(6):
-        half, first = vit.run_blocks(start, 0, cut, taps=(0, 3, 4))
-        end, second = vit.run_blocks(half, cut, 5, taps=(0, 3, 4))
-        assert end.tokens.equal(at_once.tokens)
-        assert end.grid == at_once.grid == (4, 3)
-        assert set(first) == {i for i in (0, 3, 4) if i < cut}
-        assert set(second) == {i for i in (0, 3, 4) if i >= cut}
-        for i, state in (first | second).items():
-            assert state.tokens.equal(tapped[i].tokens)
-    assert tapped[4].tokens.equal(at_once.tokens)
-    assert tapped[3].tokens.equal(vit.run_blocks(start, 0, 4)[0].tokens)
-
-
 def test_final_norm_belongs_to_the_last_block(build_vit):
     vit = build_vit(final_norm=True)
     start = vit.embed(torch.randn(1, 3, 32, 32))
-    before, _ = vit.run_blocks(start, 0, 2)
-    end, _ = vit.run_blocks(before, 2, 3)
+    before = run(vit, start, 0, 2)
+    end = vit.run_block(before, 2)
     x = vit.blocks[1](vit.blocks[0](start.tokens, (4, 4)), (4, 4))
     assert before.tokens.equal(x)
     assert end.tokens.equal(vit.norm(vit.blocks[2](x, (4, 4))))
@@ -151,9 +135,9 @@ def test_forward_returns_the_maps_of_the_out_indices(build_vit):
     images = torch.randn(2, 3, 16, 32)
     maps = vit(images)
     assert vit.out_indices == (2, 3, 0)
+    states = states_of(vit, images)
     for feature_map, i in zip(maps, (2, 3, 0), strict=True):
-        state, _ = vit.run_blocks(vit.embed(images), 0, i + 1)
-        assert feature_map.equal(vit.to_feature_map(state))
+        assert feature_map.equal(vit.to_feature_map(states[i]))
 
 
 @pytest.mark.parametrize('num_prefix', [0, 1, 3])

@@ -4,6 +4,7 @@ import re
 import pytest
 import torch
 from mmengine.logging import MMLogger
+from states import states_of
 
 from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.position import relative_position_index
@@ -113,7 +114,7 @@ def resized_beit(model, name, img_size, full):
 
 @torch.no_grad()
 def tokens_of(vit, images):
-    return vit.run_blocks(vit.embed(images), 0, vit.depth)[0].tokens
+    return states_of(vit, images)[-1].tokens
 
 
 @torch.no_grad()

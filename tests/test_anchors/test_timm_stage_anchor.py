@@ -7,6 +7,7 @@ import pytest
 import torch
 from mmengine.registry import MODELS
 from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
+from states import run, states_of
 from torch import nn
 from torch.testing import assert_close
 
@@ -45,9 +46,8 @@ def same_weights(config, network=None, **kwargs):
 
 def maps_of(anchor, images):
     """The map behind every stage."""
-    state = anchor.embed(images)
-    _, states = anchor.run_blocks(state, 0, anchor.depth, range(anchor.depth))
-    assert all(s.tokens.shape[1] == s.grid[0] * s.grid[1] for s in states.values())
+    states = states_of(anchor, images)
+    assert all(s.tokens.shape[1] == s.grid[0] * s.grid[1] for s in states)
     return [anchor.to_feature_map(states[stage[-1]]) for stage in anchor.stages]
 
 
@@ -92,7 +92,7 @@ def test_mobilenet_has_stages_of_equal_stride(config, widths, strides):
         images = torch.randn(2, 3, *size)
         *_, a, b, c, d = network.forward_intermediates(images, intermediates_only=True)
         ends = [sum(strides[: i + 1]) - 1 for i in range(4)]
-        _, states = anchor.run_blocks(anchor.embed(images), 0, anchor.depth, ends)
+        states = states_of(anchor, images)
         found = [anchor.to_feature_map(states[i]) for i in ends]
         assert_close(found, [a, b, c, d], rtol=1e-5, atol=1e-5)
 
@@ -126,11 +126,11 @@ def test_images_of_another_size(name, size):
 def test_levit_is_for_one_size():
     anchor = MODELS.build(levit())
     anchor.fix_input_size((64, 64))
-    for run in (lambda: anchor(torch.zeros(1, 3, 64, 80)),) + (
+    for call in (lambda: anchor(torch.zeros(1, 3, 64, 80)),) + (
         lambda: anchor.fix_input_size((64, 80)),
     ):
         with pytest.raises(ValueError, match='64x80.*levit_192 is for 64x64 alone'):
-            run()
+            call()
 
 
 @torch.no_grad()
@@ -257,9 +257,8 @@ def test_a_part_runs_what_the_whole_runs():
     part = MODELS.build(convnext(held_blocks=[3, 4], embedding=False)).eval()
     kept = {k for k in whole.state_dict() if re.match(r'blocks\.[34]\.', k)}
     part.load_state_dict({k: whole.state_dict()[k] for k in kept})
-    state, _ = whole.run_blocks(whole.embed(torch.randn(1, 3, 64, 64)), 0, 3)
-    wanted, _ = whole.run_blocks(state, 3, 5)
-    assert part.run_blocks(state, 3, 5)[0].tokens.equal(wanted.tokens)
+    *_, state, _, wanted = states_of(whole, torch.randn(1, 3, 64, 64))[:5]
+    assert run(part, state, 3, 5).tokens.equal(wanted.tokens)
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
+from states import run, states_of
 
 from snnet_mm.anchors import PlainViT, TokenState
 from snnet_mm.deploy.single import single_stitch_config
@@ -48,9 +49,9 @@ def build(fast, slow, stitching_layer=BOTTLENECK, **kwargs):
 @torch.no_grad()
 def by_hand(net, images, i, j):
     fast, slow = net.anchors
-    state, _ = fast.run_blocks(fast.embed(images), 0, i)
+    state = run(fast, fast.embed(images), 0, i)
     state = net.stitching_layers[f'0to1_{i}_{j}'](state)
-    return slow.run_blocks(state, j, slow.depth)[0]
+    return run(slow, state, j)
 
 
 @pytest.mark.parametrize(
@@ -80,16 +81,14 @@ def test_route_equals_one_composed_by_hand(fast, slow, pair, joint, hops, grid):
     assert out.tokens.equal(by_hand(net, images, *joint).tokens)
     for a, anchor in enumerate(net.anchors):
         net.set_stitch(a)
-        end, _ = anchor.run_blocks(anchor.embed(images), 0, anchor.depth)
-        assert net(images).tokens.equal(end.tokens)
+        assert net(images).tokens.equal(states_of(anchor, images)[-1].tokens)
 
 
 @torch.no_grad()
 def test_a_grid_that_does_not_divide_is_the_one_of_the_slow_network():
     net = build(RESNET, SWIN, stages=[(0, 3)])
     images = torch.randn(1, 3, 100, 70)
-    _, taps = net.anchors[1].run_blocks(net.anchors[1].embed(images), 0, 9, {8})
-    assert net(images).grid == taps[8].grid == (4, 3)
+    assert net(images).grid == states_of(net.anchors[1], images)[8].grid == (4, 3)
 
 
 def test_chains_lead_through_the_first_blocks_of_stages():
@@ -121,11 +120,10 @@ def test_maps_for_dense_heads():
     assert net.space.ids == (1, 2)
     images = torch.randn(1, 3, 64, 64)
     fast, slow = net.anchors
-    state, _ = fast.run_blocks(fast.embed(images), 0, 1)
+    state = fast.run_block(fast.embed(images), 0)
     state = net.stitching_layers['0to1_1_3'](state)
-    _, taps = slow.run_blocks(state, 3, 9, (3, 6, 8))
     for found, j in zip(net(images), (3, 6, 8), strict=True):
-        assert found.equal(slow.to_feature_map(taps[j]))
+        assert found.equal(slow.to_feature_map(run(slow, state, 3, j + 1)))
     assert [m.shape[1:] for m in net(images)] == [(16, 8, 8), (32, 4, 4), (64, 2, 2)]
     costs = cost_table(net, (64, 64))
     assert set(costs) == {1, 2}

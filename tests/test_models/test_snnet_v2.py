@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from states import states_of
 
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.models.backbones.space_in_weights import SPACE_RECORD
@@ -134,7 +135,7 @@ def test_the_cls_token_goes_through_the_same_stitching_layers(
 def test_an_anchor_alone_gives_its_cls_tokens(build_vit):
     vit = build_vit(12, 4, num_registers=2, out_indices=(0, 3), with_cls=True)
     images = torch.randn(IMAGES)
-    _, states = vit.run_blocks(vit.embed(images), 0, 4, (0, 3))
+    states = states_of(vit, images)
     for (feature_map, cls), i in zip(vit(images), (0, 3), strict=True):
         assert feature_map.equal(to_map(states[i].tokens, 3))
         assert cls.equal(states[i].tokens[:, 0])
@@ -215,12 +216,12 @@ def test_fast_stitch_is_the_fast_anchor_before_projection(build_snnet, build_vit
     images = torch.randn(IMAGES)
     net.set_stitch(0)
     maps = net(images)
-    end, states = alone.run_blocks(alone.embed(images), 0, 3, range(3))
+    states = states_of(alone, images)
     for j, i in enumerate([0, 0, 0, 1, 1, 2, 2]):
         projected = net.stitching_layers[f'0to1_{i}'](states[i].tokens)
         assert maps[j].equal(to_map(projected, 1))
     net.out = 'end'
-    assert net(images).tokens.equal(end.tokens)
+    assert net(images).tokens.equal(states[-1].tokens)
 
 
 @torch.no_grad()

@@ -13,6 +13,8 @@ from torch.testing import assert_close
 
 pytest.importorskip('timm')
 
+from states import states_of
+
 from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
 from snnet_mm.models import LeastSquares, SNNetv1, SNNetv2, set_stitch
 from snnet_mm.models.stitching_init import fit_stitching_layers
@@ -48,7 +50,7 @@ def by_hand(net, stitch, images):
             tokens = state.tokens @ layer.weight.T + layer.bias
             state = state._replace(tokens=tokens)
         for i in range(begin, end):
-            state, _ = net.anchors[anchor].run_blocks(state, i, i + 1)
+            state = net.anchors[anchor].run_block(state, i)
             states[anchor, i] = state
     return states
 
@@ -63,8 +65,7 @@ def test_every_stitch_equals_its_blocks_by_hand(name):
         assert_close(net(images).tokens, wanted.tokens, rtol=1e-4, atol=1e-4)
     for a, anchor in enumerate(net.anchors):
         net.set_stitch(a)
-        state, _ = anchor.run_blocks(anchor.embed(images), 0, anchor.depth)
-        assert net(images).tokens.equal(state.tokens)
+        assert net(images).tokens.equal(states_of(anchor, images)[-1].tokens)
 
 
 @pytest.mark.parametrize('name', [n for n in PAIRS if n != 'levit'])
@@ -106,9 +107,8 @@ def test_least_squares_fits_every_layer_within_its_stage():
     states = {}
     with torch.no_grad():
         for a, anchor in enumerate(net.anchors):
-            state = anchor.embed(images)
-            _, found = anchor.run_blocks(state, 0, anchor.depth, range(anchor.depth))
-            states |= {Position(a, i): s.tokens for i, s in found.items()}
+            found = enumerate(states_of(anchor, images))
+            states |= {Position(a, i): s.tokens for i, s in found}
     assert len(net.stitching_layers) == 1 + 1 + 2 + 4
     for name, spec in net.space.layers.items():
         layer = net.stitching_layers[name]

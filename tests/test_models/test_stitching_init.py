@@ -1,5 +1,6 @@
 import pytest
 import torch
+from states import states_of
 
 from snnet_mm.models import LeastSquares
 from snnet_mm.models.stitching_init import fit_stitching_layers
@@ -22,9 +23,7 @@ def maps_by_hand(net, batch, joints=JOINTS, a=0, b=1):
     """Least squares between two anchors' blocks, in both directions."""
     states = {}
     for n in (a, b):
-        anchor = net.anchors[n]
-        start = anchor.embed(batch)
-        states[n] = anchor.run_blocks(start, 0, anchor.depth, range(anchor.depth))[1]
+        states[n] = states_of(net.anchors[n], batch)
     maps = {}
     for i, e in joints:
         x, y = states[a][i].tokens, states[b][e].tokens

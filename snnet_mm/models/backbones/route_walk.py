@@ -82,4 +82,4 @@ class RouteWalk(BaseModule):
             return self.cross(step, stop)
         anchor, block = step
         own = {} if biases is None else dict(biases=biases[anchor])
-        return self.anchors[anchor].run_blocks(stop.state, block, block + 1, **own)[0]
+        return self.anchors[anchor].run_block(stop.state, block, **own)

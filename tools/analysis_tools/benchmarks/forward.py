@@ -37,7 +37,7 @@ def run() -> dict:
 def measure(arch: str, name: str, device: str) -> dict:
     torch.manual_seed(0)
     images = torch.randn(1, 3, SIZE, SIZE, device=device)
-    settings = dict(arch=arch, img_size=SIZE)
+    settings = dict(arch=arch, img_size=SIZE, out='end')
     nets = dict(
         timm=timm.create_model(name, img_size=SIZE, num_classes=0),
         ours=PlainViT(**settings, final_norm=True),
@@ -51,7 +51,7 @@ def measure(arch: str, name: str, device: str) -> dict:
         with autocast(device):
             if key == 'timm':
                 return net.forward_features(images)
-            return net.run_blocks(net.embed(images), 0, net.depth)[0].tokens
+            return net(images).tokens
 
     torch.testing.assert_close(
         tokens('naive_with_bias'), tokens('ours_with_bias'), rtol=1e-2, atol=1e-2

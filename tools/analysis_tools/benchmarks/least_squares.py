@@ -123,9 +123,9 @@ def forward_anchors(
     kept = {}
     for image in images:
         for a, anchor in enumerate(anchors):
-            blocks = range(anchor.depth)
-            _, states = anchor.run_blocks(anchor.embed(image), 0, anchor.depth, blocks)
-            for i, state in states.items():
+            state = anchor.embed(image)
+            for i in range(anchor.depth):
+                state = anchor.run_block(state, i)
                 kept.setdefault((a, i), []).append(state.tokens.flatten(0, 1))
     return {position: torch.cat(tokens) for position, tokens in kept.items()}
 

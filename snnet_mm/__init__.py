@@ -6,10 +6,18 @@ are imported by the configs that need them. Configs of the package have names su
 ``snnet_mm::camvid/....py`` then.
 """
 
-from . import anchors, datasets, engine, evaluation, models
+from . import anchors, bridging, datasets, engine, evaluation, models
 from .utils import register_config_names
 from .version import __version__
 
 register_config_names()
 
-__all__ = ['__version__', 'anchors', 'datasets', 'engine', 'evaluation', 'models']
+__all__ = [
+    '__version__',
+    'anchors',
+    'bridging',
+    'datasets',
+    'engine',
+    'evaluation',
+    'models',
+]

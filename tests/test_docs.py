@@ -182,7 +182,7 @@ def test_a_space_and_a_sampler_of_ones_own(extensions, build_vit):
     images = torch.randn(1, 3, 32, 32)
     net.eval().set_stitch(2)
     state = run(anchors[0], anchors[0].embed(images), 0, 2)
-    state = net.stitching_layers['0to1_half'].cross(state)
+    state = net.stitching_layers['0to1_half'].map_state(state)
     state = run(anchors[1], state, 3, 6)
     assert net(images).tokens.equal(state.tokens)
 

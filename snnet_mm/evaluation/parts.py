@@ -79,7 +79,7 @@ def _run_parts_at(
     """Run the stitching layers that leave a position, and the maps taken from it."""
     for name, spec in backbone.space.layers.items():
         if spec.source == here:
-            measure(name, partial(backbone.stitching_layers[name].cross, state))
+            measure(name, partial(backbone.stitching_layers[name].map_state, state))
     slow = len(backbone.anchors) - 1
     for j in backbone.wanted_maps():
         if here == Position(slow, backbone.out_indices[j]):

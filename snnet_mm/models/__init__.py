@@ -1,13 +1,8 @@
 """HOW it runs: layers, backbones, the switch of the stitch, wrappers and necks."""
 
-from .backbones import BridgedBackbone, SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
+from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
 from .layers import (
-    Adapter,
-    BottleneckAdapter,
-    Conv3x3Adapter,
     LeastSquares,
-    LinearAdapter,
-    LinearReLUAdapter,
     LoRAStitchingLayer,
     StitchBiases,
     StitchingLayer,
@@ -16,7 +11,6 @@ from .map_layer_norm import MapLayerNorm
 from .necks import MapNorms, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
-from .vit_block_adapter import ViTBlockAdapter
 from .wrappers import (
     Distillation,
     DistillationWrapper,
@@ -30,14 +24,8 @@ from .wrappers import (
 __all__ = [
     'Distillation',
     'ModelWrapper',
-    'Adapter',
-    'BottleneckAdapter',
-    'BridgedBackbone',
-    'Conv3x3Adapter',
     'DistillationWrapper',
     'LeastSquares',
-    'LinearAdapter',
-    'LinearReLUAdapter',
     'LoRAStitchingLayer',
     'MapLayerNorm',
     'MapNorms',
@@ -51,7 +39,6 @@ __all__ = [
     'StitchedBackbone',
     'StitchingLayer',
     'TimmTeacher',
-    'ViTBlockAdapter',
     'find_stitched_backbone',
     'model_config',
     'recalibrate_bn',

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from snnet_mm.anchors import Anchor, TokenState
 from snnet_mm.stitching import Position
+from snnet_mm.utils import check
 
 from .backbones.stitched_backbone import StitchedBackbone
 from .layers.least_squares import LeastSquares
@@ -36,11 +37,9 @@ def fit_stitching_layers(
         ValueError: If no rank has images, activations are not finite on any, or layers
             are adapters.
     """
-    if backbone.takes_adapters:
-        raise ValueError(
-            f'the adapters of a {type(backbone).__name__} are no affine maps to fit by '
-            'least squares; leave out the StitchInitHook (config key: custom_hooks)'
-        )
+    for layer in backbone.stitching_layers.values():
+        affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'
+        check(affine, 'custom_hooks.StitchInitHook', type(layer).__name__, wanted)
     fits = _new_fits(backbone, ridge)
     positions = {position for pair in fits for position in pair}
     training, num_images = backbone.training, 0

@@ -3,7 +3,6 @@
 Pure Python.
 """
 
-from .bridge_space import BridgeSpace, joint_between, stages_to_bridge
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
@@ -24,7 +23,6 @@ from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
-    'BridgeSpace',
     'Budget',
     'Cost',
     'CostTable',
@@ -50,7 +48,6 @@ __all__ = [
     'format_cost',
     'group_by_cost',
     'importance_results',
-    'joint_between',
     'middle_stitches',
     'pareto_front',
     'parse_budget',
@@ -60,7 +57,6 @@ __all__ = [
     'read_published',
     'select_stitches',
     'split_cost_range',
-    'stages_to_bridge',
     'visiting_order',
     'write_space_record',
 ]

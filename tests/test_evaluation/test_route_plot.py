@@ -2,10 +2,11 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch
 
+from snnet_mm.bridging import BridgeSpace
 from snnet_mm.evaluation import plot_routes, route_plot
 from snnet_mm.evaluation.figures import new_figure
 from snnet_mm.evaluation.route_plot import block_edges
-from snnet_mm.stitching import BridgeSpace, SlidingWindowSpace, StagedSpace, TwoWaySpace
+from snnet_mm.stitching import SlidingWindowSpace, StagedSpace, TwoWaySpace
 
 FAST, SLOW = route_plot.ANCHOR_COLORS[:2]
 

@@ -118,5 +118,5 @@ def test_settings_that_cannot_be(build_snnet, kwargs, message):
 
 
 def test_adapters_are_for_other_backbones(build_snnet):
-    with pytest.raises(ValueError, match='of SNNetv2; allowed are maps of tokens'):
+    with pytest.raises(ValueError, match='SNNetv2 a dict with a type of Stitching'):
         build_snnet(stitching_layer=dict(type='LinearAdapter'))

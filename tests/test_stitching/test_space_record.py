@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from snnet_mm.bridging import BridgeSpace
 from snnet_mm.stitching import (
-    BridgeSpace,
     SlidingWindowSpace,
     StagedSpace,
     TwoWaySpace,

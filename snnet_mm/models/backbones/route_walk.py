@@ -65,7 +65,7 @@ class RouteWalk(BaseModule):
     def cross(self, layer: str, stop: Stop) -> TokenState:
         """The state at a stop behind a stitching layer, computed once."""
         if layer not in stop.crossed:
-            stop.crossed[layer] = self.stitching_layers[layer].cross(stop.state)
+            stop.crossed[layer] = self.stitching_layers[layer].map_state(stop.state)
         return stop.crossed[layer]
 
     def _take(

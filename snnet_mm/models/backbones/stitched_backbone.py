@@ -21,9 +21,10 @@ from snnet_mm.anchors import (
     check_with_cls,
 )
 from snnet_mm.stitching import Position, Stitch, StitchingLayerSpec, StitchingSpace
+from snnet_mm.utils import check
 
-from ..layers.adapters import Adapter
 from ..layers.stitch_biases import StitchBiases
+from ..layers.stitching_layer import StitchingLayer
 from .prefix_cache import PrefixCache
 from .route_walk import RouteWalk
 from .space_in_weights import SpaceInWeights
@@ -63,8 +64,8 @@ class StitchedBackbone(SpaceInWeights, RouteWalk):
 
     # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
     shares_prefixes = True
-    # Whether stitching layers are adapters; or maps of tokens, which keep the grid.
-    takes_adapters = False
+    # Base class of the stitching layers that this kind of backbone takes.
+    layer_class: type[nn.Module] = StitchingLayer
 
     def __init__(
         self,
@@ -120,25 +121,12 @@ class StitchedBackbone(SpaceInWeights, RouteWalk):
             self._prefixes.rewind()
 
     def _check_layer(self, config: dict) -> None:
-        if not isinstance(config, dict) or 'type' not in config:
-            raise ValueError(
-                f'stitching_layer={config!r} of {type(self).__name__}; wanted is a '
-                'dict with a type, such as LoRAStitchingLayer (config key: '
-                'backbone.stitching_layer)'
-            )
-        kind = config['type']
+        key, base = 'backbone.stitching_layer', self.layer_class.__name__
+        wanted = f'for {type(self).__name__} a dict with a type of {base}'
+        kind = config.get('type') if isinstance(config, dict) else None
         kind = MODELS.get(kind) if isinstance(kind, str) else kind
-        if issubclass(kind or nn.Module, Adapter) is not self.takes_adapters:
-            allowed = (
-                'adapters, such as LinearAdapter and BottleneckAdapter'
-                if self.takes_adapters
-                else 'maps of tokens, such as StitchingLayer and LoRAStitchingLayer; '
-                'adapters are for a BridgedBackbone'
-            )
-            raise ValueError(
-                f'stitching_layer={config} of {type(self).__name__}; allowed are '
-                f'{allowed} (config key: backbone.stitching_layer)'
-            )
+        fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
+        check(fits, key, config, wanted)
 
     def layer_arguments(self, spec: StitchingLayerSpec) -> dict:
         """Arguments of a stitching layer that depend on what it joins."""

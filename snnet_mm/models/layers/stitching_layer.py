@@ -22,7 +22,7 @@ class StitchingLayer(nn.Linear):
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__(in_dim, out_dim)
 
-    def cross(self, state: TokenState) -> TokenState:
+    def map_state(self, state: TokenState) -> TokenState:
         """The state in the other anchor: every token mapped, on the same grid.
 
         Routes call this of whatever joins two anchors.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -14,18 +15,15 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors.token_state import TokenState
+from snnet_mm.anchors import TokenState
+from snnet_mm.anchors.vit_block import Block
+from snnet_mm.utils import check
 
 RESIZES = ('bilinear', 'strided', 'none')
 
 
-class Hop(NamedTuple):
-    """What one adapter of a chain leads to.
-
-    Args:
-        dim: Width behind it.
-        stride: Pixels between two tokens behind it.
-    """
+class AdapterStage(NamedTuple):
+    """Width and stride, pixels between two tokens, after one adapter of a chain."""
 
     dim: int
     stride: int
@@ -45,15 +43,11 @@ class Adapter(nn.Module, metaclass=ABCMeta):
     Args:
         in_dim: Width of the network that is left.
         in_stride: Pixels between two of its tokens.
-        hops: Width and stride behind each adapter.
+        hops: Width and stride after each adapter.
         prefix: Prefix tokens of the network that is left, and of the one entered.
         resize: ``'bilinear'`` interpolation before each adapter; ``'strided'`` for
             convolutions that also reduce the grid, the paper's integrated
             down-sampling; ``'none'`` leaves the grid as it is.
-
-    Raises:
-        ValueError: If the adapter cannot bridge these layouts, for an unknown resize or
-            one that it cannot do, or without hops.
     """
 
     strides = False  # whether it can reduce the grid by itself
@@ -68,7 +62,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         resize: str = 'bilinear',
     ) -> None:
         super().__init__()
-        hops = tuple(Hop(*hop) for hop in hops)
+        self.hops = tuple(AdapterStage(*hop) for hop in hops)
         self.arguments = dict(
             in_dim=in_dim,
             in_stride=in_stride,
@@ -76,14 +70,14 @@ class Adapter(nn.Module, metaclass=ABCMeta):
             prefix=tuple(prefix),
             resize=resize,
         )
-        self.in_stride, self.hops, self.resize = in_stride, hops, resize
+        self.in_stride, self.resize = in_stride, resize
         self.num_prefix, self.out_prefix = prefix
         self.folds = self.spatial or self.num_prefix != self.out_prefix
-        self._check()
+        strides = (in_stride, *(hop.stride for hop in self.hops))
+        self._check(strides)
         width = in_dim * (2 if self.folds and self.num_prefix else 1)
-        strides = (in_stride, *(hop.stride for hop in hops))
         self.chain = nn.ModuleList()
-        for hop, before in zip(hops, strides[:-1], strict=True):
+        for hop, before in zip(self.hops, strides, strict=False):
             factor = hop.stride // before if resize == 'strided' else 1
             parts = dict(
                 norm_in=TokenNorm(width),
@@ -95,24 +89,22 @@ class Adapter(nn.Module, metaclass=ABCMeta):
 
     @abstractmethod
     def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """One adapter: on tokens ``(B, L, C)``, or on a map if it is spatial."""
+        """Build one adapter, of tokens ``(B, L, C)`` or, if it is spatial, of a map."""
 
     def adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
-        """Run one adapter: tokens or, if it is spatial, a map behind it."""
-        if not self.spatial:
-            return layer(state.tokens)
-        return layer(state.tokens.transpose(1, 2).unflatten(2, state.grid))
+        """Run one adapter: give tokens or, if it is spatial, a map."""
+        return layer(_to_map(state) if self.spatial else state.tokens)
 
     def config(self) -> dict:
-        """What :class:`SingleStitch` builds it from: a whole config."""
+        """Return the config that :class:`SingleStitch` builds it from."""
         return dict(type=type(self).__name__, **self.arguments)
 
-    def cross(self, state: TokenState) -> TokenState:
-        """The state in the other network, on the grid that it expects."""
+    def map_state(self, state: TokenState) -> TokenState:
+        """Return the state in the other network, on the grid that it expects."""
         return self(state)
 
     def forward(self, state: TokenState) -> TokenState:
-        """See :meth:`cross`."""
+        """See :meth:`map_state`."""
         grid, stride = state.grid, self.in_stride
         if self.folds and self.num_prefix:
             cls, patches = state.tokens[:, :1], state.tokens[:, 1:]
@@ -125,10 +117,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
                 state = self._resized(state, wanted)
             state = state._replace(tokens=parts['norm_in'](state.tokens))
             x = self.adapt(parts['adapt'], state)
-            if x.ndim == 4:
-                state = TokenState(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))
-            else:
-                state = state._replace(tokens=x)
+            state = _to_state(x) if x.ndim == 4 else state._replace(tokens=x)
             state = state._replace(tokens=parts['norm_out'](state.tokens))
         if self.folds and self.out_prefix:
             mean = state.tokens.mean(1, keepdim=True)
@@ -136,45 +125,32 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         return state
 
     def _resized(self, state: TokenState, grid: tuple[int, int]) -> TokenState:
-        """The state on another grid, prefix tokens as they are."""
+        """Resample the patches; prefix tokens stay as they are."""
         if state.grid == grid:
             return state
         num_prefix = 0 if self.folds else self.num_prefix
         prefix, patches = state.tokens[:, :num_prefix], state.tokens[:, num_prefix:]
-        x = patches.transpose(1, 2).unflatten(2, state.grid)
-        x = F.interpolate(x, grid, mode='bilinear', align_corners=False)
-        tokens = x.flatten(2).transpose(1, 2)
+        x = _to_map(state._replace(tokens=patches))
+        x = _to_state(F.interpolate(x, grid, mode='bilinear', align_corners=False))
         if num_prefix:
-            tokens = torch.cat([prefix, tokens], dim=1)
-        return TokenState(tokens, grid)
+            x = x._replace(tokens=torch.cat([prefix, x.tokens], dim=1))
+        return x
 
-    def _check(self) -> None:
-        kind, prefix = type(self).__name__, (self.num_prefix, self.out_prefix)
-        if self.folds and max(prefix) > 1:
-            raise ValueError(
-                f'{kind} from {prefix[0]} to {prefix[1]} prefix tokens; it can bridge '
-                'none and one cls token, and registers not at all (config keys: '
-                'backbone.stitching_layer.type, backbone.anchors)'
-            )
-        allowed = [r for r in RESIZES if r != 'strided' or self.strides]
-        if self.resize not in allowed:
-            raise ValueError(
-                f'resize={self.resize!r} of {kind}; allowed are {allowed} (config key: '
-                'backbone.stitching_layer.resize)'
-            )
-        if not self.hops or min(min(hop) for hop in self.hops) < 1:
-            raise ValueError(
-                f'hops={self.hops} of {kind}; wanted are one or more widths and '
-                'strides of 1 or more (config key: hops)'
-            )
-        strides = (self.in_stride, *(hop.stride for hop in self.hops))
-        steps = list(zip(strides, strides[1:], strict=False))
-        if self.resize == 'strided' and any(b % a for a, b in steps):
-            raise ValueError(
-                f"resize='strided' of {kind} along strides {strides}; allowed are "
-                'strides that are whole multiples of those before them (config key: '
-                'backbone.stitching_layer.resize)'
-            )
+    def _check(self, strides: Sequence[int]) -> None:
+        prefix, key = (self.num_prefix, self.out_prefix), 'backbone.stitching_layer'
+        wanted = (
+            f'none or one cls token for a {type(self).__name__}, and registers not at '
+            'all'
+        )
+        tokens = f'{prefix[0]} to {prefix[1]} prefix tokens'
+        check(not self.folds or max(prefix) < 2, f'{key}.type', tokens, wanted)
+        resizes = [r for r in RESIZES if r != 'strided' or self.strides]
+        check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
+        positive = self.hops and min(min(hop) for hop in self.hops) > 0
+        check(positive, 'hops', self.hops, 'positive widths and strides')
+        whole = self.resize != 'strided' or not any(b % a for a, b in pairwise(strides))
+        wanted = f'strides that are whole multiples of those before them, not {strides}'
+        check(whole, f'{key}.resize', self.resize, wanted)
 
 
 @MODELS.register_module()
@@ -215,17 +191,44 @@ class BottleneckAdapter(Adapter):
     strides = spatial = True
 
     def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """See :meth:`Adapter.build`.
-
-        Raises:
-            ValueError: If a quarter of the width is nothing.
-        """
-        if out_dim < 4:
-            raise ValueError(
-                f'BottleneckAdapter to width {out_dim}; allowed is 4 or more (config '
-                'key: backbone.stitching_layer.type)'
-            )
+        """See :meth:`Adapter.build`."""
+        check(out_dim > 3, 'backbone.anchors', out_dim, 'widths of 4 or more')
         return Bottleneck(in_dim, out_dim, stride)
+
+
+@MODELS.register_module()
+class ViTBlockAdapter(Adapter):
+    """A transformer block of a plain ViT, after an affine map if the width changes.
+
+    The paper has it between two ViTs alone.
+
+    Args:
+        *args: See :class:`Adapter`.
+        head_dim: Width of an attention head.
+        **kwargs: See :class:`Adapter`.
+    """
+
+    def __init__(self, *args, head_dim: int = 64, **kwargs) -> None:
+        self.head_dim = head_dim
+        super().__init__(*args, **kwargs)
+        self.arguments['head_dim'] = head_dim
+
+    def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
+        """See :meth:`Adapter.build`."""
+        divides = self.head_dim > 0 and out_dim % self.head_dim == 0
+        key, wanted = 'backbone.stitching_layer.head_dim', 'divisors of the width'
+        check(divides, key, self.head_dim, f'{wanted} {out_dim}')
+        parts = dict(block=Block(out_dim, out_dim // self.head_dim))
+        if in_dim != out_dim:
+            parts = dict(widen=nn.Linear(in_dim, out_dim), **parts)
+        return nn.ModuleDict(parts)
+
+    def adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
+        """See :meth:`Adapter.adapt`."""
+        x = state.tokens
+        if 'widen' in layer:
+            x = layer['widen'](x)
+        return layer['block'](x, state.grid)
 
 
 class Bottleneck(nn.Module):
@@ -233,7 +236,7 @@ class Bottleneck(nn.Module):
 
     Args:
         in_dim: Width of the map.
-        out_dim: Width behind it.
+        out_dim: Width after it.
         stride: By which the grid shrinks.
     """
 
@@ -255,7 +258,7 @@ class Bottleneck(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """The map ``(B, out_dim, h, w)`` behind the block."""
+        """Return the map ``(B, out_dim, h, w)`` after the block."""
         return F.relu(self.branch(x) + self.shortcut(x))
 
 
@@ -272,3 +275,11 @@ def _conv_bn(
 ) -> tuple[nn.Module, nn.Module]:
     conv = nn.Conv2d(in_dim, out_dim, size, stride, padding=size // 2, bias=False)
     return conv, nn.BatchNorm2d(out_dim)
+
+
+def _to_map(state: TokenState) -> Tensor:
+    return state.tokens.transpose(1, 2).unflatten(2, state.grid)
+
+
+def _to_state(x: Tensor) -> TokenState:
+    return TokenState(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))

@@ -1,12 +1,8 @@
 import pytest
 
-from snnet_mm.stitching import (
-    BridgeSpace,
-    Position,
-    joint_between,
-    prior_scores,
-    stages_to_bridge,
-)
+from snnet_mm.bridging import BridgeSpace
+from snnet_mm.bridging.bridge_space import joint_between, stages_to_bridge
+from snnet_mm.stitching import Position, prior_scores
 
 RESNET = range(3), range(3, 7), range(7, 13), range(13, 16)
 SWIN = range(2), range(2, 4), range(4, 10), range(10, 12)
@@ -29,7 +25,7 @@ def test_maps_are_those_of_blocks_that_all_routes_run():
     space = BridgeSpace((16, 12), [(1, 5), (4, 7)], maps=True)
     assert space.ids == (1, 2, 3)
     assert space.stand_ins(7) == ()
-    with pytest.raises(ValueError, match='out index 6 .* 7 to 11'):
+    with pytest.raises(ValueError, match='out_indices=6; .* 7 to 11'):
         space.stand_ins(6)
     with pytest.raises(ValueError, match="allowed is out='end'"):
         BridgeSpace((16, 12), [(1, 5)]).stand_ins(7)
@@ -67,7 +63,7 @@ def test_stages_and_joints_of_the_paper():
         ((12, 12), [(3, 0)], 'j from 1 to 11'),
         ((12, 12), [(3, 4), (3, 4)], 'different pairs'),
         ((12, 12), [], 'different pairs'),
-        ((12, 12, 12), [(3, 4)], '3 networks'),
+        ((12, 12, 12), [(3, 4)], 'two networks'),
     ],
 )
 def test_wrong_joints_are_refused(depths, joints, message):
@@ -77,9 +73,9 @@ def test_wrong_joints_are_refused(depths, joints, message):
 
 def test_wrong_stages_are_refused():
     swin = SWIN
-    with pytest.raises(ValueError, match=r'\(0, 4\) to bridge; allowed are 0 to 3'):
+    with pytest.raises(ValueError, match=r'\(0, 4\); allowed: 0 to 3'):
         joint_between(swin, swin, 0, 4)
-    with pytest.raises(ValueError, match='leave no block'):
+    with pytest.raises(ValueError, match='leave a block'):
         joint_between(swin, swin, 3, 3)
-    with pytest.raises(ValueError, match='3 blocks cannot be divided'):
+    with pytest.raises(ValueError, match='=3; allowed: networks of one'):
         stages_to_bridge([range(3)])

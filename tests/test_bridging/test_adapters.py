@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from snnet_mm.anchors import TokenState
-from snnet_mm.models import (
+from snnet_mm.bridging import (
     BottleneckAdapter,
     Conv3x3Adapter,
     LinearAdapter,
@@ -80,7 +80,7 @@ def by_hand(kind, layer, x):
 def test_chain_equals_one_composed_by_hand(kind):
     adapter = build(kind, 6, 4, HOPS)
     x = torch.randn(2, 6, 5, 6)
-    state = adapter.cross(TokenState(x.flatten(2).transpose(1, 2), (5, 6)))
+    state = adapter.map_state(TokenState(x.flatten(2).transpose(1, 2), (5, 6)))
     # 5 rows of stride 4 are 20 pixels: 3 of stride 8 and 2 of stride 16.
     for parts, grid in zip(adapter.chain, [(3, 3), (2, 2)], strict=True):
         x = F.interpolate(x, grid, mode='bilinear')
@@ -177,13 +177,13 @@ def test_batch_norm_of_tokens_is_that_of_the_map():
 @pytest.mark.parametrize(
     ('kind', 'kwargs', 'message'),
     [
-        (Conv3x3Adapter, dict(prefix=(5, 5)), 'from 5 to 5 prefix tokens'),
+        (Conv3x3Adapter, dict(prefix=(5, 5)), '5 to 5 prefix tokens'),
         (LinearAdapter, dict(prefix=(0, 5)), 'registers not at all'),
-        (LinearAdapter, dict(resize='strided'), "allowed are \\['bilinear', 'none'"),
+        (LinearAdapter, dict(resize='strided'), "allowed: 'bilinear', 'none' "),
         (Conv3x3Adapter, dict(resize='nearest'), "resize='nearest'"),
         (Conv3x3Adapter, dict(resize='strided', hops=[(8, 2)]), 'whole multiples'),
         (LinearAdapter, dict(hops=[]), 'hops=\\(\\)'),
-        (BottleneckAdapter, dict(hops=[(3, 8)]), 'to width 3'),
+        (BottleneckAdapter, dict(hops=[(3, 8)]), '=3; allowed: widths of 4'),
         (ViTBlockAdapter, dict(head_dim=5), 'divisors of the width'),
     ],
 )

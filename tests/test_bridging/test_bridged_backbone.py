@@ -5,9 +5,9 @@ from mmengine.registry import MODELS
 from states import run, states_of
 
 from snnet_mm.anchors import PlainViT, TokenState
+from snnet_mm.bridging import BridgedBackbone
 from snnet_mm.deploy.single import single_stitch_config
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models import BridgedBackbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
 pytest.importorskip('timm')
@@ -180,16 +180,19 @@ def test_single_stitch_holds_the_route_alone(layer):
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
-        (dict(), 'stages=None and joints=None'),
-        (dict(stages=[(0, 1)], joints=[(1, 3)]), 'wanted is one of them'),
-        (dict(stages=[(0, 4)]), 'allowed are 0 to 3 and 0 to 3'),
-        (dict(stages=[(3, 3)]), 'leave no block'),
+        (dict(), r'\(None, None\); allowed: one'),
+        (dict(stages=[(0, 1)], joints=[(1, 3)]), 'allowed: one'),
+        (dict(stages=[(0, 4)]), 'allowed: 0 to 3 and 0 to 3'),
+        (dict(stages=[(3, 3)]), 'that leave a block'),
         (dict(joints=[(1, 9)]), 'j from 1 to 8'),
         (
             dict(stages=[(0, 1)], stitching_layer=dict(type='StitchingLayer')),
-            'allowed are adapters',
+            'for BridgedBackbone a dict with a type of Adap',
         ),
-        (dict(stages=[(0, 1)], out='maps', out_indices=(2,)), 'out index 2'),
+        (
+            dict(stages=[(0, 1)], out='maps', out_indices=(2,)),
+            '=2; .* 3 to 8',
+        ),
         (
             dict(
                 stages=[(2, 1)],
@@ -208,7 +211,7 @@ def test_registers_are_not_bridged():
     registers = VIT | dict(num_registers=4)
     with pytest.raises(ValueError, match='1 cls token and 4 registers, and 0 and 0'):
         build(registers, SWIN, stages=[(0, 1)])
-    with pytest.raises(ValueError, match='from 5 to 5 prefix tokens'):
+    with pytest.raises(ValueError, match='5 to 5 prefix tokens'):
         build(registers, registers, stages=[(0, 1)])
     linear = build(registers, registers, dict(type='LinearAdapter'), stages=[(0, 1)])
     assert linear(torch.randn(1, 3, 64, 64)).tokens.shape[1] == 16 + 5
@@ -216,7 +219,7 @@ def test_registers_are_not_bridged():
 
 def test_adapters_are_not_fitted():
     net = build(RESNET, SWIN, stages=[(0, 1)])
-    with pytest.raises(ValueError, match='adapters of a BridgedBackbone are no'):
+    with pytest.raises(ValueError, match='BottleneckAdapter.*allowed: affine maps'):
         fit_stitching_layers(net, [torch.randn(1, 3, 64, 64)])
 
 

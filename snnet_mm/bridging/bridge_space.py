@@ -64,10 +64,10 @@ class BridgeSpace(StitchingSpace):
             stitches.append(Stitch(2 + number, 'FS', route, (name,)))
         super().__init__(depths, stitches, layers, (), ids)
 
-    def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.stand_ins`: there are none."""
+    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
+        """See :meth:`StitchingSpace.substitutes`: there are none."""
         if not self._maps:
-            return super().stand_ins(block)
+            return super().substitutes(block)
         first = max(j for _, j in self.joints)
         wanted = f'blocks that all routes run, {first} to {self.depths[1] - 1}'
         check(block >= first, 'backbone.out_indices', block, wanted)

@@ -15,7 +15,7 @@ class StitchingSpace:
         depths: Number of blocks of every anchor, ordered fast -> slow.
         stitches: The stitches. Ids may have gaps, they never change their meaning.
         layers: The stitching layers by name; those that nothing uses are left out.
-        serving: Names of layers that feature maps need, besides those of the routes.
+        map_layers: Names of layers that feature maps need besides those of the routes.
         ids: Keep only these stitches, and the anchors, under their numbers.
 
     Raises:
@@ -30,7 +30,7 @@ class StitchingSpace:
         depths: Sequence[int],
         stitches: Sequence[Stitch],
         layers: Mapping[str, StitchingLayerSpec],
-        serving: Collection[str] = (),
+        map_layers: Collection[str] = (),
         ids: Collection[int] | None = None,
     ) -> None:
         self.depths = tuple(depths)
@@ -43,7 +43,7 @@ class StitchingSpace:
         if ids is not None:
             chosen = {*self._known(ids), *self.anchor_ids}
             self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
-        used = {name for stitch in self for name in stitch.layers} | set(serving)
+        used = {name for stitch in self for name in stitch.layers} | set(map_layers)
         self.layers = {name: layers[name] for name in layers if name in used}
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class StitchingSpace:
         text = repr((self.depths, routes))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
+    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
         """What may serve the features of a block of the last anchor.
 
         Returns:

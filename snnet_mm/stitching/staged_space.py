@@ -89,18 +89,18 @@ class StagedSpace(StitchingSpace):
                 'change anchor; allowed are stages with two blocks or more in the '
                 'slower anchor (config key: backbone.stages)'
             )
-        serving = self._serving_layers() if maps else {}
-        super().__init__(depths, stitches, layers | serving, serving, ids)
+        map_layers = self._layers_for_maps() if maps else {}
+        super().__init__(depths, stitches, layers | map_layers, map_layers, ids)
 
-    def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.stand_ins`; for last blocks of stages alone.
+    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
+        """See :meth:`StitchingSpace.substitutes`; for last blocks of stages alone.
 
         Raises:
             ValueError: If the space gives no maps, or the block is another one.
         """
         if not self._maps:
-            return super().stand_ins(block)
-        *_, slowest = (self._ends(a) for a in range(len(self.stage_depths)))
+            return super().substitutes(block)
+        *_, slowest = (self._stage_ends(a) for a in range(len(self.stage_depths)))
         if block not in slowest:
             raise ValueError(
                 f'out index {block} of anchors with stages; allowed are the last '
@@ -109,7 +109,7 @@ class StagedSpace(StitchingSpace):
             )
         stage = slowest.index(block)
         return tuple(
-            (Position(a, self._ends(a)[stage]), self._serving_name(a, stage))
+            (Position(a, self._stage_ends(a)[stage]), self._map_layer_name(a, stage))
             for a in reversed(range(len(self.stage_depths) - 1))
         )
 
@@ -124,19 +124,19 @@ class StagedSpace(StitchingSpace):
                     begins = self._begins[a][stage], self._begins[a + 1][stage]
                     yield a, begins[0] + last, begins[1] + j + 1
 
-    def _serving_layers(self) -> dict[str, StitchingLayerSpec]:
-        *faster, slowest = (self._ends(a) for a in range(len(self.stage_depths)))
+    def _layers_for_maps(self) -> dict[str, StitchingLayerSpec]:
+        *faster, slowest = (self._stage_ends(a) for a in range(len(self.stage_depths)))
         return {
-            self._serving_name(a, stage): StitchingLayerSpec(
+            self._map_layer_name(a, stage): StitchingLayerSpec(
                 Position(a, block), Position(len(faster), slowest[stage])
             )
             for a, ends in enumerate(faster)
             for stage, block in enumerate(ends)
         }
 
-    def _serving_name(self, anchor: int, stage: int) -> str:
+    def _map_layer_name(self, anchor: int, stage: int) -> str:
         return f'{layer_name(anchor, len(self.stage_depths) - 1, stage)}_map'
 
-    def _ends(self, anchor: int) -> list[int]:
+    def _stage_ends(self, anchor: int) -> list[int]:
         """The last block of every stage of an anchor."""
         return [begin - 1 for begin in self._begins[anchor][1:]]

@@ -75,19 +75,19 @@ class TwoWaySpace(StitchingSpace):
             if cuts != (self.depths[first] - 1,) and kind in (ANCHOR_KIND, *kinds)
         ]
         slowest = len(self.depths) - 1
-        serving = [
+        map_layers = [
             layer_name(a, slowest, i)
             for a in range(slowest)
             for i in range(self.depths[a])
         ]
         if not maps:
-            serving = serving[-1:] if 'FS' in kinds else []
-        super().__init__(depths, stitches, self._layer_specs(), serving, ids)
+            map_layers = map_layers[-1:] if 'FS' in kinds else []
+        super().__init__(depths, stitches, self._layer_specs(), map_layers, ids)
 
-    def stand_ins(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.stand_ins`: a block of every faster anchor."""
+    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
+        """See :meth:`StitchingSpace.substitutes`: a block of every faster anchor."""
         if not self._maps:
-            return super().stand_ins(block)
+            return super().substitutes(block)
         slowest, found = len(self.depths) - 1, []
         for a in reversed(range(slowest)):
             block = block * self.depths[a] // self.depths[a + 1]

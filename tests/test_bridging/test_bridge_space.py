@@ -24,11 +24,11 @@ def test_routes_are_the_pairs():
 def test_maps_are_those_of_blocks_that_all_routes_run():
     space = BridgeSpace((16, 12), [(1, 5), (4, 7)], maps=True)
     assert space.ids == (1, 2, 3)
-    assert space.stand_ins(7) == ()
+    assert space.substitutes(7) == ()
     with pytest.raises(ValueError, match='out_indices=6; .* 7 to 11'):
-        space.stand_ins(6)
+        space.substitutes(6)
     with pytest.raises(ValueError, match="allowed is out='end'"):
-        BridgeSpace((16, 12), [(1, 5)]).stand_ins(7)
+        BridgeSpace((16, 12), [(1, 5)]).substitutes(7)
 
 
 def test_there_is_no_guess_at_what_is_good():

@@ -93,7 +93,7 @@ def test_ids_can_be_selected_and_keep_their_numbers():
 
 def test_dense_maps_are_refused():
     with pytest.raises(ValueError, match="allowed is out='end'"):
-        SlidingWindowSpace((4, 4)).stand_ins(2)
+        SlidingWindowSpace((4, 4)).substitutes(2)
 
 
 @pytest.mark.parametrize('depths', [(4,), (4, 5), (2, 2, 3)])

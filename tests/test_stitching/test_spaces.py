@@ -131,7 +131,7 @@ def test_a_route_never_repeats_or_skips_depth(depths):
 def test_every_slow_block_is_run_or_stood_in_for(depths):
     space = TwoWaySpace(depths)
     for j in range(depths[1]):
-        ((position, layer),) = space.stand_ins(j)
+        ((position, layer),) = space.substitutes(j)
         assert position == (FAST, fast_block_of(j, depths))
         assert space.layers[layer].source == position
         assert space.layers[layer].target.anchor == SLOW
@@ -251,11 +251,11 @@ def test_every_route_of_a_chain_runs_one_stand_in(depths):
     space, slowest = TwoWaySpace(depths), len(depths) - 1
     served = {}
     for j in range(depths[-1]):
-        stand_ins = space.stand_ins(j)
-        for position, layer in stand_ins:
+        substitutes = space.substitutes(j)
+        for position, layer in substitutes:
             served.setdefault((position, layer), []).append(j)
         for stitch in space:
-            sources = [Position(slowest, j), *(p for p, _ in stand_ins)]
+            sources = [Position(slowest, j), *(p for p, _ in substitutes)]
             assert sum(map(stitch.runs, sources)) == 1
     assert len(served) == sum(depths[:-1])
     for (position, layer), blocks in served.items():
@@ -267,14 +267,14 @@ def test_every_route_of_a_chain_runs_one_stand_in(depths):
 
 
 @pytest.mark.parametrize('depths', [(3, 7), (12, 40), *CHAINS])
-def test_stand_ins_are_found_pair_by_pair(depths):
+def test_substitutes_are_found_pair_by_pair(depths):
     space = TwoWaySpace(depths)
     for j in range(depths[-1]):
         expected, block = [], j
         for a in range(len(depths) - 2, -1, -1):
             block = fast_block_of(block, depths[a : a + 2])
             expected.append((a, block))
-        assert [p for p, _ in space.stand_ins(j)] == expected
+        assert [p for p, _ in space.substitutes(j)] == expected
 
 
 @pytest.mark.parametrize('depths', [(3, 7), (3, 4, 9)])
@@ -291,7 +291,7 @@ def test_without_maps_there_are_the_layers_of_routes_alone(depths):
             used.add(f'{a}to{b}_{depths[a] - 1}')
         assert set(space.layers) == used
         with pytest.raises(ValueError, match="allowed is out='end'"):
-            space.stand_ins(0)
+            space.substitutes(0)
 
 
 def test_kinds_and_ids_of_a_chain_keep_their_numbers():

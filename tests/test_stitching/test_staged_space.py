@@ -60,11 +60,11 @@ def test_layers_are_fitted_to_what_enters_the_slow_block():
     assert [s.layers for s in space] == [(), (), ('0to1_2',), ('0to1_3',)]
 
 
-def test_every_map_has_its_stand_ins():
+def test_every_map_has_its_substitutes():
     space = StagedSpace([(1, 2, 2), (2, 2, 3), (1, 4, 2)], (0, 1, 2))
     ends = [(0, 2, 4), (1, 3, 6), (0, 4, 6)]
     for stage, block in enumerate(ends[-1]):
-        (middle, one), (fast, two) = space.stand_ins(block)
+        (middle, one), (fast, two) = space.substitutes(block)
         assert (middle, fast) == ((1, ends[1][stage]), (0, ends[0][stage]))
         assert (one, two) == (f'1to2_{stage}_map', f'0to2_{stage}_map')
         for name, source in ((one, middle), (two, fast)):
@@ -100,6 +100,6 @@ def test_spaces_there_cannot_be(depths, kwargs, message):
 def test_maps_of_other_blocks_are_refused():
     pair = [(2, 2), (2, 4)]
     with pytest.raises(ValueError, match=r'last blocks of the stages.*\(1, 5\)'):
-        StagedSpace(pair).stand_ins(3)
+        StagedSpace(pair).substitutes(3)
     with pytest.raises(ValueError, match="allowed is out='end'"):
-        StagedSpace(pair, maps=False).stand_ins(5)
+        StagedSpace(pair, maps=False).substitutes(5)

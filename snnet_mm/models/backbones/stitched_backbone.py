@@ -87,7 +87,7 @@ class StitchedBackbone(SpaceInWeights, RouteWalk):
         self.out_indices = check_out_indices(out_indices, self.anchors[-1].depth)
         if out == 'maps':
             for block in self.out_indices:
-                space.stand_ins(block)  # refuses at once if there are none
+                space.substitutes(block)  # refuses at once if there are none
         self.with_cls = check_with_cls(with_cls, anchors)
         self.eval_maps = _check_eval_maps(eval_maps, len(self.out_indices))
         self._check_layer(stitching_layer)
@@ -197,7 +197,7 @@ class StitchedBackbone(SpaceInWeights, RouteWalk):
             slowest width, None if none is needed.
         """
         slow = Position(len(self.anchors) - 1, block)
-        sources = ((slow, None), *self.space.stand_ins(block))
+        sources = ((slow, None), *self.space.substitutes(block))
         return next(source for source in sources if stitch.runs(source[0]))
 
 

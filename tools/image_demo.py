@@ -1,28 +1,29 @@
-"""Paint predictions of any stitches: ``tools/image_demo.py IMG CONFIG CKPT``."""
+"""Draw predictions of any stitches: ``tools/image_demo.py IMG CONFIG CKPT``."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
-import numpy as np
 from torch import nn
 
 from snnet_mm.apis import (
+    StitchResults,
     cost_table,
+    draw_prediction,
     find_stitched_backbone,
+    init_inferencer,
     init_model,
-    init_painter,
     list_images,
+    select_stitches,
     set_stitch,
 )
 from snnet_mm.evaluation import plot_sheet
-from snnet_mm.stitching import StitchResults, select_stitches
-from snnet_mm.utils import atomic_path
+from snnet_mm.utils import atomic_path, check
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description='Predict images and paint the results')
+    parser = argparse.ArgumentParser(description='Predict images and draw the results')
     parser.add_argument('img', help='image file, or a folder of images')
     parser.add_argument('config', help='config file')
     parser.add_argument('checkpoint', help='checkpoint file')
@@ -53,7 +54,7 @@ def parse_args() -> argparse.Namespace:
         '--opacity',
         type=float,
         default=0.5,
-        help='opacity of the painted prediction, above 0 to 1 (default: %(default)s)',
+        help='opacity of the prediction, above 0 to 1 (default: %(default)s)',
     )
     parser.add_argument(
         '--with-labels',
@@ -65,68 +66,57 @@ def parse_args() -> argparse.Namespace:
         '--score-thr',
         type=float,
         default=0.3,
-        help='least score of a detection to be painted (default: %(default)s)',
+        help='least score of a detection to be drawn (default: %(default)s)',
     )
     args = parser.parse_args()
-    if not 0 < args.opacity <= 1:
-        raise ValueError(f'--opacity {args.opacity}: allowed is above 0 to 1')
+    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
     return args
 
 
-def read_image(path: str) -> np.ndarray:
-    """The BGR image (H, W, 3) of a file.
+def chosen_stitches(model: nn.Module, args: argparse.Namespace) -> Sequence[int | None]:
+    """Return the stitch ids of the command line; None for the one that is active."""
+    if args.stitch_id is None:
+        return (None,)
+    space = find_stitched_backbone(model).space
+    results = StitchResults.read(args.results, space) if args.results else None
+    return select_stitches(space, args.stitch_id, results=results)
 
-    Raises:
-        ValueError: If it is none.
-    """
-    image = cv2.imread(path)
-    if image is None:
-        raise ValueError(f'{path} cannot be read as an image')
-    return image
+
+def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
+    """Return names of stitches with their FLOPs, where there are stitches."""
+    if ids == (None,):
+        return ['']
+    costs = cost_table(model, (model.cfg.get('test_cfg') or {}).get('input_size'))
+    return [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in ids]
 
 
 def main() -> None:
     args = parse_args()
-    images = list_images(args.img)
+    files = list_images(args.img)
     model = init_model(args.config, args.checkpoint, device=args.device)
-    ids = (None,)
-    if args.stitch_id is not None:
-        space, found = find_stitched_backbone(model).space, None
-        if args.results is not None:
-            found = StitchResults.read(args.results, space)
-        ids = select_stitches(space, args.stitch_id, results=found)
-    if args.out_file is not None and len(images) * len(ids) > 1:
-        raise ValueError(
-            f'--out-file {args.out_file} is one picture; {len(images)} images by '
-            f'{len(ids)} stitches need --out-dir'
-        )
-    paint = init_painter(model, args.opacity, args.with_labels, args.score_thr)
-    rows = {str(image): [] for image in images}
+    ids = chosen_stitches(model, args)
+    single = len(files) * len(ids) == 1
+    check(single or not args.out_file, '--out-file', args.out_file, 'one picture')
+    inferencer = init_inferencer(model)
+    rows = {file: [] for file in files}
     for stitch_id in ids:
-        suffix = ''
         if stitch_id is not None:
             set_stitch(model, stitch_id)
-            suffix = f'_stitch{stitch_id}'
-        for image in images:
-            name = f'{Path(image).stem}{suffix}.png'
-            out_file = args.out_file or args.out_dir / name
-            painted = paint(read_image(image))
+        suffix = '' if stitch_id is None else f'_stitch{stitch_id}'
+        for file in files:
+            image = cv2.imread(file)
+            check(image is not None, 'img', file, 'image files')
+            picture = draw_prediction(
+                inferencer, image, args.opacity, args.with_labels, args.score_thr
+            )
+            out_file = args.out_file or args.out_dir / f'{Path(file).stem}{suffix}.png'
             with atomic_path(out_file) as temporary:
-                if not cv2.imwrite(str(temporary), painted):
-                    raise ValueError(f'{out_file} cannot be written as a picture')
+                cv2.imwrite(str(temporary), picture)
             print(out_file)
-            rows[str(image)].append(painted[..., ::-1])
+            rows[file].append(picture[..., ::-1])
     if args.sheet is not None:
         plot_sheet(list(rows.values()), titles_of(model, ids), args.sheet)
         print(args.sheet)
-
-
-def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
-    """Names of stitches and their FLOPs, where there are stitches."""
-    if ids == (None,):
-        return ['']
-    costs = cost_table(model, model.cfg.test_cfg.get('input_size'))
-    return [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in ids]
 
 
 if __name__ == '__main__':

@@ -1,7 +1,6 @@
 """Predict a video, at a frame rate if wanted: ``video_demo.py VIDEO CONFIG CKPT``.
 
-Every frame says which stitch painted it, and how many frames a second predicting and
-painting reach.
+Every frame tells its stitch and the frames a second that predicting and drawing reach.
 """
 
 import argparse
@@ -17,34 +16,18 @@ import torch
 from torch import nn
 
 from snnet_mm.apis import (
+    BudgetController,
+    StitchResults,
     cost_table,
+    draw_prediction,
     find_stitched_backbone,
+    fit_times,
+    init_inferencer,
     init_model,
-    init_painter,
+    select_stitches,
     set_stitch,
 )
-from snnet_mm.deploy import BudgetController, fit_times
-from snnet_mm.stitching import StitchResults, select_stitches
-from snnet_mm.utils import atomic_path
-
-
-def add_stitches(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        '--stitch-id',
-        help='the stitch (default: the slow anchor); with --target-fps those to choose '
-        "from: 'all' (default), 'anchors', or ids such as 0,5,12",
-    )
-    group.add_argument(
-        '--target-fps',
-        type=float,
-        help='frames a second that predicting and painting are to reach: stitches are '
-        'switched as the load of the machine asks for',
-    )
-    group.add_argument(
-        '--results',
-        help='stitches.json of tools/test.py: --target-fps chooses from its Pareto '
-        'front, and knows which stitch is better',
-    )
+from snnet_mm.utils import atomic_path, check, refusal
 
 
 def parse_args() -> argparse.Namespace:
@@ -77,64 +60,57 @@ def parse_args() -> argparse.Namespace:
         '--opacity',
         type=float,
         default=0.5,
-        help='opacity of the painted prediction, above 0 to 1 (default: %(default)s)',
+        help='opacity of the prediction, above 0 to 1 (default: %(default)s)',
     )
     parser.add_argument(
         '--score-thr',
         type=float,
         default=0.3,
-        help='least score of a detection to be painted (default: %(default)s)',
+        help='least score of a detection to be drawn (default: %(default)s)',
     )
-    add_stitches(parser.add_argument_group('which stitches run'))
+    group = parser.add_argument_group('which stitches run')
+    group.add_argument(
+        '--stitch-id',
+        help='the stitch (default: the slow anchor); with --target-fps those to choose '
+        "from: 'all' (default), 'anchors', or ids such as 0,5,12",
+    )
+    group.add_argument(
+        '--target-fps',
+        type=float,
+        help='frames a second that predicting and drawing are to reach: stitches are '
+        'switched as the load of the machine asks for',
+    )
+    group.add_argument(
+        '--results',
+        help='stitches.json of tools/test.py: --target-fps chooses from its Pareto '
+        'front, and knows which stitch is better',
+    )
     args = parser.parse_args()
-    check_args(args)
+    output = args.show or args.output_file
+    check(output, '--output-file', args.output_file, 'a file, or --show')
+    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
+    four = len(args.output_fourcc) == 4
+    check(four, '--output-fourcc', args.output_fourcc, 'four letters, as MJPG or mp4v')
+    fps = args.target_fps
+    check(fps is None or 0 < fps < float('inf'), '--target-fps', fps, 'above 0')
+    check(fps or not args.results, '--results', args.results, 'with --target-fps')
     return args
 
 
-def check_args(args: argparse.Namespace) -> None:
-    """Refuse wishes that cannot be met, before anything is built.
-
-    Raises:
-        ValueError: For each of them.
-    """
-    if not (args.show or args.output_file):
-        raise ValueError('nothing to do; give --show or --output-file')
-    if not 0 < args.opacity <= 1:
-        raise ValueError(f'--opacity {args.opacity}: allowed is above 0 to 1')
-    if len(args.output_fourcc) != 4:
-        raise ValueError(
-            f'--output-fourcc {args.output_fourcc}: allowed are four letters, such as '
-            'MJPG or mp4v'
-        )
-    if args.target_fps is not None and not 0 < args.target_fps < float('inf'):
-        raise ValueError(f'--target-fps {args.target_fps}: allowed is above 0')
-    if args.results is not None and args.target_fps is None:
-        raise ValueError('--results is for --target-fps, which is missing')
-
-
 def open_video(video: str) -> tuple[cv2.VideoCapture, np.ndarray]:
-    """A video file or camera, and its first frame.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """Open a video file or camera, and read its first frame."""
     capture = cv2.VideoCapture(int(video) if video.isdigit() else video)
     read, frame = capture.read()
-    if not read:
-        raise ValueError(
-            f'video {video} cannot be read: it does not exist, is no video, or has no '
-            'frame; allowed are video files and the ids of cameras, such as 0'
-        )
+    check(read, 'video', video, 'video files with a frame, and ids of cameras as 0')
     return capture, frame
 
 
 def open_output(
     args: argparse.Namespace, capture: cv2.VideoCapture, stack: ExitStack
 ) -> Callable[[np.ndarray], None]:
-    """What writes a frame to the output video, which is closed with the stack.
+    """Return a function that writes a frame to the output video.
 
-    Raises:
-        ValueError: If it cannot be written.
+    The stack closes the video.
     """
     fps = args.output_fps if args.output_fps > 0 else capture.get(cv2.CAP_PROP_FPS)
     wanted = (args.output_width, args.output_height)
@@ -142,19 +118,13 @@ def open_output(
     size = tuple(
         int(w if w > 0 else capture.get(g)) for w, g in zip(wanted, given, strict=True)
     )
-    wrong = f'--output-file {args.output_file} cannot be written'
-    try:
-        path = stack.enter_context(atomic_path(args.output_file))
-    except OSError as error:
-        raise ValueError(f'{wrong}: {error}') from error
+    path = stack.enter_context(atomic_path(args.output_file))
     fourcc = cv2.VideoWriter.fourcc(*args.output_fourcc)
     writer = cv2.VideoWriter(str(path), fourcc, fps or 25, size)
     stack.callback(writer.release)
     if not writer.isOpened():
-        raise ValueError(
-            f'{wrong} with fourcc {args.output_fourcc} (option: --output-fourcc), '
-            f'{fps:g} fps and {size[0]} x {size[1]} pixels'
-        )
+        allowed = f'a video that holds {args.output_fourcc}, {fps:g} fps and {size}'
+        raise refusal('--output-file', args.output_file, allowed)
 
     def write(frame: np.ndarray) -> None:
         same = frame.shape[1::-1] == size
@@ -163,45 +133,29 @@ def open_output(
     return write
 
 
-def make_painter(
-    model: nn.Module, args: argparse.Namespace
-) -> Callable[[np.ndarray], np.ndarray]:
-    """What predicts a BGR frame and gives it back painted."""
-    if args.palette is not None:
-        from mmseg.utils import get_palette
+def set_palette(model: nn.Module, name: str) -> None:
+    """Give a model the colours of one of mmseg's data sets."""
+    from mmseg.utils import get_palette
 
-        palette = get_palette(args.palette)
-        classes = model.dataset_meta['classes']
-        if len(palette) != len(classes):
-            raise ValueError(
-                f'--palette {args.palette} has {len(palette)} colours; the model '
-                f'has {len(classes)} classes'
-            )
-        model.dataset_meta['palette'] = palette
-    return init_painter(model, args.opacity, score_thr=args.score_thr)
+    palette, number = get_palette(name), len(model.dataset_meta['classes'])
+    check(len(palette) == number, '--palette', name, f'one of {number} colours')
+    model.dataset_meta['palette'] = palette
 
 
-def make_controller(
-    model: nn.Module,
-    args: argparse.Namespace,
-    results: StitchResults | None,
-    run: Callable[[], object],
+def init_controller(
+    model: nn.Module, args: argparse.Namespace, run: Callable[[], object]
 ) -> BudgetController:
-    """A controller whose first guess comes from timing two stitches."""
+    """Return a controller whose first guess comes from timing two stitches."""
     size = (model.cfg.get('test_cfg') or {}).get('input_size')
     costs = cost_table(model, size).column('flops')
-    space = find_stitched_backbone(model).space
+    space, scores, higher_is_better = find_stitched_backbone(model).space, None, True
     ids = select_stitches(space, args.stitch_id or 'all')
-    scores = None
-    if results is not None:
-        results.check_space(space)
-        scores = results.scores()
+    if args.results is not None:
+        results = StitchResults.read(args.results, space)
+        higher_is_better, scores = results.higher_is_better, results.scores()
         select_stitches(space, list(scores))  # refuses ids of another space
         ids = [i for i in ids if i in scores]
-        if not ids:
-            raise ValueError(
-                f'results {args.results} have none of --stitch-id {args.stitch_id}'
-            )
+        check(ids, '--stitch-id', args.stitch_id, scores)
         scores = {i: scores[i] for i in ids}
     costs = {i: costs[i] for i in ids}
     measured = {}
@@ -214,10 +168,8 @@ def make_controller(
         costs, load = fit_times(costs, measured), 1
     except ValueError:  # one stitch, or a machine too busy to tell them apart
         print('the first times tell nothing; starting with the cheapest stitch')
-    better = results is None or results.higher_is_better
-    return BudgetController(
-        costs, scores, better, target_fps=args.target_fps, load=load
-    )
+    fps = args.target_fps
+    return BudgetController(costs, scores, higher_is_better, target_fps=fps, load=load)
 
 
 def elapsed_ms(run: Callable[[], object]) -> float:
@@ -226,74 +178,74 @@ def elapsed_ms(run: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def caption(frame: np.ndarray, lines: list[str]) -> np.ndarray:
-    """Write lines into the top left corner of a frame, on a dark ground."""
-    frame = np.ascontiguousarray(frame)
-    font, scale = cv2.FONT_HERSHEY_SIMPLEX, max(frame.shape[0] / 900, 0.3)
-    sizes = [cv2.getTextSize(line, font, scale, 1) for line in lines]
-    step = max(size[1] + base for size, base in sizes) + 2
-    width = max(size[0] for size, _ in sizes) + 8
-    ground = frame[: step * len(lines) + 4, :width]
-    ground[:] = ground // 3
+def write_lines(frame: np.ndarray, lines: list[str]) -> np.ndarray:
+    """Write lines into the top left corner of a frame, white with a dark outline."""
+    frame, scale = np.ascontiguousarray(frame), max(frame.shape[0] / 900, 0.3)
     for n, line in enumerate(lines, start=1):
-        place = (4, n * step - 2)
-        cv2.putText(
-            frame, line, place, font, scale, (255, 255, 255), 1, lineType=cv2.LINE_AA
-        )
+        place = (4, round(30 * scale * n))
+        for colour, width in ((0, 0, 0), 3), ((255, 255, 255), 1):
+            font = cv2.FONT_HERSHEY_SIMPLEX
+            cv2.putText(frame, line, place, font, scale, colour, width, cv2.LINE_AA)
     return frame
 
 
-def one_stitch(model: nn.Module, stitch_id: str) -> int:
-    ids = select_stitches(find_stitched_backbone(model).space, stitch_id)
-    if len(ids) > 1:
-        raise ValueError(
-            f'--stitch-id {stitch_id}: several stitches are for --target-fps to '
-            'choose from; allowed is one without it'
-        )
-    return ids[0]
+def set_stitches(
+    model: nn.Module, args: argparse.Namespace, run: Callable[[], object]
+) -> BudgetController | None:
+    """Set the stitch of the command line, or return what is to choose one."""
+    if args.target_fps is not None:
+        return init_controller(model, args, run)
+    if args.stitch_id is not None:
+        ids = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
+        several = 'one stitch; several are for --target-fps to choose from'
+        check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
+        set_stitch(model, ids[0])
+    return None
 
 
 @torch.no_grad()
 def main() -> None:
     args = parse_args()
+    times, used = [], Counter()
     with ExitStack() as stack:
         capture, frame = open_video(args.video)
         stack.callback(capture.release)
-        results = StitchResults.read(args.results) if args.results else None
         write = open_output(args, capture, stack) if args.output_file else None
         model = init_model(args.config, args.checkpoint, device=args.device)
-        paint = make_painter(model, args)
-        controller = None
-        if args.target_fps is not None:
-            controller = make_controller(model, args, results, lambda: paint(frame))
-        elif args.stitch_id is not None:
-            set_stitch(model, one_stitch(model, args.stitch_id))
-        backbone = find_stitched_backbone(model)
-        times, used = [], Counter()
+        if args.palette is not None:
+            set_palette(model, args.palette)
+        backbone, inferencer = find_stitched_backbone(model), init_inferencer(model)
+
+        def draw() -> np.ndarray:
+            return draw_prediction(
+                inferencer, frame, args.opacity, score_thr=args.score_thr
+            )
+
+        controller = set_stitches(model, args, draw)
         try:
             while frame is not None:
                 if controller is not None:
                     set_stitch(model, controller.stitch)
                 begin = time.perf_counter()
-                painted = paint(frame)
+                picture = draw()
                 times.append((time.perf_counter() - begin) * 1000)
                 if controller is not None:
                     controller.update(times[-1])
                 stitch = backbone.active_stitch
                 used[stitch.id] += 1
                 fps = f'stitch {stitch.id}  {1000 / median(times[-10:]):.1f} fps'
-                painted = caption(painted, [fps, backbone.space.describe(stitch)])
+                picture = write_lines(picture, [fps, backbone.space.describe(stitch)])
                 if write is not None:
-                    write(painted)
+                    write(picture)
                 if args.show:
-                    cv2.imshow('video_demo', painted)
+                    cv2.imshow('video_demo', picture)
                     if cv2.waitKey(args.show_wait_time) & 0xFF == ord('q'):
                         break
                 frame = capture.read()[1]
         except KeyboardInterrupt:  # how a camera is usually ended: keep what there is
             print()
     print(
-        f'{len(times)} frames; predicting and painting one takes '
+        f'{len(times)} frames; predicting and drawing one takes '
         f'{median(times):.1f} ms in the median: {1000 / median(times):.1f} fps'
     )
     print('frames by stitch:', ', '.join(f'{i}: {n}' for i, n in used.items()))

@@ -1,4 +1,4 @@
-"""What a user's own code calls."""
+"""Calls for a user's own code."""
 
 from snnet_mm.deploy import BudgetController, fit_times
 from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
@@ -6,9 +6,8 @@ from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import CostTable, StitchResults, pick, select_stitches
 
 from .compile_blocks import compile_blocks
-from .init_inferencer import init_inferencer, list_images
+from .init_inferencer import draw_prediction, init_inferencer, list_images
 from .init_model import init_model
-from .init_painter import init_painter
 
 __all__ = [
     'BudgetController',
@@ -16,11 +15,11 @@ __all__ = [
     'StitchResults',
     'compile_blocks',
     'cost_table',
+    'draw_prediction',
     'find_stitched_backbone',
     'fit_times',
     'init_inferencer',
     'init_model',
-    'init_painter',
     'list_images',
     'measure_latency',
     'measure_memory',

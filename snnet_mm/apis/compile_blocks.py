@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from snnet_mm.models import find_stitched_backbone
+from snnet_mm.utils import check
 
 
 def compile_blocks(model: nn.Module, **kwargs) -> None:
@@ -13,26 +14,19 @@ def compile_blocks(model: nn.Module, **kwargs) -> None:
     Compiled as a whole, a model is compiled again for every route. Here the compiler
     sees one block at a time: blocks of the same anchor share what was compiled for the
     first of them, so that all stitches together cost one compilation per anchor and
-    input size, at the first call that runs it. Weights and their names stay as they
-    are.
+    input size, at the first call that runs it. Weights and their names stay.
 
     Args:
         model: Any model that holds a stitched backbone.
         **kwargs: Settings of ``torch.compile``. Sizes are static unless it says
             otherwise: the widths of two anchors must not be taken for a size that
             varies.
-
-    Raises:
-        ValueError: If there is no stitched backbone, or an anchor keeps its blocks
-            elsewhere than in a list ``blocks``.
     """
     settings = dict(dynamic=False) | kwargs
     for anchor in find_stitched_backbone(model).anchors:
         blocks = getattr(anchor, 'blocks', None)
-        if not isinstance(blocks, nn.ModuleList):
-            raise ValueError(
-                f'{type(anchor).__name__} has no list of blocks to compile (option: '
-                'compile)'
-            )
+        listed = isinstance(blocks, nn.ModuleList)
+        wanted = 'anchors that keep their blocks in a ModuleList, to be compiled'
+        check(listed, 'backbone.anchors', type(anchor).__name__, wanted)
         for block in blocks:
             block.compile(**settings)

@@ -16,7 +16,7 @@ from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.models import PerStitchBN, model_config, set_stitch
-from snnet_mm.utils import check_ops_for, load_config, load_weights_only
+from snnet_mm.utils import check_ops_for, load_config, load_weights_only, refusal
 
 from .compile_blocks import compile_blocks
 
@@ -47,11 +47,6 @@ def init_model(
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
         bn_statistics: A ``bn_statistics.pth`` of ``tools/test.py --recalibrate-bn``:
             the batch norms of the heads then have statistics of each stitch.
-
-    Raises:
-        ValueError: If the device is not there, the id is not in the stitching space,
-            the checkpoint cannot be read or lacks weights of the model, or mmcv lacks
-            the operations of a detector.
     """
     device = _check_device(device)
     weights = None if checkpoint is None else load_weights_only(checkpoint)
@@ -88,11 +83,8 @@ def _check_device(device: str | torch.device | None) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"device={device!r} cannot be used: {reason}; allowed are 'cpu' and the "
-            "accelerators of this machine, such as 'cuda:0' (option: --device)"
-        ) from None
+        allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
+        raise refusal('--device', device, allowed) from error
 
 
 def _load(model: nn.Module, checkpoint: dict, path: str | os.PathLike) -> None:

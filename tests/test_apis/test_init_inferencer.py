@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 import torch
 
-from snnet_mm.apis import init_inferencer, init_model, list_images, set_stitch
+from snnet_mm.apis import (
+    draw_prediction,
+    init_inferencer,
+    init_model,
+    list_images,
+    set_stitch,
+)
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
 
 
 @pytest.fixture
@@ -49,19 +57,39 @@ def test_pictures_have_the_colours_of_the_model(model, images, cfg):
     painted = init_inferencer(model)(
         images / 'a.png', return_vis=True, opacity=1.0, with_labels=False
     )
-    wanted = np.array(cfg.test_dataloader.dataset.metainfo.palette)[
-        painted['predictions']
-    ]
+    palette = np.array(cfg.test_dataloader.dataset.metainfo.palette)
+    wanted = palette[painted['predictions']]
     off = np.abs(painted['visualization'].astype(int) - wanted).max(axis=-1)
     # matplotlib, which mm draws with, blurs the edges.
     assert (off <= 2).mean() > 0.8
 
 
+def test_predictions_are_drawn_on_arrays(model, images):
+    """Half of the image, whose channels keep their order, and half of the colours."""
+    image = np.full((40, 60, 3), (10, 60, 200), np.uint8)
+    drawn = draw_prediction(init_inferencer(model), image)
+    colours = np.array(model.dataset_meta['palette'])[:, ::-1]
+    halves = (image[0, 0] / 2 + colours / 2)[:, None, None]
+    off = np.abs(drawn - halves).max(axis=-1).min(axis=0)
+    assert (off <= 2).mean() > 0.8
+
+
 def test_the_inferencer_runs_the_model_itself(model):
-    inferencer = init_inferencer(model)
-    assert inferencer.model is model
+    assert init_inferencer(model).model is model
     # mm changes the pipeline of its own copy.
     assert len(model.cfg.test_dataloader.dataset.pipeline) == 4
+
+
+def test_visualizers_without_a_name(images):
+    """Those of mmpretrain's own configs have none."""
+    (config,) = (CONFIGS / 'imagenet/tiny').glob('snnetv1-resnet*')
+    model = init_model(config, None, device='cpu')
+    model.dataset_meta['classes'] = [f'class {i}' for i in range(20)]
+    model.cfg.visualizer = dict(type='UniversalVisualizer')
+    inferencer, image = init_inferencer(model), np.full((300, 400, 3), 90, np.uint8)
+    (found,) = inferencer(images / 'a.png')
+    assert found['pred_class'] == f'class {found["pred_label"]}'
+    assert (draw_prediction(inferencer, image)[:60, :150] != 90).any()
 
 
 def test_images_are_listed(images):
@@ -73,26 +101,30 @@ def test_images_are_listed(images):
     assert list_images((images / 'b.png', array)) == [files[1], array]
 
 
-def test_images_that_are_not_there(images, tmp_path):
-    with pytest.raises(ValueError, match='image .*nowhere.jpg does not exist'):
-        list_images([images / 'a.png', tmp_path / 'nowhere.jpg'])
-    with pytest.raises(ValueError, match='there are no images in .*allowed are'):
-        list_images(tmp_path)
-    with pytest.raises(ValueError, match='there are no images'):
-        list_images([])
+@pytest.mark.parametrize(
+    ('names', 'message'),
+    [
+        (['a.png', 'nowhere.jpg'], r'nowhere.jpg.\]; allowed: image files that exist'),
+        ('empty folder', 'inputs=.*allowed: image files'),
+        ([], r'inputs=\[\]; allowed'),
+    ],
+)
+def test_images_that_are_not_there(images, tmp_path, names, message):
+    inputs = tmp_path if isinstance(names, str) else [images / n for n in names]
+    with pytest.raises(ValueError, match=message):
+        list_images(inputs)
+
+
+NO_FILES = dict(dataset=dict(type='ToyScenes', pipeline=[dict(type='PackSegInputs')]))
 
 
 @pytest.mark.parametrize(
     ('key', 'value', 'message'),
     [
-        ('default_scope', 'mmrotate', "default_scope='mmrotate' has no inferencer"),
-        ('visualizer', None, 'needs a visualizer'),
-        ('test_dataloader', None, 'needs a test_dataloader'),
-        (
-            'test_dataloader',
-            dict(dataset=dict(type='ToyScenes', pipeline=[dict(type='PackSegInputs')])),
-            r"of ToyScenes, \['PackSegInputs'\], reads no image files.*LoadImage",
-        ),
+        ('default_scope', 'mmrotate', "='mmrotate'; allowed: 'mmdet', 'mmpretrain'"),
+        ('visualizer', None, 'config key: visualizer'),
+        ('test_dataloader', None, 'config key: test_dataloader'),
+        ('test_dataloader', NO_FILES, 'LoadImageFromFile is not found'),
     ],
 )
 def test_configs_without_what_an_inferencer_needs(model, key, value, message):
@@ -102,7 +134,7 @@ def test_configs_without_what_an_inferencer_needs(model, key, value, message):
 
 
 def test_depth_in_metres(images):
-    config = Path(__file__).parents[2] / 'configs/dpt/hololens'
+    config = CONFIGS / 'dpt/hololens'
     config /= 'dpt_snnetv2-fast-slow_1xb8-200_hololens-240x160.py'
     model = init_model(config, None, stitch=6, device='cpu')
     steps = [step['type'] for step in model.cfg.test_dataloader.dataset.pipeline]

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from old_torch import writes_onnx
 from torch.testing import assert_close
 
-from snnet_mm.apis import init_inferencer, init_model, init_painter, set_stitch
+from snnet_mm.apis import draw_prediction, init_inferencer, init_model, set_stitch
 from snnet_mm.deploy import StitchExporter, run_onnx
 from snnet_mm.deploy.graph import run_torch_export
 from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
@@ -105,13 +105,13 @@ def detections(model, image):
     return model.predict(x, [sample_of_image()])[0].pred_instances
 
 
-def test_inference_and_painting_of_each_stitch(loads_images, tmp_path):
+def test_inference_and_drawing_of_each_stitch(loads_images, tmp_path):
     model = loads_images
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     cv2.imwrite(str(tmp_path / 'a.png'), image)
-    inferencer, paint = init_inferencer(model), init_painter(model)
+    inferencer = init_inferencer(model)
     assert inferencer.model is model
-    seen, painted = [], []
+    seen, drawn = [], []
     for stitch in (0, 12):
         set_stitch(model, stitch)
         wanted = detections(model, image)
@@ -121,16 +121,16 @@ def test_inference_and_painting_of_each_stitch(loads_images, tmp_path):
             assert_close(torch.tensor(found['bboxes']), wanted.bboxes)
             assert len(found['masks']) == len(wanted)
         seen.append(wanted.scores)
-        painted.append(paint(image))
+        drawn.append(draw_prediction(inferencer, image))
     assert not torch.equal(*seen)
-    assert not np.array_equal(*painted)
+    assert not np.array_equal(*drawn)
     # Without names their black ground goes; boxes and masks stay.
-    unnamed = init_painter(model, with_labels=False)(image)
-    assert (painted[-1] < 40).all(-1).sum() > (unnamed < 40).all(-1).sum()
+    unnamed = draw_prediction(init_inferencer(model), image, with_labels=False)
+    assert (drawn[-1] < 40).all(-1).sum() > (unnamed < 40).all(-1).sum()
     assert (unnamed != image).any()
-    # Nothing is painted on an image without detections; its channels keep their order.
+    # Nothing is drawn on an image without detections; its channels keep their order.
     plain = np.full((64, 64, 3), (10, 60, 200), np.uint8)
-    assert np.array_equal(init_painter(model, score_thr=1.1)(plain), plain)
+    assert np.array_equal(draw_prediction(inferencer, plain, score_thr=1.1), plain)
 
 
 @pytest.fixture

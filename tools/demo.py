@@ -115,11 +115,11 @@ def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
     runner.test()
 
 
+@guard_checkpoints()
 def main() -> None:
     args = parse_args()
     # Remarks of the mm packages on their own defaults.
     warnings.filterwarnings('ignore', module='mm')
-    guard_checkpoints()
     start = time.time()
     print('Training the fast anchor')
     fast = train_anchor('vit-fast', args)

@@ -10,9 +10,9 @@ from mmengine.runner import Runner
 
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.utils import (
-    among_ranks,
     check_ops_for,
     check_writable,
+    closing_process_group,
     guard_checkpoints,
     load_config,
     prepare_cpu_distributed,
@@ -74,10 +74,9 @@ def main() -> None:
     for key in ('train_dataloader', 'val_dataloader'):
         check_data_folders(cfg.get(key), key)
     check_annotation_file(cfg.get('val_evaluator'), 'val_evaluator')
-    guard_checkpoints(trust=args.trust_checkpoint)
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
-    with among_ranks():
+    with guard_checkpoints(args.trust_checkpoint), closing_process_group():
         build(cfg).train()
 
 

@@ -2,9 +2,8 @@
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .checks import check, is_number, is_whole, refusal
-from .config_file import check_outline, load_config, mappings_in
-from .config_names import register_config_names
-from .distributed import among_ranks, prepare_cpu_distributed
+from .config_file import load_config
+from .distributed import closing_process_group, prepare_cpu_distributed
 from .files import (
     AtomicBackend,
     UnwritableError,
@@ -24,11 +23,10 @@ __all__ = [
     'AtomicBackend',
     'UntrustedCheckpointError',
     'UnwritableError',
-    'among_ranks',
+    'closing_process_group',
     'atomic_path',
     'check_ops',
     'check_ops_for',
-    'check_outline',
     'check_writable',
     'guard_checkpoints',
     'is_number',
@@ -36,11 +34,9 @@ __all__ = [
     'isolated_rng',
     'load_config',
     'load_weights_only',
-    'mappings_in',
     'prepare_cpu_distributed',
     'quiet_terminal',
     'read_json',
-    'register_config_names',
     'remove_leftovers',
     'seed_everything',
     'shared_seed',

@@ -65,7 +65,7 @@ def prepare_cpu_distributed(cfg: Config) -> None:
 
 
 @contextmanager
-def among_ranks() -> Iterator[None]:
+def closing_process_group() -> Iterator[None]:
     """Run what exchanges with other ranks, if there are any, and leave them in order.
 
     Where an exchange failed torch names a socket, or a collective and its tensors; here

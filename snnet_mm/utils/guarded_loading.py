@@ -1,32 +1,39 @@
-"""One switch for the process: checkpoints are data, unless the user trusts them."""
+"""Checkpoints are data, unless the user trusts them."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mmengine.logging import print_log
-from mmengine.runner.checkpoint import CheckpointLoader
-
-from .checkpoint import UntrustedCheckpointError, load_weights_only
-
-FLAG = '--trust-checkpoint'
-_ADVICE = (
-    f'nothing of it was run. If you trust where it comes from, pass {FLAG} '
-    '(config key: load_from; of tools/test.py: the argument checkpoint)'
+from mmengine.runner.checkpoint import (
+    CheckpointLoader,
+    load_from_http,
+    load_from_local,
 )
 
+from .checkpoint import UntrustedCheckpointError, load_url, load_weights_only
 
-def guard_checkpoints(trust: bool = False) -> None:
-    """Let mmengine read checkpoints of this process only as data.
+FLAG = '--trust-checkpoint'
+KEYS = (
+    'config keys: load_from, init_cfg.checkpoint; of tools/test.py: the argument '
+    'checkpoint'
+)
+SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
 
-    mmengine falls back to unpickling whatever a file holds, and on resuming it runs
-    the config that is in the checkpoint. After this call every way of loading reads
-    weights only, and that config is dropped.
+
+@contextmanager
+def guard_checkpoints(trust: bool = False) -> Iterator[None]:
+    """Let mmengine read checkpoints as data, where it would run what is in them.
+
+    mmengine (0.10) unpickles what torch refuses, and on resuming it runs the config
+    that a checkpoint holds. Inside this context files and addresses are read by
+    :func:`load_weights_only`, through mmengine's own ``register_scheme``, and without
+    that config. What loads otherwise torch itself confines to weights. Should mmengine
+    load in another way one day, tests/test_tools/test_trust.py fails.
 
     Args:
         trust: Leave everything as mmengine has it, and say so.
@@ -38,39 +45,39 @@ def guard_checkpoints(trust: bool = False) -> None:
             logger='current',
             level=logging.WARNING,
         )
+        yield
         return
-    # For loaders that call torch themselves, and mmengine's falling back.
-    os.environ['TORCH_FORCE_WEIGHTS_ONLY_LOAD'] = '1'
-    for prefix, loader in list(CheckpointLoader._schemes.items()):
-        loader = load_from_local if prefix == '' else loader
-        CheckpointLoader.register_scheme(prefix, _guarded(loader), force=True)
+    switch = os.environ.get(SWITCH, '0')
+    os.environ[SWITCH] = '1'
+    _register(_guarded(load_weights_only), _guarded(load_url))
+    try:
+        yield
+    finally:
+        os.environ[SWITCH] = switch
+        _register(load_from_local, load_from_http)
 
 
-def load_from_local(filename: str, map_location: Any = None) -> dict[str, Any]:
-    """Read a file; all parts that load move tensors to their own device."""
-    return load_weights_only(filename)
+def _register(local: Callable, http: Callable) -> None:
+    CheckpointLoader.register_scheme('', local, force=True)
+    CheckpointLoader.register_scheme(('http://', 'https://'), http, force=True)
 
 
-def _guarded(loader: Callable) -> Callable:
-    @functools.wraps(loader)
-    def load(filename: str, map_location: Any = None) -> dict[str, Any]:
+def _guarded(load: Callable[[str], dict[str, Any]]) -> Callable:
+    """Return a loader of mmengine; all parts move tensors to their own device."""
+
+    def load_from_guarded(filename: str, map_location: Any = None) -> dict[str, Any]:
         try:
-            checkpoint = loader(filename, map_location)
+            checkpoint = load(filename)
         except UntrustedCheckpointError as error:
-            raise UntrustedCheckpointError(f'{error}; {_ADVICE}') from None
-        except pickle.UnpicklingError:
             raise UntrustedCheckpointError(
-                f'checkpoint {filename} holds more than weights; {_ADVICE}'
+                f'{error}; nothing of it was run. If you trust where it comes from, '
+                f'pass {FLAG} ({KEYS})'
             ) from None
         except ValueError as error:
-            raise ValueError(
-                f'{error} (config keys: load_from, init_cfg.checkpoint; of '
-                'tools/test.py: the argument checkpoint)'
-            ) from None
-        meta = checkpoint.get('meta')
-        if isinstance(meta, dict):
+            raise ValueError(f'{error} ({KEYS})') from None
+        if isinstance(checkpoint.get('meta'), dict):
             for key in ('cfg', 'config'):
-                meta.pop(key, None)
+                checkpoint['meta'].pop(key, None)
         return checkpoint
 
-    return load
+    return load_from_guarded

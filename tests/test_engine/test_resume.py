@@ -10,7 +10,6 @@ from equality import assert_same
 from mmengine.hooks import Hook
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import Runner
-from mmengine.runner.checkpoint import CheckpointLoader
 
 from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
 from snnet_mm.engine.accumulation import accumulative_counts
@@ -122,11 +121,10 @@ def assert_exact(straight, resumed, start, end):
 
 
 @pytest.fixture
-def guarded(monkeypatch):
+def guarded():
     """Checkpoints are read as the tools read them."""
-    monkeypatch.setattr(CheckpointLoader, '_schemes', dict(CheckpointLoader._schemes))
-    monkeypatch.setenv('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '0')
-    guard_checkpoints()
+    with guard_checkpoints():
+        yield
 
 
 @pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=pytest.mark.slow)])

@@ -13,6 +13,7 @@ from mmengine.runner.checkpoint import CheckpointLoader
 
 from snnet_mm.utils import (
     UntrustedCheckpointError,
+    checkpoint,
     guard_checkpoints,
     load_weights_only,
 )
@@ -49,11 +50,9 @@ def malicious(tmp_path, trace):
 
 
 @pytest.fixture
-def guarded(monkeypatch):
-    """The guard, for one test."""
-    monkeypatch.setattr(CheckpointLoader, '_schemes', dict(CheckpointLoader._schemes))
-    monkeypatch.setenv('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '0')
-    guard_checkpoints()
+def guarded():
+    with guard_checkpoints():
+        yield
 
 
 # --- reading
@@ -152,20 +151,32 @@ def test_the_guard_refuses_and_says_how_to_trust(guarded, malicious, trace):
     assert not trace.exists()
 
 
-@pytest.mark.parametrize(
-    'address', ['https://x.org/a.pth', 'torchvision://a', 'open-mmlab://a']
-)
-def test_the_guard_holds_for_other_ways_to_load(
+def test_the_guard_holds_for_addresses(guarded, malicious, trace, monkeypatch):
+    monkeypatch.setattr(checkpoint, '_download', lambda url: malicious)
+    with pytest.raises(UntrustedCheckpointError, match='nothing of it'):
+        CheckpointLoader.load_checkpoint('https://x.org/a.pth')
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize('address', ['torchvision://a', 'open-mmlab://a'])
+def test_torch_holds_the_guard_for_names(
     guarded, malicious, trace, monkeypatch, address
 ):
-    """Addresses are read by mmengine's own loaders, through torch.load."""
+    """They are read by mmengine's own loaders, through torch.load."""
     models = dict(a='https://x.org/a.pth')
     for name in ('get_torchvision_models', 'get_external_models'):
         monkeypatch.setattr(mm_checkpoint, name, lambda: models)
     monkeypatch.setattr(mm_checkpoint, 'load_url', lambda *_, **__: load(malicious))
-    with pytest.raises(UntrustedCheckpointError, match=f'{address} holds more'):
+    with pytest.raises(pickle.UnpicklingError, match='Weights only load failed'):
         CheckpointLoader.load_checkpoint(address)
     assert not trace.exists()
+
+
+def test_the_guard_ends(malicious, trace):
+    with guard_checkpoints():
+        pass
+    CheckpointLoader.load_checkpoint(str(malicious))
+    assert trace.exists()
 
 
 def test_the_guard_drops_configs(guarded, tmp_path):

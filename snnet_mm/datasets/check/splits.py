@@ -13,8 +13,6 @@ from mmengine.config import Config
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
-from snnet_mm.utils import mappings_in
-
 from ..folder_check import check_data_folders
 from .samples import ClassSample, DepthSample, MapSample, ObjectsSample, Sample
 
@@ -223,3 +221,16 @@ def _wrong_heads(cfg: Config, number: int) -> Problems:
         for key, found in numbers.items()
         if isinstance(found, int) and found != number
     ]
+
+
+def mappings_in(node: object, key: str) -> Iterator[tuple[str, Mapping]]:
+    """Every mapping in a part of a config, itself included, after its config key."""
+    if isinstance(node, Mapping):
+        yield key, node
+        children = node.items()
+    elif isinstance(node, list | tuple):
+        children = enumerate(node)
+    else:
+        return
+    for name, child in children:
+        yield from mappings_in(child, f'{key}.{name}')

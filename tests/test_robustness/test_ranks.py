@@ -18,7 +18,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from tiny import tiny_config
 
-from snnet_mm.utils import among_ranks, load_weights_only, prepare_cpu_distributed
+from snnet_mm.utils import closing_process_group, load_weights_only, prepare_cpu_distributed
 
 
 @HOOKS.register_module()
@@ -162,7 +162,7 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
     def train(runner):
         with (
             pytest.raises(RuntimeError, match='rank 0 of 2 stops: another rank'),
-            among_ranks(),
+            closing_process_group(),
         ):
             runner.train()
         (folder / 'said').touch()
@@ -182,16 +182,16 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
 def test_the_group_is_left_at_the_end(tmp_path):
     store = dict(init_method=f'file://{tmp_path}/store', rank=0, world_size=1)
     dist.init_process_group('gloo', **store)
-    with among_ranks():
+    with closing_process_group():
         assert dist.is_initialized()
     assert not dist.is_initialized()
 
 
 def test_other_errors_are_left_as_they_are(monkeypatch):
-    with pytest.raises(RuntimeError, match='^NCCL$'), among_ranks():
+    with pytest.raises(RuntimeError, match='^NCCL$'), closing_process_group():
         raise RuntimeError('NCCL')
     monkeypatch.setattr(dist, 'is_initialized', lambda: True)
-    with pytest.raises(RuntimeError, match='^mine$'), among_ranks():
+    with pytest.raises(RuntimeError, match='^mine$'), closing_process_group():
         raise RuntimeError('mine')
 
 

@@ -4,16 +4,8 @@ from pathlib import Path
 
 import pytest
 from mmengine.registry import DefaultScope
-from mmengine.runner.checkpoint import CheckpointLoader
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def guarded(monkeypatch):
-    """The tools guard the checkpoints of a whole process: here, of one test."""
-    monkeypatch.setattr(CheckpointLoader, '_schemes', dict(CheckpointLoader._schemes))
-    monkeypatch.setenv('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '0')
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ class UntrustedCheckpointError(ValueError):
 def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     """Read a checkpoint to the CPU; nothing in it can run.
 
-    Beside what torch takes for weights, the objects that mmengine's checkpoints hold
-    are let in: ``HistoryBuffer`` and numpy's arrays and scalars of plain data. There
-    is no falling back. Of a ``.safetensors`` file the tensors become the state dict.
+    Besides what torch takes for weights, ``HistoryBuffer`` and numpy's arrays and
+    scalars of plain data are let in, as mmengine's checkpoints hold them. The tensors
+    of a ``.safetensors`` file become the state dict.
 
     Raises:
         UntrustedCheckpointError: If the file holds anything else.
@@ -55,7 +55,9 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     except Exception as error:
         # What a damaged file raises depends on where it is damaged.
         refusal = _REFUSAL.search(str(error))
-        if isinstance(error, pickle.UnpicklingError) and (refusal or _is_pickle(path)):
+        if isinstance(error, pickle.UnpicklingError) and (
+            refusal or path.read_bytes()[:1] == pickle.PROTO
+        ):
             reason = refusal[0] if refusal else 'it is a bare pickle'
             reason = reason.strip().partition(' Please use')[0]
             raise UntrustedCheckpointError(
@@ -74,30 +76,24 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def _compare_check_sums(path: Path) -> None:
-    """Raise an error if a zip file is not what was written; torch does not look."""
+    """Refuse a zip file that is not what was written; torch does not look."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise zipfile.BadZipFile(f'bad check sum of {damaged}')
+            if damaged := archive.testzip():
+                raise zipfile.BadZipFile(f'bad check sum of {damaged}')
 
 
 def load_url(url: str) -> dict[str, Any]:
     """Fetch a checkpoint into torch's cache, unless it is there, and read it.
 
-    Args:
-        url: An http or https address.
-
-    Raises:
-        ValueError: If it cannot be fetched, or for what :func:`load_weights_only`
-            refuses; then it is not kept.
+    One that :func:`load_weights_only` refuses is not kept.
     """
     path = _download(url)
     try:
         return load_weights_only(path)
     except ValueError as error:
         path.unlink()
-        raise ValueError(f'{error} (downloaded from {url}, now deleted)') from error
+        raise type(error)(f'{error} (downloaded from {url}, now deleted)') from error
 
 
 def _download(url: str) -> Path:
@@ -112,12 +108,6 @@ def _download(url: str) -> Path:
         except (OSError, HTTPException) as error:
             raise ValueError(f'checkpoint {url} cannot be fetched: {error}') from error
     return path
-
-
-def _is_pickle(path: Path) -> bool:
-    """Whether a file begins as pickles do, whatever follows."""
-    with open(path, 'rb') as file:
-        return file.read(1) == pickle.PROTO
 
 
 def _allowed_globals() -> list:

@@ -1,4 +1,4 @@
-"""Several processes where there is no GPU."""
+"""Several processes, also where there is no GPU."""
 
 from __future__ import annotations
 
@@ -34,17 +34,11 @@ SYNC_BN = ('SyncBN', 'MMSyncBN', nn.SyncBatchNorm)
 
 
 def prepare_cpu_distributed(cfg: Config) -> None:
-    """Make a launched config run on CPUs; to be called before its runner is built.
+    """Make a launched config run on CPUs, in place, before its runner is built.
 
     mmengine's launchers and its DDP wrapper ask for GPUs. Without them gloo connects
     the processes, SyncBN becomes BN, and ranks average their buffers before every
     validation. With GPUs, or without a launcher, nothing changes.
-
-    Args:
-        cfg: The complete config, changed in place.
-
-    Raises:
-        ValueError: If the launcher did not say which rank this process is.
     """
     if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
         return
@@ -66,13 +60,10 @@ def prepare_cpu_distributed(cfg: Config) -> None:
 
 @contextmanager
 def closing_process_group() -> Iterator[None]:
-    """Run what exchanges with other ranks, if there are any, and leave them in order.
+    """Leave the process group, if there is one, after what exchanges with other ranks.
 
-    Where an exchange failed torch names a socket, or a collective and its tensors; here
-    a line says that the other ranks are gone.
-
-    Raises:
-        RuntimeError: If an exchange failed.
+    Where an exchange fails, torch names a socket or a collective; the error then says
+    in one line that another rank is gone.
     """
     try:
         yield

@@ -13,17 +13,9 @@ from pathlib import Path
 from mmengine.fileio import LocalBackend, register_backend
 
 DISK_ERRORS = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOTDIR,
-    errno.EEXIST,
-    errno.EISDIR,
-)
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES,
+    errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR,
+)  # fmt: skip
 
 
 class UnwritableError(OSError, ValueError):
@@ -32,13 +24,10 @@ class UnwritableError(OSError, ValueError):
 
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its place if all went well.
+    """Give a temporary path next to ``path`` that takes its place if all went well.
 
-    Missing folders are made. After an error nothing is left behind. What was written
-    and its name are on the disk, not only in its cache, when the block is left.
-
-    Raises:
-        UnwritableError: If the disk is full or the folder cannot be written to.
+    Missing folders are made, and an error leaves no file. When the block is left, the
+    file and its name are on the disk, not only in its cache.
     """
     path = Path(path)
     # The suffix stays last, because writers tell the format by it.
@@ -63,15 +52,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def check_writable(folder: str | os.PathLike, options: str) -> Path:
-    """The folder, which is made if need be.
-
-    Args:
-        folder: The folder.
-        options: What gives it, for the message.
-
-    Raises:
-        UnwritableError: If nothing can be written there.
-    """
+    """Make a folder if need be; ``options`` are named if it cannot be written to."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +66,7 @@ def check_writable(folder: str | os.PathLike, options: str) -> Path:
 
 
 def _of_the_disk(error: Exception) -> str | None:
-    """Why a file could not be written, if that was it."""
+    """Return why a file could not be written, if that was it."""
     if isinstance(error, OSError):
         return error.strerror if error.errno in DISK_ERRORS else None
     # What torch.save makes of it names neither the file nor the disk.
@@ -95,13 +76,12 @@ def _of_the_disk(error: Exception) -> str | None:
 
 
 def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:
-    """Remove what writers left in a folder that were killed inside :func:`atomic_path`.
-
-    To be called while nothing is written there.
+    """Remove what was left in a folder by writers killed inside :func:`atomic_path`.
 
     Args:
-        folder: The folder.
-        *names: What the files were to be called, such as ``'iter_*.pth'``.
+        folder: Nothing is being written there.
+        *names: Patterns of the names that the files would have got, such as
+            ``'iter_*.pth'``.
     """
     for name in map(Path, names):
         for path in Path(folder).glob(f'.{name.stem}.*{name.suffix}'):
@@ -119,7 +99,7 @@ def _sync(path: Path, flags: int) -> None:
 
 @register_backend('snnet_atomic', force=True)
 class AtomicBackend(LocalBackend):
-    """mmengine's local files, but under their names only when whole."""
+    """A backend of local files that have their names only when they are whole."""
 
     def put(self, obj: bytes, filepath: str | os.PathLike) -> None:
         """Write bytes to a file."""

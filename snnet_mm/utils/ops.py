@@ -13,11 +13,7 @@ def check_ops_for(cfg: Mapping) -> None:
 
 
 def check_ops() -> None:
-    """Refuse to go on with an mmcv that was built without its compiled operations.
-
-    Raises:
-        ValueError: If mmcv's or mmdetection's import would fail, with what to do.
-    """
+    """Refuse an mmcv that was built without its compiled operations."""
     try:
         import_module('mmcv._ext')
         import_module('mmdet')

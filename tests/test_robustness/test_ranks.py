@@ -18,7 +18,11 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from tiny import tiny_config
 
-from snnet_mm.utils import closing_process_group, load_weights_only, prepare_cpu_distributed
+from snnet_mm.utils import (
+    closing_process_group,
+    load_weights_only,
+    prepare_cpu_distributed,
+)
 
 
 @HOOKS.register_module()

@@ -1,8 +1,12 @@
 # What training and testing adapters between frozen classifiers needs: the networks
 # themselves are evaluated, never drawn.
-_base_ = ['./stitched_cls_runtime.py']
-custom_hooks = [
-    dict(type='StitchSamplingHook', sampler=dict(type='UniformSampler', anchors=False))
-]
-val_cfg = dict(stitches='all')
-test_cfg = dict(stitches='all')
+_base_ = ['./cls_runtime.py']
+default_hooks = dict(
+    stitch_sampling=dict(
+        type='StitchSamplingHook',
+        sampler=dict(type='UniformSampler', anchors=False),
+    )
+)
+find_unused_parameters = True
+val_cfg = dict(type='StitchValLoop', stitches='all')
+test_cfg = dict(type='StitchTestLoop', stitches='all')

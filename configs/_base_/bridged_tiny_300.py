@@ -10,4 +10,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=0, end=300, by_epoch=False)
 ]
 train_cfg = dict(max_iters=300, val_interval=300)
-default_hooks = dict(checkpoint=dict(interval=300))

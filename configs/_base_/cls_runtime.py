@@ -6,3 +6,6 @@ custom_imports = dict(
     allow_failed_imports=False,
 )
 visualizer = dict(type='UniversalVisualizer')
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1), visualization=dict(type='VisualizationHook')
+)

@@ -1,5 +1,5 @@
-# Hooks of every training by iterations. A config that needs more adds a key here, and
-# custom_hooks stay its own: they are replaced as a whole by configs that inherit.
+# Hooks of every training by iterations, which runtimes inherit. A config that needs
+# more adds a key here. Checkpoints are written as often as the model is validated.
 default_hooks = dict(
     exact_resume=dict(type='ExactResumeHook'),
     timer=dict(type='IterTimerHook'),

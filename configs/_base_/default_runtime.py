@@ -1,3 +1,4 @@
+_base_ = ['./default_hooks.py']
 default_scope = 'mmseg'
 custom_imports = dict(imports=['snnet_mm'], allow_failed_imports=False)
 env_cfg = dict(

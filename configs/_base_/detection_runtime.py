@@ -1,8 +1,8 @@
-# The runtime of detectors: mmdet's scope and visualizer, and our metric. Configs set
-# mmdet's hook, default_hooks.visualization, themselves: schedules own default_hooks.
+# The runtime of detectors: mmdet's scope and visualizer, and our metric.
 _base_ = ['./default_runtime.py']
 default_scope = 'mmdet'
 custom_imports = dict(
     imports=['snnet_mm', 'snnet_mm.integrations.mmdet'], allow_failed_imports=False
 )
 visualizer = dict(type='DetLocalVisualizer')
+default_hooks = dict(visualization=dict(type='DetVisualizationHook'))

@@ -8,4 +8,3 @@ _base_ = [
 ]
 # 1e-3 of the paper's grid of 1e-4 to 2e-3, times batch / 256.
 optim_wrapper = dict(optimizer=dict(lr=2.5e-4))
-default_hooks = dict(visualization=dict(type='VisualizationHook'))

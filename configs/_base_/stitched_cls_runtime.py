@@ -6,4 +6,8 @@ custom_imports = dict(
     allow_failed_imports=False,
 )
 visualizer = dict(type='UniversalVisualizer')
-_base_.custom_hooks[1].sampler.step = 1e9
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1),
+    stitch_sampling=dict(sampler=dict(step=1e9)),
+    visualization=dict(type='VisualizationHook'),
+)

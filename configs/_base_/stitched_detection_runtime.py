@@ -5,3 +5,4 @@ custom_imports = dict(
     imports=['snnet_mm', 'snnet_mm.integrations.mmdet'], allow_failed_imports=False
 )
 visualizer = dict(type='DetLocalVisualizer')
+default_hooks = dict(visualization=dict(type='DetVisualizationHook'))

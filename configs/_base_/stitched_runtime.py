@@ -1,13 +1,13 @@
-# What training and testing a stitched backbone adds, in any task.
+# What training and testing a stitched backbone adds, in any task. Configs change hooks
+# by their keys: default_hooks = dict(stitch_sampling=dict(sampler=dict(step=1e9))).
 _base_ = ['./default_runtime.py']
-# Configs change entries of this list: _base_.custom_hooks[1].sampler.step = 1e9.
-custom_hooks = [
-    dict(type='StitchInitHook', num_images=100),
-    dict(
+default_hooks = dict(
+    stitch_init=dict(type='StitchInitHook', num_images=100),
+    stitch_sampling=dict(
         type='StitchSamplingHook',
         sampler=dict(type='ResourceConstrainedSampler', step=10e9),
     ),
-]
+)
 # One iteration trains one stitch; the other blocks get no gradient.
 find_unused_parameters = True
 val_cfg = dict(type='StitchValLoop', stitches='anchors')

@@ -35,4 +35,4 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=500, end=8000, by_epoch=False),
 ]
 train_cfg = dict(max_iters=8000, val_interval=2000)
-default_hooks = dict(checkpoint=dict(interval=2000))
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=1))

@@ -41,4 +41,6 @@ model = dict(
     ),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
-_base_.custom_hooks[1].sampler.step = 0.2e9
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1), stitch_sampling=dict(sampler=dict(step=0.2e9))
+)

@@ -16,3 +16,4 @@ model = dict(
     ),
     decode_head=dict(in_channels=64, channels=128, num_classes=11),
 )
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=1))

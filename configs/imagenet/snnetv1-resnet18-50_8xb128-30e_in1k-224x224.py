@@ -31,4 +31,6 @@ model = dict(
         ],
     ),
 )
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
+default_hooks = dict(
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+)

@@ -68,4 +68,6 @@ optim_wrapper = dict(
     ),
     clip_grad=dict(max_norm=5.0),
 )
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
+default_hooks = dict(
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+)

@@ -3,4 +3,6 @@
 _base_ = [
     './setr-naive_snnetv2-deit3-s-l-tws-ros_8xb2-160k_ade20k-512x512.py',
 ]
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
+default_hooks = dict(
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+)

@@ -36,6 +36,9 @@ model = dict(
 )
 # Ten times that of the anchors, which have the recipe's.
 optim_wrapper = dict(paramwise_cfg=dict(lr_mults={'backbone.stitching_layers': 10.0}))
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
-_base_.custom_hooks[1].input_size = (800, 1344)
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(_delete_=True, type='UniformSampler'), input_size=(800, 1344)
+    )
+)
 test_cfg = dict(input_size=(800, 1344))

@@ -54,5 +54,4 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=60, end=600, by_epoch=False),
 ]
 train_cfg = dict(max_iters=600, val_interval=600)
-default_hooks = dict(checkpoint=dict(interval=600))
-_base_.custom_hooks[1].sampler.step = 0.01e9
+default_hooks = dict(stitch_sampling=dict(sampler=dict(step=0.01e9)))

@@ -21,4 +21,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=60, end=600, by_epoch=False),
 ]
 train_cfg = dict(max_iters=600, val_interval=600)
-default_hooks = dict(checkpoint=dict(interval=600))

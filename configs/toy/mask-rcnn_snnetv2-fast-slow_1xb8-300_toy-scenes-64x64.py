@@ -60,6 +60,5 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=300, val_interval=300)
 default_hooks = dict(
-    checkpoint=dict(interval=300), visualization=dict(type='DetVisualizationHook')
+    checkpoint=dict(max_keep_ckpts=1), stitch_sampling=dict(sampler=dict(step=0.01e9))
 )
-_base_.custom_hooks[1].sampler.step = 0.01e9

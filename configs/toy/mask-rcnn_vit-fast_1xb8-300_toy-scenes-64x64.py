@@ -21,6 +21,4 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
 ]
 train_cfg = dict(max_iters=300, val_interval=300)
-default_hooks = dict(
-    checkpoint=dict(interval=300), visualization=dict(type='DetVisualizationHook')
-)
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=1))

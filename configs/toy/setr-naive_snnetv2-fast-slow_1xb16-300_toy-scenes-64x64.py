@@ -48,5 +48,6 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),
 ]
 train_cfg = dict(max_iters=300, val_interval=300)
-default_hooks = dict(checkpoint=dict(interval=300))
-_base_.custom_hooks[1].sampler.step = 0.01e9
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1), stitch_sampling=dict(sampler=dict(step=0.01e9))
+)

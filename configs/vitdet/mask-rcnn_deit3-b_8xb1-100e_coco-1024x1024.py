@@ -7,3 +7,4 @@ _base_ = [
     '../_base_/detection_runtime.py',
 ]
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=0.7))
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2))

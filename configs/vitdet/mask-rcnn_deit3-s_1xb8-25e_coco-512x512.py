@@ -8,3 +8,4 @@ _base_ = [
 ]
 model = dict(data_preprocessor=dict(pad_size_divisor=512), backbone=dict(img_size=512))
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=0.7))
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=2))

@@ -6,4 +6,6 @@ model = dict(
         type='SNNetv1', stitching_layer=dict(_delete_=True, type='StitchingLayer')
     )
 )
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
+default_hooks = dict(
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+)

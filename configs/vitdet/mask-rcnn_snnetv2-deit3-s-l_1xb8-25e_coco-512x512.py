@@ -11,5 +11,7 @@ model = dict(
     data_preprocessor=dict(pad_size_divisor=512), backbone=dict(anchors=anchors)
 )
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=(0.7, 0.8)))
-_base_.custom_hooks[1].input_size = (512, 512)
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2), stitch_sampling=dict(input_size=(512, 512))
+)
 test_cfg = dict(input_size=(512, 512))

@@ -8,5 +8,7 @@ _base_ = [
     '../_base_/stitched_detection_runtime.py',
 ]
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=(0.7, 0.8)))
-_base_.custom_hooks[1].input_size = (1024, 1024)
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2), stitch_sampling=dict(input_size=(1024, 1024))
+)
 test_cfg = dict(input_size=(1024, 1024))

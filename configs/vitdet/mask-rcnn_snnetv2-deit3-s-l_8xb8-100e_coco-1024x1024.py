@@ -10,4 +10,3 @@ param_scheduler = [
     dict(type='MultiStepLR', milestones=[163889, 177546], gamma=0.1, by_epoch=False),
 ]
 train_cfg = dict(max_iters=184375, val_interval=7375)
-default_hooks = dict(checkpoint=dict(interval=7375))

@@ -87,11 +87,17 @@ def single_stitch_config(
         loop = out.get(f'{mode}_cfg')
         if loop and loop['type'].startswith('Stitch'):
             out[f'{mode}_cfg'] = dict(type=f'{mode.capitalize()}Loop')
+    hooks = out.get('default_hooks') or {}
+    out['default_hooks'] = {k: h for k, h in hooks.items() if not _is_stitching(h)}
     hooks = out.get('custom_hooks') or []
-    out['custom_hooks'] = [h for h in hooks if h['type'] not in STITCHING_HOOKS]
+    out['custom_hooks'] = [h for h in hooks if not _is_stitching(h)]
     out.update(load_from=None, resume=False)
     out.pop('work_dir', None)
     return Config(out)
+
+
+def _is_stitching(hook: dict | None) -> bool:
+    return hook is not None and hook['type'] in STITCHING_HOOKS
 
 
 def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:

@@ -39,7 +39,7 @@ def fit_stitching_layers(
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'
-        check(affine, 'custom_hooks.StitchInitHook', type(layer).__name__, wanted)
+        check(affine, 'default_hooks.stitch_init', type(layer).__name__, wanted)
     fits = _new_fits(backbone, ridge)
     positions = {position for pair in fits for position in pair}
     training, num_images = backbone.training, 0

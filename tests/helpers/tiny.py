@@ -28,8 +28,8 @@ def tiny_config():
     head.pop('init_cfg')
     head.update(in_channels=12, channels=8)
     cfg.model.data_preprocessor.size = [32, 32]
-    cfg.custom_hooks[0].num_images = 2
-    cfg.custom_hooks[1].sampler.step = 1e4
+    cfg.default_hooks.stitch_init.num_images = 2
+    cfg.default_hooks.stitch_sampling.sampler.step = 1e4
     for name in ('train', 'val', 'test'):
         loader = cfg[f'{name}_dataloader']
         loader.update(batch_size=2)

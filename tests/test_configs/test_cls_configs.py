@@ -199,7 +199,8 @@ def test_rows_of_figures_6_and_11(variant, kinds, layer, sampler, sizes):
     assert len(space.ids) == (13 if kinds == {'FS'} else 134)
     ranks = {getattr(x, 'rank', None) for x in model.backbone.stitching_layers.values()}
     assert ranks == {layer}
-    init, sampling = cfg.custom_hooks
+    init = cfg.default_hooks.stitch_init
+    sampling = cfg.default_hooks.stitch_sampling
     assert init == dict(type='StitchInitHook', num_images=100)
     assert sampling.sampler.type == sampler
     if sizes:
@@ -220,7 +221,10 @@ def test_published_costs_of_deit3(published_cls):
 
 def test_published_costs_of_deit(published_v1):
     variant = 'snnetv1-deit-ti-s-b', '8xb128-50e'
-    assert load_in1k(*variant)[0].custom_hooks[1].sampler.type == 'UniformSampler'
+    assert (
+        load_in1k(*variant)[0].default_hooks.stitch_sampling.sampler.type
+        == 'UniformSampler'
+    )
     table = costs_in1k(*variant)
     assert set(table) == set(published_v1)
     for stitch_id, figures in published_v1.items():
@@ -256,7 +260,7 @@ def test_rows_of_the_tiny_family(variant, kinds, rank, sampler, num_stitches):
     assert len(model.backbone.space.ids) == num_stitches
     ranks = {getattr(x, 'rank', None) for x in model.backbone.stitching_layers.values()}
     assert ranks == {rank}
-    sampling = cfg.custom_hooks[1]
+    sampling = cfg.default_hooks.stitch_sampling
     assert sampling.sampler.type == sampler
     assert cfg.train_cfg.max_iters == cfg.param_scheduler[-1].end == 600
     if sampler == ROS:
@@ -300,11 +304,11 @@ def narrow(cfg, data_root):
         end.pop('init_cfg', None)
     if 'rank' in backbone.get('stitching_layer', {}):
         backbone.stitching_layer.rank = 2
-    for hook in cfg.get('custom_hooks', []):
-        if hook.type == 'StitchInitHook':
-            hook.num_images = 2
-        elif hook.sampler.type == ROS:
-            hook.sampler = ConfigDict(type=ROS, num_groups=3)
+    hooks = cfg.default_hooks
+    if 'stitch_init' in hooks:
+        hooks.stitch_init.num_images = 2
+        if hooks.stitch_sampling.sampler.type == ROS:
+            hooks.stitch_sampling.sampler = ConfigDict(type=ROS, num_groups=3)
     for loader in (cfg.train_dataloader, cfg.test_dataloader):
         loader.update(batch_size=2, num_workers=0, persistent_workers=False)
         if 'ToyLabels' in (loader.dataset.type, loader.dataset.get('of')):

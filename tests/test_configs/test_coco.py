@@ -168,13 +168,13 @@ def narrow(cfg, coco, work_dir):
             if 'crop_size' in transform:
                 transform.crop_size = (SIDE, SIDE)
     cfg.test_evaluator.ann_file = str(coco / 'annotations/instances_val2017.json')
-    for hook in cfg.get('custom_hooks', []):
-        if hook.type == 'StitchInitHook':
-            hook.num_images = 2
-        else:
-            hook.input_size = (SIDE, SIDE)
-            if hook.sampler.type == 'ResourceConstrainedSampler':
-                hook.sampler = ConfigDict(type=hook.sampler.type, num_groups=3)
+    hooks = cfg.default_hooks
+    if 'stitch_init' in hooks:
+        hooks.stitch_init.num_images = 2
+        sampling = hooks.stitch_sampling
+        sampling.input_size = (SIDE, SIDE)
+        if sampling.sampler.type == 'ResourceConstrainedSampler':
+            sampling.sampler = ConfigDict(type=sampling.sampler.type, num_groups=3)
     if 'input_size' in cfg.test_cfg:
         cfg.test_cfg.input_size = (SIDE, SIDE)
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None

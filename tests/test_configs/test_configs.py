@@ -75,7 +75,7 @@ def test_stitched_models_have_the_groups_meant():
     ):
         cfg = Config.fromfile(CONFIGS / name)
         costs = cost_table(build_on_meta(cfg))
-        sampler = cfg.custom_hooks[1].sampler
+        sampler = cfg.default_hooks.stitch_sampling.sampler
         groups = ResourceConstrainedSampler(costs, step=sampler.step).groups
         assert [len(g) for g in groups] == sizes
 
@@ -133,8 +133,7 @@ def test_rows_of_table_2_and_ranks(variant, kinds, layer, rank, sampler):
     layers = set(map(type, backbone.stitching_layers.values()))
     assert {t.__name__ for t in layers} == {layer}
     assert getattr(backbone.stitching_layers['0to1_0'], 'rank', None) == rank
-    (hook,) = [h for h in cfg.custom_hooks if h.type == 'StitchSamplingHook']
-    assert hook.sampler.type == sampler
+    assert cfg.default_hooks.stitch_sampling.sampler.type == sampler
     assert backbone.out_indices == (9, 14, 19, 23)
 
 

@@ -132,9 +132,10 @@ def test_schedules_and_rates(path):
 def test_stitched_settings(path):
     cfg, model = built(path)
     if 'snnet' not in path.name:
-        assert 'custom_hooks' not in cfg
+        assert not {'stitch_init', 'stitch_sampling'} & set(cfg.default_hooks)
         return
-    init, sampling = cfg.custom_hooks
+    init = cfg.default_hooks.stitch_init
+    sampling = cfg.default_hooks.stitch_sampling
     assert (init.type, init.num_images) == ('StitchInitHook', 100)
     side = 512 if '512x512' in path.name else 1024
     assert sampling.input_size == cfg.test_cfg.input_size == (side, side)

@@ -38,8 +38,7 @@ def load(path):
 
 
 def sampling(cfg):
-    (hook,) = [h for h in cfg.custom_hooks if h.type == 'StitchSamplingHook']
-    return hook.sampler
+    return cfg.default_hooks.stitch_sampling.sampler
 
 
 def test_trained_parameters_of_the_paper():
@@ -124,7 +123,7 @@ def short_run(path, work_dir):
     """Two steps, with one of warm-up."""
     cfg = Config.fromfile(path)
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
-    cfg.custom_hooks[0].num_images = 2
+    cfg.default_hooks.stitch_init.num_images = 2
     sampling(cfg).sampler.warm_up = 1
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 2

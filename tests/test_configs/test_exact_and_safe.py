@@ -16,7 +16,8 @@ def test_config_resumes_exactly_and_saves_safely(path):
     assert hooks.exact_resume.type == 'ExactResumeHook'
     assert hooks.checkpoint.type == 'StitchCheckpointHook'
     assert hooks.checkpoint.by_epoch is False
-    assert hooks.checkpoint.interval > 0
+    # By default as often as validation.
+    assert hooks.checkpoint.get('interval', cfg.train_cfg.val_interval) > 0
     assert cfg.randomness.seed is not None
     loader = cfg.train_dataloader
     assert loader.sampler.type == 'SeededSampler'

@@ -83,7 +83,8 @@ def test_stitches_and_costs(name, stages, numbers, gflops):
         costs = cost_table(model, cfg.test_cfg.get('input_size'))
         found = [costs[i].flops / 1e9 for i in space.anchor_ids]
         assert found == pytest.approx(gflops, rel=5e-3)
-    init, sampling = cfg.custom_hooks
+    init = cfg.default_hooks.stitch_init
+    sampling = cfg.default_hooks.stitch_sampling
     assert (init.type, init.num_images) == ('StitchInitHook', 100)
     assert sampling.sampler.type == 'UniformSampler'
 
@@ -288,9 +289,8 @@ def narrow(cfg, data_root, work_dir):
         cfg.test_evaluator.topk = (1,)
     if 'roi_head' in model:
         cfg.test_evaluator.ann_file = f'{data_root}/annotations/instances_val2017.json'
-    for hook in cfg.get('custom_hooks', []):
-        if hook.type == 'StitchInitHook':
-            hook.num_images = 2
+    if 'stitch_init' in cfg.default_hooks:
+        cfg.default_hooks.stitch_init.num_images = 2
     cfg.test_dataloader.batch_size = 1
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     cfg.train_cfg.max_iters = 1

@@ -84,11 +84,12 @@ def narrow(cfg, data_root, work_dir):
             narrow_vit(anchor, width)
         if backbone.stitching_layer.type == 'LoRAStitchingLayer':
             backbone.stitching_layer.rank = 2
-        for hook in cfg.custom_hooks:
-            if hook.type == 'StitchInitHook':
-                hook.num_images = 2
-            elif hook.sampler.type == 'ResourceConstrainedSampler':
-                hook.sampler = ConfigDict(type=hook.sampler.type, num_groups=3)
+        hooks = cfg.default_hooks
+        hooks.stitch_init.num_images = 2
+        if hooks.stitch_sampling.sampler.type == 'ResourceConstrainedSampler':
+            hooks.stitch_sampling.sampler = ConfigDict(
+                type='ResourceConstrainedSampler', num_groups=3
+            )
     else:
         narrow_vit(backbone, 16)
     for head in (cfg.model.decode_head, *cfg.model.get('auxiliary_head', ())):

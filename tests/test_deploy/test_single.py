@@ -128,10 +128,13 @@ def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
 def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     cfg = toy_cfg()
     cfg.work_dir = 'somewhere'
+    # As in configs in which the hooks have no names.
+    cfg.custom_hooks = [dict(type='EMAHook'), dict(type='StitchInitHook')]
     exported, _ = single_stitch(cfg, build(cfg), 8)
     assert exported.val_cfg == dict(type='ValLoop')
     assert exported.test_cfg == dict(type='TestLoop')
-    assert exported.custom_hooks == []
+    assert not {'stitch_init', 'stitch_sampling'} & set(exported.default_hooks)
+    assert exported.custom_hooks == [dict(type='EMAHook')]
     assert not {'work_dir', 'fast_checkpoint', 'find_unused_parameters'} & set(exported)
     text = exported.pretty_text
     assert 'init_cfg' not in text

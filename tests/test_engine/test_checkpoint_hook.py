@@ -36,6 +36,14 @@ def test_checkpoints_are_those_asked_for(tmp_path, options, expected):
     assert step_of(last) == (4 if options.get('save_last') is False else 5)
 
 
+def test_they_are_written_with_every_validation(tmp_path):
+    runner = build_runner(tmp_path, 5, checkpoint=dict(interval=None))
+    runner._train_loop['val_interval'] = 2
+    runner.train()
+    expected = ['iter_2.pth', 'iter_4.pth', 'iter_5.pth', 'last_checkpoint']
+    assert files(tmp_path) == expected
+
+
 def test_epochs(tmp_path):
     runner = build_runner(tmp_path, checkpoint=dict(by_epoch=True, max_keep_ckpts=2))
     runner._train_loop = dict(by_epoch=True, max_epochs=3)
@@ -232,7 +240,7 @@ train(Path({work_dir!r}), checkpoint=dict(type={hook!r}, max_keep_ckpts=1))
 def test_killing_a_write_leaves_the_checkpoint_before(tmp_path, hook):
     """mmengine's own hook shows that the kill hits the writing."""
     script = KILLED.format(
-        tests=str(Path(__file__).parent), work_dir=str(tmp_path), hook=hook
+        tests=str(ROOT / 'tests/helpers'), work_dir=str(tmp_path), hook=hook
     )
     process = subprocess.Popen(
         [sys.executable, '-c', script],

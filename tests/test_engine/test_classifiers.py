@@ -71,8 +71,8 @@ def config_of(name, images, work_dir):
     if cfg.model.backbone.type == 'SNNetv2':
         cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=2)
     cfg.model.head.num_classes = 3
-    cfg.custom_hooks[0].num_images = 6
-    cfg.custom_hooks[1].sampler = dict(type='UniformSampler')
+    cfg.default_hooks.stitch_init.num_images = 6
+    cfg.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
     for loader in (cfg.train_dataloader, cfg.val_dataloader, cfg.test_dataloader):
         loader.dataset.data_root = str(images)
         loader.batch_size = 4

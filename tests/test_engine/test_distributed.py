@@ -45,8 +45,8 @@ def layers_of(state):
 def cfg(toy_cfg):
     """Ten iterations with SyncBN; ranks initialise their models differently."""
     toy_cfg.custom_imports.imports.append('rank_recorder')
-    toy_cfg.custom_hooks.append(dict(type='RankRecorder'))
-    toy_cfg.custom_hooks[0].num_images = 7
+    toy_cfg.custom_hooks = [dict(type='RankRecorder')]
+    toy_cfg.default_hooks.stitch_init.num_images = 7
     toy_cfg.randomness = dict(seed=0, diff_rank_seed=True)
     toy_cfg.train_cfg.update(max_iters=10, val_interval=10)
     toy_cfg.default_hooks.checkpoint.interval = 10
@@ -145,7 +145,7 @@ def commands(tmp_path):
 @pytest.mark.slow
 def test_slurm_and_a_stitch_for_every_rank(cfg, tmp_path, commands):
     path = commands(srun=SRUN, scontrol='#!/usr/bin/env bash\necho 127.0.0.1\n')
-    cfg.custom_hooks[1].sampler.per_rank = True
+    cfg.default_hooks.stitch_sampling.sampler.per_rank = True
     cfg.dump(tmp_path / 'config.py')
     args = ('cpu', 'toy', tmp_path / 'config.py', '--work-dir', tmp_path / 'two')
     done = run_script('slurm_train.sh', *args, cwd=tmp_path, GPUS='2', PATH=path)

@@ -78,20 +78,20 @@ def test_least_squares_sets_the_layers_before_training(toy_cfg):
     ],
 )
 def test_loaded_stitching_layers_are_kept(toy_cfg, methods):
-    toy_cfg.custom_hooks[0].method, then = methods
+    toy_cfg.default_hooks.stitch_init.method, then = methods
     runner, _ = train(toy_cfg)
     trained = layers_of(runner.model.state_dict())
     toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
     toy_cfg.work_dir += '/next'
-    toy_cfg.custom_hooks[0].method = then
+    toy_cfg.default_hooks.stitch_init.method = then
     _, recorder = train(toy_cfg)
     for key, value in trained.items():
         assert torch.equal(recorder.start[key], value)
 
 
 def test_random_layers_stay_as_they_were_built(toy_cfg):
-    toy_cfg.custom_hooks[0].method = 'kaiming'
-    toy_cfg.custom_hooks.append(dict(type='EMAHook', momentum=0.5))
+    toy_cfg.default_hooks.stitch_init.method = 'kaiming'
+    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
     recorder = Recorder()
     runner = Runner.from_cfg(toy_cfg)
     built = copy.deepcopy(layers_of(runner.model.state_dict()))
@@ -109,7 +109,7 @@ def test_random_layers_stay_as_they_were_built(toy_cfg):
     for model in (runner.model, ema):
         assert find_stitched_backbone(model).stitching_initialized
     # The checkpoint says so too: a resumed run does not fit them.
-    toy_cfg.custom_hooks[0].method = 'least-squares'
+    toy_cfg.default_hooks.stitch_init.method = 'least-squares'
     trained = layers_of(runner.model.state_dict())
     _, second = train(toy_cfg, **{'train_cfg.max_iters': 3, 'resume': True})
     for key, value in trained.items():
@@ -143,7 +143,7 @@ def test_stitching_layers_can_be_all_that_is_trained(toy_cfg):
 
 
 def test_a_model_average_starts_from_the_fitted_layers(toy_cfg):
-    toy_cfg.custom_hooks.append(dict(type='EMAHook', momentum=0.5))
+    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
     runner, recorder = train(toy_cfg, **{'train_cfg.max_iters': 1})
     ema = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook').ema_model
     backbone = find_stitched_backbone(ema)

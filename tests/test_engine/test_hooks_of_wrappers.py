@@ -20,7 +20,9 @@ from snnet_mm.utils import load_weights_only
 def sandwich_cfg(toy_cfg):
     """Each iteration trains both anchors and two other stitches."""
     toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
-    toy_cfg.custom_hooks[1].sampler = dict(type='SandwichSampler', num_random=2)
+    toy_cfg.default_hooks.stitch_sampling.sampler = dict(
+        type='SandwichSampler', num_random=2
+    )
     return toy_cfg
 
 
@@ -55,7 +57,7 @@ def test_checkpoints_of_a_wrapper_are_those_of_its_model(sandwich_cfg):
     state = trained.model.state_dict()
     plain = sandwich_cfg.copy()
     plain.model = plain.model.model
-    plain.custom_hooks[1].sampler = dict(type='UniformSampler')
+    plain.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
     # The optimizer goes by the same names, too.
     runner, recorder = train(plain, **{'resume': True, 'train_cfg.max_iters': 3})
     for key, value in recorder.start.items():
@@ -75,7 +77,7 @@ def test_checkpoints_of_a_wrapper_are_those_of_its_model(sandwich_cfg):
 
 
 def test_several_stitches_for_a_plain_model_are_refused(toy_cfg):
-    toy_cfg.custom_hooks[1].sampler = dict(type='SandwichSampler')
+    toy_cfg.default_hooks.stitch_sampling.sampler = dict(type='SandwichSampler')
     with pytest.raises(
         ValueError, match="EncoderDecoder trains one.*'SandwichWrapper'"
     ):
@@ -102,7 +104,7 @@ def test_segmentors_learn_from_a_trained_one(toy_cfg):
         teacher_checkpoint=f'{toy_cfg.work_dir}/teacher.pth',
         labels='soft',
     )
-    toy_cfg.custom_hooks.append(dict(type='EMAHook'))
+    toy_cfg.custom_hooks = [dict(type='EMAHook')]
     runner = Runner.from_cfg(toy_cfg)
     losses = Losses()
     runner.register_hook(losses)

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
@@ -40,19 +40,12 @@ def write_costs(cfg, path, latency, model=None):
 @pytest.fixture
 def ros_cfg(toy_cfg, tmp_path):
     """ROS by milliseconds: stitches 3 and 7 are a group by themselves."""
-    toy_cfg.custom_hooks = Config(
-        dict(
-            hooks=[
-                dict(
-                    type='StitchSamplingHook',
-                    sampler=dict(
-                        type='ResourceConstrainedSampler', cost='latency', step=5
-                    ),
-                    costs=str(tmp_path / 'costs.json'),
-                )
-            ]
-        )
-    ).hooks
+    del toy_cfg.default_hooks.stitch_init
+    toy_cfg.default_hooks.stitch_sampling = ConfigDict(
+        type='StitchSamplingHook',
+        sampler=dict(type='ResourceConstrainedSampler', cost='latency', step=5),
+        costs=str(tmp_path / 'costs.json'),
+    )
     return toy_cfg
 
 
@@ -98,10 +91,10 @@ def test_ranks_must_read_the_same_costs(ros_cfg, tmp_path, monkeypatch):
 
 
 def test_milliseconds_must_have_been_measured(ros_cfg):
-    costs = ros_cfg.custom_hooks[0].pop('costs')
+    costs = ros_cfg.default_hooks.stitch_sampling.pop('costs')
     with pytest.raises(ValueError, match='latency .* not measured.*config key: Stitch'):
         train(ros_cfg)
-    ros_cfg.custom_hooks[0].costs = costs
+    ros_cfg.default_hooks.stitch_sampling.costs = costs
     with pytest.raises(ValueError, match='costs.json cannot be read'):
         train(ros_cfg)
 
@@ -114,4 +107,4 @@ def test_costs_of_another_model_are_refused(ros_cfg, tmp_path):
     with pytest.raises(ValueError, match='costs.json .*is of another model: stitch 0'):
         train(ros_cfg)
     with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
-        train(ros_cfg, **{'custom_hooks.0.input_size': (32, 32)})
+        train(ros_cfg, **{'default_hooks.stitch_sampling.input_size': (32, 32)})

@@ -158,7 +158,7 @@ def test_wherever_training_is_cut(random_cfg, num_workers, after):
 def test_sandwiches_and_scores_go_on_exactly(random_cfg, guarded):
     random_cfg.model.backbone.stitch_bias = True
     random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
-    random_cfg.custom_hooks[1].sampler = dict(
+    random_cfg.default_hooks.stitch_sampling.sampler = dict(
         type='SandwichSampler',
         num_random=2,
         sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=3),
@@ -197,7 +197,7 @@ def test_accumulated_gradients_are_of_one_stitch(random_cfg):
     random_cfg.default_hooks.logger.interval = 3
     straight, recorder = run(random_cfg, 'straight')
     costs = cost_table(Runner.from_cfg(random_cfg).model)
-    step = random_cfg.custom_hooks[1].sampler.step
+    step = random_cfg.default_hooks.stitch_sampling.sampler.step
     sampler = ResourceConstrainedSampler(costs, step=step, seed=0)
     drawn = [sampler.sample(i)[0] for i in range(3)]
     assert drawn[0] != drawn[1] != drawn[2]
@@ -229,7 +229,7 @@ def test_several_optimizers_step_together(counts, expected):
 def test_a_model_average_goes_on_exactly(random_cfg):
     """Equal to its closed form, validated in place of the model, and resumed."""
     m = 0.3
-    random_cfg.custom_hooks.append(dict(type='EMAHook', momentum=m))
+    random_cfg.custom_hooks = [dict(type='EMAHook', momentum=m)]
     random_cfg.train_cfg.update(max_iters=6, val_interval=6)
     random_cfg.default_hooks.checkpoint.interval = 3
     random_cfg.default_hooks.logger.interval = 3

@@ -13,8 +13,7 @@ KEY = 'backbone._extra_state'
 @pytest.fixture
 def trained(toy_cfg, tmp_path):
     """A config, and a checkpoint of two iterations with a model average."""
-    hooks = toy_cfg.custom_hooks
-    toy_cfg.custom_hooks = [*hooks, dict(type='EMAHook', priority='NORMAL')]
+    toy_cfg.custom_hooks = [dict(type='EMAHook', priority='NORMAL')]
     Runner.from_cfg(toy_cfg).train()
     return toy_cfg, tmp_path / 'iter_2.pth'
 

@@ -30,7 +30,7 @@ def det_cfg(tmp_path):
     cfg.test_evaluator.update(metric_items=['mAP', 'mAP_50'], iou_thrs=[0.02, 0.5])
     cfg.work_dir = str(tmp_path / 'work')
     cfg.log_level = 'ERROR'
-    cfg.custom_hooks[0].num_images = 6
+    cfg.default_hooks.stitch_init.num_images = 6
     cfg.train_dataloader.update(batch_size=2)
     cfg.test_dataloader.update(batch_size=2)
     cfg.test_dataloader.dataset.num_scenes = 4

@@ -18,7 +18,7 @@ def cls_cfg():
     anchors, ends = cfg.model.backbone.anchors, cfg.model.head.ends
     for part in (*anchors, *ends):
         del part['init_cfg']
-    cfg.custom_hooks[0].num_images = 6
+    cfg.default_hooks.stitch_init.num_images = 6
     cfg.train_dataloader.update(batch_size=2)
     cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
     return cfg
@@ -31,7 +31,7 @@ def cls_cfg():
 def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     cfg = cls_cfg() if task == 'cls' else request.getfixturevalue('det_cfg')
     cfg.custom_imports.imports.append('rank_recorder')
-    cfg.custom_hooks.append(dict(type='RankRecorder'))
+    cfg.custom_hooks = [dict(type='RankRecorder')]
     cfg.param_scheduler = []
     cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 3
     # Padded to ten by two ranks.
@@ -53,7 +53,7 @@ def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (written,) = (tmp_path / 'test').glob('*/stitches.json')
-    cfg.custom_hooks.pop()
+    del cfg.custom_hooks
     cfg.load_from, cfg.work_dir = str(checkpoint), str(tmp_path / 'one')
     cfg.test_cfg = dict(
         type='StitchTestLoop', stitches=STITCHES, out_dir=str(tmp_path / 'one')

@@ -18,7 +18,8 @@ from snnet_mm.utils import load_weights_only
 OURS = [
     ('model', 'backbone'),
     ('model', 'data_preprocessor', 'size'),
-    ('custom_hooks',),
+    ('default_hooks', 'stitch_init'),
+    ('default_hooks', 'stitch_sampling'),
     ('val_cfg',),
     ('train_dataloader', 'dataset'),
     ('train_dataloader', 'sampler'),
@@ -32,7 +33,6 @@ OUTLINE = [
     'val_dataloader',
     'val_evaluator',
     'default_hooks',
-    'custom_hooks',
     'randomness',
     'env_cfg',
 ]

@@ -54,8 +54,8 @@ def config(tmp_path):
     cfg = tiny_config()
     cfg.experiment_name = cfg.visualizer.name = tmp_path.name
     cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    cfg.custom_hooks[0].num_images = 8
-    cfg.custom_hooks += [dict(type='RankRecorder'), dict(type='RateRecorder')]
+    cfg.default_hooks.stitch_init.num_images = 8
+    cfg.custom_hooks = [dict(type='RankRecorder'), dict(type='RateRecorder')]
     cfg.train_dataloader.batch_size = 1
     cfg.train_dataloader.dataset.num_scenes = 40
     cfg.train_cfg.max_iters = 8
@@ -202,7 +202,7 @@ def test_other_errors_are_left_as_they_are(monkeypatch):
 @pytest.mark.slow
 def test_a_launched_rank_that_dies_ends_the_others(config, tmp_path):
     """As a user starts it: torchrun says which one it was."""
-    config.custom_hooks = [*config.custom_hooks[:2], dict(type='KillRankOne')]
+    config.custom_hooks = [dict(type='KillRankOne')]
     config.custom_imports.imports.append('rank_killer')
     config.train_cfg.max_iters = 100_000
     config.dump(tmp_path / 'config.py')

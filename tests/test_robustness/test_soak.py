@@ -52,7 +52,7 @@ def test_a_long_training_is_flat(iters, every, evaluate, most, tmp_path, capsys)
     cfg = tiny_config()
     cfg.work_dir = str(tmp_path)
     cfg.experiment_name = cfg.visualizer.name = tmp_path.name
-    cfg.custom_hooks[1].sampler = dict(type='UniformSampler')
+    cfg.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
     cfg.train_dataloader.dataset.num_scenes = 16
     cfg.train_cfg.update(max_iters=iters, val_interval=evaluate)
     cfg.val_cfg.stitches = 'all'

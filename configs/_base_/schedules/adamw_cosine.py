@@ -1,7 +1,6 @@
 # AdamW with linear warm-up and cosine decay, for small ViTs trained from scratch. A
 # config that sets another number of iterations sets train_cfg.max_iters and the end of
 # the cosine, param_scheduler[1].end.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-3, betas=(0.9, 0.999), weight_decay=0.05),
@@ -17,4 +16,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1500, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=1500, val_interval=500)
-default_hooks = dict(checkpoint=dict(interval=500, max_keep_ckpts=1))

@@ -1,6 +1,5 @@
 # 10 epochs of ImageNet-1K with batch 512 for adapters ("Bridging Large Gaps", section
 # 2): AdamW and a cosine to 0; neither warm-up nor clipping is spoken of.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper', optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05)
 )
@@ -8,7 +7,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=0, end=25030, by_epoch=False)
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=25030, val_interval=2503)
-default_hooks = dict(
-    checkpoint=dict(interval=2503, max_keep_ckpts=1),
-    visualization=dict(type='VisualizationHook'),
-)

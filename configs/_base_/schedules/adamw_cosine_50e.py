@@ -11,4 +11,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=6260, end=62600, by_epoch=False),
 ]
 train_cfg = dict(max_iters=62600, val_interval=6260)
-default_hooks = dict(checkpoint=dict(interval=6260))

@@ -5,4 +5,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
 ]
 train_cfg = dict(max_iters=1000)
-default_hooks = dict(visualization=dict(type='VisualizationHook'))

@@ -6,6 +6,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=600, by_epoch=False),
 ]
 train_cfg = dict(max_iters=600, val_interval=600)
-default_hooks = dict(
-    checkpoint=dict(interval=600), visualization=dict(type='VisualizationHook')
-)

@@ -1,7 +1,6 @@
 # The one-cycle schedule of DPT on NYUv2: AdamW, one rate and one decay for everything,
 # momentum cycled. 24 epochs of the 24231 training images of the Eigen split, batch 16;
 # on another number of images set train_cfg.max_iters and param_scheduler[*].end.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=2e-5, betas=(0.9, 0.999), weight_decay=0.01),
@@ -19,4 +18,3 @@ param_scheduler = [
     dict(type='OneCycleMomentum', begin=0, end=36360, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=36360, val_interval=1515)
-default_hooks = dict(checkpoint=dict(interval=1515))

@@ -1,6 +1,5 @@
 # AdamW with layer decay for pretrained ViTs, 80k iterations of batches of 16: linear
 # warm-up, then linear decay to 0. The settings are ours.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     constructor='AnchorLayerDecayConstructor',
@@ -12,4 +11,3 @@ param_scheduler = [
     dict(type='PolyLR', eta_min=0.0, power=1.0, begin=1500, end=80000, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=80000, val_interval=8000)
-default_hooks = dict(checkpoint=dict(interval=8000))

@@ -1,6 +1,5 @@
 # 160k iterations of batch 16: mmsegmentation's recipe for Swin. Biases, norms and
 # positions have no weight decay.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=6e-5, betas=(0.9, 0.999), weight_decay=0.01),
@@ -12,4 +11,3 @@ param_scheduler = [
     dict(type='PolyLR', eta_min=0, power=1.0, begin=1500, end=160000, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=160000, val_interval=16000)
-default_hooks = dict(checkpoint=dict(interval=16000))

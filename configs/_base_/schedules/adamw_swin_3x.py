@@ -1,6 +1,5 @@
 # 36 epochs of COCO with batch 16, 7330 iterations each: mmdetection's recipe for Swin.
 # Biases, norms and positions have no weight decay.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),
@@ -19,7 +18,3 @@ param_scheduler = [
     ),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=263880, val_interval=21990)
-default_hooks = dict(
-    checkpoint=dict(interval=21990),
-    visualization=dict(type='DetVisualizationHook'),
-)

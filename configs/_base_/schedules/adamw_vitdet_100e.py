@@ -5,7 +5,6 @@
 # batch of 8. To our knowledge detectron2 clips no gradients there and decays biases and
 # relative positions too, which AnchorLayerDecayConstructor does not. Models set
 # decay_rates.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='AmpOptimWrapper',
     constructor='AnchorLayerDecayConstructor',
@@ -16,7 +15,3 @@ param_scheduler = [
     dict(type='MultiStepLR', milestones=[1311112, 1420368], gamma=0.1, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=1475000, val_interval=59000)
-default_hooks = dict(
-    checkpoint=dict(interval=59000, max_keep_ckpts=2),
-    visualization=dict(type='DetVisualizationHook'),
-)

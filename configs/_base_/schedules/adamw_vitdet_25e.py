@@ -5,4 +5,3 @@ param_scheduler = [
     dict(type='MultiStepLR', milestones=[327778, 355092], gamma=0.1, by_epoch=False),
 ]
 train_cfg = dict(max_iters=368750, val_interval=14750)
-default_hooks = dict(checkpoint=dict(interval=14750))

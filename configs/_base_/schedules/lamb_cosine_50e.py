@@ -1,6 +1,5 @@
 # 50 epochs of ImageNet-1K with batch 256: LAMB, which clips gradients itself, a tenth
 # of the learning rate of DeiT3's finetuning, 5 epochs of warm-up.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='Lamb', lr=3e-5, weight_decay=0.02, max_grad_norm=1.0),
@@ -18,7 +17,3 @@ param_scheduler = [
     ),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=250250, val_interval=25025)
-default_hooks = dict(
-    checkpoint=dict(interval=25025, max_keep_ckpts=1),
-    visualization=dict(type='VisualizationHook'),
-)

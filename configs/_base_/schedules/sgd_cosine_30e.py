@@ -1,7 +1,6 @@
 # 30 epochs of ImageNet-1K with batch 1024: timm's script for ResNets, SGD with Nesterov
 # momentum, 5 epochs of warm-up and a cosine, with the learning rate of SN-Netv1,
 # a tenth of it for the anchors.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='SGD', lr=0.05, momentum=0.9, nesterov=True, weight_decay=2e-5),
@@ -16,7 +15,3 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=6260, end=37560, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=37560, val_interval=6260)
-default_hooks = dict(
-    checkpoint=dict(interval=6260, max_keep_ckpts=1),
-    visualization=dict(type='VisualizationHook'),
-)

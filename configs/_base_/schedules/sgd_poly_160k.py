@@ -1,5 +1,4 @@
 # What the authors' released SETR configs effectively ran, for 160k iterations.
-_base_ = ['../default_hooks.py']
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='SGD', lr=0.01, momentum=0.9, weight_decay=0.0005),
@@ -8,4 +7,3 @@ param_scheduler = [
     dict(type='PolyLR', eta_min=1e-4, power=0.9, begin=0, end=160000, by_epoch=False)
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=160000, val_interval=16000)
-default_hooks = dict(checkpoint=dict(interval=16000))

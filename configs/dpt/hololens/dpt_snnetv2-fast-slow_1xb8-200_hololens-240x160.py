@@ -50,6 +50,7 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=20, end=200, by_epoch=False),
 ]
 train_cfg = dict(max_iters=200, val_interval=200)
-default_hooks = dict(checkpoint=dict(interval=200))
-_base_.custom_hooks[1].sampler.step = 0.03e9
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1), stitch_sampling=dict(sampler=dict(step=0.03e9))
+)
 test_cfg = dict(input_size=(160, 240))

@@ -26,4 +26,4 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=40, end=400, by_epoch=False),
 ]
 train_cfg = dict(max_iters=400, val_interval=400)
-default_hooks = dict(checkpoint=dict(interval=400))
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=1))

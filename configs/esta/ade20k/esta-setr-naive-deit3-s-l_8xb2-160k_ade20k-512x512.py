@@ -31,9 +31,14 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=16000, end=160000, by_epoch=False),
 ]
 train_cfg = dict(max_iters=160000, val_interval=16000)
-default_hooks = dict(checkpoint=dict(interval=16000))
-_base_.custom_hooks[1].sampler = dict(
-    type='SandwichSampler',
-    anchors='slowest',
-    sampler=dict(type='ImportanceSampler', warm_up=16000),
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1),
+    stitch_sampling=dict(
+        sampler=dict(
+            _delete_=True,
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=16000),
+        )
+    ),
 )

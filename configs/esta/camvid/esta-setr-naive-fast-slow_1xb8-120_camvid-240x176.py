@@ -25,9 +25,13 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=12, end=120, by_epoch=False),
 ]
 train_cfg = dict(max_iters=120, val_interval=120)
-default_hooks = dict(checkpoint=dict(interval=120))
-_base_.custom_hooks[1].sampler = dict(
-    type='SandwichSampler',
-    anchors='slowest',
-    sampler=dict(type='ImportanceSampler', warm_up=40, num_groups=10),
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(
+            _delete_=True,
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=40, num_groups=10),
+        )
+    )
 )

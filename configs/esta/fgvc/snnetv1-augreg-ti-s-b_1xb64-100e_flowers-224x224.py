@@ -15,9 +15,13 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=160, end=1600, by_epoch=False),
 ]
 train_cfg = dict(max_iters=1600, val_interval=160)
-default_hooks = dict(checkpoint=dict(interval=160))
-_base_.custom_hooks[1].sampler = dict(
-    type='SandwichSampler',
-    anchors='slowest',
-    sampler=dict(type='ImportanceSampler', warm_up=160),
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(
+            _delete_=True,
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=160),
+        )
+    )
 )

@@ -15,9 +15,13 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=3370, end=33700, by_epoch=False),
 ]
 train_cfg = dict(max_iters=33700, val_interval=3370)
-default_hooks = dict(checkpoint=dict(interval=3370))
-_base_.custom_hooks[1].sampler = dict(
-    type='SandwichSampler',
-    anchors='slowest',
-    sampler=dict(type='ImportanceSampler', warm_up=3370),
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(
+            _delete_=True,
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=3370),
+        )
+    )
 )

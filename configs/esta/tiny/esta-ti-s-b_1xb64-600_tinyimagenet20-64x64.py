@@ -20,8 +20,13 @@ model = dict(
     _delete_=True, type='SandwichWrapper', labels='hard', alpha=0.5, model=classifier
 )
 optim_wrapper = dict(optimizer=dict(lr=2e-3, weight_decay=1e-4), clip_grad=None)
-_base_.custom_hooks[1].sampler = dict(
-    type='SandwichSampler',
-    anchors='slowest',
-    sampler=dict(type='ImportanceSampler', warm_up=100, num_groups=10),
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(
+            _delete_=True,
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=100, num_groups=10),
+        )
+    )
 )

@@ -66,4 +66,6 @@ optim_wrapper = dict(
         lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
     ),
 )
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
+default_hooks = dict(
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+)

@@ -40,4 +40,6 @@ model = dict(
     ),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
+default_hooks = dict(
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+)

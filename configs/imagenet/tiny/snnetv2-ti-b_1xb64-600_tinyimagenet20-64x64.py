@@ -14,4 +14,4 @@ model = dict(
     ),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))
-_base_.custom_hooks[1].sampler.step = 1.5e6
+default_hooks = dict(stitch_sampling=dict(sampler=dict(step=1.5e6)))

@@ -75,4 +75,7 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=1000, by_epoch=False),
 ]
 train_cfg = dict(max_iters=1000)
-_base_.custom_hooks[1].sampler = dict(type='UniformSampler')
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1),
+    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler')),
+)

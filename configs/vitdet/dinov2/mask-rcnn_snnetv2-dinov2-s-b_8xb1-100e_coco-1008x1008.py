@@ -54,5 +54,7 @@ model = dict(
     ),
 )
 optim_wrapper = dict(paramwise_cfg=dict(decay_rates=0.7))
-_base_.custom_hooks[1].input_size = (1008, 1008)
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=2), stitch_sampling=dict(input_size=(1008, 1008))
+)
 test_cfg = dict(input_size=(1008, 1008))

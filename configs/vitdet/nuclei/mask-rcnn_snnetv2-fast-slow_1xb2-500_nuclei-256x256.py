@@ -66,8 +66,7 @@ param_scheduler = [
 ]
 train_cfg = dict(max_iters=500, val_interval=500)
 default_hooks = dict(
-    checkpoint=dict(interval=100), visualization=dict(type='DetVisualizationHook')
+    checkpoint=dict(max_keep_ckpts=1, interval=100),
+    stitch_sampling=dict(sampler=dict(step=0.2e9), input_size=input_size),
 )
-_base_.custom_hooks[1].sampler.step = 0.2e9
-_base_.custom_hooks[1].input_size = input_size
 test_cfg = dict(input_size=input_size)

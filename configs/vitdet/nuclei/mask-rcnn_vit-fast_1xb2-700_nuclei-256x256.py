@@ -23,6 +23,4 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=100, end=700, by_epoch=False),
 ]
 train_cfg = dict(max_iters=700, val_interval=700)
-default_hooks = dict(
-    checkpoint=dict(interval=200), visualization=dict(type='DetVisualizationHook')
-)
+default_hooks = dict(checkpoint=dict(max_keep_ckpts=1, interval=200))

@@ -12,7 +12,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
-from snnet_mm.utils import atomic_path, is_whole, remove_leftovers
+from snnet_mm.utils import atomic_path, check, is_whole, remove_leftovers
 
 from ..resume import check_weights_fit, find_resumable
 from ..resumed_state import check_resumed_state
@@ -28,24 +28,30 @@ class StitchCheckpointHook(CheckpointHook):
     checkpoint if the last one is not. A checkpoint that is not of the model is an
     error.
 
-    Arguments are those of :class:`mmengine.hooks.CheckpointHook`. Folders that are
-    not local are left to their own backend.
+    Folders that are not local are left to their own backend.
 
-    Raises:
-        ValueError: If ``interval`` or ``max_keep_ckpts`` is no whole number.
+    Args:
+        interval: Iterations or epochs from one checkpoint to the next; by default those
+            from one validation to the next.
+        max_keep_ckpts: How many checkpoints are kept; by default all.
+        **kwargs: See :class:`mmengine.hooks.CheckpointHook`.
     """
 
-    def __init__(self, interval: int = -1, **kwargs) -> None:
-        for name, value in dict(kwargs, interval=interval).items():
-            if name in ('interval', 'max_keep_ckpts') and not is_whole(value):
-                raise ValueError(
-                    f'{name}={value!r}; allowed is a whole number, -1 for none and all '
-                    f'(config key: default_hooks.checkpoint.{name})'
-                )
-        super().__init__(interval, **kwargs)
+    def __init__(
+        self, interval: int | None = None, max_keep_ckpts: int = -1, **kwargs
+    ) -> None:
+        key, allowed = 'default_hooks.checkpoint', 'a whole number, -1 for none and all'
+        whole = interval is None or is_whole(interval)
+        check(whole, f'{key}.interval', interval, allowed)
+        check(
+            is_whole(max_keep_ckpts), f'{key}.max_keep_ckpts', max_keep_ckpts, allowed
+        )
+        super().__init__(interval, max_keep_ckpts=max_keep_ckpts, **kwargs)
 
     def before_run(self, runner: Runner) -> None:
         """Choose the checkpoint to resume from."""
+        if self.interval is None and isinstance(runner._train_loop, BaseLoop):
+            self.interval = runner._train_loop.val_interval
         if not runner._resume or runner._load_from is not None:
             return
         folder = self._folder(runner)

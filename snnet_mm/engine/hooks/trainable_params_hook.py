@@ -39,7 +39,7 @@ class TrainableParamsHook(Hook):
             if isinstance(module, StitchedBackbone) and not _switches(runner):
                 runner.logger.warning(
                     f'Only stitch {module.active_stitch.id} will be trained: there is '
-                    'no StitchSamplingHook (config key: custom_hooks).'
+                    'no StitchSamplingHook (config key: default_hooks.stitch_sampling).'
                 )
 
 

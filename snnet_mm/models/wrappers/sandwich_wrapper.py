@@ -95,7 +95,7 @@ class SandwichWrapper(ModelWrapper):
         if not self.roles:
             raise ValueError(
                 'a SandwichWrapper trains several stitches, and none were given; a '
-                'StitchSamplingHook does it (config key: custom_hooks)'
+                'StitchSamplingHook does it (config key: default_hooks.stitch_sampling)'
             )
         losses, taught = {}, None
         for role, stitch in self.roles.items():

@@ -22,7 +22,8 @@ def run() -> dict:
     model = MODELS.build(cfg.model).train()
     space, costs = find_stitched_backbone(model).space, cost_table(model)
     sampler = TASK_UTILS.build(
-        cfg.custom_hooks[1].sampler, default_args=dict(costs=costs, space=space)
+        cfg.default_hooks.stitch_sampling.sampler,
+        default_args=dict(costs=costs, space=space),
     )
     # The largest anchor, and a stitch of middling cost.
     by_cost = sorted(costs, key=lambda i: costs[i].flops)

@@ -2,9 +2,7 @@
 
 from .folder_check import check_annotation_file, check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
-from .toy_instances import ToyInstances, ToyObjects
-from .toy_labels import ToyLabels
-from .toy_scenes import ToyScenes
+from .toy_scenes import ToyInstances, ToyLabels, ToyObjects, ToyScenes
 
 __all__ = [
     'SeededDataset',

@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 import os.path as osp
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from snnet_mm.utils import check
 
 
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     """Refuse a dataloader whose data folders or annotation file are missing or empty.
 
     Only data sets with ``data_root``, ``data_prefix`` and ``ann_file`` are looked at,
-    and only what is on a local disk.
+    and only what is on a local disk. A folder of ``seg`` maps, which mmdet's instance
+    configs inherit from panoptic ones, counts where a transform loads them.
 
     Args:
         dataloader: A dataloader's config, or None.
         key: Its config key, such as ``'train_dataloader'``, for the message.
-
-    Raises:
-        ValueError: If a folder or the file is missing or empty.
     """
     dataset = (dataloader or {}).get('dataset', {})
-    root, prefixes = dataset.get('data_root'), dataset.get('data_prefix', {})
+    root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix', {})
     check_annotation_file(dataset, f'{key}.dataset', root)
     # One folder for everything, as data sets of classification have it, has no name.
     named = prefixes if isinstance(prefixes, Mapping) else {None: prefixes}
     for name, prefix in named.items():
-        folder = osp.join(root or '', prefix or '')
+        folder = osp.join(root, prefix or '')
         if not folder or '://' in folder:
             continue
+        if name == 'seg' and not _loads_seg(dataset.get('pipeline', ())):
+            continue
         path = Path(folder)
-        if not path.is_dir() or not any(path.iterdir()):
-            state = 'is empty' if path.is_dir() else 'does not exist'
-            raise ValueError(
-                f'the data folder {folder!r} {state}; put the data there, or a link to '
-                f'it (config keys: {key}.dataset.data_root, '
-                f'{key}.dataset.data_prefix{f".{name}" if name else ""})'
-            )
+        check(
+            path.is_dir() and any(path.iterdir()),
+            f'{key}.dataset.data_root, {key}.dataset.data_prefix'
+            + (f'.{name}' if name else ''),
+            folder,
+            'a folder with data in it, or a link to one',
+        )
 
 
 def check_annotation_file(
@@ -48,19 +50,17 @@ def check_annotation_file(
         config: Config of a data set or an evaluator, or None.
         key: Its config key, for the message.
         root: Folder that the name is relative to.
-
-    Raises:
-        ValueError: If it is.
     """
     name = config.get('ann_file') if isinstance(config, Mapping) else None
     file = osp.join(root or '', name or '')
-    if not name or '://' in file:
-        return
-    path = Path(file)
-    if not path.is_file() or not path.stat().st_size:
-        state = 'is empty' if path.is_file() else 'does not exist'
-        raise ValueError(
-            f'the annotation file {file!r} {state}; put it there, or a link to its '
-            f'folder (config keys: {key}.ann_file'
-            + (f', {key}.data_root)' if root else ')')
-        )
+    if name and '://' not in file:
+        path = Path(file)
+        ok = path.is_file() and path.stat().st_size
+        keys = f'{key}.data_root, {key}.ann_file' if root else f'{key}.ann_file'
+        check(ok, keys, file, 'a file with annotations in it')
+
+
+def _loads_seg(pipeline: Iterable[Mapping]) -> bool:
+    return any(
+        'Panoptic' in str(step.get('type')) or step.get('with_seg') for step in pipeline
+    )

@@ -1,57 +1,51 @@
-"""Generated scenes as a data set of segmentation and depth that needs no files."""
+"""Generated scenes as data sets of four tasks, for tests, demos and quick trainings."""
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
-from .scene_painter import CLASSES, Scene, paint_scene
+from snnet_mm.utils import check, is_whole
+
+from .toy_drawing import CLASSES, DISK, GROUND, Scene, draw_scene
 
 SPLITS = ('train', 'val', 'test')
-MIN_SIDE = 16
+MIN_SIDE = 16  # pixels
+MIN_VISIBLE = 12  # pixels of an object, below which it is ignored
+# Labels by the share of objects in a scene: less than 10 %, less than 30 %, or more.
+CROWDS = ('sparse', 'scattered', 'crowded')
+SHARES = (0.1, 0.3)
 
 
 @DATASETS.register_module()
 class ToyScenes(BaseDataset):
-    """Seeded outdoor scenes for tests, demos and quick trainings.
+    """Generated scenes with segmentation maps or depth maps; no files.
 
-    Scene ``i`` depends on ``seed``, ``split`` and ``i`` (and on how scenes look:
-    ``size`` and ``num_objects``) and on nothing else: any process can paint any scene
-    on its own, and a longer data set begins with the scenes of a shorter one. Splits
-    are independent streams of the same distribution.
+    Scene ``i`` depends on ``seed``, ``split`` and ``i`` alone, so that any process can
+    draw any scene and a longer data set begins with the scenes of a shorter one. It is
+    the same on every run of one installation; other versions of numpy and OpenCV may
+    draw another one.
 
-    The pipeline starts with the image and the segmentation map (or the depth map)
-    already there, so it holds no loading transform. ``img_path`` names the scene, as
-    metrics and visualisers expect, but there is no such file: do not read it.
+    The pipeline starts with images and maps already there and holds no loading
+    transform. ``img_path`` names the scene, as metrics and visualisers expect, but
+    there is no such file.
 
     Args:
         num_scenes: Number of scenes.
         size: (H, W) of a scene in pixels, 16 or more each.
-        split: One of 'train', 'val' and 'test'.
-        seed: Non-negative seed of all splits.
+        split: One of 'train', 'val' and 'test', which are independent.
+        seed: Seed of all splits, 0 or more.
         num_objects: Least and greatest number of objects in a scene.
-        depth: Whether to serve the depth map, in metres, in place of the segmentation
-            map.
-        cache: Whether to keep painted scenes (4 bytes per pixel, 7 with depth) in the
-            memory of the process that asked for them, for repeated evaluation.
-        pipeline: Transforms, as configs or callables.
-        metainfo: Replaces entries of :attr:`METAINFO`. Classes may be renamed, but
-            their number stays.
-        test_mode: Whether a pipeline that returns None is an error.
-        indices: Serve only the first few scenes, or those listed.
-        serialize_data: See :class:`mmengine.dataset.BaseDataset`.
-        lazy_init: See :class:`mmengine.dataset.BaseDataset`.
-        max_refetch: See :class:`mmengine.dataset.BaseDataset`.
-
-    Raises:
-        ValueError: If an argument is outside the values above.
+        depth: Whether to give depth maps, in metres, in place of segmentation maps.
+        **kwargs: See :class:`mmengine.dataset.BaseDataset`.
     """
 
-    METAINFO = {
-        'classes': CLASSES,
-        'palette': [
+    METAINFO = dict(
+        classes=CLASSES,
+        palette=[
             [135, 206, 235],
             [60, 120, 60],
             [230, 60, 60],
@@ -59,7 +53,7 @@ class ToyScenes(BaseDataset):
             [240, 200, 40],
             [200, 60, 200],
         ],
-    }
+    )
 
     def __init__(
         self,
@@ -69,123 +63,147 @@ class ToyScenes(BaseDataset):
         seed: int = 0,
         num_objects: Sequence[int] = (3, 7),
         depth: bool = False,
-        cache: bool = True,
-        pipeline: Sequence[dict | Callable] = (),
-        metainfo: Mapping | None = None,
-        test_mode: bool = False,
-        indices: int | Sequence[int] | None = None,
-        serialize_data: bool = True,
-        lazy_init: bool = False,
-        max_refetch: int = 1000,
+        **kwargs,
     ) -> None:
-        _check_count('num_scenes', num_scenes, least=1)
-        _check_count('seed', seed, least=0)
-        _check_pair('size', size, least=MIN_SIDE, meaning='(H, W)')
-        _check_pair('num_objects', num_objects, least=0, meaning='(least, greatest)')
-        if num_objects[0] > num_objects[1]:
-            raise ValueError(
-                f'num_objects={num_objects!r}: the least number must not exceed the '
-                'greatest one'
-            )
-        if split not in SPLITS:
-            raise ValueError(f'split={split!r}: must be one of {SPLITS}')
-        self.num_scenes = num_scenes
-        self.size = tuple(size)
-        self.split = split
-        self.seed = seed
-        self.num_objects = tuple(num_objects)
-        self.truth = 'gt_depth_map' if depth else 'gt_seg_map'
-        self._cache: dict[int, tuple] | None = {} if cache else None
-        super().__init__(
-            metainfo=metainfo,
-            indices=indices,
-            serialize_data=serialize_data,
-            pipeline=pipeline,
-            test_mode=test_mode,
-            lazy_init=lazy_init,
-            max_refetch=max_refetch,
+        check(is_whole(num_scenes, 1), 'dataset.num_scenes', num_scenes, '1 or more')
+        check(is_whole(seed, 0), 'dataset.seed', seed, '0 or more')
+        check(split in SPLITS, 'dataset.split', split, SPLITS)
+        check(_is_pair(size, MIN_SIDE), 'dataset.size', size, '(H, W), 16 or more')
+        check(
+            _is_pair(num_objects, 0) and num_objects[0] <= num_objects[1],
+            'dataset.num_objects',
+            num_objects,
+            '(least, greatest)',
         )
-        names, own = self.metainfo['classes'], self.METAINFO['classes']
-        if len(names) != len(own):
-            raise ValueError(
-                f"metainfo['classes']={names!r}: must name {len(own)} classes, "
-                f'as they stand for {own}'
-            )
+        self.num_scenes, self.size = num_scenes, tuple(size)
+        self.split, self.seed = split, seed
+        self.num_objects, self.depth = tuple(num_objects), depth
+        super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
-        """List the scenes; they are painted when asked for."""
-        return [{'scene_index': index} for index in range(self.num_scenes)]
+        """List the scenes; they are drawn when asked for."""
+        return [dict(scene_index=index) for index in range(self.num_scenes)]
 
     def get_data_info(self, idx: int) -> dict:
         """Return what the pipeline starts from.
 
         Args:
-            idx: Place in the data set, which is not the scene's own index if the data
-                set is a subset.
+            idx: Place in the data set, which in a subset is not the scene's own index.
 
         Returns:
-            dict with 'img' (H, W, 3) uint8 BGR, 'gt_seg_map' (H, W) uint8 or
-            'gt_depth_map' (H, W) float32, and what loading transforms would add. The
-            arrays are the caller's to change.
+            dict with 'img' (H, W, 3) uint8 BGR, the ground truth, and what loading
+            transforms would add.
         """
         info = super().get_data_info(idx)
-        scene_index = info['scene_index']
-        image, truth = self._image_and_truth(scene_index)
-        info.update(
-            img=image,
-            seg_fields=[self.truth],
+        scene = self.draw(info['scene_index'])
+        common = dict(
+            img=scene.image,
+            img_path=f'toy_scenes/{self.split}/{info["scene_index"]:06d}.png',
+            img_id=info['scene_index'],
             img_shape=self.size,
             ori_shape=self.size,
             height=self.size[0],
             width=self.size[1],
-            img_path=f'toy_scenes/{self.split}/{scene_index:06d}.png',
+            scale_factor=(1.0, 1.0),
             reduce_zero_label=False,
+            seg_fields=[],
         )
-        info[self.truth] = truth
-        return info
+        return info | common | self.truth_of(scene)
 
-    def get_scene(self, idx: int) -> Scene:
-        """Paint the whole scene, with its depth and instances.
+    def draw(self, scene_index: int) -> Scene:
+        """Draw a scene with all that is known about it."""
+        # A spawn key keeps seed, split and index apart, whatever their lengths.
+        key = SPLITS.index(self.split), scene_index
+        seeds = np.random.SeedSequence(self.seed, spawn_key=key)
+        return draw_scene(np.random.default_rng(seeds), self.size, self.num_objects)
 
-        Args:
-            idx: Place in the data set, as in :meth:`get_data_info`.
-        """
-        return self._paint(super().get_data_info(idx)['scene_index'])
-
-    def _paint(self, scene_index: int) -> Scene:
-        # A spawn key, not a list of seeds: it keeps (seed, split, index) apart for
-        # seeds of any length.
-        key = (SPLITS.index(self.split), scene_index)
-        sequence = np.random.SeedSequence(self.seed, spawn_key=key)
-        rng = np.random.Generator(np.random.PCG64(sequence))
-        return paint_scene(rng, self.size, self.num_objects)
-
-    def _image_and_truth(self, scene_index: int) -> tuple:
-        if self._cache is not None and scene_index in self._cache:
-            return deepcopy(self._cache[scene_index])
-        scene = self._paint(scene_index)
-        known = scene.image, self._truth_of(scene)
-        if self._cache is not None:
-            self._cache[scene_index] = deepcopy(known)
-        return known
-
-    def _truth_of(self, scene: Scene) -> np.ndarray:
-        """What of a scene is served besides its image."""
-        return scene.depth if self.truth == 'gt_depth_map' else scene.semantic
+    def truth_of(self, scene: Scene) -> dict:
+        """Return the entries of the ground truth."""
+        if self.depth:
+            return dict(gt_depth_map=scene.depth, seg_fields=['gt_depth_map'])
+        return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])
 
 
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+@DATASETS.register_module()
+class ToyInstances(ToyScenes):
+    """Generated scenes with the boxes and masks of their objects; no files.
+
+    ``instances`` holds what mmdet's ``LoadAnnotations`` reads: ``bbox`` and ``mask``
+    (uncompressed COCO run lengths) of what is seen of an object, ``bbox_label``, and
+    ``ignore_flag``, 1 for less than 12 pixels. Metrics that have no annotation file
+    need ``'instances'`` among the ``meta_keys`` of ``PackDetInputs``.
+
+    Args:
+        **kwargs: See :class:`ToyScenes`.
+    """
+
+    METAINFO = dict(
+        classes=CLASSES[DISK:],
+        palette=[tuple(colour) for colour in ToyScenes.METAINFO['palette'][DISK:]],
+    )
+
+    def truth_of(self, scene: Scene) -> dict:
+        """Return the entries of the ground truth."""
+        instances = [
+            dict(
+                bbox=_box_of(mask),
+                bbox_label=label - DISK,
+                mask=_run_lengths(mask),
+                ignore_flag=int(mask.sum() < MIN_VISIBLE),
+            )
+            for label, mask in zip(scene.labels, scene.masks, strict=True)
+            if mask.any()
+        ]
+        return dict(instances=instances)
 
 
-def _check_count(key: str, value: object, least: int) -> None:
-    if not _is_count(value, least):
-        raise ValueError(f'{key}={value!r}: must be an integer of {least} or more')
+@DATASETS.register_module()
+class ToyObjects(ToyInstances):
+    """:class:`ToyInstances` with one class, which takes far fewer iterations to learn.
+
+    Args:
+        **kwargs: See :class:`ToyScenes`.
+    """
+
+    METAINFO = dict(classes=('object',), palette=[(220, 20, 60)])
+
+    def truth_of(self, scene: Scene) -> dict:
+        """Return the entries of the ground truth."""
+        instances = super().truth_of(scene)['instances']
+        return dict(instances=[dict(i, bbox_label=0) for i in instances])
 
 
-def _check_pair(key: str, value: object, least: int, meaning: str) -> None:
-    is_pair = isinstance(value, (tuple, list)) and len(value) == 2
-    if not is_pair or not all(_is_count(number, least) for number in value):
-        raise ValueError(
-            f'{key}={value!r}: must be a pair {meaning} of integers of {least} or more'
-        )
+@DATASETS.register_module()
+class ToyLabels(ToyScenes):
+    """Generated scenes labelled by how much of them is objects; no files.
+
+    ``gt_label`` is 0, 1 or 2 for less than 10 %, less than 30 %, or more of the pixels.
+
+    Args:
+        **kwargs: See :class:`ToyScenes`.
+    """
+
+    METAINFO = dict(classes=CROWDS)
+
+    def truth_of(self, scene: Scene) -> dict:
+        """Return the entries of the ground truth."""
+        share = (scene.semantic > GROUND).mean()
+        return dict(gt_label=int(np.digitize(share, SHARES)))
+
+
+def _is_pair(value: object, least: int) -> bool:
+    is_pair = isinstance(value, Sequence) and len(value) == 2
+    return is_pair and all(is_whole(number, least) for number in value)
+
+
+def _box_of(mask: np.ndarray) -> list[float]:
+    """Return the box (x1, y1, x2, y2) around a mask (H, W), its end exclusive."""
+    rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+    return [float(x) for x in (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)]
+
+
+def _run_lengths(mask: np.ndarray) -> dict:
+    """Return COCO's run lengths of a mask (H, W), by columns, in turn of 0 and of 1."""
+    flat = np.append(0, mask.ravel(order='F'))
+    counts = np.diff(np.flatnonzero(np.diff(flat)), prepend=0, append=flat.size - 1)
+    return dict(size=list(mask.shape), counts=counts.tolist())

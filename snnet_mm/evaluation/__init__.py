@@ -1,6 +1,5 @@
 """What stitches score and cost: one pass over the data, tables and pictures."""
 
-from .class_frequencies import plot_class_frequencies
 from .contact_sheet import plot_sheet
 from .cost_report import as_text, cost_report, wide_console, write_cost_csv
 from .costs import cost_table
@@ -34,7 +33,6 @@ __all__ = [
     'measure_latency',
     'measure_memory',
     'measuring_setup',
-    'plot_class_frequencies',
     'plot_depths',
     'plot_pareto',
     'plot_routes',

@@ -215,13 +215,9 @@ def test_data_that_does_not_match_is_refused(cfg, images):
         Runner.from_cfg(other).train()
 
 
-@pytest.mark.parametrize('state', ['does not exist', 'is empty'])
-def test_folders_of_images_that_are_not_there(cfg, images, state):
-    folder = images / 'nothing'
-    if state == 'is empty':
-        folder.mkdir()
+def test_folders_of_images_that_are_not_there(cfg):
     cfg.train_dataloader.dataset.data_prefix = 'nothing'
-    with pytest.raises(ValueError, match=f'nothing.* {state}.*dataset.data_prefix'):
+    with pytest.raises(ValueError, match='nothing.*dataset.data_prefix'):
         check_data_folders(cfg.train_dataloader, 'train_dataloader')
 
 

@@ -1,0 +1,157 @@
+"""Random shapes that stand on a plain: pictures of which everything is known.
+
+A pinhole camera looks over flat ground towards hills and a sky. The row of an object's
+foot tells its depth, and the depth scales its size; nearer objects hide farther ones.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+CLASSES = ('sky', 'ground', 'disk', 'box', 'triangle', 'bar')
+SKY, GROUND, DISK, BOX, TRIANGLE, BAR = range(len(CLASSES))
+TEXTURES = ('plain', 'stripes', 'checker', 'noise')
+# The texture hints at the class: this often an object has that of its class.
+TEXTURE_OF = {DISK: 'stripes', BOX: 'checker', TRIANGLE: 'noise', BAR: 'plain'}
+TEXTURE_RATE = 0.8
+
+SKY_DEPTH = 80.0  # metres
+MAX_GROUND_DEPTH = 40.0  # metres
+CAMERA_HEIGHT = 1.6  # metres; the focal length is the height of the image
+
+
+@dataclass
+class Scene:
+    """A drawn scene.
+
+    Attributes:
+        image: (H, W, 3) uint8, BGR.
+        semantic: (H, W) uint8, indices into :data:`CLASSES`.
+        depth: (H, W) float32, metres.
+        labels: Class of each object, far to near.
+        masks: (N, H, W) bool, what is seen of each object.
+    """
+
+    image: np.ndarray
+    semantic: np.ndarray
+    depth: np.ndarray
+    labels: list[int]
+    masks: np.ndarray
+
+
+def draw_scene(
+    rng: np.random.Generator, size: tuple[int, int], num_objects: tuple[int, int]
+) -> Scene:
+    """Draw a scene of ``size`` (H, W) with least to greatest number of objects."""
+    height, width = size
+    horizon = height * rng.uniform(0.3, 0.5)
+    haze = rng.uniform(150, 230, 3)
+    image, semantic, depth = _draw_surfaces(rng, size, horizon, haze)
+    # Uniform in the row of the foot, so that few objects are far away and tiny.
+    count = rng.integers(num_objects[0], num_objects[1] + 1)
+    feet = np.sort(rng.uniform(0.2, 0.95, count)) * (height - horizon)
+    labels = rng.integers(DISK, BAR + 1, count).tolist()
+    owner = np.full(size, -1)
+    for index, (label, below) in enumerate(zip(labels, feet, strict=True)):
+        length = max(rng.uniform(1, 2) * below / CAMERA_HEIGHT, 5)  # pixels
+        place = width * rng.uniform(0.05, 0.95), horizon + below
+        mask = _outline(rng, label, length, place, size)
+        distance = CAMERA_HEIGHT * height / below
+        own = rng.random() < TEXTURE_RATE
+        texture = TEXTURE_OF[label] if own else rng.choice(TEXTURES)
+        colour = _texture(rng, texture, max(length * 0.16, 2), size)
+        colour += (haze - colour) * (distance / SKY_DEPTH)
+        image[mask], owner[mask] = colour[mask], index
+        semantic[mask], depth[mask] = label, distance
+    masks = owner == np.arange(count)[:, None, None]
+    return Scene(_expose(rng, image), semantic, depth, labels, masks)
+
+
+def _smooth_noise(
+    rng: np.random.Generator, size: tuple[int, int], cells: tuple[int, int]
+) -> np.ndarray:
+    """Random numbers of a coarse grid, blended to (H, W)."""
+    return cv2.resize(rng.random(cells), size[::-1], interpolation=cv2.INTER_LINEAR)
+
+
+def _draw_surfaces(
+    rng: np.random.Generator, size: tuple[int, int], horizon: float, haze: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw sky and ground: an image (H, W, 3) float, classes and depths (H, W)."""
+    height = size[0]
+    rows = np.arange(height)[:, None] + 0.5
+    below = np.maximum(rows - horizon, CAMERA_HEIGHT * height / MAX_GROUND_DEPTH)
+    distance = np.broadcast_to(CAMERA_HEIGHT * height / below, size)
+    hills = _smooth_noise(rng, size, (1, 5)) * rng.uniform(0, 0.15) * height
+    is_ground = rows > horizon - hills
+
+    zenith, low, cloud, first, second = rng.uniform(
+        [[110]] * 3 + [[40]] * 2, [[240]] * 3 + [[200]] * 2, (5, 3)
+    )
+    cover = _smooth_noise(rng, size, (7, 4))[..., None] * rng.uniform(0, 0.9)
+    sky = zenith + (low - zenith) * np.minimum(rows / horizon, 1)[..., None]
+    sky = sky + (cloud - sky) * cover
+    ground = first + (second - first) * _smooth_noise(rng, size, (9, 6))[..., None]
+    ground += (haze - ground) * (distance / SKY_DEPTH)[..., None]
+    return (
+        np.where(is_ground[..., None], ground, sky),
+        np.where(is_ground, GROUND, SKY).astype(np.uint8),
+        np.where(is_ground, distance, SKY_DEPTH).astype(np.float32),
+    )
+
+
+def _outline(
+    rng: np.random.Generator,
+    label: int,
+    length: float,
+    place: tuple[float, float],
+    size: tuple[int, int],
+) -> np.ndarray:
+    """Draw the mask (H, W) of an object that stands at ``place`` (x, y), in pixels.
+
+    A box and a bar have the same outline and differ in their proportions alone.
+    """
+    (x, y), mask = place, np.zeros(size, np.uint8)
+    if label == DISK:
+        points = cv2.ellipse2Poly((0, 0), (1000, 1000), 0, 0, 360, 10) / 1000
+        corners = points * length / 2 + (x, y - length / 2)
+    else:
+        half, lean = length * rng.uniform(0.4, 0.6), length * rng.uniform(-0.2, 0.2)
+        if label == BAR:
+            length *= 1.6
+            half, lean = length / rng.uniform(6, 11), 2 * lean
+        top = 0 if label == TRIANGLE else half
+        corners = np.array(
+            [
+                (x - half, y),
+                (x + half, y),
+                (x + lean + top, y - length),
+                (x + lean - top, y - length),
+            ]
+        )
+    # Sixteenths of a pixel.
+    cv2.fillConvexPoly(mask, np.rint(corners * 16).astype(np.int32), 1, shift=4)
+    return mask.astype(bool)
+
+
+def _texture(
+    rng: np.random.Generator, kind: str, period: float, size: tuple[int, int]
+) -> np.ndarray:
+    """Draw a texture of two random colours, (H, W, 3)."""
+    row, column = (np.indices(size) / period).astype(int)
+    mix = dict(
+        plain=np.zeros(size),
+        stripes=(column if rng.random() < 0.5 else row) % 2,
+        checker=(row + column) % 2,
+        noise=rng.random(size),
+    )[kind]
+    first, second = rng.uniform(20, 255, (2, 3))
+    return first + (second - first) * mix[..., None]
+
+
+def _expose(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
+    """Add uneven light and the noise of a sensor; (H, W, 3) uint8."""
+    light = rng.uniform(0.6, 1) + 0.3 * _smooth_noise(rng, image.shape[:2], (2, 2))
+    noise = rng.normal(0, rng.uniform(2, 14), image.shape)
+    return np.clip(image * light[..., None] + noise, 0, 255).astype(np.uint8)

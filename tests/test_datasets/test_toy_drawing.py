@@ -1,0 +1,93 @@
+"""Scenes hold what their maps and masks say."""
+
+import numpy as np
+import pytest
+
+from snnet_mm.datasets.toy_drawing import (
+    BAR,
+    BOX,
+    CAMERA_HEIGHT,
+    DISK,
+    GROUND,
+    MAX_GROUND_DEPTH,
+    SKY,
+    SKY_DEPTH,
+    TRIANGLE,
+    draw_scene,
+)
+
+
+def draw(num, size=(64, 64), num_objects=(3, 7)):
+    return [draw_scene(np.random.default_rng(i), size, num_objects) for i in range(num)]
+
+
+@pytest.fixture(scope='module')
+def scenes():
+    return draw(100)
+
+
+def test_every_class_is_frequent_enough(scenes):
+    counts = sum(np.bincount(s.semantic.ravel(), minlength=6) for s in scenes)
+    share = counts / counts.sum()
+    assert ((share[:2] > 0.2) & (share[:2] < 0.5)).all()
+    assert ((share[2:] > 0.03) & (share[2:] < 0.16)).all()
+
+
+def test_maps_are_composed_of_the_masks(scenes):
+    for scene in scenes:
+        assert (scene.masks.sum(0) <= 1).all()
+        nothing = scene.masks.sum(0) == 0
+        assert (scene.semantic[nothing] <= GROUND).all()
+        for label, mask in zip(scene.labels, scene.masks, strict=True):
+            assert (scene.semantic[mask] == label).all()
+            assert len(np.unique(scene.depth[mask])) <= 1
+        # Far to near; what is hidden has no depth.
+        depths = [scene.depth[m][0] for m in scene.masks if m.any()]
+        assert depths == sorted(depths, reverse=True)
+    assert {len(s.labels) for s in scenes} == {3, 4, 5, 6, 7}
+    assert any(not m.any() for s in scenes for m in s.masks)
+
+
+def test_surfaces_have_the_depth_of_a_camera_over_flat_ground():
+    for scene in draw(20, num_objects=(0, 0)):
+        assert scene.masks.shape == (0, 64, 64)
+        assert (scene.depth[scene.semantic == SKY] == SKY_DEPTH).all()
+        assert scene.depth[scene.semantic == GROUND].max() == MAX_GROUND_DEPTH
+        column = scene.depth[:, 0]
+        plain = column[column < MAX_GROUND_DEPTH]
+        # Inverse depth grows by 1 / (focal length * camera height) per row.
+        step = 1 / (64 * CAMERA_HEIGHT)
+        np.testing.assert_allclose(np.diff(1 / plain), step, rtol=1e-3)
+        assert len(plain) > 20
+
+
+def test_near_objects_are_larger():
+    sizes = {True: [], False: []}
+    for scene in draw(100, num_objects=(1, 1)):
+        (mask,) = scene.masks
+        sizes[scene.depth[mask][0] < 3.5].append(mask.sum())
+    assert np.median(sizes[True]) > 2 * np.median(sizes[False])
+
+
+def test_shapes_fill_their_boxes_as_their_outlines_say():
+    shares = {DISK: [], BOX: [], TRIANGLE: [], BAR: []}
+    for scene in draw(150, (96, 128), num_objects=(1, 1)):
+        rows, columns = (np.flatnonzero(scene.masks[0].any(a)) for a in (1, 0))
+        inside = columns[0] > 0 and columns[-1] < 127 and rows[0] > 0 and rows[-1] < 95
+        if inside and len(rows) > 16:
+            share = scene.masks[0].sum() / (len(rows) * len(columns))
+            shares[scene.labels[0]].append(share)
+    assert min(map(len, shares.values())) >= 5
+    np.testing.assert_allclose(shares[DISK], np.pi / 4, atol=0.06)
+    np.testing.assert_allclose(shares[TRIANGLE], 0.5, atol=0.08)
+    assert min(shares[BOX]) > 0.7
+
+
+@pytest.mark.parametrize('size', [(16, 16), (16, 80), (80, 16)])
+def test_small_and_oblong_scenes(size):
+    for scene in draw(20, size, (9, 9)):
+        assert scene.image.shape == (*size, 3)
+        assert scene.depth.shape == scene.semantic.shape == size
+        assert scene.masks.shape == (9, *size)
+        dtypes = scene.image.dtype, scene.semantic.dtype, scene.depth.dtype
+        assert dtypes == (np.uint8, np.uint8, np.float32)

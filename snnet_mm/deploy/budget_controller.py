@@ -8,17 +8,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from statistics import median
+from statistics import linear_regression, median
 
 from mmengine.logging import print_log
 
 from snnet_mm.stitching import StitchResults, pareto_front
+from snnet_mm.utils import check
 
 # Relative; together they keep a settled controller within 10 % of its target.
 TOO_SLOW = 0.05  # above the target: a cheaper stitch is chosen
 HEADROOM = 0.03  # below the target: what a better stitch must leave free
 STEP = 0.15  # a change of the recent load that makes older measurements worthless
-DOUBT = 3.7  # two standard errors of a median of n times, as median deviation / sqrt(n)
+ERROR = 3.7  # two standard errors of a median of n times, as median deviation / sqrt(n)
 RECENT = 5  # calls that a decision needs, and whose median is the recent load
 MEMORY = 30  # calls that the load is averaged over while it does not change
 WARM_UP = 1  # first calls, whose times say little
@@ -47,18 +48,14 @@ class BudgetController:
         costs: Expected cost of every candidate by stitch id, in any unit that is
             proportional to time: milliseconds of a latency table, or FLOPs. The closer
             to the truth, the fewer switches are needed.
-        scores: How good the candidates are; those that another one beats at an equal
-            or lower cost are never run. By default the costlier is the better one.
+        scores: Scores of the candidates; those that another one beats at an equal or
+            lower cost are never run. By default the costlier is the better one.
         higher_is_better: Whether a larger score is better.
         target_ms: Time that a call may take, in milliseconds.
         target_fps: The same as calls per second. One of both is given.
         load: Milliseconds per unit of cost, if known, such as 1 for a latency table;
             it decides what runs first. By default the cheapest stitch does.
         clock: Seconds, for :meth:`measure`.
-
-    Raises:
-        ValueError: If there are no candidates, a cost is not positive, a scored stitch
-            has no cost, or not exactly one target is given, and that a positive one.
     """
 
     def __init__(
@@ -72,57 +69,41 @@ class BudgetController:
         load: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if not costs or not all(0 < c < math.inf for c in costs.values()):
-            raise ValueError(
-                f'costs={dict(costs)}; wanted are one or more stitches with a positive '
-                'cost each'
-            )
-        self.target_ms = _target(target_ms, target_fps)
+        positive = costs and all(0 < c < math.inf for c in costs.values())
+        check(positive, 'costs', dict(costs), 'positive numbers by stitch id')
+        given = [t for t in (target_ms, target_fps) if t is not None]
+        one = len(given) == 1 and 0 < given[0] < math.inf
+        check(one, '--target-fps', given, 'one positive target_ms or target_fps')
+        self.target_ms = 1000 / target_fps if target_ms is None else target_ms
         if scores is None:
             scores, higher_is_better = costs, True
-        front = pareto_front(costs, scores, higher_is_better)
-        self.costs = {i: costs[i] for i in front}  # ascending: the last is the best
-        self._ids = front
+        self._ids = pareto_front(costs, scores, higher_is_better)
+        # Ascending: the last is the best.
+        self.costs = {i: costs[i] for i in self._ids}
         self._clock = clock
-        self._load = load
-        self._place = 0 if load is None else self._best_within(self.target_ms)
+        self.load = load  # milliseconds per unit of cost, as far as known
+        self._index = 0 if load is None else self._best_within(self.target_ms)
         self._ratios: deque[float] = deque(maxlen=MEMORY)
-        self._unheeded = WARM_UP
+        self._calls_to_skip = WARM_UP
         self._patience, self._waited = RECENT, 0
-        self._climbed = self._missed = False
+        self._stepped_up = self._warned = False
 
     @classmethod
     def from_results(
-        cls,
-        results: StitchResults,
-        costs: Mapping[int, float] | None = None,
-        **kwargs,
+        cls, results: StitchResults, costs: Mapping[int, float] | None = None, **kwargs
     ) -> BudgetController:
-        """A controller over the Pareto front of an evaluation.
-
-        Args:
-            results: What ``stitches.json`` holds.
-            costs: Costs by stitch id; by default the FLOPs of the results.
-            **kwargs: Target, load and clock of the controller.
-        """
-        if costs is None:
-            costs = {r.id: r.flops for r in results.stitches}
-        scores = {r.id: results.score(r) for r in results.stitches}
-        return cls(costs, scores, results.higher_is_better, **kwargs)
+        """Build a controller over an evaluation; its costs are FLOPs by default."""
+        costs = costs or results.column('flops')
+        return cls(costs, results.scores(), results.higher_is_better, **kwargs)
 
     @property
     def stitch(self) -> int:
         """The stitch id to run now."""
-        return self._ids[self._place]
-
-    @property
-    def load(self) -> float | None:
-        """Milliseconds per unit of cost, as far as known."""
-        return self._load
+        return self._ids[self._index]
 
     def expected_ms(self, stitch_id: int) -> float | None:
-        """Time that a candidate is expected to take under the present load."""
-        return None if self._load is None else self._load * self.costs[stitch_id]
+        """Return the time that a candidate should take under the present load."""
+        return None if self.load is None else self.load * self.costs[stitch_id]
 
     @contextmanager
     def measure(self) -> Iterator[None]:
@@ -136,73 +117,60 @@ class BudgetController:
         self.update((self._clock() - start) * 1000)
 
     def update(self, elapsed_ms: float) -> int:
-        """Learn from the time of a call of :attr:`stitch`.
-
-        Returns:
-            The stitch id to run next.
-
-        Raises:
-            ValueError: If the time is not a positive number.
-        """
-        if not 0 < elapsed_ms < math.inf:
-            raise ValueError(f'elapsed_ms={elapsed_ms}; allowed are positive times')
-        if self._unheeded:
-            self._unheeded -= 1
+        """Learn from the time of a call of :attr:`stitch`; return the next stitch."""
+        positive = 0 < elapsed_ms < math.inf
+        check(positive, 'elapsed_ms', elapsed_ms, 'positive times')
+        if self._calls_to_skip:
+            self._calls_to_skip -= 1
             return self.stitch
         self._ratios.append(elapsed_ms / self.costs[self.stitch])
         self._waited += 1
         if len(self._ratios) < RECENT:
             return self.stitch
         recent = median(list(self._ratios)[-RECENT:])
-        if abs(recent / median(self._ratios) - 1) > STEP + self._doubt(RECENT):
-            self._forget(keep=RECENT)
-        self._load = median(self._ratios)
+        if abs(recent / median(self._ratios) - 1) > STEP + self._error(RECENT):
+            # The load has changed: what was learned before does not count.
+            self._ratios = deque(list(self._ratios)[-RECENT:], maxlen=MEMORY)
+            self._patience, self._stepped_up = RECENT, False
+        self.load = median(self._ratios)
         self._decide()
         return self.stitch
 
     def _decide(self) -> None:
-        doubt = self._doubt(len(self._ratios))
-        allowed = self.target_ms * (1 + max(TOO_SLOW, doubt))
+        error = self._error(len(self._ratios))
+        allowed = self.target_ms * (1 + max(TOO_SLOW, error))
         if self.expected_ms(self.stitch) > allowed:
-            self._warn_if_missed()
+            self._warn_if_cheapest()
             wanted = self._best_within(self.target_ms)
-            if wanted < self._place:
-                if self._climbed:
-                    self._patience *= 2
-                self._switch(wanted, climbed=False)
+            if wanted < self._index:
+                self._patience *= 2 if self._stepped_up else 1
+                self._switch(wanted, stepped_up=False)
             return
-        self._missed = False
-        wanted = self._best_within(self.target_ms * (1 - max(HEADROOM, doubt)))
-        if wanted > self._place and self._waited >= self._patience:
-            self._switch(wanted, climbed=True)
+        self._warned = False
+        wanted = self._best_within(self.target_ms * (1 - max(HEADROOM, error)))
+        if wanted > self._index and self._waited >= self._patience:
+            self._switch(wanted, stepped_up=True)
 
-    def _doubt(self, number: int) -> float:
-        """How far off the median of a number of calls may be, relative."""
+    def _error(self, number: int) -> float:
+        """Relative error that the median of a number of calls may have."""
         middle = median(self._ratios)
         deviation = median(abs(r - middle) for r in self._ratios) / middle
-        return DOUBT * deviation / math.sqrt(number)
+        return ERROR * deviation / math.sqrt(number)
 
     def _best_within(self, time_ms: float) -> int:
-        """Place of the best stitch that is expected within a time, or 0."""
+        """Index of the best stitch that is expected within a time, or 0."""
         within = [n for n, i in enumerate(self._ids) if self.expected_ms(i) <= time_ms]
         return within[-1] if within else 0
 
-    def _switch(self, place: int, climbed: bool) -> None:
-        self._place, self._climbed, self._waited = place, climbed, 0
+    def _switch(self, index: int, stepped_up: bool) -> None:
+        self._index, self._stepped_up, self._waited = index, stepped_up, 0
         # Costs are never quite right: what comes is measured for itself.
         self._ratios.clear()
 
-    def _forget(self, keep: int) -> None:
-        """The load has changed: what was learned before does not count."""
-        recent = list(self._ratios)[-keep:]
-        self._ratios.clear()
-        self._ratios.extend(recent)
-        self._patience, self._climbed = RECENT, False
-
-    def _warn_if_missed(self) -> None:
-        """Say once that even the cheapest stitch is too slow."""
-        if self._place == 0 and not self._missed:
-            self._missed = True
+    def _warn_if_cheapest(self) -> None:
+        """Warn once that even the cheapest stitch is too slow."""
+        if self._index == 0 and not self._warned:
+            self._warned = True
             print_log(
                 f'stitch {self.stitch}, the cheapest one, takes '
                 f'{self.expected_ms(self.stitch):.3g} ms; the target of '
@@ -215,7 +183,7 @@ class BudgetController:
 def fit_times(
     costs: Mapping[int, float], measured_ms: Mapping[int, float]
 ) -> dict[int, float]:
-    """Milliseconds of all stitches from those of a few: the line through them.
+    """Fit milliseconds of all stitches to those of a few: the line through them.
 
     FLOPs leave out what every stitch takes alike, such as loading the image. Timing
     the cheapest and the costliest stitch once tells that apart.
@@ -225,31 +193,11 @@ def fit_times(
         measured_ms: Measured times of two stitches or more, in milliseconds.
 
     Raises:
-        ValueError: If there are fewer than two measured costs, or times do not rise
-            with them.
+        ValueError: If times do not rise with the costs of two stitches or more.
     """
-    x = [costs[i] for i in measured_ms]
-    y = list(measured_ms.values())
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    spread = sum((a - mean_x) ** 2 for a in x)
-    rise = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    if spread == 0 or rise <= 0:
-        raise ValueError(
-            f'measured_ms={dict(measured_ms)} at costs {x}; wanted are times that rise '
-            'with the costs of two stitches or more'
-        )
-    slope = rise / spread
+    known, times = [costs[i] for i in measured_ms], list(measured_ms.values())
+    slope, offset = linear_regression(known, times) if len({*known}) > 1 else (0, 0)
+    allowed = 'times that rise with the costs of two stitches or more'
+    check(slope > 0, 'measured_ms', dict(measured_ms), allowed)
     # A line may cross zero beyond the measured ones; times do not.
-    return {
-        i: max(mean_y + slope * (c - mean_x), min(y) / 10) for i, c in costs.items()
-    }
-
-
-def _target(target_ms: float | None, target_fps: float | None) -> float:
-    given = [t for t in (target_ms, target_fps) if t is not None]
-    if len(given) != 1 or not 0 < given[0] < math.inf:
-        raise ValueError(
-            f'target_ms={target_ms}, target_fps={target_fps}; wanted is one of them, '
-            'above 0 (option: --target-fps)'
-        )
-    return given[0] if target_ms is not None else 1000 / target_fps
+    return {i: max(offset + slope * c, min(times) / 10) for i, c in costs.items()}

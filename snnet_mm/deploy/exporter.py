@@ -1,9 +1,9 @@
-"""Exporting one stitch, or a bundle of several that share their weights."""
+"""Export of one stitch, or of a bundle of several that share their weights."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, model_config, set_stitch
 from snnet_mm.stitching import StitchResults, select_stitches
-from snnet_mm.utils import check_writable
+from snnet_mm.utils import check, check_writable, refusal
 
 from .graph import (
     INPUT,
@@ -30,7 +30,7 @@ from .onnx_files import WEIGHTS, OnnxBundle, require_onnx, run_onnx, save_onnx, 
 from .parity import check_parity, predict_loaded, sample_images
 from .single import load_single, save_single, single_stitch
 
-# What a format can be, and the suffix of its file.
+# Formats, with the suffixes of their files.
 FORMATS = {
     'mm': '.pth',
     'safetensors': '.safetensors',
@@ -43,10 +43,9 @@ class StitchExporter:
     """Writes stitches of one model, then reads every file and compares predictions.
 
     They are compared with those of the stitched model, on images of the test set or on
-    noise where these are not at hand; a file that differs is an error. What parts of
-    the model follow :func:`set_stitch`, such as the batch norm statistics of a
-    :class:`PerStitchBN`, are exported as they are for the stitch. Afterwards the last
-    exported stitch is the active one.
+    noise where these are not at hand; a file that differs is an error. Parts of the
+    model that follow :func:`set_stitch`, such as a :class:`PerStitchBN`, are exported
+    as they are for the stitch. Afterwards the last exported stitch is active.
 
     Args:
         cfg: Config of the stitched model.
@@ -57,10 +56,6 @@ class StitchExporter:
             by default the fixed size of the model's data preprocessor.
         results: An evaluation of the model; its metrics go into the manifest.
         num_images: Images to compare on, two or more.
-
-    Raises:
-        ValueError: If the folder cannot be written to, no size is known, or the results
-            are of another stitching space.
     """
 
     def __init__(
@@ -81,9 +76,11 @@ class StitchExporter:
             results.check_space(self.space)
         self.metrics = {r.id: r.metrics for r in results.stitches} if results else {}
         self.preprocessor = model_config(cfg).get('data_preprocessor') or {}
+        to_rgb = any(self.preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
+        self.channels = 'RGB' if to_rgb else 'BGR'
         # As mm loads them, in the order of channels BGR, and as graphs take them.
         self.images, source = sample_images(cfg, num_images, self.size)
-        self.graph_images = self.images.flip(1) if self._is_rgb else self.images
+        self.graph_images = self.images.flip(1) if to_rgb else self.images
         self.compared_on = f'{num_images} {source}'
 
     def export_stitch(
@@ -98,19 +95,13 @@ class StitchExporter:
 
         Returns:
             The manifest, which is also written.
-
-        Raises:
-            ValueError: If the id or a format is unknown, or a package is missing.
         """
-        if not formats or not set(formats) <= set(FORMATS):
-            raise ValueError(
-                f'formats={tuple(formats)}; allowed are {tuple(FORMATS)} (option: '
-                '--format)'
-            )
+        known = formats and set(formats) <= set(FORMATS)
+        check(known, '--format', tuple(formats), FORMATS)
         if 'onnx' in formats:
             require_onnx()
         files = []
-        cfg, single, wanted = self._alone(stitch_id)
+        cfg, single, wanted = self._build_single(stitch_id)
         if {'onnx', 'torch-export'} & set(formats):
             traced = self._trace(single)
         for kind in formats:
@@ -122,7 +113,7 @@ class StitchExporter:
             else:
                 save_single(cfg, single, path)
             files.append(self._compare(kind, stitch_id, path, wanted))
-        return self._finish([self._entry(stitch_id, files)], wanted)
+        return self._write_manifest({stitch_id: files}, wanted)
 
     def export_bundle(self, stitches: str | Sequence[int]) -> Manifest:
         """Write several stitches as ONNX graphs that share one file of weights.
@@ -132,30 +123,24 @@ class StitchExporter:
 
         Returns:
             The manifest, which is also written.
-
-        Raises:
-            ValueError: If an id is unknown or repeated, a package is missing, or the
-                folder holds a bundle of other stitches.
         """
         require_onnx()
         # Results may hold latency, which the costs of the model do not.
         costs = self.costs if self.results is None else None
         ids = select_stitches(self.space, stitches, costs, self.results)
-        _check_no_other_bundle(self.out_dir, ids)
-        bundle, wanted, entries = OnnxBundle(self.out_dir), {}, []
-        for i in ids:
-            _, single, wanted[i] = self._alone(i)
-            bundle.add(f'stitch_{i}.onnx', self._trace(single), self.graph_images)
+        paths = {i: self.out_dir / f'stitch_{i}.onnx' for i in ids}
+        _check_no_other_bundle(self.out_dir, paths.values())
+        bundle, wanted = OnnxBundle(self.out_dir), {}
+        for i, path in paths.items():
+            _, single, wanted[i] = self._build_single(i)
+            bundle.add(path.name, self._trace(single), self.graph_images)
         weights = bundle.save()
-        for i in ids:
-            path = self.out_dir / f'stitch_{i}.onnx'
-            files = [self._compare('onnx', i, path, wanted[i])]
-            entries.append(self._entry(i, files))
+        files = {i: [self._compare('onnx', i, paths[i], wanted[i])] for i in ids}
         shared = dict(name=weights.name, bytes=weights.stat().st_size)
-        return self._finish(entries, wanted[ids[0]], shared)
+        return self._write_manifest(files, wanted[ids[0]], shared)
 
-    def _alone(self, stitch_id: int) -> tuple[Config, nn.Module, Predictions]:
-        """Config and model of a stitch alone, and what the stitched model predicts."""
+    def _build_single(self, stitch_id: int) -> tuple[Config, nn.Module, Predictions]:
+        """Config and model of a stitch alone, and the stitched model's predictions."""
         set_stitch(self.model, stitch_id)
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
         return cfg, single, predict_loaded(self.model, self.images)
@@ -177,77 +162,65 @@ class StitchExporter:
         difference = check_parity(kind, stitch_id, got, wanted)
         return ExportedFile(kind, path.name, path.stat().st_size, difference)
 
-    @property
-    def _is_rgb(self) -> bool:
-        return any(self.preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
-
-    def _entry(self, stitch_id: int, files: Sequence[ExportedFile]) -> ExportedStitch:
-        stitch = self.space[stitch_id]
-        cost, route = self.costs[stitch_id], self.space.describe(stitch)
-        metrics = self.metrics.get(stitch_id, {})
-        return ExportedStitch(
-            stitch_id, stitch.kind, route, cost.flops, cost.params, files, metrics
-        )
-
-    def _finish(
+    def _write_manifest(
         self,
-        entries: Sequence[ExportedStitch],
-        wanted: Predictions,
+        files: Mapping[int, Sequence[ExportedFile]],
+        predictions: Predictions,
         weights: Mapping | None = None,
     ) -> Manifest:
+        stitches = [
+            ExportedStitch(
+                i,
+                self.space[i].kind,
+                self.space.describe(self.space[i]),
+                self.costs[i].flops,
+                self.costs[i].params,
+                written,
+                self.metrics.get(i, {}),
+            )
+            for i, written in files.items()
+        ]
         images = dict(
             name=INPUT,
             dtype='float32',
             shape=['batch', 3, *self.size],
-            channels='RGB' if self._is_rgb else 'BGR',
+            channels=self.channels,
             range=[0, 255],
             mean=self.preprocessor.get('mean'),
             std=self.preprocessor.get('std'),
         )
-        tensors = as_tuple(wanted)
+        tensors = as_tuple(predictions)
         outputs = [
             dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
             for name, tensor in zip(output_names(len(tensors)), tensors, strict=True)
         ]
         meta = getattr(self.model, 'dataset_meta', None) or {}
-        classes = list(meta.get('classes', ()))
         manifest = Manifest(
             images,
             outputs,
-            classes,
+            list(meta.get('classes') or ()),
             self.compared_on,
             self.space.fingerprint,
-            entries,
+            stitches,
             weights,
         )
         manifest.write(self.out_dir)
         return manifest
 
 
-def _check_no_other_bundle(folder: Path, ids: Sequence[int]) -> None:
+def _check_no_other_bundle(folder: Path, paths: Iterable[Path]) -> None:
     """Refuse to replace weights that graphs of another bundle point into."""
-    graphs = {path.name for path in folder.glob('stitch_*.onnx')}
-    left = sorted(graphs - {f'stitch_{i}.onnx' for i in ids})
-    if left and (folder / WEIGHTS).exists():
-        raise ValueError(
-            f'{folder} holds a bundle with {", ".join(left)}, which would no longer '
-            f'fit a new {WEIGHTS}; allowed are another folder, or one without them '
-            '(option: --out)'
-        )
+    left = sorted(p.name for p in {*folder.glob('stitch_*.onnx')} - {*paths})
+    allowed = f'a folder without the bundle of {", ".join(left)}, which needs {WEIGHTS}'
+    alone = not (left and (folder / WEIGHTS).exists())
+    check(alone, '--out', str(folder), allowed)
 
 
 def _known_size(model: nn.Module, size: Sequence[int] | None) -> tuple[int, int]:
     try:
         height, width = size or preprocessed_size(model)
     except ValueError as error:
-        raise ValueError(
-            'an export needs the size of the images, and the data preprocessor has '
-            'none; give height and width (option: --shape; config key: '
-            'model.data_preprocessor.size)'
-        ) from error
-    if min(height, width) < 1:
-        raise ValueError(
-            f'images of {height}x{width} pixels; allowed are positive sizes (option: '
-            '--shape)'
-        )
+        allowed = 'height and width, or the config key model.data_preprocessor.size'
+        raise refusal('--shape', size, allowed) from error
+    check(min(height, width) > 0, '--shape', (height, width), 'positive sizes')
     return height, width

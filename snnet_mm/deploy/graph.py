@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from snnet_mm.utils import atomic_path
 
 INPUT, OUTPUT = 'images', 'predictions'
-# What a model predicts: one tensor, or the maps of a detector's pyramid.
+# One tensor, or the maps of a detector's pyramid.
 Predictions = Tensor | tuple[Tensor, ...]
 
 
 class PredictionGraph(nn.Module):
-    """What a graph computes: normalisation, the network and what prediction does next.
+    """Normalisation, the network, and what prediction does next.
 
     Args:
         model: An exported model; it is not changed.
@@ -49,7 +49,7 @@ class PredictionGraph(nn.Module):
 
 
 def predict(model: nn.Module, images: Tensor) -> Predictions:
-    """What a model makes of preprocessed images ``(B, 3, H, W)``.
+    """Predict preprocessed images ``(B, 3, H, W)``.
 
     Segmentors and depth estimators give maps of the images' size, detectors those of
     every level of their pyramid, for what their heads do next depends on the image;
@@ -63,27 +63,22 @@ def predict(model: nn.Module, images: Tensor) -> Predictions:
 
 
 def is_detector(model: nn.Module) -> bool:
-    """Whether a model is one of mmdet's detectors."""
+    """Tell whether a model is one of mmdet's detectors."""
     return hasattr(type(model), 'with_bbox')
 
 
 def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:
-    """The tensors of predictions."""
+    """Return the tensors of predictions."""
     return (predictions,) if isinstance(predictions, Tensor) else tuple(predictions)
 
 
 def output_names(number: int) -> list[str]:
-    """Names of the outputs of a graph."""
+    """Return the names of a graph's outputs."""
     return [OUTPUT] if number == 1 else [f'level_{i}' for i in range(number)]
 
 
 def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:
-    """Trace a graph for any number of images of one size.
-
-    Args:
-        graph: The graph.
-        images: Two images or more, ``(B, 3, H, W)``.
-    """
+    """Trace a graph on two images or more, for any number of images of their size."""
     # Without a bound torch 2.6 says that 2 ** 63 - 1 images are not allowed.
     batch = torch.export.Dim('batch', max=2**31 - 1)
     # With gradients on, a relative position bias stays a table and its lookup; kept

@@ -1,4 +1,4 @@
-"""What an export says of itself: ``manifest.json``."""
+"""``manifest.json``, which describes an export."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class ExportedStitch:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an export holds and how its graphs are fed.
+    """The contents of an export, and how its graphs are fed.
 
     Args:
         input: Name, type, shape, order of channels and range of a graph's images, and
             the mean and deviation by which the graph itself normalises them.
         outputs: Name, type and shape of everything that a graph predicts.
         classes: Names of the classes, as far as the checkpoint tells them.
-        compared_on: What the predictions were compared on.
+        compared_on: The images that predictions were compared on.
         space: Fingerprint of the stitching space that the ids are of.
         stitches: The stitches.
         weights: Name and bytes of the file of weights that the graphs share.

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import warnings
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ import torch
 from safetensors.numpy import save
 from torch import Tensor
 
-from snnet_mm.utils import atomic_path
+from snnet_mm.utils import atomic_path, check, refusal
 
 from .graph import INPUT, Predictions, output_names
 
@@ -35,26 +36,14 @@ WEIGHTS = 'weights.safetensors'  # of a bundle
 
 
 def require_onnx() -> None:
-    """Check that ONNX files can be written and run.
-
-    Raises:
-        ValueError: If a package is missing.
-    """
+    """Refuse to write ONNX files where a package for it is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ValueError(
-            f'ONNX graphs need {" and ".join(missing)}, which this environment lacks; '
-            "the extra 'onnx' has them: pip install -c requirements/constraints.txt "
-            "-e '.[onnx]' (option: --format)"
-        )
+    allowed = f"'onnx' after pip install -e '.[onnx]', for {', '.join(missing)}"
+    check(not missing, '--format', 'onnx', allowed)
 
 
 def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Model:
-    """A traced graph, and the images it was traced with, as an ONNX model.
-
-    Raises:
-        ValueError: If this version of torch cannot, as 2.6 with batch norm.
-    """
+    """Turn a traced graph, and the images it was traced with, into an ONNX model."""
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
     with warnings.catch_warnings():
@@ -70,11 +59,9 @@ def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Mo
                 verbose=False,
             )
         except torch.onnx.OnnxExporterError as error:
-            reason = str(error.__cause__ or error).partition('(args')[0]
-            raise ValueError(
-                f'torch {torch.__version__} cannot write this graph as ONNX: {reason}; '
-                'the torch of requirements/constraints.txt can (option: --format)'
-            ) from error
+            # Such as torch 2.6 with batch norm.
+            allowed = 'what torch can write; that of requirements/constraints.txt can'
+            raise refusal('--format', 'onnx', allowed) from error
     return ClearMetadataAndDocStringPass()(exported.model).model
 
 
@@ -87,15 +74,10 @@ def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
 
 
 class OnnxBundle:
-    """ONNX graphs and one file with the weights of all of them, each stored once.
+    """ONNX graphs and one file with the weights of all of them, each stored once."""
 
-    Args:
-        folder: Where the files go.
-        weights: Name of the file of weights.
-    """
-
-    def __init__(self, folder: str | os.PathLike, weights: str = WEIGHTS) -> None:
-        self.path = Path(folder) / weights
+    def __init__(self, folder: str | os.PathLike) -> None:
+        self.path = Path(folder) / WEIGHTS
         self._graphs: dict[str, onnx_ir.Model] = {}
         self._arrays: dict[str, np.ndarray] = {}
         self._stored: dict[bytes, str] = {}  # name by content
@@ -105,8 +87,8 @@ class OnnxBundle:
     ) -> None:
         """Add a traced graph, and the images it was traced with, as a file.
 
-        Weights keep the names that they have in the checkpoint. Those that the exporter
-        transposes, which it calls after an operation, get theirs back with ``.T``.
+        Weights keep the names that they have in the checkpoint; those that torch's
+        exporter transposes, and names after an operation, get theirs back with ``.T``.
         """
         import onnx_ir as ir
 
@@ -117,44 +99,37 @@ class OnnxBundle:
             if array.size <= SMALL and content not in names:
                 continue
             if content not in self._stored:
-                name = unique = names.get(content, value.name.removeprefix('model.'))
-                number = 1
-                while unique in self._arrays:
-                    number += 1
-                    unique = f'{name}@{number}'
-                self._stored[content] = unique
-                self._arrays[unique] = np.ascontiguousarray(array)
+                name = names.get(content, value.name.removeprefix('model.'))
+                copies = (f'{name}@{n}' for n in count(2))
+                name = next(n for n in chain([name], copies) if n not in self._arrays)
+                self._stored[content] = name
+                self._arrays[name] = np.ascontiguousarray(array)
             name = self._stored[content]
             value.name = name
             value.const_value = ir.tensor(self._arrays[name], name=name)
         self._graphs[file] = model
 
     def save(self) -> Path:
-        """Write all files; returns the path of the weights."""
+        """Write all files; return the path of the weights."""
         import onnx_ir as ir
 
         with atomic_path(self.path) as temporary:
             temporary.write_bytes(save(self._arrays))
         places = _places(self.path)
         for file, model in self._graphs.items():
-            for name, value in model.graph.initializers.items():
-                if name in places:
-                    tensor = value.const_value
-                    value.const_value = ir.ExternalTensor(
-                        self.path.name,
-                        *places[name],
-                        tensor.dtype,
-                        shape=tensor.shape,
-                        name=name,
-                        base_dir=self.path.parent,
-                    )
-            with atomic_path(self.path.parent / file) as temporary:
-                ir.save(model, temporary)
+            for name in places.keys() & model.graph.initializers.keys():
+                value = model.graph.initializers[name]
+                tensor, place = value.const_value, (self.path.name, *places[name])
+                settings = dict(
+                    shape=tensor.shape, name=name, base_dir=self.path.parent
+                )
+                value.const_value = ir.ExternalTensor(*place, tensor.dtype, **settings)
+            save_onnx(model, self.path.parent / file)
         return self.path
 
 
 def open_onnx(path: str | os.PathLike) -> onnxruntime.InferenceSession:
-    """An ONNX file in onnxruntime, with as many threads as torch has."""
+    """Open an ONNX file in onnxruntime, with as many threads as torch has."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -172,7 +147,7 @@ def run_onnx(path: str | os.PathLike, images: Tensor) -> Predictions:
 
 
 def _places(path: Path) -> dict[str, tuple[int, int]]:
-    """Offset and length in bytes of every tensor of a safetensors file."""
+    """Read offset and length in bytes of every tensor of a safetensors file."""
     with open(path, 'rb') as file:
         header_bytes = int.from_bytes(file.read(8), 'little')
         header = json.loads(file.read(header_bytes))
@@ -185,7 +160,7 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def _names_of(program: torch.export.ExportedProgram) -> dict[bytes, str]:
-    """Names of the weights of a traced graph, as they are and transposed."""
+    """Name the weights of a traced graph, as they are and transposed, by content."""
     names = {}
     for name, tensor in program.state_dict.items():
         name, array = name.removeprefix('model.'), tensor.detach().numpy()
@@ -195,7 +170,7 @@ def _names_of(program: torch.export.ExportedProgram) -> dict[bytes, str]:
 
 
 def _digest(array: np.ndarray) -> bytes:
-    """Equal for arrays of equal type, shape and values."""
+    """Return a digest equal for arrays of equal type, shape and values."""
     content = hashlib.sha256(f'{array.dtype.str} {array.shape} '.encode())
     content.update(np.ascontiguousarray(array).data)
     return content.digest()

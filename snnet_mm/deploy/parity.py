@@ -1,4 +1,4 @@
-"""Whether an exported stitch predicts what it predicted inside the stitched model."""
+"""Comparison of an exported stitch with the same stitch inside its model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
+from snnet_mm.utils import check
 
 from .graph import Predictions, as_tuple, predict
 
@@ -20,21 +21,20 @@ TOLERANCES = {'mm': 1e-5, 'safetensors': 1e-5, 'onnx': 1e-4, 'torch-export': 1e-
 def sample_images(
     cfg: Config, number: int, size: tuple[int, int]
 ) -> tuple[Tensor, str]:
-    """The first images of the test set, as its pipeline loads them.
+    """Load the first images of the test set by its pipeline, else draw noise.
 
     Args:
-        cfg: A config with a ``test_dataloader``.
-        number: How many.
+        cfg: A config.
+        number: Number of images.
         size: Height and width that they are resized to.
 
     Returns:
-        Images ``(number, 3, H, W)`` with values from 0 to 255, and what they are:
+        Images ``(number, 3, H, W)`` with values from 0 to 255, and their name:
         ``'test images'``, or ``'noise'`` if the data is not there.
     """
     dataset = (cfg.get('test_dataloader') or {}).get('dataset')
     try:
-        if dataset is None:
-            raise ValueError('the config has no test_dataloader')
+        check(dataset, 'test_dataloader', None, 'one whose images are compared on')
         check_data_folders(cfg.test_dataloader, 'test_dataloader')
     except ValueError as error:
         print_log(f'The export is checked on noise, for {error}', logger='current')
@@ -48,7 +48,7 @@ def sample_images(
 
 @torch.no_grad()
 def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
-    """Predictions for images ``(B, 3, H, W)`` as mm loads them."""
+    """Predict images ``(B, 3, H, W)`` as mm loads them."""
     model.eval()
     data = model.data_preprocessor(dict(inputs=list(images)), False)
     return predict(model, data['inputs'])
@@ -57,7 +57,7 @@ def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
 def check_parity(
     kind: str, stitch_id: int, got: Predictions, wanted: Predictions
 ) -> float:
-    """The largest difference between predictions of an export and of its source.
+    """Return the largest difference of an export's predictions from its source's.
 
     Raises:
         RuntimeError: If it is more than rounding explains.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import HOOKS, MODELS, init_default_scope
 from mmengine.runner import Runner
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, model_config
 from snnet_mm.utils import atomic_path, load_weights_only
 
-# Hooks that only a stitched backbone has work for.
-STITCHING_HOOKS = ('StitchInitHook', 'StitchSamplingHook')
 # What mm's tools read of a config besides the arguments of a runner.
 TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 
@@ -26,7 +24,7 @@ TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 def single_stitch(
     cfg: Config, model: nn.Module, stitch_id: int
 ) -> tuple[Config, nn.Module]:
-    """One stitch by itself, with everything around the backbone as it is.
+    """Build one stitch as a model of its own.
 
     Args:
         cfg: Config of the stitched model.
@@ -36,75 +34,69 @@ def single_stitch(
 
     Returns:
         Config and model, in eval mode; the model holds what prediction runs and
-        nothing else, and knows in ``exported_from`` which stitch of which space it is.
-
-    Raises:
-        ValueError: If the id is not in the stitching space.
+        nothing else. Its ``exported_from`` names the stitch, its route and the space.
     """
-    backbone = find_stitched_backbone(model)
-    exported = single_stitch_config(cfg, backbone, stitch_id)
+    exported = single_stitch_config(cfg, model, stitch_id)
     init_default_scope(exported.get('default_scope', 'mmengine'))
     single = MODELS.build(exported.model)
     state = merged_state(model, stitch_id)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
     if hasattr(model, 'dataset_meta'):
         single.dataset_meta = model.dataset_meta
-    space = backbone.space
+    space = find_stitched_backbone(model).space
     route = space.describe(space[stitch_id])
     single.exported_from = dict(stitch=stitch_id, route=route, space=space.fingerprint)
     return exported, single.eval()
 
 
-def single_stitch_config(
-    cfg: Config, backbone: StitchedBackbone, stitch_id: int
-) -> Config:
-    """The config of one stitch as a plain model.
+def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Config:
+    """Write the config of one stitch as a plain model.
 
-    Backbone and loops become plain ones, and of the ends of a ``StitchedClsHead`` only
-    that of the stitch is left. Auxiliary heads, hooks that work on stitches,
-    pretrained weights and names that only the config itself used are left out.
+    Backbone and loops become plain ones. A part of the model with a method
+    ``config_of_stitch(config, stitch)`` gives its own config for the stitch. Auxiliary
+    heads, hooks with ``stitched_only = True``, pretrained weights and names that only
+    the config itself used are left out.
 
     Args:
         cfg: Config of a stitched model.
-        backbone: Its backbone.
+        model: The model.
         stitch_id: The stitch.
-
-    Raises:
-        ValueError: If the id is not in the stitching space.
     """
     runner_keys = inspect.signature(Runner.__init__).parameters
     out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
-    model = out['model'] = model_config(cfg)
-    model.backbone = _backbone_config(model.backbone, backbone, stitch_id)
-    if backbone.out == 'end' and 'ends' in model.get('head', {}):
-        end = backbone.space[stitch_id].end_anchor
-        model.head.ends = [
-            e if a == end else None for a, e in enumerate(model.head.ends)
-        ]
-    model.pop('auxiliary_head', None)
-    _drop_pretrained(model)
+    config = out['model'] = model_config(cfg)
+    backbone = find_stitched_backbone(model)
+    config.backbone = _backbone_config(config.backbone, backbone, stitch_id)
+    for name, part in model.named_children():
+        if hasattr(type(part), 'config_of_stitch'):
+            stitch = backbone.space[stitch_id]
+            config[name] = part.config_of_stitch(config[name], stitch)
+    config.pop('auxiliary_head', None)
+    _drop_pretrained(config)
     for mode in ('val', 'test'):
-        loop = out.get(f'{mode}_cfg')
-        if loop and loop['type'].startswith('Stitch'):
+        loop = out.get(f'{mode}_cfg') or {}
+        if loop.get('type', '').startswith('Stitch'):
             out[f'{mode}_cfg'] = dict(type=f'{mode.capitalize()}Loop')
     hooks = out.get('default_hooks') or {}
-    out['default_hooks'] = {k: h for k, h in hooks.items() if not _is_stitching(h)}
+    out['default_hooks'] = {k: h for k, h in hooks.items() if not _stitched_only(h)}
     hooks = out.get('custom_hooks') or []
-    out['custom_hooks'] = [h for h in hooks if not _is_stitching(h)]
+    out['custom_hooks'] = [h for h in hooks if not _stitched_only(h)]
     out.update(load_from=None, resume=False)
     out.pop('work_dir', None)
     return Config(out)
 
 
-def _is_stitching(hook: dict | None) -> bool:
-    return hook is not None and hook['type'] in STITCHING_HOOKS
+def _stitched_only(hook: dict | None) -> bool:
+    kind = (hook or {}).get('type')
+    kind = HOOKS.get(kind) if isinstance(kind, str) else kind
+    return getattr(kind, 'stitched_only', False)
 
 
 def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:
-    """Write what :func:`single_stitch` gave: a checkpoint, and its config beside it.
+    """Write config and model of :func:`single_stitch`.
 
     Args:
-        cfg: The config, which gets the checkpoint's name and the suffix ``.py``.
+        cfg: The config; it gets the checkpoint's name and the suffix ``.py``.
         single: The model.
         path: Path of the checkpoint, ``.pth`` or ``.safetensors``.
     """
@@ -203,8 +195,12 @@ def _plain_anchor(config: dict, backbone: StitchedBackbone) -> dict:
 def _drop_pretrained(config: object) -> None:
     """Take out, wherever they are, the weights that a config starts from."""
     if isinstance(config, dict):
-        if (config.get('init_cfg') or {}).get('type') == 'Pretrained':
+        init = config.get('init_cfg') or ()
+        listed = [init] if isinstance(init, dict) else list(init)
+        kept = [i for i in listed if i['type'] != 'Pretrained']
+        if len(kept) < len(listed):
             del config['init_cfg']
+            config.update(dict(init_cfg=kept) if kept else {})
         config = list(config.values())
     if isinstance(config, (list, tuple)):
         for value in config:

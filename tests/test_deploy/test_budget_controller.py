@@ -1,6 +1,7 @@
 import logging
 import math
 import random
+from functools import partial
 from statistics import mean
 
 import pytest
@@ -182,48 +183,53 @@ def test_a_failed_call_teaches_nothing():
     assert controller.load == pytest.approx(1)
 
 
-def results(scores, higher_is_better=True):
-    flops = {0: 10, 1: 40, 2: 20, 3: 30}
-    stitches = [
-        StitchResult(
-            id=i, kind='FS', route='', flops=f, params=0, metrics={'m': scores[i]}
-        )
-        for i, f in flops.items()
-    ]
-    return StitchResults(stitches, 'm', higher_is_better, (32, 32))
-
-
 @pytest.mark.parametrize('sign', [1, -1])
 def test_candidates_of_results_are_their_front(sign):
-    scores = {i: sign * s for i, s in {0: 1, 1: 4, 2: 3, 3: 2}.items()}
-    controller = BudgetController.from_results(results(scores, sign > 0), target_ms=1)
+    flops, scores = {0: 10, 1: 40, 2: 20, 3: 30}, {0: 1, 1: 4, 2: 3, 3: 2}
+    stitches = [
+        StitchResult(i, 'FS', '', flops=f, params=0, metrics={'m': sign * scores[i]})
+        for i, f in flops.items()
+    ]
+    results = StitchResults(stitches, 'm', sign > 0, (32, 32))
+    controller = BudgetController.from_results(results, target_ms=1)
     assert controller.costs == {0: 10, 2: 20, 1: 40}
-    by_latency = BudgetController.from_results(
-        results(scores, sign > 0), {0: 7, 1: 5, 2: 6, 3: 9}, target_ms=1
-    )
-    assert by_latency.costs == {1: 5}
+    latencies = {0: 7, 1: 5, 2: 6, 3: 9}
+    controller = BudgetController.from_results(results, latencies, target_ms=1)
+    assert controller.costs == {1: 5}
+
+
+def update(elapsed_ms):
+    BudgetController(LATENCIES, target_ms=1).update(elapsed_ms)
+
+
+def fit(*measured):
+    fit_times({0: 1, 1: 2}, dict(enumerate(measured)))
+
+
+NO_NUMBERS = (0, -1, math.nan, math.inf)
+TARGETS = [
+    {},
+    dict(target_ms=3, target_fps=3),
+    *[dict(target_fps=t) for t in NO_NUMBERS],
+]
+COSTS = [{}, *[{0: 1, 1: cost} for cost in NO_NUMBERS]]
 
 
 @pytest.mark.parametrize(
-    'target', [{}, dict(target_ms=3, target_fps=3), dict(target_fps=0)]
-    + [dict(target_ms=t) for t in (-1, math.nan, math.inf)],
-)  # fmt: skip
-def test_one_positive_target_is_wanted(target):
-    with pytest.raises(ValueError, match='wanted is one of them, above 0'):
-        BudgetController(LATENCIES, **target)
-
-
-@pytest.mark.parametrize('costs', [{}, {0: 0}, {0: 1, 1: math.inf}, {0: math.nan}])
-def test_costs_are_positive(costs):
-    with pytest.raises(ValueError, match='a positive cost each'):
-        BudgetController(costs, target_ms=1)
-
-
-@pytest.mark.parametrize('elapsed', [0, -1, math.nan, math.inf])
-def test_times_are_positive(elapsed):
-    controller = BudgetController(LATENCIES, target_ms=1)
-    with pytest.raises(ValueError, match='elapsed_ms=.*; allowed are positive'):
-        controller.update(elapsed)
+    ('call', 'key'),
+    [
+        *[
+            (partial(BudgetController, LATENCIES, **t), 'target_fps|-fps')
+            for t in TARGETS
+        ],
+        *[(partial(BudgetController, c, target_ms=1), 'costs') for c in COSTS],
+        *[(partial(update, time), 'elapsed_ms') for time in NO_NUMBERS],
+        *[(partial(fit, *times), 'measured_ms') for times in ((5,), (5, 5), (6, 5))],
+    ],
+)
+def test_numbers_that_cannot_be(call, key):
+    with pytest.raises(ValueError, match=key):
+        call()
 
 
 def test_times_are_fitted_by_a_line():
@@ -232,9 +238,3 @@ def test_times_are_fitted_by_a_line():
     assert fitted == pytest.approx({0: 7, 1: 23, 5: 11, 7: 5})
     # Beyond the measured ones the line may fall below zero; times do not.
     assert fit_times({0: 10, 1: 20, 2: 1}, {0: 1, 1: 11})[2] == 0.1
-
-
-@pytest.mark.parametrize('measured', [{0: 5}, {0: 5, 1: 5}, {0: 6, 1: 5}])
-def test_times_that_do_not_rise_are_refused(measured):
-    with pytest.raises(ValueError, match='wanted are times that rise'):
-        fit_times({0: 1, 1: 2}, measured)

@@ -184,39 +184,47 @@ def test_an_export_that_differs_is_refused():
         check_parity('onnx', 5, wanted * torch.nan, wanted)
 
 
-def test_what_a_user_gets_wrong(toy_cfg, build, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ('arguments', 'export', 'message'),
+    [
+        (dict(out_dir='{}/file'), None, 'cannot be written to: .*option: --out'),
+        (dict(size=(0, 64)), None, r'shape=\(0, 64\); allowed: positive'),
+        (dict(), ('export_stitch', 9), 'stitch id 9 .* 0-3, 5-8'),
+        (dict(), ('export_bundle', '0,3,0'), 'each once'),
+        (dict(), ('export_stitch', 0, ['tf']), r"format=\('tf',\); allowed: 'mm', "),
+        (dict(out_dir='{}/other'), ('export_bundle', '0,1'), 'bundle of stitch_7.onnx'),
+        (dict(), ('export_bundle', 'all'), "'.\\[onnx\\]', for onnxscript"),
+        (dict(), ('export_stitch', 0, ['mm', 'onnx']), 'for onnxscript'),
+    ],
+)
+def test_exports_that_cannot_be(
+    toy_cfg, build, tmp_path, monkeypatch, arguments, export, message
+):
+    cfg = toy_cfg()
+    (tmp_path / 'file').touch()
+    for name in ('stitch_1.onnx', 'stitch_7.onnx', 'weights.safetensors'):
+        (tmp_path / 'other').mkdir(exist_ok=True)
+        (tmp_path / 'other' / name).touch()
+    if 'onnxscript' in message:
+        find = 'snnet_mm.deploy.onnx_files.importlib.util.find_spec'
+        monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
+    arguments = dict(out_dir='{}/out') | arguments
+    arguments['out_dir'] = arguments['out_dir'].format(tmp_path)
+
+    def run():
+        exporter = StitchExporter(cfg, build(cfg), **arguments)
+        getattr(exporter, export[0])(*export[1:])
+
+    with pytest.raises(ValueError, match=message):
+        run()
+    assert not [*tmp_path.glob('out/*')]
+
+
+def test_the_size_of_images_is_known(toy_cfg, build, tmp_path):
     cfg = toy_cfg()
     model = build(cfg)
-    (tmp_path / 'file').touch()
-    for folder in (tmp_path / 'file', tmp_path / 'file' / 'below', '/proc/none'):
-        with pytest.raises(ValueError, match='cannot be written to: .*option: --out'):
-            StitchExporter(cfg, model, folder)
-    with pytest.raises(ValueError, match='images of 0x64 pixels'):
-        StitchExporter(cfg, model, tmp_path, size=(0, 64))
-    exporter = StitchExporter(cfg, model, tmp_path / 'out')
-    with pytest.raises(ValueError, match='stitch id 9 .* allowed are 0-3, 5-8'):
-        exporter.export_stitch(9)
-    with pytest.raises(ValueError, match='each once'):
-        exporter.export_bundle('0,3,0')
-    with pytest.raises(ValueError, match=r"formats=\('tf',\); allowed are \('mm', "):
-        exporter.export_stitch(0, ['tf'])
-    other = tmp_path / 'other'
-    for name in ('stitch_1.onnx', 'stitch_7.onnx', 'weights.safetensors'):
-        other.mkdir(exist_ok=True)
-        (other / name).touch()
-    with pytest.raises(ValueError, match=r'holds a bundle with stitch_7.onnx, .*--out'):
-        StitchExporter(cfg, model, other).export_bundle('0,1')
-    find = 'snnet_mm.deploy.onnx_files.importlib.util.find_spec'
-    monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
-    for export in (
-        lambda: exporter.export_bundle('all'),
-        lambda: exporter.export_stitch(0, ['mm', 'onnx']),
-    ):
-        with pytest.raises(ValueError, match=r"need onnxscript, .* '\.\[onnx\]'"):
-            export()
-    assert list((tmp_path / 'out').iterdir()) == []
     model.data_preprocessor.size = None
-    with pytest.raises(ValueError, match='needs the size of the images.*--shape'):
+    with pytest.raises(ValueError, match='shape=None; allowed: height and width'):
         StitchExporter(cfg, model, tmp_path)
 
 

@@ -125,6 +125,17 @@ def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
     assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize('others', [[], [dict(type='Normal', layer='Linear')]])
+def test_weights_that_training_started_from_are_left_out(toy_cfg, build, others):
+    cfg = toy_cfg()
+    pretrained = dict(type='Pretrained', checkpoint='none.pth')
+    cfg.model.decode_head.init_cfg = [pretrained, *others]
+    model = build(toy_cfg())
+    exported, _ = single_stitch(cfg, model, 8)
+    assert exported.model.decode_head.get('init_cfg', []) == others
+    assert 'Pretrained' not in exported.pretty_text
+
+
 def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     cfg = toy_cfg()
     cfg.work_dir = 'somewhere'

@@ -37,6 +37,8 @@ class StitchInitHook(Hook):
         ValueError: If ``num_images`` is not positive, or the method is unknown.
     """
 
+    stitched_only = True  # a stitch exported alone has no work for it
+
     def __init__(
         self,
         num_images: int = 100,

@@ -62,6 +62,8 @@ class StitchSamplingHook(Hook):
 
     priority = 'VERY_HIGH'
 
+    stitched_only = True  # a stitch exported alone has no work for it
+
     def __init__(
         self,
         sampler: dict,

@@ -236,6 +236,12 @@ class StitchedClsHead(ClsHead):
             if end is not None and a != stitch.end_anchor:
                 yield from end.parameters()
 
+    def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
+        """Return the config of this head with the end of one stitch alone."""
+        ends = enumerate(config['ends'])
+        ends = [end if a == stitch.end_anchor else None for a, end in ends]
+        return dict(config, ends=ends)
+
     def pre_logits(self, feats: TokenState) -> Tensor:
         """The normalised token ``(B, C)`` that is classified.
 

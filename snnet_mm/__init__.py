@@ -5,7 +5,7 @@ subclass a class of mmseg, mmdet or mmpretrain live in ``snnet_mm.integrations``
 are imported by the configs that need them.
 """
 
-from . import anchors, bridging, datasets, engine, evaluation, models
+from . import anchors, bridging, datasets, engine, esta, evaluation, models
 from .version import __version__
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     'bridging',
     'datasets',
     'engine',
+    'esta',
     'evaluation',
     'models',
 ]

@@ -5,7 +5,8 @@ default_hooks = dict(
     stitch_sampling=dict(
         type='StitchSamplingHook',
         sampler=dict(type='UniformSampler', anchors=False),
-    )
+    ),
+    stitch_report=dict(type='StitchReportHook'),
 )
 find_unused_parameters = True
 val_cfg = dict(type='StitchValLoop', stitches='all')

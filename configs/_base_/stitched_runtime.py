@@ -7,6 +7,7 @@ default_hooks = dict(
         type='StitchSamplingHook',
         sampler=dict(type='ResourceConstrainedSampler', step=10e9),
     ),
+    stitch_report=dict(type='StitchReportHook'),
 )
 # One iteration trains one stitch; the other blocks get no gradient.
 find_unused_parameters = True

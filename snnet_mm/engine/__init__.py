@@ -5,10 +5,10 @@ from .hooks import (
     LabelCheckHook,
     StitchCheckpointHook,
     StitchInitHook,
+    StitchReportHook,
     StitchSamplingHook,
     TrainableParamsHook,
 )
-from .importance_sampler import ImportanceSampler
 from .layer_decay import AnchorLayerDecayConstructor
 from .samplers import (
     ResourceConstrainedSampler,
@@ -22,13 +22,13 @@ __all__ = [
     'AnchorLayerDecayConstructor',
     'ExactResumeHook',
     'GroupOneCycleLR',
-    'ImportanceSampler',
     'LabelCheckHook',
     'OneCycleMomentum',
     'ResourceConstrainedSampler',
     'SandwichSampler',
     'StitchCheckpointHook',
     'StitchInitHook',
+    'StitchReportHook',
     'StitchSampler',
     'StitchSamplingHook',
     'TrainableParamsHook',

@@ -1,13 +1,14 @@
-"""Samplers: which stitch each training iteration trains."""
+"""Samplers that draw the stitches of each training iteration."""
 
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from mmengine.dist import get_rank
+from mmengine.hooks import Hook
 from mmengine.registry import TASK_UTILS
 
 from snnet_mm.stitching import (
@@ -16,22 +17,20 @@ from snnet_mm.stitching import (
     group_by_cost,
     split_cost_range,
 )
-from snnet_mm.utils import is_whole
-
-if TYPE_CHECKING:
-    from .importance_sampler import ImportanceSampler
+from snnet_mm.utils import check, is_whole
 
 NUM_LOGGED_GROUPS = 10
 DEFAULT_STEP = 10e9
-# Which anchors come along in a sandwich.
-ACCOMPANYING = ('route', 'slowest')
+# The anchors that a sandwich may add to its random stitches.
+SANDWICH_ANCHORS = ('route', 'slowest')
 
 
 class StitchSampler(metaclass=ABCMeta):
-    """Draws stitches, the same ones for the same seed and iteration.
+    """Base of samplers, which draw the same stitches for the same seed and iteration.
 
     Nothing else enters a draw, so that resuming is exact and ranks agree without
-    talking; but for :attr:`scorer`, whose scores are equal on all ranks and are saved.
+    talking. A sampler that learns while it draws brings a hook, see :meth:`hooks`,
+    which keeps what it learned equal on all ranks and saved.
 
     Args:
         costs: Costs of the stitches to draw from.
@@ -52,19 +51,22 @@ class StitchSampler(metaclass=ABCMeta):
         # Cost groups that the log tells apart; some samplers draw by them.
         self.groups = split_cost_range(costs.column('flops'), NUM_LOGGED_GROUPS)
 
-    @property
-    def scorer(self) -> ImportanceSampler | None:
-        """Who learns from every step: this sampler, one that it asks, or nobody."""
-        return None
+    def hooks(self) -> list[Hook]:
+        """Return hooks to register before training; by default none."""
+        return []
 
     def sample(self, iteration: int) -> tuple[int, ...]:
-        """The stitch ids of an iteration."""
+        """Return the stitch ids of an iteration."""
         rank = [get_rank()] if self.per_rank else []
         return self.draw(np.random.default_rng([self.seed, iteration, *rank]))
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """Draw one or more stitch ids."""
+
+    def mean_gflops(self, group: Sequence[int]) -> str:
+        """Return the mean GFLOPs of a cost group, by which logs name it."""
+        return f'{sum(self.costs[i].flops for i in group) / len(group) / 1e9:.3g}'
 
 
 @TASK_UTILS.register_module()
@@ -75,26 +77,14 @@ class UniformSampler(StitchSampler):
         costs: Costs of the stitches to draw from.
         anchors: Whether the anchors themselves are drawn; not where they are frozen.
         **kwargs: See :class:`StitchSampler`.
-
-    Raises:
-        ValueError: If anchors are not drawn and there is nothing else, or no ``space``
-            that says which they are.
     """
 
     def __init__(self, costs: CostTable, anchors: bool = True, **kwargs) -> None:
         super().__init__(costs, **kwargs)
-        if not anchors and self.space is None:
-            raise ValueError(
-                'anchors=False without a space, which says what stitches are anchors; '
-                'give space=backbone.space'
-            )
         left_out = () if anchors else self.space.anchor_ids
         self._ids = [i for i in costs if i not in left_out]
-        if not self._ids:
-            raise ValueError(
-                f'anchors=False of a space with the stitches {list(costs)}, which are '
-                'all anchors (config key: sampler.anchors)'
-            )
+        other = f'True, as the stitches {list(costs)} are all anchors'
+        check(self._ids, 'sampler.anchors', anchors, other)
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """See :meth:`StitchSampler.draw`."""
@@ -114,10 +104,6 @@ class ResourceConstrainedSampler(StitchSampler):
             ``'latency'`` in milliseconds or ``'memory'`` in bytes, of which the last
             two need a file of measured costs (``StitchSamplingHook.costs``).
         **kwargs: See :class:`StitchSampler`.
-
-    Raises:
-        ValueError: If both a step and a number of groups are given, one of them is not
-            positive, or all stitches fall into one group.
     """
 
     def __init__(
@@ -129,26 +115,22 @@ class ResourceConstrainedSampler(StitchSampler):
         **kwargs,
     ) -> None:
         super().__init__(costs, **kwargs)
-        if step is not None and num_groups is not None:
-            raise ValueError(
-                f'step={step:g} and num_groups={num_groups} exclude each other (config '
-                'keys: sampler.step, sampler.num_groups)'
-            )
+        one = step is None or num_groups is None
+        check(one, 'sampler.step', step, 'None, as num_groups is given')
         column = costs.column(cost)
         if num_groups is not None:
             self.groups = split_cost_range(column, num_groups)
-            given = f'num_groups={num_groups}'
+            key, value = 'sampler.num_groups', num_groups
         else:
-            step = DEFAULT_STEP if step is None else step
-            self.groups = group_by_cost(column, step)
-            given = f'step={step:g}'
-        if len(self.groups) < 2:
-            low, high = min(column.values()), max(column.values())
-            raise ValueError(
-                f'{given} puts all stitches into one cost group: {cost} range from '
-                f'{low:g} to {high:g}; choose a step well below {high - low:g}, or two '
-                'groups or more (config keys: sampler.step, sampler.num_groups)'
-            )
+            value = DEFAULT_STEP if step is None else step
+            self.groups = group_by_cost(column, value)
+            key = 'sampler.step'
+        low, high = min(column.values()), max(column.values())
+        allowed = (
+            f'a step well below {high - low:g}, or two groups or more, as {cost} range '
+            f'from {low:g} to {high:g} and one cost group would hold all stitches'
+        )
+        check(len(self.groups) > 1, key, value, allowed)
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """See :meth:`StitchSampler.draw`."""
@@ -167,16 +149,13 @@ class SandwichSampler(StitchSampler):
     Args:
         costs: Costs of the stitches to draw from.
         space: Their stitching space.
-        num_random: How many random stitches.
+        num_random: Number of random stitches.
         sampler: Config of the sampler that draws them, from all but the anchors that
             come along; by default a :class:`UniformSampler`.
         anchors: ``'route'`` for the slowest and the fastest anchor on the routes of the
             random stitches, or ``'slowest'`` for the slowest of all alone, which then
             teaches in every iteration (ESTA, section 4.2).
         **kwargs: See :class:`StitchSampler`.
-
-    Raises:
-        ValueError: If there are not so many stitches, or no such anchors.
     """
 
     def __init__(
@@ -189,34 +168,27 @@ class SandwichSampler(StitchSampler):
         **kwargs,
     ) -> None:
         super().__init__(costs, space=space, **kwargs)
-        if anchors not in ACCOMPANYING:
-            raise ValueError(
-                f'anchors={anchors!r} of a sandwich; allowed are {ACCOMPANYING} '
-                '(config key: sampler.anchors)'
-            )
+        valid = anchors in SANDWICH_ANCHORS
+        check(valid, 'sampler.anchors', anchors, SANDWICH_ANCHORS)
         self.num_random, self.anchors = num_random, anchors
         always = space.anchor_ids[-1:] if anchors == 'slowest' else space.anchor_ids
         middle = {i: costs[i] for i in costs if i not in always}
-        if not is_whole(num_random, 1) or num_random > len(middle):
-            raise ValueError(
-                f'num_random={num_random}; allowed are 1 to {len(middle)}, as many as '
-                'there are besides these anchors (config key: sampler.num_random)'
-            )
+        enough = is_whole(num_random, 1) and num_random <= len(middle)
+        check(enough, 'sampler.num_random', num_random, f'1 to {len(middle)}')
         defaults = dict(costs=replace(costs, costs=middle), space=space)
-        self._random = TASK_UTILS.build(
+        self.sampler = TASK_UTILS.build(
             sampler or dict(type='UniformSampler'), default_args=defaults
         )
 
-    @property
-    def scorer(self) -> ImportanceSampler | None:
-        """See :meth:`StitchSampler.scorer`."""
-        return self._random.scorer
+    def hooks(self) -> list[Hook]:
+        """See :meth:`StitchSampler.hooks`."""
+        return self.sampler.hooks()
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """See :meth:`StitchSampler.draw`."""
         drawn: dict[int, None] = {}  # a set that keeps the order
         while len(drawn) < self.num_random:
-            drawn |= dict.fromkeys(self._random.draw(rng))
+            drawn |= dict.fromkeys(self.sampler.draw(rng))
         anchors = self.space.anchor_ids
         if self.anchors == 'slowest':
             return anchors[-1], *drawn

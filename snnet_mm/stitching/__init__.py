@@ -6,7 +6,6 @@ Pure Python.
 from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
-from .importance import DEPLOYMENT, IMPORTANCE, importance_results
 from .pareto import pareto_front
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .prior import prior_scores
@@ -26,8 +25,6 @@ __all__ = [
     'Budget',
     'Cost',
     'CostTable',
-    'DEPLOYMENT',
-    'IMPORTANCE',
     'KINDS',
     'Position',
     'Segment',
@@ -47,7 +44,6 @@ __all__ = [
     'count_blocks',
     'format_cost',
     'group_by_cost',
-    'importance_results',
     'middle_stitches',
     'pareto_front',
     'parse_budget',

@@ -20,9 +20,10 @@ from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 from toy_classifier import ToyClassifier
 
-from snnet_mm.engine import ImportanceSampler, StitchInitHook, UniformSampler
+from snnet_mm.engine import StitchInitHook, UniformSampler
 from snnet_mm.engine.hooks import stitch_init_hook
-from snnet_mm.engine.saliency import SaliencyScorer
+from snnet_mm.esta import ImportanceSampler
+from snnet_mm.esta.saliency import SaliencyScorer
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import SandwichWrapper, set_stitch, set_stitches
 from snnet_mm.models.stitching_init import fit_stitching_layers

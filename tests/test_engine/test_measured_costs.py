@@ -73,7 +73,7 @@ def test_a_resumed_run_refuses_costs_that_were_measured_again(ros_cfg, tmp_path)
     write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 7: 22, 0: 30})
     train(ros_cfg)
     write_costs(ros_cfg, tmp_path / 'costs.json', {3: 20, 7: 22, 0: 31})
-    with pytest.raises(ValueError, match='other costs than in the run that is resumed'):
+    with pytest.raises(ValueError, match='the costs in the run that is resumed'):
         train(ros_cfg, **{'train_cfg.max_iters': 3, 'resume': True})
 
 
@@ -86,7 +86,7 @@ def test_ranks_must_read_the_same_costs(ros_cfg, tmp_path, monkeypatch):
     monkeypatch.setattr(
         stitch_sampling_hook, 'broadcast_object_list', of_another_machine
     )
-    with pytest.raises(ValueError, match='other costs than on rank 0'):
+    with pytest.raises(ValueError, match='a file with the costs on rank 0'):
         train(ros_cfg)
 
 

@@ -13,9 +13,10 @@ from mmengine.runner import Runner
 
 from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
 from snnet_mm.engine.accumulation import accumulative_counts
+from snnet_mm.esta import importance_results
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone
-from snnet_mm.stitching import StitchResults, importance_results
+from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import guard_checkpoints, load_weights_only
 
 PIPELINE = [

@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+from mmengine.registry import TASK_UTILS
 
 from snnet_mm.engine import ResourceConstrainedSampler, SandwichSampler, UniformSampler
 from snnet_mm.engine import samplers as samplers_module
@@ -8,6 +9,17 @@ from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
 
 # Three groups at step 10: {0}, {2, 3, 4, 5}, {1}.
 FLOPS = {0: 0, 1: 100, 2: 40, 3: 42, 4: 44, 5: 50}
+# First draws with seed 3.
+UNIFORM = [(12,), (14,), (12,), (4,), (0,), (0,)]
+ROS = [(14,), (14,), (14,), (3,), (2,), (0,)]
+SANDWICH = [
+    (1, 0, 12, 3),
+    (1, 0, 14, 6),
+    (1, 0, 13, 2),
+    (1, 0, 6, 3),
+    (1, 0, 2, 13),
+    (1, 0, 2, 3),
+]
 
 
 @pytest.fixture
@@ -31,10 +43,8 @@ def test_uniform_sampler_without_anchors(costs):
     assert sorted(drawn) == left
     assert all(70 < n < 130 for n in drawn.values())
     two = CostTable({i: Cost(1, 1) for i in (0, 1)}, (8, 8))
-    with pytest.raises(ValueError, match='which are all anchors'):
+    with pytest.raises(ValueError, match='anchors=False; .* are all anchors'):
         UniformSampler(two, space=space, anchors=False)
-    with pytest.raises(ValueError, match='anchors=False without a space'):
-        UniformSampler(costs, anchors=False)
 
 
 def test_ros_draws_every_group_equally_often(costs):
@@ -72,42 +82,44 @@ def test_ranks_draw_alike_unless_asked_otherwise(costs, monkeypatch):
     assert draws(0, per_rank=True) != draws(1, per_rank=True)
 
 
-def test_ros_refuses_a_single_group(costs):
-    with pytest.raises(ValueError, match=r'step=1000 .* range from 0 to 100'):
-        ResourceConstrainedSampler(costs, step=1000)
-
-
-@pytest.mark.parametrize('step', [0, -1])
-def test_ros_refuses_a_step_that_is_not_positive(costs, step):
-    with pytest.raises(ValueError, match=f'step={step} .*sampler.step'):
-        ResourceConstrainedSampler(costs, step=step)
-
-
-def test_ros_refuses_an_unknown_cost(costs):
-    with pytest.raises(ValueError, match="'joules' is unknown"):
-        ResourceConstrainedSampler(costs, step=1, cost='joules')
-
-
 def test_ros_by_number_of_groups(costs):
     # Parts of width 25: 0, then 40 to 50, none up to 75, then 100.
     sampler = ResourceConstrainedSampler(costs, num_groups=4)
     assert sampler.groups == [(0,), (2, 3, 4), (5,), (1,)]
 
 
-def test_ros_refuses_a_step_and_a_number_of_groups(costs):
-    with pytest.raises(ValueError, match='step=5 and num_groups=3 exclude each other'):
-        ResourceConstrainedSampler(costs, step=5, num_groups=3)
+@pytest.mark.parametrize(
+    'settings, message',
+    [
+        (dict(step=1000), 'step=1000; .* range from 0 to 100 .*sampler.step'),
+        (dict(step=0), 'step=0.*sampler.step'),
+        (dict(step=-1), 'step=-1.*sampler.step'),
+        (dict(step=1, cost='joules'), "'joules'"),
+        (dict(step=5, num_groups=3), 'step=5; allowed: None, as num_groups is given'),
+        (dict(num_groups=0), 'num_groups=0; .*sampler.num_groups'),
+        (dict(num_groups=1), 'num_groups=1; .* from 0 to 100'),
+    ],
+)
+def test_wrong_settings_of_ros_are_refused(costs, settings, message):
+    with pytest.raises(ValueError, match=message):
+        ResourceConstrainedSampler(costs, **settings)
 
 
-@pytest.mark.parametrize('num_groups', [0, -2])
-def test_ros_refuses_no_groups(costs, num_groups):
-    with pytest.raises(ValueError, match=f'num_groups={num_groups}; .*num_groups'):
-        ResourceConstrainedSampler(costs, num_groups=num_groups)
-
-
-def test_ros_refuses_one_group(costs):
-    with pytest.raises(ValueError, match='num_groups=1 puts all .* from 0 to 100'):
-        ResourceConstrainedSampler(costs, num_groups=1)
+@pytest.mark.parametrize(
+    'config, drawn',
+    [
+        (dict(type='UniformSampler'), UNIFORM),
+        (dict(type='ResourceConstrainedSampler', step=30), ROS),
+        (dict(type='SandwichSampler', num_random=2), SANDWICH),
+    ],
+)
+def test_draws_are_those_of_earlier_versions(config, drawn):
+    """A resumed training goes on with them."""
+    space = TwoWaySpace([4, 8])
+    costs = {i: Cost(10 * i + 3 * (i % 5), i) for i in space.ids}
+    defaults = dict(costs=CostTable(costs, (8, 8)), seed=3, space=space)
+    sampler = TASK_UTILS.build(config, default_args=defaults)
+    assert [sampler.sample(t) for t in range(6)] == drawn
 
 
 # --- sandwiches
@@ -167,7 +179,7 @@ def test_another_sampler_draws_the_middle(sandwich):
     space = TwoWaySpace([4, 8])
     config = dict(type='ResourceConstrainedSampler', num_groups=2)
     sampler = sandwich(space, sampler=config)
-    low, high = sampler._random.groups
+    low, high = sampler.sampler.groups
     assert {*low, *high} == set(space.ids) - {0, 1}
     assert len(low) != len(high)
     drawn = Counter(sampler.sample(t)[2] in low for t in range(2000))
@@ -176,6 +188,6 @@ def test_another_sampler_draws_the_middle(sandwich):
 
 @pytest.mark.parametrize('num_random', [0, 13])
 def test_a_sandwich_of_nothing_or_too_much_is_refused(sandwich, num_random):
-    message = f'num_random={num_random}; allowed are 1 to 12.*sampler.num_random'
+    message = f'num_random={num_random}; allowed: 1 to 12.*sampler.num_random'
     with pytest.raises(ValueError, match=message):
         sandwich(TwoWaySpace([4, 8]), num_random=num_random)

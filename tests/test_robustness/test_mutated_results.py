@@ -7,6 +7,7 @@ import shutil
 import pytest
 from mutations import at, break_at, drawn, faults, is_of_another_kind, name_of
 
+from snnet_mm.esta import importance_results
 from snnet_mm.evaluation import cost_report, stitch_table
 from snnet_mm.evaluation.partial_evaluation import PartialEvaluation
 from snnet_mm.stitching import (
@@ -15,7 +16,6 @@ from snnet_mm.stitching import (
     Setup,
     StitchResults,
     TwoWaySpace,
-    importance_results,
     select_stitches,
 )
 

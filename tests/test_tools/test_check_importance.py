@@ -2,13 +2,8 @@ import json
 
 import pytest
 
-from snnet_mm.stitching import (
-    Cost,
-    CostTable,
-    StitchResults,
-    TwoWaySpace,
-    importance_results,
-)
+from snnet_mm.esta import importance_results
+from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
 
 TOOL = 'analysis_tools/check_importance.py'
 # Intervals of thirds: {0, 2, 3}, {5, 6}, {7, 8, 1}.

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from snnet_mm.apis import init_model
-from snnet_mm.stitching import Cost, CostTable, TwoWaySpace, importance_results
+from snnet_mm.esta import importance_results
+from snnet_mm.stitching import Cost, CostTable, TwoWaySpace
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'configs/camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'

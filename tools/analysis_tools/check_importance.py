@@ -11,14 +11,9 @@ from typing import NamedTuple
 
 from rich.table import Table
 
+from snnet_mm.esta import DEPLOYMENT, IMPORTANCE
 from snnet_mm.evaluation import wide_console
-from snnet_mm.stitching import (
-    DEPLOYMENT,
-    IMPORTANCE,
-    StitchResult,
-    StitchResults,
-    split_cost_range,
-)
+from snnet_mm.stitching import StitchResult, StitchResults, split_cost_range
 
 
 class Choice(NamedTuple):

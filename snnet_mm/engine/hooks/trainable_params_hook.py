@@ -7,7 +7,7 @@ from mmengine.runner import Runner
 from snnet_mm.evaluation import count_parameters
 from snnet_mm.models import StitchedBackbone
 
-from .stitch_sampling_hook import StitchSamplingHook
+from .stitch_sampling_hook import sampling_hook
 
 
 @HOOKS.register_module()
@@ -36,12 +36,8 @@ class TrainableParamsHook(Hook):
             f'({100 * trained / total:.3g} %): {parts}'
         )
         for module in runner.model.modules():
-            if isinstance(module, StitchedBackbone) and not _switches(runner):
+            if isinstance(module, StitchedBackbone) and sampling_hook(runner) is None:
                 runner.logger.warning(
                     f'Only stitch {module.active_stitch.id} will be trained: there is '
                     'no StitchSamplingHook (config key: default_hooks.stitch_sampling).'
                 )
-
-
-def _switches(runner: Runner) -> bool:
-    return any(isinstance(hook, StitchSamplingHook) for hook in runner.hooks)

@@ -6,7 +6,7 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
 from mmpretrain.structures import DataSample
 
-from snnet_mm.engine.saliency import SaliencyScorer
+from snnet_mm.esta.saliency import SaliencyScorer
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitches
 
@@ -32,7 +32,7 @@ def run() -> dict:
     samples = [DataSample().set_gt_label(i % 20) for i in range(BATCH)]
     # One optimizer is scored, the other is not.
     plain, scored = (build_optim_wrapper(model, cfg.optim_wrapper) for _ in range(2))
-    scorer = SaliencyScorer(model, scored, sampler.scorer)
+    scorer = SaliencyScorer(model, scored, sampler.sampler)
 
     def step() -> None:
         set_stitches(model, ids)
@@ -40,7 +40,7 @@ def run() -> dict:
         model.train_step(batch, plain)
 
     def step_by_importance() -> None:
-        sampler.sample(sampler.scorer.num_scored_steps)
+        sampler.sample(sampler.sampler.num_scored_steps)
         scorer.trained = list(set_stitches(model, ids).values())
         batch = dict(inputs=list(images), data_samples=samples)
         model.train_step(batch, scored)

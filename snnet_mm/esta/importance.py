@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from .cost_groups import split_cost_range
-from .cost_table import CostTable
-from .results import StitchResults
-from .space import StitchingSpace
+from snnet_mm.stitching import (
+    CostTable,
+    StitchingSpace,
+    StitchResults,
+    split_cost_range,
+)
+from snnet_mm.utils import check
 
 # Ranks stitches: the paper deploys the most important one of every cost interval.
 DEPLOYMENT = 'deployment'
@@ -22,7 +25,7 @@ def importance_results(
     num_groups: int = 15,
     cost: str = 'flops',
 ) -> StitchResults:
-    """Scores in the form of results, so that stitches are chosen by them as by others.
+    """Return scores as results, so that stitches are chosen by them as by others.
 
     The ranking metric, ``'deployment'``, is ``n`` for the most important stitch of the
     n-th cost interval, and lies between ``n - 2`` and ``n - 1`` for the others of it.
@@ -35,16 +38,9 @@ def importance_results(
         scores: Importance by stitch id; stitches without are left out.
         num_groups: Number of intervals: equal parts of the cost range.
         cost: The cost that intervals are formed by.
-
-    Raises:
-        ValueError: If there are no scores, or one is of an unknown stitch.
     """
-    if not scores:
-        raise ValueError(
-            'no stitch has an importance yet; training with '
-            "type='ImportanceSampler' scores them (config key: "
-            'StitchSamplingHook.sampler)'
-        )
+    scored = 'the scores of a training'
+    check(scores, 'default_hooks.stitch_sampling.sampler', scores, scored)
     for stitch_id in scores:
         space[stitch_id]  # refuses an unknown id
     metrics: dict[int, dict[str, float]] = {}

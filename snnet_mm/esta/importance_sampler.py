@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from mmengine.hooks import Hook
 from mmengine.registry import TASK_UTILS
 
+from snnet_mm.engine import StitchSampler
 from snnet_mm.stitching import CostTable, split_cost_range
-from snnet_mm.utils import is_number, is_whole
-
-from .samplers import StitchSampler
+from snnet_mm.utils import check, is_number, is_whole
 
 
 @TASK_UTILS.register_module()
@@ -23,22 +23,18 @@ class ImportanceSampler(StitchSampler):
     the others. The paper does not say how scores begin.
 
     Draws depend on the seed, the iteration and the scores, which ranks share and
-    checkpoints hold.
+    checkpoints hold; see :class:`ImportanceHook`. Ranks cannot draw stitches of their
+    own, as the gradients of several stitches score none of them.
 
     Args:
         costs: Costs of the stitches to draw from.
         warm_up: Scored steps at the beginning, in which every stitch is drawn equally
-            often.
+            often; at least 1, as no stitch has a score before.
         num_groups: Number of intervals: equal parts of the cost range.
-        momentum: Share of the old score in the new one.
+        momentum: Share of the old score in the new one, from 0 to below 1.
         cost: The cost that intervals are formed by; see
-            :class:`ResourceConstrainedSampler`.
-        **kwargs: See :class:`StitchSampler`.
-
-    Raises:
-        ValueError: If there is no warm-up, so that sampling would begin before any
-            score, the momentum is not from 0 to below 1, or ranks are to draw stitches
-            of their own.
+            :class:`snnet_mm.engine.ResourceConstrainedSampler`.
+        **kwargs: See :class:`snnet_mm.engine.StitchSampler`.
     """
 
     def __init__(
@@ -51,32 +47,24 @@ class ImportanceSampler(StitchSampler):
         **kwargs,
     ) -> None:
         super().__init__(costs, **kwargs)
-        no_score = '1 step or more, as before it no stitch has a score'
+        check(is_whole(warm_up, 1), 'sampler.warm_up', warm_up, '1 step or more')
         share = is_number(momentum) and 0 <= momentum < 1
-        one_stitch = 'False, as the gradients of several stitches score none of them'
-        for key, value, allowed, text in (
-            ('warm_up', warm_up, is_whole(warm_up, 1), no_score),
-            ('momentum', momentum, share, '0 to below 1'),
-            ('per_rank', self.per_rank, not self.per_rank, one_stitch),
-        ):
-            if not allowed:
-                raise ValueError(
-                    f'{key}={value} of importance sampling; allowed is {text} (config '
-                    f'key: sampler.{key})'
-                )
+        check(share, 'sampler.momentum', momentum, '0 to below 1')
+        check(not self.per_rank, 'sampler.per_rank', self.per_rank, 'False')
         self.warm_up, self.momentum = warm_up, momentum
         self.num_groups, self.cost = num_groups, cost
         self.groups = split_cost_range(costs.column(cost), num_groups)
         self.scores: dict[int, float] = {}
         self.num_scored_steps = 0
 
-    @property
-    def scorer(self) -> ImportanceSampler:
-        """See :meth:`StitchSampler.scorer`."""
-        return self
+    def hooks(self) -> list[Hook]:
+        """See :meth:`snnet_mm.engine.StitchSampler.hooks`."""
+        from .importance_hook import ImportanceHook  # which needs this class
+
+        return [ImportanceHook(self)]
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
-        """See :meth:`StitchSampler.draw`."""
+        """See :meth:`snnet_mm.engine.StitchSampler.draw`."""
         if self.num_scored_steps < self.warm_up:
             ids = list(self.costs)
             return (ids[rng.integers(len(ids))],)
@@ -84,7 +72,7 @@ class ImportanceSampler(StitchSampler):
         return (group[rng.choice(len(group), p=self.probabilities(group))],)
 
     def probabilities(self, group: Sequence[int]) -> np.ndarray:
-        """How likely each stitch of an interval is drawn: the softmax of scores."""
+        """Return the softmax of the scores of an interval's stitches."""
         known = [self.scores[i] for i in group if i in self.scores]
         mean = sum(known) / len(known) if known else 0.0
         scores = np.array([self.scores.get(i, mean) for i in group])
@@ -99,10 +87,10 @@ class ImportanceSampler(StitchSampler):
         self.num_scored_steps += 1
 
     def state_dict(self) -> dict:
-        """What a resumed training needs to draw the same stitches."""
+        """Return the scores, by which a resumed training draws the same stitches."""
         return dict(scores=dict(self.scores), num_scored_steps=self.num_scored_steps)
 
     def load_state_dict(self, state: Mapping) -> None:
-        """Take over what :meth:`state_dict` gave."""
+        """Take over the scores that :meth:`state_dict` gave."""
         self.scores = dict(state['scores'])
         self.num_scored_steps = state['num_scored_steps']

@@ -5,12 +5,12 @@ import math
 
 import pytest
 
+from snnet_mm.esta import importance_results
 from snnet_mm.stitching import (
     Cost,
     CostTable,
     StitchResults,
     TwoWaySpace,
-    importance_results,
     pick,
     select_stitches,
 )
@@ -82,7 +82,7 @@ def test_they_are_read_as_any_other_results(space, costs, tmp_path):
 
 
 def test_no_scores_and_wrong_ones_are_refused(space, costs):
-    with pytest.raises(ValueError, match='no stitch has an importance yet.*Importance'):
+    with pytest.raises(ValueError, match='allowed: the scores of a training'):
         importance_results(space, costs, {})
     with pytest.raises(ValueError, match='stitch id 99 is not in the stitching space'):
         importance_results(space, costs, {99: 1.0})

@@ -1,4 +1,4 @@
-"""How much the trained parameters of a stitch matter to the loss of a step."""
+"""Saliency: the weight of a stitch's trained parameters in the loss of a step."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from snnet_mm.evaluation.parts import parameters_by_part, parts_of, unwrapped
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Stitch
+from snnet_mm.utils import check
 
 from .importance_sampler import ImportanceSampler
 
@@ -31,20 +32,15 @@ class SaliencyScorer:
         model: The model, with a stitched backbone.
         optim_wrapper: Its optimizer wrapper.
         sampler: The sampler that gets the scores.
-
-    Raises:
-        ValueError: If there are several optimizers.
     """
 
     def __init__(
         self, model: nn.Module, optim_wrapper: OptimWrapper, sampler: ImportanceSampler
     ) -> None:
-        if isinstance(optim_wrapper, OptimWrapperDict):
-            raise ValueError(
-                f'importance is scored in the steps of one optimizer; allowed is an '
-                f'OptimWrapper, not {type(optim_wrapper).__name__} (config keys: '
-                'optim_wrapper, StitchSamplingHook.sampler)'
-            )
+        kind = type(optim_wrapper).__name__
+        single = not isinstance(optim_wrapper, OptimWrapperDict)
+        one = 'one optimizer, whose steps score the importance of stitches'
+        check(single, 'optim_wrapper.type', kind, one)
         self.sampler = sampler
         self.trained: Sequence[Stitch] = ()  # the stitches of the next step
         self._parameters = cache(lambda stitch: trained_parameters(model, stitch))
@@ -70,24 +66,17 @@ class SaliencyScorer:
 
 @torch.no_grad()
 def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
-    """SNIP's measure: the sum of ``|g w|`` over parameters ``w`` with gradient ``g``.
-
-    Raises:
-        ValueError: If none of them has a gradient.
-    """
+    """Return the sum of ``|g w|`` over parameters ``w`` with gradient ``g`` (SNIP)."""
     trained = [p for p in parameters if p.grad is not None]
-    if not trained:
-        raise ValueError(
-            'no parameter of this stitch has a gradient, and no importance; what is '
-            'trained is logged at the beginning (config keys: frozen_stages, lora, '
-            'stitching_layer)'
-        )
+    keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
+    some = 'settings that train a parameter of every stitch'
+    check(trained, keys, 'no gradient', some)
     products = torch._foreach_mul([p.grad for p in trained], trained)
     return torch.stack(torch._foreach_norm(products, 1)).sum()
 
 
 def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
-    """The trained parameters that a stitch runs, heads included.
+    """Return the trained parameters that a stitch runs, heads included.
 
     A part of a model that runs a stitch with some of its parameters only has a method
     ``idle_parameters(stitch)`` which gives the others.

@@ -21,6 +21,8 @@ class StitchReportHook(Hook):
     ``stitch_histogram``, which checkpoints hold, and logged by group after training.
     """
 
+    stitched_only = True  # see StitchSamplingHook
+
     def before_train(self, runner: Runner) -> None:
         """Go on with the counts of a run that is resumed."""
         self._sampling = sampling_hook(runner)

@@ -144,7 +144,9 @@ def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     exported, _ = single_stitch(cfg, build(cfg), 8)
     assert exported.val_cfg == dict(type='ValLoop')
     assert exported.test_cfg == dict(type='TestLoop')
-    assert not {'stitch_init', 'stitch_sampling'} & set(exported.default_hooks)
+    assert not {'stitch_init', 'stitch_sampling', 'stitch_report'} & set(
+        exported.default_hooks
+    )
     assert exported.custom_hooks == [dict(type='EMAHook')]
     assert not {'work_dir', 'fast_checkpoint', 'find_unused_parameters'} & set(exported)
     text = exported.pretty_text

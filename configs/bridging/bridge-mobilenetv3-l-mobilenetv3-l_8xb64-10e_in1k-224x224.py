@@ -9,5 +9,5 @@ _base_ = [
 ]
 model = dict(
     backbone=dict(anchors=[_base_.mobilenetv3.anchor, _base_.mobilenetv3.anchor]),
-    head=dict(ends=[_base_.mobilenetv3.end, _base_.mobilenetv3.end]),
+    head=dict(anchor_heads=[_base_.mobilenetv3.end, _base_.mobilenetv3.end]),
 )

@@ -9,5 +9,5 @@ _base_ = [
 ]
 model = dict(
     backbone=dict(anchors=[_base_.swin_t.anchor, _base_.resnet50.anchor]),
-    head=dict(ends=[_base_.swin_t.end, _base_.resnet50.end]),
+    head=dict(anchor_heads=[_base_.swin_t.end, _base_.resnet50.end]),
 )

@@ -10,5 +10,5 @@ _base_ = [
 model = dict(
     data_preprocessor=_base_.half,
     backbone=dict(anchors=[_base_.vit_s.anchor, _base_.resnet50.anchor]),
-    head=dict(ends=[_base_.vit_s.end, _base_.resnet50.end]),
+    head=dict(anchor_heads=[_base_.vit_s.end, _base_.resnet50.end]),
 )

@@ -13,5 +13,5 @@ model = dict(
         anchors=[_base_.vit_s.anchor, _base_.vit_s.anchor],
         stitching_layer=dict(type='ViTBlockAdapter'),
     ),
-    head=dict(ends=[_base_.vit_s.end, _base_.vit_s.end]),
+    head=dict(anchor_heads=[_base_.vit_s.end, _base_.vit_s.end]),
 )

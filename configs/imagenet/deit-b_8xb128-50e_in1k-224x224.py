@@ -3,5 +3,5 @@
 _base_ = ['./deit-ti_8xb128-50e_in1k-224x224.py']
 checkpoint = 'checkpoints/deit_base_patch16_224-b5f2ef4d.pth'
 model = dict(backbone=dict(arch='base', init_cfg=dict(checkpoint=checkpoint)))
-_base_.model.head.ends[0].in_channels = 768
-_base_.model.head.ends[0].init_cfg.checkpoint = checkpoint
+_base_.model.head.anchor_heads[0].in_channels = 768
+_base_.model.head.anchor_heads[0].init_cfg.checkpoint = checkpoint

@@ -17,7 +17,7 @@ model = dict(
         init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
     ),
     head=dict(
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=192,
                 init_cfg=dict(type='Pretrained', checkpoint=checkpoint),

@@ -7,5 +7,5 @@ model = dict(
         arch='base', drop_path_rate=0.15, init_cfg=dict(checkpoint=checkpoint)
     ),
 )
-_base_.model.head.ends[0].in_channels = 768
-_base_.model.head.ends[0].init_cfg.checkpoint = checkpoint
+_base_.model.head.anchor_heads[0].in_channels = 768
+_base_.model.head.anchor_heads[0].init_cfg.checkpoint = checkpoint

@@ -15,7 +15,7 @@ model = dict(
         init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
     ),
     head=dict(
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=384,
                 init_cfg=dict(type='Pretrained', checkpoint=checkpoint),

@@ -41,7 +41,7 @@ model = dict(
         stride=1,
     ),
     head=dict(
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=192,
                 init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),

@@ -28,7 +28,7 @@ model = dict(
         stages=(0, 1),
     ),
     head=dict(
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=384,
                 pooling='mean',
@@ -51,7 +51,7 @@ optim_wrapper = dict(
     paramwise_cfg=dict(
         _delete_=True,
         decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
+        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
     ),
 )
 default_hooks = dict(

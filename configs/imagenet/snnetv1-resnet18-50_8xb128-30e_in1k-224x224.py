@@ -20,8 +20,8 @@ model = dict(
         ],
     ),
     head=dict(
-        ends=[
-            *_base_.model.head.ends,
+        anchor_heads=[
+            *_base_.model.head.anchor_heads,
             dict(
                 in_channels=2048,
                 pooling='mean',

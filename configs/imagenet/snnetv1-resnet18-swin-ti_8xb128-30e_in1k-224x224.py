@@ -21,8 +21,8 @@ model = dict(
         ],
     ),
     head=dict(
-        ends=[
-            *_base_.model.head.ends,
+        anchor_heads=[
+            *_base_.model.head.anchor_heads,
             dict(
                 in_channels=768,
                 pooling='norm-mean',

@@ -37,7 +37,7 @@ model = dict(
         stages=(0, 1, 2),
     ),
     head=dict(
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=768,
                 pooling='norm-mean',
@@ -64,7 +64,7 @@ optim_wrapper = dict(
     paramwise_cfg=dict(
         _delete_=True,
         decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
+        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
     ),
     clip_grad=dict(max_norm=5.0),
 )

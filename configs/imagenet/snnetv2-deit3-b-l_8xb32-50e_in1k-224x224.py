@@ -5,5 +5,5 @@ fast_checkpoint = 'checkpoints/deit_3_base_224_21k.pth'
 _base_.model.backbone.anchors[0].arch = 'base'
 _base_.model.backbone.anchors[0].drop_path_rate = 0.15
 _base_.model.backbone.anchors[0].init_cfg.checkpoint = fast_checkpoint
-_base_.model.head.ends[0].in_channels = 768
-_base_.model.head.ends[0].init_cfg.checkpoint = fast_checkpoint
+_base_.model.head.anchor_heads[0].in_channels = 768
+_base_.model.head.anchor_heads[0].init_cfg.checkpoint = fast_checkpoint

@@ -5,5 +5,5 @@ slow_checkpoint = 'checkpoints/deit_3_base_224_21k.pth'
 _base_.model.backbone.anchors[1].arch = 'base'
 _base_.model.backbone.anchors[1].drop_path_rate = 0.15
 _base_.model.backbone.anchors[1].init_cfg.checkpoint = slow_checkpoint
-_base_.model.head.ends[1].in_channels = 768
-_base_.model.head.ends[1].init_cfg.checkpoint = slow_checkpoint
+_base_.model.head.anchor_heads[1].in_channels = 768
+_base_.model.head.anchor_heads[1].init_cfg.checkpoint = slow_checkpoint

@@ -30,7 +30,7 @@ model = dict(
         stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
     ),
     head=dict(
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=384,
                 init_cfg=dict(type='Pretrained', checkpoint=fast_checkpoint),

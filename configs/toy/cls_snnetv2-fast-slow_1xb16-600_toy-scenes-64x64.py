@@ -33,17 +33,21 @@ model = dict(
     ),
     head=dict(
         num_classes=3,
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=32,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='head.ends.0.'
+                    type='Pretrained',
+                    checkpoint=fast_checkpoint,
+                    prefix='head.anchor_heads.0.',
                 ),
             ),
             dict(
                 in_channels=96,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='head.ends.0.'
+                    type='Pretrained',
+                    checkpoint=slow_checkpoint,
+                    prefix='head.anchor_heads.0.',
                 ),
             ),
         ],

@@ -13,7 +13,7 @@ model = dict(
         patch_size=8,
         layer_scale_init=None,
     ),
-    head=dict(num_classes=3, ends=[dict(in_channels=32)]),
+    head=dict(num_classes=3, anchor_heads=[dict(in_channels=32)]),
 )
 optim_wrapper = dict(optimizer=dict(lr=3e-3))
 param_scheduler = [

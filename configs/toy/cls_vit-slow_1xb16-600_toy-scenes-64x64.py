@@ -3,5 +3,5 @@
 _base_ = ['./cls_vit-fast_1xb16-600_toy-scenes-64x64.py']
 model = dict(
     backbone=dict(arch=dict(embed_dims=96, depth=8, num_heads=4)),
-    head=dict(ends=[dict(in_channels=96)]),
+    head=dict(anchor_heads=[dict(in_channels=96)]),
 )

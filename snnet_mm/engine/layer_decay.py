@@ -55,8 +55,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         paramwise_cfg: ``decay_rates`` is a rate above 0 and up to 1 for every anchor,
             fast to slow, or one number for all. ``lr_mults``, if there is one, has
             factors by which the learning rates of parts of the model are multiplied,
-            by the names of these: ``{'backbone.anchors': 0.1, 'head.ends': 0.1}`` is
-            SN-Netv1's for anchors with stages, with a decay rate of 1.
+            by the names of these: ``{'backbone.anchors': 0.1, 'head.anchor_heads':
+            0.1}`` is SN-Netv1's for anchors with stages, with a decay rate of 1.
 
     Raises:
         ValueError: For another key, a rate outside these bounds, a negative factor, or

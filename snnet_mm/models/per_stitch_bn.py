@@ -96,7 +96,7 @@ def recalibrate_bn(
 
     Returns:
         Running mean and variance by name, for each stitch id; those of anchors and of
-        ends of a classifier where it runs them.
+        heads of the anchors where it runs them.
 
     Raises:
         ValueError: If the model has no batch norm, there are no batches, or none of
@@ -193,13 +193,13 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
 def _names_of_some(model: nn.Module) -> set[str]:
     """Names of the batch norms that not every stitch runs.
 
-    They are in the anchors, and in the ends of a classifier.
+    They are in the anchors, and in the heads of the anchors.
     """
     backbone = set(find_stitched_backbone(model).modules())
     return {
         name
         for name, norm in batch_norms(model).items()
-        if norm in backbone or '.ends.' in f'.{name}'
+        if norm in backbone or '.anchor_heads.' in f'.{name}'
     }
 
 

@@ -60,7 +60,7 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if _DERIVED.search(key):
             continue
         if classifies and _CLASSIFIER.match(key):
-            key = _CLASSIFIER.sub(r'head.ends.\1.\2.', key)
+            key = _CLASSIFIER.sub(r'head.anchor_heads.\1.\2.', key)
         elif key.startswith(prefix):
             key = ours + _rename(key.removeprefix(prefix))
         converted[key] = value

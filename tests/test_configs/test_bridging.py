@@ -73,7 +73,7 @@ def test_recipe_of_section_2(path):
     layers = {n for n, _ in model.named_parameters() if '.stitching_layers.' in n}
     assert trained == layers
     for anchor, end in zip(
-        cfg.model.backbone.anchors, cfg.model.head.ends, strict=True
+        cfg.model.backbone.anchors, cfg.model.head.anchor_heads, strict=True
     ):
         assert anchor.init_cfg == end.init_cfg
     first = cfg.model.backbone.anchors[0].model
@@ -158,7 +158,9 @@ def narrow_anchor(anchor):
 def narrow(cfg, data_root, work_dir):
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     model = cfg.model
-    for anchor, end in zip(model.backbone.anchors, model.head.ends, strict=True):
+    for anchor, end in zip(
+        model.backbone.anchors, model.head.anchor_heads, strict=True
+    ):
         end.in_channels = narrow_anchor(anchor)
         end.pop('init_cfg')
     model.head.num_classes = model.data_preprocessor.num_classes = 2

@@ -75,11 +75,11 @@ def test_every_config_belongs_to_a_recipe():
 def test_every_anchor_has_its_end(path):
     _, model = load(path)
     widths = [a.block_dims[-1] for a in anchors_of(model)]
-    assert [end.norm.normalized_shape for end in model.head.ends] == [
+    assert [end.norm.normalized_shape for end in model.head.anchor_heads] == [
         (width,) for width in widths
     ]
     assert model.backbone.out == 'end'
-    assert {end.head.out_features for end in model.head.ends} == {
+    assert {end.head.out_features for end in model.head.anchor_heads} == {
         20 if path in TINY else 1000
     }
 
@@ -89,14 +89,14 @@ def test_anchors_and_their_ends_start_from_the_same_file(path):
     cfg, _ = load(path)
     backbone = cfg.model.backbone
     starts = [a.get('init_cfg') for a in backbone.get('anchors', [backbone])]
-    ends = [end.get('init_cfg') for end in cfg.model.head.ends]
+    ends = [end.get('init_cfg') for end in cfg.model.head.anchor_heads]
     if path in TINY and 'snnet' not in path.name:
         assert starts == ends == [None]
         return
     checkpoints = [start['checkpoint'] for start in starts]
     assert checkpoints == [end['checkpoint'] for end in ends]
     assert len(set(checkpoints)) == len(checkpoints)
-    prefixes = ('backbone.', 'head.ends.0.') if path in TINY else (None, None)
+    prefixes = ('backbone.', 'head.anchor_heads.0.') if path in TINY else (None, None)
     assert {start.get('prefix') for start in starts} == {prefixes[0]}
     assert {end.get('prefix') for end in ends} == {prefixes[1]}
 
@@ -296,7 +296,9 @@ def narrow(cfg, data_root):
     """Anchors of a few channels, and two classes where there are no scenes."""
     backbone, head = cfg.model.backbone, cfg.model.head
     anchors = backbone.get('anchors', [backbone])
-    for anchor, end, width in zip(anchors, head.ends, (8, 12, 16), strict=False):
+    for anchor, end, width in zip(
+        anchors, head.anchor_heads, (8, 12, 16), strict=False
+    ):
         depth = 24 if anchor.arch == 'large' else 12
         anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
         end.in_channels = width
@@ -332,11 +334,13 @@ def test_config_trains_and_tests(name, image_folders, tmp_path):
     before = {k: v.clone() for k, v in runner.model.named_parameters()}
     runner.train()
     moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
-    assert any(k.startswith('head.ends.') and k.endswith('head.weight') for k in moved)
+    assert any(
+        k.startswith('head.anchor_heads.') and k.endswith('head.weight') for k in moved
+    )
     assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
     metrics = runner.test()
     stitched = 'snnet' in name
-    last = len(cfg.model.head.ends) - 1
+    last = len(cfg.model.head.anchor_heads) - 1
     names = ['stitch_0/accuracy/top1', f'stitch_{last}/accuracy/top1']
     names = names if stitched else ['accuracy/top1']
     assert all(metrics[n] in (0, 25, 50, 75, 100) for n in names)

@@ -167,7 +167,7 @@ def test_it_trains_and_tests(data_root, tmp_path):
         anchor.lora.rank = 2
         anchor.pop('init_cfg')
     ends = [dict(in_channels=width, norm=None) for width in widths]
-    model.head.update(num_classes=2, ends=ends)
+    model.head.update(num_classes=2, anchor_heads=ends)
     sampling(cfg).sampler.num_groups = 3
     for loader in (cfg.train_dataloader, cfg.test_dataloader):
         loader.update(batch_size=2, num_workers=0, persistent_workers=False)

@@ -157,12 +157,12 @@ def test_schedules_on_imagenet():
         iterations = epochs * math.ceil(1281167 / 1024)
         assert cfg.train_cfg.max_iters == cfg.param_scheduler[-1].end == iterations
         starts = [a.init_cfg.checkpoint for a in cfg.model.backbone.anchors]
-        ends = [e.init_cfg.checkpoint for e in cfg.model.head.ends]
+        ends = [e.init_cfg.checkpoint for e in cfg.model.head.anchor_heads]
         assert starts == ends
         for anchor, start in zip(cfg.model.backbone.anchors, starts, strict=True):
             assert start.startswith(f'timm://{anchor.model}.')
         widths = [a.block_dims[-1] for a in model.backbone.anchors]
-        assert [e.in_channels for e in model.head.ends] == widths
+        assert [e.in_channels for e in model.head.anchor_heads] == widths
 
 
 def random_image(path, size=(80, 112), kind=None):
@@ -227,8 +227,8 @@ def narrow_heads(model, shapes):
     widths, ends = shapes[-1]
     if 'decode_head' in model or 'roi_head' in model:
         model.backbone.out_indices = ends
-    if 'ends' in model.get('head', {}):
-        for end, (shape, _) in zip(model.head.ends, shapes, strict=True):
+    if 'anchor_heads' in model.get('head', {}):
+        for end, (shape, _) in zip(model.head.anchor_heads, shapes, strict=True):
             end.in_channels = shape[-1]
             end.pop('init_cfg', None)
     necks = model.get('neck', [])

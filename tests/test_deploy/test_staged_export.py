@@ -41,7 +41,7 @@ def classifier(name):
         layer = dict(type='BottleneckAdapter')
         own = dict(type='BridgedBackbone', stages=[(0, 0), (0, 3)])
         backbone |= dict(stitching_layer=layer, **own)
-    head = dict(type='StitchedClsHead', num_classes=5, ends=ends)
+    head = dict(type='StitchedClsHead', num_classes=5, anchor_heads=ends)
     preprocessor = dict(to_rgb=True, num_classes=5, **IMAGENET)
     model = dict(
         type='ImageClassifier',

@@ -63,7 +63,7 @@ def config_of(name, images, work_dir):
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     widths = (8, 12, 16)[-len(cfg.model.backbone.anchors) :]
     for anchor, end, width in zip(
-        cfg.model.backbone.anchors, cfg.model.head.ends, widths, strict=True
+        cfg.model.backbone.anchors, cfg.model.head.anchor_heads, widths, strict=True
     ):
         anchor.arch = dict(embed_dims=width, depth=3, num_heads=2)
         end.in_channels = width
@@ -188,7 +188,7 @@ def test_an_exported_stitch_holds_one_end(cfg, randomise, stitch_id):
     end = model.backbone.space[stitch_id].end_anchor
     ends = {k.split('.')[2] for k in single.state_dict() if k.startswith('head.')}
     assert ends == {str(end)}
-    assert [bool(e) for e in exported.model.head.ends] == [end == 0, end == 1]
+    assert [bool(e) for e in exported.model.head.anchor_heads] == [end == 0, end == 1]
     params = sum(p.numel() for p in single.parameters())
     assert params == cost_table(model)[stitch_id].params
 
@@ -227,7 +227,7 @@ def test_weights_of_another_number_of_classes_are_refused(cfg, randomise, tmp_pa
     cfg.model.head.num_classes = 4
     with pytest.raises(
         ValueError,
-        match=r'head\.ends\.\d\.head\.weight.*three.pth|three.pth.*head\.ends',
+        match=r'head\.anchor_heads\.\d\.head\.weight.*three.pth|three.pth.*head\.anchor_heads',
     ):
         init_model(cfg, tmp_path / 'three.pth', device='cpu')
 

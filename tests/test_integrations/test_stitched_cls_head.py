@@ -2,6 +2,7 @@ import pytest
 import torch
 from mmengine.model import ExponentialMovingAverage, MMDistributedDataParallel
 from mmengine.registry import MODELS
+from mmengine.runner import load_checkpoint
 from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
 from torch.testing import assert_close
 
@@ -13,7 +14,10 @@ from mmpretrain.structures import DataSample  # noqa: E402
 
 from snnet_mm.apis import set_stitch  # noqa: E402
 from snnet_mm.esta.saliency import trained_parameters  # noqa: E402
-from snnet_mm.integrations.mmpretrain import StitchedClsHead  # noqa: E402
+from snnet_mm.integrations.mmpretrain import (  # noqa: E402
+    AnchorClassifier,
+    StitchedClsHead,
+)
 from snnet_mm.models.ziplab_checkpoint import convert_ziplab  # noqa: E402
 
 CLASSES = 5
@@ -34,13 +38,15 @@ def classifier(widths=(8, 12), depths=(3, 5), head=None, **backbone):
         defaults = dict(anchors=anchors, stitching_layer=layer, out='end')
         backbone = dict(type='SNNetv2', **defaults) | backbone
     ends = [dict(in_channels=width) for width in widths]
-    head = dict(type='StitchedClsHead', num_classes=CLASSES, ends=ends) | (head or {})
+    head = dict(type='StitchedClsHead', num_classes=CLASSES, anchor_heads=ends) | (
+        head or {}
+    )
     return ImageClassifier(backbone=backbone, head=head)
 
 
 def test_a_stitch_trains_the_end_that_it_reaches():
     model = classifier()
-    ends = {a: set(end.parameters()) for a, end in enumerate(model.head.ends)}
+    ends = {a: set(end.parameters()) for a, end in enumerate(model.head.anchor_heads)}
     for stitch_id, end in ((0, 0), (2, 1)):
         run = set(trained_parameters(model, model.backbone.space[stitch_id]))
         assert ends[end] <= run
@@ -95,7 +101,7 @@ def test_a_stitch_is_classified_by_the_anchor_it_ends_in(randomise, widths, pool
         set_stitch(model, stitch.id)
         tokens, _ = model.backbone(images)
         token = tokens[:, 0] if pooling == 'cls' else tokens[:, 1:].mean(1)
-        end = model.head.ends[stitch.end_anchor]
+        end = model.head.anchor_heads[stitch.end_anchor]
         mean, var = token.mean(1, True), token.var(1, False, keepdim=True)
         normed = (token - mean) / (var + 1e-6).sqrt() * end.norm.weight + end.norm.bias
         assert_close(model(images), normed @ end.head.weight.T + end.head.bias)
@@ -112,13 +118,40 @@ def test_a_new_model_runs_the_slow_anchor_and_its_end(randomise):
 
 
 @torch.no_grad()
+def test_older_configs_and_checkpoints_name_the_heads_ends(randomise, tmp_path):
+    model = randomise(classifier()).eval()
+    weights = model.state_dict()
+    older = {k.replace('.anchor_heads.', '.ends.'): v for k, v in weights.items()}
+    assert len(older.keys() - weights.keys()) == 8
+    torch.save(dict(state_dict=older), tmp_path / 'older.pth')
+    torch.save(dict(state_dict=weights), tmp_path / 'newer.pth')
+    images = torch.randn(1, 3, 32, 32)
+    heads = dict(anchor_heads=None, ends=[dict(in_channels=w) for w in (8, 12)])
+    for again in (classifier(), classifier(head=heads)):
+        again.load_state_dict(older)
+        assert again.eval()(images).equal(model(images))
+        load_checkpoint(randomise(again), str(tmp_path / 'older.pth'), strict=True)
+        assert again(images).equal(model(images))
+    wanted = model.head.anchor_heads[1].head.weight
+    for file in ('older', 'newer'):
+        for name in ('ends', 'anchor_heads'):
+            path = str(tmp_path / f'{file}.pth')
+            init = dict(type='Pretrained', checkpoint=path, prefix=f'head.{name}.1.')
+            one = AnchorClassifier(12, CLASSES, init_cfg=init)
+            one.init_weights()
+            assert one.head.weight.equal(wanted)
+
+
+@torch.no_grad()
 def test_an_anchor_alone_is_that_of_the_stitched_model(randomise):
     stitched = randomise(classifier()).eval()
     images = torch.randn(2, 3, 32, 32)
     for a, (width, depth) in enumerate([(8, 3), (12, 5)]):
         alone = classifier((width,), (depth,)).eval()
         alone.backbone.load_state_dict(stitched.backbone.anchors[a].state_dict())
-        alone.head.ends[0].load_state_dict(stitched.head.ends[a].state_dict())
+        alone.head.anchor_heads[0].load_state_dict(
+            stitched.head.anchor_heads[a].state_dict()
+        )
         set_stitch(stitched, a)
         assert alone(images).equal(stitched(images))
 
@@ -189,7 +222,7 @@ def test_weights_of_timm_give_the_logits_of_timm(tmp_path, family):
         dict(in_channels=8, init_cfg=inits[0]),
         dict(in_channels=12, init_cfg=inits[1]),
     ]
-    model = classifier(head=dict(ends=ends, **head), anchors=anchors).eval()
+    model = classifier(head=dict(anchor_heads=ends, **head), anchors=anchors).eval()
     model.init_weights()
     for a in (0, 1):
         set_stitch(model, a)
@@ -216,7 +249,7 @@ def test_networks_with_stages_give_the_logits_of_timm(tmp_path, family):
     )
     backbone = MODELS.build(config | dict(out='end') | init)
     end = dict(in_channels=backbone.block_dims[-1], **ENDS[family], **init)
-    head = dict(type='StitchedClsHead', num_classes=CLASSES, ends=[end])
+    head = dict(type='StitchedClsHead', num_classes=CLASSES, anchor_heads=[end])
     model = ImageClassifier(backbone=backbone, head=head).eval()
     model.init_weights()
     images = torch.randn(2, 3, 64, 64)
@@ -225,7 +258,7 @@ def test_networks_with_stages_give_the_logits_of_timm(tmp_path, family):
 
 def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
     ends = [dict(in_channels=20, **ENDS['resnet']), dict(in_channels=64, norm='BN')]
-    head = dict(num_classes=CLASSES, ends=ends, pooling='mean', frozen=True)
+    head = dict(num_classes=CLASSES, anchor_heads=ends, pooling='mean', frozen=True)
     backbone = dict(
         type='BridgedBackbone',
         anchors=[resnet(), swin()],
@@ -236,11 +269,11 @@ def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
     model = ImageClassifier(
         backbone=backbone, head=dict(type='StitchedClsHead', **head)
     ).train()
-    statistics = model.head.ends[1].norm.running_mean.clone()
+    statistics = model.head.anchor_heads[1].norm.running_mean.clone()
     images = torch.randn(2, 3, 64, 64)
     model(images).sum().backward()
     assert all(p.grad is None for p in model.head.parameters())
-    assert model.head.ends[1].norm.running_mean.equal(statistics)
+    assert model.head.anchor_heads[1].norm.running_mean.equal(statistics)
     trained = {k for k, p in model.named_parameters() if p.requires_grad}
     assert trained
     assert all(k.startswith('backbone.stitching') for k in trained)
@@ -260,14 +293,14 @@ def test_ends_of_two_families_each_in_its_way():
         dict(in_channels=20, **ENDS['resnet']),
         dict(in_channels=64, **ENDS['swin']),
     ]
-    head = dict(type='StitchedClsHead', num_classes=CLASSES, ends=ends)
+    head = dict(type='StitchedClsHead', num_classes=CLASSES, anchor_heads=ends)
     backbone = dict(type='SNNetv1', anchors=[resnet(), swin()], out='end')
     model = disturb(ImageClassifier(backbone=backbone, head=head)).eval()
     images = torch.randn(2, 3, 64, 64)
     for stitch in model.backbone.space:
         set_stitch(model, stitch.id)
         tokens = model.backbone(images).tokens
-        end = model.head.ends[stitch.end_anchor]
+        end = model.head.anchor_heads[stitch.end_anchor]
         if stitch.end_anchor:
             tokens = end.norm(tokens)
         wanted = tokens.mean(1) @ end.head.weight.T + end.head.bias
@@ -303,15 +336,18 @@ def test_weights_without_a_classifier_are_refused(tmp_path):
 @pytest.mark.parametrize(
     'settings, words',
     [
-        (dict(num_classes=0), 'num_classes=0; allowed is 1'),
-        (dict(pooling='max'), "pooling='max'; allowed are .'cls', 'mean', 'norm-mean'"),
-        (dict(ends=[dict(in_channels=8, norm='GN')]), "norm='GN' with pooling='cls'"),
+        (dict(num_classes=0), 'num_classes=0; allowed: 1 or more'),
+        (dict(pooling='max'), "pooling='max'; allowed: 'cls', 'mean', 'norm-mean'"),
         (
-            dict(ends=[dict(in_channels=8, norm='BN', pooling='norm-mean')]),
-            "norm='BN' with pooling='norm-mean'",
+            dict(anchor_heads=[dict(in_channels=8, norm='GN')]),
+            "norm='GN'; allowed: 'LN', 'BN', None",
         ),
-        (dict(ends=[]), r'ends=\[\]; wanted is one dict per anchor'),
-        (dict(ends=[None, None]), r'ends=\[None, None\]'),
+        (
+            dict(anchor_heads=[dict(in_channels=8, norm='BN', pooling='norm-mean')]),
+            "norm='BN'; allowed: 'LN'",
+        ),
+        (dict(anchor_heads=[]), r'anchor_heads=\(\); allowed: one dict per anchor'),
+        (dict(anchor_heads=[None, None]), r'anchor_heads=\[None, None\]'),
     ],
 )
 def test_settings_that_cannot_be(settings, words):
@@ -325,24 +361,29 @@ def run(model):
 
 def test_heads_that_do_not_match_their_backbone_are_refused():
     swapped = classifier(
-        head=dict(ends=[dict(in_channels=12), dict(in_channels=8)]),
+        head=dict(anchor_heads=[dict(in_channels=12), dict(in_channels=8)]),
     )
     with pytest.raises(
-        ValueError, match=r'width 12, but end 1 .* in_channels=8 .*ends'
+        ValueError, match=r'in_channels=8; allowed: 12.*anchor_heads\.1'
     ):
         run(swapped)
     three = [dict(in_channels=width) for width in (8, 12, 16)]
-    model = classifier(head=dict(ends=three))
-    with pytest.raises(ValueError, match='ends for 3 anchors, the backbone has 2'):
+    model = classifier(head=dict(anchor_heads=three))
+    with pytest.raises(
+        ValueError, match='heads for 3 anchors.*the 2 anchors of the backbone'
+    ):
         model.head.check_space(model.backbone.space)
-    one = classifier(head=dict(ends=[dict(in_channels=8)]))
-    with pytest.raises(ValueError, match=r'ends in anchor 1, .* anchors \[0\]; .*ends'):
+    one = classifier(head=dict(anchor_heads=[dict(in_channels=8)]))
+    with pytest.raises(
+        ValueError,
+        match=r'heads for anchors \[0\].*one for anchor 1, in which stitch 1',
+    ):
         set_stitch(one, 1)
-    with pytest.raises(ValueError, match="maps; set out='end'"):
+    with pytest.raises(ValueError, match="maps.*'end': .*backbone.out"):
         run(classifier(out='maps'))
-    with pytest.raises(ValueError, match="maps; set out='end'"):
+    with pytest.raises(ValueError, match="maps.*'end': .*backbone.out"):
         run(classifier((8,), (3,), out='maps'))
-    with pytest.raises(ValueError, match="pooling='cls' .* allowed is 'mean'"):
+    with pytest.raises(ValueError, match="'cls'; allowed: 'mean'.*pooling"):
         run(classifier((8,), (3,), cls_token=False))
 
 
@@ -364,7 +405,7 @@ def test_ends_that_a_stitch_leaves_out_do_not_stop_ddp(one_process):
         set_stitch(ddp, stitch_id)
         model.zero_grad()
         ddp(torch.randn(2, 3, 32, 32), samples, mode='loss')['loss'].backward()
-        grads = [end.head.bias.grad for end in model.head.ends]
+        grads = [end.head.bias.grad for end in model.head.anchor_heads]
         moved = [g is not None and bool(g.any()) for g in grads]
         end = model.backbone.space[stitch_id].end_anchor
         assert moved == [end == 0, end == 1]
@@ -378,5 +419,5 @@ def test_an_average_of_the_model_follows_its_stitch(randomise):
     for stitch in (model.backbone.space[i] for i in (0, 1)):
         set_stitch(average, stitch.id)
         state = model.backbone(images)
-        end = model.head.ends[stitch.end_anchor]
+        end = model.head.anchor_heads[stitch.end_anchor]
         assert_close(average(images), end.head(end.norm(state.tokens[:, 0])))

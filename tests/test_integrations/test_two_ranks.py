@@ -15,7 +15,7 @@ STITCHES = 0, 7, 1
 
 def cls_cfg():
     cfg = Config.fromfile(TOY / 'cls_snnetv2-fast-slow_1xb16-600_toy-scenes-64x64.py')
-    anchors, ends = cfg.model.backbone.anchors, cfg.model.head.ends
+    anchors, ends = cfg.model.backbone.anchors, cfg.model.head.anchor_heads
     for part in (*anchors, *ends):
         del part['init_cfg']
     cfg.default_hooks.stitch_init.num_images = 6

@@ -108,10 +108,10 @@ class Classifier(BaseModel):
     def __init__(self, backbone, widths):
         super().__init__(BaseDataPreprocessor())
         self.backbone = backbone
-        self.ends = nn.ModuleList(nn.BatchNorm1d(width) for width in widths)
+        self.anchor_heads = nn.ModuleList(nn.BatchNorm1d(width) for width in widths)
 
     def forward(self, inputs, mode='tensor'):
-        end = self.ends[self.backbone.active_stitch.end_anchor]
+        end = self.anchor_heads[self.backbone.active_stitch.end_anchor]
         return end(self.backbone(inputs).tokens.mean(1))
 
 
@@ -155,5 +155,5 @@ def test_anchors_with_batch_norms(batches):
     model.per_stitch_bn.detach()
     assert backbone.shares_prefixes
     name = 'backbone.anchors.0.stem.bn1.running_mean'
-    with pytest.raises(ValueError, match="stitch 0 are .'ends.0.bias"):
-        PerStitchBN(model, {0: {'ends.0.bias': statistics[0][name]}})
+    with pytest.raises(ValueError, match="stitch 0 are .'anchor_heads.0.bias"):
+        PerStitchBN(model, {0: {'anchor_heads.0.bias': statistics[0][name]}})

@@ -202,7 +202,7 @@ def test_costs_are_those_that_the_authors_published(name):
         ]
         model = classifiers.ImageClassifier(
             backbone=SNNetv1(anchors, stages=stages, out='end'),
-            head=StitchedClsHead(num_classes=1000, ends=ends),
+            head=StitchedClsHead(num_classes=1000, anchor_heads=ends),
         ).eval()
     costs = cost_table(model)
     assert costs.input_size == (224, 224)

@@ -22,7 +22,7 @@ resnet = dict(
             type='Pretrained',
             checkpoint='work_dirs/resnet-slow_1xb64-1000_tinyimagenet20-64x64/'
             'iter_1000.pth',
-            prefix='head.ends.0.',
+            prefix='head.anchor_heads.0.',
         ),
     ),
 )
@@ -53,7 +53,7 @@ swin = dict(
             type='Pretrained',
             checkpoint='work_dirs/swin-slow_1xb64-1000_tinyimagenet20-64x64/'
             'iter_1000.pth',
-            prefix='head.ends.0.',
+            prefix='head.anchor_heads.0.',
         ),
     ),
 )
@@ -76,7 +76,7 @@ vit = dict(
         init_cfg=dict(
             type='Pretrained',
             checkpoint='work_dirs/vit-b_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth',
-            prefix='head.ends.0.',
+            prefix='head.anchor_heads.0.',
         ),
     ),
 )

@@ -17,7 +17,7 @@ model = dict(
     ),
     head=dict(
         num_classes=1000,
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=512,
                 pooling='mean',

@@ -27,17 +27,21 @@ model = dict(
     ),
     head=dict(
         num_classes=20,
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=32,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint=ti_checkpoint, prefix='head.ends.0.'
+                    type='Pretrained',
+                    checkpoint=ti_checkpoint,
+                    prefix='head.anchor_heads.0.',
                 ),
             ),
             dict(
                 in_channels=128,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint=b_checkpoint, prefix='head.ends.0.'
+                    type='Pretrained',
+                    checkpoint=b_checkpoint,
+                    prefix='head.anchor_heads.0.',
                 ),
             ),
         ],

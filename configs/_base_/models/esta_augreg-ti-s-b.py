@@ -61,7 +61,7 @@ model = dict(
         head=dict(
             type='StitchedClsHead',
             num_classes=None,
-            ends=[
+            anchor_heads=[
                 dict(in_channels=192, norm=None),
                 dict(in_channels=384, norm=None),
                 dict(in_channels=768, norm=None),

@@ -7,7 +7,7 @@ optim_wrapper = dict(
     constructor='AnchorLayerDecayConstructor',
     paramwise_cfg=dict(
         decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
+        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
     ),
 )
 param_scheduler = [

@@ -7,5 +7,5 @@ model = dict(
         anchors=[_base_.resnet.anchor, _base_.resnet.anchor],
         stages=[(0, 0), (0, 1), (0, 2), (0, 3)],
     ),
-    head=dict(ends=[_base_.resnet.end, _base_.resnet.end]),
+    head=dict(anchor_heads=[_base_.resnet.end, _base_.resnet.end]),
 )

@@ -7,5 +7,5 @@ model = dict(
         anchors=[_base_.vit.anchor, _base_.vit.anchor],
         stages=[(0, 0), (0, 1), (0, 2)],
     ),
-    head=dict(ends=[_base_.vit.end, _base_.vit.end]),
+    head=dict(anchor_heads=[_base_.vit.end, _base_.vit.end]),
 )

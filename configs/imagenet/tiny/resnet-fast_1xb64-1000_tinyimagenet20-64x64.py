@@ -13,5 +13,7 @@ model = dict(
         model_args=dict(channels=(16, 32, 64, 128), stem_type='deep', stem_width=8),
         img_size=64,
     ),
-    head=dict(num_classes=20, ends=[dict(in_channels=128, pooling='mean', norm=None)]),
+    head=dict(
+        num_classes=20, anchor_heads=[dict(in_channels=128, pooling='mean', norm=None)]
+    ),
 )

@@ -4,5 +4,5 @@
 _base_ = ['./resnet-fast_1xb64-1000_tinyimagenet20-64x64.py']
 model = dict(
     backbone=dict(model='resnet50', drop_path_rate=0.1),
-    head=dict(ends=[dict(in_channels=512, pooling='mean', norm=None)]),
+    head=dict(anchor_heads=[dict(in_channels=512, pooling='mean', norm=None)]),
 )

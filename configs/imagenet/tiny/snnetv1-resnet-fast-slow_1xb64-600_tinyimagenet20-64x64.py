@@ -40,18 +40,22 @@ model = dict(
     ),
     head=dict(
         num_classes=20,
-        ends=[
+        anchor_heads=[
             dict(
                 in_channels=128,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='head.ends.0.'
+                    type='Pretrained',
+                    checkpoint=fast_checkpoint,
+                    prefix='head.anchor_heads.0.',
                 ),
                 **end,
             ),
             dict(
                 in_channels=512,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='head.ends.0.'
+                    type='Pretrained',
+                    checkpoint=slow_checkpoint,
+                    prefix='head.anchor_heads.0.',
                 ),
                 **end,
             ),
@@ -63,7 +67,7 @@ optim_wrapper = dict(
     paramwise_cfg=dict(
         _delete_=True,
         decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.ends': 0.1},
+        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
     ),
 )
 default_hooks = dict(

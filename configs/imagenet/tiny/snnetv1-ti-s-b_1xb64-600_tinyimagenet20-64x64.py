@@ -27,15 +27,17 @@ model = dict(
         stride=1,
     ),
     head=dict(
-        ends=[
-            _base_.model.head.ends[0],
+        anchor_heads=[
+            _base_.model.head.anchor_heads[0],
             dict(
                 in_channels=64,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint=s_checkpoint, prefix='head.ends.0.'
+                    type='Pretrained',
+                    checkpoint=s_checkpoint,
+                    prefix='head.anchor_heads.0.',
                 ),
             ),
-            _base_.model.head.ends[1],
+            _base_.model.head.anchor_heads[1],
         ],
     ),
 )

@@ -21,7 +21,7 @@ model = dict(
     ),
     head=dict(
         num_classes=20,
-        ends=[dict(in_channels=96, pooling='norm-mean', norm_eps=1e-5)],
+        anchor_heads=[dict(in_channels=96, pooling='norm-mean', norm_eps=1e-5)],
     ),
 )
 optim_wrapper = dict(

@@ -7,5 +7,5 @@ model = dict(
         model_args=dict(embed_dim=36, depths=(2, 2, 6), num_heads=(3, 6, 12)),
         drop_path_rate=0.1,
     ),
-    head=dict(ends=[dict(in_channels=144, pooling='norm-mean', norm_eps=1e-5)]),
+    head=dict(anchor_heads=[dict(in_channels=144, pooling='norm-mean', norm_eps=1e-5)]),
 )

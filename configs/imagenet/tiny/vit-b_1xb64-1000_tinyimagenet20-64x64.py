@@ -3,5 +3,5 @@
 _base_ = ['./vit-ti_1xb64-1000_tinyimagenet20-64x64.py']
 model = dict(
     backbone=dict(arch=dict(embed_dims=128, num_heads=4), drop_path_rate=0.1),
-    head=dict(ends=[dict(in_channels=128)]),
+    head=dict(anchor_heads=[dict(in_channels=128)]),
 )

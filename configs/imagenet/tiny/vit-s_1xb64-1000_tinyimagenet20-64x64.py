@@ -3,5 +3,5 @@
 _base_ = ['./vit-ti_1xb64-1000_tinyimagenet20-64x64.py']
 model = dict(
     backbone=dict(arch=dict(embed_dims=64, num_heads=2)),
-    head=dict(ends=[dict(in_channels=64)]),
+    head=dict(anchor_heads=[dict(in_channels=64)]),
 )

@@ -14,5 +14,5 @@ model = dict(
         patch_size=16,
         layer_scale_init=None,
     ),
-    head=dict(num_classes=20, ends=[dict(in_channels=32)]),
+    head=dict(num_classes=20, anchor_heads=[dict(in_channels=32)]),
 )

@@ -1,5 +1,6 @@
 """Classification on mmpretrain's classes."""
 
-from .stitched_cls_head import EndClassifier, StitchedClsHead
+from .anchor_classifier import AnchorClassifier
+from .stitched_cls_head import StitchedClsHead
 
-__all__ = ['EndClassifier', 'StitchedClsHead']
+__all__ = ['AnchorClassifier', 'StitchedClsHead']

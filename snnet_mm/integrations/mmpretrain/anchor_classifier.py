@@ -1,0 +1,163 @@
+"""The classifier of one anchor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from snnet_mm.anchors import TokenState
+from snnet_mm.anchors.pretrained import read_weights, select_prefix
+from snnet_mm.utils import check
+
+POOLINGS = ('cls', 'mean', 'norm-mean')
+NORMS = ('LN', 'BN', None)
+# Names of classifiers elsewhere, tried in this order.
+_RENAMES = (
+    (r'^fc_norm\.', 'norm.'),  # where timm and the MAE family average patches
+    (r'^head\.(norm|bn)\.', 'norm.'),  # ConvNeXt, LeViT
+    (r'^head_dist\.bn\.', 'norm_dist.'),
+    (r'^head\.(fc|linear)\.', 'head.'),  # Swin and ConvNeXt, LeViT
+    (r'^head_dist\.linear\.', 'head_dist.'),
+    (r'^fc\.', 'head.'),  # ResNet
+    (r'^classifier\.', 'head.'),  # MobileNetV3
+    (r'^conv_head\.', 'hidden.'),
+)
+
+
+class AnchorClassifier(BaseModule):
+    """The final norm and the linear classifier of one anchor.
+
+    Args:
+        in_channels: Width of the anchor.
+        num_classes: Number of classes.
+        pooling: ``'cls'`` for the cls token, ``'mean'`` for the mean of all patches
+            (ConvNeXt, LeViT, ResNet), ``'norm-mean'`` for the mean of patches that the
+            norm comes before (Swin).
+        norm: ``'LN'`` for a layer norm, ``'BN'`` for a batch norm (LeViT), None for
+            none (ResNet).
+        norm_eps: Epsilon of the layer norm.
+        hidden: Width of a layer with hard swish in front of the classifier
+            (MobileNetV3); 0 for none.
+        distilled: Whether the logits are the mean of two classifiers, each with its
+            norm, as in timm's LeViT outside of training.
+        init_cfg: mmengine's initialisation config; ``type='Pretrained'`` with the keys
+            ``checkpoint`` and ``prefix`` loads norm and classifier of what anchors
+            load, too.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        pooling: str = 'cls',
+        norm: str | None = 'LN',
+        norm_eps: float = 1e-6,
+        hidden: int = 0,
+        distilled: bool = False,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        check(pooling in POOLINGS, 'head.pooling', pooling, POOLINGS)
+        norms = ('LN',) if pooling == 'norm-mean' else NORMS
+        check(norm in norms, 'head.anchor_heads.norm', norm, norms)
+        self.in_channels, self.pooling = in_channels, pooling
+
+        def new_norm() -> nn.Module:
+            if norm == 'LN':
+                return nn.LayerNorm(in_channels, eps=norm_eps)
+            return nn.BatchNorm1d(in_channels) if norm == 'BN' else nn.Identity()
+
+        width = hidden or in_channels
+        self.norm, self.head = new_norm(), nn.Linear(width, num_classes)
+        self.hidden = nn.Linear(in_channels, hidden) if hidden else None
+        if distilled:
+            self.norm_dist = new_norm()
+            self.head_dist = nn.Linear(in_channels, num_classes)
+        self.distilled = distilled
+        for name, parameter in self.named_parameters():
+            if name.startswith(('head', 'hidden')):
+                if parameter.ndim == 1:
+                    nn.init.zeros_(parameter)
+                else:
+                    nn.init.trunc_normal_(parameter, std=0.02)
+
+    def pool(self, feats: TokenState) -> Tensor:
+        """Pool a final state to ``(B, C)``, without the norm that comes after it."""
+        num_patches = feats.grid[0] * feats.grid[1]
+        if self.pooling == 'cls':
+            has_cls = feats.tokens.shape[1] > num_patches
+            key = 'head.pooling, backbone.anchors.cls_token'
+            check(has_cls, key, 'cls', "'mean' for anchors without prefix tokens")
+            return feats.tokens[:, 0]
+        patches = feats.tokens[:, -num_patches:]
+        if self.pooling == 'norm-mean':
+            patches = self.norm(patches)
+        return patches.mean(1)
+
+    def pre_logits(self, feats: TokenState) -> Tensor:
+        """Return what the linear classifier reads, ``(B, C)``."""
+        pooled = self.pool(feats)
+        normed = pooled if self.pooling == 'norm-mean' else self.norm(pooled)
+        return normed if self.hidden is None else F.hardswish(self.hidden(normed))
+
+    def forward(self, feats: TokenState) -> Tensor:
+        """Return the logits ``(B, K)`` of a final state."""
+        logits = self.head(self.pre_logits(feats))
+        if not self.distilled:
+            return logits
+        return (logits + self.head_dist(self.norm_dist(self.pool(feats)))) / 2
+
+    def init_weights(self) -> None:
+        """Load pretrained weights if ``init_cfg`` says so."""
+        if self.init_cfg is None or self.init_cfg['type'] != 'Pretrained':
+            super().init_weights()
+            return
+        checkpoint = self.init_cfg['checkpoint']
+        try:
+            weights = read_weights(checkpoint)
+            weights = {_current(k): v for k, v in weights.items()}
+            prefix = _current(self.init_cfg.get('prefix', ''))
+            weights = classifier_weights(select_prefix(weights, prefix))
+            self.load_state_dict(_fitting(weights, self.state_dict()))
+        except ValueError as error:
+            raise ValueError(
+                f'the classifier in {checkpoint} (config key: '
+                f'head.anchor_heads.init_cfg) does not fit: {error}'
+            ) from error
+        self.is_init = True
+
+
+def _current(name: str) -> str:
+    """Return a name of a weight in older checkpoints as it is now."""
+    return name.replace('.ends.', '.anchor_heads.')
+
+
+def classifier_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a whole network with our names for its classifier's."""
+    for theirs, ours in _RENAMES:
+        renamed = {k: re.sub(theirs, ours, k) for k in weights if re.match(theirs, k)}
+        # What had our name before is something else, such as a norm of all tokens.
+        others = {k: v for k, v in weights.items() if k not in renamed}
+        weights = others | {ours: weights[k] for k, ours in renamed.items()}
+    # A hidden layer may be a 1x1 convolution of what is pooled.
+    return {k: v.flatten(1) if v.ndim == 4 else v for k, v in weights.items()}
+
+
+def _fitting(
+    weights: Mapping[str, Tensor], own: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    for key, value in own.items():
+        if key not in weights:
+            raise ValueError(f'it has no {key}; there are {list(weights)[-4:]}')
+        shapes = tuple(weights[key].shape), tuple(value.shape)
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                f'{key} has shape {shapes[0]}, that of the head has {shapes[1]} '
+                '(config keys: head.num_classes, head.anchor_heads.in_channels); '
+                'leave out init_cfg for another number of classes'
+            )
+    return {key: weights[key] for key in own}

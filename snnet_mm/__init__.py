@@ -5,7 +5,16 @@ subclass a class of mmseg, mmdet or mmpretrain live in ``snnet_mm.integrations``
 are imported by the configs that need them.
 """
 
-from . import anchors, bridging, datasets, engine, esta, evaluation, models
+from . import (
+    anchors,
+    bridging,
+    datasets,
+    engine,
+    esta,
+    evaluation,
+    integrations,
+    models,
+)
 from .version import __version__
 
 __all__ = [
@@ -16,5 +25,6 @@ __all__ = [
     'engine',
     'esta',
     'evaluation',
+    'integrations',
     'models',
 ]

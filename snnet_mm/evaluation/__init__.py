@@ -1,18 +1,23 @@
 """What stitches score and cost: one pass over the data, tables and pictures."""
 
-from .contact_sheet import plot_sheet
 from .cost_report import as_text, cost_report, wide_console, write_cost_csv
 from .costs import cost_table
-from .depth_picture import DepthExample, plot_depths
 from .device import measuring_setup
 from .latency import Latencies, LatencyCheck, measure_latency
 from .loops import StitchTestLoop, StitchValLoop
 from .memory import measure_memory
-from .pareto_page import write_pareto_page
-from .pareto_plot import Baseline, plot_pareto
 from .parts import preprocessed_size
-from .prediction_drawer import PredictionDrawer, draw_sample
-from .route_plot import plot_routes
+from .pictures import (
+    Baseline,
+    DepthExample,
+    PredictionDrawer,
+    draw_sample,
+    plot_depths,
+    plot_pareto,
+    plot_routes,
+    plot_sheet,
+    write_pareto_page,
+)
 from .stitch_report import report_stitches, stitch_table
 from .trainable import ParameterCount, count_parameters
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -15,31 +15,25 @@ from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop, ValLoop
 from torch.utils.data import DataLoader
 
-from snnet_mm.models import (
-    PerStitchBN,
-    find_stitched_backbone,
-    recalibrate_bn,
-    set_stitch,
-)
+from snnet_mm.models import PerStitchBN, find_stitched_backbone, recalibrate_bn
 from snnet_mm.stitching import (
     CostTable,
     StitchResults,
     best_per_budget_group,
     select_stitches,
 )
-from snnet_mm.utils import atomic_path, is_whole, quiet_terminal
+from snnet_mm.utils import atomic_path, check, is_whole, quiet_terminal
 
 from .costs import cost_table
-from .metric_results import MetricResults
-from .one_pass import OnePass
+from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
+from .metric_buffers import MetricBuffers
+from .one_pass import run_one_pass
 from .partial_evaluation import PartialEvaluation, identify, identify_data
-from .prediction_drawer import PredictionDrawer
+from .pictures.prediction_drawer import PredictionDrawer
 from .stitch_report import report_stitches
 
+# Metrics by name, for every stitch id.
 Metrics = dict[int, dict[str, float]]
-# By what metrics know that they are to save predictions: mmseg's and ours, mmdet's, and
-# mmengine's for classifiers.
-SAVING_KEYS = ('output_dir', 'outfile_prefix', 'out_file_path')
 
 
 @LOOPS.register_module()
@@ -52,9 +46,6 @@ class StitchValLoop(ValLoop):
         *args: See mmengine's ``ValLoop``.
         stitches: See :func:`snnet_mm.stitching.select_stitches`.
         **kwargs: See mmengine's ``ValLoop``.
-
-    Raises:
-        ValueError: If the stitches are not in the space of the model.
     """
 
     def __init__(
@@ -62,8 +53,7 @@ class StitchValLoop(ValLoop):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.stitches = stitches
-        # At once: the first validation may be hours away.
-        select_stitches(find_stitched_backbone(self.runner.model).space, stitches)
+        self._selected_ids()  # at once: the first validation may be hours away
 
     def run(self) -> dict[str, float]:
         """Launch validation."""
@@ -71,18 +61,16 @@ class StitchValLoop(ValLoop):
         runner.call_hook('before_val')
         runner.call_hook('before_val_epoch')
         runner.model.eval()
-        backbone = find_stitched_backbone(runner.model)
-        active = backbone.active_stitch
-        ids = select_stitches(backbone.space, self.stitches)
-        results = MetricResults(self.evaluator, ids)
-        try:
-            OnePass(runner, 'val', self.fp16).run(self.dataloader, results)
-        finally:
-            set_stitch(runner.model, active.id)
-        metrics = _flatten(_score(runner, results, len(self.dataloader.dataset)))
+        buffers = MetricBuffers(self.evaluator, self._selected_ids())
+        run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
+        metrics = _flatten(_compute(runner, buffers, len(self.dataloader.dataset)))
         runner.call_hook('after_val_epoch', metrics=metrics)
         runner.call_hook('after_val')
         return metrics
+
+    def _selected_ids(self) -> tuple[int, ...]:
+        space = find_stitched_backbone(self.runner.model).space
+        return select_stitches(space, self.stitches)
 
 
 @LOOPS.register_module()
@@ -119,12 +107,6 @@ class StitchTestLoop(TestLoop):
         show: Whether to show each prediction in a window.
         wait_time: Seconds that a window stays.
         **kwargs: See mmengine's ``TestLoop``.
-
-    Raises:
-        ValueError: If a number of images or stitches is not positive, metrics are to
-            save the predictions of several stitches into one folder, a metric that
-            knows of all images is to be computed on fewer, or the measured costs are of
-            another model or input size.
     """
 
     def __init__(
@@ -147,25 +129,20 @@ class StitchTestLoop(TestLoop):
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)
-        _check_positive(
-            stitches_per_pass=stitches_per_pass,
-            limit=limit,
-            screen=screen,
-            keep=keep,
-            recalibrate_bn=recalibrate_bn,
-        )
         self.stitches, self.input_size = stitches, input_size
-        self.results, self.costs = results, costs
-        self.out_dir = self.runner.log_dir if out_dir is None else out_dir
+        self.known_results, self.known_costs = results, costs
+        self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
         self.limit, self.screen, self.keep = limit, screen, keep
         self.recalibrate_bn = recalibrate_bn
+        for name in ('stitches_per_pass', 'limit', 'screen', 'keep', 'recalibrate_bn'):
+            number = getattr(self, name)
+            ok = number is None or is_whole(number, 1)
+            check(ok, f'test_cfg.{name}', number, '1 or more')
         self.draw = None
         if show or show_dir is not None:
-            folder = None if show_dir is None else Path(show_dir)
-            self.draw = PredictionDrawer(
-                self.runner.visualizer, folder, show, wait_time
-            )
+            visualizer = self.runner.visualizer
+            self.draw = PredictionDrawer(visualizer, show_dir, show, wait_time)
 
     def run(self) -> dict[str, float]:
         """Launch test."""
@@ -173,53 +150,82 @@ class StitchTestLoop(TestLoop):
         runner.call_hook('before_test')
         runner.call_hook('before_test_epoch')
         runner.model.eval()
-        self._under_way: list[PartialEvaluation] = []
-        self._backbone = find_stitched_backbone(runner.model)
-        active = self._backbone.active_stitch
+        self._space = find_stitched_backbone(runner.model).space
         # Counted first: a wrong input size must not cost an evaluation.
-        self._costs = self._known_costs()
+        self._costs = self._cost_table()
         ids = self._selected_ids()
-        _check_saved_predictions(self.evaluator.metrics, ids)
-        if self.limit or self.screen:
-            _check_parts_count(self.evaluator.metrics)
+        self._check_metrics(ids)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
-        bn = self._recalibrate(ids) if self.recalibrate_bn else None
+        self._under_way: list[PartialEvaluation] = []
+        bn = self._attach_statistics(ids) if self.recalibrate_bn else None
         try:
-            results = self._screen_and_evaluate(ids)
+            report = self._screen_and_evaluate(ids)
         finally:
             if bn is not None:
                 bn.detach()
-            set_stitch(runner.model, active.id)
         if is_main_process():
-            report_stitches(results, self.out_dir)
-        for state in self._under_way:
-            state.remove()
-        metrics = _flatten({r.id: r.metrics for r in results.stitches})
+            report_stitches(report, self.out_dir)
+        for partial in self._under_way:
+            partial.remove()
+        metrics = _flatten({r.id: r.metrics for r in report.stitches})
         with quiet_terminal(runner.logger):
             runner.call_hook('after_test_epoch', metrics=metrics)
         runner.call_hook('after_test')
         return metrics
 
-    def _known_costs(self) -> CostTable:
+    def _cost_table(self) -> CostTable:
         counted = cost_table(self.runner.model, self.input_size)
-        if self.costs is None:
+        if self.known_costs is None:
             return counted
-        measured = CostTable.read(self.costs)
+        measured = CostTable.read(self.known_costs)
         keys = '(config key: test_cfg.costs; option: --costs)'
-        measured.check_same_model(counted, f'{self.costs} {keys}')
+        measured.check_same_model(counted, f'{self.known_costs} {keys}')
         return measured
 
     def _selected_ids(self) -> tuple[int, ...]:
-        space = self._backbone.space
-        if self.results is None:
-            return select_stitches(space, self.stitches, self._costs)
-        known = StitchResults.read(self.results, space)
+        if self.known_results is None:
+            return select_stitches(self._space, self.stitches, self._costs)
+        known = StitchResults.read(self.known_results, self._space)
         # Results may hold latency themselves.
-        costs = None if self.costs is None else self._costs
-        return select_stitches(space, self.stitches, costs, known)
+        costs = None if self.known_costs is None else self._costs
+        return select_stitches(self._space, self.stitches, costs, known)
+
+    def _check_metrics(self, ids: Sequence[int]) -> None:
+        """Refuse metrics that would be wrong, or would overwrite predictions."""
+        for metric in self.evaluator.metrics:
+            for key in SAVING_KEYS:
+                folder = getattr(metric, key, None)
+                # mm's names hold the image alone, or not even that.
+                ok = len(ids) == 1 or not folder
+                what = f'None: {len(ids)} stitches would overwrite each other'
+                check(ok, f'test_evaluator.{key}', folder, f'{what} (option: --out)')
+            for matches, instead in WHOLE_DATA_METRICS:
+                ok = not (self.limit or self.screen) or not matches(metric)
+                what = f'{instead}, which does not count images left out as missed'
+                name = type(metric).__name__
+                check(ok, 'test_evaluator', name, f'{what} (--limit, --screen)')
+
+    def _attach_statistics(self, ids: Sequence[int]) -> PerStitchBN:
+        """Recalibrate batch norm for stitches, and use it until it is detached."""
+        runner = self.runner
+        train_cfg = runner.cfg.get('train_dataloader')
+        allowed = 'training images, to recalibrate batch norm with'
+        check(train_cfg, 'train_dataloader', train_cfg, allowed)
+        train = Runner.build_dataloader(train_cfg, seed=runner.seed)
+        batch_size = train.batch_size * get_world_size()
+        batches = islice(train, math.ceil(self.recalibrate_bn / batch_size))
+        runner.logger.info(
+            f'Recalibrating batch norm for {len(ids)} stitches on '
+            f'{self.recalibrate_bn} images'
+        )
+        statistics = recalibrate_bn(runner.model, batches, ids)
+        if is_main_process():
+            with atomic_path(self.out_dir / 'bn_statistics.pth') as temporary:
+                torch.save(statistics, temporary)
+        return PerStitchBN(runner.model, statistics).attach()
 
     def _screen_and_evaluate(self, ids: Sequence[int]) -> StitchResults:
-        """Results of all stitches, on all images or those of the screening."""
+        """Evaluate stitches on all images, or those that pass a screening."""
         if self.screen is None:
             return self._evaluate(ids, self.limit)
         screened = self._evaluate(ids, self.screen)
@@ -230,71 +236,42 @@ class StitchTestLoop(TestLoop):
         )
         return screened.updated_by(self._evaluate(kept, self.limit))
 
-    def _recalibrate(self, ids: Sequence[int]) -> PerStitchBN:
-        """Batch norm statistics of every stitch, active until they are detached."""
-        train_cfg = self.runner.cfg.get('train_dataloader')
-        if train_cfg is None:
-            raise ValueError(
-                'recalibrating batch norm needs training images, and the config has '
-                'none (config key: train_dataloader; option: --recalibrate-bn)'
-            )
-        train = Runner.build_dataloader(train_cfg, seed=self.runner.seed)
-        batch_size = train.batch_size * get_world_size()
-        batches = islice(train, math.ceil(self.recalibrate_bn / batch_size))
-        self.runner.logger.info(
-            f'Recalibrating batch norm for {len(ids)} stitches on '
-            f'{self.recalibrate_bn} images'
-        )
-        statistics = recalibrate_bn(self.runner.model, batches, ids)
-        if is_main_process():
-            with atomic_path(Path(self.out_dir) / 'bn_statistics.pth') as temporary:
-                torch.save(statistics, temporary)
-        return PerStitchBN(self.runner.model, statistics).attach()
-
     def _evaluate(self, ids: Sequence[int], limit: int | None) -> StitchResults:
-        """Results of stitches on at most ``limit`` images."""
-        dataloader = (
-            self.dataloader if limit is None else spread(self.dataloader, limit)
-        )
+        """Evaluate stitches on at most ``limit`` images."""
+        runner, dataloader = self.runner, self.dataloader
+        if limit is not None:
+            dataloader = spread(dataloader, limit)
         num_images = len(dataloader.dataset)
-        state = PartialEvaluation(
-            Path(self.runner.work_dir) / 'partial_test',
+        partial = PartialEvaluation(
+            Path(runner.work_dir) / 'partial_test',
             self._identity | identify_data(dataloader),
             self.resume,
         )
-        self._under_way.append(state)
-        left = [i for i in ids if i not in state.finished]
-        one_pass = OnePass(self.runner, 'test', self.fp16, self.draw)
+        self._under_way.append(partial)
+        left = [i for i in ids if i not in partial.finished]
         per_pass = self.stitches_per_pass or max(len(left), 1)
         for begin in range(0, len(left), per_pass):
-            collected = MetricResults(
-                self.evaluator, left[begin : begin + per_pass], state.folder
-            )
-            if collected.num_batches:
-                self.runner.logger.info(
-                    f'Resuming behind batch {collected.num_batches}'
-                )
-            one_pass.run(dataloader, collected)
-            state.finish(_score(self.runner, collected, num_images))
-        metrics = {i: state.finished[i] for i in ids}
-        space = self._backbone.space
-        return StitchResults.collect(space, self._costs, metrics, num_images)
+            together = left[begin : begin + per_pass]
+            buffers = MetricBuffers(self.evaluator, together, partial.folder)
+            if buffers.num_batches:
+                runner.logger.info(f'Resuming after batch {buffers.num_batches}')
+            run_one_pass(runner, 'test', dataloader, buffers, self.fp16, self.draw)
+            partial.finish(_compute(runner, buffers, num_images))
+        metrics = {i: partial.finished[i] for i in ids}
+        return StitchResults.collect(self._space, self._costs, metrics, num_images)
 
 
 def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
-    """The same data loader over a few images, evenly spread over its data set.
-
-    Raises:
-        ValueError: If the data set has no subsets.
-    """
+    """Return the same data loader over a few images, evenly spread over its data."""
     dataset = dataloader.dataset
     # Wrappers such as mmengine's ConcatDataset have no subsets.
-    if not isinstance(dataset, BaseDataset):
-        raise ValueError(
-            f'{type(dataset).__name__} cannot be tested on fewer images; allowed are '
-            'data sets without a wrapper (config keys: test_cfg.limit, '
-            'test_cfg.screen; options: --limit, --screen)'
-        )
+    check(
+        isinstance(dataset, BaseDataset),
+        'test_dataloader.dataset',
+        type(dataset).__name__,
+        'a data set without a wrapper, to take fewer images of (config keys: '
+        'test_cfg.limit, test_cfg.screen; options: --limit, --screen)',
+    )
     total = len(dataset)
     number = min(num_images, total)
     subset = dataset.get_subset([i * total // number for i in range(number)])
@@ -308,50 +285,19 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     )
 
 
-def _score(runner: Runner, results: MetricResults, num_images: int) -> Metrics:
-    """Metrics of every stitch; tables of classes go to the log file only."""
+def _compute(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics:
+    """Compute metrics of every stitch; tables of classes go to the log file only."""
     metrics = {}
-    for stitch_id in results.ids:
+    for stitch_id in buffers.ids:
         with quiet_terminal(runner.logger):
             runner.logger.info(f'stitch {stitch_id}:')
-            metrics[stitch_id] = results.score(stitch_id, num_images)
+            metrics[stitch_id] = buffers.evaluate(stitch_id, num_images)
     return metrics
 
 
-def _flatten(by_stitch: Metrics) -> dict[str, float]:
+def _flatten(by_stitch: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     return {
         f'stitch_{stitch_id}/{name}': value
         for stitch_id, metrics in by_stitch.items()
         for name, value in metrics.items()
     }
-
-
-def _check_positive(**numbers: int | None) -> None:
-    for key, number in numbers.items():
-        if number is not None and not is_whole(number, 1):
-            raise ValueError(
-                f'{key}={number!r}; allowed is 1 or more (config key: test_cfg.{key}; '
-                f'option: --{key.replace("_", "-")})'
-            )
-
-
-def _check_saved_predictions(metrics: Sequence, ids: Sequence[int]) -> None:
-    """Mm's metrics name saved predictions after the image alone, or not at all."""
-    keys = [k for k in SAVING_KEYS if any(getattr(m, k, None) for m in metrics)]
-    if len(ids) > 1 and keys:
-        raise ValueError(
-            f'the predictions of {len(ids)} stitches would overwrite each other; save '
-            f'those of one stitch at a time (config key: test_evaluator.{keys[0]}; '
-            'option: --out)'
-        )
-
-
-def _check_parts_count(metrics: Sequence) -> None:
-    """Mmdet's COCO metrics count images that were left out as missed."""
-    for metric in metrics:
-        if hasattr(metric, 'img_ids') and not hasattr(metric, 'only_seen_images'):
-            raise ValueError(
-                f'{type(metric).__name__} cannot be computed on fewer images: it '
-                "counts those left out as missed; allowed is type='StitchCocoMetric' "
-                '(config key: test_evaluator; options: --limit, --screen)'
-            )

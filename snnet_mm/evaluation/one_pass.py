@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
-from mmengine.dist import is_main_process
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.runner import Runner, autocast
 from mmengine.structures import BaseDataElement
@@ -16,7 +15,7 @@ from torch.utils.data import DataLoader
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import visiting_order
 
-from .metric_results import MetricResults
+from .metric_buffers import MetricBuffers
 
 SECONDS_BETWEEN_LOGS = 10
 
@@ -24,56 +23,63 @@ SECONDS_BETWEEN_LOGS = 10
 OnPrediction = Callable[[int, dict, Sequence[BaseDataElement]], None]
 
 
-class OnePass:
-    """Runs stitches over the data once.
+@torch.no_grad()
+def run_one_pass(
+    runner: Runner,
+    mode: str,
+    dataloader: DataLoader,
+    buffers: MetricBuffers,
+    fp16: bool = False,
+    on_prediction: OnPrediction | None = None,
+) -> None:
+    """Run all stitches of some buffers over the data once.
 
     Each batch is loaded and preprocessed once. Stitches are visited in the order of
     the tree of their routes' prefixes, and a block never runs twice on the same
     activations: the 134 stitches of a 12/24 space run 894 blocks per image instead of
     2412. The predictions of a stitch go to the metrics before the next one runs.
+    Batches that the buffers hold are skipped. The active stitch is the same afterwards.
 
     Args:
         runner: The runner.
         mode: ``'val'`` or ``'test'``, whose iteration hooks are called per batch.
+        dataloader: The data.
+        buffers: The stitches, and what the metrics collect for them.
         fp16: Whether to run with autocast.
         on_prediction: Called with the predictions of every stitch for every batch.
     """
-
-    def __init__(
-        self,
-        runner: Runner,
-        mode: str,
-        fp16: bool = False,
-        on_prediction: OnPrediction | None = None,
-    ) -> None:
-        self.runner, self.mode, self.fp16 = runner, mode, fp16
-        self.on_prediction = on_prediction
-        self.backbone = find_stitched_backbone(runner.model)
-
-    @torch.no_grad()
-    def run(self, dataloader: DataLoader, results: MetricResults) -> None:
-        """Collect the results of all stitches; batches that they hold are skipped."""
-        stitches = visiting_order(self.backbone.space[i] for i in results.ids)
-        progress = _Progress(self.runner, len(dataloader), len(stitches))
+    model, backbone = runner.model, find_stitched_backbone(runner.model)
+    active = backbone.active_stitch
+    stitches = visiting_order(backbone.space[i] for i in buffers.ids)
+    begin, start, logged = buffers.num_batches, time.time(), time.time()
+    try:
         for idx, data_batch in enumerate(dataloader):
-            if idx < results.num_batches:
+            if idx < begin:
                 continue
             event = dict(batch_idx=idx, data_batch=data_batch)
-            self.runner.call_hook(f'before_{self.mode}_iter', **event)
-            with self.backbone.sharing_prefixes(), autocast(enabled=self.fp16):
-                predict = prepare(self.runner.model, data_batch)
+            runner.call_hook(f'before_{mode}_iter', **event)
+            with backbone.sharing_prefixes(), autocast(enabled=fp16):
+                predict = prepare(model, data_batch)
                 for stitch in stitches:
-                    set_stitch(self.runner.model, stitch.id)
+                    set_stitch(model, stitch.id)
                     outputs = predict()
-                    with results.of(stitch.id):
-                        results.evaluator.process(
-                            data_samples=outputs, data_batch=data_batch
-                        )
-                    if self.on_prediction is not None:
-                        self.on_prediction(stitch.id, data_batch, outputs)
-            results.end_batch()
-            self.runner.call_hook(f'after_{self.mode}_iter', **event, outputs=outputs)
-            progress.end_batch(idx)
+                    with buffers.of(stitch.id):
+                        buffers.evaluator.process(outputs, data_batch)
+                    if on_prediction is not None:
+                        on_prediction(stitch.id, data_batch, outputs)
+            buffers.end_batch()
+            runner.call_hook(f'after_{mode}_iter', **event, outputs=outputs)
+            left = len(dataloader) - idx - 1
+            if time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
+                logged = time.time()
+                per_batch = (logged - start) / (idx + 1 - begin)
+                runner.logger.info(
+                    f'Stitches in one pass: {len(stitches)}, batch {idx + 1}/'
+                    f'{len(dataloader)}, {per_batch:.2f} s per batch, eta: '
+                    f'{per_batch * left:.0f} s'
+                )
+    finally:
+        set_stitch(model, active.id)
 
 
 def prepare(
@@ -99,24 +105,3 @@ def prepare(
         return model._run_forward(own, mode='predict')
 
     return predict
-
-
-class _Progress:
-    """Says how far a pass is and how long it will take, every few seconds."""
-
-    def __init__(self, runner: Runner, num_batches: int, num_stitches: int) -> None:
-        self.logger, self.num_batches = runner.logger, num_batches
-        self.num_stitches, self.done = num_stitches, 0
-        self.start = self.last = time.time()
-
-    def end_batch(self, idx: int) -> None:
-        self.done += 1
-        now, left = time.time(), self.num_batches - idx - 1
-        if is_main_process() and (now - self.last > SECONDS_BETWEEN_LOGS or not left):
-            self.last = now
-            per_batch = (now - self.start) / self.done
-            self.logger.info(
-                f'Stitches in one pass: {self.num_stitches}, batch {idx + 1}/'
-                f'{self.num_batches}, {per_batch:.2f} s per batch, eta: '
-                f'{per_batch * left:.0f} s'
-            )

@@ -13,47 +13,41 @@ import torch
 from mmengine.dataset import BaseDataset
 from mmengine.dist import barrier, get_world_size, is_main_process
 from mmengine.runner import Runner
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from snnet_mm.utils import atomic_path, read_json
 
-IDENTITY, FINISHED = 'identity.json', 'finished.json'
+STATE = 'state.json'
 WRITER = 'an interrupted test; started anew without --resume, it'
+
+Identity = Mapping[str, str | int]
+Metrics = dict[int, dict[str, float]]
 
 
 class PartialEvaluation:
-    """Finished stitches and the collected results of the others, on disk.
+    """Metrics of finished stitches on disk, and a folder for the buffers of others.
 
     Args:
         root: Folder of all partial evaluations of a work directory. Each has a
             folder of its own, named after its identity.
-        identity: What must not change, by name; see :func:`identify` and
+        identity: Everything that must not change, by name; see :func:`identify` and
             :func:`identify_data`.
         resume: Whether to take up what an interrupted evaluation left.
-
-    Raises:
-        ValueError: If there are only evaluations of another identity to resume.
     """
 
-    def __init__(
-        self, root: Path, identity: Mapping[str, str | int], resume: bool
-    ) -> None:
-        text = json.dumps(identity, indent=1)
-        self.folder = root / _digest([text])
+    def __init__(self, root: Path, identity: Identity, resume: bool) -> None:
+        self.identity, self.finished = dict(identity), {}
+        self.folder = root / _digest([json.dumps(self.identity)])
         if resume and not self.folder.exists():
             _refuse_others(root, identity)
         barrier()
-        if is_main_process():
-            if not resume:
-                shutil.rmtree(self.folder, ignore_errors=True)
-            with atomic_path(self.folder / IDENTITY) as temporary:
-                temporary.write_text(text)
+        if is_main_process() and not resume:
+            shutil.rmtree(self.folder, ignore_errors=True)
         barrier()
-        self.finished: dict[int, dict[str, float]] = {}
-        path = self.folder / FINISHED
-        if path.exists():
-            self.finished = read_json(path, _parse_finished, 'list', WRITER)
+        if (self.folder / STATE).exists():
+            _, self.finished = _read(self.folder / STATE)
+        self.finish({})
 
     def finish(self, metrics: Mapping[int, Mapping[str, float]]) -> None:
         """Keep the metrics of stitches that are through."""
@@ -61,8 +55,9 @@ class PartialEvaluation:
             # Metrics come as numpy scalars too, which JSON does not know.
             self.finished[stitch_id] = {k: float(v) for k, v in values.items()}
         if is_main_process():
-            with atomic_path(self.folder / FINISHED) as temporary:
-                temporary.write_text(json.dumps(self.finished))
+            state = dict(identity=self.identity, finished=self.finished)
+            with atomic_path(self.folder / STATE) as temporary:
+                temporary.write_text(json.dumps(state, indent=1))
 
     def remove(self) -> None:
         """Forget all of it: the evaluation is complete."""
@@ -74,21 +69,19 @@ class PartialEvaluation:
 
 
 def identify(runner: Runner) -> dict[str, str | int]:
-    """What the results of a test depend on, by the name users know it by."""
-    parts = (
-        runner.cfg.get('model'),
-        runner.cfg.get('test_dataloader', {}).get('dataset'),
-        runner.cfg.get('test_evaluator'),
-    )
+    """Return what the results of a test depend on, by the names users know."""
+    cfg = runner.cfg
+    data = cfg.get('test_dataloader', {}).get('dataset')
+    parts = cfg.get('model'), data, cfg.get('test_evaluator')
     return {
         'config': _digest(map(repr, parts)),
-        'checkpoint': _digest(_tensor_bytes(runner.model)),
+        'checkpoint': _digest(_tensor_bytes(runner.model.state_dict())),
         'number of processes': get_world_size(),
     }
 
 
 def identify_data(dataloader: DataLoader) -> dict[str, str | int]:
-    """The images that a test sees, and how they are grouped."""
+    """Return which images a test sees, and how they are grouped."""
     return {
         'data set': _digest(_image_names(dataloader.dataset)),
         'number of images': len(dataloader.dataset),
@@ -96,18 +89,23 @@ def identify_data(dataloader: DataLoader) -> dict[str, str | int]:
     }
 
 
-def _parse_finished(data: Mapping) -> dict[int, dict[str, float]]:
-    return {
+def _read(path: Path) -> tuple[dict[str, str | int], Metrics]:
+    return read_json(path, _parse, 'state of a test', WRITER)
+
+
+def _parse(data: Mapping) -> tuple[dict[str, str | int], Metrics]:
+    finished = {
         int(i): {str(name): float(value) for name, value in metrics.items()}
-        for i, metrics in data.items()
+        for i, metrics in data['finished'].items()
     }
+    return dict(data['identity']), finished
 
 
-def _refuse_others(root: Path, identity: Mapping[str, str | int]) -> None:
-    others = sorted(root.glob(f'*/{IDENTITY}'), key=lambda p: p.stat().st_mtime)
+def _refuse_others(root: Path, identity: Identity) -> None:
+    others = sorted(root.glob(f'*/{STATE}'), key=lambda p: p.stat().st_mtime)
     if not others:
         return
-    other = read_json(others[-1], dict, 'file of identity', WRITER)
+    other, _ = _read(others[-1])
     differs = [name for name in identity if other.get(name) != identity[name]]
     raise ValueError(
         f'the interrupted evaluation in {others[-1].parent} cannot be resumed, because '
@@ -123,13 +121,12 @@ def _digest(parts: Iterable[str | bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _tensor_bytes(model: nn.Module) -> Iterable[str | memoryview]:
-    for name, value in model.state_dict().items():
+def _tensor_bytes(state: Mapping[str, object]) -> Iterable[str | memoryview]:
+    for name, value in state.items():
         yield name
         if isinstance(value, Tensor):
-            yield (
-                value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            )
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            yield flat.view(torch.uint8).numpy()
 
 
 def _image_names(dataset: Dataset) -> Iterable[str]:

@@ -22,7 +22,7 @@ from snnet_mm.anchors import TokenState
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Position, Step, Stitch
 
-from .two_stage import run_two_stage
+from .extensions import FORWARDS
 
 T = TypeVar('T')
 
@@ -123,12 +123,10 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
 
 
 def run_model(model: nn.Module, images: Tensor) -> object:
-    """What prediction runs, from preprocessed images to the heads' raw output.
-
-    For two-stage detectors see :func:`run_two_stage`.
-    """
-    if hasattr(model, 'roi_head'):
-        return run_two_stage(model, images)
+    """Run what prediction runs, from preprocessed images to the heads' raw output."""
+    for matches, run in FORWARDS:
+        if matches(model):
+            return run(model, images)
     if isinstance(model, BaseModel):
         return model(images, mode='tensor')
     return model(images)

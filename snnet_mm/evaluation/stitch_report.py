@@ -12,7 +12,7 @@ from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import atomic_path
 
 from .cost_report import wide_console
-from .pareto_plot import plot_pareto
+from .pictures.pareto_plot import plot_pareto
 
 # COCO's metrics of small, medium and large objects, which would not fit.
 LEFT_OUT_OF_TABLES = ('_s', '_m', '_l')

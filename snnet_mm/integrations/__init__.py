@@ -1,1 +1,9 @@
-"""Parts that subclass a class of another mm package; configs import what they need."""
+"""Parts for classes of other mm packages.
+
+Subpackages subclass classes of mmseg, mmdet or mmpretrain; configs import what they
+need. The modules here import none of these packages.
+"""
+
+from . import evaluation_rules
+
+__all__ = ['evaluation_rules']

@@ -50,7 +50,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
         if path.suffix == '.safetensors':
             return dict(state_dict=load_file(path))
         _compare_check_sums(path)
-        with torch.serialization.safe_globals(_allowed_globals()):
+        with torch.serialization.safe_globals(plain_globals()):
             loaded = torch.load(path, map_location='cpu', weights_only=True)
     except Exception as error:
         # What a damaged file raises depends on where it is damaged.
@@ -110,7 +110,7 @@ def _download(url: str) -> Path:
     return path
 
 
-def _allowed_globals() -> list:
+def plain_globals() -> list:
     """Names under which pickles of numpy 1 and 2 and of mmengine know their parts."""
     multiarray = np._core.multiarray
     functions = [

@@ -74,7 +74,7 @@ class TestCosts:
 
     def test_cascades_are_refused(self, model):
         model.roi_head.bbox_head = torch.nn.ModuleList([model.roi_head.bbox_head])
-        with pytest.raises(ValueError, match='runs its heads in a row'):
+        with pytest.raises(ValueError, match='a cascade runs several in a row'):
             cost_table(model)
 
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from snnet_mm.evaluation import Baseline, plot_pareto, write_pareto_page
-from snnet_mm.evaluation.pareto_plot import cost_axis
+from snnet_mm.evaluation.pictures.pareto_plot import cost_axis
 from snnet_mm.stitching import CostTable, StitchResults, TwoWaySpace, read_published
 from snnet_mm.stitching.cost_table import Cost
 

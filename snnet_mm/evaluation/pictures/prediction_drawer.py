@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from mmengine import fileio
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-MIN_SIDE = 256  # pixels of the shorter side of a classified image
+from ..extensions import DRAWERS
 
 
 class PredictionDrawer:
@@ -29,35 +30,34 @@ class PredictionDrawer:
     def __init__(
         self,
         visualizer: Visualizer,
-        out_dir: Path | None = None,
+        out_dir: str | os.PathLike | None = None,
         show: bool = False,
         wait_time: float = 0,
     ) -> None:
         self.visualizer, self.out_dir = visualizer, out_dir
-        self.show, self.wait_time = show, wait_time
+        self.window = dict(show=show, wait_time=wait_time)
 
     def __call__(
         self, stitch_id: int, data_batch: dict, outputs: Sequence[BaseDataElement]
     ) -> None:
         """Draw the predictions of one stitch for one batch."""
         for loaded, sample in zip(data_batch['inputs'], outputs, strict=True):
-            path = Path(sample.img_path)
+            # Data sets in one file, such as CIFAR, have no paths.
+            path = Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')
             out_file = None
             if self.out_dir is not None:
-                folder = self.out_dir / f'stitch_{stitch_id}'
-                if 'pred_label' in sample:
-                    # In the folders of two classes names may be the same.
-                    folder /= path.parent.name
+                # In the folders of two classes names may be the same.
+                group = path.parent.name if 'pred_label' in sample else ''
+                folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
                 folder.mkdir(parents=True, exist_ok=True)
-                out_file = folder / f'{path.stem}.png'
+                out_file = str(folder / f'{path.stem}.png')
             draw_sample(
                 self.visualizer,
                 f'{path.name}, stitch {stitch_id}',
-                _image_of(path, loaded.numpy(), sample.ori_shape[:2]),
+                _image_of(path, loaded.numpy(), sample.get('ori_shape')),
                 sample,
-                show=self.show,
-                wait_time=self.wait_time,
-                out_file=str(out_file) if out_file else None,
+                out_file=out_file,
+                **self.window,
             )
 
 
@@ -70,32 +70,31 @@ def draw_sample(
 ) -> None:
     """Let mm's visualizer of the task draw a sample.
 
-    mmpretrain's has a method for each task; small images are enlarged for its text.
-
     Args:
         visualizer: mm's visualizer.
         name: Name of the picture.
         image: The image ``(H, W, 3)`` in RGB.
-        sample: What was predicted, and the truth.
+        sample: Predictions, and the truth.
         **settings: Arguments of the visualizer's method.
     """
-    if not hasattr(visualizer, 'visualize_cls'):
-        visualizer.add_datasample(name, image, data_sample=sample, **settings)
-        return
-    side = max(MIN_SIDE, min(image.shape[:2]))
-    visualizer.visualize_cls(image, sample, name=name, resize=side, **settings)
+    for matches, draw in DRAWERS:
+        if matches(visualizer):
+            return draw(visualizer, name, image, sample, **settings)
+    return visualizer.add_datasample(name, image, data_sample=sample, **settings)
 
 
-def _image_of(path: Path, loaded: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The image (H, W, 3) in RGB: from its file or, if it has none, as it was loaded.
+def _image_of(
+    path: Path, loaded: np.ndarray, shape: Sequence[int] | None
+) -> np.ndarray:
+    """Return an image (H, W, 3) in RGB: its file's or, without one, as it was loaded.
 
     Args:
         path: The image's path.
         loaded: The image (3, h, w) in BGR, as the pipeline gave it.
-        shape: Height and width of the annotations.
+        shape: Height and width of the annotations; None for those of ``loaded``.
     """
-    if path.exists():
+    if path.is_file():
         encoded = np.frombuffer(fileio.get(str(path)), np.uint8)
         return cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB)
     image = np.ascontiguousarray(loaded[::-1].transpose(1, 2, 0))
-    return cv2.resize(image, shape[::-1])
+    return image if shape is None else cv2.resize(image, shape[1::-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import textwrap
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from snnet_mm.stitching import StitchResults
 from .figures import new_figure, save_figure
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KIND_STYLES = {
     'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
@@ -21,7 +22,6 @@ KIND_STYLES = {
     'FSF': dict(color='tab:green', marker='^', s=30, zorder=2),
     'SFS': dict(color='tab:purple', marker='v', s=30, zorder=2),
 }
-FRONT_COLOR = 'crimson'
 # Of other fronts and of baselines.
 OTHER_COLORS = ('dimgray', 'tab:cyan', 'tab:brown', 'tab:olive')
 
@@ -55,81 +55,77 @@ def plot_pareto(
         baselines: Points to draw besides.
         others: Labels and results of other models, whose fronts are drawn.
         title: Heading.
-
-    Raises:
-        ValueError: If the results do not hold that cost.
     """
-    label, unit = cost_axis(results, cost)
-    figure = new_figure(8, 4.5)
-    axes = figure.subplots()
-    _draw_stitches(axes, results, cost)
-    _draw_fronts(axes, others, cost, unit)
-    _draw_baselines(axes, baselines, unit)
-    axes.set_xlabel(label)
-    axes.set_ylabel(score_label(results))
+    figure = draw_pareto(results, cost, baselines, others)
     if title:
-        axes.set_title(textwrap.fill(title, 95), fontsize='small')
-    axes.grid(alpha=0.3)
-    # Beside the axes: inside, it would hide stitches.
-    figure.legend(fontsize='small', loc='outside right upper')
+        figure.axes[0].set_title(textwrap.fill(title, 95), fontsize='small')
     save_figure(figure, path, dpi=160)
 
 
-def _draw_stitches(axes: Axes, results: StitchResults, cost: str) -> None:
-    _, unit = cost_axis(results, cost)
-    x = {i: value / unit for i, value in results.column(cost).items()}
-    y = results.scores()
-    for kind, style in KIND_STYLES.items():
-        ids = [r.id for r in results.complete if r.kind == kind]
-        if ids:
-            axes.scatter(
-                [x[i] for i in ids],
-                [y[i] for i in ids],
-                label=f'{kind} ({len(ids)})',
-                linewidth=0.6,
-                **style,
-            )
+def draw_pareto(
+    results: StitchResults,
+    cost: str,
+    baselines: Sequence[Baseline] = (),
+    others: Sequence[tuple[str, StitchResults]] = (),
+) -> Figure:
+    """Return the figure of :func:`plot_pareto`.
+
+    Points of a kind are a group of the id ``stitches-<kind>`` in SVG files, in the order
+    of :func:`ids_by_kind`.
+    """
+    label, unit = cost_axis(results, cost)
+    column, scores = results.column(cost), results.scores()
+    figure = new_figure(8, 4.5)
+    axes = figure.subplots()
+    for kind, ids in ids_by_kind(results).items():
+        axes.scatter(
+            [column[i] / unit for i in ids],
+            [scores[i] for i in ids],
+            label=f'{kind} ({len(ids)})',
+            gid=f'stitches-{kind}',
+            **dict(linewidth=0.6) | KIND_STYLES[kind],
+        )
     front = results.front(cost)
     axes.plot(
-        [x[i] for i in front],
-        [y[i] for i in front],
-        color=FRONT_COLOR,
+        [column[i] / unit for i in front],
+        [scores[i] for i in front],
+        color='crimson',
         linewidth=1.2,
         label=f'Pareto front ({len(front)})',
         zorder=4,
     )
-
-
-def _draw_fronts(
-    axes: Axes, others: Sequence[tuple[str, StitchResults]], cost: str, unit: float
-) -> None:
-    for (name, other), color in zip(others, _cycle(len(others)), strict=True):
-        ids, column, scores = other.front(cost), other.column(cost), other.scores()
+    for n, (name, other) in enumerate(others):
+        front, column, scores = other.front(cost), other.column(cost), other.scores()
         axes.plot(
-            [column[i] / unit for i in ids],
-            [scores[i] for i in ids],
-            color=color,
-            linestyle='--',
-            marker='.',
+            [column[i] / unit for i in front],
+            [scores[i] for i in front],
+            '.--',
+            color=OTHER_COLORS[n % len(OTHER_COLORS)],
             linewidth=1,
             label=name,
             zorder=1,
         )
+    for n, (name, x, y) in enumerate(baselines):
+        style = dict(marker='X', s=70, edgecolor='black', linewidth=0.6, zorder=6)
+        color = OTHER_COLORS[n % len(OTHER_COLORS)]
+        axes.scatter([x / unit], [y], color=color, label=name, **style)
+    axes.set_xlabel(label)
+    better = '' if results.higher_is_better else ' (lower is better)'
+    axes.set_ylabel(results.metric + better)
+    axes.grid(alpha=0.3)
+    # Beside the axes: inside, it would hide stitches.
+    figure.legend(fontsize='small', loc='outside right upper')
+    return figure
 
 
-def _draw_baselines(axes: Axes, baselines: Sequence[Baseline], unit: float) -> None:
-    for baseline, color in zip(baselines, _cycle(len(baselines)), strict=True):
-        axes.scatter(
-            [baseline.cost / unit],
-            [baseline.score],
-            color=color,
-            marker='X',
-            s=70,
-            edgecolor='black',
-            linewidth=0.6,
-            label=baseline.label,
-            zorder=6,
-        )
+def ids_by_kind(results: StitchResults) -> dict[str, list[int]]:
+    """Return the ids of the stitches that are drawn, by kind."""
+    scores = results.scores()
+    by_kind = {
+        kind: [r.id for r in results.complete if r.kind == kind] for kind in KIND_STYLES
+    }
+    drawn = {k: [i for i in v if math.isfinite(scores[i])] for k, v in by_kind.items()}
+    return {kind: ids for kind, ids in drawn.items() if ids}
 
 
 def cost_axis(results: StitchResults, cost: str) -> tuple[str, float]:
@@ -142,12 +138,3 @@ def cost_axis(results: StitchResults, cost: str) -> tuple[str, float]:
         'latency': (f'ms at {height}x{width}{setup}', 1.0),
         'memory': (f'MB at {height}x{width}{setup}', 1e6),
     }[cost]
-
-
-def score_label(results: StitchResults) -> str:
-    """Label of the axis of the metric."""
-    return results.metric + ('' if results.higher_is_better else ' (lower is better)')
-
-
-def _cycle(number: int) -> list[str]:
-    return [OTHER_COLORS[n % len(OTHER_COLORS)] for n in range(number)]

@@ -1,4 +1,4 @@
-"""What a two-stage detector computes, with proposals that do not depend on weights."""
+"""Forward of a two-stage detector with proposals that do not depend on weights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+
+from snnet_mm.utils import check
 
 # Sides of the boxes, as parts of the shorter side of the image: a share for every level
 # of a pyramid.
@@ -20,30 +22,23 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     How many proposals and detections there are depends on the image and on how good
     the network is, so here every image has as many as prediction allows: the box head
     runs on ``test_cfg.rpn.max_per_img`` boxes and the mask head on
-    ``test_cfg.rcnn.max_per_img``, laid out evenly. What turns raw output into
-    proposals and detections (decoding, sorting, NMS, pasting masks) is not run.
-
-    On meta tensors pooled features are taken as they come: no operation for them is
-    known there, and it has no multiply-accumulates of a layer.
+    ``test_cfg.rcnn.max_per_img``, laid out evenly. Decoding, sorting, NMS and pasting
+    masks are not run. On meta tensors pooled features are taken as they come: no
+    operation for them is known there, and it has no multiply-accumulates of a layer.
 
     Args:
-        detector: The detector.
+        detector: The detector. Cascades, whose boxes depend on the weights, are
+            refused.
         images: Preprocessed images ``(B, 3, H, W)``.
 
     Returns:
         Output of the RPN per level, of the box head, and of the mask head if there is
         one.
-
-    Raises:
-        ValueError: If it is a cascade, whose boxes depend on the weights.
     """
     head, limits = detector.roi_head, detector.test_cfg
-    if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
-        raise ValueError(
-            f'{type(head).__name__} runs its heads in a row, each on the boxes of the '
-            'one before; costs are counted for detectors with one box head (config '
-            'key: model.roi_head)'
-        )
+    cascade = isinstance(getattr(head, 'bbox_head', None), nn.ModuleList)
+    allowed = 'a head that runs once; a cascade runs several in a row'
+    check(not cascade, 'model.roi_head', type(head).__name__, allowed)
     maps = detector.extract_feat(images)
     outputs = [detector.rpn_head(maps)]
     with _pooling_on(images.device, head):

@@ -1,0 +1,23 @@
+"""What evaluation must know of other packages' classes, filled by integrations.
+
+``snnet_mm.integrations`` registers its entries when ``snnet_mm`` is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mmengine.evaluator import BaseMetric
+from mmengine.visualization import Visualizer
+from torch import Tensor, nn
+
+# A test of models, and how to run those that pass it from images to raw output.
+FORWARDS: list[
+    tuple[Callable[[nn.Module], bool], Callable[[nn.Module, Tensor], object]]
+] = []
+# Attributes of metrics that say where predictions are saved; mmengine's own first.
+SAVING_KEYS = ['out_file_path']
+# Tests of metrics that are wrong on a part of a data set, and what to use instead.
+WHOLE_DATA_METRICS: list[tuple[Callable[[BaseMetric], bool], str]] = []
+# A test of visualizers, and how to draw a sample with those that pass it.
+DRAWERS: list[tuple[Callable[[Visualizer], bool], Callable]] = []

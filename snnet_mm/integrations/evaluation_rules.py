@@ -1,0 +1,45 @@
+"""Rules by which evaluation knows classes of the mm packages, importing none."""
+
+from __future__ import annotations
+
+import numpy as np
+from mmengine.structures import BaseDataElement
+from mmengine.visualization import Visualizer
+
+from snnet_mm.evaluation.extensions import (
+    DRAWERS,
+    FORWARDS,
+    SAVING_KEYS,
+    WHOLE_DATA_METRICS,
+)
+
+from .two_stage import run_two_stage
+
+MIN_SIDE = 256  # pixels of the shorter side of a classified image
+
+
+def draw_classified(
+    visualizer: Visualizer,
+    name: str,
+    image: np.ndarray,
+    data_sample: BaseDataElement,
+    **settings,
+) -> None:
+    """Draw with mmpretrain's visualizer, on an image large enough for its text."""
+    side = max(MIN_SIDE, min(image.shape[:2]))
+    visualizer.visualize_cls(image, data_sample, name=name, resize=side, **settings)
+
+
+FORWARDS.append((lambda model: hasattr(model, 'roi_head'), run_two_stage))
+# Of mmseg's and our metrics, and of mmdet's.
+SAVING_KEYS.extend(['output_dir', 'outfile_prefix'])
+# mmdet's COCO metrics count images that were left out as missed.
+WHOLE_DATA_METRICS.append(
+    (
+        lambda metric: (
+            hasattr(metric, 'img_ids') and not hasattr(metric, 'only_seen_images')
+        ),
+        "type='StitchCocoMetric'",
+    )
+)
+DRAWERS.append((lambda visualizer: hasattr(visualizer, 'visualize_cls'), draw_classified))

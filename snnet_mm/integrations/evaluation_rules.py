@@ -42,4 +42,6 @@ WHOLE_DATA_METRICS.append(
         "type='StitchCocoMetric'",
     )
 )
-DRAWERS.append((lambda visualizer: hasattr(visualizer, 'visualize_cls'), draw_classified))
+DRAWERS.append(
+    (lambda visualizer: hasattr(visualizer, 'visualize_cls'), draw_classified)
+)

@@ -121,7 +121,13 @@ def plain_globals() -> list:
     dtypes = [type(np.dtype(code)) for code in _PLAIN]
     # A history buffer names its statistics as getattr(HistoryBuffer, 'mean') does.
     statistic = (_history_statistic, 'builtins.getattr')
-    return [HistoryBuffer, statistic, np.ndarray, np.dtype, *functions, *dtypes]
+    # Those of an empty array come as bytes().
+    empty = (_empty_bytes, 'builtins.bytes')
+    return [HistoryBuffer, statistic, empty, np.ndarray, np.dtype, *functions, *dtypes]
+
+
+def _empty_bytes() -> bytes:
+    return b''
 
 
 def _history_statistic(owner: object, name: str) -> Any:

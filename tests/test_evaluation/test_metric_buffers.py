@@ -1,10 +1,12 @@
 import pickle
 
+import numpy as np
 import pytest
+import torch
 from mmengine.evaluator import BaseMetric, Evaluator
 
-from snnet_mm.evaluation import metric_results
-from snnet_mm.evaluation.metric_results import MetricResults
+from snnet_mm.evaluation import metric_buffers
+from snnet_mm.evaluation.metric_buffers import MetricBuffers
 
 
 class Sum(BaseMetric):
@@ -25,14 +27,14 @@ def evaluator():
     return Evaluator([Sum(), Largest()])
 
 
-def feed(results, begin, end):
+def feed(buffers, begin, end):
     """Batch n holds the predictions n and 10 n; those of stitch i are shifted by i."""
     for n in range(begin, end):
-        for i in results.ids:
-            with results.of(i):
-                for metric in results.evaluator.metrics:
+        for i in buffers.ids:
+            with buffers.of(i):
+                for metric in buffers.evaluator.metrics:
                     metric.process(None, [n + i, 10 * n + i])
-        results.end_batch()
+        buffers.end_batch()
 
 
 def expected(stitch_id, num_batches):
@@ -42,66 +44,134 @@ def expected(stitch_id, num_batches):
 
 @pytest.mark.parametrize('on_disk', [False, True])
 def test_every_stitch_has_its_own_results(evaluator, tmp_path, on_disk):
-    results = MetricResults(
+    buffers = MetricBuffers(
         evaluator, (5, 2), tmp_path if on_disk else None, interval=3
     )
-    feed(results, 0, 7)
+    feed(buffers, 0, 7)
     for i in (2, 5):
-        assert results.score(i, num_images=14) == expected(i, 7)
+        assert buffers.evaluate(i, num_images=14) == expected(i, 7)
     assert evaluator.metrics[0].results == []
 
 
 def test_memory_is_bounded_on_disk(evaluator, tmp_path):
-    results = MetricResults(evaluator, (5, 2), tmp_path, interval=3)
-    feed(results, 0, 6)
-    assert results._collected == {5: [[], []], 2: [[], []]}
-    feed(results, 6, 7)
-    assert results._collected[2] == [[8, 62], [8, 62]]
+    buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
+    feed(buffers, 0, 6)
+    assert buffers._collected == {5: [[], []], 2: [[], []]}
+    feed(buffers, 6, 7)
+    assert buffers._collected[2] == [[8, 62], [8, 62]]
 
 
 def test_taken_up_where_all_stitches_and_ranks_are(evaluator, tmp_path, monkeypatch):
-    feed(MetricResults(evaluator, (5, 2), tmp_path, interval=3), 0, 10)
-    results = MetricResults(evaluator, (5, 2), tmp_path, interval=3)
-    assert results.num_batches == 9
+    feed(MetricBuffers(evaluator, (5, 2), tmp_path, interval=3), 0, 10)
+    buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
+    assert buffers.num_batches == 9
     # A crash while a record was written.
-    path = tmp_path / 'rank0' / 'stitch_2.pkl'
+    path = tmp_path / 'rank0' / 'stitch_2.results'
     path.write_bytes(path.read_bytes()[:-5])
-    results = MetricResults(evaluator, (5, 2), tmp_path, interval=3)
-    assert results.num_batches == 6
-    feed(results, 6, 10)
-    assert results.score(2, 20) == expected(2, 10)
-    assert results.score(5, 20) == expected(5, 10)
+    buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
+    assert buffers.num_batches == 6
+    feed(buffers, 6, 10)
+    assert buffers.evaluate(2, 20) == expected(2, 10)
+    assert buffers.evaluate(5, 20) == expected(5, 10)
     # Another rank has one record only.
-    monkeypatch.setattr(metric_results, 'all_gather_object', lambda n: [n, 1])
-    results = MetricResults(evaluator, (5, 2), tmp_path, interval=3)
-    assert results.num_batches == 3
-    feed(results, 3, 4)
-    assert results.score(5, 8) == expected(5, 4)
+    monkeypatch.setattr(metric_buffers, 'all_gather_object', lambda n: [n, 1])
+    buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
+    assert buffers.num_batches == 3
+    feed(buffers, 3, 4)
+    assert buffers.evaluate(5, 8) == expected(5, 4)
 
 
 def test_a_stitch_that_was_never_begun_begins_all_anew(evaluator, tmp_path):
-    feed(MetricResults(evaluator, (5, 2), tmp_path, interval=1), 0, 4)
-    results = MetricResults(evaluator, (5, 7), tmp_path, interval=1)
-    assert results.num_batches == 0
-    feed(results, 0, 2)
-    assert results.score(5, 4) == expected(5, 2)
+    feed(MetricBuffers(evaluator, (5, 2), tmp_path, interval=1), 0, 4)
+    buffers = MetricBuffers(evaluator, (5, 7), tmp_path, interval=1)
+    assert buffers.num_batches == 0
+    feed(buffers, 0, 2)
+    assert buffers.evaluate(5, 4) == expected(5, 2)
 
 
 def test_a_damaged_record_ends_what_is_taken_up(evaluator, tmp_path):
     """One bit in a number would be a wrong result."""
-    feed(MetricResults(evaluator, (2,), tmp_path, interval=1), 0, 3)
-    path = tmp_path / 'rank0' / 'stitch_2.pkl'
+    feed(MetricBuffers(evaluator, (2,), tmp_path, interval=1), 0, 3)
+    path = tmp_path / 'rank0' / 'stitch_2.results'
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    results = MetricResults(evaluator, (2,), tmp_path, interval=1)
-    assert results.num_batches == 1
-    feed(results, 1, 3)
-    assert results.score(2, 6) == expected(2, 3)
+    buffers = MetricBuffers(evaluator, (2,), tmp_path, interval=1)
+    assert buffers.num_batches == 1
+    feed(buffers, 1, 3)
+    assert buffers.evaluate(2, 6) == expected(2, 3)
 
 
-def test_garbage_is_no_record(evaluator, tmp_path):
+def test_pickles_are_no_records(evaluator, tmp_path):
     folder = tmp_path / 'rank0'
     folder.mkdir()
-    (folder / 'stitch_2.pkl').write_bytes(pickle.dumps((1, [[1], [1]]))[::-1])
-    assert MetricResults(evaluator, (2,), tmp_path).num_batches == 0
+    (folder / 'stitch_2.results').write_bytes(pickle.dumps((1, [[1], [1]])))
+    assert MetricBuffers(evaluator, (2,), tmp_path).num_batches == 0
+
+
+class Keep(BaseMetric):
+    """Collects what mm's metrics do, and hands it out again."""
+
+    def process(self, data_batch, data_samples):
+        self.results += data_samples
+
+    def compute_metrics(self, results):
+        return dict(results=results)
+
+
+# As collected for segmentation, detection and classification, and by ours for depth.
+COLLECTED = [
+    tuple(torch.arange(4.0) + i for i in range(4)),
+    (
+        dict(width=6, height=4, img_id=3, anns=[dict(bbox=[1, 2.5], ignore_flag=0)]),
+        dict(
+            img_id=np.int64(3),
+            bboxes=np.ones((2, 4), np.float32),
+            labels=np.array([1, 0]),
+            masks=[dict(size=[4, 6], counts=b'\x00\xff0P')],
+            boxes_of_none=np.zeros((0, 4), np.float32),
+        ),
+    ),
+    dict(pred_score=torch.rand(5), gt_label=torch.tensor([2]), num=None, name='a'),
+    (0.25, float('inf'), True),
+]
+
+
+def test_what_mm_metrics_collect_comes_back_from_disk(tmp_path):
+    buffers = MetricBuffers(Evaluator(Keep()), (0,), tmp_path, interval=1)
+    with buffers.of(0):
+        buffers.evaluator.metrics[0].process(None, COLLECTED)
+    buffers.end_batch()
+    assert buffers._collected[0] == [[]]
+    found = buffers.evaluate(0, 4)['results']
+    assert repr(found) == repr(COLLECTED)
+    torch.testing.assert_close(found[0], COLLECTED[0], rtol=0, atol=0)
+
+
+class Custom:
+    """No plain data."""
+
+    def __reduce__(self):
+        return exit, ()
+
+
+@pytest.mark.parametrize('thing', [Custom(), lambda: 0], ids=['pickled', 'not at all'])
+def test_what_is_no_plain_data_stays_in_memory(tmp_path, monkeypatch, thing):
+    warned = []
+    logger = metric_buffers.MMLogger.get_current_instance()
+    monkeypatch.setattr(logger, 'warning', warned.append)
+    evaluator = Evaluator(Keep())
+    buffers = MetricBuffers(evaluator, (0, 1), tmp_path, interval=1)
+    for n in range(3):
+        for i in (0, 1):
+            with buffers.of(i):
+                evaluator.metrics[0].process(None, [thing if n == i == 1 else n])
+        buffers.end_batch()
+    assert [buffers.evaluate(i, 3)['results'] for i in (0, 1)] == [
+        [0, 1, 2],
+        [0, thing, 2],
+    ]
+    (words,) = warned
+    assert words.startswith('Keep: results that are no plain data are kept in memory')
+    # The first batch was written; it is all that a resumed test takes up.
+    assert MetricBuffers(evaluator, (0, 1), tmp_path, interval=1).num_batches == 1

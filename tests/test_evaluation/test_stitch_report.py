@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from snnet_mm.evaluation import pareto_plot, report_stitches, stitch_table
-from snnet_mm.evaluation.figures import new_figure
+from snnet_mm.evaluation import report_stitches, stitch_table
 from snnet_mm.stitching import StitchResult, StitchResults
 
 
@@ -72,19 +71,3 @@ def test_rank_correlation_shares_ranks_of_equal_costs(results):
     expected = 6.5 / 9.5
     both = StitchResults(tied, 'mIoU', True, (32, 48))
     assert both.rank_correlation() == pytest.approx(expected)
-
-
-def test_plot_shows_every_stitch_and_the_front(results, tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(
-        pareto_plot, 'new_figure', lambda *a: drawn.append(new_figure(*a)) or drawn[-1]
-    )
-    pareto_plot.plot_pareto(results, tmp_path / 'pareto.svg')
-    (axes,) = drawn[0].axes
-    points = {tuple(p) for c in axes.collections for p in c.get_offsets().tolist()}
-    assert points == {(3, 20), (30, 40), (20, 33), (10, 35)}
-    (front,) = axes.lines
-    assert front.get_xydata().tolist() == [[3, 20], [10, 35], [30, 40]]
-    assert 'mIoU' in axes.get_ylabel()
-    assert '32x48' in axes.get_xlabel()
-    assert (tmp_path / 'pareto.svg').read_text().count('<svg') == 1

@@ -11,7 +11,7 @@ from PIL import Image
 from tiny import tiny_config
 
 from snnet_mm.evaluation import loops
-from snnet_mm.evaluation.metric_results import MetricResults
+from snnet_mm.evaluation.metric_buffers import MetricBuffers
 from snnet_mm.utils import load_weights_only
 
 FEW = 3
@@ -122,7 +122,7 @@ def test_training_ends_with_the_same_weights(kills, config, tmp_path):
 
 def evaluate(cfg, folder, checkpoint):
     def work():
-        loops.MetricResults = lambda *args: MetricResults(*args, interval=2)
+        loops.MetricBuffers = lambda *args: MetricBuffers(*args, interval=2)
         cfg.work_dir = str(folder)
         cfg.load_from = str(checkpoint)
         cfg.test_cfg.out_dir = str(folder / 'report')

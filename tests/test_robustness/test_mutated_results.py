@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 
 import pytest
 from mutations import at, break_at, drawn, faults, is_of_another_kind, name_of
@@ -168,15 +167,9 @@ def test_a_damaged_note_of_a_test_under_way_is_refused(damage, tmp_path):
         0: dict(mIoU=3),
         1: dict(mIoU=4.5),
     }
-    file = state.folder / 'finished.json'
-    content = file.read_bytes()
-    file.write_bytes(damage(content, random.Random(0)))
-    with pytest.raises(ValueError, match=f'{file}.* without --resume'):
-        PartialEvaluation(tmp_path, identity, resume=True)
-    # The identity of another test, which is to be compared.
-    file.write_bytes(content)
-    shutil.copy(file.with_name('identity.json'), tmp_path / 'kept')
-    file.with_name('identity.json').write_bytes(damage(content, random.Random(0)))
-    if damage is not other:
-        with pytest.raises(ValueError, match='identity.json .* without --resume'):
-            PartialEvaluation(tmp_path, dict(identity, config='c'), resume=True)
+    file = state.folder / 'state.json'
+    file.write_bytes(damage(file.read_bytes(), random.Random(0)))
+    # Of this test, and of another one that it is to be compared with.
+    for resumed in (identity, dict(identity, config='c')):
+        with pytest.raises(ValueError, match=f'{file}.* without --resume'):
+            PartialEvaluation(tmp_path, resumed, resume=True)

@@ -70,8 +70,8 @@ def draw_pareto(
 ) -> Figure:
     """Return the figure of :func:`plot_pareto`.
 
-    Points of a kind are a group of the id ``stitches-<kind>`` in SVG files, in the order
-    of :func:`ids_by_kind`.
+    In SVG files points of a kind are a group of the id ``stitches-<kind>``, in the
+    order of :func:`ids_by_kind`.
     """
     label, unit = cost_axis(results, cost)
     column, scores = results.column(cost), results.scores()

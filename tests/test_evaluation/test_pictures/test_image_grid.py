@@ -1,18 +1,9 @@
 import numpy as np
-from matplotlib.figure import Figure
 
-from snnet_mm.evaluation import plot_sheet
+from snnet_mm.evaluation import DepthExample, plot_depths, plot_sheet
 
 
-def test_rows_and_columns(tmp_path, monkeypatch):
-    drawn = []
-    savefig = Figure.savefig
-
-    def spy(figure, *args, **kwargs):
-        drawn.extend(figure.axes)
-        savefig(figure, *args, **kwargs)
-
-    monkeypatch.setattr(Figure, 'savefig', spy)
+def test_rows_and_columns(tmp_path, drawn_axes):
     rows = [
         [np.full((height, 8, 3), shade, np.uint8) for shade in shades]
         for height, shades in ((4, (10, 20)), (8, (30, 40)))
@@ -20,8 +11,27 @@ def test_rows_and_columns(tmp_path, monkeypatch):
     path = tmp_path / 'sheet.png'
     plot_sheet(rows, ['small', 'large'], path)
     assert path.read_bytes().startswith(b'\x89PNG')
-    assert [axes.get_title() for axes in drawn] == ['small', 'large', '', '']
-    assert [axes.images[0].get_array()[0, 0, 0] for axes in drawn] == [10, 20, 30, 40]
-    heights = [axes.get_position().height for axes in drawn]
+    assert [a.get_title() for a in drawn_axes] == ['small', 'large', '', '']
+    assert [a.images[0].get_array()[0, 0, 0] for a in drawn_axes] == [10, 20, 30, 40]
+    heights = [axes.get_position().height for axes in drawn_axes]
     # The second row's images are twice as high.
     assert heights[2] > 1.7 * heights[0]
+
+
+def test_all_depths_share_one_scale(tmp_path, drawn_axes):
+    truth = np.array([[0, 1.5, 2], [3, 4, 6]], np.float32)
+    image = np.zeros((2, 3, 3), np.uint8)
+    examples = [
+        DepthExample(image, truth / scale, [truth + 1, truth + 2]) for scale in (1, 2)
+    ]
+    path = tmp_path / 'out' / 'depth.png'
+    plot_depths(examples, ['small', 'large'], path)
+    assert path.read_bytes().startswith(b'\x89PNG')
+    *cells, bar = drawn_axes
+    titles = [axes.get_title() for axes in cells[:4]]
+    assert titles == ['image', 'truth', 'small', 'large']
+    assert bar.get_ylabel() == 'depth (m)'
+    depths = [axes.images[0] for i, axes in enumerate(cells) if i % 4]
+    assert {d.get_clim() for d in depths} == {(0, 6)}
+    np.testing.assert_array_equal(depths[0].get_array().mask, truth == 0)
+    np.testing.assert_array_equal(depths[4].get_array(), truth + 1)

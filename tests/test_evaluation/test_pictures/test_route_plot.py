@@ -1,35 +1,28 @@
 import pytest
 from matplotlib.colors import to_hex
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import Rectangle
 
 from snnet_mm.bridging import BridgeSpace
-from snnet_mm.evaluation import plot_routes, route_plot
-from snnet_mm.evaluation.figures import new_figure
-from snnet_mm.evaluation.route_plot import block_edges
+from snnet_mm.evaluation import plot_routes
+from snnet_mm.evaluation.pictures import route_plot
 from snnet_mm.stitching import SlidingWindowSpace, StagedSpace, TwoWaySpace
 
 FAST, SLOW = route_plot.ANCHOR_COLORS[:2]
 
 
 @pytest.fixture
-def draw(monkeypatch, tmp_path):
-    """Draw, and get titles and colours of the blocks of every panel, row by row."""
-    drawn = []
-    monkeypatch.setattr(
-        route_plot, 'new_figure', lambda *a: drawn.append(new_figure(*a)) or drawn[-1]
-    )
+def draw(drawn_axes, tmp_path):
+    """Draw, and get colours of the blocks of every panel, row by row, and its dots."""
 
     def run(space, **kwargs):
+        drawn_axes.clear()
         plot_routes(space, tmp_path / 'routes.png', **kwargs)
         assert (tmp_path / 'routes.png').read_bytes().startswith(b'\x89PNG')
         panels = {}
-        for axes in drawn[-1].axes:
-            boxes = [p for p in axes.patches if isinstance(p, FancyBboxPatch)]
-            colors = [to_hex(p.get_facecolor()) for p in boxes]
-            rows, start = [], 0
-            for depth in space.depths:
-                rows.append(colors[start : start + depth])
-                start += depth
+        for axes in drawn_axes:
+            boxes = [p for p in axes.patches if isinstance(p, Rectangle)]
+            colors = iter([to_hex(p.get_facecolor()) for p in boxes])
+            rows = [[next(colors) for _ in range(depth)] for depth in space.depths]
             dots = sum(line.get_marker() == 'o' for line in axes.lines)
             panels[axes.get_title(loc='left')] = rows, dots, axes
         return panels
@@ -45,7 +38,7 @@ def test_a_route_colours_what_it_runs_and_has_a_dot_per_joint(draw):
     rows, dots, axes = panels[f'6   SF:  {space.describe(space[6])}']
     assert rows == [[pale] * 2 + [FAST], [SLOW] * 4 + [pale] * 2]
     assert dots == 1
-    # From behind slow block 3 up to fast block 2, at two thirds.
+    # From the end of slow block 3 up to fast block 2, at two thirds.
     (crossing,) = (line for line in axes.lines if line.get_marker() != 'o')
     assert crossing.get_xydata().ravel() == pytest.approx([2 / 3, -1, 2 / 3, 0])
     rows, dots, _ = panels['1   slow[0:6]']
@@ -73,7 +66,7 @@ def test_other_spaces(draw, space, joints):
 
 
 def test_stages_stand_below_each_other():
-    edges = block_edges(StagedSpace([(1, 2), (2, 6)], stages=(0, 1)))
+    edges = route_plot.block_edges(StagedSpace([(1, 2), (2, 6)], stages=(0, 1)))
     room = (1 - route_plot.STAGE_GAP) / 8
     assert edges[0][0] == pytest.approx((0, 2 * room))
     assert edges[1][1] == pytest.approx((room, 2 * room))

@@ -1,0 +1,15 @@
+import pytest
+from matplotlib.figure import Figure
+
+
+@pytest.fixture
+def drawn_axes(monkeypatch):
+    """Axes of all figures, as they are saved."""
+    axes, savefig = [], Figure.savefig
+
+    def spy(figure, *args, **kwargs):
+        axes.extend(figure.axes)
+        savefig(figure, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, 'savefig', spy)
+    return axes

@@ -4,26 +4,15 @@
 #   tools/dist_train.sh CONFIG GPUS [ARGS ...]
 #
 # GPUS is the number of processes on this machine; with several machines, run it on each.
-# ARGS go to tools/train.py.
-#
-# Environment: NNODES       number of machines (1)
-#              NODE_RANK    number of this machine, from 0 (0)
-#              MASTER_ADDR  address of machine 0 (127.0.0.1)
-#              PORT         free port on machine 0 (29500)
+# ARGS go to tools/train.py. Environment: NNODES, NODE_RANK, MASTER_ADDR and PORT, the
+# number of machines, which one this is, and a free port on the first.
 set -euo pipefail
-
-if [ $# -lt 2 ]; then
-  echo "usage: $0 CONFIG GPUS [ARGS ...]" >&2
-  exit 2
-fi
-config=$1
-gpus=$2
+[ $# -ge 2 ] || { echo "usage: $0 CONFIG GPUS [ARGS ...]" >&2; exit 2; }
+config=$1 gpus=$2
 tools=$(dirname "${BASH_SOURCE[0]}")
 
 PYTHONPATH="$tools/..${PYTHONPATH:+:$PYTHONPATH}" torchrun \
-  --nnodes="${NNODES:-1}" \
-  --node_rank="${NODE_RANK:-0}" \
-  --master_addr="${MASTER_ADDR:-127.0.0.1}" \
-  --master_port="${PORT:-29500}" \
+  --nnodes="${NNODES:-1}" --node_rank="${NODE_RANK:-0}" \
+  --master_addr="${MASTER_ADDR:-127.0.0.1}" --master_port="${PORT:-29500}" \
   --nproc_per_node="$gpus" \
   "$tools/train.py" "$config" --launcher pytorch "${@:3}"

@@ -8,20 +8,11 @@
 # Environment: GPUS           processes in all, one per GPU (8)
 #              GPUS_PER_NODE  processes on one machine (8, or GPUS if that is less)
 #              CPUS_PER_TASK  CPU cores of a process (5)
-#              GRES           what a machine must have (gpu:GPUS_PER_NODE); empty for
-#                             nothing, on a partition without GPUs
+#              GRES           what a machine must have (gpu:GPUS_PER_NODE), or nothing
 #              PORT           free port on the first machine (29500)
 #              SRUN_ARGS      more arguments of srun
 set -euo pipefail
-
-if [ $# -lt 4 ]; then
-  echo "usage: $0 PARTITION JOB_NAME CONFIG CHECKPOINT [ARGS ...]" >&2
-  exit 2
-fi
-partition=$1
-job_name=$2
-config=$3
-checkpoint=$4
+[ $# -ge 4 ] || { echo "usage: $0 PARTITION JOB_NAME CONFIG CHECKPOINT [ARGS ...]" >&2; exit 2; }
 gpus=${GPUS:-8}
 gpus_per_node=${GPUS_PER_NODE:-$((gpus < 8 ? gpus : 8))}
 gres=${GRES-gpu:$gpus_per_node}
@@ -29,13 +20,8 @@ read -ra srun_args <<<"${SRUN_ARGS:-}"
 tools=$(dirname "${BASH_SOURCE[0]}")
 
 export PYTHONPATH="$tools/..${PYTHONPATH:+:$PYTHONPATH}" MASTER_PORT="${PORT:-29500}"
-srun \
-  --partition="$partition" \
-  --job-name="$job_name" \
-  ${gres:+--gres="$gres"} \
-  --ntasks="$gpus" \
-  --ntasks-per-node="$gpus_per_node" \
-  --cpus-per-task="${CPUS_PER_TASK:-5}" \
-  --kill-on-bad-exit=1 \
+srun --partition="$1" --job-name="$2" ${gres:+--gres="$gres"} \
+  --ntasks="$gpus" --ntasks-per-node="$gpus_per_node" \
+  --cpus-per-task="${CPUS_PER_TASK:-5}" --kill-on-bad-exit=1 \
   ${srun_args[@]+"${srun_args[@]}"} \
-  python -u "$tools/test.py" "$config" "$checkpoint" --launcher slurm "${@:5}"
+  python -u "$tools/test.py" "$3" "$4" --launcher slurm "${@:5}"

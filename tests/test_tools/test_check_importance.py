@@ -44,12 +44,12 @@ def test_files_that_do_not_belong_together(run_here, files, tmp_path):
     data = json.loads(files[0].read_text())
     other = tmp_path / 'other.json'
     other.write_text(json.dumps(data | dict(space='another')))
-    with pytest.raises(ValueError, match='of different stitching spaces'):
+    with pytest.raises(ValueError, match="scores=.*; allowed: 'another'"):
         run_here(TOOL, other, files[1])
-    with pytest.raises(ValueError, match=r"file of scores holds \['mIoU'\]; wanted is"):
+    with pytest.raises(ValueError, match=r"scores=\['mIoU'\]; allowed: scores of"):
         run_here(TOOL, files[0], files[0])
-    with pytest.raises(ValueError, match='--intervals 4: .* num_groups'):
+    with pytest.raises(ValueError, match='intervals=4; allowed: .*num_groups'):
         run_here(TOOL, *files, '--intervals', 4)
     other.write_text(json.dumps(data | dict(stitches=data['stitches'][1:])))
-    with pytest.raises(ValueError, match=r'lack stitches \[0\]; all are wanted'):
+    with pytest.raises(ValueError, match=r'results=\[0\]; .* these are lacking'):
         run_here(TOOL, other, files[1])

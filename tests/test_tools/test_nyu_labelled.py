@@ -88,17 +88,16 @@ def test_the_layout_of_mmsegmentation(official, convert, capsys, kind):
         np.testing.assert_array_equal(written, expected)
 
 
-def test_a_split_of_other_images(official, convert):
+def test_files_that_are_not_the_official_ones(official, convert):
     labelled, splits, out, _ = official
     savemat(splits, dict(trainNdxs=np.array([[1], [4]]), testNdxs=np.array([[3]])))
-    with pytest.raises(ValueError, match='names image 4; allowed are 1 to 3'):
+    with pytest.raises(ValueError, match='splits=4; allowed: 1 to 3'):
         convert(labelled, splits, out)
-    assert not out.exists()
-
-
-def test_a_file_without_depth(official, convert):
-    labelled, splits, out, _ = official
+    savemat(splits, dict(trainNdxs=np.array([[1]])))
+    with pytest.raises(ValueError, match='allowed: the Eigen split'):
+        convert(labelled, splits, out)
     with h5py.File(labelled, 'a') as file:
         del file['rawDepths']
-    with pytest.raises(ValueError, match=r"holds no \['rawDepths'\]; wanted is nyu_"):
+    with pytest.raises(ValueError, match='labelled=.*; allowed: .*rawDepths'):
         convert(labelled, splits, out)
+    assert not out.exists()

@@ -12,7 +12,7 @@ from snnet_mm.apis import cost_table, find_stitched_backbone, init_model, set_st
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.evaluation import DepthExample, plot_depths
 from snnet_mm.stitching import select_stitches
-from snnet_mm.utils import load_config
+from snnet_mm.utils import check, load_config
 
 
 def parse_args() -> argparse.Namespace:
@@ -35,16 +35,10 @@ def main() -> None:
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     model = init_model(cfg, args.checkpoint, device='cpu')
     dataset = DATASETS.build(cfg.test_dataloader.dataset)
-    wrong = [i for i in args.images if not 0 <= i < len(dataset)]
-    if wrong:
-        raise ValueError(
-            f'--images {wrong[0]}: allowed are 0 to {len(dataset) - 1} of the test set'
-        )
-    if 'gt_depth_map' not in dataset[args.images[0]]['data_samples']:
-        raise ValueError(
-            f'{args.config} is no config of a depth model: its test set has no depth '
-            '(config key: test_dataloader.dataset)'
-        )
+    for i in args.images:
+        check(0 <= i < len(dataset), '--images', i, f'0 to {len(dataset) - 1}')
+    found = dataset[args.images[0]]['data_samples'].keys()
+    check('gt_depth_map' in found, 'test_dataloader.dataset', found, 'a set with depth')
     stitches = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
     costs = cost_table(model, cfg.test_cfg.get('input_size'))
     examples = [draw(model, dataset[i], stitches) for i in args.images]

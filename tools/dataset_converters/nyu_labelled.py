@@ -16,7 +16,7 @@ import numpy as np
 from rich.progress import track
 from scipy.io import loadmat
 
-from snnet_mm.utils import atomic_path
+from snnet_mm.utils import atomic_path, check
 
 DEPTHS = dict(raw='rawDepths', filled='depths')
 SPLITS = dict(train='trainNdxs', test='testNdxs')
@@ -37,23 +37,12 @@ def parse_args() -> argparse.Namespace:
 
 
 def read_splits(path: str, num_images: int) -> dict[str, list[int]]:
-    """Image numbers of each split, from 1 as in the file.
-
-    Raises:
-        ValueError: If a split is missing, or names an image that is not there.
-    """
+    """Read the image numbers of each split, from 1 as in the file."""
     content = loadmat(path)
-    splits = {}
-    for split, key in SPLITS.items():
-        if key not in content:
-            raise ValueError(f'{path} holds no {key!r}; it is not the Eigen split')
-        numbers = content[key].ravel().tolist()
-        wrong = [n for n in numbers if not 1 <= n <= num_images]
-        if wrong:
-            raise ValueError(
-                f'{key} of {path} names image {wrong[0]}; allowed are 1 to {num_images}'
-            )
-        splits[split] = numbers
+    check(content.keys() >= set(SPLITS.values()), 'splits', path, 'the Eigen split')
+    splits = {split: content[key].ravel().tolist() for split, key in SPLITS.items()}
+    for number in sum(splits.values(), []):
+        check(1 <= number <= num_images, 'splits', number, f'1 to {num_images}')
     return splits
 
 
@@ -71,34 +60,24 @@ def read_image(labelled: h5py.File, number: int, depth_key: str) -> tuple:
     return np.ascontiguousarray(image), millimetres.astype(np.uint16), scene
 
 
-def write_image(path: Path, image: np.ndarray, *options: int) -> None:
+def write_image(path: Path, image: np.ndarray) -> None:
     """Write a JPEG or PNG file whole or not at all."""
-    _, encoded = cv2.imencode(path.suffix, image, options)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(encoded.tobytes())
+        cv2.imwrite(str(temporary), image, [cv2.IMWRITE_JPEG_QUALITY, 95])
 
 
 def main() -> None:
     args = parse_args()
     depth_key = DEPTHS[args.depth]
     with h5py.File(args.labelled) as labelled:
-        missing = {'images', 'sceneTypes', depth_key} - set(labelled)
-        if missing:
-            raise ValueError(
-                f'{args.labelled} holds no {sorted(missing)}; wanted is '
-                'nyu_depth_v2_labeled.mat'
-            )
+        wanted, found = {'images', 'sceneTypes', depth_key}, set(labelled)
+        check(wanted <= found, 'labelled', found, f'{wanted}, as the official file has')
         splits = read_splits(args.splits, len(labelled['images']))
         for split, numbers in splits.items():
             for number in track(numbers, split):
                 image, depth, scene = read_image(labelled, number, depth_key)
                 name = f'{scene}_{number:05d}'
-                write_image(
-                    args.out / 'images' / split / f'{name}.jpg',
-                    image,
-                    cv2.IMWRITE_JPEG_QUALITY,
-                    95,
-                )
+                write_image(args.out / 'images' / split / f'{name}.jpg', image)
                 write_image(args.out / 'annotations' / split / f'{name}.png', depth)
     counts = ' and '.join(f'{len(v)} {k} images' for k, v in splits.items())
     print(f'Wrote {counts} with {args.depth} depth to {args.out}')

@@ -1,15 +1,15 @@
-"""What the parts share."""
+"""Models, clocks and limits that the parts share."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
 import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
 from torch import nn
-
-from snnet_mm.apis import init_model
 
 CONFIGS = Path(__file__).parents[3] / 'configs'
 # 32 stitches of 0.6 to 2.9 GFLOPs; how long they take does not depend on the weights.
@@ -19,8 +19,21 @@ CAMVID_SIZE = (176, 240)
 S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 
 
-def camvid_model(device: str = 'cpu') -> nn.Module:
-    return init_model(CONFIGS / CAMVID, None, device=device)
+def read_config(name: str) -> Config:
+    """Read a config below ``configs`` and set its scope."""
+    cfg = Config.fromfile(CONFIGS / name)
+    init_default_scope(cfg.default_scope)
+    return cfg
+
+
+def build(cfg: str | Config, device: str = 'cpu') -> nn.Module:
+    """Build the model of a config with random weights, in eval mode."""
+    cfg = read_config(cfg) if isinstance(cfg, str) else cfg
+    torch.manual_seed(0)
+    with torch.device('meta' if device == 'meta' else 'cpu'):
+        model = MODELS.build(cfg.model).to(device).eval()
+    model.cfg = cfg
+    return model
 
 
 def devices() -> list[str]:
@@ -44,18 +57,18 @@ def elapsed_ms(run: Callable[[], object]) -> float:
 def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Median milliseconds of several things, each timed once per round.
 
-    What else the machine does then weighs on all of them alike.
+    What else the machine does then weighs on all of them alike. All run once before.
     """
-    times = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            times[name].append(elapsed_ms(run))
-    return {name: median(t) for name, t in times.items()}
+    times = [{k: elapsed_ms(run) for k, run in runs.items()} for _ in range(rounds + 1)]
+    return medians(times[1:])
 
 
-def limits(device: str = 'cpu', dtype: torch.dtype | None = None) -> dict[str, float]:
+def medians(rows: Iterable[dict[str, float]]) -> dict[str, float]:
+    rows = list(rows)
+    return {key: median(row[key] for row in rows) for key in rows[0]}
+
+
+def limits(device: str, dtype: torch.dtype | None = None) -> dict[str, float]:
     """What this machine can do at best, by default in the type that models run in.
 
     Returns:
@@ -63,11 +76,10 @@ def limits(device: str = 'cpu', dtype: torch.dtype | None = None) -> dict[str, f
         ``gbytes``, 1e9 bytes per second of a large copy, read and written.
     """
     half = device == 'cuda'
-    kind = dict(
-        device=device, dtype=dtype or (torch.float16 if half else torch.float32)
-    )
+    dtype = dtype or (torch.float16 if half else torch.float32)
     side, length = (8192, 2**28) if half else (2048, 2**26)
-    a, b = torch.randn(side, side, **kind), torch.empty(length, **kind)
+    a = torch.randn(side, side, device=device, dtype=dtype)
+    b = torch.empty(length, device=device, dtype=dtype)
     c = torch.empty_like(b)
     times = in_turn(dict(product=lambda: a @ a, copy=lambda: c.copy_(b)), 5)
     return dict(

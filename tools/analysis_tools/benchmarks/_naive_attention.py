@@ -31,11 +31,8 @@ class NaiveAttention(nn.Module):
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-        x = (scores + self._gather(grid)).softmax(-1) @ v
-        return self.proj(x.transpose(1, 2).flatten(2))
-
-    def _gather(self, grid: tuple[int, int]) -> Tensor:
-        index = relative_position_index(grid, self.bias.num_prefix)
-        index = index.to(self.bias.table.device)
+        index = relative_position_index(grid, self.bias.num_prefix).to(x.device)
         bias = resize_bias_table(self.bias.table, self.bias.grid, grid)[index.flatten()]
-        return bias.view(*index.shape, -1).permute(2, 0, 1).contiguous()
+        bias = bias.view(*index.shape, -1).permute(2, 0, 1).contiguous()
+        x = (scores + bias).softmax(-1) @ v
+        return self.proj(x.transpose(1, 2).flatten(2))

@@ -3,35 +3,31 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from snnet_mm.apis import set_stitch
+from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.deploy import StitchExporter, open_onnx
 from snnet_mm.deploy.parity import predict_loaded
 
-from ._common import camvid_model, in_turn
+from ._common import CAMVID, CONFIGS, in_turn
 
-STITCHES = (0, 28, 22, 1)
-ROUNDS = 30
+STITCHES, ROUNDS = (0, 28, 22, 1), 30
 
 
 def run() -> dict:
-    model = camvid_model()
+    model = init_model(CONFIGS / CAMVID, None, device='cpu')
     with TemporaryDirectory() as folder:
         exporter = StitchExporter(model.cfg, model, folder)
         manifest = exporter.export_bundle(STITCHES)
+        inputs = dict(images=exporter.graph_images[:1].numpy())
         rows = []
         for stitch in manifest.stitches:
             (file,) = stitch.files
             session = open_onnx(Path(folder) / file.name)
             set_stitch(model, stitch.id)
-            times = in_turn(
-                dict(
-                    pytorch_ms=lambda: predict_loaded(model, exporter.images[:1]),
-                    onnxruntime_ms=lambda session=session: session.run(
-                        None, {'images': exporter.graph_images[:1].numpy()}
-                    ),
-                ),
-                ROUNDS,
+            runs = dict(
+                pytorch_ms=lambda: predict_loaded(model, exporter.images[:1]),
+                onnxruntime_ms=lambda s=session: s.run(None, inputs),
             )
+            times = in_turn(runs, ROUNDS)
             rows.append(
                 dict(
                     stitch=stitch.id,
@@ -40,7 +36,6 @@ def run() -> dict:
                     **times,
                     ratio=times['pytorch_ms'] / times['onnxruntime_ms'],
                     max_difference=file.max_difference,
-                    graph_kb=file.bytes / 1e3,
                 )
             )
     return dict(

@@ -1,12 +1,11 @@
 """Tokens of single anchors against timm's networks and against naive attention.
 
-All sides have random weights. timm's networks have no relative position bias; ours is
+All have random weights. timm's networks have no relative position bias; ours is
 measured without and with it. The naive network is ours with the attention that the
 authors' code has: it gathers the bias in every forward and holds all weights of
 attention.
 """
 
-import copy
 from functools import partial
 
 import timm
@@ -25,11 +24,7 @@ ANCHORS = {'small': 'deit3_small_patch16_224', 'large': 'deit3_large_patch16_224
 
 def run() -> dict:
     return dict(
-        anchors=[
-            measure(arch, name, device)
-            for device in devices()
-            for arch, name in ANCHORS.items()
-        ]
+        anchors=[measure(*a, device) for device in devices() for a in ANCHORS.items()]
     )
 
 
@@ -37,21 +32,22 @@ def run() -> dict:
 def measure(arch: str, name: str, device: str) -> dict:
     torch.manual_seed(0)
     images = torch.randn(1, 3, SIZE, SIZE, device=device)
-    settings = dict(arch=arch, img_size=SIZE, out='end')
+    ours = partial(PlainViT, arch=arch, img_size=SIZE, out='end', final_norm=True)
+    with FlopCounterMode(display=False) as counter:
+        ours().to('meta')(images.to('meta'))
     nets = dict(
         timm=timm.create_model(name, img_size=SIZE, num_classes=0),
-        ours=PlainViT(**settings, final_norm=True),
-        ours_with_bias=PlainViT(**settings, final_norm=True, rel_pos_bias=True),
+        ours=ours(),
+        ours_with_bias=ours(rel_pos_bias=True),
     )
     nets['naive_with_bias'] = with_naive_attention(nets['ours_with_bias'])
     nets = {key: net.to(device).eval() for key, net in nets.items()}
 
     def tokens(key: str) -> Tensor:
-        net = nets[key]
         with autocast(device):
             if key == 'timm':
-                return net.forward_features(images)
-            return net(images).tokens
+                return nets[key].forward_features(images)
+            return nets[key](images).tokens
 
     torch.testing.assert_close(
         tokens('naive_with_bias'), tokens('ours_with_bias'), rtol=1e-2, atol=1e-2
@@ -64,11 +60,5 @@ def measure(arch: str, name: str, device: str) -> dict:
         of_timm=times['ours'] / times['timm'],
         with_bias_of_timm=times['ours_with_bias'] / times['timm'],
         naive_of_ours=times['naive_with_bias'] / times['ours_with_bias'],
-        **limits_ms(nets['ours'], macs_of(nets['ours'], images), limits(device)),
+        **limits_ms(nets['ours'], counter.get_total_flops() // 2, limits(device)),
     )
-
-
-def macs_of(net: PlainViT, images: Tensor) -> int:
-    with FlopCounterMode(display=False) as counter:
-        copy.deepcopy(net).to('meta')(images.to('meta'))
-    return counter.get_total_flops() // 2

@@ -1,25 +1,23 @@
 """What sampling by importance adds to a training step of ESTA: scoring and drawing."""
 
 import torch
-from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
+from mmengine.registry import TASK_UTILS
 from mmpretrain.structures import DataSample
 
 from snnet_mm.esta.saliency import SaliencyScorer
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitches
 
-from ._common import CONFIGS, in_turn
+from ._common import build, in_turn, read_config
 
 CONFIG = 'esta/tiny/esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py'
 BATCH, SIDE, ROUNDS = 64, 64, 15
 
 
 def run() -> dict:
-    cfg = Config.fromfile(CONFIGS / CONFIG)
-    init_default_scope(cfg.default_scope)
-    model = MODELS.build(cfg.model).train()
+    cfg = read_config(CONFIG)
+    model = build(cfg).train()
     space, costs = find_stitched_backbone(model).space, cost_table(model)
     sampler = TASK_UTILS.build(
         cfg.default_hooks.stitch_sampling.sampler,
@@ -36,21 +34,16 @@ def run() -> dict:
 
     def step() -> None:
         set_stitches(model, ids)
-        batch = dict(inputs=list(images), data_samples=samples)
-        model.train_step(batch, plain)
+        model.train_step(dict(inputs=list(images), data_samples=samples), plain)
 
     def step_by_importance() -> None:
         sampler.sample(sampler.sampler.num_scored_steps)
         scorer.trained = list(set_stitches(model, ids).values())
-        batch = dict(inputs=list(images), data_samples=samples)
-        model.train_step(batch, scored)
+        model.train_step(dict(inputs=list(images), data_samples=samples), scored)
 
     times = in_turn(dict(plain=step, by_importance=step_by_importance), ROUNDS)
     return dict(
         plain_ms=times['plain'],
         by_importance_ms=times['by_importance'],
         ratio=times['by_importance'] / times['plain'],
-        trained_parameters=sum(
-            p.numel() for p in model.parameters() if p.requires_grad
-        ),
     )

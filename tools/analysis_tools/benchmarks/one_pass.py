@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from mmengine.config import Config
 from mmengine.evaluator import Evaluator
-from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from torch import nn
@@ -14,9 +12,8 @@ from snnet_mm.evaluation.one_pass import prepare
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import count_blocks, visiting_order
 
-from ._common import CAMVID, CONFIGS, S_L, devices, elapsed_ms
+from ._common import CAMVID, S_L, build, devices, elapsed_ms, medians, read_config
 
-Run = Callable[[], object]
 # Name, config, images per batch, size, rounds.
 CASES = (
     ('CamVid pair, 176x240', CAMVID, 2, (176, 240), 3),
@@ -25,50 +22,43 @@ CASES = (
 
 
 def run() -> dict:
-    return dict(
-        comparison=[
-            row
-            for device in devices()
-            for case in CASES
-            for row in measure(device, *case)
-        ]
-    )
+    rows = [
+        row for device in devices() for case in CASES for row in measure(device, *case)
+    ]
+    return dict(comparison=rows)
 
 
+@torch.no_grad()
 def measure(
-    device: str,
-    name: str,
-    config: str,
-    batch_size: int,
-    size: tuple[int, int],
-    rounds: int,
+    device: str, name: str, config: str, number: int, size: tuple[int, int], rounds: int
 ) -> list[dict]:
-    cfg = Config.fromfile(CONFIGS / config)
-    init_default_scope(cfg.default_scope)
+    """A row for the backbone alone, and one with the head and the metric."""
+    cfg = read_config(config)
     cfg.model.test_cfg = dict(mode='whole')
-    model = MODELS.build(cfg.model).to(device).eval()
-    backbone, num_classes = model.backbone, model.decode_head.num_classes
-    batch = make_batch(batch_size, size, num_classes)
+    model = build(cfg, device)
+    num_classes = model.decode_head.num_classes
+    batch = make_batch(number, size, num_classes)
     images = model.data_preprocessor(batch)['inputs']
     metric = Evaluator(dict(type='IoUMetric'))
     metric.dataset_meta = dict(classes=[str(i) for i in range(num_classes)])
 
-    def load_and_evaluate() -> Run:
+    def load_and_evaluate() -> Callable[[], None]:
         predict = prepare(model, batch)
         return lambda: metric.process(data_samples=predict(), data_batch=batch)
 
-    blocks = [count_blocks(backbone.space, shared) for shared in (False, True)]
+    def load_for_backbone() -> Callable[[], tuple]:
+        return lambda: model.backbone(images)
+
+    space = model.backbone.space
+    blocks = [count_blocks(space, shared) for shared in (False, True)]
+    about = dict(model=name, device=device, blocks_per_image=blocks)
     return [
-        dict(model=name, device=device, blocks_per_image=blocks, part=part)
-        | compare(model, load, rounds)
-        for part, load in (
-            ('backbone', lambda: lambda: backbone(images)),
-            ('loop', load_and_evaluate),
-        )
+        about | dict(part=part) | compare(model, load, rounds)
+        for part, load in (('backbone', load_for_backbone), ('loop', load_and_evaluate))
     ]
 
 
-def compare(model: nn.Module, load: Callable[[], Run], rounds: int) -> dict[str, float]:
+def compare(model: nn.Module, load: Callable, rounds: int) -> dict[str, float]:
     """Seconds of both ways for all stitches, timed in turn."""
     space = model.backbone.space
 
@@ -84,14 +74,15 @@ def compare(model: nn.Module, load: Callable[[], Run], rounds: int) -> dict[str,
                 set_stitch(model, stitch.id)
                 run()
 
-    times = {one_at_a_time: [], one_pass: []}
-    with torch.no_grad():
-        load()()
-        for _ in range(rounds):
-            for way, seconds in times.items():
-                seconds.append(elapsed_ms(way) / 1000)
-    alone, together = (sorted(t)[len(t) // 2] for t in times.values())
-    return dict(one_at_a_time_s=alone, one_pass_s=together, ratio=alone / together)
+    load()()
+    s = medians(
+        dict(
+            one_at_a_time_s=elapsed_ms(one_at_a_time) / 1e3,
+            one_pass_s=elapsed_ms(one_pass) / 1e3,
+        )
+        for _ in range(rounds)
+    )
+    return s | dict(ratio=s['one_at_a_time_s'] / s['one_pass_s'])
 
 
 def make_batch(number: int, size: tuple[int, int], num_classes: int) -> dict:

@@ -1,7 +1,7 @@
 """Waiting before work starts: importing the package, and the costs of all stitches.
 
 Importing is timed in new processes, with mmengine's runner imported before. Costs are
-those of DeiT3 S/L at 512x512; compared is counting one stitch after the other, on meta
+those of DeiT3 S/L at 512x512, against counting one stitch after the other, on meta
 tensors too, which is what remains of the authors' way without its arithmetic.
 """
 
@@ -10,41 +10,34 @@ import sys
 from statistics import median
 
 import torch
-from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
 from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import set_stitch
 
-from ._common import CONFIGS, S_L, elapsed_ms
+from ._common import S_L, build, elapsed_ms
 
 ROUNDS, SIZE = 9, (512, 512)
 IMPORT = """
-import time
-import mmengine.runner
+import time, mmengine.runner
 start = time.perf_counter()
 import snnet_mm
 print(time.perf_counter() - start)
 """
 
 
+@torch.no_grad()
 def run() -> dict:
-    imports = [
-        float(subprocess.check_output([sys.executable, '-c', IMPORT], text=True))
-        for _ in range(ROUNDS)
-    ]
-    cfg = Config.fromfile(CONFIGS / S_L)
-    init_default_scope(cfg.default_scope)
-    with torch.device('meta'):
-        backbone = MODELS.build(cfg.model).backbone.eval()
-        images = torch.empty(1, 3, *SIZE)
+    command = [sys.executable, '-c', IMPORT]
+    imports = [float(subprocess.check_output(command)) for _ in range(ROUNDS)]
+    backbone = build(S_L, 'meta').backbone
+    images = torch.empty(1, 3, *SIZE, device='meta')
     together = [elapsed_ms(lambda: cost_table(backbone, SIZE)) for _ in range(ROUNDS)]
 
     def one_at_a_time() -> None:
         for stitch_id in backbone.space.ids:
             set_stitch(backbone, stitch_id)
-            with FlopCounterMode(display=False), torch.no_grad():
+            with FlopCounterMode(display=False):
                 backbone(images)
 
     alone = elapsed_ms(one_at_a_time)

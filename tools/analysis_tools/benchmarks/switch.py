@@ -2,16 +2,13 @@
 
 from statistics import median
 
-import torch
-from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from snnet_mm.apis import find_stitched_backbone, set_stitch
 
-from ._common import CAMVID, CONFIGS, S_L, elapsed_ms
+from ._common import CAMVID, S_L, build, elapsed_ms
 
-MODELS_TIMED = {
+MODELS = {
     'CamVid pair': CAMVID,
     'DeiT3 S/L': S_L,
     'DeiT3 B/L': 'setr/setr-naive_snnetv2-deit3-b-l_8xb2-160k_ade20k-512x512.py',
@@ -19,10 +16,10 @@ MODELS_TIMED = {
 ROUNDS = 10
 
 
-class _Operations(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.number = 0
+class CountOperations(TorchDispatchMode):
+    """Counts operations on tensors."""
+
+    number = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.number += 1
@@ -31,18 +28,15 @@ class _Operations(TorchDispatchMode):
 
 def run() -> dict:
     rows = []
-    for name, config in MODELS_TIMED.items():
-        cfg = Config.fromfile(CONFIGS / config)
-        init_default_scope(cfg.default_scope)
-        with torch.device('meta'):  # a switch reads no weight
-            model = MODELS.build(cfg.model)
+    for name, config in MODELS.items():
+        model = build(config, 'meta')  # a switch reads no weight
         ids = find_stitched_backbone(model).space.ids
-        times = [
+        times = sorted(
             elapsed_ms(lambda i=i, model=model: set_stitch(model, i))
             for _ in range(ROUNDS)
             for i in ids
-        ]
-        with _Operations() as operations:
+        )
+        with CountOperations() as operations:
             for i in ids:
                 set_stitch(model, i)
         rows.append(
@@ -51,7 +45,7 @@ def run() -> dict:
                 modules=len(list(model.modules())),
                 stitches=len(ids),
                 median_ms=median(times),
-                percentile_99_ms=sorted(times)[int(0.99 * len(times))],
+                percentile_99_ms=times[int(0.99 * len(times))],
                 tensor_operations=operations.number,
             )
         )

@@ -6,12 +6,11 @@ from .low_rank import LoRALinear, LowRankUpdate
 from .plain_vit import PlainViT
 from .timm_anchor import TimmAnchor
 from .timm_stage_anchor import TimmStageAnchor
-from .token_state import LayerBiases, TokenState
+from .token_state import TokenState
 
 __all__ = [
     'Anchor',
     'BackboneMap',
-    'LayerBiases',
     'LoRALinear',
     'LowRankUpdate',
     'PlainViT',

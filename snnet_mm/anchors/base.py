@@ -75,15 +75,6 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     def run_block(self, state: TokenState, i: int) -> TokenState:
         """Return the state after block i; a final norm belongs to the last block."""
 
-    def bias_widths(self, block: int) -> dict[str, int]:
-        """Widths of the linear layers of a block that take biases of a stitch, by name.
-
-        An anchor that has some gets them as the last argument of :meth:`run_block`,
-        ``biases``: for the name of a linear layer in the anchor, what its output gets
-        besides its own bias.
-        """
-        return {}
-
     @abstractmethod
     def to_feature_map(self, state: TokenState) -> Tensor:
         """The state as a map ``(B, C, H, W)`` for dense heads."""

@@ -26,7 +26,7 @@ from .position import (
 )
 from .pretrained import load_pretrained, pretrained_source
 from .token_anchor import TokenAnchor
-from .token_state import LayerBiases, TokenState
+from .token_state import TokenState
 from .vit_block import Block
 
 
@@ -246,24 +246,9 @@ class PlainViT(TokenAnchor):
             return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)
         return TokenState(torch.cat([*prefix, x + pos_embed], dim=1), grid)
 
-    def bias_widths(self, block: int) -> dict[str, int]:
-        """See :meth:`Anchor.bias_widths`."""
-        dim = self.block_dims[block]
-        qkv, proj = _attention_layers(block)
-        return {qkv: 3 * dim, proj: dim}
-
-    def run_layers(
-        self,
-        i: int,
-        tokens: Tensor,
-        grid: tuple[int, int],
-        biases: LayerBiases | None = None,
-    ) -> Tensor:
+    def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         """See :meth:`TokenAnchor.run_layers`."""
-        if biases is None:
-            return self.blocks[i](tokens, grid)
-        qkv, proj = _attention_layers(i)
-        return self.blocks[i](tokens, grid, (biases[qkv], biases[proj]))
+        return self.blocks[i](tokens, grid)
 
     def run_norm(self, tokens: Tensor) -> Tensor:
         """See :meth:`TokenAnchor.run_norm`."""
@@ -337,11 +322,6 @@ class PlainViT(TokenAnchor):
         for block in self.blocks:
             if isinstance(block, Block):
                 block.attn.add_lora(**settings)
-
-
-def _attention_layers(block: int) -> tuple[str, str]:
-    """Names of the linear layers of a block's attention."""
-    return f'blocks.{block}.attn.qkv', f'blocks.{block}.attn.proj'
 
 
 def _new_tokens(number: int, dim: int) -> nn.Parameter | None:

@@ -6,10 +6,10 @@ from abc import abstractmethod
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from .base import Anchor
-from .token_state import LayerBiases, TokenState
+from .token_state import TokenState
 
 
 class TokenAnchor(Anchor):
@@ -29,14 +29,12 @@ class TokenAnchor(Anchor):
     grid: tuple[int, int]
     num_prefix: int
     with_cp = False
+    # Contexts of a block's first run and of the second one, for its gradient.
+    checkpoint_context = staticmethod(noop_context_fn)
 
     @abstractmethod
     def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Tokens ``(B, L, C)`` after the layers of block i, without a final norm.
-
-        An anchor whose blocks take biases of a stitch has ``biases`` as one more
-        argument; see :meth:`Anchor.bias_widths`.
-        """
+        """Tokens ``(B, L, C)`` after the layers of block i, without a final norm."""
 
     @abstractmethod
     def run_norm(self, tokens: Tensor) -> Tensor:
@@ -47,18 +45,16 @@ class TokenAnchor(Anchor):
         """Height and width of the images that the anchor is built for."""
         return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
 
-    def run_block(
-        self, state: TokenState, i: int, biases: LayerBiases | None = None
-    ) -> TokenState:
+    def run_block(self, state: TokenState, i: int) -> TokenState:
         """See :meth:`Anchor.run_block`."""
-        # An argument, so that a block run again has the biases of its stitch, not those
-        # of the stitch that is active by then.
-        added = {} if biases is None else dict(biases=biases)
         args = i, state.tokens, state.grid
         if self.with_cp and torch.is_grad_enabled():
-            x = checkpoint(self.run_layers, *args, use_reentrant=False, **added)
+            contexts = self.checkpoint_context
+            x = checkpoint(
+                self.run_layers, *args, use_reentrant=False, context_fn=contexts
+            )
         else:
-            x = self.run_layers(*args, **added)
+            x = self.run_layers(*args)
         if i == self.depth - 1:
             x = self.run_norm(x)
         return state._replace(tokens=x)

@@ -6,9 +6,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-# Biases ``(width,)`` of an anchor's linear layers, by the names of the layers.
-LayerBiases = dict[str, Tensor]
-
 
 class TokenState(NamedTuple):
     """Activations between two blocks, of whatever kind the network is.

@@ -13,8 +13,6 @@ from .position import DecomposedRelPosBias, RelativePositionBias
 from .windows import from_windows, to_windows
 
 AttentionBias = RelativePositionBias | DecomposedRelPosBias
-# Biases of a stitch for the outputs of qkv and proj, or None.
-AddedBiases = tuple[Tensor | None, Tensor | None]
 
 
 class DropPath(nn.Module):
@@ -66,17 +64,15 @@ class Attention(nn.Module):
         for name in targets:
             setattr(self, name, LoRALinear.of(getattr(self, name), rank, alpha))
 
-    def forward(
-        self, x: Tensor, grid: tuple[int, int], biases: AddedBiases = (None, None)
-    ) -> Tensor:
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Attend among all tokens ``(B, L, C)`` of a grid of patches."""
-        qkv = _plus(self.qkv(x), biases[0]).unflatten(-1, (3, self.num_heads, -1))
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         bias = None
         if self.rel_pos_bias is not None:
             bias = self.rel_pos_bias(grid, q).to(q.dtype)
         x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        return _plus(self.proj(x.transpose(1, 2).flatten(2)), biases[1])
+        return self.proj(x.transpose(1, 2).flatten(2))
 
 
 class Mlp(nn.Module):
@@ -139,17 +135,14 @@ class Block(nn.Module):
         self.ls2 = layer_scale()
         self.drop_path = DropPath(drop_path)
 
-    def forward(
-        self, x: Tensor, grid: tuple[int, int], biases: AddedBiases = (None, None)
-    ) -> Tensor:
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Tokens ``(B, L, C)`` behind the block.
 
         Args:
             x: Tokens in front of it.
             grid: Rows and columns of patches.
-            biases: What the outputs of qkv and proj get besides their own biases.
         """
-        x = x + self.drop_path(self.ls1(self._attend(self.norm1(x), grid, biases)))
+        x = x + self.drop_path(self.ls1(self._attend(self.norm1(x), grid)))
         normed = self.norm2(x)
         branch = self.mlp(normed)
         if self.mlp_shortcut:
@@ -161,15 +154,10 @@ class Block(nn.Module):
         if self.attn.rel_pos_bias is not None and not self.window_size:
             self.attn.rel_pos_bias.fix_grid(grid)
 
-    def _attend(self, x: Tensor, grid: tuple[int, int], biases: AddedBiases) -> Tensor:
+    def _attend(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Attention among all tokens, or within windows."""
         if not self.window_size:
-            return self.attn(x, grid, biases)
+            return self.attn(x, grid)
         windows = to_windows(x, grid, self.window_size)
-        windows = self.attn(windows, (self.window_size,) * 2, biases)
+        windows = self.attn(windows, (self.window_size,) * 2)
         return from_windows(windows, grid, self.window_size)
-
-
-def _plus(x: Tensor, bias: Tensor | None) -> Tensor:
-    """The sum in the type of ``x``, which autocast may have lowered."""
-    return x if bias is None else x + bias.to(x.dtype)

@@ -128,30 +128,21 @@ def load_single(path: str | os.PathLike) -> nn.Module:
 def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
     """The weights of a stitched model, merged as they are for one stitch.
 
-    Low-rank updates are in the weights, and what biases the stitch has of its own are
-    in the biases of the linear layers.
+    Low-rank updates are in the weights, and so is what plug-ins of the backbone add.
     """
     state = model.state_dict()
     for name, module in model.named_modules():
         if hasattr(type(module), 'merged'):
             for key, value in module.merged().state_dict().items():
                 state[f'{name}.{key}'] = value
-    for key, bias in _stitch_biases(model, stitch_id).items():
-        state[key] = bias + state.get(key, 0)
-    return state
-
-
-def _stitch_biases(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
-    """Biases of a stitch by the names of those that its linear layers have anyway."""
     backbone = find_stitched_backbone(model)
-    if backbone.stitch_biases is None:
-        return {}
-    name = next(k for k, m in model.named_modules() if m is backbone)
-    return {
-        f'{name}.anchors.{a}.{layer}.bias': bias.detach()
-        for a, biases in enumerate(backbone.stitch_biases(stitch_id))
-        for layer, bias in biases.items()
-    }
+    path = next(name for name, m in model.named_modules() if m is backbone)
+    for name in backbone.plugins:
+        plugin = getattr(backbone, name)
+        for key, value in plugin.exported_weights(backbone.space[stitch_id]).items():
+            key = f'{path}.{key}' if path else key
+            state[key] = value + state.get(key, 0)
+    return state
 
 
 def _backbone_config(
@@ -187,8 +178,8 @@ def _backbone_config(
 def _plain_anchor(config: dict, backbone: StitchedBackbone) -> dict:
     """An anchor without what only its training needed."""
     plain = {k: v for k, v in config.items() if k not in ('lora', 'pretrained')}
-    if backbone.stitch_biases is not None:
-        plain['qkv_bias'] = True  # holds what the stitch adds
+    for name in backbone.plugins:
+        plain |= getattr(backbone, name).exported_settings
     return plain
 
 

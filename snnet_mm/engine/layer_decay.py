@@ -15,7 +15,7 @@ from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
 from torch import nn
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.models.backbones.route_walk import RouteWalk
+from snnet_mm.models import SingleStitch, StitchedBackbone
 
 # Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
 # in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
@@ -161,7 +161,7 @@ def _trained_anchors(
     """
     seen = set()
     for name, module in model.named_modules():
-        if isinstance(module, RouteWalk):
+        if isinstance(module, StitchedBackbone | SingleStitch):
             members = [(f'anchors.{i}.', a) for i, a in enumerate(module.anchors)]
         elif isinstance(module, Anchor) and module not in seen:
             members = [('', module)]

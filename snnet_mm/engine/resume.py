@@ -15,13 +15,16 @@ from torch import Tensor, nn
 
 from snnet_mm.evaluation.parts import unwrapped
 from snnet_mm.models import StitchedBackbone
-from snnet_mm.models.backbones.space_in_weights import SPACE_RECORD
+from snnet_mm.models.backbones.space_record import (
+    SPACE_RECORD,
+    check_space_of_weights,
+)
 from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
 
 OPTIONS = 'config key: load_from; of tools/test.py: the argument checkpoint'
 # What changes the outputs of weights that fit a model without it.
 ADDED = {
-    r'(^|\.)stitch_biases\.': 'backbone.stitch_bias',
+    r'(^|\.)stitch_biases\.': 'backbone.plugins',
     r'(^|\.)blocks\..*\.lora_': 'lora',
 }
 
@@ -178,7 +181,8 @@ def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> 
         if not isinstance(module, StitchedBackbone):
             continue
         try:
-            known = module.check_weights(weights, f'{path}.' if path else '', exact)
+            prefix = f'{path}.' if path else ''
+            known = check_space_of_weights(weights, module.space, prefix, exact)
         except ValueError as error:
             raise ValueError(f'checkpoint {name}: {error} ({OPTIONS})') from None
         if not known:

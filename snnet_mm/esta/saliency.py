@@ -84,12 +84,10 @@ def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
     model = unwrapped(model)
     backbone = find_stitched_backbone(model)
     by_part = parameters_by_part(backbone)
-    idle = {id(p) for p in backbone.parameters()}
+    run = {id(p) for part in parts_of(backbone, stitch) for p in by_part[part]}
+    idle = {id(p) for parameters in by_part.values() for p in parameters} - run
     for module in model.modules():
         if hasattr(type(module), 'idle_parameters'):
             idle |= {id(p) for p in module.idle_parameters(stitch)}
-    run = [p for part in parts_of(backbone, stitch) for p in by_part[part]]
-    run += [p for p in model.parameters() if id(p) not in idle]
-    if backbone.stitch_biases is not None:
-        run.append(backbone.stitch_biases.get_parameter(str(stitch.id)))
-    return [p for p in run if p.requires_grad]
+    used = [p for p in model.parameters() if id(p) not in idle]
+    return [p for p in used if p.requires_grad]

@@ -169,8 +169,6 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
 def as_shipped(model: nn.Module) -> Iterator[None]:
     """Run a model as a shipped one: eval mode, no gradients, merged low-rank updates.
 
-    Biases of stitches are left out: in a shipped model they are in other biases.
-
     Afterwards everything is as before, the active stitch included.
     """
     backbone = find_stitched_backbone(model)
@@ -182,15 +180,18 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
         for name, layer in parent.named_children()
         if hasattr(type(layer), 'merged')
     ]
-    biases, backbone.stitch_biases = backbone.stitch_biases, None
+    plugins = [getattr(backbone, name) for name in backbone.plugins]
     model.eval()
     try:
+        for plugin in plugins:
+            plugin.active = False  # exports have it merged
         with torch.no_grad():
             for parent, name, layer in merging:
                 setattr(parent, name, layer.merged())
             yield
     finally:
-        backbone.stitch_biases = biases
+        for plugin in plugins:
+            plugin.active = True
         for parent, name, layer in merging:
             setattr(parent, name, layer)
         set_stitch(model, active.id)

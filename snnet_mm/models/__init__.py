@@ -4,7 +4,6 @@ from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
 from .layers import (
     LeastSquares,
     LoRAStitchingLayer,
-    StitchBiases,
     StitchingLayer,
 )
 from .map_layer_norm import MapLayerNorm
@@ -35,7 +34,6 @@ __all__ = [
     'SandwichWrapper',
     'SimpleFeaturePyramid',
     'SingleStitch',
-    'StitchBiases',
     'StitchedBackbone',
     'StitchingLayer',
     'TimmTeacher',

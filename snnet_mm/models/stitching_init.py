@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from snnet_mm.stitching import Position
 from snnet_mm.utils import check
 
 from .backbones.stitched_backbone import StitchedBackbone
+from .backbones.walk import walk
 from .layers.least_squares import LeastSquares
 
 
@@ -87,17 +88,14 @@ def _new_fits(
 
 
 def _states_at(
-    anchors: Iterable[Anchor], images: Tensor, positions: set[Position]
+    anchors: Sequence[Anchor], images: Tensor, positions: set[Position]
 ) -> dict[Position, TokenState]:
-    """The states of whole anchors at the given positions."""
-    states = {}
-    for a, anchor in enumerate(anchors):
-        blocks = {p.block for p in positions if p.anchor == a}
-        if not blocks:
-            continue
-        states[Position(a, -1)] = state = anchor.embed(images)
-        for i in range(max(blocks) + 1):
-            state = anchor.run_block(state, i)
-            if i in blocks:
-                states[Position(a, i)] = state
-    return states
+    """Return the states of whole anchors at the given positions."""
+    found: dict[Position, TokenState] = {}
+    for a in {position.anchor for position in positions}:
+        blocks = [position.block for position in positions if position.anchor == a]
+        steps = [Position(a, i) for i in range(-1, max(blocks) + 1)]
+        taps = [(Position(a, i), None) for i in blocks]
+        _, states = walk(anchors, {}, steps, images, taps)
+        found |= {position: state for (position, _), state in states.items()}
+    return found

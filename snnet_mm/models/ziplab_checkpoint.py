@@ -10,7 +10,7 @@ from torch import Tensor
 
 from snnet_mm.stitching import TwoWaySpace
 
-from .backbones.space_in_weights import SPACE_RECORD, as_space_record
+from .backbones.space_record import SPACE_RECORD, as_space_record
 
 # Applied in this order to the part of a key that follows 'backbone.'.
 _RENAMES = (

@@ -17,12 +17,12 @@ def fresh_compiler():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize('stitch_bias', [False, True])
+@pytest.mark.parametrize('plugins', [{}, dict(biases=dict(type='StitchBiases'))])
 @torch.no_grad()
 def test_each_kind_of_block_is_compiled_once_and_no_switch_compiles(
-    build_snnet, stitch_bias
+    build_snnet, plugins
 ):
-    net = build_snnet(depths=(3, 6), stitch_bias=stitch_bias).eval()
+    net = build_snnet(depths=(3, 6), plugins=plugins).eval()
     compiled = copy.deepcopy(net)
     compile_blocks(compiled, backend='eager', fullgraph=True)
     images = torch.randn(2, 3, 32, 32)

@@ -162,7 +162,7 @@ def test_weights_of_other_parts_are_left_out(cfg, checkpoint, tmp_path, inputs):
 
 def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
     plain = copy.deepcopy(cfg)
-    cfg.model.backbone.stitch_bias = True
+    cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
     for anchor in cfg.model.backbone.anchors:
         anchor.lora = dict(rank=2)
     weights = init_model(cfg, None, device='cpu').state_dict()
@@ -172,7 +172,7 @@ def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
     assert (model.backbone.stitch_biases.get_parameter('6') == 3).all()
     with pytest.raises(ValueError, match=r'stitch_biases.*\(config key: backbone.stit'):
         init_model(plain, tmp_path / 'a.pth', device='cpu')
-    plain.model.backbone.stitch_bias = True
+    plain.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
     with pytest.raises(ValueError, match=r'qkv.lora_A and others.*\(config key: lora;'):
         init_model(plain, tmp_path / 'a.pth', device='cpu')
 

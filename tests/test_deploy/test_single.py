@@ -42,7 +42,8 @@ OPTIONS = {
     ),
     'lora': dict(anchor=dict(lora=dict(rank=2, alpha=3, targets=('qkv',)))),
     'stitch-bias': dict(
-        anchor=dict(lora=dict(rank=2), qkv_bias=False), stitch_bias=True
+        anchor=dict(lora=dict(rank=2), qkv_bias=False),
+        plugins=dict(stitch_biases=dict(type='StitchBiases')),
     ),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
@@ -245,9 +246,9 @@ def test_routes_of_three_anchors_that_end_anywhere(randomise):
         (dict(joints=['0to1_7']), "crosses by stitching layer '0to1_7'"),
         (
             dict(maps=[(0, 1, None)]),
-            r'map \(0, 1, None\) .*\(config key: backbone.maps\)',
+            r'maps=\(0, 1, None\); .*\(config key: backbone.maps\)',
         ),
-        (dict(maps=[(1, 4, 'x')]), r"map \(1, 4, 'x'\) .*\['0to1_0'\]"),
+        (dict(maps=[(1, 4, 'x')]), r"maps=\(1, 4, 'x'\); .*\['0to1_0'\]"),
     ],
 )
 def test_an_impossible_route_is_refused(toy_cfg, build, change, message):

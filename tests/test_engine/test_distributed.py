@@ -291,7 +291,7 @@ def on_rank(rank, folder, net):
 
 
 def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
-    net = build_snnet(stitch_bias=True)
+    net = build_snnet(plugins=dict(stitch_biases=dict(type='StitchBiases')))
     mp.spawn(on_rank, args=(tmp_path, net), nprocs=2)
     ranks = [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)]
     for record in ranks:

@@ -157,7 +157,7 @@ def test_wherever_training_is_cut(random_cfg, num_workers, after):
 
 
 def test_sandwiches_and_scores_go_on_exactly(random_cfg, guarded):
-    random_cfg.model.backbone.stitch_bias = True
+    random_cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
     random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
     random_cfg.default_hooks.stitch_sampling.sampler = dict(
         type='SandwichSampler',

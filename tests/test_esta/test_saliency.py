@@ -35,7 +35,8 @@ def test_saliency_by_hand():
 @pytest.fixture
 def model(build_snnet, randomise):
     preprocessor = ImgDataPreprocessor([100, 110, 120], [50, 51, 52])
-    net = build_snnet(anchor=dict(lora=dict(rank=2)), stitch_bias=True)
+    plugins = dict(stitch_biases=dict(type='StitchBiases'))
+    net = build_snnet(anchor=dict(lora=dict(rank=2)), plugins=plugins)
     return randomise(ToyClassifier(net, data_preprocessor=preprocessor))
 
 

@@ -9,7 +9,7 @@ import torch
 from states import states_of
 
 from snnet_mm.models import StitchedBackbone
-from snnet_mm.models.backbones.space_in_weights import SPACE_RECORD
+from snnet_mm.models.backbones.space_record import SPACE_RECORD
 
 OUT_INDICES = (6, 0, 2, 3)
 IMAGES = (2, 3, 16, 24)

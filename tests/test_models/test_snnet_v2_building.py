@@ -75,11 +75,14 @@ def test_grids_of_different_sizes_are_bridged(build_vit):
         ([vit_cfg(), vit_cfg(patch_size=16)], 'patch_size 8 and 16'),
         ([vit_cfg(), vit_cfg(cls_token=False)], 'num_prefix 1 and 0'),
         ([vit_cfg(num_registers=4), vit_cfg()], 'num_prefix 5 and 1'),
-        ([vit_cfg(width=12), vit_cfg()], 'widths 12, 8 are out of order'),
+        ([vit_cfg(width=12), vit_cfg()], r'\(12, 8\); allowed: widths in order'),
         ([vit_cfg(depth=5), vit_cfg(depth=4)], r'depths \(5, 4\)'),
         ([vit_cfg()], r'depths \(2,\)'),
         ([vit_cfg(), vit_cfg(depth=3), vit_cfg()], r'depths \(2, 3, 2\)'),
-        ([vit_cfg(), vit_cfg(16), vit_cfg(12)], 'widths 16, 12 are out of order'),
+        (
+            [vit_cfg(), vit_cfg(16), vit_cfg(12)],
+            r'\(16, 12\); allowed: widths',
+        ),
         ([vit_cfg(), vit_cfg(), vit_cfg(patch_size=4)], 'patch_size 8 and 4'),
     ],
 )
@@ -98,7 +101,7 @@ def test_anchors_that_cannot_be_stitched(anchors, message):
         (dict(out_indices=(3, 7)), r'out_indices=\(3, 7\) .* blocks -7 to 6'),
         (dict(out_indices=(-8,)), r'out_indices=\(-8,\) .* blocks -7 to 6'),
         (dict(out_indices=()), r'out_indices=\(\)'),
-        (dict(eval_maps=(1,)), r'eval_maps=\(1,\); allowed are places 0 to 0'),
+        (dict(eval_maps=(1,)), r'eval_maps=\(1,\); allowed: places 0 to 0'),
         (dict(eval_maps=(-1,)), r'eval_maps=\(-1,\); allowed'),
         (dict(eval_maps=()), r'eval_maps=\(\); allowed'),
         (

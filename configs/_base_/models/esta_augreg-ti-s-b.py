@@ -24,7 +24,7 @@ model = dict(
         backbone=dict(
             type='SNNetv1',
             out='end',
-            stitch_bias=True,
+            plugins=dict(stitch_biases=dict(type='StitchBiases')),
             anchors=[
                 dict(
                     arch='tiny',

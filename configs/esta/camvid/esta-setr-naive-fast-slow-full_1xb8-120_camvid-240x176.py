@@ -5,6 +5,6 @@ _base_ = ['./esta-setr-naive-fast-slow_1xb8-120_camvid-240x176.py']
 anchors = [dict(a, lora=None) for a in _base_.model.model.backbone.anchors]
 layer = dict(_delete_=True, type='StitchingLayer')
 model = dict(
-    model=dict(backbone=dict(anchors=anchors, stitching_layer=layer, stitch_bias=False))
+    model=dict(backbone=dict(anchors=anchors, stitching_layer=layer, plugins=None))
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))

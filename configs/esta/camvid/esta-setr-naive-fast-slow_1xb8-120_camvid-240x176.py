@@ -13,7 +13,7 @@ segmentor = dict(
         _base_.model.backbone,
         anchors=anchors,
         stitching_layer=dict(type='LoRAStitchingLayer', rank=0.25, alpha=None),
-        stitch_bias=True,
+        plugins=dict(stitch_biases=dict(type='StitchBiases')),
     ),
 )
 model = dict(

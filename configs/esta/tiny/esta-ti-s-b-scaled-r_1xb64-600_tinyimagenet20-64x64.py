@@ -9,8 +9,6 @@ anchors = [
 ]
 model = dict(
     model=dict(
-        backbone=dict(
-            anchors=anchors, stitching_layer=dict(rank=0.625), stitch_bias=False
-        )
+        backbone=dict(anchors=anchors, stitching_layer=dict(rank=0.625), plugins=None)
     )
 )

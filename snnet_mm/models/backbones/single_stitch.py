@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mmengine.model import ModuleList
+from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, BackboneMap, TokenState
 from snnet_mm.stitching import Position, Segment, Stitch
 from snnet_mm.stitching.routes import check_route
+from snnet_mm.utils import check
 
 from ..layers.stitching_layer import StitchingLayer
-from .route_walk import RouteWalk, Stop
-
-Source = tuple[Position, str | None]  # where a map is taken from, and what projects it
+from .walk import Tap, walk
 
 
 @MODELS.register_module()
-class SingleStitch(RouteWalk):
+class SingleStitch(BaseModule):
     """Runs one route and holds only what it runs; trains as any backbone does.
 
     Its weights have the names that they have in the stitched backbone, with stitching
@@ -29,19 +28,16 @@ class SingleStitch(RouteWalk):
         anchors: Configs of the anchors in their order, None for one without a part in
             the route. Only the blocks of the route are built, and the embedding of the
             anchor that it begins with.
-        segments: The route: anchor, first block and block behind the last one of
+        segments: The route: anchor, first block and block after the last one of
             every segment.
         joints: Names of the stitching layers between the segments.
-        stitching_layers: Widths in front of and behind every stitching layer, by name,
+        stitching_layers: Widths before and after every stitching layer, by name,
             or the config of one that is more than a map of tokens.
         maps: What ``forward`` returns: for every map the anchor and the block it is
             taken from and the stitching layer that projects it, or None; None in place
             of a map that nothing reads. Without maps it is the final state.
         with_cls: Whether every map comes with the cls token of the same place.
         init_cfg: mmengine's initialisation config.
-
-    Raises:
-        ValueError: If the route cannot be run, or a map is not of a block on it.
     """
 
     def __init__(
@@ -76,27 +72,24 @@ class SingleStitch(RouteWalk):
             The maps ``(B, C, h, w)``, or pairs of a map and a cls token ``(B, C)``,
             None for those that nothing reads; without maps the final state.
         """
-        taps = {source[0] for source in self.maps if source}
-        end, tapped = self.walk(self.stitch.steps, images, taps)
+        taps = [tap for tap in self.maps if tap]
+        steps = self.stitch.steps
+        end, states = walk(self.anchors, self.stitching_layers, steps, images, taps)
         if not self.maps:
-            return end.state
-        return tuple(source and self._map(*source, tapped) for source in self.maps)
+            return end
+        anchor = self.anchors[self.stitch.end_anchor]
+        return tuple(
+            tap and anchor.to_output(states[tap], self.with_cls) for tap in self.maps
+        )
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
         """See :meth:`Anchor.fix_input_size`."""
         for anchor in filter(None, self.anchors):
             anchor.fix_input_size(size)
 
-    def _map(
-        self, position: Position, layer: str | None, tapped: Mapping[Position, Stop]
-    ) -> BackboneMap:
-        stop = tapped[position]
-        state = stop.state if layer is None else self.cross(layer, stop)
-        return self.anchors[self.stitch.end_anchor].to_output(state, self.with_cls)
-
 
 def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:
-    """The part of an anchor that a route runs."""
+    """Build the part of an anchor that a route runs."""
     blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
     embedding = route[0].anchor == a
     return MODELS.build(dict(config, held_blocks=blocks, embedding=embedding))
@@ -108,15 +101,15 @@ def _build_layer(config: Sequence[int] | dict) -> nn.Module:
 
 def _read_map(
     source: Sequence | None, stitch: Stitch, layers: Collection[str]
-) -> Source | None:
+) -> Tap | None:
     if source is None:
         return None
     anchor, block, layer = source
     position = Position(anchor, block)
-    if not stitch.runs(position) or not (layer is None or layer in layers):
-        raise ValueError(
-            f'map {tuple(source)} of a single stitch; allowed are an anchor, a block '
-            f'of it on the route {stitch.segments}, and None or one of the stitching '
-            f'layers {sorted(layers)} (config key: backbone.maps)'
-        )
+    fits = stitch.runs(position) and (layer is None or layer in layers)
+    wanted = (
+        f'an anchor, a block of it on the route {stitch.segments}, and None or one of '
+        f'the stitching layers {sorted(layers)}'
+    )
+    check(fits, 'backbone.maps', tuple(source), wanted)
     return position, layer

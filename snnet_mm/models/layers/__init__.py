@@ -1,12 +1,10 @@
 """Stitching layers and their least-squares fit."""
 
 from .least_squares import LeastSquares
-from .stitch_biases import StitchBiases
 from .stitching_layer import LoRAStitchingLayer, StitchingLayer
 
 __all__ = [
     'LeastSquares',
     'LoRAStitchingLayer',
-    'StitchBiases',
     'StitchingLayer',
 ]

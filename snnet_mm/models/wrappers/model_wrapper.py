@@ -1,86 +1,83 @@
-"""What every wrapper of an mm model shares with the model that it wraps."""
+"""The part that every wrapper of an mm model shares."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
-from torch import Tensor
+from torch import Tensor, nn
+
+from snnet_mm.utils import check
 
 
 class ModelWrapper(BaseModel):
     """An mm model with another ``loss``; all else is that of the model.
 
-    A wrapper and its model have one and the same parts, not one inside the other. So
-    parameters, the state dict and the settings that go by names have the names of the
-    model, and a checkpoint of the one is a checkpoint of the other.
+    The model is a child, ``wrapped``, which shows in no name: modules, parameters and
+    the state dict have the names of the model. So settings that go by names need no
+    change, and a checkpoint of the one is a checkpoint of the other.
 
     Args:
         model: The mm model, or its config.
         data_preprocessor: Config of the data preprocessor of a model given as a config
             without one; mmengine's Runner passes on the one at a config's top level.
-
-    Raises:
-        ValueError: If it is no mm model.
     """
 
     def __init__(
         self, model: dict | BaseModel, data_preprocessor: dict | None = None
     ) -> None:
+        super().__init__()
+        del self.data_preprocessor  # that of the model is read
         if isinstance(model, dict) and data_preprocessor is not None:
             model = {'data_preprocessor': data_preprocessor, **model}
         model = MODELS.build(model) if isinstance(model, dict) else model
-        if not isinstance(model, BaseModel):
-            raise ValueError(
-                f'{type(model).__name__} cannot be wrapped; allowed are mm models, '
-                "such as type='ImageClassifier' (config key: model.model)"
-            )
-        # In a tuple, which hides it; training() below needs it from the beginning.
-        self.__dict__['_wrapped'] = (model,)
-        super().__init__(model.data_preprocessor)
-        self._modules, self._parameters = model._modules, model._parameters
-        self._buffers = model._buffers
-        self._non_persistent_buffers_set = model._non_persistent_buffers_set
-
-    @property
-    def wrapped(self) -> BaseModel:
-        """The model."""
-        return self.__dict__['_wrapped'][0]
-
-    @property
-    def training(self) -> bool:
-        """Whether the model is in training mode."""
-        return self.wrapped.training
-
-    @training.setter
-    def training(self, mode: bool) -> None:
-        self.wrapped.training = mode
+        fits, wanted = isinstance(model, BaseModel), 'mm models'
+        check(fits, 'model.model', type(model).__name__, wanted)
+        self.wrapped = model
 
     def __getattr__(self, name: str) -> Any:
-        """What the wrapper lacks is asked of the model."""
+        """Return what the wrapper lacks from the model."""
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if '_wrapped' not in self.__dict__:  # as while it is copied
+            if name == 'wrapped':  # as while it is copied
                 raise
             return getattr(self.wrapped, name)
 
-    def init_weights(self) -> None:
-        """Initialise the model."""
-        self.wrapped.init_weights()
+    def named_modules(
+        self, memo: set | None = None, prefix: str = '', remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Module]]:
+        """Yield all modules by their names in the model."""
+        dot = f'{prefix}.' if prefix else ''
+        inner = f'{dot}wrapped.'
+        for name, module in super().named_modules(memo, prefix, remove_duplicate):
+            if name == f'{dot}wrapped':
+                name = prefix
+            elif name.startswith(inner):
+                name = dot + name.removeprefix(inner)
+            yield name, module
 
-    def train(self, mode: bool = True) -> ModelWrapper:
-        """Set the mode of the model."""
-        self.wrapped.train(mode)
-        return self
+    def state_dict(self, *args, **kwargs) -> dict[str, Any]:
+        """Return the state dict of the model."""
+        return self.wrapped.state_dict(*args, **kwargs)
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:
+        """Give weights the names of the child that they are loaded into next."""
+        versions = getattr(state_dict, '_metadata', None) or {}
+        versions |= {f'wrapped.{k}'.rstrip('.'): v for k, v in versions.items()}
+        for key in [k for k in state_dict if k.startswith(prefix)]:
+            name = f'{prefix}wrapped.{key.removeprefix(prefix)}'
+            state_dict[name] = state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(
         self, inputs: Tensor, data_samples: list | None = None, mode: str = 'tensor'
     ) -> Any:
-        """What the model gives; with ``mode='loss'`` what :meth:`loss` does.
+        """Run the model; with ``mode='loss'`` run :meth:`loss`.
 
         Args:
             inputs: Preprocessed images ``(B, 3, H, W)``.
@@ -92,24 +89,24 @@ class ModelWrapper(BaseModel):
         return self.wrapped(inputs, data_samples, mode=mode)
 
     def val_step(self, data: dict | tuple | list) -> list:
-        """Predictions of the model."""
+        """Predict as the model does."""
         return self.wrapped.val_step(data)
 
     def test_step(self, data: dict | tuple | list) -> list:
-        """Predictions of the model."""
+        """Predict as the model does."""
         return self.wrapped.test_step(data)
 
     def parse_losses(self, losses: dict) -> tuple[Tensor, dict]:
-        """The sum of all losses, and what is logged of them."""
+        """Return the sum of all losses, and what is logged of them."""
         return self.wrapped.parse_losses(losses)
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
-        """Losses of preprocessed images by name."""
+        """Return the losses of preprocessed images by name."""
         return self.wrapped(inputs, data_samples, mode='loss')
 
 
 def unwrapped_config(model: dict) -> dict:
-    """Config of the mm model inside any wrappers: what predicts and is shipped."""
+    """Return the config of the mm model inside any wrappers, which is shipped."""
     while _is_wrapper(model['type']):
         model = model['model']
     return model

@@ -54,7 +54,8 @@ def measure(name: str, lora: bool, low_rank: bool, bias: bool, teacher: bool) ->
     cfg = Config.fromfile(CONFIGS / CUB)
     init_default_scope(cfg.default_scope)
     config = unwrapped_config(cfg.model)
-    config.backbone.stitch_bias = bias
+    biases = dict(stitch_biases=dict(type='StitchBiases'))
+    config.backbone.plugins = biases if bias else None
     if not low_rank:
         config.backbone.stitching_layer = LAYER
     for anchor in config.backbone.anchors:

@@ -1,19 +1,24 @@
 """Stitch-specific biases (ESTA, section 4.1): W x + b + b^s."""
 
 import copy
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.model import ImgDataPreprocessor
+from torch import nn
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
+from snnet_mm.esta import StitchBiases
 from snnet_mm.evaluation import cost_table, count_parameters, measure_memory
 from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitch, set_stitches
 from snnet_mm.stitching import visiting_order
 
 IMAGES = (2, 3, 16, 24)
+BIASES = dict(stitch_biases=dict(type='StitchBiases'))
 ANCHORS = {
     'cls': dict(),
     'lora': dict(lora=dict(rank=2)),
@@ -21,10 +26,17 @@ ANCHORS = {
 }
 
 
+def without(net):
+    """A copy whose biases of stitches add nothing."""
+    plain = copy.deepcopy(net)
+    for biases in plain.stitch_biases.parameters():
+        biases.data.zero_()
+    return plain
+
+
 def by_hand(net, stitch_id):
     """The same network without such biases; they are added to those of its layers."""
-    plain = copy.deepcopy(net)
-    plain.stitch_biases = None
+    plain = without(net)
     plain.set_stitch(stitch_id)
     given = net.stitch_biases.get_parameter(str(stitch_id)).detach()
     place = 0
@@ -39,10 +51,9 @@ def by_hand(net, stitch_id):
 
 @pytest.mark.parametrize('anchor', ANCHORS.values(), ids=ANCHORS)
 def test_every_stitch_has_biases_of_its_own(build_snnet, anchor):
-    net = build_snnet(anchor=anchor, stitch_bias=True, out_indices=(6, 0, 3)).eval()
+    net = build_snnet(anchor=anchor, plugins=BIASES, out_indices=(6, 0, 3)).eval()
     images = torch.randn(IMAGES)
-    unbiased = copy.deepcopy(net)
-    unbiased.stitch_biases = None
+    unbiased = without(net)
     for stitch in net.space:
         net.set_stitch(stitch.id)
         unbiased.set_stitch(stitch.id)
@@ -55,7 +66,7 @@ def test_every_stitch_has_biases_of_its_own(build_snnet, anchor):
 
 def test_sliding_windows_too(build_vit, randomise):
     anchors = [build_vit(width) for width in (8, 12, 16)]
-    net = randomise(SNNetv1(anchors, out='end', stitch_bias=True)).eval()
+    net = randomise(SNNetv1(anchors, out='end', plugins=BIASES)).eval()
     images = torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
@@ -65,16 +76,14 @@ def test_sliding_windows_too(build_vit, randomise):
 
 def test_they_begin_at_zero_and_are_for_the_blocks_that_run(build_vit):
     anchors = [build_vit(8, 2), build_vit(12, 4)]
-    net = SNNetv2(
-        anchors, stitching_layer=dict(type='StitchingLayer'), stitch_bias=True
-    )
+    net = SNNetv2(anchors, stitching_layer=dict(type='StitchingLayer'), plugins=BIASES)
     sizes = {k: len(p) for k, p in net.stitch_biases.named_parameters()}
     # qkv and proj have 3 + 1 widths. Stitch 2 is fast[0:1] > slow[2:4], 4 the reverse.
     assert sizes == {'0': 4 * 2 * 8, '1': 4 * 4 * 12, '2': 128, '4': 128}
     assert net.space.describe(net.space[4]) == 'slow[0:2] > fast[1:2]'
     assert not any(p.any() for p in net.stitch_biases.parameters())
-    plain = copy.deepcopy(net)
-    plain.stitch_biases = None
+    plain = SNNetv2(anchors, stitching_layer=dict(type='StitchingLayer'))
+    plain.load_state_dict(net.state_dict(), strict=False)
     images = torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
@@ -83,7 +92,7 @@ def test_they_begin_at_zero_and_are_for_the_blocks_that_run(build_vit):
 
 
 def test_only_those_of_the_stitch_are_trained(build_snnet):
-    net = build_snnet(stitch_bias=True)
+    net = build_snnet(plugins=BIASES)
     images = torch.randn(IMAGES)
     net.set_stitch(5)
     net(images)[0].square().sum().backward()
@@ -109,7 +118,7 @@ def test_only_those_of_the_stitch_are_trained(build_snnet):
 def build_sandwich(build_snnet, randomise):
     def build(**kwargs):
         preprocessor = ImgDataPreprocessor([100, 110, 120], [50, 51, 52])
-        net = build_snnet(stitch_bias=True, **kwargs)
+        net = build_snnet(plugins=BIASES, **kwargs)
         return SandwichWrapper(
             randomise(ToyClassifier(net, data_preprocessor=preprocessor)), 'hard', 0.5
         )
@@ -150,7 +159,7 @@ def test_hard_labels_are_those_of_the_largest_anchor(build_sandwich):
 
 
 def test_stitches_that_begin_alike_share_nothing(build_snnet):
-    net = build_snnet(stitch_bias=True).eval()
+    net = build_snnet(plugins=BIASES).eval()
     images = torch.randn(IMAGES)
     wanted = {}
     for stitch in net.space:
@@ -163,7 +172,7 @@ def test_stitches_that_begin_alike_share_nothing(build_snnet):
 
 
 def test_costs_are_those_of_the_stitch_with_biases_merged(build_snnet):
-    biased, plain = build_snnet(stitch_bias=True), build_snnet()
+    biased, plain = build_snnet(plugins=BIASES), build_snnet()
     size = (16, 24)
     assert cost_table(biased, size).costs == cost_table(plain, size).costs
     assert measure_memory(biased, size) == measure_memory(plain, size)
@@ -178,7 +187,7 @@ def test_costs_are_those_of_the_stitch_with_biases_merged(build_snnet):
 
 
 def test_autocast_stays_what_it_is(build_snnet):
-    net = build_snnet(stitch_bias=True)
+    net = build_snnet(plugins=BIASES)
     block = net.anchors[0].blocks[0]
     seen = []
     block.attn.register_forward_hook(lambda _, args, out: seen.append(out))
@@ -188,18 +197,22 @@ def test_autocast_stays_what_it_is(build_snnet):
     assert seen[0].dtype == torch.bfloat16
 
 
-def test_biases_of_an_unknown_stitch_are_refused(build_snnet):
-    net = build_snnet(stitch_bias=True, stitch_ids=(5, 8))
-    allowed = r'stitch 7; allowed are \[0, 1, 5, 8\].*backbone.stitch_bias'
-    with pytest.raises(ValueError, match=allowed):
-        net.stitch_biases(7)
-    other = build_snnet(stitch_bias=True)
+def test_nothing_is_left_on_the_layers(build_snnet):
+    """Not after a forward, nor one that fails: anchors by themselves have none."""
+    net = build_snnet(plugins=BIASES)
+    layer = net.anchors[1].blocks[0].attn.qkv
+    for images in (torch.randn(IMAGES), torch.randn(2, 5, 16, 24)):
+        with suppress(RuntimeError):
+            net(images)
+        assert layer.stitch_bias is None
+
+
+def test_what_does_not_fit_is_refused(build_snnet):
+    fewer = build_snnet(plugins=BIASES, stitch_ids=(5, 8))
     with pytest.raises(RuntimeError, match=r'stitch_biases\.7'):
-        net.load_state_dict(other.state_dict())
-
-
-def test_anchors_without_such_layers_are_refused(build_snnet, monkeypatch):
-    net = build_snnet()
-    monkeypatch.setattr(type(net.anchors[0]), 'bias_widths', lambda self, block: {})
-    with pytest.raises(ValueError, match='PlainViT takes no biases .*stitch_bias'):
-        SNNetv2(list(net.anchors), dict(type='StitchingLayer'), stitch_bias=True)
+        fewer.load_state_dict(build_snnet(plugins=BIASES).state_dict())
+    backbone = SimpleNamespace(anchors=[nn.Identity()])
+    with pytest.raises(ValueError, match="'Identity'; allowed: anchors of PlainViT"):
+        StitchBiases(backbone)
+    with pytest.raises(ValueError, match=r'stitch_bias=True; allowed: plugins=dict\('):
+        build_snnet(stitch_bias=True)

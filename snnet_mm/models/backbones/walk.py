@@ -1,0 +1,58 @@
+"""The walk along a route that all backbones share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from torch import Tensor, nn
+
+from snnet_mm.anchors import Anchor, TokenState
+from snnet_mm.stitching import Position, Step
+
+# A place on a route, and the stitching layer that maps the state there, if any does.
+Tap = tuple[Position, str | None]
+
+
+def walk(
+    anchors: Sequence[Anchor],
+    layers: Mapping[str, nn.Module],
+    steps: Sequence[Step],
+    images: Tensor,
+    taps: Collection[Tap] = (),
+    kept: dict[Tap, TokenState] | None = None,
+) -> tuple[TokenState, dict[Tap, TokenState]]:
+    """Run a route on images.
+
+    Args:
+        anchors: The anchors.
+        layers: Stitching layers by name.
+        steps: The route; see :attr:`snnet_mm.stitching.Stitch.steps`.
+        images: Of shape ``(B, 3, H, W)``.
+        taps: Where states are wanted, on the route. A state is mapped by a stitching
+            layer once, be it for a tap or for the route.
+        kept: States of a route that begins alike, which are not computed again; gets
+            all states of this one. See :class:`PrefixCache`.
+
+    Returns:
+        The final state, and the states at ``taps``.
+    """
+    states = {} if kept is None else kept
+    state, here = None, None
+    for step in steps:
+        tap = (here, step) if isinstance(step, str) else (step, None)
+        if tap in states:
+            state = states[tap]
+        elif isinstance(step, str):
+            state = layers[step].map_state(state)
+        elif step.block < 0:
+            state = anchors[step.anchor].embed(images)
+        else:
+            state = anchors[step.anchor].run_block(state, step.block)
+        if kept is not None or tap in taps:
+            states[tap] = state
+        if not isinstance(step, str):
+            here = step
+            for tapped, layer in taps:
+                if tapped == here and layer and (here, layer) not in states:
+                    states[here, layer] = layers[layer].map_state(state)
+    return state, {tap: states[tap] for tap in taps}

@@ -12,6 +12,8 @@ from mmdet.registry import METRICS
 from mmdet.structures.mask import encode_mask_results
 from mmengine.logging import MMLogger
 
+from snnet_mm.utils import check
+
 
 @METRICS.register_module()
 class StitchCocoMetric(CocoMetric):
@@ -40,11 +42,7 @@ class StitchCocoMetric(CocoMetric):
         self.iou_thrs = np.atleast_1d(self.iou_thrs)
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Collect the detections of a batch.
-
-        Raises:
-            ValueError: If there are no annotations to compare them with.
-        """
+        """Collect the detections of a batch."""
         if self.ann_file is None and any('instances' not in s for s in data_samples):
             raise ValueError(
                 'there are no annotations to evaluate with; give an annotation file '
@@ -55,18 +53,15 @@ class StitchCocoMetric(CocoMetric):
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: Sequence[tuple[dict, dict]]) -> dict[str, float]:
-        """The metrics over all images that were seen.
-
-        Raises:
-            ValueError: If none of them has an object.
-        """
+        """Return the metrics over all images that were seen."""
         truths = [truth for truth, _ in results]
         self.img_ids = [truth['img_id'] for truth in truths]
-        if not self.format_only and not self._num_objects(truths):
-            raise ValueError(
-                f'none of {len(truths)} images has an annotated object to evaluate '
-                'with (config keys: test_evaluator.ann_file, test_dataloader.dataset)'
-            )
+        check(
+            self.format_only or self._num_objects(truths),
+            'test_evaluator.ann_file, test_dataloader.dataset',
+            f'{len(truths)} images without an annotated object',
+            'some objects to evaluate with',
+        )
         if not any(len(found['labels']) for _, found in results):
             results = [(truths[0], _nothing_in(*results[0])), *results[1:]]
         with redirect_stdout(io.StringIO()) as printed:
@@ -84,7 +79,7 @@ class StitchCocoMetric(CocoMetric):
 
 
 def _nothing_in(truth: Mapping, found: Mapping) -> dict:
-    """One detection of no pixel, for pycocotools cannot evaluate an empty list."""
+    """Return one detection of no pixel: pycocotools cannot evaluate an empty list."""
     nothing = dict(
         found,
         bboxes=np.zeros((1, 4), np.float32),

@@ -7,6 +7,8 @@ from mmengine.logging import MessageHub
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.utils import check
+
 EPS = 1e-3
 MEAN_WEIGHT = 0.15
 # Below this the square root would have an infinite gradient.
@@ -41,16 +43,10 @@ class ScaleInvariantLogLoss(nn.Module):
         self.loss_name = loss_name
 
     def forward(self, pred: Tensor, target: Tensor) -> Tensor:
-        """The loss of depths in metres, of any equal shapes.
-
-        Raises:
-            ValueError: If the shapes differ.
-        """
-        if pred.shape != target.shape:
-            raise ValueError(
-                f'predicted depths of shape {tuple(pred.shape)} for a truth of shape '
-                f'{tuple(target.shape)}; allowed are equal shapes'
-            )
+        """Return the loss of depths in metres, of any equal shapes."""
+        shapes = tuple(pred.shape), tuple(target.shape)
+        key = 'train_dataloader.dataset.pipeline'
+        check(shapes[0] == shapes[1], key, shapes, 'equal shapes of depths')
         valid = target > 0
         if not valid.any():
             return pred.sum() * 0

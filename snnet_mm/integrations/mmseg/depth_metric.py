@@ -14,7 +14,7 @@ from mmengine.evaluator import BaseMetric
 from mmseg.registry import METRICS
 from torch import Tensor
 
-from snnet_mm.utils import atomic_path
+from snnet_mm.utils import atomic_path, check
 
 from .dpt_depth_head import check_depth_range
 
@@ -44,9 +44,6 @@ class RunningDepthMetric(BaseMetric):
         output_dir: Folder for the predictions as 16-bit PNG files in millimetres.
         collect_device: See mmengine's ``BaseMetric``.
         prefix: See mmengine's ``BaseMetric``.
-
-    Raises:
-        ValueError: For an unknown crop or an empty range of depths.
     """
 
     def __init__(
@@ -59,52 +56,41 @@ class RunningDepthMetric(BaseMetric):
         prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        if crop is not None and crop not in CROPS:
-            raise ValueError(
-                f'crop={crop!r}; allowed are {(*CROPS, None)} (config key: '
-                'test_evaluator.crop)'
-            )
+        crops = (*CROPS, None)
+        check(crop in crops, 'test_evaluator.crop', crop, crops)
         self.min_depth, self.max_depth = check_depth_range(min_depth, max_depth)
         self.crop = crop
         self.output_dir = output_dir
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Measure the images of a batch.
-
-        Raises:
-            ValueError: If a prediction and its truth differ in size.
-        """
+        """Measure the images of a batch."""
         for sample in data_samples:
             pred = sample['pred_depth_map']['data'].squeeze(0)
             truth = sample['gt_depth_map']['data'].squeeze(0).to(pred)
-            if pred.shape != truth.shape:
-                raise ValueError(
-                    f'a depth map of {tuple(truth.shape)} pixels for a prediction of '
-                    f'{tuple(pred.shape)} ({sample.get("img_path")}); allowed is the '
-                    'size of the image (config key: test_dataloader.dataset.pipeline)'
-                )
+            check(
+                pred.shape == truth.shape,
+                'test_dataloader.dataset.pipeline',
+                f'{sample.get("img_path")}: depth map of {tuple(truth.shape)} pixels',
+                f'that of the prediction, {tuple(pred.shape)}',
+            )
             self.results.append(self._measure(pred, truth))
             if self.output_dir is not None:
                 self._write(pred, sample['img_path'])
 
     def compute_metrics(self, results: Sequence[Sequence[float]]) -> dict[str, float]:
-        """Means over all images with valid pixels.
-
-        Raises:
-            ValueError: If no image has any.
-        """
+        """Return the means over all images with valid pixels."""
         seen = [r for r in results if not math.isnan(r[0])]
-        if not seen:
-            raise ValueError(
-                f'none of {len(results)} depth maps has a pixel between '
-                f'{self.min_depth} and {self.max_depth} m to evaluate on (config keys: '
-                'test_evaluator, depth_rescale_factor)'
-            )
+        check(
+            seen,
+            'test_evaluator, depth_rescale_factor',
+            f'{len(results)} depth maps without a valid pixel',
+            f'depths between {self.min_depth} and {self.max_depth} m',
+        )
         sums = map(math.fsum, zip(*seen, strict=True))
         return {n: s / len(seen) for n, s in zip(NAMES, sums, strict=True)}
 
     def _measure(self, pred: Tensor, truth: Tensor) -> tuple[float, ...]:
-        """The six metrics of one image, NaN if it has no valid pixel."""
+        """Return the six metrics of one image, NaN if it has no valid pixel."""
         rows, columns = crop_slices(self.crop, *truth.shape)
         pred, truth = pred[rows, columns].double(), truth[rows, columns].double()
         valid = (truth > self.min_depth) & (truth < self.max_depth)
@@ -130,7 +116,7 @@ class RunningDepthMetric(BaseMetric):
 
 
 def crop_slices(crop: str | None, height: int, width: int) -> tuple[slice, slice]:
-    """Rows and columns of the evaluated part of an image of any size."""
+    """Return rows and columns of the evaluated part of an image of any size."""
     if crop is None:
         return slice(height), slice(width)
     h, w, top, bottom, left, right = CROPS[crop]

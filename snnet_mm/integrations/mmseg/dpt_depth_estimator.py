@@ -1,10 +1,12 @@
-"""The model of depth estimation."""
+"""The depth estimator."""
 
 from __future__ import annotations
 
 from mmseg.models import DepthEstimator
 from mmseg.registry import MODELS
 from torch import Tensor
+
+from snnet_mm.utils import check
 
 MODES = ('whole', 'slide')
 
@@ -21,22 +23,15 @@ class DPTDepthEstimator(DepthEstimator):
     Args:
         *args: See mmseg's ``DepthEstimator``.
         **kwargs: See mmseg's ``DepthEstimator``.
-
-    Raises:
-        ValueError: For another mode.
     """
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         mode = (self.test_cfg or {}).get('mode')
-        if mode not in MODES:
-            raise ValueError(
-                f'mode={mode!r}; allowed are {MODES}, with flip=True for a flip test '
-                '(config key: model.test_cfg.mode)'
-            )
+        check(mode in MODES, 'model.test_cfg.mode', mode, MODES)
 
     def inference(self, inputs: Tensor, batch_img_metas: list[dict]) -> Tensor:
-        """Depths ``(B, 1, H, W)`` in metres of images ``(B, 3, H, W)``."""
+        """Return depths ``(B, 1, H, W)`` in metres of images ``(B, 3, H, W)``."""
         infer = self.whole_inference
         if self.test_cfg['mode'] == 'slide':
             infer = self.slide_inference

@@ -10,21 +10,17 @@ from mmseg.models.utils import resize
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.utils import check
+
 READOUTS = ('ignore', 'add', 'project')
 
 
 def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]:
-    """A range of depths in metres.
-
-    Raises:
-        ValueError: If it is empty or begins at 0 or below.
-    """
-    if not 0 < min_depth < max_depth:
-        raise ValueError(
-            f'min_depth={min_depth} and max_depth={max_depth}; allowed are '
-            '0 < min_depth < max_depth (config keys: min_depth, max_depth)'
-        )
-    return min_depth, max_depth
+    """Return a range of depths in metres; refuse one that is empty or begins at 0."""
+    depths = min_depth, max_depth
+    ok = 0 < min_depth < max_depth
+    check(ok, 'min_depth, max_depth', depths, '0 < min_depth < max_depth')
+    return depths
 
 
 @MODELS.register_module()
@@ -47,10 +43,6 @@ class DPTDepthHead(DPTHead):
         loss_decode: Config of the loss.
         align_corners: How the depth is resized to the size of the images.
         init_cfg: mmengine's initialisation config.
-
-    Raises:
-        ValueError: For an unknown readout, other than four widths, or an empty range
-            of depths.
     """
 
     def __init__(
@@ -66,16 +58,18 @@ class DPTDepthHead(DPTHead):
         align_corners: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        if readout_type not in READOUTS:
-            raise ValueError(
-                f'readout_type={readout_type!r}; allowed are {READOUTS} (config key: '
-                'decode_head.readout_type)'
-            )
-        if len(post_process_channels) != 4:
-            raise ValueError(
-                f'post_process_channels={tuple(post_process_channels)}; allowed are '
-                'four widths (config key: decode_head.post_process_channels)'
-            )
+        check(
+            readout_type in READOUTS,
+            'decode_head.readout_type',
+            readout_type,
+            READOUTS,
+        )
+        check(
+            len(post_process_channels) == 4,
+            'decode_head.post_process_channels',
+            post_process_channels,
+            'four widths',
+        )
         super().__init__(
             embed_dims=in_channels,
             post_process_channels=list(post_process_channels),
@@ -104,26 +98,18 @@ class DPTDepthHead(DPTHead):
         )
 
     def cls_seg(self, feat: Tensor) -> Tensor:
-        """Depths ``(B, 1, 2h, 2w)`` in metres, of features ``(B, C, h, w)``."""
+        """Return depths ``(B, 1, 2h, 2w)`` in metres of features ``(B, C, h, w)``."""
         share = self.conv_depth(feat).sigmoid()
         return self.min_depth + (self.max_depth - self.min_depth) * share
 
     def loss_by_feat(
         self, depth: Tensor, batch_data_samples: Sequence
     ) -> dict[str, Tensor]:
-        """The loss of depths ``(B, 1, h, w)``, resized to the size of the truth.
-
-        Raises:
-            ValueError: If the depth maps of a batch differ in size.
-        """
+        """Return the loss of depths ``(B, 1, h, w)``, resized to the ground truth."""
         maps = [sample.gt_depth_map.data for sample in batch_data_samples]
-        sizes = {tuple(m.shape) for m in maps}
-        if len(sizes) > 1:
-            raise ValueError(
-                f'depth maps of sizes {sorted(sizes)} in one batch; allowed is one '
-                'size (config keys: train_dataloader.dataset.pipeline, '
-                'data_preprocessor.size)'
-            )
+        sizes = sorted({tuple(m.shape) for m in maps})
+        keys = 'train_dataloader.dataset.pipeline, data_preprocessor.size'
+        check(len(sizes) == 1, keys, sizes, 'depth maps of one size in a batch')
         truth = torch.stack(maps)
         depth = resize(
             depth, truth.shape[2:], mode='bilinear', align_corners=self.align_corners
@@ -131,13 +117,13 @@ class DPTDepthHead(DPTHead):
         return {self.loss_decode.loss_name: self.loss_decode(depth, truth)}
 
     def _transform_inputs(self, inputs: Sequence) -> list[tuple[Tensor, Tensor | None]]:
-        """Four pairs of a map and a cls token, None if the readout ignores it."""
+        """Return pairs of a map and a cls token, None if the readout ignores it."""
         pairs = [m if isinstance(m, tuple) else (m, None) for m in inputs]
         readout = self.reassemble_blocks.readout_type
-        if readout != 'ignore' and any(cls is None for _, cls in pairs):
-            raise ValueError(
-                f'readout_type={readout!r} of maps without a cls token; allowed are '
-                "'ignore', or a backbone with with_cls=True (config keys: "
-                'decode_head.readout_type, backbone.with_cls)'
-            )
+        check(
+            readout == 'ignore' or all(cls is not None for _, cls in pairs),
+            'backbone.with_cls, decode_head.readout_type',
+            readout,
+            "'ignore', or a backbone with with_cls=True",
+        )
         return pairs

@@ -11,6 +11,7 @@ from mmengine.runner import Runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.stitching import parse_budget
 from snnet_mm.utils import (
+    check,
     check_ops_for,
     check_writable,
     closing_process_group,
@@ -58,7 +59,7 @@ def parse_args() -> argparse.Namespace:
     # torchrun passes it with an underscore or a hyphen, depending on its version.
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
-    for budget in () if args.budget is None else args.budget.split(','):
+    for budget in args.budget.split(',') if args.budget else ():
         parse_budget(budget)  # ids and words are for --stitch-id
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args
@@ -117,35 +118,33 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def stitch_settings(args: argparse.Namespace) -> dict:
-    """Settings of StitchTestLoop that the command line gives."""
-    settings = dict(
-        stitches=args.stitch_id if args.budget is None else args.budget,
-        results=args.results,
-        costs=args.costs,
-        stitches_per_pass=args.stitches_per_pass,
-        resume=args.resume or None,
-        limit=args.limit,
-        screen=args.screen,
-        keep=args.keep,
-        recalibrate_bn=args.recalibrate_bn,
-    )
-    return {key: value for key, value in settings.items() if value is not None}
+def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
+    """Test stitches as the command line says, in the loop that can."""
+    same = ('results', 'costs', 'stitches_per_pass', 'limit', 'screen', 'keep')
+    settings = {name: getattr(args, name) for name in (*same, 'recalibrate_bn')}
+    settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
+    settings = {key: value for key, value in settings.items() if value is not None}
+    if settings and not tests_stitches(cfg):
+        cfg.test_cfg = dict(type='StitchTestLoop')
+    cfg.test_cfg.update(settings)
+    screened = args.keep is None or cfg.test_cfg.get('screen') is not None
+    check(screened, '--keep', args.keep, 'with --screen (config key: test_cfg.screen)')
+
+
+def tests_stitches(cfg: Config) -> bool:
+    # mmpretrain's own configs have test_cfg=dict().
+    return cfg.test_cfg.get('type') == 'StitchTestLoop'
 
 
 def set_visualization(cfg: Config, args: argparse.Namespace) -> None:
     """Draw predictions: the loop of a stitched model does it, else mm's hook."""
-    if cfg.test_cfg.type == 'StitchTestLoop':
+    if tests_stitches(cfg):
         cfg.test_cfg.update(
             show=args.show, show_dir=args.show_dir, wait_time=args.wait_time
         )
         return
-    hook = cfg.default_hooks.get('visualization')
-    if hook is None:
-        raise ValueError(
-            '--show and --show-dir need a visualization hook (config key: '
-            'default_hooks.visualization)'
-        )
+    hook = cfg.get('default_hooks', {}).get('visualization')
+    check(hook, 'default_hooks.visualization', hook, 'a hook, for --show, --show-dir')
     if args.show:
         hook.show, hook.wait_time = True, args.wait_time
     if cfg.get('default_scope') == 'mmpretrain':
@@ -156,8 +155,17 @@ def set_visualization(cfg: Config, args: argparse.Namespace) -> None:
         cfg.visualizer.save_dir = args.show_dir
 
 
+def set_augmentation(cfg: Config) -> None:
+    """Average predictions over the config's augmentations."""
+    for key in ('tta_model', 'tta_pipeline'):
+        check(cfg.get(key), key, cfg.get(key), 'one, for --tta')
+    cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
+    cfg.tta_model.module = cfg.model
+    cfg.model = cfg.tta_model
+
+
 def save_predictions(cfg: Config, folder: str) -> None:
-    """Let the first metric write what is predicted, in the way of the package."""
+    """Let the first metric write predictions, in the way of the package."""
     metrics = cfg.test_evaluator
     metrics = metrics if isinstance(metrics, list) else [metrics]
     if cfg.get('default_scope') == 'mmdet':
@@ -173,32 +181,15 @@ def save_predictions(cfg: Config, folder: str) -> None:
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
-    cfg.launcher = args.launcher
-    if args.work_dir is not None:
-        cfg.work_dir = args.work_dir
-    elif cfg.get('work_dir') is None:
-        name = osp.splitext(osp.basename(args.config))[0]
-        cfg.work_dir = osp.join('work_dirs', name)
-    cfg.load_from = args.checkpoint
-    settings = stitch_settings(args)
-    if settings:
-        if cfg.test_cfg.type != 'StitchTestLoop':
-            cfg.test_cfg = dict(type='StitchTestLoop')
-        cfg.test_cfg.update(settings)
-    if args.keep is not None and cfg.test_cfg.get('screen') is None:
-        raise ValueError(
-            f'--keep {args.keep} of what no screening chooses from; wanted is one '
-            '(option: --screen; config key: test_cfg.screen)'
-        )
+    cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
+    name = osp.splitext(osp.basename(args.config))[0]
+    default = cfg.get('work_dir') or osp.join('work_dirs', name)
+    cfg.work_dir = args.work_dir or default
+    set_stitches(cfg, args)
     if args.show or args.show_dir:
         set_visualization(cfg, args)
     if args.tta:
-        for key in ('tta_model', 'tta_pipeline'):
-            if cfg.get(key) is None:
-                raise ValueError(f'--tta needs a {key} (config key: {key})')
-        cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
-        cfg.tta_model.module = cfg.model
-        cfg.model = cfg.tta_model
+        set_augmentation(cfg)
     if args.out is not None:
         save_predictions(cfg, args.out)
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')

@@ -12,6 +12,7 @@ from yapf.yapflib import yapf_api
 
 import snnet_mm  # noqa: F401
 from snnet_mm.models import SNNetv1, SNNetv2
+from snnet_mm.stitching import StitchResults
 
 DATA = Path(__file__).parent / 'data'
 
@@ -179,15 +180,15 @@ def published_v1():
 @pytest.fixture(scope='session')
 def published():
     """FLOPs and mIoU of the authors' 134 stitches on ADE20K, by stitch id."""
-    text = (DATA / 'ade20k_setr_deit3_s_l.json').read_text()
-    return {int(k): v for k, v in json.loads(text)['stitches'].items()}
+    results = StitchResults.read(DATA / 'ade20k_setr_deit3_s_l.json')
+    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.stitches}
 
 
 @pytest.fixture(scope='session')
 def published_cls():
     """FLOPs and top-1 of the authors' 134 stitches on ImageNet, by stitch id."""
-    text = (DATA / 'imagenet_deit3_s_l.json').read_text()
-    return {int(k): v for k, v in json.loads(text)['stitches'].items()}
+    results = StitchResults.read(DATA / 'imagenet_deit3_s_l.json')
+    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.stitches}
 
 
 @pytest.fixture(scope='session')

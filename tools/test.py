@@ -89,6 +89,13 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         'they go into the report too',
     )
     group.add_argument(
+        '--lower-is-better',
+        nargs='+',
+        metavar='METRIC',
+        help='metrics that are better when lower, none if all are when higher; asked '
+        'for where that is not known of a metric',
+    )
+    group.add_argument(
         '--stitches-per-pass',
         type=int,
         help='evaluate at most so many stitches in one pass over the data',
@@ -120,8 +127,9 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
 
 def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
     """Test stitches as the command line says, in the loop that can."""
-    same = ('results', 'costs', 'stitches_per_pass', 'limit', 'screen', 'keep')
-    settings = {name: getattr(args, name) for name in (*same, 'recalibrate_bn')}
+    same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
+    same += ('screen', 'keep', 'recalibrate_bn')
+    settings = {name: getattr(args, name) for name in same}
     settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
     settings = {key: value for key, value in settings.items() if value is not None}
     if settings and not tests_stitches(cfg):

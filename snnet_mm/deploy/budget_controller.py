@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import linear_regression, median
 
@@ -90,9 +90,14 @@ class BudgetController:
 
     @classmethod
     def from_results(
-        cls, results: StitchResults, costs: Mapping[int, float] | None = None, **kwargs
+        cls,
+        results: StitchResults,
+        costs: Mapping[int, float] | None = None,
+        lower_is_better: Collection[str] | None = None,
+        **kwargs,
     ) -> BudgetController:
         """Build a controller over an evaluation; its costs are FLOPs by default."""
+        results = results.ranked_by(lower_is_better=lower_is_better)
         costs = costs or results.column('flops')
         return cls(costs, results.scores(), results.higher_is_better, **kwargs)
 

@@ -11,11 +11,14 @@ from snnet_mm.stitching import (
     StitchResults,
     split_cost_range,
 )
+from snnet_mm.stitching.metrics import DIRECTIONS, HIGHER
 from snnet_mm.utils import check
 
 # Ranks stitches: the paper deploys the most important one of every cost interval.
 DEPLOYMENT = 'deployment'
 IMPORTANCE = 'importance'
+# For the scores of runs from before results held directions.
+DIRECTIONS.update({DEPLOYMENT: HIGHER, IMPORTANCE: HIGHER})
 
 
 def importance_results(

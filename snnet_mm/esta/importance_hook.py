@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from snnet_mm.engine.hooks.stitch_sampling_hook import sampling_hook
 from snnet_mm.evaluation import as_text, stitch_table
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import atomic_path
 
 from .importance import importance_results
 from .importance_sampler import ImportanceSampler
@@ -69,9 +67,7 @@ class ImportanceHook(Hook):
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Write the scores of this moment beside the checkpoint."""
         if self.sampler.scores:
-            with atomic_path(Path(runner.work_dir) / SCORES_FILE) as temporary:
-                results = self._results(runner)
-                temporary.write_text(json.dumps(results.to_dict(), indent=1))
+            self._results(runner).save(Path(runner.work_dir) / SCORES_FILE)
 
     def after_train(self, runner: Runner) -> None:
         """Log the most important stitches."""

@@ -10,16 +10,9 @@ from io import StringIO
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.stitching import CostTable, StitchingSpace
+from snnet_mm.stitching import UNITS, CostTable, StitchingSpace
 from snnet_mm.utils import atomic_path
 
-# Heading, unit and digits of every cost on the terminal.
-COLUMNS = {
-    'flops': ('GFLOPs', 1e9, 3),
-    'params': ('params (M)', 1e6, 2),
-    'latency': ('ms', 1.0, 2),
-    'memory': ('MB', 1e6, 1),
-}
 # rich falls back to 80 columns where the output is no terminal; the routes need more.
 LOG_WIDTH = 160
 
@@ -40,7 +33,7 @@ def as_text(table: Table) -> str:
 def known_costs(costs: CostTable) -> list[str]:
     """Names of the costs that a table holds."""
     first = next(iter(costs.costs.values()))
-    return [name for name in COLUMNS if getattr(first, name) is not None]
+    return [name for name in UNITS if getattr(first, name) is not None]
 
 
 def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
@@ -59,13 +52,10 @@ def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> 
     table.add_column('kind')
     table.add_column('route')
     for name in names:
-        table.add_column(COLUMNS[name][0], justify='right')
+        table.add_column(UNITS[name].heading, justify='right')
     for i in ids:
         stitch = space[i]
-        cells = []
-        for name in names:
-            _, unit, digits = COLUMNS[name]
-            cells.append(f'{getattr(costs[i], name) / unit:.{digits}f}')
+        cells = [UNITS[name].cell(getattr(costs[i], name)) for name in names]
         style = 'bold' if stitch.kind == 'anchor' else None
         table.add_row(str(i), stitch.kind, space.describe(stitch), *cells, style=style)
     return table

@@ -90,6 +90,8 @@ class StitchTestLoop(TestLoop):
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, whose
             measured costs budgets choose by and the report holds; by default FLOPs and
             parameters are counted.
+        lower_is_better: Metrics that are better when lower, ``'none'`` if none are;
+            asked for where the direction of a metric is not known.
         out_dir: Folder of the report; by default that of the log.
         stitches_per_pass: Evaluate at most so many stitches in one pass over the data,
             which bounds the disk space of collected results; by default all.
@@ -116,6 +118,7 @@ class StitchTestLoop(TestLoop):
         input_size: Sequence[int] | None = None,
         results: str | os.PathLike | None = None,
         costs: str | os.PathLike | None = None,
+        lower_is_better: Sequence[str] | None = None,
         out_dir: str | os.PathLike | None = None,
         stitches_per_pass: int | None = None,
         resume: bool = False,
@@ -131,6 +134,7 @@ class StitchTestLoop(TestLoop):
         super().__init__(*args, **kwargs)
         self.stitches, self.input_size = stitches, input_size
         self.known_results, self.known_costs = results, costs
+        self.lower_is_better = lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
         self.limit, self.screen, self.keep = limit, screen, keep
@@ -185,7 +189,9 @@ class StitchTestLoop(TestLoop):
     def _selected_ids(self) -> tuple[int, ...]:
         if self.known_results is None:
             return select_stitches(self._space, self.stitches, self._costs)
-        known = StitchResults.read(self.known_results, self._space)
+        known = StitchResults.read(
+            self.known_results, self._space, self.lower_is_better
+        )
         # Results may hold latency themselves.
         costs = None if self.known_costs is None else self._costs
         return select_stitches(self._space, self.stitches, costs, known)
@@ -258,7 +264,9 @@ class StitchTestLoop(TestLoop):
             run_one_pass(runner, 'test', dataloader, buffers, self.fp16, self.draw)
             partial.finish(_compute(runner, buffers, num_images))
         metrics = {i: partial.finished[i] for i in ids}
-        return StitchResults.collect(self._space, self._costs, metrics, num_images)
+        return StitchResults.collect(
+            self._space, self._costs, metrics, num_images, self.lower_is_better
+        )
 
 
 def spread(dataloader: DataLoader, num_images: int) -> DataLoader:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 from rich.table import Table
 
-from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import atomic_path
+from snnet_mm.stitching import UNITS, StitchResults
 
 from .cost_report import wide_console
 from .pictures.pareto_plot import plot_pareto
@@ -25,17 +23,20 @@ def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
         results: The evaluated stitches.
         out_dir: Folder for the files.
     """
-    console = wide_console()
+    console, out_dir = wide_console(), Path(out_dir)
+    results.save(out_dir / 'stitches.json')
     console.print(stitch_table(results))
+    try:
+        front = results.front()
+    except ValueError as error:  # the evaluation took its time: nothing is lost
+        console.print(f'Wrote stitches.json to {out_dir}; no front: {error}')
+        return
     if len(results.stitches) > 2:
         console.print(
             f'Rank correlation of {results.metric} and FLOPs: '
-            f'{results.rank_correlation():.2f}; {len(results.front())} of '
+            f'{results.rank_correlation():.2f}; {len(front)} of '
             f'{len(results.stitches)} stitches are on the Pareto front'
         )
-    out_dir = Path(out_dir)
-    with atomic_path(out_dir / 'stitches.json') as temporary:
-        temporary.write_text(json.dumps(results.to_dict(), indent=1))
     plot_pareto(results, out_dir / 'pareto.png')
     console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)
 
@@ -50,20 +51,23 @@ def stitch_table(results: StitchResults) -> Table:
         m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT_OF_TABLES)
     ]
     short = [m.rsplit('/')[-1] for m in metrics]
-    for name in ('GFLOPs', 'params (M)', *short):
+    for name in (UNITS['flops'].heading, UNITS['params'].heading, *short):
         table.add_column(name, justify='right')
     screened = len(results.complete) < len(results.stitches)
     if screened:
         table.add_column('images', justify='right')
     table.add_column('Pareto', justify='center')
-    front = set(results.front())
+    try:
+        front = results.front()
+    except ValueError:  # all are NaN, or nobody knows which way is better
+        front = []
     for r in sorted(results.stitches, key=lambda r: (r.flops, r.id)):
         table.add_row(
             str(r.id),
             r.kind,
             r.route,
-            f'{r.flops / 1e9:.3g}' if r.flops < 1e9 else f'{r.flops / 1e9:.2f}',
-            '' if r.params is None else f'{r.params / 1e6:.2f}',
+            UNITS['flops'].cell(r.flops),
+            '' if r.params is None else UNITS['params'].cell(r.params),
             *(_metric(r.metrics[m]) for m in metrics),
             *([str(r.num_images)] if screened else []),
             '*' if r.id in front else '',

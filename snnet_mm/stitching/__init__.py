@@ -1,20 +1,22 @@
-"""WHAT can be stitched: routes, spaces, costs, budgets and Pareto fronts.
+"""WHAT can be stitched: routes, spaces, costs, results and how stitches are chosen.
 
 Pure Python.
 """
 
-from .budget import Budget, format_cost, parse_budget, pick
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
-from .pareto import pareto_front
+from .cost_units import UNITS, Budget, parse_budget
+from .pareto import pareto_front, rank_correlation
 from .prefix_tree import common_prefix, count_blocks, visiting_order
 from .prior import prior_scores
-from .published import read_published
-from .rank_correlation import rank_correlation
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
-from .screening import best_per_budget_group
-from .selection import middle_stitches, select_stitches
+from .selection import (
+    best_per_budget_group,
+    middle_stitches,
+    pick,
+    select_stitches,
+)
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
 from .space_record import check_space_record, write_space_record
@@ -38,11 +40,11 @@ __all__ = [
     'StitchingLayerSpec',
     'StitchingSpace',
     'TwoWaySpace',
+    'UNITS',
     'best_per_budget_group',
     'check_space_record',
     'common_prefix',
     'count_blocks',
-    'format_cost',
     'group_by_cost',
     'middle_stitches',
     'pareto_front',
@@ -50,7 +52,6 @@ __all__ = [
     'pick',
     'prior_scores',
     'rank_correlation',
-    'read_published',
     'select_stitches',
     'split_cost_range',
     'visiting_order',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from snnet_mm.utils import is_number, is_whole
+from snnet_mm.utils import check, is_number, is_whole
 
 
 def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ...]]:
@@ -19,17 +19,9 @@ def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ..
 
     Returns:
         Groups of stitch ids, ascending in cost.
-
-    Raises:
-        ValueError: If ``step`` is not positive or there are no costs.
     """
-    if not is_number(step) or step <= 0:
-        raise ValueError(
-            f'step={step!r} of resource-constrained sampling must be a positive number '
-            '(config key: sampler.step)'
-        )
-    if not costs:
-        raise ValueError('there are no stitches to group by cost')
+    right = is_number(step) and step > 0
+    check(right, 'sampler.step', step, 'a positive number, in the unit of the cost')
     groups: list[list[int]] = []
     for stitch_id in sorted(costs, key=lambda i: (costs[i], i)):
         if not groups or costs[stitch_id] - costs[groups[-1][0]] > step:
@@ -49,17 +41,8 @@ def split_cost_range(
 
     Returns:
         Groups of stitch ids, ascending in cost.
-
-    Raises:
-        ValueError: If ``num_groups`` is not positive or there are no costs.
     """
-    if not is_whole(num_groups, 1):
-        raise ValueError(
-            f'num_groups={num_groups!r}; allowed is 1 or more (config key: '
-            'sampler.num_groups)'
-        )
-    if not costs:
-        raise ValueError('there are no stitches to group by cost')
+    check(is_whole(num_groups, 1), 'sampler.num_groups', num_groups, '1 or more')
     low, high = min(costs.values()), max(costs.values())
     width = (high - low) / num_groups or 1
     groups: dict[int, list[int]] = {}

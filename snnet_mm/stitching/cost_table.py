@@ -7,21 +7,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from snnet_mm.utils import is_number, is_whole
+from snnet_mm.utils import atomic_path, check, is_number, is_whole
 from snnet_mm.utils.json_file import read_json, require
 
-UNITS = dict(
-    flops='multiply-accumulates of one image',
-    params='parameters',
-    latency='milliseconds of one forward of the batch',
-    memory='bytes at the peak of one forward of the batch',
-)
-HOW_TO_MEASURE = (
-    'measure it with tools/analysis_tools/stitch_table.py CONFIG --{name} and give the '
-    'costs.json that it writes (config key: StitchSamplingHook.costs; option: --costs)'
-)
+from .cost_units import UNITS
 
 
 class Cost(NamedTuple):
@@ -39,23 +30,40 @@ class Cost(NamedTuple):
     memory: int | None = None
 
     def check(self, stitch_id: int) -> Cost:
-        """The cost itself, as it was read for a stitch.
-
-        Raises:
-            ValueError: If one of its values can be none.
-        """
-        optional = ('latency', 'memory')
+        """The cost itself, as it was read for a stitch, unless a value is none."""
         for name, value in self._asdict().items():
-            whole = name == 'latency' or is_whole(value)
-            right = is_number(value) and value >= 0 and whole
-            right = right or (value is None and name in optional)
+            number = is_number(value) if name == 'latency' else is_whole(value)
+            unmeasured = value is None and name in ('latency', 'memory')
+            right = unmeasured or (number and value >= 0)
             require(right, f'{name} of stitch {stitch_id}', value)
         return self
 
 
+def cost_column(rows: Mapping[int, Any], name: str) -> dict[int, float]:
+    """One cost by stitch id.
+
+    Args:
+        rows: A :class:`Cost`, or what has its fields, by stitch id.
+        name: ``'flops'``, ``'params'``, ``'latency'`` or ``'memory'``.
+
+    Raises:
+        ValueError: If there is no such cost, or it is not known of every stitch.
+    """
+    check(name in UNITS, 'cost', name, UNITS)
+    column = {i: getattr(row, name) for i, row in rows.items()}
+    if None in column.values():
+        raise ValueError(
+            f'the {name} of these stitches was not measured; measure it with '
+            f'tools/analysis_tools/stitch_table.py CONFIG --{name} and give the '
+            'costs.json that it writes (config key: StitchSamplingHook.costs; option: '
+            '--costs)'
+        )
+    return column
+
+
 @dataclass(frozen=True)
 class Setup:
-    """What latency and memory were measured on.
+    """Device that latency and memory were measured on.
 
     Args:
         device: The device in words, with the number of threads of a CPU.
@@ -72,17 +80,12 @@ class Setup:
 
     @classmethod
     def from_dict(cls, data: Mapping | None) -> Setup | None:
-        """A setup from plain data, or None from None.
-
-        Raises:
-            ValueError: If an entry is of another form.
-        """
+        """A setup from plain data, or None from None."""
         if data is None:
             return None
         setup = cls(**data)
-        require(isinstance(setup.device, str), 'setup.device', setup.device)
-        require(is_whole(setup.batch, 1), 'setup.batch', setup.batch)
-        require(isinstance(setup.dtype, str), 'setup.dtype', setup.dtype)
+        texts = isinstance(setup.device, str) and isinstance(setup.dtype, str)
+        require(texts and is_whole(setup.batch, 1), 'setup', data)
         return setup
 
 
@@ -118,21 +121,8 @@ class CostTable:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def column(self, name: str) -> dict[int, float]:
-        """One cost by stitch id.
-
-        Args:
-            name: ``'flops'``, ``'params'``, ``'latency'`` or ``'memory'``.
-
-        Raises:
-            ValueError: If there is no such cost, or it was not measured.
-        """
-        if name not in Cost._fields:
-            raise ValueError(f'cost {name!r} is unknown; allowed are {Cost._fields}')
-        column = {i: getattr(cost, name) for i, cost in self.costs.items()}
-        if None in column.values():
-            how = HOW_TO_MEASURE.format(name=name)
-            raise ValueError(f'the {name} of these stitches was not measured; {how}')
-        return column
+        """One cost by stitch id; see :func:`cost_column`."""
+        return cost_column(self.costs, name)
 
     def measured(
         self,
@@ -141,15 +131,10 @@ class CostTable:
         memory: Mapping[int, int] | None = None,
     ) -> CostTable:
         """The table with what was measured on a device put in."""
-        costs = {
-            i: Cost(
-                cost.flops,
-                cost.params,
-                None if latency is None else latency[i],
-                None if memory is None else memory[i],
-            )
-            for i, cost in self.costs.items()
-        }
+        none: dict = dict.fromkeys(self)
+        latency = none if latency is None else latency
+        memory = none if memory is None else memory
+        costs = {i: Cost(*self[i][:2], latency[i], memory[i]) for i in self}
         return replace(self, costs=costs, setup=setup)
 
     def check_same_model(self, other: CostTable, name: str = 'the cost table') -> None:
@@ -160,27 +145,26 @@ class CostTable:
         Args:
             other: The costs of the model at hand.
             name: What to call this table.
-
-        Raises:
-            ValueError: If stitching space, input size, FLOPs or parameters differ.
         """
+        odd = sorted(set(self) ^ set(other))
+        changed = [i for i in self if i not in odd and self[i][:2] != other[i][:2]]
         if self.input_size != other.input_size:
-            raise ValueError(
-                f'{name} holds for images of {_size(self)}, wanted are costs at '
-                f'{_size(other)}; measure at that size (option: --shape)'
+            sizes = ['{}x{}'.format(*table.input_size) for table in (self, other)]
+            why = 'holds for images of {}, wanted are costs at {}; '.format(*sizes)
+            why += 'measure at that size (option: --shape)'
+        elif None not in (self.space, other.space) and self.space != other.space:
+            why = 'is of another stitching space than the model'
+        elif odd:
+            why = f'and the model do not share stitches {odd}'
+        elif changed:
+            here, there = other[changed[0]], self[changed[0]]
+            why = (
+                f'is of another model: stitch {changed[0]} has {there.flops} FLOPs and '
+                f'{there.params} parameters there, {here.flops} and {here.params} here'
             )
-        if None not in (self.space, other.space) and self.space != other.space:
-            raise ValueError(f'{name} is of another stitching space than the model')
-        if set(self) != set(other):
-            odd = sorted(set(self) ^ set(other))
-            raise ValueError(f'{name} and the model do not share stitches {odd}')
-        for i in self:
-            if self[i][:2] != other[i][:2]:
-                raise ValueError(
-                    f'{name} is of another model: stitch {i} has {self[i].flops} FLOPs '
-                    f'and {self[i].params} parameters there, {other[i].flops} and '
-                    f'{other[i].params} here'
-                )
+        else:
+            return
+        raise ValueError(f'{name} {why}')
 
     def to_dict(self) -> dict:
         """Plain data, for JSON; :meth:`from_dict` reads it back."""
@@ -188,49 +172,49 @@ class CostTable:
             input_size=list(self.input_size),
             space=self.space,
             setup=None if self.setup is None else asdict(self.setup),
-            units=UNITS,
+            units={name: unit.meaning for name, unit in UNITS.items()},
             stitches=[dict(id=i, **c._asdict()) for i, c in self.costs.items()],
         )
 
     @classmethod
     def from_dict(cls, data: Mapping) -> CostTable:
-        """A table from what :meth:`to_dict` gave.
-
-        Raises:
-            ValueError: If an entry is of another form.
-        """
+        """A table from what :meth:`to_dict` gave."""
         costs: dict[int, Cost] = {}
         for row in data['stitches']:
             i = row['id']
             require(is_whole(i, 0) and i not in costs, 'id of a stitch', i)
             costs[i] = Cost(*(row[name] for name in Cost._fields)).check(i)
-        setup = Setup.from_dict(data['setup'])
-        size, space = read_size(data['input_size']), data['space']
-        require(space is None or isinstance(space, str), 'space', space)
         require(len(costs) > 0, 'stitches', data['stitches'])
-        return cls(costs, size, space, setup)
+        setup = Setup.from_dict(data['setup'])
+        return cls(costs, read_size(data), read_fingerprint(data), setup)
+
+    def save(self, path: str | os.PathLike, **more: Any) -> None:
+        """Write the table to a JSON file, whole or not at all.
+
+        Args:
+            path: The file.
+            **more: Further entries for people; :meth:`read` does not look at them.
+        """
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(self.to_dict() | more, indent=1))
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> CostTable:
-        """The table in a JSON file.
-
-        Raises:
-            ValueError: If there is no such file, or it is damaged or something else.
-        """
+        """The table in a JSON file that :meth:`save` wrote."""
         made_by = 'tools/analysis_tools/stitch_table.py'
         return read_json(path, cls.from_dict, 'cost table', made_by)
 
 
-def read_size(size: Sequence[int]) -> tuple[int, int]:
-    """Height and width of an ``input_size`` that was read.
-
-    Raises:
-        ValueError: If it is something else.
-    """
+def read_size(data: Mapping) -> tuple[int, int]:
+    """Height and width in data that was read."""
+    size: Sequence[int] = data['input_size']
     listed = isinstance(size, list | tuple) and len(size) == 2
     require(listed and all(is_whole(x, 1) for x in size), 'input_size', size)
     return tuple(size)
 
 
-def _size(table: CostTable) -> str:
-    return '{}x{}'.format(*table.input_size)
+def read_fingerprint(data: Mapping) -> str | None:
+    """Fingerprint of the stitching space in data that was read."""
+    space = data.get('space')
+    require(space is None or isinstance(space, str), 'space', space)
+    return space

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from .routes import Position, Step, Stitch
 
@@ -18,16 +19,12 @@ def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
 
 def common_prefix(a: Sequence[Step], b: Sequence[Step]) -> int:
     """Number of steps at the beginning of two routes that are the same."""
-    shared = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        shared += 1
-    return shared
+    pairs = zip(a, b, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def count_blocks(stitches: Iterable[Stitch], shared: bool) -> int:
-    """How many blocks run if every stitch sees the same input once.
+    """Number of blocks that run if every stitch sees the same input once.
 
     Args:
         stitches: The stitches.

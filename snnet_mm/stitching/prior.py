@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from snnet_mm.utils import check
+
 from .routes import Stitch
 from .space import StitchingSpace
 
-# What a change of anchor at the very end of a route costs, in units of the range of
+# Penalty of a change of anchor at the very end of a route, in units of the range of
 # FLOPs between its anchors; earlier ones cost less in proportion to their depth.
 INTO_SLOWER, INTO_FASTER = 0.3, 0.2
 
@@ -26,16 +28,9 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
     Args:
         space: The stitching space.
         flops: FLOPs by stitch id.
-
-    Raises:
-        ValueError: For a space whose anchors are not ordered by what they are worth.
     """
-    if not space.has_prior:
-        raise ValueError(
-            f'nothing is known beforehand about the stitches of a '
-            f'{type(space).__name__}; give the results of an evaluation (option: '
-            '--results)'
-        )
+    wanted = 'results of an evaluation: no guess is made for a ' + type(space).__name__
+    check(space.has_prior, '--results', None, wanted)
     anchor_flops = [flops[i] for i in space.anchor_ids]
     return {s.id: _score(s, flops[s.id], anchor_flops, space.depths) for s in space}
 
@@ -56,7 +51,7 @@ def _score(
 
 
 def _penalty(stitch: Stitch, depths: Sequence[int]) -> float:
-    """What the changes of anchor cost."""
+    """Sum over the changes of anchor."""
     return sum(
         (INTO_SLOWER if after.anchor > before.anchor else INTO_FASTER)
         * (before.end / depths[before.anchor])

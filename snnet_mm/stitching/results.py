@@ -1,28 +1,27 @@
-"""What an evaluation found out about each stitch."""
+"""Results of an evaluation: costs and metrics of every stitch."""
 
 from __future__ import annotations
 
-import math
+import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Real
 
-from snnet_mm.utils import is_whole
+from snnet_mm.utils import atomic_path, check, is_whole
 from snnet_mm.utils.json_file import read_json, require
 
-from .cost_table import HOW_TO_MEASURE, Cost, CostTable, Setup, read_size
-from .pareto import pareto_front
-from .rank_correlation import rank_correlation
+from .cost_table import (
+    Cost,
+    CostTable,
+    Setup,
+    cost_column,
+    read_fingerprint,
+    read_size,
+)
+from .metrics import HIGHER, LOWER, NONE, key_metric, metric_directions
+from .pareto import drop_nan, pareto_front, rank_correlation
 from .space import StitchingSpace
-
-# The metric that ranks stitches, per task, and whether more of it is better.
-KEY_METRICS = {
-    'mIoU': True,
-    'RMSE': False,
-    'coco/bbox_mAP': True,
-    'accuracy/top1': True,
-}
 
 
 @dataclass(frozen=True)
@@ -44,20 +43,15 @@ class StitchResult:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchResult:
-        """A result from plain data.
-
-        Raises:
-            ValueError: If an entry is of another form.
-        """
+        """A result from plain data."""
         result = cls(**data)
         require(is_whole(result.id, 0), 'id of a stitch', result.id)
-        for name in ('kind', 'route'):
-            value = getattr(result, name)
+        texts = dict(kind=result.kind, route=result.route)
+        for name, value in texts.items():
             require(isinstance(value, str), f'{name} of stitch {result.id}', value)
         # Published figures lack parameters.
-        Cost(result.flops, result.params or 0, result.latency, result.memory).check(
-            result.id
-        )
+        cost = Cost(result.flops, result.params or 0, result.latency, result.memory)
+        cost.check(result.id)
         images = result.num_images
         known = images is None or is_whole(images, 1)
         require(known, f'num_images of stitch {result.id}', images)
@@ -75,7 +69,8 @@ class StitchResults:
     Args:
         stitches: One result per stitch, in the order of evaluation.
         metric: The metric that ranks them.
-        higher_is_better: Whether more of it is better.
+        directions: ``'higher'`` or ``'lower'``, which is better, by metric; metrics
+            without are asked for before they rank anything.
         input_size: Height and width that the costs hold for.
         space: Fingerprint of the stitching space, if known.
         setup: What latency and memory were measured on, if they were.
@@ -83,7 +78,7 @@ class StitchResults:
 
     stitches: Sequence[StitchResult]
     metric: str
-    higher_is_better: bool
+    directions: Mapping[str, str] = field(repr=False)
     input_size: tuple[int, int]
     space: str | None = None
     setup: Setup | None = None
@@ -95,11 +90,16 @@ class StitchResults:
         costs: CostTable,
         metrics: Mapping[int, Mapping[str, float]],
         num_images: int | None = None,
+        lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
         """Join the metrics of evaluated stitches with what is known of them.
 
-        Raises:
-            ValueError: If a stitch lacks metrics that another one has.
+        Args:
+            space: The stitching space.
+            costs: Costs of its stitches.
+            metrics: Metrics by name, by stitch id.
+            num_images: Number of images that they are from.
+            lower_is_better: See :func:`metric_directions`.
         """
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
         for stitch_id, found in metrics.items():
@@ -110,45 +110,52 @@ class StitchResults:
                     "gives none where nothing was detected, type='StitchCocoMetric' "
                     'does (config key: test_evaluator)'
                 )
-        metric = next((n for n in names if n in KEY_METRICS), names[0])
         results = [
             StitchResult(
                 stitch_id,
                 space[stitch_id].kind,
                 space.describe(space[stitch_id]),
                 # Metrics come as numpy scalars too, which JSON does not know.
-                metrics={name: float(v) for name, v in metrics[stitch_id].items()},
+                metrics={name: float(v) for name, v in found.items()},
                 num_images=num_images,
                 **costs[stitch_id]._asdict(),
             )
-            for stitch_id in metrics
+            for stitch_id, found in metrics.items()
         ]
-        better = KEY_METRICS.get(metric, True)
-        size, setup = costs.input_size, costs.setup
-        return cls(results, metric, better, size, space.fingerprint, setup)
+        directions = metric_directions(names, lower_is_better)
+        metric, size = key_metric(names), costs.input_size
+        return cls(results, metric, directions, size, space.fingerprint, costs.setup)
 
     def ranked_by(
-        self, metric: str, higher_is_better: bool | None = None
+        self,
+        metric: str | None = None,
+        lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
         """The same results, ranked by another of their metrics.
 
         Args:
-            metric: Name of the metric.
-            higher_is_better: Whether more of it is better; by default it is, unless
-                the metric is known to be an error.
+            metric: Name of the metric; by default the one that ranks them now.
+            lower_is_better: See :func:`metric_directions`.
+        """
+        metric, names = metric or self.metric, list(self.stitches[0].metrics)
+        check(metric in names, '--metric', metric, names)
+        directions = metric_directions(names, lower_is_better, self.directions)
+        return replace(self, metric=metric, directions=directions)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more of the ranking metric is better.
 
         Raises:
-            ValueError: If the results hold no such metric.
+            ValueError: If that is not known; it is never guessed.
         """
-        known = list(self.stitches[0].metrics)
-        if metric not in known:
+        if self.metric not in self.directions:
             raise ValueError(
-                f'metric {metric!r} is not in the results; allowed are {known} '
-                '(option: --metric)'
+                f'whether more or less of the metric {self.metric!r} is better is not '
+                f'known; say --lower-is-better {self.metric}, or --lower-is-better '
+                f'{NONE} if more is (argument and config key: lower_is_better)'
             )
-        if higher_is_better is None:
-            higher_is_better = KEY_METRICS.get(metric, True)
-        return replace(self, metric=metric, higher_is_better=higher_is_better)
+        return self.directions[self.metric] == HIGHER
 
     def score(self, result: StitchResult) -> float:
         """The ranking metric of one stitch."""
@@ -166,27 +173,18 @@ class StitchResults:
         return [r for r in self.stitches if (r.num_images or 0) == most]
 
     def scores(self) -> dict[int, float]:
-        """The ranking metric by stitch id, without stitches that were only screened.
+        """The ranking metric by stitch id, where it is a number.
 
-        Nothing is worse than NaN.
-        """
-        worst = -math.inf if self.higher_is_better else math.inf
-        scores = {r.id: self.score(r) for r in self.complete}
-        return {i: worst if math.isnan(s) else s for i, s in scores.items()}
-
-    def column(self, name: str) -> dict[int, float]:
-        """One cost by stitch id; see :meth:`CostTable.column`.
+        Stitches that were only screened are left out.
 
         Raises:
-            ValueError: If there is no such cost, or the results do not hold it.
+            ValueError: If it is NaN for all stitches.
         """
-        if name not in Cost._fields:
-            raise ValueError(f'cost {name!r} is unknown; allowed are {Cost._fields}')
-        column = {r.id: getattr(r, name) for r in self.stitches}
-        if None in column.values():
-            how = HOW_TO_MEASURE.format(name=name)
-            raise ValueError(f'the results hold no {name}; {how}')
-        return column
+        return drop_nan({r.id: self.score(r) for r in self.complete}, self.metric)
+
+    def column(self, name: str) -> dict[int, float]:
+        """One cost by stitch id; see :func:`cost_column`."""
+        return cost_column({r.id: r for r in self.stitches}, name)
 
     def front(self, cost: str = 'flops') -> list[int]:
         """Ids on the Pareto front of the ranking metric over a cost."""
@@ -202,18 +200,14 @@ class StitchResults:
         return rank_correlation([column[i] for i in scores], list(scores.values()))
 
     def with_costs(self, costs: CostTable) -> StitchResults:
-        """The same results with measured costs put in.
-
-        Raises:
-            ValueError: If the costs are not of the same model and input size.
-        """
-        known = {r.id: costs.costs.get(r.id) for r in self.stitches}
-        if None in known.values():
-            lacking = [i for i, cost in known.items() if cost is None]
+        """The same results with measured costs put in."""
+        lacking = [r.id for r in self.stitches if r.id not in costs.costs]
+        if lacking:
             raise ValueError(
                 f'the cost table is of another stitching space: it lacks the evaluated '
                 f'stitches {lacking} (option: --costs)'
             )
+        known = {r.id: costs[r.id] for r in self.stitches}
         own = {
             r.id: Cost(r.flops, r.params or known[r.id].params) for r in self.stitches
         }
@@ -223,12 +217,8 @@ class StitchResults:
         return replace(self, stitches=stitches, setup=costs.setup)
 
     def check_space(self, space: StitchingSpace) -> None:
-        """Refuse results that are not of this stitching space.
-
-        Raises:
-            ValueError: If the space they were found in is known and another one.
-        """
-        if self.space is not None and self.space != space.fingerprint:
+        """Refuse results that are not of this stitching space, if theirs is known."""
+        if self.space not in (None, space.fingerprint):
             raise ValueError(
                 f'results of {len(self.stitches)} stitches are of another stitching '
                 f'space than that of the model, which has depths {space.depths} and '
@@ -242,54 +232,48 @@ class StitchResults:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchResults:
-        """Results from what :meth:`to_dict` gave.
-
-        Raises:
-            ValueError: If an entry is of another form.
-        """
-        if isinstance(data['stitches'], Mapping):
-            raise ValueError(
-                'it holds stitches by id, as published figures (option of '
-                'plot_pareto.py: --depths, of check_prior.py: --published)'
-            )
+        """Results from what :meth:`to_dict` gave."""
         stitches = [StitchResult.from_dict(s) for s in data['stitches']]
         ids = [s.id for s in stitches]
-        require(len(set(ids)) == len(ids), 'ids', ids)
-        for s in stitches[1:]:
-            names = list(s.metrics)
-            require(set(names) == set(stitches[0].metrics), f'metrics of {s.id}', names)
-        metric, better = data['metric'], data['higher_is_better']
-        require(isinstance(metric, str), 'metric', metric)
-        require(isinstance(better, bool), 'higher_is_better', better)
-        space, setup = data.get('space'), Setup.from_dict(data.get('setup'))
-        require(space is None or isinstance(space, str), 'space', space)
-        size = read_size(data['input_size'])
-        return cls(stitches, metric, better, size, space, setup)
+        require(ids and len(set(ids)) == len(ids), 'ids of stitches', ids)
+        names = set(stitches[0].metrics)
+        for s in stitches:
+            require(set(s.metrics) == names, f'metrics of {s.id}', list(s.metrics))
+        metric = data['metric']
+        require(metric in names, 'metric', metric)
+        # Files of before there were directions hold a guess.
+        directions = data.get('directions', metric_directions(names))
+        right = set(directions) <= names
+        right = right and set(directions.values()) <= {HIGHER, LOWER}
+        require(right, 'directions', directions)
+        setup = Setup.from_dict(data.get('setup'))
+        size, space = read_size(data), read_fingerprint(data)
+        return cls(stitches, metric, directions, size, space, setup)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the results to a JSON file, whole or not at all."""
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(self.to_dict(), indent=1))
 
     @classmethod
     def read(
-        cls, path: str | os.PathLike, space: StitchingSpace | None = None
+        cls,
+        path: str | os.PathLike,
+        space: StitchingSpace | None = None,
+        lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
-        """The results in a ``stitches.json``.
+        """The results in a JSON file that :meth:`save` wrote.
 
         Args:
-            path: The file.
+            path: The file, such as ``stitches.json``.
             space: The stitching space that they must be of.
-
-        Raises:
-            ValueError: If there is no such file, it is damaged or something else, holds
-                no results, or is of another space.
+            lower_is_better: See :func:`metric_directions`.
         """
         made_by = 'tools/test.py --stitch-id all'
         results = read_json(path, cls.from_dict, 'file of results', made_by)
-        if not results.stitches:
-            raise ValueError(f'{path} holds results of no stitch; {made_by} finds some')
-        missing = [r.id for r in results.stitches if results.metric not in r.metrics]
-        if missing:
-            raise ValueError(f'{path} lacks {results.metric} of stitches {missing}')
         if space is not None:
             try:
                 results.check_space(space)
             except ValueError as error:
                 raise ValueError(f'{path}: {error}') from None
-        return results
+        return results.ranked_by(lower_is_better=lower_is_better)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
+
+from snnet_mm.utils import check
 
 ANCHOR_KIND = 'anchor'
 
@@ -30,7 +33,7 @@ class Segment(NamedTuple):
 
 
 class StitchingLayerSpec(NamedTuple):
-    """What a stitching layer maps: ``source`` activations to ``target`` activations.
+    """Ends of a stitching layer: it maps ``source`` to ``target`` activations.
 
     The target is also what the layer is fitted to by least squares.
     """
@@ -72,44 +75,30 @@ class Stitch:
         return self.segments[-1].anchor
 
     def runs(self, position: Position) -> bool:
-        """Whether the route runs the block at ``position``."""
+        """Return whether the route runs the block at ``position``."""
         return position in self.steps
 
 
 def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
-    """Check that a route is one that a backbone of these depths can run.
+    """Refuse a route that a backbone of these depths cannot run.
 
     Args:
         stitch: The stitch.
         depths: Number of blocks of every anchor.
         layers: Names of the stitching layers there are.
-
-    Raises:
-        ValueError: If a segment is empty or leaves its anchor, if two neighbouring
-            segments share an anchor, if the route does not begin with a block 0 and
-            end with a last block, or if a joint lacks its stitching layer.
     """
-    segments = stitch.segments
-    where = f'stitch {stitch.id} ({stitch.kind}) has route {segments}'
-    if not segments:
-        raise ValueError(f'{where}, which runs no block')
-    for anchor, begin, end in segments:
-        if not 0 <= anchor < len(depths):
-            raise ValueError(f'{where}, but there are {len(depths)} anchors')
-        if not 0 <= begin < end <= depths[anchor]:
-            raise ValueError(
-                f'{where}, but [{begin}, {end}) is not a run of blocks of anchor '
-                f'{anchor}, whose depth is {depths[anchor]}'
-            )
-    if any(a.anchor == b.anchor for a, b in zip(segments, segments[1:], strict=False)):
-        raise ValueError(f'{where}, in which a joint does not change the anchor')
-    if segments[0].begin != 0 or segments[-1].end != depths[segments[-1].anchor]:
-        raise ValueError(f'{where}, which is not from a first to a last block')
-    if len(stitch.layers) != len(segments) - 1:
-        raise ValueError(f'{where}, but stitching layers {stitch.layers}')
-    for name in stitch.layers:
-        if name not in layers:
-            raise ValueError(
-                f'{where} and crosses by stitching layer {name!r}; there are '
-                f'{sorted(layers)}'
-            )
+    segments = tuple(tuple(segment) for segment in stitch.segments)
+    runs = all(
+        0 <= anchor < len(depths) and 0 <= begin < end <= depths[anchor]
+        for anchor, begin, end in segments
+    )
+    key = f'stitches[{stitch.id}].segments'
+    blocks = f'(anchor, begin, end) for anchors of {tuple(depths)} blocks'
+    check(segments and runs, key, segments, blocks)
+    changes = all(a[0] != b[0] for a, b in pairwise(segments))
+    check(changes, key, segments, 'another anchor after every joint')
+    whole = segments[0][1] == 0 and segments[-1][2] == depths[segments[-1][0]]
+    check(whole, key, segments, 'a route from a first to a last block')
+    fit = len(stitch.layers) == len(segments) - 1 and set(stitch.layers) <= set(layers)
+    key, names = f'stitches[{stitch.id}].layers', ', '.join(sorted(layers))
+    check(fit, key, stitch.layers, f'one stitching layer per joint, of: {names}')

@@ -1,18 +1,72 @@
-"""Lists of stitches, as configs and command lines name them."""
+"""Choosing stitches: by budget, as lists of configs name them, after a screening."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from snnet_mm.utils import is_whole
+from snnet_mm.utils import check, is_whole
 
-from .budget import ALLOWED, BUDGET_UNITS, pick
+from .cost_groups import split_cost_range
 from .cost_table import CostTable
+from .cost_units import BUDGETS, UNITS, Budget, is_budget, parse_budget
+from .pareto import drop_nan
+from .prior import prior_scores
 from .results import StitchResults
 from .routes import ANCHOR_KIND
 from .space import StitchingSpace
 
-WORDS = ('all', 'anchors', 'pareto')
+NUM_BUDGET_GROUPS = 10
+SELECTIONS = (
+    f"'all', 'anchors', 'pareto', ids such as '0,5,12', each once, and budgets such as "
+    f"'60G,120G': {BUDGETS}"
+)
+
+
+def pick(
+    space: StitchingSpace,
+    budget: str | Budget,
+    costs: CostTable | None = None,
+    results: StitchResults | None = None,
+    lower_is_better: Collection[str] | None = None,
+) -> int:
+    """The best stitch within a budget.
+
+    With results it is the best of the evaluated stitches. Without, it is the one of
+    the whole space that :func:`prior_scores` ranks first, which is a guess.
+
+    Args:
+        space: The stitching space.
+        budget: Such as ``'120G'``, ``'60M'`` or ``'25ms'``.
+        costs: Costs of the stitches; by default those that the results hold.
+        results: What an evaluation found.
+        lower_is_better: See :func:`metric_directions`; for metrics whose direction is
+            not known.
+
+    Returns:
+        Its stitch id; of equally good stitches, the cheapest.
+    """
+    if not isinstance(budget, Budget):
+        budget = parse_budget(budget)
+    given = costs is not None or results is not None
+    check(given, '--results', None, 'results or a cost table, which budgets go by')
+    if results is None:
+        scores, sign = prior_scores(space, costs.column('flops')), 1
+    else:
+        results.check_space(space)
+        results = results.ranked_by(lower_is_better=lower_is_better)
+        sign = 1 if results.higher_is_better else -1
+        scores = {space[i].id: score for i, score in results.scores().items()}
+    column = (costs if costs is not None else results).column(budget.cost)
+    affordable = [i for i in scores if column[i] <= budget.limit]
+    if not affordable:
+        cheapest = min(scores, key=lambda i: (column[i], i))
+        which = 'stitch' if results is None else 'evaluated stitch'
+        raise ValueError(
+            f'budget {budget}: no {which} is that cheap; the cheapest is stitch '
+            f'{cheapest} ({space.describe(space[cheapest])}) with '
+            f'{UNITS[budget.cost].budget(column[cheapest])}'
+        )
+    return min(affordable, key=lambda i: (-sign * scores[i], column[i], i))
 
 
 def select_stitches(
@@ -20,6 +74,7 @@ def select_stitches(
     stitches: str | int | Sequence[int] | Sequence[str],
     costs: CostTable | None = None,
     results: StitchResults | None = None,
+    lower_is_better: Collection[str] | None = None,
 ) -> tuple[int, ...]:
     """Stitch ids of a selection, in the order given.
 
@@ -28,72 +83,55 @@ def select_stitches(
         stitches: ``'all'``, ``'anchors'``, ``'pareto'`` for the front of the results,
             one id, several ids, or several budgets for the best stitch within each;
             lists also as text such as ``'0,5,12'`` or ``'60G,120G'``.
-        costs: Costs of the stitches, for budgets; by default those of the results.
-        results: What an evaluation found; budgets without results go by
-            :func:`prior_scores`.
-
-    Raises:
-        ValueError: For another word, no ids at all, a repeated id, one that is not in
-            the space, a budget that buys no stitch, or if results are needed and
-            missing or of another space.
+        costs: See :func:`pick`.
+        results: See :func:`pick`.
+        lower_is_better: See :func:`pick`.
     """
-    if isinstance(stitches, str) and stitches in WORDS:
-        return _named(space, stitches, results)
+    if isinstance(stitches, str) and stitches in ('all', 'anchors'):
+        return space.ids if stitches == 'all' else space.anchor_ids
+    if isinstance(stitches, str) and stitches == 'pareto':
+        wanted = 'a stitches.json of tools/test.py --stitch-id all, for pareto'
+        check(results is not None, '--results', None, wanted)
+        results.check_space(space)
+        front = results.ranked_by(lower_is_better=lower_is_better).front()
+        return tuple(space[i].id for i in front)
     if isinstance(stitches, str):
         stitches = [part.strip() for part in stitches.split(',')]
     items = tuple(stitches) if isinstance(stitches, Collection) else (stitches,)
-    if any(_is_budget(item) for item in items):
-        picked = [pick(space, item, costs, results) for item in items]
-        # Two budgets may buy the same stitch.
-        return tuple(dict.fromkeys(picked))
-    ids = tuple(_parse_id(item, stitches) for item in items)
-    if not ids or len(set(ids)) != len(ids):
-        raise ValueError(
-            f'stitches={ids} must be one or more ids, each once (config key: stitches; '
-            'option: --stitch-id)'
-        )
+    if any(map(is_budget, items)):
+        best = [pick(space, item, costs, results, lower_is_better) for item in items]
+        return tuple(dict.fromkeys(best))  # two budgets may buy the same stitch
     try:
-        return tuple(space[i].id for i in ids)
-    except ValueError as error:
-        raise ValueError(
-            f'{error} (config key: stitches; option: --stitch-id)'
-        ) from None
-
-
-def _named(
-    space: StitchingSpace, word: str, results: StitchResults | None
-) -> tuple[int, ...]:
-    if word == 'all':
-        return space.ids
-    if word == 'anchors':
-        return space.anchor_ids
-    if results is None:
-        raise ValueError(
-            "stitches='pareto' needs the results of an evaluation: a stitches.json, as "
-            'tools/test.py --stitch-id all writes it (config key: results; option: '
-            '--results)'
-        )
-    results.check_space(space)
-    return tuple(space[i].id for i in results.front())
-
-
-def _is_budget(item: object) -> bool:
-    return isinstance(item, str) and item.endswith(tuple(BUDGET_UNITS))
-
-
-def _parse_id(item: int | str, stitches: object) -> int:
-    try:
-        if isinstance(item, str) or is_whole(item):
-            return int(item)
-        raise ValueError
+        ids = tuple(int(i) for i in items if isinstance(i, str) or is_whole(i))
     except ValueError:
-        text = stitches
-        if isinstance(stitches, list | tuple):
-            text = ','.join(map(str, stitches))
-        raise ValueError(
-            f"stitches={text!r}; allowed are 'all', 'anchors', 'pareto', ids such as "
-            f"'0,5,12' and budgets such as '60G,120G': {ALLOWED}"
-        ) from None
+        ids = ()
+    right = 0 < len(ids) == len(items) == len(set(ids))
+    check(right, '--stitch-id', ','.join(map(str, items)), SELECTIONS)
+    return tuple(space[i].id for i in ids)
+
+
+def best_per_budget_group(results: StitchResults, keep: int) -> tuple[int, ...]:
+    """The anchors, and the best few stitches of every budget group.
+
+    Groups are ten equal parts of the range of FLOPs. A stitch whose score is NaN is
+    none of the best.
+
+    Args:
+        results: What a quick look at few images found.
+        keep: How many stitches of a group stay, at most.
+
+    Returns:
+        Stitch ids, ascending.
+    """
+    check(keep >= 1, '--keep', keep, '1 stitch per budget group or more')
+    scores = {r.id: results.score(r) for r in results.stitches}
+    scores = drop_nan(scores, results.metric)
+    sign = -1 if results.higher_is_better else 1
+    chosen = {r.id for r in results.stitches if r.kind == ANCHOR_KIND}
+    for group in split_cost_range(results.column('flops'), NUM_BUDGET_GROUPS):
+        ranked = sorted(set(group) & set(scores), key=lambda i: (sign * scores[i], i))
+        chosen |= set(ranked[:keep])
+    return tuple(sorted(chosen))
 
 
 def middle_stitches(space: StitchingSpace) -> list[int]:

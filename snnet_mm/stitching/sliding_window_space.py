@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise
 
+from snnet_mm.utils import check
+
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
 from .space import StitchingSpace, layer_name
 
@@ -17,9 +19,9 @@ class SlidingWindowSpace(StitchingSpace):
 
     A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
     Within a window every block of the anchor that is left may be the last one before
-    the joint and every block of the other one the first behind it; the whole window
+    the joint and every block of the other one the first after it; the whole window
     shares one stitching layer, a joint that lies in two windows belongs to the first.
-    The layer is fitted to what enters the window's first block behind the joint: the
+    The layer is fitted to what enters the window's first block after the joint: the
     output of the block before it, or the embedding.
 
     Ids follow the authors: the anchors, fast -> slow, then pair by pair the joints in
@@ -35,10 +37,6 @@ class SlidingWindowSpace(StitchingSpace):
             any two, and routes may pass through several.
         ids: Keep only these stitches, and the anchors.
         direction: ``'FS'``, fast to slow, or ``'SF'`` (figure 9a).
-
-    Raises:
-        ValueError: If there are fewer than two anchors, their depths differ, the
-            windows do not fit, or the direction or an id is unknown.
     """
 
     def __init__(
@@ -50,18 +48,17 @@ class SlidingWindowSpace(StitchingSpace):
         ids: Collection[int] | None = None,
         direction: str = 'FS',
     ) -> None:
-        if len(depths) < 2 or len(set(depths)) != 1:
-            raise ValueError(
-                f'anchors of depths {tuple(depths)} cannot be stitched by sliding '
-                'windows; allowed are two or more of equal depth (config key: anchors)'
-            )
+        even = len(depths) > 1 and len(set(depths)) == 1
+        wanted = 'two or more of equal depth, for sliding windows'
+        check(even, 'backbone.anchors', tuple(depths), wanted)
         depth = depths[0]
-        if not (0 < kernel <= depth and 0 < stride <= kernel):
-            raise ValueError(
-                f'kernel={kernel}, stride={stride} of sliding windows; allowed are '
-                f'kernels 1 to {depth} and strides 1 to the kernel (config keys: '
-                'backbone.kernel, backbone.stride)'
-            )
+        check(0 < kernel <= depth, 'backbone.kernel', kernel, f'1 to {depth} blocks')
+        check(
+            0 < stride <= kernel,
+            'backbone.stride',
+            stride,
+            f'1 to the kernel, {kernel}',
+        )
         self._depth = depth
         self._windows = _joints_by_window(depth, kernel, stride)
         anchors = range(len(depths))
@@ -111,16 +108,8 @@ class SlidingWindowSpace(StitchingSpace):
 
 
 def check_direction(direction: str) -> str:
-    """The direction, if it is one.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    if direction not in DIRECTIONS:
-        raise ValueError(
-            f'direction={direction!r} of stitches; allowed are {DIRECTIONS}, fast to '
-            'slow and slow to fast (config key: backbone.direction)'
-        )
+    """Return the direction if it is one."""
+    check(direction in DIRECTIONS, 'backbone.direction', direction, DIRECTIONS)
     return direction
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from snnet_mm.utils import refusal
+
 from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
 
 
@@ -17,10 +19,6 @@ class StitchingSpace:
         layers: The stitching layers by name; those that nothing uses are left out.
         map_layers: Names of layers that feature maps need besides those of the routes.
         ids: Keep only these stitches, and the anchors, under their numbers.
-
-    Raises:
-        ValueError: If a route cannot be run or names an unknown stitching layer, or
-            one of ``ids`` is unknown.
     """
 
     has_prior = True  # whether :func:`prior_scores` may guess
@@ -41,7 +39,7 @@ class StitchingSpace:
         if len(self._stitches) != len(stitches):
             raise ValueError('two stitches of a stitching space share an id')
         if ids is not None:
-            chosen = {*self._known(ids), *self.anchor_ids}
+            chosen = {*(self[i].id for i in ids), *self.anchor_ids}
             self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
         used = {name for stitch in self for name in stitch.layers} | set(map_layers)
         self.layers = {name: layers[name] for name in layers if name in used}
@@ -58,7 +56,8 @@ class StitchingSpace:
         except KeyError:
             raise ValueError(
                 f'stitch id {stitch_id!r} is not in the stitching space; allowed are '
-                f'{_ranges(self.ids)}'
+                f'{_ranges(self.ids)} (config key: backbone.stitch_ids or stitches; '
+                'option: --stitch-id)'
             ) from None
 
     @property
@@ -79,31 +78,19 @@ class StitchingSpace:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """What may serve the features of a block of the last anchor.
+        """Blocks that serve the feature map of a block of the last anchor.
 
         Returns:
             Positions, each with the stitching layer that projects it to the last
             anchor's width. A route without the block runs one of them or more; the
             first that it runs counts.
-
-        Raises:
-            ValueError: If the space has no such layers.
         """
-        raise ValueError(
-            f'{type(self).__name__} gives no feature maps to dense heads; allowed is '
-            "out='end' (config key: backbone.out)"
-        )
+        wanted = f"'end', as a {type(self).__name__} gives no feature maps"
+        raise refusal('backbone.out', 'maps', wanted)
 
     def describe(self, stitch: Stitch) -> str:
         """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""
         return describe_route(stitch.segments, len(self.depths))
-
-    def _known(self, ids: Iterable[int]) -> list[int]:
-        """The ids, if all of them are in the space."""
-        try:
-            return [self[i].id for i in ids]
-        except ValueError as error:
-            raise ValueError(f'{error} (config key: backbone.stitch_ids)') from None
 
 
 def layer_name(source: int, target: int, place: int) -> str:
@@ -112,7 +99,7 @@ def layer_name(source: int, target: int, place: int) -> str:
 
 
 def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
-    """Anchors, first blocks and blocks behind the last ones, as a route for people."""
+    """Segments as a route for people: first blocks, and the ones after the last."""
     names = _names(num_anchors)
     return ' > '.join(f'{names[a]}[{begin}:{end}]' for a, begin, end in segments)
 

@@ -1,4 +1,4 @@
-"""What weights say of their stitching space, so that ids never change their meaning."""
+"""The record of a stitching space in weights: ids never change their meaning."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .space import StitchingSpace, describe_route
 
 VERSION = 1
 OPTIONS = (
-    'config keys: backbone.type, backbone.anchors, and what chooses the stitches: '
-    'backbone.kinds, stitch_ids, stages, joints, kernel, stride, nearest, direction'
+    'config keys: backbone.type, backbone.anchors, and those that choose its stitches, '
+    'such as backbone.kinds and backbone.stitch_ids'
 )
 
 Route = Sequence[Sequence]  # segments, and the stitching layers between them
@@ -37,14 +37,10 @@ def check_space_record(
     record may hold more of them. Anchors by themselves need not be there.
 
     Args:
-        text: What :func:`write_space_record` gave for the weights.
+        text: Record of the weights; see :func:`write_space_record`.
         space: The space of the model that they are loaded into.
         exact: Whether the record must hold no other stitches, as when a training that
             draws from them goes on.
-
-    Raises:
-        ValueError: If a stitch is another one or not there, or the record is damaged or
-            of a newer version.
     """
     record = _parse(text)
     known: Mapping[str, Route] = record['stitches']
@@ -68,21 +64,19 @@ def check_space_record(
 
 
 def _parse(text: str | bytes) -> dict:
+    of = 'the record of the stitching space in the weights'
     try:
         record = json.loads(text)
         version, stitches = record['version'], record['stitches']
         sound = isinstance(stitches, dict) and isinstance(record['depths'], list)
         record['fingerprint']
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            'the record of the stitching space in the weights is damaged: '
-            f'{type(error).__name__} {error}'
-        ) from None
+        reason = f'{type(error).__name__} {error}'
+        raise ValueError(f'{of} is damaged: {reason}') from None
     if version != VERSION or not sound:
         raise ValueError(
-            'the record of the stitching space in the weights has version '
-            f'{version!r}; this snnet_mm reads version {VERSION}: a newer one wrote '
-            'them, or they are damaged'
+            f'{of} has version {version!r}; this snnet_mm reads version {VERSION}: a '
+            'newer one wrote them, or they are damaged'
         )
     return record
 

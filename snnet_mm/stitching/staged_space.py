@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, pairwise
 
+from snnet_mm.utils import check
+
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
 from .space import StitchingSpace, layer_name
 
@@ -15,21 +17,21 @@ class StagedSpace(StitchingSpace):
     A route changes anchor inside a stage, where both have maps of equal stride, from an
     anchor to the next slower one, and at most once. In a stage of ``d1`` fast and
     ``d2`` slow blocks it may enter the slow anchor at any block but the first, ``j +
-    1`` for ``j = 0 .. d2-2``, and leaves the fast one behind block ``round(j * d1 /
+    1`` for ``j = 0 .. d2-2``, and leaves the fast one after block ``round(j * d1 /
     d2)``, halves rounded up. Every joint has a stitching layer of its own, fitted to
     what enters the slow block.
 
     Ids and joints are those of the authors' published Swin, ResNet and LeViT: the
     anchors, fast -> slow, then stage by stage, pair by pair, the joints in ascending
     order. That differs from the paper in two ways. Its nearest interpolation would
-    leave the fast anchor behind block ``floor(j * d1 / d2)``; and for pairs of equal
+    leave the fast anchor after block ``floor(j * d1 / d2)``; and for pairs of equal
     depth, such as Swin-S/B, it has sliding windows of two blocks, where the authors'
     models have but the joints ``(j, j + 1)``, which is the same rule as for other
     depths.
 
-    Feature maps are those behind the last blocks of stages. Where a route ran a stage
+    Feature maps are those of the last blocks of stages. Where a route ran a stage
     to its end in a faster anchor, one layer projects that anchor's map straight to the
-    slowest width; it is fitted to the slowest anchor's map behind the same stage.
+    slowest width; it is fitted to the slowest anchor's map after the same stage.
 
     Args:
         stage_depths: Number of blocks in every stage of every anchor, ordered fast ->
@@ -39,10 +41,6 @@ class StagedSpace(StitchingSpace):
             Swin, ``(0, 1)`` for LeViT.
         ids: Keep only these stitches, and the anchors.
         maps: Whether there are layers for feature maps.
-
-    Raises:
-        ValueError: If there are fewer than two anchors, they differ in the number of
-            stages, none of the stages can be stitched, or a stage or id is unknown.
     """
 
     def __init__(
@@ -54,21 +52,15 @@ class StagedSpace(StitchingSpace):
     ) -> None:
         self.stage_depths = tuple(tuple(depths) for depths in stage_depths)
         counts = {len(depths) for depths in self.stage_depths}
-        if len(self.stage_depths) < 2 or len(counts) != 1:
-            raise ValueError(
-                f'anchors with stages of depths {self.stage_depths} cannot be stitched '
-                'stage by stage; allowed are two anchors or more with as many stages '
-                '(config key: backbone.anchors)'
-            )
-        num_stages = counts.pop()
+        even = len(self.stage_depths) > 1 and len(counts) == 1
+        wanted = 'two anchors or more with as many stages, whose depths these are'
+        check(even, 'backbone.anchors', self.stage_depths, wanted)
+        (num_stages,) = counts
         self.stages = tuple(range(num_stages - 1) if stages is None else stages)
-        wrong = [s for s in self.stages if not 0 <= s < num_stages]
-        if wrong or len(set(self.stages)) != len(self.stages):
-            raise ValueError(
-                f'stages={self.stages} to stitch, of anchors with {num_stages}; '
-                f'allowed are stages 0 to {num_stages - 1} (config key: '
-                'backbone.stages)'
-            )
+        there = set(self.stages) <= set(range(num_stages))
+        there = there and len(set(self.stages)) == len(self.stages)
+        allowed = f'stages 0 to {num_stages - 1}, each once'
+        check(there, 'backbone.stages', self.stages, allowed)
         # First block of every stage, and the depth.
         self._begins = [(0, *accumulate(depths)) for depths in self.stage_depths]
         self._maps = maps
@@ -83,30 +75,19 @@ class StagedSpace(StitchingSpace):
             )
             route = Segment(a, 0, last + 1), Segment(a + 1, first, depths[a + 1])
             stitches.append(Stitch(len(stitches), 'FS', route, (name,)))
-        if len(stitches) == len(depths):
-            raise ValueError(
-                f'stages={self.stages} of depths {self.stage_depths} have no place to '
-                'change anchor; allowed are stages with two blocks or more in the '
-                'slower anchor (config key: backbone.stages)'
-            )
+        joined = len(stitches) > len(depths)
+        wanted = 'stages with two blocks or more in the slower anchor'
+        check(joined, 'backbone.stages', self.stages, wanted)
         map_layers = self._layers_for_maps() if maps else {}
         super().__init__(depths, stitches, layers | map_layers, map_layers, ids)
 
     def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.substitutes`; for last blocks of stages alone.
-
-        Raises:
-            ValueError: If the space gives no maps, or the block is another one.
-        """
+        """See :meth:`StitchingSpace.substitutes`; for last blocks of stages alone."""
         if not self._maps:
             return super().substitutes(block)
         *_, slowest = (self._stage_ends(a) for a in range(len(self.stage_depths)))
-        if block not in slowest:
-            raise ValueError(
-                f'out index {block} of anchors with stages; allowed are the last '
-                f'blocks of the stages of the slowest anchor, {tuple(slowest)} (config '
-                'key: backbone.out_indices)'
-            )
+        wanted = f'last blocks of the stages of the slowest anchor: {slowest}'
+        check(block in slowest, 'backbone.out_indices', block, wanted)
         stage = slowest.index(block)
         return tuple(
             (Position(a, self._stage_ends(a)[stage]), self._map_layer_name(a, stage))
@@ -114,7 +95,7 @@ class StagedSpace(StitchingSpace):
         )
 
     def _joints(self) -> Iterator[tuple[int, int, int]]:
-        """Anchor, its last block before and the next anchor's first block behind."""
+        """Anchor, its last block before and the next anchor's first block after."""
         for stage in self.stages:
             for a, (fast, slow) in enumerate(pairwise(self.stage_depths)):
                 d1, d2 = fast[stage], slow[stage]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise
 
+from snnet_mm.utils import check
+
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
 from .space import StitchingSpace, layer_name
 
@@ -42,10 +44,6 @@ class TwoWaySpace(StitchingSpace):
         maps: Whether there are layers for feature maps. Without, the last FS layer of
             the slowest pair still is where FS stitches are: the authors' classifiers
             hold it.
-
-    Raises:
-        ValueError: If there are fewer than two depths, an anchor is deeper than the
-            next slower one, or a kind or id is unknown.
     """
 
     def __init__(
@@ -56,18 +54,12 @@ class TwoWaySpace(StitchingSpace):
         maps: bool = True,
     ) -> None:
         self.depths = tuple(depths)
-        if len(depths) < 2 or self.depths[0] < 1 or list(depths) != sorted(depths):
-            raise ValueError(
-                f'anchors of depths {self.depths} cannot be stitched two ways; '
-                'allowed are two anchors or more, ordered fast -> slow, none deeper '
-                'than the next slower one (config key: anchors)'
-            )
-        unknown = sorted(set(kinds) - set(KINDS))
-        if unknown:
-            raise ValueError(
-                f'kinds={tuple(kinds)} of stitches; allowed are {KINDS} (config key: '
-                'backbone.kinds)'
-            )
+        ordered = list(depths) == sorted(depths) and len(depths) > 1 and depths[0] > 0
+        wanted = (
+            'depths of two anchors or more, fast -> slow, none deeper than the next'
+        )
+        check(ordered, 'backbone.anchors', self.depths, wanted)
+        check(set(kinds) <= set(KINDS), 'backbone.kinds', tuple(kinds), KINDS)
         self._maps = maps
         stitches = [
             Stitch(n, kind, *self._route(first, other, cuts))

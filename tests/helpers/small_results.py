@@ -15,4 +15,5 @@ COSTS = CostTable(
 )
 RMSE = {0: 0.9, 1: 0.5, 2: 0.8, 5: 0.6}
 METRICS = {i: dict(RMSE=v, delta1=1 - v / 2) for i, v in RMSE.items()}
-RESULTS = replace(StitchResults.collect(SPACE, COSTS, METRICS), higher_is_better=False)
+RESULTS = StitchResults.collect(SPACE, COSTS, METRICS)
+TURNED = replace(RESULTS, directions=dict(RMSE='higher'))

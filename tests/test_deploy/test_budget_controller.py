@@ -183,19 +183,41 @@ def test_a_failed_call_teaches_nothing():
     assert controller.load == pytest.approx(1)
 
 
-@pytest.mark.parametrize('sign', [1, -1])
-def test_candidates_of_results_are_their_front(sign):
-    flops, scores = {0: 10, 1: 40, 2: 20, 3: 30}, {0: 1, 1: 4, 2: 3, 3: 2}
+def results_of(*scores, **directions):
     stitches = [
-        StitchResult(i, 'FS', '', flops=f, params=0, metrics={'m': sign * scores[i]})
-        for i, f in flops.items()
+        StitchResult(i, 'FS', '', flops=flops, params=0, metrics={'m': score})
+        for i, (flops, score) in enumerate(zip((10, 40, 20, 30), scores, strict=True))
     ]
-    results = StitchResults(stitches, 'm', sign > 0, (32, 32))
+    return StitchResults(stitches, 'm', directions, (32, 32))
+
+
+@pytest.mark.parametrize(('sign', 'direction'), [(1, 'higher'), (-1, 'lower')])
+def test_candidates_of_results_are_their_front(sign, direction):
+    results = results_of(sign * 1, sign * 4, sign * 3, sign * 2, m=direction)
     controller = BudgetController.from_results(results, target_ms=1)
     assert controller.costs == {0: 10, 2: 20, 1: 40}
     latencies = {0: 7, 1: 5, 2: 6, 3: 9}
     controller = BudgetController.from_results(results, latencies, target_ms=1)
     assert controller.costs == {1: 5}
+
+
+def test_nan_is_never_run():
+    results = results_of(1, math.nan, 3, 4, m='higher')
+    controller = BudgetController.from_results(results, target_ms=1)
+    assert controller.costs == {0: 10, 2: 20, 3: 30}
+    assert BudgetController(LATENCIES, {0: math.nan, 5: 2}, target_ms=1).stitch == 5
+    for direction in ('higher', 'lower'):
+        results = results_of(*[math.nan] * 4, m=direction)
+        with pytest.raises(ValueError, match='m is NaN for all 4 stitches'):
+            BudgetController.from_results(results, target_ms=1)
+
+
+def test_of_an_unknown_metric_the_direction_is_asked_for():
+    build = partial(BudgetController.from_results, results_of(1, 2, 3, 4), target_ms=1)
+    with pytest.raises(ValueError, match='--lower-is-better m'):
+        build()
+    assert list(build(lower_is_better=['m']).costs) == [0]
+    assert list(build(lower_is_better=['none']).costs) == [0, 2, 3]
 
 
 def update(elapsed_ms):

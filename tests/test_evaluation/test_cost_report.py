@@ -22,7 +22,7 @@ def test_only_known_costs_are_shown():
         'id': ['7', '0'],
         'kind': ['SFS', 'anchor'],
         'route': ['slow[0:3] > fast[1:2] > slow[5:7]', 'fast[0:3]'],
-        'GFLOPs': ['7.000', '0.000'],
+        'GFLOPs': ['7.00', '0.00'],
         'params (M)': ['2.00', '2.00'],
     }
     measured = cost_report(SPACE, MEASURED, [7])

@@ -52,7 +52,9 @@ def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
             of_loop = metrics[f'stitch_{s["id"]}/{key}']
             assert s['metrics'][key] == pytest.approx(of_loop)
     assert written['metric'] == METRICS[task][0]
-    assert written['higher_is_better'] is (task == 'seg')
+    assert written['directions'][written['metric']] == (
+        'higher' if task == 'seg' else 'lower'
+    )
     assert (out_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
     assert sorted(p.name for p in out_dir.iterdir()) == ['pareto.png', 'stitches.json']
     printed = capsys.readouterr().out
@@ -125,8 +127,7 @@ def test_validation_during_training(toy_cfg, task):
     'stitches, message',
     [
         ([5], r'stitch id 5 .* allowed are 0-4, 6-14'),
-        ('best', "stitches='best'; allowed are 'all', 'anchors'"),
-        ([], 'one or more ids'),
+        ('best', "'best'; allowed: 'all', 'anchors'"),
         ([1, 1], 'each once'),
     ],
 )

@@ -23,7 +23,9 @@ def results():
         stitch(7, 'FS', 20, 33.0),
         stitch(8, 'SF', 10, 35.0),
     ]
-    return StitchResults(stitches, 'mIoU', True, (32, 48))
+    return StitchResults(
+        stitches, 'mIoU', {'mIoU': 'higher', 'aAcc': 'higher'}, (32, 48)
+    )
 
 
 def cells(table, column):
@@ -57,10 +59,39 @@ def test_report_can_be_read_back(results, tmp_path, capsys):
     assert 'correlation of mIoU and FLOPs: 0.80; 3 of 4 stitches' in printed
 
 
+def nothing_known(results):
+    return replace(results, directions={})
+
+
+def all_nan(results):
+    metrics = dict(aAcc=1.0, mIoU=math.nan)
+    return replace(
+        results, stitches=[replace(r, metrics=metrics) for r in results.stitches]
+    )
+
+
+@pytest.mark.parametrize(
+    ('change', 'words'),
+    [(nothing_known, '--lower-is-better'), (all_nan, 'mIoU is NaN for all 4')],
+)
+def test_an_evaluation_without_a_front_is_not_lost(
+    results, tmp_path, capsys, change, words
+):
+    results = change(results)
+    report_stitches(results, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ['stitches.json']
+    read = StitchResults.read(tmp_path / 'stitches.json')
+    assert [r.id for r in read.stitches] == [1, 0, 7, 8]
+    assert words in ' '.join(capsys.readouterr().out.split())
+    assert cells(stitch_table(results), 7) == [''] * 4
+
+
 def test_rank_correlation(results):
     # Ranks by FLOPs 3 0 2 1, by mIoU 3 0 1 2: 1 - 6 * 2 / (4 * 15).
     assert results.rank_correlation() == pytest.approx(0.8)
-    alone = StitchResults(results.stitches[:1], 'mIoU', True, (32, 48))
+    alone = StitchResults(
+        results.stitches[:1], 'mIoU', {'mIoU': 'higher', 'aAcc': 'higher'}, (32, 48)
+    )
     assert math.isnan(alone.rank_correlation())
 
 
@@ -69,5 +100,5 @@ def test_rank_correlation_shares_ranks_of_equal_costs(results):
     tied = [*results.stitches, StitchResult(**{**vars(first), 'id': 9})]
     # Ranks by FLOPs 4 0 2.5 1 2.5, by mIoU 4 0 1.5 3 1.5.
     expected = 6.5 / 9.5
-    both = StitchResults(tied, 'mIoU', True, (32, 48))
+    both = StitchResults(tied, 'mIoU', {'mIoU': 'higher', 'aAcc': 'higher'}, (32, 48))
     assert both.rank_correlation() == pytest.approx(expected)

@@ -88,7 +88,10 @@ def test_results_are_ranked_by_box_ap_and_have_costs(make_runner, tmp_path, caps
     runner = make_runner(out_dir=str(tmp_path / 'report'))
     metrics = runner.test()
     written = json.loads((tmp_path / 'report' / 'stitches.json').read_text())
-    assert (written['metric'], written['higher_is_better']) == ('coco/bbox_mAP', True)
+    assert (written['metric'], written['directions']['coco/bbox_mAP']) == (
+        'coco/bbox_mAP',
+        'higher',
+    )
     costs = cost_table(runner.model, (64, 64))
     for s in written['stitches']:
         assert (s['flops'], s['params']) == costs[s['id']][:2]

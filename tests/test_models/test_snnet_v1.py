@@ -107,7 +107,7 @@ def test_either_direction_is_a_part_of_two_ways(
 
 
 def test_sliding_windows_refuse_dense_maps(build_vit):
-    with pytest.raises(ValueError, match="out='end'"):
+    with pytest.raises(ValueError, match="out='maps'; allowed: 'end'"):
         SNNetv1([build_vit(8, 3), build_vit(12, 3)])
 
 
@@ -128,8 +128,8 @@ def test_unequal_depths_of_three_are_a_chain(build_three):
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
-        (dict(direction='up'), "direction='up' .*backbone.direction"),
-        (dict(direction='FSF', depths=(2, 3, 4)), "direction='FSF' .*'FS', 'SF'"),
+        (dict(direction='up'), "direction='up'; .*backbone.direction"),
+        (dict(direction='FSF', depths=(2, 3, 4)), "direction='FSF'; .*'FS', 'SF'"),
         (
             dict(nearest=False, depths=(2, 3, 4)),
             r'nearest=False .*\(2, 3, 4\); allowed',

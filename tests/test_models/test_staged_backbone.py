@@ -241,8 +241,8 @@ def test_costs_are_those_that_the_authors_published(name):
         ([swin(), swin(model_args=dict(patch_size=2))], {}, r'and \(2, 4, 8, 16\)'),
         ([swin(), swin()], dict(kernel=3), 'kernel=3.*allowed are stages for anchors'),
         ([swin(), swin()], dict(direction='SF'), 'others for plain anchors'),
-        ([swin(), swin()], dict(stages=(4,)), 'allowed are stages 0 to 3'),
-        ([swin(), swin()], dict(out_indices=(2,)), 'out index 2 .*last blocks'),
+        ([swin(), swin()], dict(stages=(4,)), 'allowed: stages 0 to 3'),
+        ([swin(), swin()], dict(out_indices=(2,)), 'out_indices=2; .*last blocks'),
         ([swin(), swin()], dict(with_cls=True), 'an anchor has no cls token'),
     ],
 )

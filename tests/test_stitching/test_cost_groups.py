@@ -33,8 +33,3 @@ def test_step_must_be_positive(step):
     with pytest.raises(ValueError, match=r'config key: sampler\.step') as error:
         group_by_cost({0: 1}, step)
     assert f'step={step!r}' in str(error.value)
-
-
-def test_no_costs_are_refused():
-    with pytest.raises(ValueError, match='no stitches to group'):
-        group_by_cost({}, 1)

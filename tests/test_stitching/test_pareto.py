@@ -1,8 +1,11 @@
+import math
 import random
 
 import pytest
 
-from snnet_mm.stitching import pareto_front
+from snnet_mm.stitching import pareto_front, rank_correlation
+
+NAN = math.nan
 
 
 @pytest.mark.parametrize(
@@ -18,6 +21,8 @@ from snnet_mm.stitching import pareto_front
         ([2, 1, 1], [20, 10, 10], [1, 0]),
         ([5], [0], [0]),
         ([], [], []),
+        ([1, 2, 3], [NAN, 10, 20], [1, 2]),
+        ([1, 2, 3], [10, 20, NAN], [0, 1]),
     ],
 )
 def test_front_by_hand(costs, scores, front):
@@ -59,3 +64,23 @@ def test_stitches_without_a_score_are_left_out():
 def test_score_without_a_cost_is_refused():
     with pytest.raises(ValueError, match=r'stitches \[3, 7\] have a score but no cost'):
         pareto_front({0: 1}, {7: 1, 0: 1, 3: 2})
+
+
+def test_scores_that_are_all_nan_are_refused():
+    with pytest.raises(ValueError, match='score is NaN for all 2 stitches'):
+        pareto_front({0: 1, 1: 2}, {0: NAN, 1: NAN})
+
+
+@pytest.mark.parametrize(
+    ('a', 'b', 'expected'),
+    [
+        ([1, 2, 3], [10, 20, 90], 1),
+        ([1, 2, 3], [9, 5, 1], -1),
+        ([1, 2, 3, 4], [1, 2, 4, 3], 0.8),
+        ([1, 2, 2], [1, 3, 2], 0.75**0.5),
+        ([1, 1], [1, 2], NAN),
+        ([1, 2], [1, 1], NAN),
+    ],
+)
+def test_rank_correlation_by_hand(a, b, expected):
+    assert rank_correlation(a, b) == pytest.approx(expected, nan_ok=True)

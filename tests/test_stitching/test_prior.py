@@ -1,5 +1,4 @@
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -108,21 +107,3 @@ def test_the_prior_on_published_networks_with_stages(name, depths, stages, expec
     top1 = [v['acc1'] for v in figures.values()]
     found = rank_correlation([scores[i] for i in flops], top1)
     assert found == pytest.approx(expected, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ('a', 'b', 'expected'),
-    [
-        ([1, 2, 3], [10, 20, 90], 1),
-        ([1, 2, 3], [9, 5, 1], -1),
-        ([1, 2, 3, 4], [1, 2, 4, 3], 0.8),
-        ([1, 2, 2], [1, 3, 2], 0.75**0.5),
-    ],
-)
-def test_rank_correlation_by_hand(a, b, expected):
-    assert rank_correlation(a, b) == pytest.approx(expected)
-
-
-def test_equal_values_have_no_rank_correlation():
-    assert math.isnan(rank_correlation([1, 1], [1, 2]))
-    assert math.isnan(rank_correlation([1, 2], [1, 1]))

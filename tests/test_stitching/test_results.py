@@ -1,6 +1,6 @@
 import json
-import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +12,31 @@ COSTS = CostTable({s.id: Cost(100 + s.id, 10 + s.id) for s in SPACE}, (48, 64))
 MEASURED = COSTS.measured(
     Setup('cpu', 1, 'float32'), {s.id: 7.5 for s in SPACE} | {0: 10, 2: 1}
 )
+DATA = Path(__file__).parents[1] / 'data'
+NAN = float('nan')
+# As files were before results held directions, spaces and setups.
+OLD = dict(metric='mIoU', higher_is_better=True, input_size=[48, 64])
 
 
-def collect(**by_metric):
+def collect(lower_is_better=None, **by_metric):
     """Results of stitches 7, 0 and 2, from their values of every metric."""
     metrics = {
         stitch_id: {name: values[n] for name, values in by_metric.items()}
         for n, stitch_id in enumerate((7, 0, 2))
     }
-    return StitchResults.collect(SPACE, COSTS, metrics)
+    return StitchResults.collect(SPACE, COSTS, metrics, None, lower_is_better)
+
+
+def old_file(tmp_path, **by_metric):
+    """A file of the same stitches, as it was before."""
+    data = collect(**by_metric).to_dict()
+    for key in ('directions', 'space', 'setup'):
+        del data[key]
+    for stitch in data['stitches']:
+        del stitch['latency'], stitch['memory']
+    path = tmp_path / 'stitches.json'
+    path.write_text(json.dumps(OLD | dict(metric=next(iter(by_metric))) | data))
+    return path
 
 
 def test_results_join_what_is_known():
@@ -31,41 +47,57 @@ def test_results_join_what_is_known():
     assert first.metrics == {'aAcc': 1, 'mIoU': 4}
     assert [r.id for r in results.stitches] == [7, 0, 2]
     assert results.input_size == (48, 64)
+    assert results.scores() == {7: 4, 0: 5, 2: 6}
+    assert results.column('flops') == {7: 107, 0: 100, 2: 102}
 
 
-def test_nothing_is_worse_than_nan():
-    results = collect(mIoU=[6, float('nan'), 4])
-    assert results.scores() == {7: 6, 0: -math.inf, 2: 4}
-    assert results.front() == [0, 2, 7]
-    results = collect(RMSE=[float('nan'), 0.5, 0.4])
-    assert results.scores() == {7: math.inf, 0: 0.5, 2: 0.4}
-    assert results.front() == [0, 2]
+@pytest.mark.parametrize('metric', ['RMSE', 'rmse', 'nyu/RMSE', 'val/abs_rel'])
+def test_errors_are_better_when_lower(metric, tmp_path):
+    results = collect(**{metric: [0.9, 0.4, 0.6]})
+    assert not results.higher_is_better
+    assert results.front() == [0]
+    old = StitchResults.read(old_file(tmp_path, **{metric: [0.9, 0.4, 0.6]}))
+    assert old.front() == [0]
 
 
-def test_the_key_metric_ranks():
-    results = collect(aAcc=[1, 2, 3], mIoU=[6, 5, 4])
-    assert (results.metric, results.higher_is_better) == ('mIoU', True)
-    assert [results.score(r) for r in results.stitches] == [6, 5, 4]
-    assert results.front() == [0, 7]
+def test_an_unknown_direction_is_asked_for_and_kept(tmp_path):
+    results = collect(kappa=[3, 2, 1], energy=[1, 2, 3])
+    with pytest.raises(ValueError, match="metric 'kappa'.* --lower-is-better kappa"):
+        results.front()
+    with pytest.raises(ValueError, match="metric 'kappa'.* --lower-is-better kappa"):
+        StitchResults.read(old_file(tmp_path, kappa=[3, 2, 1])).front()
+    path = tmp_path / 'said.json'
+    collect(['energy'], kappa=[3, 2, 1], energy=[1, 2, 3]).save(path)
+    read = StitchResults.read(path)
+    assert read.higher_is_better
+    assert read.front() == [0, 7]
+    assert not read.ranked_by('energy').higher_is_better
+    results.save(path)
+    assert StitchResults.read(path, lower_is_better=['none']).front() == [0, 7]
+    assert StitchResults.read(path, lower_is_better=['kappa']).front() == [0, 2]
 
 
-def test_an_unknown_metric_ranks_if_there_is_no_key_metric():
-    results = collect(kappa=[3, 2, 1], mAcc=[1, 2, 3])
-    assert results.metric == 'kappa'
-    assert results.front() == [0, 7]
+def test_nan_is_on_no_front(tmp_path):
+    results = collect(mIoU=[6, NAN, 4])
+    assert results.scores() == {7: 6, 2: 4}
+    assert results.front() == [2, 7]
+    assert collect(RMSE=[NAN, 0.5, 0.4]).front() == [0, 2]
+    path = tmp_path / 'stitches.json'
+    results.save(path)
+    assert StitchResults.read(path).scores() == {7: 6, 2: 4}
+    with pytest.raises(ValueError, match='mIoU is NaN for all 3 stitches'):
+        collect(mIoU=[NAN] * 3).front()
 
 
 def test_another_metric_may_rank():
     results = collect(**{'coco/segm_mAP': [1, 2, 3], 'coco/bbox_mAP': [3, 2, 1]})
     assert results.metric == 'coco/bbox_mAP'
+    assert results.front() == [0, 7]
     other = results.ranked_by('coco/segm_mAP')
     assert list(other.scores().values()) == [1, 2, 3]
     assert other.higher_is_better
-    assert not results.ranked_by('coco/segm_mAP', False).higher_is_better
-    assert (
-        not collect(AbsRel=[1, 1, 1], RMSE=[2, 2, 2]).ranked_by('RMSE').higher_is_better
-    )
-    with pytest.raises(ValueError, match="metric 'mIoU' is not in the results"):
+    assert not results.ranked_by(None, ['bbox_mAP']).higher_is_better
+    with pytest.raises(ValueError, match="metric='mIoU'; .*'coco/segm_mAP'.*--metric"):
         results.ranked_by('mIoU')
 
 
@@ -75,25 +107,9 @@ def test_a_stitch_without_metrics_is_refused():
         StitchResults.collect(SPACE, COSTS, found)
 
 
-def test_json_gives_equal_results():
-    results = collect(mIoU=np.float32([0.5, 0.25, 0.75]))
-    text = json.dumps(results.to_dict())
-    assert StitchResults.from_dict(json.loads(text)) == results
-
-
-def test_columns_and_scores_by_stitch():
-    results = collect(mIoU=[4, 5, 6])
-    assert results.scores() == {7: 4, 0: 5, 2: 6}
-    assert results.column('flops') == {7: 107, 0: 100, 2: 102}
-    with pytest.raises(ValueError, match='hold no latency.* --latency'):
-        results.column('latency')
-    with pytest.raises(ValueError, match="cost 'joules' is unknown"):
-        results.column('joules')
-
-
 def test_the_front_knows_which_way_is_better_and_over_which_cost():
     # Lower is better; by latency 2 comes first, by FLOPs 0.
-    rmse = replace(collect(mIoU=[6, 5, 4]), higher_is_better=False)
+    rmse = collect(RMSE=[6, 5, 4])
     assert rmse.front() == [0, 2]
     timed = rmse.with_costs(MEASURED)
     assert timed.column('latency') == {7: 7.5, 0: 10, 2: 1}
@@ -104,11 +120,12 @@ def test_the_front_knows_which_way_is_better_and_over_which_cost():
     assert rmse.rank_correlation() == pytest.approx(0.5)
 
 
-def test_measured_costs_go_into_results():
+def test_measured_costs_go_into_results(tmp_path):
     metrics = {i: dict(mIoU=1.0) for i in (7, 0, 2)}
     at_once = StitchResults.collect(SPACE, MEASURED, metrics)
     assert at_once == collect(mIoU=[1, 1, 1]).with_costs(MEASURED)
-    assert StitchResults.from_dict(json.loads(json.dumps(at_once.to_dict()))) == at_once
+    at_once.save(tmp_path / 'stitches.json')
+    assert StitchResults.read(tmp_path / 'stitches.json') == at_once
     with pytest.raises(ValueError, match='holds for images of 32x32'):
         at_once.with_costs(replace(MEASURED, input_size=(32, 32)))
     with pytest.raises(ValueError, match=r'another stitching space: .* \[7, 2\] '):
@@ -117,26 +134,30 @@ def test_measured_costs_go_into_results():
 
 def test_results_know_their_space(tmp_path):
     path = tmp_path / 'stitches.json'
-    path.write_text(json.dumps(collect(mIoU=[4, 5, 6]).to_dict()))
-    assert StitchResults.read(path, SPACE) == collect(mIoU=[4, 5, 6])
+    results = collect(mIoU=np.float32([0.5, 0.25, 0.75]))
+    results.save(path)
+    assert StitchResults.read(path, SPACE) == results
     other = TwoWaySpace((3, 8))
-    with pytest.raises(
-        ValueError, match='3 stitches are of another stitching'
-    ) as error:
+    with pytest.raises(ValueError, match=f'{path}: .*3 stitches are of another'):
         StitchResults.read(path, other)
-    assert str(path) in str(error.value)
-    replace(collect(mIoU=[4, 5, 6]), space=None).check_space(other)
+    replace(results, space=None).check_space(other)
 
 
 def test_results_of_before_there_were_fingerprints_can_be_read(tmp_path):
-    data = collect(mIoU=[4, 5, 6]).to_dict()
-    for key in ('space', 'setup'):
-        del data[key]
-    for stitch in data['stitches']:
-        del stitch['latency'], stitch['memory']
-    path = tmp_path / 'stitches.json'
-    path.write_text(json.dumps(data))
+    path = old_file(tmp_path, mIoU=[4, 5, 6])
     assert StitchResults.read(path, SPACE).scores() == {7: 4, 0: 5, 2: 6}
+
+
+def test_published_figures_are_results():
+    space = TwoWaySpace((12, 24))
+    results = StitchResults.read(DATA / 'ade20k_setr_deit3_s_l.json', space)
+    by_id = {r.id: r for r in results.stitches}
+    assert len(by_id) == 134
+    assert by_id[109].metrics == dict(mIoU=47.66, aAcc=82.66, mAcc=59.28)
+    assert by_id[109].route == 'fast[0:4] > slow[8:14] > fast[7:12]'
+    assert all(r.route == space.describe(space[r.id]) for r in results.stitches)
+    with pytest.raises(ValueError, match='params of these stitches was not measured'):
+        results.column('params')
 
 
 @pytest.mark.parametrize(
@@ -147,23 +168,18 @@ def test_results_of_before_there_were_fingerprints_can_be_read(tmp_path):
         ('{}', "is no file of results.*KeyError 'stitches'"),
         ('[1]', 'is no file of results'),
         ('{"stitches": [{"id": 0}]}', 'is no file of results.*missing'),
+        ('{"stitches": []}', r'ids of stitches is \[\]'),
+        (dict(metric='rmse'), "metric is 'rmse'"),
+        (dict(directions=dict(mIoU='up')), "directions is {'mIoU': 'up'}"),
+        (dict(directions=dict(kappa='lower')), "directions is {'kappa'"),
     ],
 )
 def test_bad_files_are_refused_in_words(tmp_path, content, words):
     path = tmp_path / 'stitches.json'
+    if isinstance(content, dict):
+        content = json.dumps(collect(mIoU=[4, 5, 6]).to_dict() | content)
     if content is not None:
         path.write_text(content)
     with pytest.raises(ValueError, match=words) as error:
         StitchResults.read(path)
     assert str(path) in str(error.value)
-
-
-def test_files_without_stitches_or_their_metric_are_refused(tmp_path):
-    path = tmp_path / 'stitches.json'
-    results = collect(mIoU=[4, 5, 6])
-    path.write_text(json.dumps(replace(results, stitches=[]).to_dict()))
-    with pytest.raises(ValueError, match='results of no stitch'):
-        StitchResults.read(path)
-    path.write_text(json.dumps(replace(results, metric='rmse').to_dict()))
-    with pytest.raises(ValueError, match=r'lacks rmse of stitches \[7, 0, 2\]'):
-        StitchResults.read(path)

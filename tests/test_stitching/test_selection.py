@@ -1,20 +1,145 @@
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from snnet_mm.stitching import (
     Cost,
     CostTable,
+    Setup,
+    StitchResult,
     StitchResults,
     TwoWaySpace,
+    best_per_budget_group,
+    parse_budget,
+    pick,
     select_stitches,
 )
 
 SPACE = TwoWaySpace((3, 7))
-COSTS = CostTable({s.id: Cost(10**9 * (s.id + 1), 1) for s in SPACE}, (8, 8))
-MIOU = {0: 10, 1: 30, 2: 20, 3: 40, 5: 40, 6: 15, 7: 60, 8: 50}
-RESULTS = StitchResults.collect(
-    SPACE, COSTS, {i: dict(mIoU=v) for i, v in MIOU.items()}
+# The higher the id, the cheaper in parameters and the slower.
+COSTS = CostTable(
+    {
+        s.id: Cost(10**9 * (s.id + 1), 10**6 * (20 - s.id), 2.0 * s.id + 1)
+        for s in SPACE
+    },
+    (48, 64),
+    SPACE.fingerprint,
+    Setup('cpu', 1, 'float32'),
 )
+COUNTED = CostTable({i: Cost(*COSTS[i][:2]) for i in COSTS}, (48, 64))
+MIOU = {0: 10, 1: 30, 2: 20, 3: 40, 5: 40, 6: 15, 7: 60, 8: 50}
+NAN = float('nan')
+
+
+def results_of(metric='mIoU', values=MIOU):
+    found = {i: {metric: v, 'aAcc': 100 - v} for i, v in values.items()}
+    return StitchResults.collect(SPACE, COSTS, found)
+
+
+RESULTS = results_of()
+
+
+@pytest.mark.parametrize(
+    ('budget', 'best'),
+    [
+        ('1G', 0),
+        ('3G', 1),
+        ('4G', 3),
+        ('6.5G', 3),  # stitch 5 is as good, and dearer
+        ('8G', 7),
+        ('900G', 7),
+        ('13M', 7),
+        ('12.5M', 8),
+        ('14ms', 3),
+        ('15ms', 7),
+    ],
+)
+def test_the_best_measured_stitch_within_a_budget(budget, best):
+    assert pick(SPACE, budget, COSTS, RESULTS) == best
+    assert pick(SPACE, budget, results=RESULTS) == best
+    assert pick(SPACE, parse_budget(budget), COSTS, RESULTS) == best
+
+
+@pytest.mark.parametrize('metric', ['rmse', 'nyu/RMSE'])
+def test_errors_are_better_when_lower(metric):
+    errors = results_of(metric)
+    assert pick(SPACE, '900G', results=errors) == 0
+    assert select_stitches(SPACE, 'pareto', results=errors) == (0,)
+    assert best_per_budget_group(errors, 1) == (0, 1, 2, 3, 5, 6, 7, 8)
+
+
+def test_an_unknown_direction_is_asked_for():
+    unknown = results_of('kappa').ranked_by('kappa')
+    for choose in (
+        lambda **said: pick(SPACE, '900G', COSTS, unknown, **said),
+        lambda **said: select_stitches(SPACE, ['900G'], COSTS, unknown, **said)[-1],
+        lambda **said: select_stitches(SPACE, 'pareto', results=unknown, **said)[-1],
+    ):
+        with pytest.raises(ValueError, match="'kappa' is better .*--lower-is-better"):
+            choose()
+        assert choose(lower_is_better=['kappa']) == 0
+        assert choose(lower_is_better=['none']) == 7
+    with pytest.raises(ValueError, match='--lower-is-better kappa'):
+        best_per_budget_group(unknown, 1)
+
+
+def test_nan_is_never_chosen():
+    values = MIOU | {7: NAN, 3: NAN, 0: NAN}
+    for metric, best in (('mIoU', 8), ('rmse', 6)):
+        results = results_of(metric, values)
+        assert pick(SPACE, '900G', results=results) == best
+        assert not {0, 3, 7} & set(select_stitches(SPACE, 'pareto', results=results))
+        # But for the anchors, which are always tested.
+        assert best_per_budget_group(results, 1) == (0, 1, 2, 5, 6, 8)
+    nothing = results_of(values=dict.fromkeys(MIOU, NAN))
+    for choose in (
+        lambda: pick(SPACE, '900G', results=nothing),
+        lambda: select_stitches(SPACE, 'pareto', results=nothing),
+        lambda: best_per_budget_group(nothing, 1),
+    ):
+        with pytest.raises(ValueError, match='mIoU is NaN for all 8 stitches'):
+            choose()
+
+
+def test_of_equally_good_stitches_the_cheapest_is_picked():
+    tied = replace(RESULTS, stitches=[r for r in RESULTS.stitches if r.id in (3, 5)])
+    assert pick(SPACE, '900G', COSTS, tied) == 3
+    assert pick(SPACE, '900M', COSTS, tied) == 5
+
+
+def test_only_measured_stitches_are_picked():
+    few = replace(RESULTS, stitches=[r for r in RESULTS.stitches if r.id in (2, 5)])
+    assert pick(SPACE, '900G', COSTS, few) == 5
+    with pytest.raises(ValueError, match=r'budget 2G: no evaluated stitch .* stitch 2'):
+        pick(SPACE, '2G', COSTS, few)
+
+
+@pytest.mark.parametrize(
+    ('budget', 'cheapest'),
+    [
+        ('0.5G', r'budget 0.5G: .* stitch 0 \(fast\[0:3\]\) with 1G'),
+        ('1M', r'budget 1M: .* stitch 8 .* with 12M'),
+        ('0.5ms', r'budget 0.5ms: .* stitch 0 .* with 1ms'),
+    ],
+)
+@pytest.mark.parametrize('results', [RESULTS, None])
+def test_an_impossible_budget_names_the_cheapest_stitch(budget, cheapest, results):
+    with pytest.raises(ValueError, match=cheapest):
+        pick(SPACE, budget, COSTS, results)
+
+
+def test_published_figures_are_picked_from(published):
+    space = TwoWaySpace((12, 24))
+    path = Path(__file__).parents[1] / 'data' / 'ade20k_setr_deit3_s_l.json'
+    results = StitchResults.read(path, space)
+    for budget, best in (('34G', 0), ('120G', 109), ('200G', 94), ('364G', 1)):
+        assert pick(space, budget, results=results) == best
+        limit = parse_budget(budget).limit
+        assert published[best]['mIoU'] == max(
+            v['mIoU'] for v in published.values() if v['flops'] <= limit
+        )
 
 
 @pytest.mark.parametrize(
@@ -28,58 +153,17 @@ RESULTS = StitchResults.collect(
         ([7, 1], (7, 1)),
         (range(2, 4), (2, 3)),
         ([np.int64(6), np.int64(2)], (6, 2)),
-    ],
-)
-def test_selections(stitches, ids):
-    selected = select_stitches(SPACE, stitches)
-    assert selected == ids
-    assert all(type(i) is int for i in selected)
-
-
-@pytest.mark.parametrize(
-    'stitches', ['some', '1;2', '1-3', '', '1,', '1.5', 'Pareto', '8X']
-)
-def test_other_words_are_refused(stitches):
-    with pytest.raises(ValueError, match="allowed are 'all', 'anchors'") as error:
-        select_stitches(SPACE, stitches)
-    assert f'stitches={stitches!r}' in str(error.value)
-
-
-@pytest.mark.parametrize('stitches', [[], (), [1, 1], '2,2'])
-def test_none_or_repeated_ids_are_refused(stitches):
-    with pytest.raises(ValueError, match='one or more ids, each once'):
-        select_stitches(SPACE, stitches)
-
-
-@pytest.mark.parametrize('stitches', [4, '0,4', [9, 0], -1])
-def test_ids_outside_the_space_are_refused(stitches):
-    with pytest.raises(ValueError, match='allowed are 0-3, 5-8'):
-        select_stitches(SPACE, stitches)
-
-
-def test_the_pareto_front_of_results():
-    assert select_stitches(SPACE, 'pareto', results=RESULTS) == (0, 1, 3, 7)
-
-
-def test_the_front_needs_results_of_the_space():
-    with pytest.raises(ValueError, match="'pareto' needs the results.*--results"):
-        select_stitches(SPACE, 'pareto', COSTS)
-    with pytest.raises(ValueError, match='another stitching space'):
-        select_stitches(TwoWaySpace((3, 8)), 'pareto', COSTS, RESULTS)
-
-
-@pytest.mark.parametrize(
-    ('stitches', 'ids'),
-    [
+        ('pareto', (0, 1, 3, 7)),
         ('4G', (3,)),
         ('9G,1G, 3G', (7, 0, 1)),
         (['2G', '8G'], (1, 7)),
         (['8G', '9G', '2G'], (7, 1)),
     ],
 )
-def test_the_best_stitch_within_each_budget(stitches, ids):
-    assert select_stitches(SPACE, stitches, COSTS, RESULTS) == ids
-    assert select_stitches(SPACE, stitches, results=RESULTS) == ids
+def test_selections(stitches, ids):
+    selected = select_stitches(SPACE, stitches, results=RESULTS)
+    assert selected == ids
+    assert all(type(i) is int for i in selected)
 
 
 def test_budgets_without_results_go_by_the_prior():
@@ -87,17 +171,72 @@ def test_budgets_without_results_go_by_the_prior():
     assert select_stitches(SPACE, '1G,6G', COSTS) == (0, 5)
 
 
+WORDS = "allowed: 'all', 'anchors', .*each once.*option: --stitch-id"
+NEEDS = 'which budgets go by .option: --results'
+
+
 @pytest.mark.parametrize(
-    ('stitches', 'words'),
+    ('stitches', 'costs', 'words'),
     [
-        ('0.5G', 'budget 0.5G: no stitch is that cheap; the cheapest is stitch 0'),
-        ('4G,5', "budget '5' has no unit"),
-        ('-4G', "budget '-4G'; allowed"),
-        ('4ms', 'latency .* was not measured'),
+        *[(s, None, f"'{s}'; {WORDS}") for s in ('some', '1;2', '1-3', '', '1.5')],
+        *[(s, None, WORDS) for s in ([], (), [1, 1], '2,2', '1,', 'Pareto', [1.5])],
+        *[(s, None, 'allowed are 0-3, 5-8') for s in (4, '0,4', [9, 0], -1)],
+        ('0.5G', COSTS, 'budget 0.5G: no stitch is that cheap; .*stitch 0'),
+        ('4G,5', COSTS, "budget='5'; allowed: positive numbers"),
+        ('-4G', COSTS, "budget='-4G'; allowed: positive numbers"),
+        ('4ms', COUNTED, 'latency .* was not measured.* --latency'),
+        ('4G', None, NEEDS),
+        ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),
     ],
 )
-def test_impossible_budgets_are_refused(stitches, words):
+def test_what_cannot_be_selected(stitches, costs, words):
     with pytest.raises(ValueError, match=words):
-        select_stitches(SPACE, stitches, COSTS)
-    with pytest.raises(ValueError, match='needs a cost table or results'):
-        select_stitches(SPACE, '4G')
+        select_stitches(SPACE, stitches, costs)
+
+
+@pytest.mark.parametrize('stitches', ['pareto', '3G'])
+def test_results_of_another_space_are_refused(stitches):
+    with pytest.raises(ValueError, match='another stitching space'):
+        select_stitches(TwoWaySpace((3, 8)), stitches, COSTS, RESULTS)
+
+
+# --- screening
+
+
+def result(stitch_id, gflops, score, kind='FS', num_images=5):
+    metrics = {'mIoU': score}
+    return StitchResult(
+        stitch_id, kind, 'route', gflops * 10**9, 1, metrics, num_images=num_images
+    )
+
+
+@pytest.fixture
+def screened():
+    """Anchors of 0 and 100 G; groups are ten wide: 0-10, 10-20, ..."""
+    figures = [(0, 10), (100, 20), (1, 30), (9, 40), (8, 40)]
+    figures += [(31, 5), (39, 7), (95, 90), (96, 80)]
+    stitches = [
+        result(i, gflops, score, 'anchor' if i < 2 else 'FS')
+        for i, (gflops, score) in enumerate(figures)
+    ]
+    return StitchResults(stitches, 'mIoU', dict(mIoU='higher'), (64, 64))
+
+
+def test_the_best_of_every_group_and_the_anchors(screened):
+    assert best_per_budget_group(screened, 1) == (0, 1, 3, 6, 7)
+    assert best_per_budget_group(screened, 2) == (0, 1, 3, 4, 5, 6, 7, 8)
+    assert best_per_budget_group(screened, 9) == tuple(range(9))
+    lower = replace(screened, directions=dict(mIoU='lower'))
+    assert best_per_budget_group(lower, 1) == (0, 1, 5)
+    with pytest.raises(ValueError, match='keep=0; allowed: 1'):
+        best_per_budget_group(screened, 0)
+
+
+def test_screened_results_count_for_nothing(screened):
+    stitches = [result(i, 10 * i, 50 - i, num_images=100) for i in (0, 3, 6)]
+    both = screened.updated_by(replace(screened, stitches=stitches))
+    assert [r.id for r in both.stitches] == list(range(9))
+    assert [r.id for r in both.complete] == [0, 3, 6]
+    assert both.scores() == {0: 50, 3: 47, 6: 44}
+    assert both.front() == [0]
+    assert both.rank_correlation() == pytest.approx(-1)

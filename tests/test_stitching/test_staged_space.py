@@ -85,21 +85,20 @@ def test_kept_ids_keep_their_numbers():
     [
         ([(2, 2)], {}, 'two anchors or more'),
         ([(2, 2), (2, 2, 2)], {}, 'as many stages'),
-        ([(2, 2), (2, 2)], dict(stages=(2,)), 'allowed are stages 0 to 1'),
-        ([(2, 2), (2, 2)], dict(stages=(0, 0)), 'allowed are stages 0 to 1'),
-        ([(2, 2), (1, 2)], dict(stages=(0,)), 'no place to change anchor'),
+        ([(2, 2), (2, 2)], dict(stages=(2,)), 'allowed: stages 0 to 1'),
+        ([(2, 2), (2, 2)], dict(stages=(0, 0)), 'allowed: stages 0 to 1, each once'),
+        ([(2, 2), (1, 2)], dict(stages=(0,)), 'two blocks or more in the slower'),
         ([(2, 2), (2, 2)], dict(ids=(9,)), 'stitch id 9'),
     ],
 )
 def test_spaces_there_cannot_be(depths, kwargs, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=rf'{message}.*config key: '):
         StagedSpace(depths, **kwargs)
-    assert 'config key: backbone.' in str(error.value)
 
 
 def test_maps_of_other_blocks_are_refused():
     pair = [(2, 2), (2, 4)]
-    with pytest.raises(ValueError, match=r'last blocks of the stages.*\(1, 5\)'):
+    with pytest.raises(ValueError, match=r'indices=3; .*last blocks.*\[1, 5\]'):
         StagedSpace(pair).substitutes(3)
-    with pytest.raises(ValueError, match="allowed is out='end'"):
+    with pytest.raises(ValueError, match="allowed: 'end'"):
         StagedSpace(pair, maps=False).substitutes(5)

@@ -1,4 +1,4 @@
-import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,17 +9,10 @@ PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
 
 
 def test_the_figures_in_the_docs(run_here):
-    printed = run_here(TOOL, PUBLISHED, '--depths', 12, 24, '--published')
+    printed = run_here(TOOL, PUBLISHED, '--depths', 12, 24)
     assert 'the prior: rank correlation 0.84, loses 0.47 mIoU on average' in printed
     assert 'FLOPs alone: rank correlation 0.73' in printed
     assert 'over 13 budgets' in printed
-
-
-def test_all_stitches_are_wanted(run_here, tmp_path):
-    path = tmp_path / 'figures.json'
-    path.write_text(json.dumps(dict(stitches={0: dict(flops=1, mIoU=2)})))
-    with pytest.raises(ValueError, match=r'lacks stitches \[1, 2, 3'):
-        run_here(TOOL, path, '--depths', 3, 7, '--published')
 
 
 def test_the_metric_of_results(run_here, tmp_path):
@@ -28,10 +21,13 @@ def test_the_metric_of_results(run_here, tmp_path):
     metrics = {s.id: dict(mIoU=1.0, aAcc=s.id / 2) for s in space}
     results = StitchResults.collect(space, costs, metrics)
     path = tmp_path / 'stitches.json'
-    path.write_text(json.dumps(results.to_dict()))
+    results.save(path)
     args = (TOOL, path, '--depths', 2, 2)
     assert 'FLOPs alone: rank correlation nan' in run_here(*args)
     assert 'FLOPs alone: rank correlation 1.00' in run_here(*args, '--metric', 'aAcc')
+    replace(results, stitches=results.stitches[:1]).save(path)
+    with pytest.raises(ValueError, match=r'lacks stitches \[1, 2, 4'):
+        run_here(*args)
 
 
 def test_steps_are_positive(run_here, capsys):

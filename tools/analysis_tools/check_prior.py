@@ -12,22 +12,19 @@ from rich.table import Table
 
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import (
+    UNITS,
     StitchingSpace,
     StitchResults,
     TwoWaySpace,
-    format_cost,
     group_by_cost,
     prior_scores,
     rank_correlation,
-    read_published,
 )
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        'results', help='results of all stitches of a two-way space, or published ones'
-    )
+    parser.add_argument('results', help='results of all stitches of a two-way space')
     parser.add_argument(
         '--depths',
         nargs='+',
@@ -36,11 +33,12 @@ def parse_args() -> argparse.Namespace:
         metavar='DEPTH',
         help='blocks of the anchors, fast to slow',
     )
+    parser.add_argument('--metric', help='metric (default: that of the results)')
     parser.add_argument(
-        '--published', action='store_true', help='the file holds published figures'
-    )
-    parser.add_argument(
-        '--metric', help='metric (default: that of the results, or mIoU)'
+        '--lower-is-better',
+        nargs='+',
+        metavar='METRIC',
+        help='metrics that are better when lower, where that is not known',
     )
     parser.add_argument(
         '--step', default=10, type=float, help='GFLOPs between budgets (default: 10)'
@@ -58,7 +56,8 @@ def lost(
 
     Budgets are the dearest stitch of every cost group.
     """
-    flops, scores = results.column('flops'), results.scores()
+    scores, column = results.scores(), results.column('flops')
+    flops = {i: column[i] for i in scores}
     sign = 1 if results.higher_is_better else -1
     rows = []
     for group in group_by_cost(flops, step):
@@ -81,7 +80,7 @@ def picks_table(
         justify = 'left' if name in ('prior', 'best') else 'right'
         table.add_column(name, justify=justify)
     for budget, guessed, best, loss in rows:
-        cells = [format_cost('flops', budget)]
+        cells = [UNITS['flops'].budget(budget)]
         for i in (guessed, best):
             cells += [f'{i}: {space.describe(space[i])}', f'{scores[i]:.2f}']
         table.add_row(*cells, f'{loss:.2f}')
@@ -91,13 +90,8 @@ def picks_table(
 def main() -> None:
     args = parse_args()
     space = TwoWaySpace(args.depths)
-    if args.published:
-        metric = args.metric or 'mIoU'
-        results = read_published(args.results, space, (0, 0), metric)
-    else:
-        results = StitchResults.read(args.results, space)
-        if args.metric is not None:
-            results = results.ranked_by(args.metric)
+    results = StitchResults.read(args.results, space)
+    results = results.ranked_by(args.metric, args.lower_is_better)
     flops, scores = results.column('flops'), results.scores()
     missing = sorted(set(space.ids) - set(flops))
     if missing:

@@ -5,7 +5,6 @@ Prints the table and writes ``costs.json``, which samplers and budgets read, and
 """
 
 import argparse
-import json
 import os.path as osp
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,9 +26,8 @@ from snnet_mm.evaluation import (
     wide_console,
     write_cost_csv,
 )
-from snnet_mm.stitching import CostTable, StitchingSpace
-from snnet_mm.stitching.cost_table import Cost
-from snnet_mm.utils import atomic_path, check_writable, load_config
+from snnet_mm.stitching import UNITS, CostTable, StitchingSpace
+from snnet_mm.utils import check_writable, load_config
 
 DTYPES = ('float32', 'float16', 'bfloat16')
 
@@ -76,7 +74,7 @@ def parse_args() -> argparse.Namespace:
     add_measuring(parser.add_argument_group('what is measured'))
     parser.add_argument(
         '--sort',
-        choices=('id', *Cost._fields),
+        choices=('id', *UNITS),
         default='flops',
         help='(default: flops)',
     )
@@ -179,9 +177,7 @@ def main() -> None:
     console.print(cost_report(space, costs, ids))
     if checks:
         console.print(check_table(space, checks))
-    data = costs.to_dict() | dict(checks=[vars(c) for c in checks])
-    with atomic_path(out / 'costs.json') as temporary:
-        temporary.write_text(json.dumps(data, indent=1))
+    costs.save(out / 'costs.json', checks=[vars(c) for c in checks])
     write_cost_csv(space, costs, ids, out / 'costs.csv')
     console.print(f'Wrote costs.json and costs.csv to {out}', soft_wrap=True)
     if args.draw_routes is not None:

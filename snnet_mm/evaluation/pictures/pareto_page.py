@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
-from snnet_mm.stitching import Cost, StitchResults
+from snnet_mm.stitching import UNITS, StitchResults
 from snnet_mm.utils import atomic_path
 
 from .pareto_plot import KIND_STYLES, Baseline, cost_axis, draw_pareto, ids_by_kind
@@ -42,7 +42,7 @@ def write_pareto_page(
     from matplotlib.colors import to_hex  # see new_figure
 
     results.column(cost)
-    costs = [cost, *(c for c in Cost._fields if c != cost and _holds(results, c))]
+    costs = [cost, *(c for c in UNITS if c != cost and _holds(results, c))]
     plots = {}
     for c in costs:
         drawn = [(label, other) for label, other in others if _holds(other, c)]

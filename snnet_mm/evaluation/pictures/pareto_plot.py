@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import UNITS, StitchResults
 
 from .figures import new_figure, save_figure
 
@@ -121,20 +120,17 @@ def draw_pareto(
 def ids_by_kind(results: StitchResults) -> dict[str, list[int]]:
     """Return the ids of the stitches that are drawn, by kind."""
     scores = results.scores()
-    by_kind = {
-        kind: [r.id for r in results.complete if r.kind == kind] for kind in KIND_STYLES
-    }
-    drawn = {k: [i for i in v if math.isfinite(scores[i])] for k, v in by_kind.items()}
-    return {kind: ids for kind, ids in drawn.items() if ids}
+    drawn = [r for r in results.complete if r.id in scores]
+    by_kind = {kind: [r.id for r in drawn if r.kind == kind] for kind in KIND_STYLES}
+    return {kind: ids for kind, ids in by_kind.items() if ids}
 
 
 def cost_axis(results: StitchResults, cost: str) -> tuple[str, float]:
     """Label of the axis of a cost, and how much one unit on it is."""
-    setup = '' if results.setup is None else f' ({results.setup})'
+    unit, setup = UNITS[cost], results.setup
+    if cost == 'params':
+        return unit.heading, unit.factor
+    how = 'multiply-accumulates' if cost == 'flops' else setup
     height, width = results.input_size
-    return {
-        'flops': (f'GFLOPs at {height}x{width} (multiply-accumulates)', 1e9),
-        'params': ('million parameters', 1e6),
-        'latency': (f'ms at {height}x{width}{setup}', 1.0),
-        'memory': (f'MB at {height}x{width}{setup}', 1e6),
-    }[cost]
+    label = f'{unit.heading} at {height}x{width}' + (f' ({how})' if how else '')
+    return label, unit.factor

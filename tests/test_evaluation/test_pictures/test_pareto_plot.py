@@ -1,7 +1,5 @@
-from dataclasses import replace
-
 import pytest
-from small_results import RESULTS
+from small_results import RESULTS, TURNED
 
 from snnet_mm.evaluation import Baseline, plot_pareto
 
@@ -51,7 +49,7 @@ def test_baselines_and_other_fronts_are_drawn(axes_of):
     axes = axes_of(
         RESULTS,
         baselines=[Baseline('fast alone', 2.5e9, 0.95)],
-        others=[('higher', replace(RESULTS, higher_is_better=True))],
+        others=[('higher', TURNED)],
         title='a ' * 100,
     )
     assert offsets(axes)['fast alone'] == [(2.5, 0.95)]

@@ -1,0 +1,65 @@
+"""Which way metrics are better; a new metric's direction goes in here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from snnet_mm.utils import check
+
+HIGHER, LOWER = 'higher', 'lower'
+NONE = 'none'  # of the metrics nobody knows: none is better when lower
+
+_HIGHER = (
+    'miou', 'macc', 'aacc', 'mdice', 'mfscore', 'mprecision', 'mrecall', 'iou', 'dice',
+    'map', 'ap50', 'ap75', 'pq', 'sq', 'rq', 'top1', 'top5', 'acc1', 'acc5', 'accuracy',
+    'precision', 'recall', 'f1-score', 'delta1', 'delta2', 'delta3', 'd1', 'd2', 'd3',
+)  # fmt: skip
+_LOWER = (
+    'rmse', 'rmse_log', 'absrel', 'abs_rel', 'sqrel', 'sq_rel', 'log10', 'silog',
+    'mae', 'mse', 'loss',
+)  # fmt: skip
+_COCO = (f'{of}_map{end}' for of in ('bbox', 'segm') for end in
+         ('', '_50', '_75', '_s', '_m', '_l'))  # fmt: skip
+
+# Direction by the metric's name in small letters, without what stands before a '/'.
+DIRECTIONS = dict.fromkeys((*_HIGHER, *_COCO), HIGHER) | dict.fromkeys(_LOWER, LOWER)
+# The metrics that rank stitches by default, one per task.
+KEY_METRICS = ('miou', 'rmse', 'bbox_map', 'top1')
+
+
+def short_name(metric: str) -> str:
+    """Name that a metric is known by: ``'rmse'`` of ``'nyu/RMSE'``."""
+    return metric.rsplit('/', 1)[-1].lower()
+
+
+def key_metric(metrics: Collection[str]) -> str:
+    """The metric that ranks stitches by default."""
+    keys = (name for name in metrics if short_name(name) in KEY_METRICS)
+    return next(keys, next(iter(metrics)))
+
+
+def metric_directions(
+    metrics: Iterable[str],
+    lower_is_better: Collection[str] | None = None,
+    known: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Direction of every metric whose direction is known.
+
+    Args:
+        metrics: Names of the metrics.
+        lower_is_better: Metrics that are better when lower, ``('none',)`` if none are;
+            all others of unknown direction are then better when higher.
+        known: Directions that were said before, besides :data:`DIRECTIONS`.
+    """
+    metrics = list(metrics)
+    found = {m: DIRECTIONS[n] for m in metrics if (n := short_name(m)) in DIRECTIONS}
+    found |= known or {}
+    if lower_is_better is None:
+        return found
+    lower = {short_name(m) for m in lower_is_better} - {NONE}
+    for name in lower:
+        there = name in map(short_name, metrics)
+        check(there, '--lower-is-better', name, [*metrics, NONE])
+    return {
+        m: LOWER if short_name(m) in lower else found.get(m, HIGHER) for m in metrics
+    }

@@ -1,0 +1,50 @@
+import pytest
+
+from snnet_mm.stitching.metrics import key_metric, metric_directions
+
+
+@pytest.mark.parametrize(
+    ('metric', 'direction'),
+    [
+        ('mIoU', 'higher'),
+        ('RMSE', 'lower'),
+        ('rmse', 'lower'),
+        ('nyu/RMSE', 'lower'),
+        ('nyu/val/abs_rel', 'lower'),
+        ('coco/bbox_mAP', 'higher'),
+        ('coco/segm_mAP_50', 'higher'),
+        ('accuracy/top1', 'higher'),
+        ('single-label/f1-score', 'higher'),
+    ],
+)
+def test_directions_of_known_metrics(metric, direction):
+    assert metric_directions([metric]) == {metric: direction}
+    other = dict(kappa='higher')
+    assert metric_directions([metric, 'kappa'], ['none']) == {metric: direction} | other
+
+
+def test_unknown_directions_are_not_guessed():
+    assert metric_directions(['kappa', 'mIoU']) == dict(mIoU='higher')
+
+
+def test_a_user_says_which_are_lower():
+    names = ['a/kappa', 'energy', 'D1', 'mIoU']
+    found = metric_directions(names, ['Kappa', 'd1'])
+    assert list(found.values()) == ['lower', 'higher', 'lower', 'higher']
+    known = dict(energy='lower')
+    assert metric_directions(names, ['kappa'], known)['energy'] == 'lower'
+    with pytest.raises(ValueError, match="'kapa'.* 'energy', .*--lower-is-better"):
+        metric_directions(names, ['kapa'])
+
+
+@pytest.mark.parametrize(
+    ('metrics', 'key'),
+    [
+        (['aAcc', 'mIoU'], 'mIoU'),
+        (['coco/segm_mAP', 'coco/bbox_mAP'], 'coco/bbox_mAP'),
+        (['AbsRel', 'nyu/rmse'], 'nyu/rmse'),
+        (['kappa', 'mAcc'], 'kappa'),
+    ],
+)
+def test_the_metric_that_ranks(metrics, key):
+    assert key_metric(metrics) == key

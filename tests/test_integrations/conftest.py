@@ -58,3 +58,11 @@ def build_detector():
         return model
 
     return build
+
+
+@pytest.fixture
+def detector(det_cfg, build_detector):
+    model = build_detector(det_cfg)
+    model.cfg = det_cfg
+    model.dataset_meta = dict(classes=('object',), palette=None)
+    return model

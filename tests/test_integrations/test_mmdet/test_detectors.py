@@ -1,4 +1,4 @@
-"""Costs, inference, export and batch norm of detectors."""
+"""Inference, export and batch norm of detectors."""
 
 import copy
 import json
@@ -17,9 +17,7 @@ from torch.testing import assert_close
 from snnet_mm.apis import draw_prediction, init_inferencer, init_model, set_stitch
 from snnet_mm.deploy import StitchExporter, run_onnx
 from snnet_mm.deploy.graph import run_torch_export
-from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
-from snnet_mm.evaluation.memory import count_peak
-from snnet_mm.evaluation.parts import as_shipped, run_model
+from snnet_mm.evaluation import cost_table
 
 pytestmark = pytest.mark.ops
 mmdet = pytest.importorskip('mmdet')
@@ -27,67 +25,15 @@ DetDataSample = pytest.importorskip('mmdet.structures').DetDataSample
 
 
 @pytest.fixture
-def model(det_cfg, build_detector):
-    model = build_detector(det_cfg)
-    model.cfg = det_cfg
-    model.dataset_meta = dict(classes=('object',), palette=None)
-    return model
-
-
-class TestCosts:
-    def test_heads_run_on_as_many_boxes_as_prediction_allows(self, model):
-        costs = cost_table(model)
-        assert costs.input_size == (64, 64)
-        box, mask = 30, 20
-        cells = {4: 256, 8: 64, 16: 16, 32: 4}
-        neck = {
-            4: 64 * 4 * 96 * 48 + cells[4] * (48 * 32 + 9 * 32 * 32),
-            8: cells[8] * (96 * 32 + 9 * 32 * 32),
-            16: cells[16] * (96 * 32 + 9 * 32 * 32),
-        }
-        rpn = sum(cells.values()) * (2 * 9 * 32 * 32 + 32 * 3 * 5)
-        box_head = box * (49 * 4 * 9 * 32 * 32 + 49 * 32 * 128 + 128 * (2 + 4))
-        mask_head = mask * (49 * (2 * 9 * 32 * 32 + 4 * 32 * 32) + 196 * 32)
-        behind = sum(neck.values()) + rpn + box_head + mask_head
-        backbone = cost_table(model.backbone, (64, 64))
-        for i in (0, 1, 9):
-            assert costs[i].flops == backbone[i].flops + behind
-            heads = (model.neck, model.rpn_head, model.roi_head)
-            behind_params = sum(map(num_params, heads))
-            assert costs[i].params == backbone[i].params + behind_params
-
-    def test_memory_is_that_of_a_real_forward(self, model):
-        found = measure_memory(model)
-        images = torch.randn(1, 3, 64, 64)
-        weights = 4 * cost_table(model)[12].params
-        with as_shipped(model):
-            set_stitch(model, 12)
-            peak = count_peak(lambda: run_model(model, images))
-        # Pooling, which is not followed on meta tensors, is not where the peak is.
-        assert found[12] == weights + 4 * images.numel() + peak
-
-    def test_latency_adds_up(self, model):
-        latencies = measure_latency(model, batch=2, rounds=1, check=[0, 12])
-        assert set(latencies.by_stitch) == set(cost_table(model))
-        assert all(c.predicted > 0 and c.measured > 0 for c in latencies.checks)
-        assert len({round(ms, 6) for ms in latencies.by_stitch.values()}) == 14
-
-    def test_cascades_are_refused(self, model):
-        model.roi_head.bbox_head = torch.nn.ModuleList([model.roi_head.bbox_head])
-        with pytest.raises(ValueError, match='a cascade runs several in a row'):
-            cost_table(model)
-
-
-@pytest.fixture
-def loads_images(model):
-    """The same model, whose test pipeline reads image files."""
-    steps = model.cfg.test_dataloader.dataset.pipeline
-    model.cfg.test_dataloader.dataset.pipeline = [
+def loads_images(detector):
+    """The same detector, whose test pipeline reads image files."""
+    steps = detector.cfg.test_dataloader.dataset.pipeline
+    detector.cfg.test_dataloader.dataset.pipeline = [
         dict(type='LoadImageFromFile'),
         dict(type='Resize', scale=(64, 64), keep_ratio=True),
         *steps,
     ]
-    return model
+    return detector
 
 
 def sample_of_image():
@@ -98,23 +44,23 @@ def sample_of_image():
 
 
 @torch.no_grad()
-def detections(model, image):
+def detections(detector, image):
     """Boxes and scores of an image (64, 64, 3), without mmdet's pipeline."""
     rgb = np.ascontiguousarray(image[..., ::-1]).astype(np.float32)
     x = torch.from_numpy((rgb - 127.5) / 127.5).permute(2, 0, 1)[None]
-    return model.predict(x, [sample_of_image()])[0].pred_instances
+    return detector.predict(x, [sample_of_image()])[0].pred_instances
 
 
 def test_inference_and_drawing_of_each_stitch(loads_images, tmp_path):
-    model = loads_images
+    detector = loads_images
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     cv2.imwrite(str(tmp_path / 'a.png'), image)
-    inferencer = init_inferencer(model)
-    assert inferencer.model is model
+    inferencer = init_inferencer(detector)
+    assert inferencer.model is detector
     seen, drawn = [], []
     for stitch in (0, 12):
-        set_stitch(model, stitch)
-        wanted = detections(model, image)
+        set_stitch(detector, stitch)
+        wanted = detections(detector, image)
         for given in (tmp_path / 'a.png', image):
             (found,) = inferencer(given)['predictions']
             assert_close(torch.tensor(found['scores']), wanted.scores)
@@ -125,7 +71,7 @@ def test_inference_and_drawing_of_each_stitch(loads_images, tmp_path):
     assert not torch.equal(*seen)
     assert not np.array_equal(*drawn)
     # Without names their black ground goes; boxes and masks stay.
-    unnamed = draw_prediction(init_inferencer(model), image, with_labels=False)
+    unnamed = draw_prediction(init_inferencer(detector), image, with_labels=False)
     assert (drawn[-1] < 40).all(-1).sum() > (unnamed < 40).all(-1).sum()
     assert (unnamed != image).any()
     # Nothing is drawn on an image without detections; its channels keep their order.
@@ -134,40 +80,40 @@ def test_inference_and_drawing_of_each_stitch(loads_images, tmp_path):
 
 
 @pytest.fixture
-def exporter(model, tmp_path):
-    return StitchExporter(model.cfg, model, tmp_path / 'out')
+def exporter(detector, tmp_path):
+    return StitchExporter(detector.cfg, detector, tmp_path / 'out')
 
 
-def test_pyramids_are_exported_as_graphs(model, exporter, tmp_path):
+def test_pyramids_are_exported_as_graphs(detector, exporter, tmp_path):
     manifest = exporter.export_stitch(12, ['onnx', 'torch-export'])
-    set_stitch(model, 12)
+    set_stitch(detector, 12)
     images = 255 * torch.rand(3, 3, 64, 64)
     with torch.no_grad():
-        wanted = model.extract_feat((images - 127.5) / 127.5)
+        wanted = detector.extract_feat((images - 127.5) / 127.5)
     for run, suffix in ((run_onnx, 'onnx'), (run_torch_export, 'pt2')):
         path = tmp_path / 'out' / f'stitch_12.{suffix}'
         for a, b in zip(run(path, images), wanted, strict=True):
             assert_close(a, b, rtol=1e-4, atol=1e-4)
         # Backbone and neck alone, 4 bytes each and the graph.
-        size = 4 * (backbone_params(model, 12) + num_params(model.neck))
-        assert size < path.stat().st_size < size + 4 * num_params(model.roi_head)
+        size = 4 * (backbone_params(detector, 12) + num_params(detector.neck))
+        assert size < path.stat().st_size < size + 4 * num_params(detector.roi_head)
     # The heads go on from the graph's maps.
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     rgb = torch.from_numpy(image[..., ::-1].astype(np.float32)).permute(2, 0, 1)
     maps = run_onnx(tmp_path / 'out' / 'stitch_12.onnx', rgb[None])
     samples = [sample_of_image()]
-    proposals = model.rpn_head.predict(maps, samples)
+    proposals = detector.rpn_head.predict(maps, samples)
     with torch.no_grad():
-        (found,) = model.roi_head.predict(maps, proposals, samples, rescale=True)
-    assert_close(found.scores, detections(model, image).scores, rtol=1e-3, atol=1e-4)
+        (found,) = detector.roi_head.predict(maps, proposals, samples, rescale=True)
+    assert_close(found.scores, detections(detector, image).scores, rtol=1e-3, atol=1e-4)
     assert [o['name'] for o in manifest.outputs] == [f'level_{i}' for i in range(4)]
     assert [o['shape'][1:] for o in manifest.outputs] == [
         [32, n, n] for n in (16, 8, 4, 2)
     ]
 
 
-def backbone_params(model, stitch_id):
-    return cost_table(model.backbone, (64, 64))[stitch_id].params
+def backbone_params(detector, stitch_id):
+    return cost_table(detector.backbone, (64, 64))[stitch_id].params
 
 
 def num_params(module):
@@ -175,28 +121,30 @@ def num_params(module):
 
 
 @writes_onnx
-def test_bundles_share_the_neck(model, exporter, tmp_path):
+def test_bundles_share_the_neck(detector, exporter, tmp_path):
     exporter.export_bundle([0, 12])
-    set_stitch(model, 0)
+    set_stitch(detector, 0)
     images = 255 * torch.rand(2, 3, 64, 64)
     with torch.no_grad():
-        wanted = model.extract_feat((images - 127.5) / 127.5)
+        wanted = detector.extract_feat((images - 127.5) / 127.5)
     found = run_onnx(tmp_path / 'out' / 'stitch_0.onnx', images)
     assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     manifest = json.loads((tmp_path / 'out' / 'manifest.json').read_text())
     shared = manifest['weights']['bytes']
-    apart = sum(backbone_params(model, i) + num_params(model.neck) for i in (0, 12))
-    assert shared < 4 * (apart - num_params(model.neck))
+    apart = sum(
+        backbone_params(detector, i) + num_params(detector.neck) for i in (0, 12)
+    )
+    assert shared < 4 * (apart - num_params(detector.neck))
 
 
 def test_a_stitch_alone_scores_the_same_in_mmdets_own_tool(
-    model, exporter, tmp_path, monkeypatch
+    detector, exporter, tmp_path, monkeypatch
 ):
     exporter.export_stitch(12, ['mm', 'safetensors'])
-    cfg = copy.deepcopy(model.cfg)
+    cfg = copy.deepcopy(detector.cfg)
     cfg.test_cfg = dict(type='StitchTestLoop', stitches=[12])
     runner = Runner.from_cfg(cfg)
-    runner.model.load_state_dict(model.state_dict())
+    runner.model.load_state_dict(detector.state_dict())
     wanted = runner.test()
     assert max(wanted.values()) > 0
     out = tmp_path / 'out'
@@ -225,16 +173,16 @@ def test_batch_norm_of_heads_is_recalibrated(det_cfg, build_detector, tmp_path):
         assert not torch.equal(statistics[0][key], statistics[12][key])
         assert statistics[0][key].abs().max() > 0
     # The mean in front of the first norm of the box head, by hand.
-    model, seen = runner.model, []
-    set_stitch(model, 12)
-    conv = model.roi_head.bbox_head.shared_convs[0].conv
+    detector, seen = runner.model, []
+    set_stitch(detector, 12)
+    conv = detector.roi_head.bbox_head.shared_convs[0].conv
     conv.register_forward_hook(lambda *a: seen.append(a[-1].mean(dim=(0, 2, 3))))
     dataloader = Runner.build_dataloader(det_cfg.train_dataloader, seed=runner.seed)
     batches = iter(dataloader)
     with torch.no_grad():
         for _ in range(2):
-            model._run_forward(
-                model.data_preprocessor(next(batches), False), mode='predict'
+            detector._run_forward(
+                detector.data_preprocessor(next(batches), False), mode='predict'
             )
     key = first.format('bbox', 'shared_convs')
     assert_close(statistics[12][key], torch.stack(seen).mean(dim=0))
@@ -246,10 +194,10 @@ def test_detectors_without_batch_norm_have_nothing_to_recalibrate(det_cfg):
         Runner.from_cfg(det_cfg).test()
 
 
-def test_init_model_reads_weights_only(det_cfg, model, tmp_path):
-    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+def test_init_model_reads_weights_only(det_cfg, detector, tmp_path):
+    torch.save(dict(state_dict=detector.state_dict()), tmp_path / 'a.pth')
     found = init_model(det_cfg, tmp_path / 'a.pth', stitch=12, device='cpu')
     assert found.dataset_meta['classes'] == ('object',)
     images = torch.rand(1, 3, 64, 64)
-    set_stitch(model, 12)
-    assert_close(found.extract_feat(images), model.extract_feat(images))
+    set_stitch(detector, 12)
+    assert_close(found.extract_feat(images), detector.extract_feat(images))

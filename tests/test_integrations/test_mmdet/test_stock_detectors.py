@@ -13,7 +13,7 @@ from snnet_mm.models import set_stitch
 
 pytestmark = pytest.mark.ops
 
-README = Path(__file__).parents[2] / 'configs' / 'vitdet' / 'README.md'
+README = Path(__file__).parents[3] / 'configs' / 'vitdet' / 'README.md'
 CONFIGS = {
     'retinanet': ('retinanet/retinanet_r50_fpn_1x_coco.py', (8, 16, 32, 64, 128)),
     'faster-rcnn': ('faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py', (4, 8, 16, 32, 64)),

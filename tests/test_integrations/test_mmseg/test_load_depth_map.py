@@ -19,15 +19,9 @@ def test_millimetres_become_metres(results):
     assert results['seg_fields'] == ['gt_depth_map']
 
 
-def test_a_depth_map_of_another_size_than_its_image(results):
+def test_maps_and_scales_that_cannot_be(results):
     results['ori_shape'] = (2, 3)
     with pytest.raises(ValueError, match=r'room.png of shape \(2, 2\).* \(2, 3\)'):
         LoadDepthMap()(results)
-
-
-@pytest.mark.parametrize('factor', [0, -1e-3])
-def test_a_scale_that_is_not_positive(factor):
-    with pytest.raises(
-        ValueError, match=f'depth_rescale_factor={factor}; allowed: more than 0'
-    ):
-        LoadDepthMap(depth_rescale_factor=factor)
+    with pytest.raises(ValueError, match='factor=0; allowed: more than 0'):
+        LoadDepthMap(depth_rescale_factor=0)

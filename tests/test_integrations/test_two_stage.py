@@ -1,0 +1,62 @@
+"""What two-stage detectors cost."""
+
+import pytest
+import torch
+
+from snnet_mm.apis import set_stitch
+from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
+from snnet_mm.evaluation.memory import count_peak
+from snnet_mm.evaluation.parts import as_shipped, run_model
+
+pytestmark = pytest.mark.ops
+pytest.importorskip('mmdet')
+
+
+def num_params(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
+    costs = cost_table(detector)
+    assert costs.input_size == (64, 64)
+    box, mask = 30, 20
+    cells = {4: 256, 8: 64, 16: 16, 32: 4}
+    neck = {
+        4: 64 * 4 * 96 * 48 + cells[4] * (48 * 32 + 9 * 32 * 32),
+        8: cells[8] * (96 * 32 + 9 * 32 * 32),
+        16: cells[16] * (96 * 32 + 9 * 32 * 32),
+    }
+    rpn = sum(cells.values()) * (2 * 9 * 32 * 32 + 32 * 3 * 5)
+    box_head = box * (49 * 4 * 9 * 32 * 32 + 49 * 32 * 128 + 128 * (2 + 4))
+    mask_head = mask * (49 * (2 * 9 * 32 * 32 + 4 * 32 * 32) + 196 * 32)
+    other = sum(neck.values()) + rpn + box_head + mask_head
+    backbone = cost_table(detector.backbone, (64, 64))
+    for i in (0, 1, 9):
+        assert costs[i].flops == backbone[i].flops + other
+        heads = (detector.neck, detector.rpn_head, detector.roi_head)
+        others = sum(map(num_params, heads))
+        assert costs[i].params == backbone[i].params + others
+
+
+def test_memory_is_that_of_a_real_forward(detector):
+    found = measure_memory(detector)
+    images = torch.randn(1, 3, 64, 64)
+    weights = 4 * cost_table(detector)[12].params
+    with as_shipped(detector):
+        set_stitch(detector, 12)
+        peak = count_peak(lambda: run_model(detector, images))
+    # Pooling, which is not followed on meta tensors, is not where the peak is.
+    assert found[12] == weights + 4 * images.numel() + peak
+
+
+def test_latency_adds_up(detector):
+    latencies = measure_latency(detector, batch=2, rounds=1, check=[0, 12])
+    assert set(latencies.by_stitch) == set(cost_table(detector))
+    assert all(c.predicted > 0 and c.measured > 0 for c in latencies.checks)
+    assert len({round(ms, 6) for ms in latencies.by_stitch.values()}) == 14
+
+
+def test_cascades_are_refused(detector):
+    detector.roi_head.bbox_head = torch.nn.ModuleList([detector.roi_head.bbox_head])
+    with pytest.raises(ValueError, match='a cascade runs several in a row'):
+        cost_table(detector)

@@ -1,4 +1,4 @@
-"""From which checkpoint a training goes on, and whether its weights fit."""
+"""Checkpoints that a training goes on from: which one, and whether it fits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from logging import Logger
 from pathlib import Path
-from types import NoneType
 
 from mmengine.logging import print_log
+from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 
 from snnet_mm.evaluation.parts import unwrapped
@@ -19,26 +19,27 @@ from snnet_mm.models.backbones.space_record import (
     SPACE_RECORD,
     check_space_of_weights,
 )
-from snnet_mm.utils import UntrustedCheckpointError, load_weights_only
+from snnet_mm.utils import UntrustedCheckpointError, check, load_weights_only
 
-OPTIONS = 'config key: load_from; of tools/test.py: the argument checkpoint'
-# What changes the outputs of weights that fit a model without it.
-ADDED = {
-    r'(^|\.)stitch_biases\.': 'backbone.plugins',
-    r'(^|\.)blocks\..*\.lora_': 'lora',
-}
+KEYS = 'config key: load_from; of tools/test.py: the argument checkpoint'
+# Weights that change the outputs of the others, by the setting that makes room for
+# them; other rooms add theirs.
+ADDED = {r'(^|\.)blocks\..*\.lora_': 'model.backbone.anchors.lora'}
+# State of optimizers that is as large as its parameter. Other state is of any shape:
+# factored moments, steps.
+FULL_SIZE = {'exp_avg', 'exp_avg_sq', 'max_exp_avg_sq', 'momentum_buffer'}
 
 
 def find_resumable(
     work_dir: str | os.PathLike, folder: str | os.PathLike, names: str, logger: Logger
 ) -> str | None:
-    """The checkpoint that ``last_checkpoint`` names, or else the newest readable one.
+    """Find the checkpoint that ``last_checkpoint`` names, or the newest readable one.
 
-    Whether a checkpoint is trusted is not asked here; nothing in it is run.
+    The note may be torn or stale, as it is not written atomically.
 
     Args:
-        work_dir: Where ``last_checkpoint`` is.
-        folder: Where the checkpoints are.
+        work_dir: The folder of ``last_checkpoint``.
+        folder: The folder of the checkpoints.
         names: Their names, such as ``'iter_{}.pth'``.
         logger: Is told what was found.
 
@@ -50,13 +51,16 @@ def find_resumable(
     """
     note = Path(work_dir, 'last_checkpoint')
     named = note.read_text().strip() if note.is_file() else ''
-    unreadable = {}
+    if named and Path(named).is_dir():  # DeepSpeed's, which has a reader of its own
+        return named
+    unreadable = []
     for path in _candidates(named, Path(folder), names):
         try:
-            _check_whole(path)
+            with suppress(UntrustedCheckpointError):  # Trust is up to the loader.
+                load_weights_only(path)
         except ValueError as error:
             logger.warning(f'Not resumed from: {error}')
-            unreadable[path] = error
+            unreadable.append(str(error))
             continue
         if path == named:
             logger.info(f'Resuming from {path}, as last_checkpoint says.')
@@ -69,9 +73,8 @@ def find_resumable(
     if named:
         raise ValueError(
             f'{note} names {named}, but no checkpoint can be read: '
-            f'{"; ".join(map(str, unreadable.values()))}. Put a readable one there, '
-            'name one (config key: load_from), or delete last_checkpoint to start '
-            'from scratch'
+            f'{"; ".join(unreadable)}. Put a readable one there, name one (config key: '
+            'load_from), or delete last_checkpoint to start from scratch'
         )
     logger.warning(
         f'There is no readable checkpoint in {folder}: starting from scratch.'
@@ -85,24 +88,8 @@ def _candidates(named: str, folder: Path, names: str) -> Iterator[str]:
         yield named
     pattern = re.compile(re.escape(names).replace(r'\{\}', r'(\d+)'))
     steps = {p: pattern.fullmatch(p.name) for p in folder.glob('*') if p.is_file()}
-    found = [
-        (path.stat().st_mtime_ns, int(match[1]), str(path))
-        for path, match in steps.items()
-        if match
-    ]
-    for _, _, path in sorted(found, reverse=True):
-        if path != named:
-            yield path
-
-
-def _check_whole(path: str) -> None:
-    """Read a checkpoint once.
-
-    Raises:
-        ValueError: If it cannot be read to its end.
-    """
-    with suppress(UntrustedCheckpointError):  # Trust is up to the loader.
-        load_weights_only(path)
+    found = [(p.stat().st_mtime_ns, int(m[1]), str(p)) for p, m in steps.items() if m]
+    yield from (path for _, _, path in sorted(found, reverse=True) if path != named)
 
 
 def check_weights_fit(
@@ -114,10 +101,12 @@ def check_weights_fit(
 ) -> None:
     """Check that the weights of a checkpoint are those of a model.
 
+    mmengine loads what has a place, and only logs the rest.
+
     Args:
         model: The model, which may be wrapped.
         checkpoint: An mm checkpoint or a state dict.
-        name: What to call the checkpoint.
+        name: Name of the checkpoint in messages.
         strict: Whether all parameters must be there, in their shapes, and nothing that
             adds to them. If not, one must be there, as when only the backbone is taken
             over.
@@ -128,22 +117,20 @@ def check_weights_fit(
     """
     model = unwrapped(model)
     weights = checkpoint.get('state_dict', checkpoint)
-    if not isinstance(weights, Mapping):
-        raise ValueError(
-            f'checkpoint {name} holds a {type(weights).__name__} as its state_dict '
-            f'({OPTIONS})'
-        )
-    _check_meta(checkpoint, name)
     weights = {str(k).removeprefix('module.'): v for k, v in weights.items()}
     _check_space(model, weights, name, resumed)
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
     if not shapes.keys() & wanted.keys():
         raise ValueError(
             f'checkpoint {name} is of another model: none of its keys, such as '
-            f'{list(weights)[:3]}, is one of {list(wanted)[:3]}, ... '
-            f'({OPTIONS})'
+            f'{list(weights)[:3]}, is one of {list(wanted)[:3]}, ... ({KEYS})'
         )
-    _check_values({k: v for k, v in weights.items() if k in wanted}, name)
+    for key in shapes.keys() & wanted.keys():
+        if weights[key].is_floating_point() and not weights[key].isfinite().all():
+            raise ValueError(
+                f'checkpoint {name}: {key} is not finite: the training diverged, or '
+                f'the file is damaged ({KEYS})'
+            )
     if strict:
         _check_all_there(model, shapes, wanted, name)
 
@@ -155,15 +142,15 @@ def _check_all_there(
         if shape != wanted.get(key, shape):
             raise ValueError(
                 f'checkpoint {name} is of another geometry: {key} has shape {shape}, '
-                f'the model has {wanted[key]} ({OPTIONS})'
+                f'the model has {wanted[key]} ({KEYS})'
             )
-    for pattern, key in ADDED.items():
+    for pattern, setting in ADDED.items():
         added = [k for k in shapes if re.search(pattern, k)]
         if added and not any(re.search(pattern, k) for k in wanted):
             raise ValueError(
                 f'checkpoint {name} holds {added[0]} and others that the model has no '
-                f'place for; without them it is not what was trained (config key: '
-                f'{key}; {OPTIONS})'
+                'place for; without them it is not what was trained (config key: '
+                f'{setting}; {KEYS})'
             )
     # Without the buffer, stitching layers would be fitted anew.
     needed = [k for k in wanted if k.endswith('stitching_initialized')]
@@ -172,7 +159,7 @@ def _check_all_there(
     if missing:
         raise ValueError(
             f'checkpoint {name} lacks {len(missing)} parameters of the model, such as '
-            f'{missing[:3]} ({OPTIONS})'
+            f'{missing[:3]} ({KEYS})'
         )
 
 
@@ -184,7 +171,7 @@ def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> 
             prefix = f'{path}.' if path else ''
             known = check_space_of_weights(weights, module.space, prefix, exact)
         except ValueError as error:
-            raise ValueError(f'checkpoint {name}: {error} ({OPTIONS})') from None
+            raise ValueError(f'checkpoint {name}: {error} ({KEYS})') from None
         if not known:
             print_log(
                 f'checkpoint {name} does not say which stitching space it is of; older '
@@ -194,7 +181,7 @@ def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> 
 
 
 def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
-    """Shapes of weights by name; the record of a space is none of them."""
+    """Shapes of weights by name, without the record of a stitching space."""
     return {
         key: tuple(value.shape)
         for key, value in weights.items()
@@ -202,28 +189,36 @@ def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _check_values(weights: Mapping, name: str) -> None:
-    """Refuse what is no tensor of finite real numbers."""
-    for key, value in weights.items():
-        fault = ''
-        if not isinstance(value, Tensor):
-            fault = f'is a {type(value).__name__}, no tensor'
-        elif value.is_complex():
-            fault = 'is complex'
-        elif value.is_floating_point() and not value.isfinite().all():
-            fault = 'is not finite: the training diverged, or the file is damaged'
-        if fault:
-            raise ValueError(f'checkpoint {name}: {key} {fault} ({OPTIONS})')
+def check_resumable(
+    checkpoint: Mapping, name: str, optim_wrapper: OptimWrapper
+) -> None:
+    """Check that a checkpoint holds what a training goes on from.
 
+    Without an optimizer's state mmengine goes on as if it were a new one, and torch
+    takes state of any shape.
 
-def _check_meta(checkpoint: Mapping, name: str) -> None:
-    meta = checkpoint.get('meta', {})
-    if not isinstance(meta, Mapping):
-        raise ValueError(
-            f'checkpoint {name} holds a {type(meta).__name__} as its meta ({OPTIONS})'
-        )
-    data = meta.get('dataset_meta', {})
-    if not isinstance(data, Mapping | NoneType):
-        raise ValueError(
-            f'checkpoint {name} holds {data!r} as its meta.dataset_meta ({OPTIONS})'
-        )
+    Args:
+        checkpoint: The checkpoint.
+        name: Name of the checkpoint in messages.
+        optim_wrapper: The wrapper that gets the state; of several optimizers, none is
+            looked into.
+    """
+    missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
+    missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))
+    instead = 'to start from its weights, set resume=False'
+    lacking = f'a checkpoint with {", ".join(sorted(missing))}; {instead}'
+    check(not missing, 'load_from', name, lacking)
+    optimizer = getattr(optim_wrapper, 'optimizer', None)
+    if optimizer is None:
+        return
+    saved, groups = checkpoint['optimizer'], optimizer.param_groups
+    sizes = [len(group['params']) for group in saved['param_groups']]
+    fits = sizes == [len(group['params']) for group in groups]
+    of_others = f'one with the state of these trained parameters; {instead}'
+    check(fits, 'load_from', name, of_others)
+    params = [p for group in groups for p in group['params']]
+    for i, state in saved['state'].items():
+        for key in FULL_SIZE & set(state):
+            value = state[key]
+            fits = value is None or value.shape == params[i].shape
+            check(fits, 'load_from', name, of_others)

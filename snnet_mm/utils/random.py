@@ -35,13 +35,17 @@ def seed_everything(seed: int, *key: int, devices: bool = True) -> None:
 def isolated_rng(seed: int) -> Iterator[None]:
     """Run with all random generators seeded, then restore them.
 
-    Covers ``random``, numpy's global generator and torch's on the CPU and GPUs.
+    Covers ``random``, numpy's global generator and torch's on the CPU and the GPU that
+    this process uses; of many visible GPUs torch would warn, and touch them all.
     """
     python_state, numpy_state = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
         random.seed(seed)
         np.random.seed(seed)
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed(seed)
         try:
             yield
         finally:

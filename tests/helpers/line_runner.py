@@ -7,6 +7,8 @@ from mmengine.evaluator import BaseMetric
 from mmengine.model import BaseModel
 from mmengine.runner import Runner
 
+SGD = dict(optimizer=dict(type='SGD', lr=0.1, momentum=0.9))
+
 
 class Line(BaseModel):
     """A model of two numbers."""
@@ -54,7 +56,7 @@ def build_runner(work_dir, iters=3, scores=None, width=1, **kwargs):
         work_dir=str(work_dir),
         train_dataloader=loader,
         train_cfg=dict(by_epoch=False, max_iters=iters, val_interval=1),
-        optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1, momentum=0.9)),
+        optim_wrapper=kwargs.pop('optim_wrapper', SGD),
         default_hooks=dict(checkpoint=hook),
         randomness=dict(seed=0),
         log_level='ERROR',

@@ -56,3 +56,17 @@ def test_seeds_nest():
         with isolated_rng(2):
             draws()
         assert draws() == expected
+
+
+def test_only_the_gpu_of_this_process_is_touched(monkeypatch, recwarn):
+    touched = []
+    monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
+    monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
+    monkeypatch.setattr(torch.cuda, 'current_device', lambda: 1)
+    monkeypatch.setattr(torch.cuda, 'get_rng_state', touched.append)
+    monkeypatch.setattr(torch.cuda, 'set_rng_state', lambda _, i: touched.append(i))
+    monkeypatch.setattr(torch.cuda, 'manual_seed', lambda seed: None)
+    with isolated_rng(0):
+        draws()
+    assert touched == [1, 1]
+    assert not recwarn

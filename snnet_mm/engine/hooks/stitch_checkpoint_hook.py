@@ -1,9 +1,23 @@
+"""Checkpoints that survive an interruption at any moment.
+
+mmengine (0.10) removes an old checkpoint before it writes the new one, writes in place,
+and resumes from whatever ``last_checkpoint`` names. It publishes no other way, so that
+this file, and only this one, takes from its internals:
+
+- ``Runner._resume`` and ``_load_from``, which are set before ``load_or_resume`` reads
+  them, and ``_train_loop``, a loop in training and a config otherwise;
+- ``CheckpointHook._save_checkpoint_with_step`` and ``_save_best_checkpoint``, which
+  remove through ``file_backend``.
+
+If an upgrade changes these, tests/test_engine/test_hooks/test_stitch_checkpoint_hook.py
+fails: look there for what must hold.
+"""
+
 from __future__ import annotations
 
 import os.path as osp
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.fileio import LocalBackend, get_file_backend
@@ -12,28 +26,25 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
-from snnet_mm.utils import atomic_path, check, is_whole, remove_leftovers
+from snnet_mm.utils import check, is_whole, remove_leftovers
 
-from ..resume import check_weights_fit, find_resumable
-from ..resumed_state import check_resumed_state
+from ..resume import check_resumable, check_weights_fit, find_resumable
 
 
 @HOOKS.register_module()
 class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 
-    A checkpoint is written under a temporary name and then renamed, then
-    ``last_checkpoint`` likewise, and only then are older ones deleted. With
-    ``resume=True`` and no ``load_from``, training goes on from the newest readable
-    checkpoint if the last one is not. A checkpoint that is not of the model is an
-    error.
-
-    Folders that are not local are left to their own backend.
+    A checkpoint is written under a temporary name and then renamed; when it and
+    ``last_checkpoint`` are written, older ones are deleted. With ``resume=True`` and no
+    ``load_from``, training goes on from the newest readable checkpoint if the last one
+    is not. A checkpoint that is not of the model is an error. Folders that are not
+    local are left to their own backend.
 
     Args:
         interval: Iterations or epochs from one checkpoint to the next; by default those
             from one validation to the next.
-        max_keep_ckpts: How many checkpoints are kept; by default all.
+        max_keep_ckpts: Number of checkpoints that are kept; by default all.
         **kwargs: See :class:`mmengine.hooks.CheckpointHook`.
     """
 
@@ -43,26 +54,24 @@ class StitchCheckpointHook(CheckpointHook):
         key, allowed = 'default_hooks.checkpoint', 'a whole number, -1 for none and all'
         whole = interval is None or is_whole(interval)
         check(whole, f'{key}.interval', interval, allowed)
-        check(
-            is_whole(max_keep_ckpts), f'{key}.max_keep_ckpts', max_keep_ckpts, allowed
-        )
+        whole = is_whole(max_keep_ckpts)
+        check(whole, f'{key}.max_keep_ckpts', max_keep_ckpts, allowed)
         super().__init__(interval, max_keep_ckpts=max_keep_ckpts, **kwargs)
 
     def before_run(self, runner: Runner) -> None:
         """Choose the checkpoint to resume from."""
         if self.interval is None and isinstance(runner._train_loop, BaseLoop):
             self.interval = runner._train_loop.val_interval
-        if not runner._resume or runner._load_from is not None:
+        folder = self.out_dir or runner.work_dir
+        if not runner._resume or runner._load_from or not _is_local(folder):
             return
-        folder = self._folder(runner)
-        if not _is_local(folder):
-            return
+        if folder != runner.work_dir:  # as CheckpointHook.before_train does
+            folder = osp.join(folder, osp.basename(runner.work_dir.rstrip(osp.sep)))
         found = [None, None]
         if is_main_process():
+            names = self.filename_tmpl
             try:
-                found[0] = find_resumable(
-                    runner.work_dir, folder, self.filename_tmpl, runner.logger
-                )
+                found[0] = find_resumable(runner.work_dir, folder, names, runner.logger)
             except ValueError as error:
                 found[1] = str(error)
         # All ranks end alike; none is left waiting.
@@ -81,60 +90,22 @@ class StitchCheckpointHook(CheckpointHook):
         if local and is_main_process():
             names = self.filename_tmpl.format('*'), 'best_*.pth'
             remove_leftovers(self.out_dir, *names)
-            remove_leftovers(runner.work_dir, 'last_checkpoint')
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Refuse a checkpoint that is not of this model."""
-        name = runner._load_from or 'given'
-        fine_tunes = isinstance(runner._train_loop, BaseLoop) and not runner._resume
-        check_weights_fit(
-            runner.model, checkpoint, name, not fine_tunes, resumed=runner._resume
-        )
-        if runner._resume:
+        name, resumed = runner._load_from or 'given', runner._resume
+        fine_tunes = isinstance(runner._train_loop, BaseLoop) and not resumed
+        check_weights_fit(runner.model, checkpoint, name, not fine_tunes, resumed)
+        if resumed:
             # It is a config until it is built for what is resumed.
             runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
-            check_resumed_state(checkpoint, name, runner.optim_wrapper)
-
-    def _folder(self, runner: Runner) -> str:
-        """Where checkpoints of the run are, known before training starts."""
-        if self.out_dir is None or self.out_dir == runner.work_dir:
-            return runner.work_dir
-        return osp.join(self.out_dir, osp.basename(runner.work_dir.rstrip(osp.sep)))
+            check_resumable(checkpoint, name, runner.optim_wrapper)
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
-        outdated = None
-        if self.max_keep_ckpts > 0 and step not in self.keep_ckpt_ids:
-            if len(self.keep_ckpt_ids) == self.max_keep_ckpts:
-                outdated = self.keep_ckpt_ids.popleft()
-            self.keep_ckpt_ids.append(step)
-            runner.message_hub.update_info('keep_ckpt_ids', list(self.keep_ckpt_ids))
-        name = self.filename_tmpl.format(step)
-        self.last_ckpt = self.file_backend.join_path(self.out_dir, name)
-        runner.message_hub.update_info('last_ckpt', self.last_ckpt)
-        runner.save_checkpoint(
-            self.out_dir,
-            name,
-            self.file_client_args,
-            save_optimizer=self.save_optimizer,
-            save_param_scheduler=self.save_param_scheduler,
-            meta=meta,
-            by_epoch=self.by_epoch,
-            backend_args=self.backend_args,
-            **self.args,
-        )
-        if not is_main_process():
-            return
-        with atomic_path(Path(runner.work_dir) / 'last_checkpoint') as temporary:
-            temporary.write_text(self.last_ckpt)
-        if outdated is not None:
-            name = self.filename_tmpl.format(outdated)
-            path = self.file_backend.join_path(self.out_dir, name)
-            if self.file_backend.isfile(path):
-                self.file_backend.remove(path)
+        with self._removing_last():
+            super()._save_checkpoint_with_step(runner, step, meta)
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
-        if not self.save_best:
-            return
         with self._removing_last():
             super()._save_best_checkpoint(runner, metrics)
 
@@ -148,25 +119,27 @@ class StitchCheckpointHook(CheckpointHook):
         finally:
             self.file_backend = backend
         # A best checkpoint may have been written over the one before.
-        if len(self.key_indicators) == 1:
-            kept = [self.best_ckpt_path]
-        else:
-            kept = self.best_ckpt_path_dict.values()
-        for path in set(late.removed) - set(kept):
-            backend.remove(path)
+        best = getattr(self, 'best_ckpt_path', None)
+        kept = {best, *getattr(self, 'best_ckpt_path_dict', {}).values()}
+        for path, remove in late.removals.items():
+            if path not in kept:
+                remove(path)
 
 
 class _LateRemovals:
     """A file backend that only notes what is to be removed."""
 
     def __init__(self, backend: BaseStorageBackend) -> None:
-        self.backend, self.removed = backend, []
+        self.backend, self.removals = backend, {}
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.backend, name)
 
     def remove(self, path: str) -> None:
-        self.removed.append(path)
+        self.removals[path] = self.backend.remove
+
+    def rmtree(self, path: str) -> None:  # of DeepSpeed's checkpoints
+        self.removals[path] = self.backend.rmtree
 
 
 def _is_local(folder: str) -> bool:

@@ -2,9 +2,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
+from watching_hooks import train as run
 
 from snnet_mm.engine.hooks import stitch_sampling_hook
 from snnet_mm.evaluation import cost_table
@@ -108,3 +110,31 @@ def test_costs_of_another_model_are_refused(ros_cfg, tmp_path):
         train(ros_cfg)
     with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
         train(ros_cfg, **{'default_hooks.stitch_sampling.input_size': (32, 32)})
+
+
+@pytest.mark.parametrize('task', ['seg', 'depth'])
+def test_sampling_is_the_same_after_a_resume(toy_cfg):
+    toy_cfg.work_dir += '/straight'
+    _, straight = run(toy_cfg, **{'train_cfg.max_iters': 6})
+    assert len(set(straight.stitches)) > 2
+    toy_cfg.work_dir += '/cut'
+    _, first = run(toy_cfg, **{'train_cfg.max_iters': 3})
+    _, second = run(toy_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
+    assert first.stitches + second.stitches == straight.stitches
+
+
+def test_the_cost_of_the_sampled_stitch_is_logged(toy_cfg):
+    runner, recorder = run(toy_cfg)
+    costs = cost_table(runner.model)
+    assert recorder.logged == [costs[i].flops / 1e9 for i in recorder.stitches]
+
+
+def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
+    class Picky(torch.nn.Module):
+        def check_space(self, space):
+            raise ValueError(f'not for {len(space)} stitches')
+
+    runner = Runner.from_cfg(toy_cfg)
+    runner.model.picky = Picky()
+    with pytest.raises(ValueError, match='not for 14 stitches'):
+        runner.train()

@@ -1,16 +1,12 @@
 import copy
-from collections import Counter
 
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
-from watching_hooks import Losses, Recorder, train
+from watching_hooks import Losses, train
 
 from snnet_mm.apis import init_model
-from snnet_mm.engine import SandwichSampler
-from snnet_mm.evaluation import cost_table
-from snnet_mm.models import find_stitched_backbone
 from snnet_mm.utils import load_weights_only
 
 # --- wrapper models
@@ -24,32 +20,6 @@ def sandwich_cfg(toy_cfg):
         type='SandwichSampler', num_random=2
     )
     return toy_cfg
-
-
-def test_every_stitch_of_a_sandwich_is_logged(sandwich_cfg):
-    sandwich_cfg.train_cfg.max_iters = 3
-    runner = Runner.from_cfg(sandwich_cfg)
-    recorder, losses = Recorder(), Losses()
-    runner.register_hook(recorder)
-    runner.register_hook(losses)
-    runner.train()
-    costs = cost_table(runner.model)
-    sampler = SandwichSampler(
-        costs, find_stitched_backbone(runner.model).space, num_random=2, seed=0
-    )
-    drawn = [sampler.sample(t) for t in range(3)]
-    assert runner.message_hub.get_info('stitch_histogram') == Counter(
-        i for ids in drawn for i in ids
-    )
-    gflops = [sum(costs[i].flops for i in ids) / 1e9 for ids in drawn]
-    assert recorder.logged == pytest.approx(gflops)
-    # Four losses an iteration, which add up to what was trained.
-    assert [step for *_, step in losses.told] == [1] * 4 + [2] * 4 + [3] * 4
-    sums = [sum(v for _, v, step in losses.told if step == n + 1) for n in range(3)]
-    assert sums == pytest.approx(losses.losses)
-    slowest, fastest = losses.told[0], losses.told[1]
-    assert slowest[0] == f'loss_by_gflops/{costs[1].flops / 1e9:.3g}'
-    assert fastest[0] == f'loss_by_gflops/{costs[0].flops / 1e9:.3g}'
 
 
 def test_checkpoints_of_a_wrapper_are_those_of_its_model(sandwich_cfg):

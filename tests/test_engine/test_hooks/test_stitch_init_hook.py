@@ -1,14 +1,12 @@
 import copy
 import logging
-from collections import Counter
 
 import pytest
 import torch
 from mmengine.runner import Runner
-from watching_hooks import Losses, Recorder, train
+from watching_hooks import Recorder, train
 
-from snnet_mm.engine import StitchInitHook, TrainableParamsHook
-from snnet_mm.evaluation import cost_table, count_parameters
+from snnet_mm.engine import StitchInitHook
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.utils import isolated_rng
@@ -16,34 +14,6 @@ from snnet_mm.utils import isolated_rng
 
 def layers_of(state):
     return {k: v for k, v in state.items() if 'stitching_layers' in k}
-
-
-@pytest.mark.parametrize('task', ['seg', 'depth'])
-def test_sampling_is_the_same_after_a_resume(toy_cfg):
-    toy_cfg.work_dir += '/straight'
-    _, straight = train(toy_cfg, **{'train_cfg.max_iters': 6})
-    assert len(set(straight.stitches)) > 2
-    toy_cfg.work_dir += '/cut'
-    _, first = train(toy_cfg, **{'train_cfg.max_iters': 3})
-    _, second = train(toy_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
-    assert first.stitches + second.stitches == straight.stitches
-
-
-def test_the_cost_of_the_sampled_stitch_is_logged(toy_cfg):
-    runner, recorder = train(toy_cfg)
-    costs = cost_table(runner.model)
-    assert recorder.logged == [costs[i].flops / 1e9 for i in recorder.stitches]
-
-
-def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
-    class Picky(torch.nn.Module):
-        def check_space(self, space):
-            raise ValueError(f'not for {len(space)} stitches')
-
-    runner = Runner.from_cfg(toy_cfg)
-    runner.model.picky = Picky()
-    with pytest.raises(ValueError, match='not for 14 stitches'):
-        runner.train()
 
 
 @pytest.mark.parametrize('task', ['seg', 'depth'])
@@ -172,78 +142,14 @@ def test_more_images_than_there_are_is_said(toy_cfg, caplog):
     assert any('num_images=5' in m and '3 training images' in m for m in messages)
 
 
-def test_an_unknown_method_is_refused():
-    with pytest.raises(ValueError, match="method='xavier'; .*StitchInitHook.method"):
-        StitchInitHook(method='xavier')
-
-
-@pytest.mark.parametrize('num_images', [0, -3])
-def test_no_images_is_refused(num_images):
-    with pytest.raises(ValueError, match=f'num_images={num_images};.*num_images'):
-        StitchInitHook(num_images=num_images)
-
-
-def test_losses_are_logged_by_cost_group(toy_cfg):
-    toy_cfg.train_cfg.max_iters = 5
-    runner = Runner.from_cfg(toy_cfg)
-    recorder, losses = Recorder(), Losses()
-    runner.register_hook(recorder)
-    runner.register_hook(losses)
-    runner.train()
-    costs = cost_table(runner.model)
-    # The toy groups: the fast anchor, three groups of four, the slow anchor.
-    groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
-    names = {
-        i: f'loss_by_gflops/{sum(costs[j].flops for j in g) / len(g) / 1e9:.3g}'
-        for g in groups
-        for i in g
-    }
-    assert losses.told == [
-        (names[i], loss, n)
-        for n, (i, loss) in enumerate(
-            zip(recorder.stitches, losses.losses, strict=True), start=1
-        )
-    ]
-
-
-def test_the_histogram_counts_across_a_resume(toy_cfg):
-    _, first = train(toy_cfg, **{'train_cfg.max_iters': 3})
-    runner, second = train(toy_cfg, **{'train_cfg.max_iters': 8, 'resume': True})
-    counted = runner.message_hub.get_info('stitch_histogram')
-    assert counted == Counter(first.stitches + second.stitches)
-    assert sum(counted.values()) == 8
-
-
-# --- what is trained
-
-
-def test_lora_trains_updates_stitching_layers_and_heads(toy_cfg, caplog):
-    for anchor in toy_cfg.model.backbone.anchors:
-        anchor.lora = dict(rank=4)
-    toy_cfg.log_level = 'INFO'
-    runner, recorder = Runner.from_cfg(toy_cfg), Recorder()
-    runner.register_hook(recorder)
-    runner.logger.addHandler(caplog.handler)
-    runner.train()
-    changed = {
-        k
-        for k, v in runner.model.named_parameters()
-        if not torch.equal(v, recorder.start[k])
-    }
-    assert any('anchors.1' in k for k in changed)
-    assert any('stitching_layers' in k for k in changed)
-    assert any('decode_head' in k for k in changed)
-    assert all('lora' in k for k in changed if k.startswith('backbone'))
-    (said,) = (m for m in caplog.messages if m.startswith('Trained parameters'))
-    counts = count_parameters(runner.model)
-    assert f'backbone.anchors {counts["backbone.anchors"]}, ' in said
-    # qkv and proj of four blocks x 32 and eight x 96 channels, rank 4.
-    trained = 24 * (4 * 32 + 8 * 96)
-    assert f'backbone.anchors {trained:,} of ' in said
-
-
-def test_a_model_with_nothing_to_train_is_refused(toy_cfg):
-    runner = Runner.from_cfg(toy_cfg)
-    runner.model.requires_grad_(False)
-    with pytest.raises(ValueError, match='parameters of the model are frozen.*lora'):
-        TrainableParamsHook().before_train(runner)
+@pytest.mark.parametrize(
+    ('settings', 'message'),
+    [
+        (dict(method='xavier'), "method='xavier'; .*StitchInitHook.method"),
+        (dict(num_images=0), 'num_images=0; .*StitchInitHook.num_images'),
+        (dict(num_images=-3), 'num_images=-3;'),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        StitchInitHook(**settings)

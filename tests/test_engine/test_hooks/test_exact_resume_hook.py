@@ -1,0 +1,295 @@
+"""Interrupted training goes on as if nothing had happened."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from equality import assert_same
+from mmengine.hooks import Hook
+from mmengine.optim import OptimWrapper, OptimWrapperDict
+from mmengine.runner import Runner
+
+from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
+from snnet_mm.engine.accumulation import accumulative_counts
+from snnet_mm.esta import importance_results
+from snnet_mm.evaluation import cost_table
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import guard_checkpoints, load_weights_only
+
+PIPELINE = [
+    dict(type='RandomResize', scale=(64, 64), ratio_range=(1.0, 1.5)),
+    dict(type='RandomCrop', crop_size=(64, 64)),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='PhotoMetricDistortion'),
+    dict(type='PackSegInputs'),
+]
+
+
+SCHEDULES = dict(
+    seg=[
+        dict(type='LinearLR', start_factor=0.1, end=5, by_epoch=False),
+        dict(type='CosineAnnealingLR', begin=5, end=20, by_epoch=False),
+    ],
+    depth=[
+        dict(type='GroupOneCycleLR', begin=0, end=20, by_epoch=False),
+        dict(type='OneCycleMomentum', begin=0, end=20, by_epoch=False),
+    ],
+)
+
+
+@pytest.fixture
+def random_cfg(toy_cfg, task):
+    """Everything random that training has: augmentation, drop path, BN, stitches."""
+    toy_cfg.train_dataloader.dataset.pipeline = PIPELINE
+    for anchor in toy_cfg.model.backbone.anchors:
+        anchor.drop_path_rate = 0.3
+    toy_cfg.param_scheduler = SCHEDULES[task]
+    toy_cfg.default_hooks.logger.interval = 5
+    toy_cfg.default_hooks.checkpoint.update(interval=10, max_keep_ckpts=-1)
+    toy_cfg.train_cfg.max_iters = 20
+    return toy_cfg
+
+
+class Recorder(Hook):
+    """Keeps what each iteration trained and its weights, and what was validated."""
+
+    priority = 'LOWEST'
+
+    def __init__(self):
+        self.stitches, self.weights, self.validated = [], [], []
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        backbone = find_stitched_backbone(runner.model)
+        self.stitches.append(backbone.active_stitch.id)
+        self.weights.append(parameters_of(runner.model))
+
+    def before_val_iter(self, runner, batch_idx, data_batch=None):
+        self.validated.append(parameters_of(runner.model))
+
+
+def parameters_of(model):
+    return {k: v.detach().clone() for k, v in model.named_parameters()}
+
+
+def run(cfg, name, start=None, **changes):
+    """Train in a folder of its own, from the beginning or resumed from a checkpoint."""
+    cfg = cfg.copy()
+    cfg.merge_from_dict(changes)
+    # Runners of the same name would share the history of their losses, and the file.
+    cfg.experiment_name = cfg.visualizer.name = f'{Path(cfg.work_dir).name}_{name}'
+    cfg.work_dir = str(Path(cfg.work_dir) / name)
+    if start is not None:
+        Path(cfg.work_dir).mkdir()
+        shutil.copy(start, cfg.work_dir)
+        cfg.resume = True
+    runner, recorder = Runner.from_cfg(cfg), Recorder()
+    runner.register_hook(recorder)
+    runner.train()
+    return Path(cfg.work_dir), recorder
+
+
+def logged(work_dir):
+    """What was logged by step, times left out."""
+    (path,) = work_dir.glob('*/vis_data/scalars.json')
+    lines = map(json.loads, path.read_text().splitlines())
+    return {
+        line['step']: {k: v for k, v in line.items() if 'time' not in k}
+        for line in lines
+        if 'loss' in line
+    }
+
+
+def assert_exact(straight, resumed, start, end):
+    """A training that was resumed at an iteration equals one that never stopped."""
+    whole, pieces = (
+        load_weights_only(folder / f'iter_{end}.pth') for folder in (straight, resumed)
+    )
+    for key in ('state_dict', 'optimizer', 'param_schedulers'):
+        assert_same(whole[key], pieces[key])
+    assert_same(whole.get('ema_state_dict'), pieces.get('ema_state_dict'))
+    losses = [
+        checkpoint['message_hub']['log_scalars']['train/loss'].data[0].tolist()
+        for checkpoint in (whole, pieces)
+    ]
+    assert len(losses[0]) == end
+    assert losses[0] == losses[1]
+    expected = {k: v for k, v in logged(straight).items() if k > start}
+    assert {'loss', 'lr', 'stitch_gflops'} <= expected[end].keys()
+    assert logged(resumed) == expected
+
+
+@pytest.fixture
+def guarded():
+    """Checkpoints are read as the tools read them."""
+    with guard_checkpoints():
+        yield
+
+
+@pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=pytest.mark.slow)])
+def test_twenty_iterations_are_ten_and_ten(random_cfg, guarded):
+    """With any number of workers before and after."""
+    loader = random_cfg.train_dataloader
+    loader.update(num_workers=2, persistent_workers=True)
+    straight, _ = run(random_cfg, 'straight')
+    for num_workers in (0, 2):
+        loader.update(num_workers=num_workers, persistent_workers=num_workers > 0)
+        # Whatever was drawn before has no part in it.
+        torch.manual_seed(num_workers + 100)
+        resumed, _ = run(random_cfg, f'with_{num_workers}', straight / 'iter_10.pth')
+        assert_exact(straight, resumed, 10, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('num_workers', [0, 2])
+@pytest.mark.parametrize('after', [1, 7])
+def test_wherever_training_is_cut(random_cfg, num_workers, after):
+    random_cfg.train_dataloader.update(
+        num_workers=num_workers, persistent_workers=num_workers > 0
+    )
+    random_cfg.train_cfg.max_iters = 10
+    random_cfg.default_hooks.checkpoint.interval = after
+    straight, _ = run(random_cfg, 'straight')
+    resumed, _ = run(random_cfg, 'resumed', straight / f'iter_{after}.pth')
+    assert_exact(straight, resumed, after, 10)
+
+
+def test_sandwiches_and_scores_go_on_exactly(random_cfg, guarded):
+    random_cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
+    random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
+    random_cfg.default_hooks.stitch_sampling.sampler = dict(
+        type='SandwichSampler',
+        num_random=2,
+        sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=3),
+    )
+    random_cfg.train_cfg.max_iters = 4
+    random_cfg.default_hooks.checkpoint.interval = 2
+    random_cfg.default_hooks.logger.interval = 2
+    straight, recorder = run(random_cfg, 'straight')
+    assert len(set(recorder.stitches)) > 2
+    resumed, _ = run(random_cfg, 'resumed', straight / 'iter_2.pth')
+    assert_exact(straight, resumed, 2, 4)
+
+    # Scores are in the checkpoint, and beside it in the form of results.
+    saved = [
+        load_weights_only(folder / 'iter_4.pth')['message_hub']['runtime_info']
+        for folder in (straight, resumed)
+    ]
+    assert saved[0]['stitch_scores'] == saved[1]['stitch_scores']
+    scores = saved[0]['stitch_scores']['scores']
+    assert saved[0]['stitch_scores']['num_scored_steps'] == 4
+    assert set(scores) == set(saved[0]['stitch_histogram'])
+    assert all(q > 0 for q in scores.values())
+    model = Runner.from_cfg(random_cfg).model
+    space = find_stitched_backbone(model).space
+    results = StitchResults.read(straight / 'stitch_scores.json', space)
+    assert results == importance_results(space, cost_table(model), scores, 3)
+
+
+# --- gradient accumulation
+
+
+def test_accumulated_gradients_are_of_one_stitch(random_cfg):
+    random_cfg.optim_wrapper.accumulative_counts = 3
+    random_cfg.default_hooks.checkpoint.interval = 3
+    random_cfg.train_cfg.max_iters = 9
+    random_cfg.default_hooks.logger.interval = 3
+    straight, recorder = run(random_cfg, 'straight')
+    costs = cost_table(Runner.from_cfg(random_cfg).model)
+    step = random_cfg.default_hooks.stitch_sampling.sampler.step
+    sampler = ResourceConstrainedSampler(costs, step=step, seed=0)
+    drawn = [sampler.sample(i)[0] for i in range(3)]
+    assert drawn[0] != drawn[1] != drawn[2]
+    assert recorder.stitches == [i for i in drawn for _ in range(3)]
+    resumed, recorder = run(random_cfg, 'resumed', straight / 'iter_6.pth')
+    assert recorder.stitches == [drawn[2]] * 3
+    assert_exact(straight, resumed, 6, 9)
+
+
+@pytest.mark.parametrize(
+    'counts, expected', [((4,), 4), ((1, 1), 1), ((2, 3), 6), ((4, 2), 4)]
+)
+def test_several_optimizers_step_together(counts, expected):
+    wrappers = {
+        str(i): OptimWrapper(
+            torch.optim.SGD([torch.ones(1, requires_grad=True)], 0.1),
+            accumulative_counts=count,
+        )
+        for i, count in enumerate(counts)
+    }
+    single = wrappers['0'] if len(counts) == 1 else OptimWrapperDict(**wrappers)
+    assert accumulative_counts(single) == expected
+
+
+# --- a model average
+
+
+@pytest.mark.parametrize('task', ['seg', 'depth'])
+def test_a_model_average_goes_on_exactly(random_cfg):
+    """Equal to its closed form, validated in place of the model, and resumed."""
+    m = 0.3
+    random_cfg.custom_hooks = [dict(type='EMAHook', momentum=m)]
+    random_cfg.train_cfg.update(max_iters=6, val_interval=6)
+    random_cfg.default_hooks.checkpoint.interval = 3
+    random_cfg.default_hooks.logger.interval = 3
+    random_cfg.val_dataloader = random_cfg.test_dataloader
+    random_cfg.val_evaluator = random_cfg.test_evaluator
+    random_cfg.val_cfg = dict(type='StitchValLoop', stitches='anchors')
+    straight, recorder = run(random_cfg, 'straight')
+    resumed, after = run(random_cfg, 'resumed', straight / 'iter_3.pth')
+    assert_exact(straight, resumed, 3, 6)
+
+    # The average begins with the weights after the first iteration.
+    weights = recorder.weights
+    last = weights[-1]
+    factors = [(1 - m) ** 5] + [m * (1 - m) ** (5 - t) for t in range(1, 6)]
+    checkpoint = load_weights_only(resumed / 'iter_6.pth')
+    for key, trained in last.items():
+        average = sum(
+            f * w[key].double() for f, w in zip(factors, weights, strict=True)
+        )
+        saved = checkpoint['state_dict'][key]
+        torch.testing.assert_close(saved.double(), average, rtol=1e-5, atol=1e-7)
+        assert torch.equal(checkpoint['ema_state_dict'][f'module.{key}'], trained)
+        for validated in (*recorder.validated, *after.validated):
+            assert torch.equal(validated[key], saved)
+    head = [k for k in last if k.startswith('decode_head.')][-1]
+    assert not torch.equal(checkpoint['state_dict'][head], last[head])
+    # Two batches, each by both anchors.
+    assert len(recorder.validated) == len(after.validated) == 2
+
+
+# --- what would make it another training
+
+
+@pytest.mark.parametrize(
+    'changes, message',
+    [
+        ({}, None),
+        (
+            {'train_dataloader.sampler.type': 'InfiniteSampler'},
+            'InfiniteSampler seeds no augmentation, SeededSampler does',
+        ),
+        ({'randomness.seed': None}, 'config key: randomness.seed'),
+        (
+            {'optim_wrapper.accumulative_counts': 4},
+            'every 10 iterations fall between two steps, as gradients of 4',
+        ),
+        ({'optim_wrapper.accumulative_counts': 5}, None),
+    ],
+)
+def test_what_is_not_exact_is_said(random_cfg, caplog, changes, message):
+    random_cfg.merge_from_dict(changes)
+    runner = Runner.from_cfg(random_cfg)
+    runner._train_loop = runner.build_train_loop(runner._train_loop)
+    runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+    runner.logger.setLevel('WARNING')
+    runner.logger.addHandler(caplog.handler)
+    caplog.clear()
+    (hook,) = (h for h in runner.hooks if isinstance(h, ExactResumeHook))
+    hook.before_train(runner)
+    said = [r.getMessage() for r in caplog.records]
+    assert len(said) == (message is not None)
+    assert all('will not be exact' in m and message in m for m in said)

@@ -15,15 +15,15 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
-from snnet_mm.utils import guard_checkpoints
+from snnet_mm.utils import check, guard_checkpoints
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
-# By task: method and schedule.
+# Names of the configs by task.
 TASKS = dict(
-    seg=('setr-naive', '1xb16-300'),
-    depth=('dpt', '1xb16-300'),
-    det=('mask-rcnn', '1xb8-300'),
-    cls=('cls', '1xb16-600'),
+    seg='setr-naive_{}_1xb16-300_toy-scenes-64x64',
+    depth='dpt_{}_1xb16-300_toy-scenes-64x64',
+    det='mask-rcnn_{}_1xb8-300_toy-scenes-64x64',
+    cls='cls_{}_1xb16-600_toy-scenes-64x64',
 )
 
 
@@ -56,10 +56,8 @@ def parse_args() -> argparse.Namespace:
         '--num-scenes', type=int, help='scenes to evaluate on (default: the configs)'
     )
     args = parser.parse_args()
-    for name in ('iters', 'num_scenes'):
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            parser.error(f'--{name.replace("_", "-")} {value}: allowed is 1 or more')
+    for name, value in (('iters', args.iters), ('num-scenes', args.num_scenes)):
+        check(value is None or value > 0, f'--{name}', value, '1 or more')
     if args.work_dir is None:
         name = 'demo' if args.task == 'seg' else f'demo_{args.task}'
         args.work_dir = Path('work_dirs', name)
@@ -67,9 +65,8 @@ def parse_args() -> argparse.Namespace:
 
 
 def load_config(model: str, args: argparse.Namespace) -> Config:
-    """A toy config with the wishes of the command line."""
-    method, schedule = TASKS[args.task]
-    name = f'{method}_{model}_{schedule}_toy-scenes-64x64'
+    """Load a toy config and set the options of the command line."""
+    name = TASKS[args.task].format(model)
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
     cfg.log_level = 'ERROR'
@@ -85,7 +82,7 @@ def load_config(model: str, args: argparse.Namespace) -> Config:
 
 
 def train_anchor(model: str, args: argparse.Namespace) -> str:
-    """Train one anchor; returns its checkpoint."""
+    """Train one anchor; return its checkpoint."""
     runner = Runner.from_cfg(load_config(model, args))
     runner.train()
     return str(Path(runner.work_dir) / f'iter_{runner.max_iters}.pth')

@@ -8,11 +8,11 @@ import argparse
 from pathlib import Path
 
 from mmengine.config import DictAction
-from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
 from snnet_mm.deploy import FORMATS, Manifest, StitchExporter
+from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_config
 
@@ -87,18 +87,12 @@ def report(manifest: Manifest, out: Path) -> None:
     for name in ('id', 'route', 'GFLOPs', 'params (M)', 'file', 'MB', 'difference'):
         table.add_column(name, justify='left' if name in ('route', 'file') else 'right')
     for stitch in manifest.stitches:
+        costs = (f'{stitch.flops / 1e9:.3g}', f'{stitch.params / 1e6:.2f}')
         for file in stitch.files:
-            table.add_row(
-                str(stitch.id),
-                stitch.route,
-                f'{stitch.flops / 1e9:.3g}',
-                f'{stitch.params / 1e6:.2f}',
-                file.name,
-                f'{file.bytes / 1e6:.2f}',
-                f'{file.max_difference:.1e}',
-            )
-    console = Console()
-    console = console if console.is_terminal else Console(width=120)
+            written = (file.name, f'{file.bytes / 1e6:.2f}')
+            difference = f'{file.max_difference:.1e}'
+            table.add_row(str(stitch.id), stitch.route, *costs, *written, difference)
+    console = wide_console()
     console.print(table)
     if manifest.weights:
         megabytes = manifest.weights['bytes'] / 1e6

@@ -2,10 +2,14 @@
 
 from .cost_report import as_text, cost_report, wide_console, write_cost_csv
 from .costs import cost_table
-from .device import measuring_setup
-from .latency import Latencies, LatencyCheck, measure_latency
 from .loops import StitchTestLoop, StitchValLoop
-from .memory import measure_memory
+from .measure import (
+    Latencies,
+    LatencyCheck,
+    measure_latency,
+    measure_memory,
+    measuring_setup,
+)
 from .parts import preprocessed_size
 from .pictures import (
     Baseline,

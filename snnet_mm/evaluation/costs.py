@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +13,16 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Cost, CostTable
-from snnet_mm.utils import is_whole
+from snnet_mm.utils import refusal
 
-from .device import empty_images
 from .parts import (
     Part,
     Rest,
     T,
     as_shipped,
+    empty_images,
     parameters_by_part,
     parts_by_stitch,
-    preprocessed_size,
     run_parts,
     unwrapped,
 )
@@ -35,7 +34,7 @@ def cost_table(
     """FLOPs and parameters of all stitches of a model, in well under a second.
 
     On meta tensors every embedding, block and stitching layer is run once, and once
-    what comes behind the backbone; a stitch costs the sum of its parts. Counted are the
+    what comes after the backbone; a stitch costs the sum of its parts. Counted are the
     maps computed in eval mode and the heads that prediction runs; auxiliary heads are
     not, low-rank updates count as merged, and test-time augmentation is not counted.
 
@@ -43,32 +42,20 @@ def cost_table(
         model: A stitched backbone, or an mm model that holds one.
         input_size: Height and width in pixels; by default the fixed size of the
             model's data preprocessor.
-
-    Raises:
-        ValueError: If the model holds no stitched backbone, no size is known, or its
-            parts do not go together.
     """
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
-    size = input_size or preprocessed_size(model)
-    pair = isinstance(size, Sequence) and len(size) == 2
-    if not pair or not all(is_whole(side, 1) for side in size):
-        raise ValueError(
-            f'images of the size {size!r}; wanted are height and width in pixels '
-            '(config keys: input_size, model.data_preprocessor.size)'
-        )
-    size = tuple(size)
+    size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
     counter = _CostCounter(model)
-    metas = on_meta(counter)
     try:
         with torch.no_grad():
-            costs = functional_call(counter, metas, (size,), tie_weights=False)
+            costs = functional_call(
+                counter, on_meta(counter), (size,), tie_weights=False
+            )
     except RuntimeError as error:
-        raise ValueError(
-            f'the model cannot run images of {"x".join(map(str, size))}: '
-            f'{str(error).splitlines()[0]} (config keys: input_size, '
-            'model.data_preprocessor.size, in_channels of the neck and the heads)'
-        ) from error
+        reason = f'those that the model can run: {str(error).splitlines()[0]}'
+        keys = 'in_channels of the neck and the heads, input_size'
+        raise refusal(keys, size, reason) from error
     return CostTable(costs, size, space.fingerprint)
 
 

@@ -1,4 +1,4 @@
-"""A stitched model taken apart: every part is run once, a stitch is a sum of parts."""
+"""Parts of a stitched model: each is run once, and a stitch is a sum of parts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from torch import Tensor, nn
 from snnet_mm.anchors import TokenState
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Position, Step, Stitch
+from snnet_mm.utils import check, is_whole, refusal
 
 from .extensions import FORWARDS
 
 T = TypeVar('T')
+SIZE = 'height and width of the images, in pixels'
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class FeatureMap:
 
 @dataclass(frozen=True)
 class Rest:
-    """What a model runs besides its backbone, on the output of one end anchor."""
+    """Everything of a model but its backbone, run on the output of one end anchor."""
 
     end_anchor: int
 
@@ -68,7 +70,7 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure) -> None:
             state = measure(Position(a, i), run)
             _run_parts_at(backbone, Position(a, i), state, measure)
     if model is not backbone:
-        for a in _ends(backbone):
+        for a in _end_anchors(backbone):
             with _given_backbone_output(model, images, a):
                 measure(Rest(a), partial(run_model, model, images))
 
@@ -88,11 +90,11 @@ def _run_parts_at(
 
 
 def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
-    """The parts of a model that each of its stitches runs, each of them once."""
+    """Return the parts of a model that each of its stitches runs, each of them once."""
     backbone = find_stitched_backbone(model)
     parts = {stitch.id: parts_of(backbone, stitch) for stitch in backbone.space}
     if model is not backbone:
-        ends = _ends(backbone)
+        ends = _end_anchors(backbone)
         for stitch in backbone.space:
             end = stitch.end_anchor
             parts[stitch.id].add(Rest(end if end in ends else ends[0]))
@@ -100,7 +102,7 @@ def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
 
 
 def parts_of(backbone: StitchedBackbone, stitch: Stitch) -> set[Part]:
-    """The parts of a backbone that a stitch runs."""
+    """Return the parts of a backbone that a stitch runs."""
     parts: set[Part] = set(stitch.steps)
     for j in backbone.wanted_maps():
         _, layer = backbone.map_source(stitch, backbone.out_indices[j])
@@ -109,12 +111,12 @@ def parts_of(backbone: StitchedBackbone, stitch: Stitch) -> set[Part]:
 
 
 def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Parameter]]:
-    """Parameters of anchors and stitching layers; a part without has none."""
+    """Return parameters of anchors and stitching layers; other parts have none."""
     parameters: dict[Part, list[nn.Parameter]] = defaultdict(list)
     for a, anchor in enumerate(backbone.anchors):
         for name, parameter in anchor.named_parameters():
             level, _ = anchor.layer_depth(name)
-            # What comes behind the last block (a final norm) is run with it.
+            # What comes after the last block (a final norm) is run with it.
             part = Position(a, min(level, anchor.depth) - 1)
             parameters[part].append(parameter)
     for name, layer in backbone.stitching_layers.items():
@@ -133,20 +135,17 @@ def run_model(model: nn.Module, images: Tensor) -> object:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside wrappers such as DDP's and that of test-time augmentation."""
+    """Return the model inside wrappers such as DDP's and test-time augmentation's."""
     while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
         model = model.module
     return model
 
 
 def preprocessed_size(model: nn.Module) -> tuple[int, int]:
-    """Height and width that a model's data preprocessor pads training batches to.
+    """Return height and width that a model's data preprocessor pads batches to.
 
     mmdet's has them in its ``batch_augments``; mmpretrain's pads nothing: classifiers
     see images of the size that their slow anchor is built for.
-
-    Raises:
-        ValueError: If it is no classifier, and no data preprocessor has a fixed size.
     """
     for module in model.modules():
         if isinstance(module, BaseDataPreprocessor):
@@ -159,10 +158,24 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
             size = module.anchors[-1].input_size
             if size is not None:
                 return size
-    raise ValueError(
-        'FLOPs need an input size, and the data preprocessor has none; give height and '
-        'width (config key: input_size, or model.data_preprocessor.size)'
-    )
+    raise refusal('input_size, model.data_preprocessor.size', None, SIZE)
+
+
+def empty_images(
+    model: nn.Module, input_size: Sequence[int] | None, batch: int
+) -> Tensor:
+    """Return images ``(B, 3, H, W)`` without content, as the weights of a model are.
+
+    Args:
+        model: The model.
+        input_size: Height and width in pixels; by default :func:`preprocessed_size`.
+        batch: Number of images.
+    """
+    size = input_size or preprocessed_size(model)
+    pair = isinstance(size, Sequence) and len(size) == 2
+    ok = pair and all(is_whole(side, 1) for side in size)
+    check(ok, 'input_size, model.data_preprocessor.size', size, SIZE)
+    return next(model.parameters()).new_empty(batch, 3, *size)
 
 
 @contextmanager
@@ -199,11 +212,9 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
             module.training = flag
 
 
-def _ends(backbone: StitchedBackbone) -> list[int]:
-    """End anchors that the rest of a model must be told apart by.
-
-    Maps are the same for all; a final state is that of the end anchor.
-    """
+def _end_anchors(backbone: StitchedBackbone) -> list[int]:
+    """Return the end anchors that the rest of a model differs by."""
+    # Maps are the same for all; a final state is that of the end anchor.
     return list(range(len(backbone.anchors))) if backbone.out == 'end' else [0]
 
 

@@ -177,7 +177,7 @@ def test_the_size_is_that_of_the_data_preprocessor(build_snnet):
 
 def test_without_a_size_there_are_no_flops(build_snnet):
     for model in (build_snnet(), Model(build_snnet(), nn.Identity())):
-        with pytest.raises(ValueError, match='input_size, or model.data_preprocessor'):
+        with pytest.raises(ValueError, match='input_size, model.data_preprocessor'):
             cost_table(model)
 
 

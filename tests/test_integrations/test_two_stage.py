@@ -3,10 +3,7 @@
 import pytest
 import torch
 
-from snnet_mm.apis import set_stitch
-from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
-from snnet_mm.evaluation.memory import count_peak
-from snnet_mm.evaluation.parts import as_shipped, run_model
+from snnet_mm.evaluation import cost_table, measure_latency
 
 pytestmark = pytest.mark.ops
 pytest.importorskip('mmdet')
@@ -36,17 +33,6 @@ def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
         heads = (detector.neck, detector.rpn_head, detector.roi_head)
         others = sum(map(num_params, heads))
         assert costs[i].params == backbone[i].params + others
-
-
-def test_memory_is_that_of_a_real_forward(detector):
-    found = measure_memory(detector)
-    images = torch.randn(1, 3, 64, 64)
-    weights = 4 * cost_table(detector)[12].params
-    with as_shipped(detector):
-        set_stitch(detector, 12)
-        peak = count_peak(lambda: run_model(detector, images))
-    # Pooling, which is not followed on meta tensors, is not where the peak is.
-    assert found[12] == weights + 4 * images.numel() + peak
 
 
 def test_latency_adds_up(detector):

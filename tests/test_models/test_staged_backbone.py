@@ -15,7 +15,7 @@ pytest.importorskip('timm')
 
 from states import states_of
 
-from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
+from snnet_mm.evaluation import cost_table, measure_latency
 from snnet_mm.models import LeastSquares, SNNetv1, SNNetv2, set_stitch
 from snnet_mm.models.stitching_init import fit_stitching_layers
 from snnet_mm.stitching import Position, count_blocks, visiting_order
@@ -137,12 +137,11 @@ def test_neighbours_share_their_blocks(name):
 
 
 @pytest.mark.parametrize('name', ['mixed', 'levit'])
-def test_costs_memory_and_latency(name):
+def test_costs_and_latency(name):
     net = build(name, out='end')
     costs = cost_table(net, (64, 64))
-    memory = measure_memory(net, (64, 64))
     latency = measure_latency(net, (64, 64), rounds=1, check=[0]).by_stitch
-    assert set(costs) == set(memory) == set(latency) == set(net.space.ids)
+    assert set(costs) == set(latency) == set(net.space.ids)
     for stitch in net.space:
         held = stitch.layers
         params = sum(
@@ -153,7 +152,6 @@ def test_costs_memory_and_latency(name):
             parts += [net.anchors[anchor].stem] if begin == 0 else []
             params += sum(p.numel() for part in parts for p in part.parameters())
         assert costs[stitch.id].params == params
-        assert memory[stitch.id] > 4 * params
 
 
 SIZES = dict(ti='tiny', s='small', b='base')

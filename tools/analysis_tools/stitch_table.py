@@ -36,7 +36,9 @@ def add_measuring(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         '--latency', action='store_true', help='time the parts of the model'
     )
-    group.add_argument('--memory', action='store_true', help='find the peak memory')
+    group.add_argument(
+        '--memory', action='store_true', help='measure the peak memory, on a GPU'
+    )
     group.add_argument(
         '--shape',
         nargs=2,
@@ -104,6 +106,8 @@ def parse_args() -> argparse.Namespace:
             parser.error(f'--{name} {getattr(args, name)}: allowed is 1 or more')
     if args.shape is not None and min(args.shape) < 1:
         parser.error(f'--shape {args.shape}: allowed is 1 pixel or more each way')
+    if args.memory and not args.device.startswith('cuda'):
+        parser.error('--memory needs a GPU: peaks are measured there (--device cuda)')
     if args.device.startswith('cuda') and not torch.cuda.is_available():
         parser.error(f'--device {args.device}: torch finds no CUDA device')
     return args

@@ -1,4 +1,4 @@
-"""Latency of every stitch, from its parts timed once each."""
+"""Latency and peak memory of every stitch, measured on a device."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import middle_stitches
+from snnet_mm.stitching import Setup, middle_stitches
+from snnet_mm.utils import refusal
 
-from .device import empty_images
-from .parts import Part, T, as_shipped, parts_by_stitch, run_model, run_parts, unwrapped
+from .costs import cost_table
+from .parts import (
+    T,
+    as_shipped,
+    empty_images,
+    parts_by_stitch,
+    run_model,
+    run_parts,
+    unwrapped,
+)
 
 
 @dataclass(frozen=True)
@@ -76,54 +85,97 @@ def measure_latency(
         check: Stitches to time end to end; by default the anchors and, of every kind,
             the middle one.
         progress: Whether to show a progress bar.
-
-    Raises:
-        ValueError: If the model holds no stitched backbone, no size is known, the
-            batch or the rounds are not positive, or an id is not in the space.
     """
     model = unwrapped(model)
-    if batch < 1 or rounds < 1:
-        raise ValueError(
-            f'batch={batch}, rounds={rounds}; allowed is 1 or more (options: --batch, '
-            '--rounds)'
-        )
+    for option, number in (('--batch', batch), ('--rounds', rounds)):
+        if number < 1:
+            raise refusal(option, number, '1 or more')
     space = find_stitched_backbone(model).space
-    chosen = middle_stitches(space) if check is None else [space[i].id for i in check]
+    ids = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch).normal_()
+    warm_up, timed = 2, []
     with as_shipped(model):
         parts = parts_by_stitch(model)
-        timed = [
-            _time_round(model, images, chosen, parts_first=n % 2 == 0)
-            for n in track(
-                range(rounds + 2), 'Timing', disable=not progress, transient=True
-            )
-        ][2:]
+        for n in _track(range(rounds + warm_up), 'Timing', progress):
+            part_times, end_to_end = (_Stopwatch(images.device) for _ in range(2))
+            runs = [partial(run_parts, model, images, part_times.time)]
+            for i in ids:
+                runs.append(partial(_run_stitch, model, images, i, end_to_end))
+            for run in reversed(runs) if n % 2 else runs:
+                run()
+            timed.append((part_times.milliseconds(), end_to_end.milliseconds()))
+    timed = timed[warm_up:]
     by_stitch = {
         i: statistics.median(
             sum(times[part] for part in parts[i]) for times, _ in timed
         )
         for i in parts
     }
-    checks = [_check(i, by_stitch[i], [whole[i] for _, whole in timed]) for i in chosen]
+    checks = [_compare(i, by_stitch[i], [whole[i] for _, whole in timed]) for i in ids]
     return Latencies(by_stitch, tuple(checks))
 
 
-def _time_round(
-    model: nn.Module, images: Tensor, check: Sequence[int], parts_first: bool
-) -> tuple[dict[Part, float], dict[int, float]]:
-    """Milliseconds of every part, and of some stitches end to end."""
-    parts, whole = (_Stopwatch(images.device) for _ in range(2))
-    if parts_first:
-        run_parts(model, images, parts.time)
-    for stitch_id in check if parts_first else reversed(check):
-        set_stitch(model, stitch_id)
-        whole.time(stitch_id, partial(run_model, model, images))
-    if not parts_first:
-        run_parts(model, images, parts.time)
-    return parts.milliseconds(), whole.milliseconds()
+def measure_memory(
+    model: nn.Module,
+    input_size: tuple[int, int] | None = None,
+    batch: int = 1,
+    progress: bool = False,
+) -> dict[int, int]:
+    """Measure bytes at the peak of one forward of every stitch, by stitch id, on a GPU.
+
+    That is the stitch's own weights, as if it were shipped alone, the images, and the
+    most that torch's allocator hands out for activations, workspaces of cuDNN and
+    cuBLAS included. Torch tells no peak on other devices, and adding up the tensors
+    that are alive sees nothing of what a kernel needs inside.
+
+    Args:
+        model: A stitched backbone, or an mm model that holds one.
+        input_size: See :func:`measure_latency`.
+        batch: Images in a batch.
+        progress: Whether to show a progress bar.
+    """
+    model = unwrapped(model)
+    weight = next(model.parameters())
+    if not weight.is_cuda:
+        raise refusal('--device', str(weight.device), 'a GPU, to measure memory')
+    params = cost_table(model, input_size).column('params')
+    images = empty_images(model, input_size, batch)
+    peaks = {}
+    with as_shipped(model):
+        for stitch_id in _track(params, 'Memory', progress):
+            set_stitch(model, stitch_id)
+            torch.cuda.reset_peak_memory_stats(images.device)
+            before = torch.cuda.memory_allocated(images.device)
+            run_model(model, images)
+            peak = torch.cuda.max_memory_allocated(images.device) - before
+            weights = params[stitch_id] * weight.element_size()
+            peaks[stitch_id] = weights + images.untyped_storage().nbytes() + peak
+    return peaks
 
 
-def _check(stitch_id: int, predicted: float, rounds: Sequence[float]) -> LatencyCheck:
+def measuring_setup(model: nn.Module, batch: int) -> Setup:
+    """Describe the device and the data type that a model is measured with."""
+    weight = next(model.parameters())
+    if weight.is_cuda:
+        device = torch.cuda.get_device_name(weight.device)
+    else:
+        threads = torch.get_num_threads()
+        device = f'{weight.device.type}, {threads} thread{"s" * (threads > 1)}'
+    return Setup(device, batch, str(weight.dtype).removeprefix('torch.'))
+
+
+def _track(items: Collection[int], title: str, progress: bool):
+    return track(items, title, disable=not progress, transient=True)
+
+
+def _run_stitch(
+    model: nn.Module, images: Tensor, stitch_id: int, watch: _Stopwatch
+) -> None:
+    set_stitch(model, stitch_id)
+    watch.time(stitch_id, partial(run_model, model, images))
+
+
+def _compare(stitch_id: int, predicted: float, rounds: Sequence[float]) -> LatencyCheck:
     median = statistics.median(rounds)
     low, high = median, median
     if len(rounds) > 1:
@@ -146,7 +198,7 @@ class _Stopwatch:
         return result
 
     def milliseconds(self) -> dict:
-        """How long everything took."""
+        """Return how long everything took."""
         if self.device.type == 'cuda':
             torch.cuda.synchronize(self.device)
             return {k: a.elapsed_time(b) for k, (a, b) in self.marks.items()}

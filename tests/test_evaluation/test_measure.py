@@ -4,7 +4,13 @@ from torch import nn
 
 from snnet_mm.anchors.plain_vit import PatchEmbed
 from snnet_mm.anchors.vit_block import Block
-from snnet_mm.evaluation import cost_table, latency, measure_latency, measuring_setup
+from snnet_mm.evaluation import (
+    cost_table,
+    measure,
+    measure_latency,
+    measure_memory,
+    measuring_setup,
+)
 from snnet_mm.models import StitchingLayer
 from snnet_mm.stitching import Setup
 
@@ -29,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(latency.time, 'perf_counter', lambda: clock.now)
+    monkeypatch.setattr(measure.time, 'perf_counter', lambda: clock.now)
     return clock
 
 
@@ -155,19 +161,33 @@ def test_batch_and_type_are_those_asked_for(build_snnet):
     assert measuring_setup(net, 3) == Setup('cpu, 1 thread', 3, 'float64')
 
 
-def test_bad_requests_are_refused(build_snnet):
-    net = build_snnet(DEPTHS)
-    with pytest.raises(ValueError, match='batch=0, rounds=2; allowed is 1 or more'):
-        measure_latency(net, SIZE, batch=0, rounds=2)
-    with pytest.raises(ValueError, match='stitch id 4 is not in'):
-        measure_latency(net, SIZE, check=(4,))
-    with pytest.raises(ValueError, match='need an input size'):
-        measure_latency(net)
+@pytest.mark.parametrize(
+    ('settings', 'message'),
+    [
+        (dict(batch=0), r'batch=0; allowed: 1 or more \(option: --batch\)'),
+        (dict(rounds=-1), 'rounds=-1; allowed: 1 or more'),
+        (dict(check=(4,)), 'stitch id 4 is not in'),
+        (dict(input_size=None), 'config key: input_size, model.data_preprocessor.size'),
+    ],
+)
+def test_bad_requests_are_refused(build_snnet, settings, message):
+    with pytest.raises(ValueError, match=message):
+        measure_latency(build_snnet(DEPTHS), **dict(input_size=SIZE) | settings)
+
+
+def test_memory_is_measured_on_a_gpu_only(build_snnet):
+    with pytest.raises(ValueError, match="device='cpu'; allowed: a GPU"):
+        measure_memory(build_snnet(DEPTHS), SIZE)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')
-def test_predictions_hold_on_a_gpu(build_snnet):
+def test_on_a_gpu(build_snnet):
     net = build_snnet((4, 8), widths=(64, 512)).cuda()
     found = measure_latency(net, (256, 256), batch=4)
     assert all(abs(c.error) < 0.2 for c in found.checks), found.checks
+    memory = measure_memory(net, (256, 256), batch=4)
+    params = cost_table(net, (256, 256)).column('params')
+    images = 4 * 4 * 3 * 256 * 256
+    assert all(memory[i] > 4 * params[i] + images for i in params)
+    assert memory[0] < memory[1]

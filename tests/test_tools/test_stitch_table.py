@@ -49,7 +49,7 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
     [
         (('--kind', 'FSFS'), r"--kind FSFS; allowed are \['FS', 'FSF', 'SF'"),
         (('--sort', 'latency'), 'the latency of these stitches was not measured'),
-        (('--device', 'tpu'), r"device='tpu' cannot be used: .*\(option: --device\)"),
+        (('--device', 'tpu'), r"device='tpu'; allowed: .*\(option: --device\)"),
     ],
 )
 def test_wrong_options_end_in_words(run_here, tmp_path, options, words):

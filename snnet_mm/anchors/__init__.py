@@ -1,7 +1,13 @@
 """WHO is stitched: the anchor contract, the plain ViT, and networks of timm."""
 
-from .base import Anchor, BackboneMap, check_out, check_out_indices, check_with_cls
-from .correspondence import check_tokens_correspond
+from .base import (
+    Anchor,
+    BackboneMap,
+    check_out,
+    check_out_indices,
+    check_tokens_correspond,
+    check_with_cls,
+)
 from .low_rank import LoRALinear, LowRankUpdate
 from .plain_vit import PlainViT
 from .timm_anchor import TimmAnchor

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 
+import torch
 from mmengine.model import BaseModule
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from snnet_mm.utils import is_whole
+from snnet_mm.utils import check, is_whole
 
+from .pretrained import Weights, load_into, pretrained_options
 from .token_state import TokenState
 
 OUTPUTS = ('maps', 'end')
@@ -20,45 +25,68 @@ BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls toke
 class Anchor(BaseModule, metaclass=ABCMeta):
     """A network that can be stitched; by itself, a backbone for any mm model.
 
-    The walk along a route calls only what stands here and never looks inside.
+    The walk along a route calls only what stands here and never looks inside. A
+    stitched backbone has ``out_indices``, ``with_cls`` and ``out`` of its own.
 
     Args:
         block_dims: Width of the activations after every block.
         block_strides: Pixels between two patches after every block.
-        out_indices: Blocks whose feature maps ``forward`` returns. A stitched backbone
-            has out indices of its own and does not read them.
-        with_cls: Whether ``forward`` returns every map with the cls token behind the
-            same block, as ``(map, cls)``. A stitched backbone has its own setting.
+        num_prefix: Tokens before the patches.
+        has_cls: Whether the first of them is a cls token.
+        out_indices: Blocks whose feature maps ``forward`` returns.
+        with_cls: Whether ``forward`` returns every map with the cls token after the
+            same block, as ``(map, cls)``.
         out: What ``forward`` returns: ``'maps'``, or ``'end'`` for the final state, as
-            classifiers read it. A stitched backbone has its own setting.
+            classifiers read it.
+        frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
+            and the first k **blocks**, and the depth also the final norm. What is
+            frozen has no gradient and stays in eval mode.
+        with_cp: Whether blocks are run again in the backward pass instead of keeping
+            their activations: less memory, more time, the same gradients. Batch norms
+            then see every batch twice.
         init_cfg: mmengine's initialisation config.
-
-    Raises:
-        ValueError: If an out index is no block, or ``out`` is unknown.
     """
 
-    frozen_stages = -1  # 0 freezes the embedding, k the first k blocks, too
-    num_prefix = 0  # tokens in front of the patches
-    has_cls = False  # whether the first prefix token is a cls token
     # Height and width of the images that it is built for, if it is for one size.
     input_size: tuple[int, int] | None = None
+    # Contexts of a block's first run and of the second one, for its gradient.
+    checkpoint_context = staticmethod(noop_context_fn)
+    # Names that pretrained weights must have, too; see load_into.
+    strict_keys = ''
 
     def __init__(
         self,
         block_dims: Sequence[int],
         block_strides: Sequence[int],
+        num_prefix: int = 0,
+        has_cls: bool = False,
+        *,
         out_indices: Sequence[int] = (-1,),
         with_cls: bool = False,
         out: str = 'maps',
+        frozen_stages: int = -1,
+        with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
         self.depth = len(block_dims)
-        self.block_dims = tuple(block_dims)
-        self.block_strides = tuple(block_strides)
+        self.block_dims, self.block_strides = tuple(block_dims), tuple(block_strides)
+        self.num_prefix, self.has_cls = num_prefix, has_cls
         self.out_indices = check_out_indices(out_indices, self.depth)
-        self.with_cls = with_cls
-        self.out = check_out(out)
+        self.with_cls = check_with_cls(with_cls, [self])
+        self.out, self.with_cp = check_out(out), with_cp
+        check(
+            is_whole(frozen_stages, -1) and frozen_stages <= self.depth,
+            'frozen_stages',
+            frozen_stages,
+            f'-1 (nothing), 0 (the embedding) to {self.depth}',
+        )
+        self.frozen_stages = frozen_stages
+
+    @property
+    def trunk(self) -> nn.Module:
+        """The module whose children are ``blocks``, ``norm`` and the embedding."""
+        return self
 
     @property
     def stages(self) -> tuple[range, ...]:
@@ -69,15 +97,35 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     @abstractmethod
     def embed(self, images: Tensor) -> TokenState:
-        """The state in front of block 0, from images ``(B, 3, H, W)``."""
+        """Return the state before block 0, from images ``(B, 3, H, W)``."""
 
     @abstractmethod
     def run_block(self, state: TokenState, i: int) -> TokenState:
         """Return the state after block i; a final norm belongs to the last block."""
 
+    def adapt_weights(self, weights: Weights) -> Weights:
+        """Return pretrained weights in the anchor's names and shapes.
+
+        More arguments are keys of an ``init_cfg`` of type Pretrained.
+        """
+        return weights
+
+    def init_weights(self) -> None:
+        """Load pretrained weights if ``init_cfg`` says so; see :func:`load_into`."""
+        keys = inspect.signature(self.adapt_weights).parameters
+        options = pretrained_options(self.init_cfg, *list(keys)[1:])
+        if options is None:
+            super().init_weights()
+            return
+        source = options.pop('checkpoint'), 'init_cfg.checkpoint'
+        prefix = options.pop('prefix', '')
+        adapt = partial(self.adapt_weights, **options)
+        load_into(self, *source, prefix, adapt, self.strict_keys)
+        self.is_init = True
+
     @abstractmethod
     def to_feature_map(self, state: TokenState) -> Tensor:
-        """The state as a map ``(B, C, H, W)`` for dense heads."""
+        """Return the state as a map ``(B, C, H, W)`` for dense heads."""
 
     @abstractmethod
     def fix_input_size(self, size: tuple[int, int]) -> None:
@@ -88,15 +136,15 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """Depth of a parameter for layer-wise decay.
+        """Return the depth of a parameter for layer-wise decay.
 
         Args:
             param_name: Name inside the anchor. Here ``blocks.i`` is block i, ``norm``
-                comes behind them, and everything else is the embedding.
+                comes after them, and everything else is the embedding.
 
         Returns:
             0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for what comes
-            behind; and the number of these levels, ``depth + 2``.
+            after; and the number of these levels, ``depth + 2``.
         """
         levels = self.depth + 2
         part, *rest = param_name.split('.')
@@ -111,12 +159,26 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             if everything or self.layer_depth(name)[0] <= self.frozen_stages:
                 parameter.requires_grad = False
 
-    def to_output(self, state: TokenState, with_cls: bool) -> BackboneMap:
-        """The state as dense heads read it.
+    def train(self, mode: bool = True) -> Anchor:
+        """Set the mode of all parts but the frozen ones, which stay in eval mode."""
+        super().train(mode)
+        if self.frozen_stages >= 0:
+            for name, part in self.trunk.named_children():
+                if name == 'blocks':
+                    part[: self.frozen_stages].eval()
+                elif name != 'norm' or self.frozen_stages == self.depth:
+                    part.eval()
+        return self
 
-        Returns:
-            A map ``(B, C, H, W)``, or a map and its cls token ``(B, C)``.
-        """
+    def maybe_checkpoint(self, function: Callable[..., Tensor], *args) -> Tensor:
+        """Call a function, keeping no activations for the backward pass if asked to."""
+        if self.with_cp and torch.is_grad_enabled():
+            contexts = self.checkpoint_context
+            return checkpoint(function, *args, use_reentrant=False, context_fn=contexts)
+        return function(*args)
+
+    def to_output(self, state: TokenState, with_cls: bool) -> BackboneMap:
+        """Return a map ``(B, C, H, W)``, or a map and its cls token ``(B, C)``."""
         feature_map = self.to_feature_map(state)
         return (feature_map, state.tokens[:, 0]) if with_cls else feature_map
 
@@ -131,41 +193,51 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
 
 def check_out(out: str) -> str:
-    """What a backbone returns.
-
-    Raises:
-        ValueError: If it is unknown.
-    """
-    if out not in OUTPUTS:
-        raise ValueError(f'out={out!r}; allowed are {OUTPUTS} (config key: out)')
+    """Return what a backbone returns, if it is known."""
+    check(out in OUTPUTS, 'out', out, OUTPUTS)
     return out
 
 
 def check_with_cls(with_cls: bool, anchors: Iterable[Anchor]) -> bool:
-    """Whether maps come with a cls token.
-
-    Raises:
-        ValueError: If they should and an anchor has none.
-    """
-    if with_cls and not all(anchor.has_cls for anchor in anchors):
-        raise ValueError(
-            'with_cls=True, but an anchor has no cls token; allowed are anchors with '
-            'cls_token=True (config keys: backbone.with_cls, cls_token)'
-        )
+    """Return whether maps come with a cls token, if all anchors have one."""
+    right = not with_cls or all(anchor.has_cls for anchor in anchors)
+    check(right, 'with_cls', with_cls, 'False, as an anchor has no cls_token')
     return with_cls
 
 
 def check_out_indices(out_indices: Sequence[int], depth: int) -> tuple[int, ...]:
-    """Out indices as non-negative block numbers, -1 being the last block.
-
-    Raises:
-        ValueError: If there are none, or one is no block of an anchor of this depth.
-    """
+    """Return out indices as non-negative block numbers, -1 being the last block."""
     listed = isinstance(out_indices, Sequence)
     right = listed and all(is_whole(i, -depth) and i < depth for i in out_indices)
-    if not right or not out_indices:
-        raise ValueError(
-            f'out_indices={out_indices!r} of an anchor of depth {depth}; allowed are '
-            f'blocks {-depth} to {depth - 1} (config key: out_indices)'
-        )
+    allowed = f'one or more blocks {-depth} to {depth - 1}'
+    check(right and len(out_indices), 'out_indices', out_indices, allowed)
     return tuple(i % depth for i in out_indices)
+
+
+def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
+    """Refuse two anchors that no stitching layer can join token by token.
+
+    A stitching layer maps each token by itself: it can neither resample a grid of
+    patches, nor make up a register that the other anchor lacks.
+    """
+    pair = fast, slow
+    a, b = (tuple(x.block_strides[stage[0]] for stage in x.stages) for x in pair)
+    check(
+        a == b,
+        'backbone.anchors.patch_size',
+        (a, b),
+        'equal patch sizes or, in networks with stages, strides; only the adapters of '
+        'a BridgedBackbone resample grids',
+    )
+    a, b = (
+        f'{int(x.has_cls)} cls token and {x.num_prefix - x.has_cls} registers'
+        for x in pair
+    )
+    check(
+        a == b,
+        'backbone.anchors.num_registers',
+        (a, b),
+        'equal prefix tokens: choose other variants of the weights, or set '
+        'num_registers and cls_token of a PlainViT, or reg_tokens in the model_args of '
+        'a TimmAnchor, and train what is new',
+    )

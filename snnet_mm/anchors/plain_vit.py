@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 import torch
-import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from .base import check_with_cls
+from .checkpoint_filters import to_our_names
+from .fit_positions import fit_bias_tables, fit_offsets, fit_pos_embed
 from .plain_vit_settings import (
-    check_frozen_stages,
-    check_held_blocks,
     check_settings,
     read_arch,
-    read_lora,
+    read_kept_blocks,
     read_windows,
 )
 from .position import (
@@ -24,10 +23,9 @@ from .position import (
     grid_of,
     resize_pos_embed,
 )
-from .pretrained import load_pretrained, pretrained_source
+from .pretrained import Weights, check_shapes
 from .token_anchor import TokenAnchor
-from .token_state import TokenState
-from .vit_block import Block
+from .vit_block import AttentionBias, Block
 
 
 class PatchEmbed(nn.Module):
@@ -35,27 +33,11 @@ class PatchEmbed(nn.Module):
 
     def __init__(self, patch_size: int, in_channels: int, dim: int) -> None:
         super().__init__()
-        self.patch_size = patch_size
         self.proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map ``(B, C, rows, columns)`` of images ``(B, 3, H, W)``.
-
-        The right and lower edge are padded with zeros to whole patches.
-
-        Raises:
-            ValueError: If an image is smaller than a patch.
-        """
-        h, w = images.shape[-2:]
-        if min(h, w) < self.patch_size:
-            raise ValueError(
-                f'images of {h}x{w} pixels are smaller than a patch; allowed is '
-                f'{self.patch_size} or more each way (config key: patch_size)'
-            )
-        pad_h, pad_w = -h % self.patch_size, -w % self.patch_size
-        if pad_h or pad_w:
-            images = F.pad(images, (0, pad_w, 0, pad_h))
-        return self.proj(images)
+        """Return tokens ``(B, rows * columns, C)`` of images of whole patches."""
+        return self.proj(images).flatten(2).transpose(1, 2)
 
 
 @MODELS.register_module()
@@ -71,11 +53,8 @@ class PlainViT(TokenAnchor):
             Images of any other size resample it.
         patch_size: Pixels of a patch's side.
         in_channels: Channels of the images.
-        out_indices: Blocks whose maps ``forward`` returns.
-        with_cls: Whether ``forward`` returns ``(map, cls)`` for each of these blocks.
-        out: ``'maps'``, or ``'end'`` for the final state, which is classified.
         cls_token: Whether a cls token comes first.
-        num_registers: Register tokens behind the cls token.
+        num_registers: Register tokens after the cls token.
         abs_pos_embed: Whether there is a position embedding; BEiT has none.
         pos_embed_prefix: Whether the position embedding has entries for the prefix
             tokens (ViT), or is added before they are put in front (DeiT3).
@@ -95,28 +74,19 @@ class PlainViT(TokenAnchor):
         final_norm: Whether a layer norm belongs to the last block's output.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
         norm_eps: Epsilon of the layer norms.
-        frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
-            and the first k blocks, and the depth also the final norm. What is frozen
-            has no gradient and stays in eval mode.
         lora: Trains low-rank updates of the attention's linear layers instead of the
-            anchor, which is frozen but for them: ``rank``, and if they are not the
-            default ``alpha`` (1) and ``targets`` (``('qkv', 'proj')``); see
-            :class:`LoRALinear`. Frozen stages have none that train.
-        with_cp: Whether blocks are run again in the backward pass instead of keeping
-            their activations: less memory, more time, the same gradients.
-        held_blocks: Hold only these blocks, under their numbers, for a network that
+            anchor, which is frozen but for them; see :meth:`TokenAnchor.add_lora`.
+            Frozen stages have none that train.
+        kept_blocks: Build only these blocks, under their numbers, for a network that
             runs no others; by default all.
-        embedding: Whether the embedding is held.
-        init_cfg: mmengine's initialisation config; for ``type='Pretrained'`` with the
-            keys ``checkpoint``, ``prefix`` and ``img_size`` see
-            :func:`snnet_mm.anchors.pretrained.load_pretrained`.
-
-    Raises:
-        ValueError: For an unknown architecture, heads that do not divide the width, an
-            out index, frozen stage, global or held block past the depth, ``with_cls``
-            without a cls token, windows with prefix tokens, or low-rank updates that
-            there cannot be.
+        embedding: Whether the embedding is built.
+        **kwargs: See :class:`Anchor`. An ``init_cfg`` of type ``'Pretrained'`` has the
+            keys ``checkpoint``, ``prefix`` and ``img_size``; see
+            :func:`snnet_mm.anchors.pretrained.load_into` and :meth:`adapt_weights`.
     """
+
+    # One name per block, and the embedding: depth and kind of the network.
+    strict_keys = r'blocks\.\d+\.norm1\.weight|patch_embed\.proj'
 
     def __init__(
         self,
@@ -124,9 +94,6 @@ class PlainViT(TokenAnchor):
         img_size: int | Sequence[int] = 224,
         patch_size: int = 16,
         in_channels: int = 3,
-        out_indices: Sequence[int] = (-1,),
-        with_cls: bool = False,
-        out: str = 'maps',
         cls_token: bool = True,
         num_registers: int = 0,
         abs_pos_embed: bool = True,
@@ -142,117 +109,108 @@ class PlainViT(TokenAnchor):
         final_norm: bool = False,
         drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
-        frozen_stages: int = -1,
         lora: dict | None = None,
-        with_cp: bool = False,
-        held_blocks: Collection[int] | None = None,
+        kept_blocks: Collection[int] | None = None,
         embedding: bool = True,
-        init_cfg: dict | None = None,
+        **kwargs,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = read_arch(arch)
         check_settings(
             img_size, patch_size, num_registers, drop_path_rate, layer_scale_init
         )
-        dims, strides = [dim] * depth, [patch_size] * depth
-        super().__init__(dims, strides, out_indices, with_cls, out, init_cfg)
-        self.patch_size = patch_size
+        num_prefix = int(cls_token) + num_registers
+        super().__init__(dim, depth, patch_size, num_prefix, cls_token, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
-        self.has_cls = cls_token
-        check_with_cls(with_cls, [self])
-        self.num_prefix = int(cls_token) + num_registers
-        self.pos_embed_prefix = (
-            abs_pos_embed and pos_embed_prefix and self.num_prefix > 0
-        )
-        self.frozen_stages = check_frozen_stages(frozen_stages, depth)
-        self.with_cp = with_cp
-        held = check_held_blocks(held_blocks, depth)
-        relative = rel_pos_bias, decomposed_rel_pos
-        window_sizes = read_windows(
-            window_size, global_blocks, depth, self.num_prefix, *relative
+        # Prefix tokens that have an entry in the position embedding.
+        prefix_embedded = abs_pos_embed and pos_embed_prefix
+        self.num_embedded_prefix = num_prefix if prefix_embedded else 0
+        kept = read_kept_blocks(kept_blocks, depth)
+        windows = read_windows(
+            window_size,
+            global_blocks,
+            depth,
+            num_prefix,
+            rel_pos_bias,
+            decomposed_rel_pos,
         )
         self.patch_embed = nn.Identity()
         self.cls_token = self.reg_token = self.pos_embed = None
         if embedding:
             self._add_embedding(in_channels, dim, abs_pos_embed)
-        self.blocks = nn.ModuleList(nn.Identity() for _ in range(depth))
-        self._add_blocks(
-            held,
-            drop_path_rate,
-            window_sizes,
-            *relative,
-            dim=dim,
-            num_heads=num_heads,
-            mlp_ratio=mlp_ratio,
-            qkv_bias=qkv_bias,
-            layer_scale_init=layer_scale_init,
-            norm_eps=norm_eps,
-            mlp_shortcut=mlp_shortcut,
+        rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
+        self.blocks = nn.ModuleList(
+            Block(
+                dim=dim,
+                num_heads=num_heads,
+                mlp_ratio=mlp_ratio,
+                qkv_bias=qkv_bias,
+                layer_scale_init=layer_scale_init,
+                drop_path=rates[i],
+                norm_eps=norm_eps,
+                rel_pos_bias=self._new_bias(
+                    rel_pos_bias, decomposed_rel_pos, num_heads, windows[i]
+                ),
+                mlp_shortcut=mlp_shortcut,
+                window_size=windows[i],
+            )
+            if i in kept
+            else nn.Identity()
+            for i in range(depth)
         )
         # The final norm belongs to the last block.
         self.norm = nn.Identity()
-        if final_norm and depth - 1 in held:
+        if final_norm and depth - 1 in kept:
             self.norm = nn.LayerNorm(dim, eps=norm_eps)
         self._randomise()
         if lora is not None:
-            self._add_lora(**read_lora(lora))
+            self.add_lora(lora)
         self.freeze()
 
-    @property
-    def num_embedded_prefix(self) -> int:
-        """Prefix tokens that have an entry in the position embedding."""
-        return self.num_prefix if self.pos_embed_prefix else 0
+    def adapt_weights(
+        self, weights: Weights, img_size: int | Sequence[int] | None = None
+    ) -> Weights:
+        """Rename weights of any family and fit what depends on the grid.
 
-    def init_weights(self) -> None:
-        """Load pretrained weights if ``init_cfg`` says so.
-
-        mmengine's own loader skips what does not fit; this one adapts or refuses.
-
-        Raises:
-            ValueError: If a key of it is unknown, the weights cannot be read, or they
-                are of another geometry.
+        Args:
+            weights: Official ones of DeiT3, MAE, AugReg, BEiTv2, DINOv2, SAM or ViTDet,
+                those of timm or mmpretrain, or ours.
+            img_size: Pixels, or height and width, that their position embedding is for;
+                needed only where it is not square and not the anchor's.
         """
-        source = pretrained_source(self.init_cfg, 'prefix', 'img_size')
-        if source is None:
-            super().init_weights()
-            return
-        load_pretrained(self, **source)
-        self.is_init = True
+        own, weights = self.state_dict(), to_our_names(weights)
+        if 'norm.weight' not in own:
+            # The classifier's norm; an anchor with final_norm takes it as its own.
+            weights = {k: v for k, v in weights.items() if not k.startswith('norm.')}
+        positions = re.compile(r'pos_embed$|\.rel_pos_bias\.')
+        check_shapes({k: v for k, v in weights.items() if not positions.search(k)}, own)
+        grid = None if img_size is None else grid_of(img_size, self.patch_size)
+        has_tables = any(k.endswith('.rel_pos_bias.table') for k in weights)
+        if 'pos_embed' in own and 'pos_embed' in weights:
+            num_entries = self.num_embedded_prefix
+            weights = fit_pos_embed(weights, self.grid, num_entries, grid)
+        elif 'pos_embed' in own and has_tables:
+            # BEiT has no absolute positions: exact, where random ones would disturb it.
+            weights['pos_embed'] = torch.zeros_like(own['pos_embed'])
+        if any(k.endswith('.rel_pos_bias.table') for k in own):
+            weights = fit_bias_tables(weights, self.grid, self.num_prefix, grid)
+        return fit_offsets(weights, own)
 
-    def train(self, mode: bool = True) -> PlainViT:
-        """Set the mode of all parts but the frozen ones, which stay in eval mode."""
-        super().train(mode)
-        if self.frozen_stages >= 0:
-            self.patch_embed.eval()
-            self.blocks[: self.frozen_stages].eval()
-        if self.frozen_stages == self.depth:
-            self.norm.eval()
-        return self
-
-    def embed(self, images: Tensor) -> TokenState:
-        """See :meth:`Anchor.embed`."""
-        patches = self.patch_embed(images)
-        grid = tuple(patches.shape[-2:])
-        x = patches.flatten(2).transpose(1, 2)
-        prefix = [
-            token.expand(x.shape[0], -1, -1)
-            for token in (self.cls_token, self.reg_token)
-            if token is not None
-        ]
+    def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
+        """See :meth:`TokenAnchor.embed_patches`."""
+        x = self.patch_embed(images)
+        own = (self.cls_token, self.reg_token)
+        prefix = [t.expand(x.shape[0], -1, -1) for t in own if t is not None]
         if self.pos_embed is None:
-            return TokenState(torch.cat([*prefix, x], dim=1), grid)
+            return torch.cat([*prefix, x], dim=1)
         pos_embed = self._pos_embed_for(grid)
-        if self.pos_embed_prefix:
-            return TokenState(torch.cat([*prefix, x], dim=1) + pos_embed, grid)
-        return TokenState(torch.cat([*prefix, x + pos_embed], dim=1), grid)
+        if self.num_embedded_prefix:
+            return torch.cat([*prefix, x], dim=1) + pos_embed
+        return torch.cat([*prefix, x + pos_embed], dim=1)
 
     def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         """See :meth:`TokenAnchor.run_layers`."""
         return self.blocks[i](tokens, grid)
-
-    def run_norm(self, tokens: Tensor) -> Tensor:
-        """See :meth:`TokenAnchor.run_norm`."""
-        return self.norm(tokens)
 
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
@@ -272,29 +230,15 @@ class PlainViT(TokenAnchor):
         self.reg_token = _new_tokens(self.num_prefix - self.has_cls, dim)
         self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
 
-    def _add_blocks(
-        self,
-        held: Collection[int],
-        drop_path_rate: float,
-        window_sizes: Sequence[int],
-        rel_pos_bias: bool,
-        decomposed_rel_pos: bool,
-        **settings,
-    ) -> None:
-        """Add the held blocks, which have some settings of their own and some alike."""
-        rates = torch.linspace(0, drop_path_rate, self.depth, device='cpu').tolist()
-        num_heads = settings['num_heads']
-        head_dim = settings['dim'] // num_heads
-        for i in sorted(held):
-            bias, window = None, window_sizes[i]
-            if rel_pos_bias:
-                bias = RelativePositionBias(self.grid, num_heads, self.num_prefix)
-            elif decomposed_rel_pos:
-                grid = (window, window) if window else self.grid
-                bias = DecomposedRelPosBias(grid, head_dim)
-            self.blocks[i] = Block(
-                **settings, drop_path=rates[i], rel_pos_bias=bias, window_size=window
-            )
+    def _new_bias(
+        self, relative: bool, decomposed: bool, num_heads: int, window: int
+    ) -> AttentionBias | None:
+        if relative:
+            return RelativePositionBias(self.grid, num_heads, self.num_prefix)
+        if decomposed:
+            grid = (window, window) if window else self.grid
+            return DecomposedRelPosBias(grid, self.block_dims[0] // num_heads)
+        return None
 
     def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor:
         return resize_pos_embed(
@@ -316,12 +260,6 @@ class PlainViT(TokenAnchor):
                 nn.init.trunc_normal_(parameter, std=0.02)
             elif name.startswith('blocks') and name.endswith('bias'):
                 nn.init.zeros_(parameter)
-
-    def _add_lora(self, **settings) -> None:
-        self.requires_grad_(False)
-        for block in self.blocks:
-            if isinstance(block, Block):
-                block.attn.add_lora(**settings)
 
 
 def _new_tokens(number: int, dim: int) -> nn.Parameter | None:

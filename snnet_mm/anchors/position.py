@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 def grid_of(img_size: int | Sequence[int], patch_size: int) -> tuple[int, int]:
-    """Rows and columns of patches of an image, the last ones padded if need be."""
+    """Return rows and columns of the patches of an image, padded to whole ones."""
     height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
     return math.ceil(height / patch_size), math.ceil(width / patch_size)
 
@@ -43,31 +43,24 @@ def resize_pos_embed(
 
 
 @lru_cache(maxsize=8)
-def relative_position_index(grid: tuple[int, int], num_prefix: int) -> Tensor:
-    """Row of the bias table for every pair of query and key, ``(L, L)``, on the CPU.
+def relative_position_index(
+    grid: tuple[int, int], num_prefix: int, device: torch.device | str = 'cpu'
+) -> Tensor:
+    """Return the row of the bias table for every pair of query and key, ``(L, L)``.
 
     The table holds ``(2h-1)(2w-1)`` offsets between patches and then, if there are
     prefix tokens, three rows: prefix to any, patch to prefix, prefix to prefix.
     """
+    h, w = grid
     # What is kept must serve everywhere, whatever mode it was first asked for in.
-    with torch.inference_mode(False), torch.device('cpu'):
-        return _index_of_offsets(*grid, num_prefix)
-
-
-def _index_of_offsets(h: int, w: int, num_prefix: int) -> Tensor:
-    rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing='ij')
-    rows, columns = rows.flatten(), columns.flatten()
-    dy = rows[:, None] - rows[None, :] + h - 1
-    dx = columns[:, None] - columns[None, :] + w - 1
-    between_patches = dy * (2 * w - 1) + dx
-    if not num_prefix:
-        return between_patches
-    num_offsets = (2 * h - 1) * (2 * w - 1)
-    index = between_patches.new_empty(h * w + num_prefix, h * w + num_prefix)
-    index[num_prefix:, num_prefix:] = between_patches
-    index[:num_prefix] = num_offsets
-    index[num_prefix:, :num_prefix] = num_offsets + 1
-    index[:num_prefix, :num_prefix] = num_offsets + 2
+    with torch.inference_mode(False), torch.device(device):
+        rows, columns = torch.arange(h * w) // w, torch.arange(h * w) % w
+        index = (rows[:, None] - rows + h - 1) * (2 * w - 1)
+        index += columns[:, None] - columns + w - 1
+        num_offsets = (2 * h - 1) * (2 * w - 1)
+        index = F.pad(index, (num_prefix, 0, num_prefix, 0), value=num_offsets)
+        index[num_prefix:, :num_prefix] += 1
+        index[:num_prefix, :num_prefix] += 2
     return index
 
 
@@ -96,31 +89,54 @@ def resize_bias_table(
 def gather_bias(
     table: Tensor, old: tuple[int, int], new: tuple[int, int], num_prefix: int
 ) -> Tensor:
-    """The bias ``(1, heads, L, L)`` of all pairs of tokens.
+    """Return the bias ``(1, heads, L, L)`` of all pairs of tokens.
 
     Args:
         table: See :func:`resize_bias_table`.
         old: Rows and columns of patches that it is for.
         new: Rows and columns of patches wanted.
-        num_prefix: Prefix tokens in front of the patches.
+        num_prefix: Prefix tokens before the patches.
     """
-    index = relative_position_index(new, num_prefix).to(table.device)
+    index = relative_position_index(new, num_prefix, table.device)
     # By heads, so that what is gathered lies as attention wants it, without a copy.
     by_head = resize_bias_table(table, old, new).T
     return by_head.index_select(1, index.flatten()).view(1, -1, *index.shape)
 
 
+class KeptTensors:
+    """Tensors made of weights, each kept until its weights or its key change.
+
+    Changes in place are seen, but for those through ``.data``: clear it after them.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[object, tuple[tuple, Tensor]] = {}
+
+    def get(
+        self, slot: object, source: Tensor, key: object, make: Callable[[], Tensor]
+    ) -> Tensor:
+        """Return what is kept in a slot, or made anew of another source or key."""
+        version = None if source.is_inference() else source._version
+        key = key, source.data_ptr(), version, source.device, source.dtype
+        if slot not in self._kept or self._kept[slot][0] != key:
+            self._kept[slot] = key, make()
+        return self._kept[slot][1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
+
 class RelativePositionBias(nn.Module):
     """BEiT's learned attention bias for every offset between two patches.
 
-    In eval mode the bias is gathered once per grid and kept until the module is set to
-    training, moved or loaded.
+    Without gradients, in eval mode, the bias is gathered once per grid.
 
     Args:
         grid: Rows and columns of patches that the table is for; for another grid the
             table is resampled bicubically.
         num_heads: Attention heads.
-        num_prefix: Prefix tokens in front of the patches.
+        num_prefix: Prefix tokens before the patches.
     """
 
     def __init__(self, grid: tuple[int, int], num_heads: int, num_prefix: int) -> None:
@@ -129,34 +145,25 @@ class RelativePositionBias(nn.Module):
         num_rows = (2 * grid[0] - 1) * (2 * grid[1] - 1) + (3 if num_prefix else 0)
         self.table = nn.Parameter(torch.zeros(num_rows, num_heads))
         nn.init.trunc_normal_(self.table, std=0.02)
-        self._kept: tuple[tuple, Tensor] | None = None
+        self._kept = KeptTensors()
 
     def forward(self, grid: tuple[int, int], queries: Tensor | None = None) -> Tensor:
-        """The bias ``(1, heads, L, L)`` for a grid of patches, whatever the queries."""
+        """Return the bias ``(1, heads, L, L)`` for a grid, whatever the queries."""
+        make = partial(gather_bias, self.table, self.grid, grid, self.num_prefix)
         if self.training or torch.is_grad_enabled():
-            return self._gather(grid)
-        table = self.table
-        key = (grid, table.data_ptr(), table.device, table.dtype)
-        if self._kept is None or self._kept[0] != key:
-            self._kept = (key, self._gather(grid))
-        return self._kept[1]
+            return make()
+        return self._kept.get(0, self.table, grid, make)
 
     def fix_grid(self, grid: tuple[int, int]) -> None:
         """Resample the table to a grid, once for all."""
         self.table.data = resize_bias_table(self.table.data, self.grid, grid)
-        self.grid, self._kept = grid, None
+        self.grid = grid
+        self._kept.clear()
 
     def train(self, mode: bool = True) -> RelativePositionBias:
-        """Forget the kept bias: what comes next may change the table."""
-        self._kept = None
+        """Set the mode and forget the bias, as averages of weights go by ``.data``."""
+        self._kept.clear()
         return super().train(mode)
-
-    def _load_from_state_dict(self, *args, **kwargs) -> None:
-        self._kept = None
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def _gather(self, grid: tuple[int, int]) -> Tensor:
-        return gather_bias(self.table, self.grid, grid, self.num_prefix)
 
 
 class DecomposedRelPosBias(nn.Module):
@@ -177,7 +184,7 @@ class DecomposedRelPosBias(nn.Module):
         self.rel_pos_w = nn.Parameter(torch.zeros(2 * grid[1] - 1, head_dim))
 
     def forward(self, grid: tuple[int, int], queries: Tensor) -> Tensor:
-        """The bias ``(B, heads, L, L)``.
+        """Return the bias ``(B, heads, L, L)``.
 
         Args:
             grid: Rows and columns of patches; there are no other tokens.

@@ -1,22 +1,31 @@
-"""How the plain ViTs of timm are run block by block, one small class per family.
+"""The plain ViTs of timm run block by block, one small class per family.
 
 A family is a class of timm. ``docs/families.md`` shows how to add one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from .position import gather_bias, resize_bias_table, resize_offsets, resize_pos_embed
+from snnet_mm.utils import check
+
+from .position import (
+    KeptTensors,
+    gather_bias,
+    resize_bias_table,
+    resize_offsets,
+    resize_pos_embed,
+)
+from .timm_internals import split_attention, take_bias_from_outside
 
 Grid = tuple[int, int]
 
 
 class TimmFamily:
-    """timm's ``VisionTransformer``, and what a family may do in another way.
+    """timm's ``VisionTransformer``; other families override what they do otherwise.
 
     Args:
         vit: The model of timm.
@@ -24,7 +33,7 @@ class TimmFamily:
 
     # What timm.create_model is told, so that images of other sizes can be embedded.
     arguments: dict = dict(dynamic_img_size=True)
-    # Modules in front of the blocks that blocks read; all others go with the embedding.
+    # Modules before the blocks that blocks read; all others go with the embedding.
     shared: tuple[str, ...] = ()
 
     def __init__(self, vit: nn.Module) -> None:
@@ -32,17 +41,17 @@ class TimmFamily:
         self.grid: Grid = tuple(vit.patch_embed.grid_size)
         self.num_prefix: int = getattr(vit, 'num_prefix_tokens', 0)
         self.has_cls = getattr(vit, 'cls_token', None) is not None
-        self._kept: dict[int, tuple[tuple, Tensor]] = {}
+        self.kept = KeptTensors()
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
-        """Tokens ``(B, L, C)`` of images ``(B, 3, H, W)`` that a grid covers."""
+        """Return tokens ``(B, L, C)`` of images ``(B, 3, H, W)`` that a grid covers."""
         x = self.vit.patch_embed(images)
         # Without, no resampling is traced for an export.
         x = self.vit._pos_embed(x if self.vit.dynamic_img_size else x.flatten(1, 2))
         return self.vit.norm_pre(x)
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """Tokens ``(B, L, C)`` behind block i."""
+        """Return tokens ``(B, L, C)`` after block i."""
         return self.vit.blocks[i](tokens)
 
     def fix_grid(self, grid: Grid) -> None:
@@ -53,13 +62,13 @@ class TimmFamily:
         self.grid = grid
 
     def pos_embed(self, grid: Grid) -> Tensor:
-        """The position embedding for a grid, resampled as timm does."""
+        """Return the position embedding for a grid, resampled as timm does."""
         table = self.vit.pos_embed
         num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
         return resize_pos_embed(table, self.grid, grid, num_prefix)
 
     def add_positions(self, patches: Tensor, grid: Grid) -> Tensor:
-        """Patches ``(B, h, w, C)`` to tokens, where timm's own does more or less.
+        """Turn patches ``(B, h, w, C)`` into tokens, where timm's own does not.
 
         Positions are added to all tokens or to the patches, whichever they are for.
         """
@@ -72,12 +81,6 @@ class TimmFamily:
         if pos_embed.shape[1] == x.shape[1]:
             return torch.cat([*prefix, x + pos_embed], dim=1)
         return torch.cat([*prefix, x], dim=1) + pos_embed
-
-    def keep(self, slot: int, key: tuple, make: Callable[[], Tensor]) -> Tensor:
-        """What ``make`` gives, kept until the key is another."""
-        if slot not in self._kept or self._kept[slot][0] != key:
-            self._kept[slot] = (key, make())
-        return self._kept[slot][1]
 
 
 class EvaFamily(TimmFamily):
@@ -106,16 +109,15 @@ class EvaFamily(TimmFamily):
         if self.vit.rope_mixed:
             if torch.is_grad_enabled():
                 return rope.get_embed(grid)[i]
-            key = (grid, *_version(rope.freqs))
-            return self.keep(0, key, lambda: rope.get_embed(grid))[i]
-        buffer = next(rope.buffers())
+            make = partial(rope.get_embed, grid)
+            return self.kept.get(0, rope.freqs, grid, make)[i]
 
         def make() -> Tensor:
             # Kept in training, too: there is nothing to learn in it.
             with torch.inference_mode(False), torch.no_grad():
                 return rope.get_embed(grid)
 
-        return self.keep(0, (grid, buffer.device, buffer.dtype), make)
+        return self.kept.get(0, next(rope.buffers()), grid, make)
 
 
 class BeitFamily(TimmFamily):
@@ -131,8 +133,7 @@ class BeitFamily(TimmFamily):
         super().__init__(vit)
         vit.patch_embed.strict_img_size = False
         for block in vit.blocks:
-            # timm's own gathers the bias of one grid, in every forward.
-            block.attn._get_rel_pos_bias = _no_bias
+            take_bias_from_outside(block.attn)
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TimmFamily.embed`."""
@@ -159,24 +160,10 @@ class BeitFamily(TimmFamily):
         super().fix_grid(grid)
 
     def _bias(self, slot: int, table: Tensor, grid: Grid) -> Tensor:
-        def make() -> Tensor:
-            return gather_bias(table, self.grid, grid, self.num_prefix)
-
+        make = partial(gather_bias, table, self.grid, grid, self.num_prefix)
         if torch.is_grad_enabled():
             return make()
-        return self.keep(slot, (grid, *_version(table)), make)
-
-
-class _NoBias:
-    """Stands for the bias of timm's own, to which another is added: no copy is made."""
-
-    def __add__(self, other: Tensor) -> Tensor:
-        return other
-
-
-def _no_bias() -> _NoBias | float:
-    # The compiler does not know the class, and has no need of it.
-    return 0.0 if torch.compiler.is_compiling() else _NoBias()
+        return self.kept.get(slot, table, grid, make)
 
 
 class SamFamily(TimmFamily):
@@ -189,17 +176,10 @@ class SamFamily(TimmFamily):
     shared = ('rope_global', 'rope_window')
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.embed`.
-
-        Raises:
-            ValueError: If the rotary embedding is for another grid.
-        """
+        """See :meth:`TimmFamily.embed`."""
         vit = self.vit
-        if vit.rope_global is not None and grid != self.grid:
-            raise ValueError(
-                f'{grid[0]}x{grid[1]} patches of an anchor whose rotary embedding is '
-                f'for {self.grid[0]}x{self.grid[1]} (config key: img_size)'
-            )
+        right = vit.rope_global is None or grid == self.grid
+        check(right, 'img_size', grid, f'{self.grid} patches, for which its RoPE is')
         x = vit.patch_embed(images)
         if vit.pos_embed is not None:
             x = x + self.pos_embed(grid)
@@ -214,8 +194,7 @@ class SamFamily(TimmFamily):
         for block in self.vit.blocks:
             if isinstance(block, nn.Identity):
                 continue
-            # ONNX has fused attention for four dimensions, timm's has three.
-            block.attn.fused_attn = False
+            split_attention(block.attn)
             if block.window_size == 0 and block.attn.use_rel_pos:
                 for side, name in zip(grid, ('rel_pos_h', 'rel_pos_w'), strict=True):
                     table = getattr(block.attn, name)
@@ -226,11 +205,6 @@ class SamFamily(TimmFamily):
         """See :meth:`TimmFamily.pos_embed`."""
         table = self.vit.pos_embed.flatten(1, 2)
         return resize_pos_embed(table, self.grid, grid, 0).unflatten(1, grid)
-
-
-def _version(tensor: Tensor) -> tuple:
-    """Equal as long as a tensor is the same one with the same values."""
-    return tensor.data_ptr(), tensor._version, tensor.device, tensor.dtype
 
 
 # By the name of timm's class.

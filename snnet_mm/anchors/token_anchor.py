@@ -1,65 +1,106 @@
-"""What all plain ViTs have in common as anchors, whatever is in their blocks."""
+"""Common parts of all plain ViTs, whatever is in their blocks."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
-import torch
-from torch import Tensor
-from torch.utils.checkpoint import checkpoint, noop_context_fn
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from snnet_mm.utils import check
 
 from .base import Anchor
+from .low_rank import LoRALinear
+from .plain_vit_settings import read_lora
+from .position import grid_of
 from .token_state import TokenState
 
 
 class TokenAnchor(Anchor):
     """An anchor of equal blocks on prefix tokens and a grid of patches.
 
-    What derives from it sets these attributes.
+    What derives from it has ``grid``, the rows and columns that it is built for.
 
     Args:
+        dim: Width.
+        depth: Number of blocks.
         patch_size: Pixels of a patch's side.
-        grid: Rows and columns of the patches that it is built for.
-        num_prefix: Tokens in front of the patches: cls token and registers.
-        frozen_stages: See :class:`PlainViT`.
-        with_cp: See :class:`PlainViT`.
+        num_prefix: Tokens before the patches: cls token and registers.
+        has_cls: Whether the first of them is a cls token.
+        **kwargs: See :class:`Anchor`.
     """
 
-    patch_size: int
     grid: tuple[int, int]
-    num_prefix: int
-    with_cp = False
-    # Contexts of a block's first run and of the second one, for its gradient.
-    checkpoint_context = staticmethod(noop_context_fn)
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        patch_size: int,
+        num_prefix: int,
+        has_cls: bool,
+        **kwargs,
+    ) -> None:
+        dims, strides = [dim] * depth, [patch_size] * depth
+        super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
+        self.patch_size = patch_size
+
+    @abstractmethod
+    def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Return tokens ``(B, L, C)`` of images that whole patches cover."""
 
     @abstractmethod
     def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Tokens ``(B, L, C)`` after the layers of block i, without a final norm."""
-
-    @abstractmethod
-    def run_norm(self, tokens: Tensor) -> Tensor:
-        """Tokens ``(B, L, C)`` after the final norm, if the anchor has one."""
+        """Return tokens ``(B, L, C)`` after block i, without final norm."""
 
     @property
     def input_size(self) -> tuple[int, int]:
         """Height and width of the images that the anchor is built for."""
         return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
 
+    def embed(self, images: Tensor) -> TokenState:
+        """See :meth:`Anchor.embed`. Zeros below and right fill the last patches."""
+        height, width = images.shape[-2:]
+        pad_h, pad_w = -height % self.patch_size, -width % self.patch_size
+        if pad_h or pad_w:
+            images = F.pad(images, (0, pad_w, 0, pad_h))
+        grid = grid_of((height, width), self.patch_size)
+        return TokenState(self.embed_patches(images, grid), grid)
+
     def run_block(self, state: TokenState, i: int) -> TokenState:
         """See :meth:`Anchor.run_block`."""
-        args = i, state.tokens, state.grid
-        if self.with_cp and torch.is_grad_enabled():
-            contexts = self.checkpoint_context
-            x = checkpoint(
-                self.run_layers, *args, use_reentrant=False, context_fn=contexts
-            )
-        else:
-            x = self.run_layers(*args)
+        x = self.maybe_checkpoint(self.run_layers, i, state.tokens, state.grid)
         if i == self.depth - 1:
-            x = self.run_norm(x)
+            x = self.trunk.norm(x)
         return state._replace(tokens=x)
 
     def to_feature_map(self, state: TokenState) -> Tensor:
         """See :meth:`Anchor.to_feature_map`."""
         patches = state.tokens[:, self.num_prefix :]
         return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
+
+    def add_lora(self, lora: Mapping) -> None:
+        """Freeze everything and give linear layers of the attention low-rank updates.
+
+        Args:
+            lora: ``rank``, and if they are not the default ``alpha`` (1) and
+                ``targets`` (``('qkv', 'proj')``); see :class:`LoRALinear`.
+        """
+        settings = read_lora(lora)
+        self.requires_grad_(False)
+        for block in self.trunk.blocks:
+            if isinstance(block, nn.Identity):
+                continue
+            for name in settings['targets']:
+                layer = getattr(block.attn, name, None)
+                # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
+                read = name == 'qkv' and getattr(block.attn, 'q_bias', None) is not None
+                check(
+                    type(layer) is nn.Linear and not read,
+                    'lora.targets',
+                    settings['targets'],
+                    f'linear layers that the attention calls, which {name} is not',
+                )
+                update = LoRALinear.of(layer, settings['rank'], settings['alpha'])
+                setattr(block.attn, name, update)

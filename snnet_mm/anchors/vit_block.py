@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .low_rank import LoRALinear
 from .position import DecomposedRelPosBias, RelativePositionBias
 from .windows import from_windows, to_windows
 
@@ -58,11 +55,6 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
         self.rel_pos_bias = rel_pos_bias
-
-    def add_lora(self, rank: int, alpha: float, targets: Iterable[str]) -> None:
-        """Give linear layers, by name, a low-rank update; see :class:`LoRALinear`."""
-        for name in targets:
-            setattr(self, name, LoRALinear.of(getattr(self, name), rank, alpha))
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Attend among all tokens ``(B, L, C)`` of a grid of patches."""

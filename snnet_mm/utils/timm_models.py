@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-from torch import nn
+from torch import Tensor, nn
 
+from .checks import check
 from .licences import log_timm_licence
 
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:
-    """What ``timm.create_model`` gives.
-
-    The licence of fetched weights is logged.
-
-    Args:
-        name: Its name in timm.
-        **kwargs: Other arguments.
+    """Return what ``timm.create_model`` gives; the licence of weights is logged.
 
     Raises:
         ImportError: If timm is missing.
@@ -37,22 +33,30 @@ def create_timm_model(name: str, **kwargs) -> nn.Module:
     return model
 
 
-def timm_family(name: str, families: Iterable[str]) -> str:
-    """The module of timm that a network is in, one of ``families``.
+def convert_timm_weights(
+    network: nn.Module, weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return weights as timm would load them: renamed and resampled for a network.
 
     Raises:
-        ImportError: If timm is missing.
-        ValueError: If timm has no such network, or it is of another family.
+        ValueError: If timm's filter meets a file that it was not written for.
     """
+    module = sys.modules[type(network).__module__]
+    convert = getattr(module, 'checkpoint_filter_fn', None)
+    try:
+        return dict(convert(dict(weights), network) if convert else weights)
+    except Exception as error:
+        why = f'{type(error).__name__} {error}'.splitlines()[0]
+        raise ValueError(f'timm cannot convert it: {why}') from error
+
+
+def timm_family(name: str, families: Iterable[str]) -> str:
+    """Return the module of timm that a network is in, one of ``families``."""
     models = _import_timm(name).models
     name = name.split('.')[0]
     found = [f for f in families if models.is_model_in_modules(name, [f])]
-    if not found:
-        known = 'no network of timm' if not models.is_model(name) else 'of another kind'
-        raise ValueError(
-            f'{name} is {known}; allowed are networks of the families '
-            f'{sorted(families)} of timm (config key: model)'
-        )
+    kinds = f'networks of the families {sorted(families)} of timm'
+    check(found, 'model', name, kinds)
     return found[0]
 
 

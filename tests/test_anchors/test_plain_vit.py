@@ -5,8 +5,6 @@ import torch
 from states import run, states_of
 
 from snnet_mm.anchors import PlainViT, TokenState
-from snnet_mm.anchors.plain_vit import PatchEmbed
-from snnet_mm.anchors.plain_vit_settings import ARCHITECTURES
 from snnet_mm.anchors.vit_block import DropPath
 
 
@@ -173,15 +171,6 @@ def test_a_patch_is_projected_with_its_position(build_vit):
     torch.testing.assert_close(tokens[:, 1 + 7], expected)
 
 
-def test_odd_sizes_are_padded_with_zeros_below_and_right():
-    embed = PatchEmbed(8, 3, 5)
-    images = torch.randn(2, 3, 17, 30)
-    padded = torch.zeros(2, 3, 24, 32)
-    padded[:, :, :17, :30] = images
-    assert embed(images).equal(embed(padded))
-    assert embed(images).shape == (2, 5, 3, 4)
-
-
 def test_an_img_size_that_is_not_whole_patches(build_vit):
     vit = build_vit(img_size=(17, 30))
     assert vit.grid == (3, 4)
@@ -190,13 +179,9 @@ def test_an_img_size_that_is_not_whole_patches(build_vit):
     assert grid == (3, 4)
     no_bias = tokens[:, 1:] - vit.patch_embed.proj.bias
     torch.testing.assert_close(no_bias, vit.pos_embed)
-
-
-@pytest.mark.parametrize('size', [(7, 32), (32, 7), (0, 8)])
-def test_images_smaller_than_a_patch_are_refused(build_vit, size):
-    with pytest.raises(ValueError, match='smaller than a patch; allowed is 8') as error:
-        build_vit()(torch.zeros(1, 3, *size))
-    assert f'{size[0]}x{size[1]} pixels' in str(error.value)
+    images, padded = torch.randn(2, 3, 17, 30), torch.zeros(2, 3, 24, 32)
+    padded[:, :, :17, :30] = images
+    assert vit.embed(images).tokens.equal(vit.embed(padded).tokens)
 
 
 def test_drop_path_does_nothing_in_eval_mode():
@@ -246,41 +231,6 @@ def test_gradients_reach_every_parameter(build_vit):
     assert [n for n, p in vit.named_parameters() if not p.grad.any()] == []
 
 
-@pytest.mark.parametrize(
-    ('name', 'level'),
-    [
-        ('cls_token', 0),
-        ('reg_token', 0),
-        ('pos_embed', 0),
-        ('patch_embed.proj.weight', 0),
-        ('blocks.0.attn.qkv.bias', 1),
-        ('blocks.0.norm1.weight', 1),
-        ('blocks.10.mlp.fc2.weight', 11),
-        ('blocks.11.attn.rel_pos_bias.table', 12),
-        ('norm.weight', 13),
-    ],
-)
-def test_layer_depth(build_vit, name, level):
-    vit = build_vit(depth=12, num_registers=1, rel_pos_bias=True, final_norm=True)
-    assert name in dict(vit.named_parameters())
-    assert vit.layer_depth(name) == (level, 14)
-
-
-def test_sizes_of_the_architectures():
-    # Parameters of the blocks alone, from 12 C^2 + 13 C each (mlp ratio 4, biases).
-    millions = dict(tiny=5.3, small=21.3, base=85.1, large=302.3, huge=629.7)
-    for arch, size in millions.items():
-        dim, depth = (ARCHITECTURES[arch][k] for k in ('embed_dims', 'depth'))
-        assert depth * (12 * dim**2 + 13 * dim) / 1e6 == pytest.approx(size, abs=0.06)
-        with torch.device('meta'):
-            vit = PlainViT(arch, layer_scale_init=None)
-        assert sum(p.numel() for p in vit.blocks.parameters()) == depth * (
-            12 * dim**2 + 13 * dim
-        )
-        assert dim // vit.blocks[0].attn.num_heads == (80 if arch == 'huge' else 64)
-        assert vit.block_dims == (dim,) * depth
-
-
 def test_start_values():
     vit = PlainViT('tiny', rel_pos_bias=True, final_norm=True)
     block = vit.blocks[3]
@@ -302,3 +252,37 @@ def test_mlp_ratio_and_in_channels(build_vit):
     vit = build_vit(arch=arch, in_channels=5)
     assert vit.blocks[0].mlp.fc1.weight.shape == (20, 8)
     assert vit(torch.randn(1, 5, 32, 32))[0].shape == (1, 8, 4, 4)
+
+
+@pytest.mark.parametrize('prefix', [False, True])
+def test_without_position_embedding(build_vit, prefix):
+    vit = build_vit(abs_pos_embed=False, pos_embed_prefix=prefix, num_registers=2)
+    zeroed = build_vit(pos_embed_prefix=prefix, num_registers=2)
+    zeroed.load_state_dict(vit.state_dict(), strict=False)
+    torch.nn.init.zeros_(zeroed.pos_embed)
+    assert 'pos_embed' not in vit.state_dict()
+    images = torch.randn(2, 3, 32, 24)
+    assert vit(images)[0].equal(zeroed(images)[0])
+
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        dict(pos_embed_prefix=True),
+        dict(pos_embed_antialias=False),
+        dict(abs_pos_embed=False, rel_pos_bias=True),
+    ],
+    ids=['absolute', 'without antialiasing', 'relative'],
+)
+def test_fixing_the_input_size_resamples_once(build_vit, options, monkeypatch):
+    vit = build_vit(num_registers=2, frozen_stages=0, **options).eval()
+    images = torch.randn(2, 3, 24, 56)
+    with torch.no_grad():
+        (wanted,) = vit(images)
+        trained = {name for name, p in vit.named_parameters() if p.requires_grad}
+        vit.fix_input_size((24, 56))
+        # Nothing is left to be resampled.
+        monkeypatch.delattr('torch.nn.functional.interpolate')
+        (fixed,) = vit(images)
+    assert torch.equal(fixed, wanted)
+    assert {n for n, p in vit.named_parameters() if p.requires_grad} == trained

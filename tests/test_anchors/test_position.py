@@ -1,25 +1,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from snnet_mm.anchors.position import (
     RelativePositionBias,
     relative_position_index,
     resize_pos_embed,
 )
-
-
-def test_resizing_to_the_same_grid_changes_nothing():
-    pos_embed = torch.randn(1, 2 + 12, 5)
-    assert resize_pos_embed(pos_embed, (3, 4), (3, 4), 2) is pos_embed
-
-
-@pytest.mark.parametrize('num_prefix', [0, 1, 3])
-def test_resizing_leaves_the_prefix_alone(num_prefix):
-    pos_embed = torch.randn(1, num_prefix + 12, 5)
-    resized = resize_pos_embed(pos_embed, (3, 4), (5, 2), num_prefix)
-    assert resized.shape == (1, num_prefix + 10, 5)
-    assert resized[:, :num_prefix].equal(pos_embed[:, :num_prefix])
 
 
 def test_rows_and_columns_are_resized_as_such():
@@ -42,6 +30,8 @@ def test_resizing_is_antialiased_bicubic():
     expected = F.interpolate(image, size=(3, 7), mode='bicubic', antialias=True)
     resized = resize_pos_embed(pos_embed, (5, 6), (3, 7), 1)
     torch.testing.assert_close(resized[0, 1:], expected[0].flatten(1).T)
+    assert resized[:, :1].equal(pos_embed[:, :1])
+    assert resize_pos_embed(pos_embed, (5, 6), (5, 6), 1) is pos_embed
 
 
 def test_index_of_a_2x2_grid_by_hand():
@@ -125,51 +115,6 @@ def test_gradient_counts_how_often_a_row_is_used(bias):
     torch.testing.assert_close(bias.table.grad, uses[:, None].expand(-1, 4))
 
 
-@torch.no_grad()
-def test_bias_is_kept_in_eval_mode(bias):
-    bias.eval()
-    kept = bias((2, 3))
-    assert bias((2, 3)) is kept
-    assert bias((3, 3)).shape == (1, 4, 10, 10)
-    assert bias((2, 3)).equal(kept)
-
-
-def test_bias_is_not_kept_where_gradients_are_wanted(bias):
-    bias.eval()
-    with torch.no_grad():
-        bias((2, 3))
-    bias((2, 3)).sum().backward()
-    assert bias.table.grad.abs().sum() > 0
-
-
-@torch.no_grad()
-def test_bias_is_not_kept_in_training(bias):
-    before = bias((2, 3))
-    bias.table.add_(1)
-    assert bias((2, 3)).equal(before + 1)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('event', ['load', 'parent loads', 'train', 'eval', 'move'])
-def test_kept_bias_follows_new_weights(bias, event):
-    parent = torch.nn.Sequential(bias).eval()
-    before = bias((2, 3))
-    state_dict = {'table': bias.table + 1}
-    if event == 'load':
-        bias.load_state_dict(state_dict)
-    elif event == 'parent loads':
-        parent.load_state_dict({'0.table': state_dict['table']})
-    elif event == 'move':
-        bias.table.data = state_dict['table'].double()
-    else:
-        bias.table.copy_(state_dict['table'])
-        parent.train(event == 'train')
-        parent.eval()
-    after = bias((2, 3))
-    assert after.equal(gathered(bias.table, (2, 3)))
-    assert not after.equal(before.to(after.dtype))
-
-
 @pytest.mark.parametrize('first', ['inference', 'meta'])
 def test_a_grid_first_seen_elsewhere_can_be_trained(bias, first):
     grid, elsewhere = {
@@ -181,3 +126,64 @@ def test_a_grid_first_seen_elsewhere_can_be_trained(bias, first):
     bias(grid).sum().backward()
     assert bias.table.grad.abs().sum() > 0
     assert relative_position_index(grid, 1).equal(index_by_formula(grid, 1))
+
+
+@torch.no_grad()
+def test_bias_is_kept_in_eval_mode_but_where_gradients_are_wanted(bias):
+    bias.eval()
+    kept = bias((2, 3))
+    assert bias((2, 3)) is kept
+    assert bias((3, 3)).shape == (1, 4, 10, 10)
+    assert bias((2, 3)).equal(kept)
+    with torch.enable_grad():
+        bias((2, 3)).sum().backward()
+    assert bias.table.grad.abs().sum() > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('event', ['load', 'in place', 'train', 'eval', 'move'])
+def test_kept_bias_follows_new_weights(bias, event):
+    parent = torch.nn.Sequential(bias).eval()
+    before, table = bias((2, 3)), bias.table + 1
+    if event == 'load':
+        parent.load_state_dict({'0.table': table})
+    elif event == 'in place':
+        bias.table.copy_(table)
+    elif event == 'move':
+        bias.table.data = table.double()
+    else:
+        # As averages of weights are swapped in; torch does not count this.
+        bias.table.data.copy_(table)
+        parent.train(event == 'train')
+        parent.eval()
+    after = bias((2, 3))
+    assert after.equal(gathered(bias.table, (2, 3)))
+    assert not after.equal(before.to(after.dtype))
+
+
+class CopiesBetweenDevices(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.number += func is torch.ops.aten._to_copy.default
+        return func(*args, **(kwargs or {}))
+
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')
+
+
+@pytest.mark.parametrize(
+    'device', ['meta', pytest.param('cuda', marks=[pytest.mark.gpu, CUDA])]
+)
+def test_the_index_stays_on_the_device(bias, device):
+    bias.to(device)
+    with CopiesBetweenDevices() as copies:
+        found = [bias((2, 3)) for _ in range(3)]
+    assert copies.number == 0
+    assert {b.device.type for b in found} == {device}
+    index = relative_position_index((2, 3), 1, bias.table.device)
+    assert index is relative_position_index((2, 3), 1, bias.table.device)
+    if device == 'cuda':
+        assert found[2].cpu().equal(gathered(bias.table.cpu(), (2, 3)))

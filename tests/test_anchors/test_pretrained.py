@@ -1,270 +1,253 @@
-import logging
-import re
+"""Weights from anywhere into any module, or a reason why not."""
+
+import sys
 
 import pytest
+import timm
 import torch
-from mmengine.logging import MMLogger
-from states import states_of
+from narrow_timm import DINOV2, EVA02, NARROW, anchor_of, timm_of
+from weights import load
 
-from snnet_mm.anchors import PlainViT
-from snnet_mm.anchors.position import relative_position_index
+from snnet_mm.anchors import PlainViT, TimmAnchor
+from snnet_mm.anchors.pretrained import load_into
+from snnet_mm.utils import licences
 
-timm = pytest.importorskip('timm')
-
-ViT = dict(pos_embed_prefix=True, layer_scale_init=None)
-BEIT = dict(abs_pos_embed=False, rel_pos_bias=True)
-# Arguments of timm's model and of the anchor, see docs/anchors.md.
-FAMILIES = {
-    'deit3_small_patch16_224': (dict(depth=3), dict(final_norm=True)),
-    'deit3_large_patch16_224': (dict(depth=6), dict(final_norm=True)),
-    'vit_base_patch16_224.augreg_in21k': (dict(depth=3), dict(ViT, final_norm=True)),
-    'vit_base_patch16_224.mae': (dict(depth=3, global_pool='avg'), ViT),
-    'vit_small_patch14_reg4_dinov2': (
-        dict(depth=3, img_size=224),
-        dict(patch_size=14, num_registers=4, final_norm=True),
-    ),
-    'beitv2_base_patch16_224': (dict(depth=3), BEIT),
-}
-FULL = {
-    'deit3_small_patch16_224': ('small', {}),
-    'deit3_large_patch16_224': ('large', {}),
-    'vit_base_patch16_224.augreg_in21k': ('base', {}),
-    'vit_base_patch16_224.mae': ('base', dict(global_pool='avg')),
-    'vit_small_patch14_reg4_dinov2': ('small', dict(img_size=518)),
-    'beitv2_base_patch16_224': ('base', {}),
-}
+KEY = r'\(config key: init_cfg\.checkpoint\)'
 
 
 @pytest.fixture
-def log(caplog):
-    logger = MMLogger.get_current_instance()
-    logger.addHandler(caplog.handler)
-    yield caplog
-    logger.removeHandler(caplog.handler)
+def save(tmp_path):
+    def save(checkpoint, name='weights.pth'):
+        torch.save(checkpoint, tmp_path / name)
+        return str(tmp_path / name)
+
+    return save
 
 
-@torch.no_grad()
-def randomise(model):
-    """Random values everywhere, of a size that keeps a full-size network tame."""
-    for name, parameter in model.named_parameters():
-        flat = parameter.ndim == 1 or name.endswith(('embed', 'token', 'table'))
-        parameter.normal_(std=0.5 if flat else parameter[0].numel() ** -0.5)
-    model.eval()
-    return model
+def assert_same(module, weights):
+    assert all(v.equal(weights[k]) for k, v in module.state_dict().items())
 
 
-def build(name, img_size=None, full=False):
-    """The model of timm and the arguments of our anchor for it, ``img_size`` apart."""
-    theirs, ours = FAMILIES[name]
-    if full:
-        arch, theirs = FULL[name]
-    else:
-        arch = dict(embed_dims=32, depth=theirs['depth'], num_heads=4)
-        theirs = dict(theirs, embed_dim=32, num_heads=4, num_classes=5)
-    if 'beit' not in name:
-        theirs = dict(theirs, dynamic_img_size=True)
-    if img_size is not None:
-        theirs = dict(theirs, img_size=img_size)
-    return randomise(timm.create_model(name, **theirs)), dict(ours, arch=arch)
+@pytest.mark.parametrize('wrapping', ['bare', 'state_dict', 'model', 'module'])
+def test_our_own_weights(build_vit, save, log, wrapping):
+    kwargs = dict(num_registers=2, rel_pos_bias=True, final_norm=True)
+    weights = build_vit(**kwargs).state_dict()
+    checkpoint = weights if wrapping == 'bare' else {wrapping: weights}
+    assert_same(load(build_vit(**kwargs), save(checkpoint)), weights)
+    assert log() == []
 
 
-def as_published(name, model):
-    """What the official file of a family holds, from timm's model of it."""
-    weights = model.state_dict()
-    if 'augreg' in name or 'dinov2' in name:
-        return weights
-    if 'deit3' in name:
-        weights = {
-            re.sub(r'\.ls([12])\.gamma$', r'.gamma_\1', k): v
-            for k, v in weights.items()
-        }
-        assert 'blocks.0.gamma_1' in weights
-    if 'beit' in name:
-        index = relative_position_index(model.patch_embed.grid_size, 1)
-        for i in range(len(model.blocks)):
-            weights[f'blocks.{i}.attn.relative_position_index'] = index
-        assert 'blocks.0.attn.q_bias' in weights
-        assert 'blocks.0.attn.qkv.bias' not in weights
-    return {'model': weights}
+@pytest.mark.parametrize('prefix', ['backbone.anchors.1', 'backbone.anchors.1.'])
+def test_prefix_of_an_mm_checkpoint(build_vit, save, log, prefix):
+    fast, slow = build_vit(), build_vit(12)
+    weights = {f'backbone.anchors.0.{k}': v for k, v in fast.state_dict().items()}
+    weights |= {f'backbone.anchors.1.{k}': v for k, v in slow.state_dict().items()}
+    weights['decode_head.conv_seg.weight'] = torch.randn(3)
+    path = save(dict(meta=dict(iter=3), state_dict=weights))
+    assert_same(load(build_vit(12), path, prefix=prefix), slow.state_dict())
+    assert log() == []
 
 
-def load(path, checkpoint, **kwargs):
-    torch.save(checkpoint, path)
-    init_cfg = dict(type='Pretrained', checkpoint=str(path))
-    vit = PlainViT(**kwargs, init_cfg=init_cfg).eval()
-    vit.init_weights()
-    # A full-size one has 1.2 GB, and pytest keeps the folders of several runs.
-    path.unlink()
-    return vit
+def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
+    weights = build_vit().state_dict()
+    weights['norm_pre.weight'] = torch.randn(8)
+    vit = build_vit(rel_pos_bias=True, final_norm=True)
+    tables = {k: v.clone() for k, v in vit.state_dict().items() if 'table' in k}
+    path = save(weights)
+    load(vit, path)
+    assert log() == [
+        f'{path}: missing keys {[*tables, "norm.weight", "norm.bias"]}',
+        f"{path}: unexpected keys ['norm_pre.weight']",
+    ]
+    assert all(vit.state_dict()[name].equal(table) for name, table in tables.items())
+    assert vit.patch_embed.proj.weight.equal(weights['patch_embed.proj.weight'])
 
 
-def resized_beit(model, name, img_size, full):
-    """timm's BEiT at another size, its tables resized by timm's simple function."""
-    other = build(name, img_size, full)[0]
-    weights = model.state_dict()
-    for key, table in weights.items():
-        if key.endswith('bias_table'):
-            shape = other.state_dict()[key].shape
-            weights[key] = timm.layers.resize_rel_pos_bias_table_simple(
-                table, other.patch_embed.grid_size, shape
-            )
-    other.load_state_dict(weights)
-    return other
-
-
-@torch.no_grad()
-def tokens_of(vit, images):
-    return states_of(vit, images)[-1].tokens
-
-
-@torch.no_grad()
-def difference(name, path, where, full):
-    """Tokens of ours and timm's on the same images.
-
-    Args:
-        where: At the ``'native'`` size, on ``'other'`` images, or those with an anchor
-            built for their size, so that position embeddings are resized on load.
-    """
-    theirs, kwargs = build(name, full=full)
-    patch, img_size = kwargs.get('patch_size', 16), theirs.patch_embed.img_size
-    size = img_size if where == 'native' else (10 * patch, 13 * patch)
-    kwargs['img_size'] = size if where == 'built for other' else img_size
-    ours = load(path, as_published(name, theirs), **kwargs)
-    if 'beit' in name and where != 'native':
-        theirs = resized_beit(theirs, name, size, full)
-    images = torch.randn(1 if full else 2, 3, *size)
-    expected = theirs.forward_features(images)
-    unloaded = tokens_of(PlainViT(**kwargs).eval(), images)
-    assert (unloaded - expected).abs().max() > 0.5
-    return tokens_of(ours, images), expected
+def test_adapting_changes_neither_weights_nor_anchor(build_vit):
+    weights = build_vit(img_size=64, pos_embed_prefix=True).state_dict()
+    vit = build_vit()
+    before = [{k: v.clone() for k, v in d.items()} for d in (weights, vit.state_dict())]
+    assert vit.adapt_weights(weights)['pos_embed'].shape == (1, 16, 8)
+    for now, then in zip((weights, vit.state_dict()), before, strict=True):
+        assert list(now) == list(then)
+        assert all(now[k].equal(v) for k, v in then.items())
 
 
 @pytest.mark.parametrize(
-    'full', [False, pytest.param(True, marks=pytest.mark.slow, id='full size')]
+    ('kwargs', 'message'),
+    [
+        (dict(embed_dims=12), r'has shape \(1, 1, 12\), wanted is \(1, 1, 8\)'),
+        (dict(depth=4), 'it has blocks.3.norm1.weight and 0 others'),
+        (dict(depth=2), 'it lacks blocks.2.norm1.weight and 0 others'),
+        (dict(patch_size=4), r'shape \(8, 3, 4, 4\), wanted is \(8, 3, 8, 8\)'),
+        (dict(num_heads=4), r'table has shape \(52, 4\), wanted is \(52, 2\)'),
+        (dict(num_registers=2), r'reg_token has shape \(1, 2, 8\)'),
+        (dict(img_size=(24, 40)), 'pos_embed with 15 entries fits neither 4x4 patches'),
+        (dict(cls_token=False, num_registers=0), 'table has 0 rows .* anchor has 3'),
+        (dict(lora=dict(rank=2)), 'it has blocks.0.attn.qkv.lora_A'),
+    ],
 )
-@pytest.mark.parametrize('where', ['native', 'other', 'built for other'])
-@pytest.mark.parametrize('name', FAMILIES)
-def test_tokens_equal_those_of_timm(name, where, full, tmp_path, log):
-    ours, expected = difference(name, tmp_path / 'weights.pth', where, full)
-    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
-    assert [r for r in log.records if r.levelno >= logging.WARNING] == []
+def test_other_geometries_are_refused(build_vit, save, kwargs, message):
+    common = dict(rel_pos_bias=True, num_registers=1)
+    path, vit = save(build_vit(**(common | kwargs)).state_dict()), build_vit(**common)
+    before = {k: v.clone() for k, v in vit.state_dict().items()}
+    with pytest.raises(ValueError, match=message + '.*' + KEY) as error:
+        load(vit, path)
+    assert str(error.value).startswith(f'checkpoint {path} does not fit: ')
+    assert_same(vit, before)
 
 
-def test_without_final_norm_the_last_block_is_left_as_it_is(tmp_path):
-    theirs, kwargs = build('deit3_small_patch16_224')
-    kwargs['final_norm'] = False
-    ours = load(tmp_path / 'a.pth', as_published('deit3', theirs), **kwargs)
-    images = torch.randn(2, 3, 224, 224)
-    with torch.no_grad():
-        patches = theirs.forward_intermediates(
-            images, [2], norm=False, output_fmt='NLC', intermediates_only=True
-        )[0]
-    torch.testing.assert_close(
-        tokens_of(ours, images)[:, 1:], patches, rtol=1e-5, atol=1e-5
-    )
+def test_low_rank_updates_begin_at_nothing_or_are_loaded(build_vit, save, log):
+    source, plain = build_vit(lora=dict(rank=2)), build_vit()
+    weights = source.state_dict()
+    assert_same(load(build_vit(lora=dict(rank=2)), save(weights)), weights)
+    vit = build_vit(lora=dict(rank=2))
+    updates = {k: v.clone() for k, v in vit.state_dict().items() if 'lora' in k}
+    load(vit, save(plain.state_dict()))
+    assert_same(vit, plain.state_dict() | updates)
+    assert log() == []
+    for other in (build_vit(), build_vit(lora=dict(rank=2, targets=('proj',)))):
+        with pytest.raises(ValueError, match='it has blocks.0.attn.qkv.lora_A'):
+            load(other, save(weights))
 
 
-def test_official_dinov2_registers_are_behind_the_embedded_cls_token(tmp_path):
-    theirs, kwargs = build('vit_small_patch14_reg4_dinov2')
-    official = theirs.state_dict()
-    entry = torch.randn(1, 1, 32)
-    official['register_tokens'] = official.pop('reg_token')
-    official['cls_token'] = official['cls_token'] - entry
-    official['pos_embed'] = torch.cat([entry, official['pos_embed']], dim=1)
-    official['mask_token'] = torch.randn(1, 32)
-    images = torch.randn(2, 3, 140, 182)
-    with torch.no_grad():
-        expected = theirs.forward_features(images)
-    for prefix in (False, True):
-        ours = load(tmp_path / 'a.pth', official, pos_embed_prefix=prefix, **kwargs)
-        torch.testing.assert_close(
-            tokens_of(ours, images), expected, rtol=1e-5, atol=1e-5
-        )
+@pytest.mark.parametrize(
+    ('checkpoint', 'prefix', 'message'),
+    [
+        ('absent.pth', '', 'absent.pth does not exist'),
+        ('s3://bucket/a.pth', '', 'allowed are timm://, http://'),
+        ('timm://no_such_model', '', 'no_such_model cannot be fetched: Unknown'),
+        (dict(epoch=3, net=dict(a=torch.ones(1))), '', r"there are \['epoch', 'net'\]"),
+        (dict(conv1=torch.ones(2), fc=torch.ones(2)), '', r"\['conv1', 'fc'\]"),
+        ({'backbone.cls_token': torch.ones(2)}, '', r"\['backbone.cls_token'\]"),
+        ({'backbone.cls_token': torch.ones(2)}, 'net', r"prefix='net.*'backbone'"),
+    ],
+)
+def test_what_is_no_checkpoint(build_vit, save, checkpoint, prefix, message):
+    path = checkpoint if isinstance(checkpoint, str) else save(checkpoint)
+    with pytest.raises(ValueError, match=message + '.*' + KEY):
+        load(build_vit(), path, prefix=prefix)
 
 
-def test_beit_tables_shared_by_all_blocks(tmp_path):
-    _, kwargs = build('beitv2_base_patch16_224')
-    shared = randomise(
-        timm.models.Beit(
-            embed_dim=32,
-            depth=3,
-            num_heads=4,
-            init_values=0.1,
-            use_abs_pos_emb=False,
-            use_shared_rel_pos_bias=True,
-            num_classes=0,
-            global_pool='',
-        )
-    )
-    checkpoint = dict(module=shared.state_dict())
-    ours = load(tmp_path / 'a.pth', checkpoint, **kwargs, final_norm=True)
-    images = torch.randn(2, 3, 224, 224)
-    with torch.no_grad():
-        expected = shared.forward_features(images)
-    torch.testing.assert_close(tokens_of(ours, images), expected, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize('keys', [dict(), dict(checkpoint='a', map_location='cpu')])
+def test_unknown_keys_of_init_cfg(keys):
+    vit = PlainViT('tiny', img_size=32, init_cfg=dict(type='Pretrained', **keys))
+    with pytest.raises(ValueError, match=r"checkpoint.*\('prefix', 'img_size'\)"):
+        vit.init_weights()
 
 
-def test_beit_in_an_anchor_with_position_embedding_sets_it_to_zero(tmp_path):
-    theirs, kwargs = build('beitv2_base_patch16_224')
-    kwargs |= dict(abs_pos_embed=True)
-    ours = load(tmp_path / 'a.pth', as_published('beit', theirs), **kwargs)
-    assert not ours.pos_embed.any()
-    images = torch.randn(2, 3, 224, 224)
-    with torch.no_grad():
-        expected = theirs.forward_features(images)
-    torch.testing.assert_close(tokens_of(ours, images), expected, rtol=1e-5, atol=1e-5)
+def test_img_size_of_a_checkpoint_that_is_not_square(build_vit, save):
+    source, vit = build_vit(img_size=(16, 24)), build_vit()
+    weights = source.state_dict()
+    load(vit, save(weights), img_size=(16, 24))
+    assert vit.pos_embed.equal(vit.adapt_weights(weights, (16, 24))['pos_embed'])
+    columns = source.pos_embed.view(2, 3, 8).mean((0, 1))
+    resized = vit.pos_embed.view(4, 4, 8).mean((0, 1))
+    torch.testing.assert_close(resized, columns, atol=0.1, rtol=0)
 
 
-def test_the_bias_of_k_gets_no_gradient(tmp_path):
-    theirs, kwargs = build('beitv2_base_patch16_224')
-    ours = load(tmp_path / 'a.pth', as_published('beit', theirs), **kwargs).double()
-    images = torch.randn(2, 3, 224, 224, dtype=torch.float64)
-    ours(images)[0].square().mean().backward()
-    for block in ours.blocks:
-        q, k, v = block.attn.qkv.bias.grad.chunk(3)
-        assert min(q.abs().max(), v.abs().max()) > 1e-4
-        assert k.abs().max() < 1e-12
+def test_timm_models_by_name(build_vit, monkeypatch, randomise):
+    name, args = 'deit3_small_patch16_224', dict(embed_dim=8, depth=3, num_heads=2)
+    model, asked = randomise(timm.create_model(name, num_classes=7, **args)), []
+
+    def create_model(name, pretrained):
+        asked.append((name, pretrained))
+        if len(asked) > 1:
+            raise OSError('no route to host')
+        return model
+
+    monkeypatch.setattr(timm, 'create_model', create_model)
+    vit = build_vit(img_size=224, patch_size=16, final_norm=True)
+    assert_same(load(vit, f'timm://{name}'), model.state_dict())
+    assert asked == [(name, True)]
+    with pytest.raises(ValueError, match='cannot be fetched: no route to host.*' + KEY):
+        load(vit, f'timm://{name}')
+    monkeypatch.setitem(sys.modules, 'timm', None)
+    with pytest.raises(ImportError, match='needs timm.*install timm or name a file'):
+        load(vit, f'timm://{name}')
 
 
-def test_distilled_deit_has_a_register(tmp_path):
-    theirs = randomise(
-        timm.create_model(
-            'deit_tiny_distilled_patch16_224',
-            embed_dim=32,
-            depth=2,
-            num_heads=4,
-            dynamic_img_size=True,
-        )
-    )
-    kwargs = dict(ViT, arch=dict(embed_dims=32, depth=2, num_heads=4), num_registers=1)
-    ours = load(tmp_path / 'a.pth', theirs.state_dict(), final_norm=True, **kwargs)
-    images = torch.randn(2, 3, 160, 208)
-    with torch.no_grad():
-        expected = theirs.forward_features(images)
-    torch.testing.assert_close(tokens_of(ours, images), expected, rtol=1e-5, atol=1e-5)
+def test_any_module(save):
+    layers = [torch.nn.Linear(2, 3) for _ in range(3)]
+    load_into(layers[0], save(layers[1].state_dict()), 'head.checkpoint')
+    assert_same(layers[0], layers[1].state_dict())
+    path = save(dict(weight=layers[2].weight.data))
+    with pytest.raises(ValueError, match='lacks bias.*config key: head.checkpoint'):
+        load_into(layers[0], path, 'head.checkpoint')
+    load_into(layers[0], path, 'head.checkpoint', strict='weight')
+    assert layers[0].weight.equal(layers[2].weight)
 
 
-def test_weights_of_mmpretrain(tmp_path):
-    backbones = pytest.importorskip('mmpretrain.models.backbones')
-    arch = dict(embed_dims=32, num_heads=4)
-    theirs = randomise(
-        backbones.VisionTransformer(
-            dict(arch, num_layers=2, feedforward_channels=128),
-            img_size=224,
-            layer_scale_init_value=1e-5,
-            out_type='raw',
-        )
-    )
-    weights = {f'backbone.{k}': v for k, v in theirs.state_dict().items()}
-    weights['head.fc.weight'] = torch.randn(5, 32)
-    path = tmp_path / 'a.pth'
-    torch.save(dict(state_dict=weights), path)
-    init_cfg = dict(type='Pretrained', checkpoint=str(path), prefix='backbone')
-    ours = PlainViT(
-        dict(arch, depth=2), final_norm=True, pos_embed_prefix=True, init_cfg=init_cfg
-    ).eval()
-    ours.init_weights()
-    images = torch.randn(2, 3, 224, 224)
-    with torch.no_grad():
-        expected = theirs(images)[0]
-    torch.testing.assert_close(tokens_of(ours, images), expected, rtol=1e-5, atol=1e-5)
+def test_weights_of_timm_are_loaded(save, log, monkeypatch):
+    source = timm_of(DINOV2, anchor_of(DINOV2, img_size=56))
+    path = save(source.state_dict())
+    args = dict(NARROW, pretrained_cfg_overlay=dict(file=path))
+    fetched = TimmAnchor(DINOV2, True, (70, 56), args)
+    init_cfg = dict(type='Pretrained', checkpoint=path)
+    read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
+    for anchor in (fetched, read):
+        monkeypatch.setattr(licences, '_TOLD', set())
+        before = anchor.vit.reg_token.clone()
+        anchor.init_weights()
+        assert not anchor.vit.reg_token.equal(before)
+        source.set_input_size((70, 56))
+        assert_same(anchor.vit, source.state_dict())
+    told = [text for text in log(0) if 'licence' in text]
+    assert told == 2 * [
+        'Weights of vit_small_patch14_reg4_dinov2.lvd142m: licence apache-2.0; trained '
+        'on images with mean [123.675, 116.28, 103.53] and std [58.395, 57.12, 57.375] '
+        '(config key: data_preprocessor)'
+    ]
+    # Of ours, from inside a stitched model.
+    ours = {f'backbone.anchors.1.{k}': v for k, v in read.state_dict().items()}
+    path = save(dict(state_dict=ours))
+    for inside in ('', '.vit'):
+        again = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW)
+        load(again, path, prefix=f'backbone.anchors.1{inside}')
+        assert_same(again, read.state_dict())
+    assert log() == []
+
+
+def test_licences_of_official_files(save, log, monkeypatch):
+    monkeypatch.setattr(licences, '_TOLD', set())
+    vit = PlainViT(dict(embed_dims=16, depth=1, num_heads=1), 32)
+    for name in ('mae_finetuned_vit_base.pth', 'deit_3_small_224_21k.pth', 'mine.pth'):
+        path = save(vit.state_dict(), name)
+        for _ in range(2):
+            load(vit, path)
+    assert [text for text in log(0) if 'licence' in text] == [
+        'Weights of mae_finetuned_vit_base.pth: licence cc-by-nc-4.0, if it is the '
+        'official file',
+        'Weights of deit_3_small_224_21k.pth: licence apache-2.0, if it is the '
+        'official file',
+    ]
+
+
+@pytest.mark.parametrize(
+    'name', ['beitv2_base_patch16_224', EVA02, 'samvit_base_patch16']
+)
+def test_files_of_other_families_of_timm(name, save):
+    source, anchor = anchor_of(name), anchor_of(name)
+    torch.nn.init.ones_(anchor.vit.blocks[0].norm1.weight)
+    assert_same(load(anchor, save(source.vit.state_dict())), source.state_dict())
+
+
+@pytest.mark.parametrize(
+    ('args', 'options', 'message'),
+    [
+        (dict(depth=2), {}, 'it has vit.blocks.2.'),
+        (dict(depth=4), {}, 'it lacks vit.blocks.3.'),
+        (dict(embed_dim=16), {}, r'shape \(1, 1, 32\), wanted is \(1, 1, 16\)'),
+        ({}, dict(prefix='no.'), "prefix='no.'"),
+        ({}, dict(img_size=28), "'img_size': 28"),
+    ],
+)
+def test_files_of_timm_that_do_not_fit(args, options, message, save):
+    path = save(anchor_of(DINOV2, img_size=28).vit.state_dict())
+    anchor = TimmAnchor(DINOV2, img_size=28, model_args=NARROW | args)
+    with pytest.raises(ValueError, match=message):
+        load(anchor, path, **options)
+    overlay = dict(file=path + '.not')
+    args = dict(NARROW, pretrained_cfg_overlay=overlay)
+    with pytest.raises(ValueError, match='dinov2.* cannot be fetched'):
+        TimmAnchor(DINOV2, True, 28, args).init_weights()

@@ -2,10 +2,10 @@ import pytest
 import timm
 import torch
 from timm.models.vision_transformer_sam import VisionTransformerSAM
+from weights import load
 
 from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.position import DecomposedRelPosBias, resize_offsets
-from snnet_mm.anchors.pretrained import load_pretrained
 from snnet_mm.anchors.windows import from_windows, to_windows
 
 WINDOWS = dict(
@@ -87,7 +87,7 @@ def test_equal_to_timm(build_vit, tmp_path, img_size, window_size):
         out_indices=range(4),
         **WINDOWS | dict(window_size=window_size),
     ).eval()
-    load_pretrained(ours, str(tmp_path / 'sam.pth'), img_size=img_size)
+    load(ours, tmp_path / 'sam.pth', img_size=img_size)
     images = torch.randn(2, 3, *img_size)
     expected = theirs.forward_intermediates(images, intermediates_only=True)
     for got, wanted in zip(ours(images), expected, strict=True):
@@ -131,7 +131,7 @@ def test_weights_of_vitdet_have_an_entry_for_a_cls_token_that_is_gone(
     weights['backbone.net.pos_embed'] = torch.cat([pos_embed[:, :1], pos_embed], dim=1)
     torch.save(dict(model=weights), tmp_path / 'vitdet.pth')
     vit = build_vit(depth=4, img_size=32, **WINDOWS)
-    load_pretrained(vit, str(tmp_path / 'vitdet.pth'), prefix='backbone.net')
+    load(vit, tmp_path / 'vitdet.pth', prefix='backbone.net')
     images = torch.randn(1, 3, 40, 32)
     torch.testing.assert_close(vit(images), source(images))
 
@@ -151,26 +151,9 @@ def test_deit3_weights_start_a_windowed_anchor(tmp_path):
         global_blocks=(1,),
         decomposed_rel_pos=True,
     )
-    load_pretrained(vit, str(tmp_path / 'deit3.pth'))
+    load(vit, tmp_path / 'deit3.pth')
     assert vit.pos_embed.shape == (1, 64, 12)
     torch.testing.assert_close(
         vit.blocks[1].attn.qkv.weight, theirs.blocks[1].attn.qkv.weight
     )
     assert vit.blocks[0].attn.rel_pos_bias.rel_pos_h.count_nonzero() == 0
-
-
-@pytest.mark.parametrize(
-    ('settings', 'words'),
-    [
-        (dict(global_blocks=(1, 4)), ('(1, 4)', '0 to 3', 'global_blocks')),
-        (dict(window_size=-1), ('window_size=-1', 'config keys: window_size')),
-        (dict(window_size=0), ('window_size=0', 'global_blocks=(1, 3)')),
-        (dict(cls_token=True), ('1 prefix tokens', 'cls_token=False')),
-        (dict(num_registers=2), ('2 prefix tokens', 'num_registers=0')),
-        (dict(rel_pos_bias=True), ('rel_pos_bias=True', 'one kind')),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(build_vit, settings, words):
-    with pytest.raises(ValueError) as error:
-        build_vit(depth=4, **WINDOWS | settings)
-    assert all(word in str(error.value) for word in words)

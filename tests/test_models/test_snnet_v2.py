@@ -147,7 +147,7 @@ def test_no_cls_token_to_return(build_snnet, build_vit, stitched):
     build = partial(build_snnet, anchor=anchor)
     if not stitched:
         build = partial(build_vit, **anchor)
-    with pytest.raises(ValueError, match='with_cls=True, but .* no cls token'):
+    with pytest.raises(ValueError, match='with_cls=True; .* no cls_token'):
         build(with_cls=True)
 
 

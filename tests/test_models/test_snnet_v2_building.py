@@ -72,9 +72,9 @@ def test_grids_of_different_sizes_are_bridged(build_vit):
 @pytest.mark.parametrize(
     ('anchors', 'message'),
     [
-        ([vit_cfg(), vit_cfg(patch_size=16)], 'patch_size 8 and 16'),
-        ([vit_cfg(), vit_cfg(cls_token=False)], 'num_prefix 1 and 0'),
-        ([vit_cfg(num_registers=4), vit_cfg()], 'num_prefix 5 and 1'),
+        ([vit_cfg(), vit_cfg(patch_size=16)], r'patch_size=\(\(8,\), \(16,\)\)'),
+        ([vit_cfg(), vit_cfg(cls_token=False)], '1 cls token.* .0 cls token'),
+        ([vit_cfg(num_registers=4), vit_cfg()], '4 registers.* 0 registers'),
         ([vit_cfg(width=12), vit_cfg()], r'\(12, 8\); allowed: widths in order'),
         ([vit_cfg(depth=5), vit_cfg(depth=4)], r'anchors=\(5, 4\)'),
         ([vit_cfg()], r'anchors=\(2,\)'),
@@ -83,7 +83,7 @@ def test_grids_of_different_sizes_are_bridged(build_vit):
             [vit_cfg(), vit_cfg(16), vit_cfg(12)],
             r'\(16, 12\); allowed: widths',
         ),
-        ([vit_cfg(), vit_cfg(), vit_cfg(patch_size=4)], 'patch_size 8 and 4'),
+        ([vit_cfg(), vit_cfg(), vit_cfg(patch_size=4)], r'\(\(8,\), \(4,\)\)'),
     ],
 )
 def test_anchors_that_cannot_be_stitched(anchors, message):
@@ -97,9 +97,9 @@ def test_anchors_that_cannot_be_stitched(anchors, message):
     [
         (dict(kinds=('FS', 'SS')), r"kinds=\('FS', 'SS'\); allowed: 'FS'"),
         (dict(stitch_ids=(2, 9)), 'stitch id 9 .* allowed are 0-3, 5-8'),
-        (dict(out='logits'), r"out='logits'; allowed are \('maps', 'end'\)"),
-        (dict(out_indices=(3, 7)), r'out_indices=\(3, 7\) .* blocks -7 to 6'),
-        (dict(out_indices=(-8,)), r'out_indices=\(-8,\) .* blocks -7 to 6'),
+        (dict(out='logits'), "out='logits'; allowed: 'maps', 'end'"),
+        (dict(out_indices=(3, 7)), r'out_indices=\(3, 7\); .* blocks -7 to 6'),
+        (dict(out_indices=(-8,)), r'out_indices=\(-8,\); .* blocks -7 to 6'),
         (dict(out_indices=()), r'out_indices=\(\)'),
         (dict(eval_maps=(1,)), r'eval_maps=\(1,\); allowed: places 0 to 0'),
         (dict(eval_maps=(-1,)), r'eval_maps=\(-1,\); allowed'),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from snnet_mm.anchors import TokenState
-from snnet_mm.anchors.pretrained import read_weights, select_prefix
+from snnet_mm.anchors.pretrained import (
+    Weights,
+    load_into,
+    pretrained_options,
+    select_prefix,
+)
 from snnet_mm.utils import check
 
 POOLINGS = ('cls', 'mean', 'norm-mean')
@@ -113,21 +117,19 @@ class AnchorClassifier(BaseModule):
 
     def init_weights(self) -> None:
         """Load pretrained weights if ``init_cfg`` says so."""
-        if self.init_cfg is None or self.init_cfg['type'] != 'Pretrained':
+        options = pretrained_options(self.init_cfg)
+        if options is None:
             super().init_weights()
             return
-        checkpoint = self.init_cfg['checkpoint']
-        try:
-            weights = read_weights(checkpoint)
+        prefix, own = _current(options.get('prefix', '')), self.state_dict()
+
+        def adapt(weights: Weights) -> Weights:
             weights = {_current(k): v for k, v in weights.items()}
-            prefix = _current(self.init_cfg.get('prefix', ''))
             weights = classifier_weights(select_prefix(weights, prefix))
-            self.load_state_dict(_fitting(weights, self.state_dict()))
-        except ValueError as error:
-            raise ValueError(
-                f'the classifier in {checkpoint} (config key: '
-                f'head.anchor_heads.init_cfg) does not fit: {error}'
-            ) from error
+            return {k: v for k, v in weights.items() if k in own}
+
+        key = 'head.anchor_heads.init_cfg.checkpoint, head.num_classes'
+        load_into(self, options['checkpoint'], key, adapt=adapt)
         self.is_init = True
 
 
@@ -136,7 +138,7 @@ def _current(name: str) -> str:
     return name.replace('.ends.', '.anchor_heads.')
 
 
-def classifier_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def classifier_weights(weights: Weights) -> dict[str, Tensor]:
     """Return the weights of a whole network with our names for its classifier's."""
     for theirs, ours in _RENAMES:
         renamed = {k: re.sub(theirs, ours, k) for k in weights if re.match(theirs, k)}
@@ -145,19 +147,3 @@ def classifier_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         weights = others | {ours: weights[k] for k, ours in renamed.items()}
     # A hidden layer may be a 1x1 convolution of what is pooled.
     return {k: v.flatten(1) if v.ndim == 4 else v for k, v in weights.items()}
-
-
-def _fitting(
-    weights: Mapping[str, Tensor], own: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    for key, value in own.items():
-        if key not in weights:
-            raise ValueError(f'it has no {key}; there are {list(weights)[-4:]}')
-        shapes = tuple(weights[key].shape), tuple(value.shape)
-        if shapes[0] != shapes[1]:
-            raise ValueError(
-                f'{key} has shape {shapes[0]}, that of the head has {shapes[1]} '
-                '(config keys: head.num_classes, head.anchor_heads.in_channels); '
-                'leave out init_cfg for another number of classes'
-            )
-    return {key: weights[key] for key in own}

@@ -92,7 +92,9 @@ def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:
     """Build the part of an anchor that a route runs."""
     blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
     embedding = route[0].anchor == a
-    return MODELS.build(dict(config, held_blocks=blocks, embedding=embedding))
+    config = dict(config, kept_blocks=blocks, embedding=embedding)
+    config.pop('held_blocks', None)  # the old name, in configs exported before
+    return MODELS.build(config)
 
 
 def _build_layer(config: Sequence[int] | dict) -> nn.Module:

@@ -7,7 +7,7 @@ from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from snnet_mm.anchors.pretrained import read_weights
+from snnet_mm.anchors.pretrained import Weights, load_into
 
 from .distillation import Distillation, check_logits, find_head, recorded_logits
 from .model_wrapper import ModelWrapper
@@ -113,20 +113,11 @@ def _check_has_weights(teacher: dict, checkpoint: str | None) -> None:
 
 def _load(teacher: BaseModel, checkpoint: str) -> None:
     """Load weights of an mm model, or of timm's inside a :class:`TimmTeacher`."""
-    key = '(config key: model.teacher_checkpoint)'
-    try:
-        weights = read_weights(checkpoint)
-    except ValueError as error:
-        raise ValueError(f'{error} {key}') from error
-    plain = {k: p.shape for k, p in teacher.named_parameters()}
-    if not plain.keys() & weights.keys():
-        weights = {f'model.{k}': v for k, v in weights.items()}
-    wrong = [
-        k for k, shape in plain.items() if k not in weights or weights[k].shape != shape
-    ]
-    if wrong:
-        raise ValueError(
-            f'checkpoint {checkpoint} lacks {len(wrong)} of {len(plain)} parameters of '
-            f'the teacher, or has them in other shapes, such as {wrong[:3]} {key}'
-        )
-    teacher.load_state_dict(weights, strict=False)
+    own = teacher.state_dict()
+
+    def adapt(weights: Weights) -> Weights:
+        if not own.keys() & weights.keys():
+            weights = {f'model.{k}': v for k, v in weights.items()}
+        return {k: v for k, v in weights.items() if k in own}
+
+    load_into(teacher, checkpoint, 'model.teacher_checkpoint', adapt=adapt)

@@ -1,13 +1,9 @@
-import logging
-
 import pytest
 import torch
-from mmengine.logging import MMLogger
 from states import states_of
 from torch.testing import assert_close
 
 from snnet_mm.anchors import PlainViT
-from snnet_mm.anchors.pretrained import load_pretrained
 
 
 @pytest.fixture
@@ -85,56 +81,4 @@ def test_frozen_stages_have_no_updates_that_train(build_vit):
     vit = build_vit(lora=dict(rank=2), frozen_stages=2)
     trained = {k.split('.')[1] for k, p in vit.named_parameters() if p.requires_grad}
     assert trained == {'2'}
-
-
-def test_updates_have_the_depth_of_their_block(pair):
-    _, vit = pair()
     assert vit.layer_depth('blocks.1.attn.qkv.lora_A') == (2, 5)
-
-
-@pytest.mark.parametrize(
-    'lora, message',
-    [
-        (dict(), 'wanted is a rank'),
-        (dict(rank=2, beta=1), "'beta': 1.*config key: lora"),
-        (dict(rank=2, targets=()), 'as targets the linear layers'),
-        (dict(rank=2, targets=('fc1',)), r"allowed.*\('qkv', 'proj'\)"),
-        (dict(rank=9), 'rank=9 .*from width 8 to 24; allowed are 1 to 8.*lora.rank'),
-        (dict(rank=0), 'rank=0 .*lora.rank'),
-    ],
-)
-def test_wrong_settings_are_refused(build_vit, lora, message):
-    with pytest.raises(ValueError, match=message):
-        build_vit(lora=lora)
-
-
-# --- pretrained weights
-
-
-@pytest.fixture
-def log(caplog):
-    logger = MMLogger.get_current_instance()
-    logger.addHandler(caplog.handler)
-    yield caplog
-    logger.removeHandler(caplog.handler)
-
-
-def test_pretrained_weights_have_plain_names(build_vit, tmp_path, log):
-    plain, vit = build_vit(), build_vit(lora=dict(rank=2))
-    torch.save(plain.state_dict(), tmp_path / 'plain.pth')
-    updates = {k: v.clone() for k, v in vit.state_dict().items() if 'lora' in k}
-    load_pretrained(vit, str(tmp_path / 'plain.pth'))
-    wanted = plain.state_dict() | updates
-    assert all(torch.equal(v, wanted[k]) for k, v in vit.state_dict().items())
-    assert [r for r in log.records if r.levelno >= logging.WARNING] == []
-
-
-def test_trained_updates_are_loaded_or_missed(build_vit, tmp_path):
-    source, vit = (build_vit(lora=dict(rank=2)) for _ in range(2))
-    torch.save(source.state_dict(), tmp_path / 'lora.pth')
-    load_pretrained(vit, str(tmp_path / 'lora.pth'))
-    assert all(v.equal(source.state_dict()[k]) for k, v in vit.state_dict().items())
-    message = r'updates such as blocks.0.attn.qkv.lora_A, .*\(config key: lora\)'
-    for other in (build_vit(), build_vit(lora=dict(rank=2, targets=('proj',)))):
-        with pytest.raises(ValueError, match=message):
-            load_pretrained(other, str(tmp_path / 'lora.pth'))

@@ -1,0 +1,82 @@
+"""Private parts of timm that anchors rely on, each with the reason why.
+
+Written for timm 1.0, tried with 1.0.31. If tests/test_anchors/test_timm_internals.py
+fails after an upgrade, compare timm's class named in the docstring with what is said
+here; where timm does the thing by itself by now, drop the function and its call.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class _NoBias:
+    """The neutral element of a sum, without a copy of the other term."""
+
+    def __add__(self, other: Tensor) -> Tensor:
+        return other
+
+    __radd__ = __add__
+
+
+def _no_bias() -> _NoBias | float:
+    # The compiler does not know the class, and has no need of it.
+    return 0.0 if torch.compiler.is_compiling() else _NoBias()
+
+
+def take_bias_from_outside(attention: nn.Module) -> None:
+    """Leave the relative position bias of ``beit.Attention`` to its caller.
+
+    Its own is gathered anew in every forward, and for the grid that it is built for
+    alone. ``forward`` adds the result of ``_get_rel_pos_bias`` to its argument
+    ``shared_rel_pos_bias``.
+    """
+    attention._get_rel_pos_bias = _no_bias
+
+
+def accept_any_size(swin: nn.Module) -> None:
+    """Let ``SwinTransformer`` and ``SwinTransformerV2`` take images of any size.
+
+    Images are padded to whole patches. Windows stay those of the size that the network
+    is built for; for another one ``dynamic_mask`` makes masks anew. timm has it only
+    for all sizes or none, where kept masks are exact for the size built for.
+    """
+    swin.patch_embed.strict_img_size = False
+    swin.patch_embed.dynamic_img_pad = True
+    for block in (b for stage in swin.layers for b in stage.blocks):
+        block.register_forward_pre_hook(_mask_by_size)
+
+
+def _mask_by_size(block: nn.Module, args: tuple) -> None:
+    block.dynamic_mask = tuple(args[0].shape[1:3]) != tuple(block.input_resolution)
+
+
+def fix_mask(block: nn.Module, grid: tuple[int, int]) -> None:
+    """Make the attention mask of a block of Swin once for all, for traced graphs."""
+    block = getattr(block, 'block', block)
+    block.dynamic_mask, block.input_resolution = False, grid
+    block._init_buffers()
+
+
+def forget_biases(levit: nn.Module) -> None:
+    """Keep no biases of old weights in the attention of ``Levit``.
+
+    In eval mode it keeps them in ``attention_bias_cache``, whatever becomes of the
+    weights.
+    """
+    for module in levit.modules():
+        if isinstance(getattr(module, 'attention_bias_cache', None), dict):
+            module.register_forward_pre_hook(_forget)
+
+
+def _forget(attention: nn.Module, args: tuple) -> None:
+    attention.attention_bias_cache = {}
+
+
+def split_attention(attention: nn.Module) -> None:
+    """Leave fused attention in ``vision_transformer_sam.Attention`` for a graph.
+
+    ONNX has it for four dimensions, timm's has three.
+    """
+    attention.fused_attn = False

@@ -1,0 +1,142 @@
+"""Gradient checkpointing, freezing and parts of anchors, shown by plain ViTs."""
+
+import copy
+
+import pytest
+import torch
+from states import run
+
+from snnet_mm.anchors import PlainViT
+from snnet_mm.models import SNNetv2
+
+IMAGES = torch.randn(4, 3, 32, 24)
+
+
+def loss_and_gradients(vit, seed=3):
+    vit.zero_grad()
+    torch.manual_seed(seed)
+    loss = sum(m.square().mean() for m in vit(IMAGES))
+    loss.backward()
+    return loss.detach(), {n: p.grad for n, p in vit.named_parameters()}
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('rel_pos_bias', [True, False])
+def test_checkpointing_changes_nothing(build_vit, rel_pos_bias, training):
+    kwargs = dict(
+        out_indices=(0, 2),
+        drop_path_rate=0.4,
+        rel_pos_bias=rel_pos_bias,
+        num_registers=1,
+    )
+    plain = build_vit(**kwargs).train(training)
+    saving = build_vit(**kwargs, with_cp=True).train(training)
+    saving.load_state_dict(plain.state_dict())
+    calls = []
+    saving.blocks[1].register_forward_pre_hook(lambda *_: calls.append(1))
+    expected_loss, expected = loss_and_gradients(plain)
+    loss, gradients = loss_and_gradients(saving)
+    assert loss.equal(expected_loss)
+    assert len(calls) == 2
+    for name, gradient in gradients.items():
+        assert gradient.equal(expected[name]), name
+    # Drop path is at work, so that its random state matters.
+    assert loss_and_gradients(saving, 4)[0].equal(loss) != training
+    with torch.no_grad():
+        saving(IMAGES)
+    assert len(calls) == 5
+
+
+EMBEDDING = {
+    'cls_token',
+    'reg_token',
+    'pos_embed',
+    'patch_embed.proj.weight',
+    'patch_embed.proj.bias',
+}
+
+
+@pytest.mark.parametrize('stages', [-1, 0, 1, 2, 3])
+def test_frozen_stages(build_vit, stages):
+    kwargs = dict(num_registers=1, rel_pos_bias=True, final_norm=True)
+    vit = build_vit(frozen_stages=stages, drop_path_rate=0.3, **kwargs)
+    names = {n for n, _ in vit.named_parameters()}
+    blocks = tuple(f'blocks.{i}.' for i in range(stages))
+    frozen = {n for n in names if n.startswith(blocks)} if blocks else set()
+    frozen |= EMBEDDING if stages >= 0 else set()
+    frozen |= {'norm.weight', 'norm.bias'} if stages == 3 else set()
+    assert {n for n, p in vit.named_parameters() if not p.requires_grad} == frozen
+    for mode in (True, False, True):
+        assert vit.train(mode) is vit
+        assert vit.training == mode
+        assert vit.patch_embed.training == (mode and stages < 0)
+        assert vit.norm.training == (mode and stages < 3)
+        for i, block in enumerate(vit.blocks):
+            assert {m.training for m in block.modules()} == {mode and i >= stages}
+
+
+@pytest.mark.parametrize('with_cp', [False, True])
+def test_frozen_parts_do_not_move(build_vit, with_cp):
+    vit = build_vit(frozen_stages=2, drop_path_rate=0.5, with_cp=with_cp).train()
+    before = copy.deepcopy(vit.state_dict())
+    frozen = {n for n, p in vit.named_parameters() if not p.requires_grad}
+    optimizer = torch.optim.SGD(vit.parameters(), lr=0.1, weight_decay=0.1)
+    vit(IMAGES)[0].square().mean().backward()
+    optimizer.step()
+    for name, value in vit.state_dict().items():
+        assert value.equal(before[name]) == (name in frozen), name
+    # No drop path in what is frozen, and none either inside a stitched backbone.
+    first, second = (run(vit, vit.embed(IMAGES), 0, 2).tokens for _ in range(2))
+    assert first.equal(second)
+    net = SNNetv2([vit, build_vit(12, 4)], dict(type='StitchingLayer')).train()
+    assert [b.training for b in net.anchors[0].blocks] == [False, False, True]
+    assert all(block.training for block in net.anchors[1].blocks)
+
+
+def test_a_part_runs_some_blocks(build_vit):
+    kwargs = dict(depth=5, final_norm=True, drop_path_rate=0.4)
+    vit = build_vit(**kwargs)
+    middle = build_vit(**kwargs, kept_blocks=(1, 2), embedding=False)
+    names = {k for k in vit.state_dict() if k.startswith(('blocks.1', 'blocks.2'))}
+    assert set(middle.state_dict()) == names
+    middle.load_state_dict({k: vit.state_dict()[k] for k in names})
+    state = vit.embed(IMAGES)
+    vit.eval(), middle.eval()
+    assert run(middle, state, 1, 3).tokens.equal(run(vit, state, 1, 3).tokens)
+    rates = [block.drop_path.rate for block in middle.blocks[1:3]]
+    assert rates == [block.drop_path.rate for block in vit.blocks[1:3]]
+    assert rates[0] > 0
+    assert 'norm.weight' in build_vit(**kwargs, kept_blocks=(4,)).state_dict()
+
+
+@pytest.mark.parametrize(
+    ('name', 'level'),
+    [
+        ('cls_token', 0),
+        ('pos_embed', 0),
+        ('patch_embed.proj.weight', 0),
+        ('blocks.0.attn.qkv.bias', 1),
+        ('blocks.10.mlp.fc2.weight', 11),
+        ('blocks.11.attn.rel_pos_bias.table', 12),
+        ('norm.weight', 13),
+    ],
+)
+def test_layer_depth(build_vit, name, level):
+    vit = build_vit(depth=12, rel_pos_bias=True, final_norm=True)
+    assert name in dict(vit.named_parameters())
+    assert vit.layer_depth(name) == (level, 14)
+
+
+@pytest.mark.parametrize(
+    ('slow', 'message'),
+    [
+        (dict(patch_size=16), r'\(14,\), \(16,\).*BridgedBackbone'),
+        (dict(num_registers=0), '1 cls token and 4 reg.*1 .* 0 registers.*variants'),
+        (dict(cls_token=False, num_registers=5), '1 cls .*0 cls token and 5 reg'),
+    ],
+)
+def test_anchors_whose_tokens_differ_are_refused(slow, message):
+    arch, fast = dict(embed_dims=8, depth=3, num_heads=2), dict(patch_size=14)
+    fast |= dict(num_registers=4)
+    with pytest.raises(ValueError, match=message):
+        SNNetv2([PlainViT(arch, **fast), PlainViT(arch, **fast | slow)])

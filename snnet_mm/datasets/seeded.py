@@ -1,4 +1,4 @@
-"""Augmentation that depends on the place in the stream of samples, and on no past."""
+"""Augmentation that depends on the place in the stream of samples alone."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from mmengine.dist import get_rank
 from mmengine.registry import DATA_SAMPLERS, DATASETS
 from torch.utils.data import Sampler
 
-from snnet_mm.utils import seed_everything
+from snnet_mm.utils import check, seed_everything
 
 # Keeps the seeds of samples apart from those of iterations.
 SAMPLES = 1
 
 
 class SeededIndex(int):
-    """The index of a sample, which carries the seed of its augmentation.
+    """The index of a sample with the seed of its augmentation.
 
     Being an int it passes through batch samplers and to worker processes.
-
-    Args:
-        index: The index.
-        seed: See :func:`snnet_mm.utils.seed_everything`.
     """
 
     def __new__(cls, index: int, seed: tuple[int, ...]) -> SeededIndex:
-        """See the class."""
+        """Make one; for ``seed`` see :func:`snnet_mm.utils.seed_everything`."""
         self = super().__new__(cls, index)
         self.seed = seed
         return self
@@ -46,8 +42,7 @@ class SeededDataset:
     A plain index is served with whatever the random state is.
 
     Args:
-        of: Type of the data set. The other arguments are its own, so that
-            ``train_dataloader.dataset.pipeline`` in a config stays what it was.
+        of: Type of the data set.
         **kwargs: Arguments of the data set.
     """
 
@@ -73,19 +68,16 @@ class SeededDataset:
 
 @DATA_SAMPLERS.register_module()
 class SeededSampler(Sampler):
-    """Gives every index of another sampler the seed of its place in the stream.
+    """Another sampler whose indices have the seed of their place in the stream.
 
     The place is the epoch, where there are epochs, the rank and how many samples the
     rank has drawn before.
 
     Args:
         dataset: The data set, a :class:`SeededDataset`.
-        of: Type of the sampler. The other arguments are its own.
+        of: Type of the sampler.
         seed: Seed of the order and of the augmentation; that of the run by default.
         **kwargs: Arguments of the sampler.
-
-    Raises:
-        ValueError: If the data set would not follow the seeds.
     """
 
     seeds_samples = True
@@ -97,12 +89,12 @@ class SeededSampler(Sampler):
         seed: int | None = None,
         **kwargs,
     ) -> None:
-        if not getattr(dataset, 'follows_seeds', False):
-            raise ValueError(
-                f'SeededSampler on a {type(dataset).__name__}: wanted is '
-                "dict(type='SeededDataset', of=...) (config keys: "
-                'train_dataloader.dataset, train_dataloader.sampler)'
-            )
+        check(
+            getattr(dataset, 'follows_seeds', False),
+            'train_dataloader.dataset',
+            type(dataset).__name__,
+            "dict(type='SeededDataset', of=...) for a SeededSampler",
+        )
         self.sampler = DATA_SAMPLERS.build(
             dict(type=of, dataset=dataset, seed=seed, **kwargs)
         )
@@ -129,6 +121,6 @@ class SeededSampler(Sampler):
         self.sampler.set_epoch(epoch)
 
     def _skip(self, num_samples: int) -> None:
-        """Go to a place in the stream; samplers without epochs alone can do this."""
+        """Go to a place in the stream of a sampler without epochs."""
         self.sampler.skip(num_samples)
         self._start = num_samples

@@ -8,11 +8,13 @@ import numpy as np
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
-from snnet_mm.utils import check, is_whole
+from snnet_mm.utils import check
 
 from .toy_drawing import CLASSES, DISK, GROUND, Scene, draw_scene
 
 SPLITS = ('train', 'val', 'test')
+PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (40, 160, 230)]
+PALETTE += [(240, 200, 40), (200, 60, 200)]
 MIN_SIDE = 16  # pixels
 MIN_VISIBLE = 12  # pixels of an object, below which it is ignored
 # Labels by the share of objects in a scene: less than 10 %, less than 30 %, or more.
@@ -43,17 +45,7 @@ class ToyScenes(BaseDataset):
         **kwargs: See :class:`mmengine.dataset.BaseDataset`.
     """
 
-    METAINFO = dict(
-        classes=CLASSES,
-        palette=[
-            [135, 206, 235],
-            [60, 120, 60],
-            [230, 60, 60],
-            [40, 160, 230],
-            [240, 200, 40],
-            [200, 60, 200],
-        ],
-    )
+    METAINFO = dict(classes=CLASSES, palette=PALETTE)
 
     def __init__(
         self,
@@ -65,16 +57,11 @@ class ToyScenes(BaseDataset):
         depth: bool = False,
         **kwargs,
     ) -> None:
-        check(is_whole(num_scenes, 1), 'dataset.num_scenes', num_scenes, '1 or more')
-        check(is_whole(seed, 0), 'dataset.seed', seed, '0 or more')
+        least, greatest = num_objects
+        ok = 0 <= least <= greatest
+        check(ok, 'dataset.num_objects', num_objects, '(least, greatest)')
         check(split in SPLITS, 'dataset.split', split, SPLITS)
-        check(_is_pair(size, MIN_SIDE), 'dataset.size', size, '(H, W), 16 or more')
-        check(
-            _is_pair(num_objects, 0) and num_objects[0] <= num_objects[1],
-            'dataset.num_objects',
-            num_objects,
-            '(least, greatest)',
-        )
+        check(min(size) >= MIN_SIDE, 'dataset.size', size, '(H, W), 16 or more')
         self.num_scenes, self.size = num_scenes, tuple(size)
         self.split, self.seed = split, seed
         self.num_objects, self.depth = tuple(num_objects), depth
@@ -137,10 +124,7 @@ class ToyInstances(ToyScenes):
         **kwargs: See :class:`ToyScenes`.
     """
 
-    METAINFO = dict(
-        classes=CLASSES[DISK:],
-        palette=[tuple(colour) for colour in ToyScenes.METAINFO['palette'][DISK:]],
-    )
+    METAINFO = dict(classes=CLASSES[DISK:], palette=PALETTE[DISK:])
 
     def truth_of(self, scene: Scene) -> dict:
         """Return the entries of the ground truth."""
@@ -189,11 +173,6 @@ class ToyLabels(ToyScenes):
         """Return the entries of the ground truth."""
         share = (scene.semantic > GROUND).mean()
         return dict(gt_label=int(np.digitize(share, SHARES)))
-
-
-def _is_pair(value: object, least: int) -> bool:
-    is_pair = isinstance(value, Sequence) and len(value) == 2
-    return is_pair and all(is_whole(number, least) for number in value)
 
 
 def _box_of(mask: np.ndarray) -> list[float]:

@@ -151,6 +151,6 @@ def test_samplers_reach_the_data_set():
 
 
 def test_a_data_set_that_would_not_follow_is_refused():
-    message = r"SeededSampler on a Draws: .*'SeededDataset'.*train_dataloader.dataset"
+    message = r"'Draws'; allowed: dict\(type='SeededDataset'.*train_dataloader.dataset"
     with pytest.raises(ValueError, match=message):
         build_sampler(dataset=Draws())

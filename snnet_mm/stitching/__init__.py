@@ -7,7 +7,7 @@ from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
 from .cost_units import UNITS, Budget, parse_budget
 from .pareto import pareto_front, rank_correlation
-from .prefix_tree import common_prefix, count_blocks, visiting_order
+from .prefix_tree import common_prefix, visiting_order
 from .prior import prior_scores
 from .results import StitchResult, StitchResults
 from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
@@ -44,7 +44,6 @@ __all__ = [
     'best_per_budget_group',
     'check_space_record',
     'common_prefix',
-    'count_blocks',
     'group_by_cost',
     'middle_stitches',
     'pareto_front',

@@ -1,11 +1,11 @@
-"""What the routes of several stitches have in common: the tree of their prefixes."""
+"""Beginnings that the routes of several stitches share: a tree of prefixes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from .routes import Position, Step, Stitch
+from .routes import Step, Stitch
 
 
 def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
@@ -21,23 +21,6 @@ def common_prefix(a: Sequence[Step], b: Sequence[Step]) -> int:
     """Number of steps at the beginning of two routes that are the same."""
     pairs = zip(a, b, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def count_blocks(stitches: Iterable[Stitch], shared: bool) -> int:
-    """Number of blocks that run if every stitch sees the same input once.
-
-    Args:
-        stitches: The stitches.
-        shared: Whether a block is run only once on the same activations.
-    """
-    routes = [s.steps for s in stitches]
-    if shared:
-        return len({r[: i + 1] for r in routes for i in range(len(r)) if _block(r[i])})
-    return sum(_block(step) for route in routes for step in route)
-
-
-def _block(step: Step) -> bool:
-    return isinstance(step, Position) and step.block >= 0
 
 
 def _sort_key(step: Step) -> tuple[int, int, str]:

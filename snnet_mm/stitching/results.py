@@ -201,18 +201,10 @@ class StitchResults:
 
     def with_costs(self, costs: CostTable) -> StitchResults:
         """The same results with measured costs put in."""
-        lacking = [r.id for r in self.stitches if r.id not in costs.costs]
-        if lacking:
-            raise ValueError(
-                f'the cost table is of another stitching space: it lacks the evaluated '
-                f'stitches {lacking} (option: --costs)'
-            )
-        known = {r.id: costs[r.id] for r in self.stitches}
-        own = {
-            r.id: Cost(r.flops, r.params or known[r.id].params) for r in self.stitches
-        }
-        rows = replace(costs, costs=known)
-        rows.check_same_model(CostTable(own, self.input_size, self.space))
+        own = {r.id: Cost(r.flops, r.params) for r in self.stitches}
+        known = {i: costs[i] for i in own if i in costs.costs}
+        counted = CostTable(own, self.input_size, self.space)
+        replace(costs, costs=known).check_same_model(counted)
         stitches = [replace(r, **known[r.id]._asdict()) for r in self.stitches]
         return replace(self, stitches=stitches, setup=costs.setup)
 

@@ -53,12 +53,7 @@ class SlidingWindowSpace(StitchingSpace):
         check(even, 'backbone.anchors', tuple(depths), wanted)
         depth = depths[0]
         check(0 < kernel <= depth, 'backbone.kernel', kernel, f'1 to {depth} blocks')
-        check(
-            0 < stride <= kernel,
-            'backbone.stride',
-            stride,
-            f'1 to the kernel, {kernel}',
-        )
+        check(0 < stride <= kernel, 'backbone.stride', stride, f'1 to {kernel} blocks')
         self._depth = depth
         self._windows = _joints_by_window(depth, kernel, stride)
         anchors = range(len(depths))

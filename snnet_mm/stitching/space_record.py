@@ -44,13 +44,19 @@ def check_space_record(
     """
     record = _parse(text)
     known: Mapping[str, Route] = record['stitches']
+    both = (
+        'the weights are of another stitching space than the model: of '
+        f'{len(known)} stitches of anchors of depths {tuple(record["depths"])} '
+        f'(fingerprint {record["fingerprint"]}), the model has {len(space)} of '
+        f'{space.depths} ({space.fingerprint})'
+    )
     for stitch in space:
         wanted = [[list(segment) for segment in stitch.segments], list(stitch.layers)]
         held = known.get(str(stitch.id))
         if held == wanted or (held is None and stitch.kind == ANCHOR_KIND):
             continue
         raise ValueError(
-            f'{_both(record, space)}. Stitch {stitch.id} is '
+            f'{both}. Stitch {stitch.id} is '
             f'{_describe(held, record["depths"])} in the weights, '
             f'{_describe(wanted, space.depths)} in the model ({OPTIONS}). To start '
             'from the anchors in these weights, give each an init_cfg with a prefix '
@@ -58,7 +64,7 @@ def check_space_record(
         )
     if exact and record['fingerprint'] != space.fingerprint:
         raise ValueError(
-            f'{_both(record, space)}; a training goes on with the stitches it began '
+            f'{both}; a training goes on with the stitches it began '
             f'with ({OPTIONS}, resume)'
         )
 
@@ -79,15 +85,6 @@ def _parse(text: str | bytes) -> dict:
             'newer one wrote them, or they are damaged'
         )
     return record
-
-
-def _both(record: Mapping, space: StitchingSpace) -> str:
-    return (
-        'the weights are of another stitching space than the model: of '
-        f'{len(record["stitches"])} stitches of anchors of depths '
-        f'{tuple(record["depths"])} (fingerprint {record["fingerprint"]}), the model '
-        f'has {len(space)} of {space.depths} ({space.fingerprint})'
-    )
 
 
 def _describe(route: Route | None, depths: Sequence[int]) -> str:

@@ -61,8 +61,9 @@ class StagedSpace(StitchingSpace):
         there = there and len(set(self.stages)) == len(self.stages)
         allowed = f'stages 0 to {num_stages - 1}, each once'
         check(there, 'backbone.stages', self.stages, allowed)
-        # First block of every stage, and the depth.
+        # First block of every stage, and the depth; the last block of every stage.
         self._begins = [(0, *accumulate(depths)) for depths in self.stage_depths]
+        self._ends = [[end - 1 for end in begins[1:]] for begins in self._begins]
         self._maps = maps
         layers, stitches = {}, []
         depths = [begins[-1] for begins in self._begins]
@@ -85,14 +86,15 @@ class StagedSpace(StitchingSpace):
         """See :meth:`StitchingSpace.substitutes`; for last blocks of stages alone."""
         if not self._maps:
             return super().substitutes(block)
-        *_, slowest = (self._stage_ends(a) for a in range(len(self.stage_depths)))
+        *faster, slowest = self._ends
         wanted = f'last blocks of the stages of the slowest anchor: {slowest}'
         check(block in slowest, 'backbone.out_indices', block, wanted)
         stage = slowest.index(block)
-        return tuple(
-            (Position(a, self._stage_ends(a)[stage]), self._map_layer_name(a, stage))
-            for a in reversed(range(len(self.stage_depths) - 1))
-        )
+        substitutes = [
+            (Position(a, ends[stage]), self._map_layer_name(a, stage))
+            for a, ends in enumerate(faster)
+        ]
+        return tuple(reversed(substitutes))
 
     def _joints(self) -> Iterator[tuple[int, int, int]]:
         """Anchor, its last block before and the next anchor's first block after."""
@@ -106,7 +108,7 @@ class StagedSpace(StitchingSpace):
                     yield a, begins[0] + last, begins[1] + j + 1
 
     def _layers_for_maps(self) -> dict[str, StitchingLayerSpec]:
-        *faster, slowest = (self._stage_ends(a) for a in range(len(self.stage_depths)))
+        *faster, slowest = self._ends
         return {
             self._map_layer_name(a, stage): StitchingLayerSpec(
                 Position(a, block), Position(len(faster), slowest[stage])
@@ -117,7 +119,3 @@ class StagedSpace(StitchingSpace):
 
     def _map_layer_name(self, anchor: int, stage: int) -> str:
         return f'{layer_name(anchor, len(self.stage_depths) - 1, stage)}_map'
-
-    def _stage_ends(self, anchor: int) -> list[int]:
-        """The last block of every stage of an anchor."""
-        return [begin - 1 for begin in self._begins[anchor][1:]]

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from block_counts import count_blocks
 from mmengine.config import ConfigDict
 from torch.testing import assert_close
 
@@ -9,7 +10,7 @@ from snnet_mm.apis import compile_blocks, cost_table, set_stitch
 from snnet_mm.deploy import StitchExporter, run_onnx, single_stitch
 from snnet_mm.deploy.graph import run_torch_export
 from snnet_mm.evaluation import measure_latency
-from snnet_mm.stitching import count_blocks, visiting_order
+from snnet_mm.stitching import visiting_order
 
 pytest.importorskip('timm')
 pytest.importorskip('onnxruntime')

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from block_counts import count_blocks
 from mmengine.dataset import BaseDataset
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
@@ -14,7 +15,6 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.evaluation.partial_evaluation import identify_data
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import count_blocks
 
 
 class StopError(RuntimeError):

@@ -2,9 +2,10 @@ import random
 
 import pytest
 import torch
+from block_counts import count_blocks
 
 from snnet_mm.models import SNNetv1
-from snnet_mm.stitching import count_blocks, visiting_order
+from snnet_mm.stitching import visiting_order
 
 
 @pytest.fixture(params=['two-way', 'v1', 'sliding windows', 'end'])

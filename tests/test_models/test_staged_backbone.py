@@ -13,12 +13,13 @@ from torch.testing import assert_close
 
 pytest.importorskip('timm')
 
+from block_counts import count_blocks
 from states import states_of
 
 from snnet_mm.evaluation import cost_table, measure_latency
 from snnet_mm.models import LeastSquares, SNNetv1, SNNetv2, set_stitch
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.stitching import Position, count_blocks, visiting_order
+from snnet_mm.stitching import Position, visiting_order
 
 PAIRS = dict(
     swin=[swin(8), swin(12, (2, 2, 5, 2))],

@@ -1,11 +1,11 @@
 import pytest
+from block_counts import count_blocks
 
 from snnet_mm.stitching import (
     Position,
     SlidingWindowSpace,
     TwoWaySpace,
     common_prefix,
-    count_blocks,
     visiting_order,
 )
 

@@ -33,7 +33,7 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
     that a checkpoint holds. Inside this context files and addresses are read by
     :func:`load_weights_only`, through mmengine's own ``register_scheme``, and without
     that config. What loads otherwise torch itself confines to weights. Should mmengine
-    load in another way one day, tests/test_tools/test_trust.py fails.
+    load in another way one day, tests/test_utils/test_guarded_loading.py fails.
 
     Args:
         trust: Leave everything as mmengine has it, and say so.

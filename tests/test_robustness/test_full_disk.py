@@ -33,29 +33,21 @@ def trained(config, tmp_path_factory):
     return Path(cfg.work_dir) / 'iter_1.pth'
 
 
-def commands(config, trained, out):
-    """Each tool, the file that it is to write, and what it calls the folder."""
-    return dict(
-        train=(('train.py', config, '--work-dir', out), 'iter_1.pth', '--work-dir'),
-        test=(
-            ('test.py', config, trained, '--work-dir', out, '--stitch-id', '0'),
-            'stitches.json',
-            '--work-dir',
-        ),
-        export=(
-            ('export_stitch.py', config, trained, '--stitch-id', 1, '--out', out),
-            'stitch_1.pth',
-            '--out',
-        ),
-        table=(
-            ('analysis_tools/stitch_table.py', config, '--out', out),
-            'costs.json',
-            '--out',
-        ),
-    )
-
-
-TOOLS = 'train', 'test', 'export', 'table'
+# Of each tool: its arguments, the file that it is to write, the option of the folder.
+TOOLS = {
+    'train.py': ('{config} --work-dir {out}', 'iter_1.pth', '--work-dir'),
+    'test.py': (
+        '{config} {trained} --work-dir {out} --stitch-id 0',
+        'stitches.json',
+        '--work-dir',
+    ),
+    'export_stitch.py': (
+        '{config} {trained} --stitch-id 1 --out {out}',
+        'stitch_1.pth',
+        '--out',
+    ),
+    'analysis_tools/stitch_table.py': ('{config} --out {out}', 'costs.json', '--out'),
+}
 
 
 def files(folder):
@@ -65,8 +57,8 @@ def files(folder):
 @pytest.mark.parametrize('tool', TOOLS)
 def test_a_full_disk(tool, config, trained, tmp_path, run_tool, monkeypatch):
     """All of the file was written but for its last block."""
+    args, name, _ = TOOLS[tool]
     out = tmp_path / 'out'
-    args, name, _ = commands(config, trained, out)[tool]
     fsync = os.fsync
 
     def full(descriptor):
@@ -77,52 +69,24 @@ def test_a_full_disk(tool, config, trained, tmp_path, run_tool, monkeypatch):
 
     monkeypatch.setattr(os, 'fsync', full)
     with pytest.raises(ValueError, match=rf'{name} cannot be written: No space') as e:
-        run_tool(*args)
+        run_tool(tool, *args.format(config=config, trained=trained, out=out).split())
     assert '\n' not in str(e.value)
     assert not [p for p in files(out) if Path(name).stem in p.name]
 
 
+@pytest.mark.parametrize('folder', ['file/out', '/proc/fdinfo'])
 @pytest.mark.parametrize('tool', TOOLS)
-def test_a_folder_that_cannot_be(tool, config, trained, tmp_path, run_tool):
-    """Its parent is a file."""
+def test_a_folder_that_cannot_be_written_to(
+    tool, folder, config, trained, tmp_path, run_tool
+):
+    """Its parent is a file, or it takes no files, which stops the superuser, too."""
     (tmp_path / 'file').touch()
-    args, _, option = commands(config, trained, tmp_path / 'file' / 'out')[tool]
-    with pytest.raises(ValueError, match=r'file/out cannot be written to: Not a') as e:
-        run_tool(*args)
+    args, _, option = TOOLS[tool]
+    out = tmp_path / folder
+    with pytest.raises(ValueError, match=f'{folder} cannot be written to: ') as e:
+        run_tool(tool, *args.format(config=config, trained=trained, out=out).split())
     assert option in str(e.value)
     assert '\n' not in str(e.value)
-
-
-@pytest.mark.parametrize('tool', TOOLS)
-def test_a_read_only_folder(tool, config, trained, tmp_path, run_tool):
-    """No permission stops the superuser, but nobody writes into /proc."""
-    args, _, option = commands(config, trained, '/proc/fdinfo')[tool]
-    with pytest.raises(ValueError, match='/proc/fdinfo cannot be written to: ') as e:
-        run_tool(*args)
-    assert option in str(e.value)
-
-
-@pytest.mark.parametrize('number', [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_errors_of_atomic_files_name_the_file(number, tmp_path, monkeypatch):
-    def fail(source, target):
-        raise OSError(number, os.strerror(number), str(source))
-
-    monkeypatch.setattr(os, 'replace', fail)
-    path = tmp_path / 'a.json'
-    path.write_text('before')
-    with (
-        pytest.raises(UnwritableError, match=f'{path} cannot be written: \\w'),
-        atomic_path(path) as temporary,
-    ):
-        temporary.write_text('after')
-    assert files(tmp_path) == [path]
-    assert path.read_text() == 'before'
-
-
-def test_what_fails_inside_is_no_matter_of_the_disk(tmp_path):
-    with pytest.raises(FileNotFoundError, match='other'), atomic_path(tmp_path / 'a'):
-        (tmp_path / 'other').read_text()
-    assert files(tmp_path) == []
 
 
 def test_a_disk_that_is_full_for_real(config, tmp_path):

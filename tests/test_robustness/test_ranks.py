@@ -183,22 +183,6 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
     assert (folder / 'said').exists()
 
 
-def test_the_group_is_left_at_the_end(tmp_path):
-    store = dict(init_method=f'file://{tmp_path}/store', rank=0, world_size=1)
-    dist.init_process_group('gloo', **store)
-    with closing_process_group():
-        assert dist.is_initialized()
-    assert not dist.is_initialized()
-
-
-def test_other_errors_are_left_as_they_are(monkeypatch):
-    with pytest.raises(RuntimeError, match='^NCCL$'), closing_process_group():
-        raise RuntimeError('NCCL')
-    monkeypatch.setattr(dist, 'is_initialized', lambda: True)
-    with pytest.raises(RuntimeError, match='^mine$'), closing_process_group():
-        raise RuntimeError('mine')
-
-
 @pytest.mark.slow
 def test_a_launched_rank_that_dies_ends_the_others(config, tmp_path):
     """As a user starts it: torchrun says which one it was."""

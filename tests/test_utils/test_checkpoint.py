@@ -9,6 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 import torch
+from malicious import Malicious
 from mmengine.logging import HistoryBuffer, MessageHub
 from safetensors.torch import save_file
 
@@ -62,20 +63,10 @@ def test_arrays_that_numpy_1_saved(path):
     assert load_weights_only(path)['a'].tolist() == [0, 1, 2]
 
 
-class Attack:
-    """Pickled as a call of any function."""
-
-    def __init__(self, function, *args):
-        self.call = function, args
-
-    def __reduce__(self):
-        return self.call
-
-
 @pytest.mark.parametrize('zipped', [True, False])
 def test_code_in_a_checkpoint_is_not_run(path, tmp_path, zipped):
     trace = tmp_path / 'run'
-    attack = Attack(os.system, f'touch {trace}')
+    attack = Malicious(os.system, f'touch {trace}')
     checkpoint = dict(state_dict=dict(a=torch.ones(1)), meta=attack)
     torch.save(checkpoint, path, _use_new_zipfile_serialization=zipped)
     message = rf'{path} holds objects that could run code: .*\.system'
@@ -90,7 +81,7 @@ def test_code_in_a_checkpoint_is_not_run(path, tmp_path, zipped):
 def test_a_bare_pickle_is_not_run(path, tmp_path):
     trace = tmp_path / 'run'
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        attack = Attack(os.system, f'touch {trace}')
+        attack = Malicious(os.system, f'touch {trace}')
         path.write_bytes(pickle.dumps(dict(a=attack), protocol))
         with pytest.raises(ValueError, match='checkpoint '):
             load_weights_only(path)
@@ -100,9 +91,9 @@ def test_a_bare_pickle_is_not_run(path, tmp_path):
 @pytest.mark.parametrize(
     ('held', 'name'),
     [
-        (Attack(eval, '1'), 'eval'),
-        (Attack(getattr, HistoryBuffer, '__init__'), "getattr of '__init__'"),
-        (Attack(getattr, np.ndarray, 'mean'), "getattr of 'mean'"),
+        (Malicious(eval, '1'), 'eval'),
+        (Malicious(getattr, HistoryBuffer, '__init__'), "getattr of '__init__'"),
+        (Malicious(getattr, np.ndarray, 'mean'), "getattr of 'mean'"),
         (Namespace(lr=1), 'argparse.Namespace'),
         (print, 'print'),
     ],

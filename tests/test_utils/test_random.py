@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from snnet_mm.utils import isolated_rng
+from snnet_mm.utils import isolated_rng, seed_everything, shared_seed
+from snnet_mm.utils import random as random_module
 
 
 def draws():
@@ -70,3 +71,36 @@ def test_only_the_gpu_of_this_process_is_touched(monkeypatch, recwarn):
         draws()
     assert touched == [1, 1]
     assert not recwarn
+
+
+def test_draws_depend_on_the_seed_and_the_key_alone():
+    keys = [(0,), (1,), (0, 0), (0, 1), (0, 0, 0), (0, 1, 0), (0, 0, 1)]
+    drawn = []
+    for key in keys + keys:
+        draws()
+        seed_everything(*key)
+        drawn.append(draws())
+    assert drawn[: len(keys)] == drawn[len(keys) :]
+    for of_generator in zip(*drawn[: len(keys)], strict=True):
+        assert len(set(of_generator)) == len(keys)
+
+
+def test_devices_may_be_left_alone(monkeypatch):
+    seeded = []
+    monkeypatch.setattr(torch, 'manual_seed', seeded.append)
+    seed_everything(5, devices=False)
+    expected = draws()
+    assert seeded == []
+    monkeypatch.undo()
+    seed_everything(5)
+    assert draws() == expected
+
+
+def test_ranks_share_the_seed_of_the_first(monkeypatch):
+    assert shared_seed(2**32 - 1) == 2**32 - 1
+
+    def from_rank_0(tensor):
+        tensor.fill_(7)
+
+    monkeypatch.setattr(random_module, 'broadcast', from_rank_0)
+    assert shared_seed(8) == 7

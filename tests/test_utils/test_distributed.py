@@ -2,11 +2,11 @@ import copy
 import os
 
 import pytest
+import torch.distributed as dist
 from mmengine.config import Config
 from torch import nn
 
-from snnet_mm.utils import distributed, prepare_cpu_distributed, shared_seed
-from snnet_mm.utils import random as random_module
+from snnet_mm.utils import closing_process_group, distributed, prepare_cpu_distributed
 
 
 def config(launcher='pytorch', **changes):
@@ -145,11 +145,17 @@ def test_the_address_and_port_of_the_user_are_kept(no_rank):
     assert [os.environ[name] for name in names] == ['1', '2', '1', 'here', '123']
 
 
-def test_ranks_share_the_seed_of_the_first(monkeypatch):
-    assert shared_seed(2**32 - 1) == 2**32 - 1
+def test_the_group_is_left_at_the_end(tmp_path):
+    store = dict(init_method=f'file://{tmp_path}/store', rank=0, world_size=1)
+    dist.init_process_group('gloo', **store)
+    with closing_process_group():
+        assert dist.is_initialized()
+    assert not dist.is_initialized()
 
-    def from_rank_0(tensor):
-        tensor.fill_(7)
 
-    monkeypatch.setattr(random_module, 'broadcast', from_rank_0)
-    assert shared_seed(8) == 7
+def test_other_errors_are_left_as_they_are(monkeypatch):
+    with pytest.raises(RuntimeError, match='^NCCL$'), closing_process_group():
+        raise RuntimeError('NCCL')
+    monkeypatch.setattr(dist, 'is_initialized', lambda: True)
+    with pytest.raises(RuntimeError, match='^mine$'), closing_process_group():
+        raise RuntimeError('mine')

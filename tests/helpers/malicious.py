@@ -1,0 +1,11 @@
+"""What runs code when it is unpickled."""
+
+
+class Malicious:
+    """Pickled as a call of any function, such as ``Malicious(Path.touch, path)``."""
+
+    def __init__(self, function, *args):
+        self.call = function, args
+
+    def __reduce__(self):
+        return self.call

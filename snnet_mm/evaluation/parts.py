@@ -10,16 +10,12 @@ from functools import partial
 from typing import TypeVar
 
 import torch
-from mmengine.model import (
-    BaseDataPreprocessor,
-    BaseModel,
-    BaseTTAModel,
-    is_model_wrapper,
-)
+from mmengine.model import BaseDataPreprocessor, BaseModel
 from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
+from snnet_mm.models import unwrapped as unwrapped
 from snnet_mm.stitching import Position, Step, Stitch
 from snnet_mm.utils import check, is_whole, refusal
 
@@ -132,13 +128,6 @@ def run_model(model: nn.Module, images: Tensor) -> object:
     if isinstance(model, BaseModel):
         return model(images, mode='tensor')
     return model(images)
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside wrappers such as DDP's and test-time augmentation's."""
-    while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
-        model = model.module
-    return model
 
 
 def preprocessed_size(model: nn.Module) -> tuple[int, int]:

@@ -7,9 +7,14 @@ from .layers import (
     StitchingLayer,
 )
 from .map_layer_norm import MapLayerNorm
-from .necks import MapNorms, SimpleFeaturePyramid
+from .necks import NormPerMap, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
-from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches
+from .stitch_switch import (
+    find_stitched_backbone,
+    set_stitch,
+    set_stitches,
+    unwrapped,
+)
 from .wrappers import (
     Distillation,
     DistillationWrapper,
@@ -27,7 +32,7 @@ __all__ = [
     'LeastSquares',
     'LoRAStitchingLayer',
     'MapLayerNorm',
-    'MapNorms',
+    'NormPerMap',
     'PerStitchBN',
     'SNNetv1',
     'SNNetv2',
@@ -42,5 +47,6 @@ __all__ = [
     'recalibrate_bn',
     'set_stitch',
     'set_stitches',
+    'unwrapped',
     'unwrapped_config',
 ]

@@ -7,13 +7,14 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 from mmengine.dist import all_reduce
-from mmengine.model import BaseModel, is_model_wrapper
+from mmengine.model import BaseModel
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.stitching import Stitch, visiting_order
+from snnet_mm.utils import check
 
-from .stitch_switch import find_stitched_backbone, set_stitch
+from .stitch_switch import find_stitched_backbone, set_stitch, unwrapped
 
 KEYS = ('running_mean', 'running_var')
 # Both, of every batch norm by its name, for each stitch id.
@@ -32,31 +33,25 @@ class PerStitchBN(nn.Module):
         model: The model; all its batch norms take part, those of heads, necks and
             anchors.
         statistics: See :func:`recalibrate_bn`.
-
-    Raises:
-        ValueError: If the statistics are not those of this model's batch norms, or of
-            no stitch of its space.
     """
 
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
         super().__init__()
-        norms, of_some = batch_norms(model), _names_of_some(model)
-        wanted = {f'{name}.{key}' for name in norms for key in KEYS}
-        optional = {f'{name}.{key}' for name in of_some for key in KEYS}
+        model = unwrapped(model)
+        norms = batch_norms(model)
         space = find_stitched_backbone(model).space
         for stitch_id, values in statistics.items():
-            space[stitch_id]  # refuses an unknown id
-            if not wanted - optional <= set(values) <= wanted:
-                raise ValueError(
-                    f'batch norm statistics of stitch {stitch_id} are '
-                    f'{sorted(values)}; allowed are {sorted(wanted)} (option: '
-                    '--bn-statistics)'
-                )
-        # In a tuple, which hides them: they are registered where they belong.
-        self._model = (model,)
-        self._norms = (norms,)
+            optional = _norms_of_some_stitches(model, norms, space[stitch_id])
+            needed = {f'{n}.{k}' for n in norms.keys() - optional for k in KEYS}
+            known = {f'{n}.{k}' for n in norms for k in KEYS}
+            wrong = sorted((needed - values.keys()) | (values.keys() - known))
+            wanted = (
+                f'all {len(norms)} batch norms of the model, for stitch {stitch_id}'
+            )
+            check(not wrong, '--bn-statistics', wrong[:3], wanted)
+        # In tuples, which hide them: they are registered where they belong.
+        self._model, self._norms = (model,), (norms,)
         self._mixed = _read(norms)
-        self._apart = _in_anchors(model)
         self.statistics = statistics
 
     def on_stitch(self, stitch: Stitch) -> None:
@@ -66,16 +61,18 @@ class PerStitchBN(nn.Module):
 
     def attach(self) -> PerStitchBN:
         """Become a part of the model, and serve its active stitch."""
-        self._model[0].per_stitch_bn = self
-        backbone = find_stitched_backbone(self._model[0])
-        backbone.shares_prefixes = not self._apart
+        (model,) = self._model
+        model.per_stitch_bn = self
+        backbone = find_stitched_backbone(model)
+        backbone.shares_prefixes = not batch_norms(backbone)
         self.on_stitch(backbone.active_stitch)
         return self
 
     def detach(self) -> None:
         """Leave the model with the statistics that it had."""
-        del self._model[0].per_stitch_bn
-        find_stitched_backbone(self._model[0]).shares_prefixes = True
+        (model,) = self._model
+        del model.per_stitch_bn
+        find_stitched_backbone(model).shares_prefixes = True
         _write(self._norms[0], self._mixed)
 
 
@@ -95,77 +92,86 @@ def recalibrate_bn(
         ids: Stitches.
 
     Returns:
-        Running mean and variance by name, for each stitch id; those of anchors and of
-        heads of the anchors where it runs them.
-
-    Raises:
-        ValueError: If the model has no batch norm, there are no batches, or none of
-            them reaches a batch norm that every stitch runs.
+        Running mean and variance by name, for each stitch id; those of parts that not
+        every stitch runs where it runs them.
     """
-    if is_model_wrapper(model):
-        model = model.module
-    backbone = find_stitched_backbone(model)
+    model = unwrapped(model)
+    backbone, norms = find_stitched_backbone(model), batch_norms(model)
+    wanted = 'a model with batch norms'
+    check(norms, '--recalibrate-bn', type(model).__name__, wanted)
+    share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
     stitches = visiting_order(backbone.space[i] for i in ids)
-    norms, of_some = batch_norms(model), _names_of_some(model)
-    apart = _in_anchors(model)
-    if not norms:
-        raise ValueError(
-            f'{type(model).__name__} has no batch norm to recalibrate (option: '
-            '--recalibrate-bn)'
-        )
-    # Sums over the batches that reached a norm: a detector's heads may see none.
-    statistics = {
-        s.id: {k: torch.zeros_like(v) for k, v in _read(norms).items()}
+    # Sums of mean, variance and 1 over batches: a detector's heads may not see all.
+    totals = {
+        s.id: {
+            n: m.running_mean.new_zeros(2 * m.num_features + 1)
+            for n, m in norms.items()
+        }
         for s in stitches
     }
-    reached = {s.id: dict.fromkeys(_read(norms), 0) for s in stitches}
     num_batches = 0
-    with _as_before(model, norms):
+    with _restored(model, norms):
         for data_batch in batches:
             data = model.data_preprocessor(data_batch, False)
             num_batches += 1
-            with nullcontext() if apart else backbone.sharing_prefixes():
+            with share():
                 for stitch in stitches:
                     set_stitch(model, stitch.id)
                     for name, value in _observe(model, norms, data).items():
-                        statistics[stitch.id][name] += value
-                        reached[stitch.id][name] += 1
-    if not num_batches:
-        raise ValueError(
-            'there are no images to recalibrate batch norm with (config key: '
-            'train_dataloader)'
-        )
-    _average(statistics, reached, of_some)
-    return statistics
+                        totals[stitch.id][name] += value
+    check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
+    return {s.id: _average(model, norms, s, totals[s.id]) for s in stitches}
+
+
+def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
+    """Return all batch norms with statistics, by name."""
+    return {
+        name: m
+        for name, m in model.named_modules()
+        if isinstance(m, _BatchNorm) and m.track_running_stats
+    }
 
 
 def _average(
-    statistics: Statistics, reached: Mapping[int, Mapping[str, int]], of_some: set[str]
-) -> None:
-    """Divide sums over the batches of all ranks by the batches that reached a norm.
+    model: nn.Module,
+    norms: Mapping[str, _BatchNorm],
+    stitch: Stitch,
+    totals: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    """Divide sums over the batches of all ranks by the batches that reached a norm."""
+    statistics, optional = {}, _norms_of_some_stitches(model, norms, stitch)
+    for name, total in totals.items():
+        all_reduce(total)
+        number = total[-1]
+        if number:
+            mean, variance = (total[:-1] / number).chunk(2)
+            values = mean.clone(), variance.clone()
+            statistics |= {f'{name}.{k}': v for k, v in zip(KEYS, values, strict=True)}
+            continue
+        wanted = (
+            f'more images or better weights: none reached {name} with stitch '
+            f'{stitch.id}, as where nothing was detected'
+        )
+        check(name in optional, '--recalibrate-bn', 0, wanted)
+    return statistics
 
-    Raises:
-        ValueError: If there are none of a norm that every stitch runs.
-    """
-    for stitch_id, values in statistics.items():
-        for name, value in list(values.items()):
-            number = value.new_tensor(reached[stitch_id][name])
-            all_reduce(value)
-            all_reduce(number)
-            if number:
-                value /= number
-            elif name.rpartition('.')[0] in of_some:
-                del values[name]
-            else:
-                raise ValueError(
-                    f'no image reached {name} with stitch {stitch_id}, as where '
-                    'nothing was detected; give more images or better weights (option: '
-                    '--recalibrate-bn)'
-                )
+
+def _norms_of_some_stitches(
+    model: nn.Module, norms: Mapping[str, _BatchNorm], stitch: Stitch
+) -> set[str]:
+    """Return the norms that a stitch may leave out: in the backbone, and idle ones."""
+    inside = set(find_stitched_backbone(model).modules())
+    idle = {
+        id(parameter)
+        for module in model.modules()
+        if hasattr(type(module), 'idle_parameters')
+        for parameter in module.idle_parameters(stitch)
+    }
+    return {n for n, norm in norms.items() if norm in inside or id(norm.weight) in idle}
 
 
 @contextmanager
-def _as_before(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[None]:
+def _restored(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[None]:
     """Eval mode; afterwards mode, statistics and active stitch are as before."""
     counts = {name: norm.num_batches_tracked.clone() for name, norm in norms.items()}
     mixed, training = _read(norms), model.training
@@ -181,37 +187,10 @@ def _as_before(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[No
         model.train(training)
 
 
-def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    """All batch norms with statistics, by name."""
-    return {
-        name: m
-        for name, m in model.named_modules()
-        if isinstance(m, _BatchNorm) and m.track_running_stats
-    }
-
-
-def _names_of_some(model: nn.Module) -> set[str]:
-    """Names of the batch norms that not every stitch runs.
-
-    They are in the anchors, and in the heads of the anchors.
-    """
-    backbone = set(find_stitched_backbone(model).modules())
-    return {
-        name
-        for name, norm in batch_norms(model).items()
-        if norm in backbone or '.anchor_heads.' in f'.{name}'
-    }
-
-
-def _in_anchors(model: nn.Module) -> bool:
-    """Whether there are batch norms in the anchors."""
-    return bool(batch_norms(find_stitched_backbone(model)))
-
-
 def _observe(
     model: BaseModel, norms: Mapping[str, _BatchNorm], data: dict
 ) -> dict[str, Tensor]:
-    """Mean and variance of one batch in front of every batch norm that it reaches.
+    """Return mean, variance and 1 of a batch for every batch norm that it reaches.
 
     Where a batch norm runs more than once, as on the levels of a pyramid, they are the
     means over its runs.
@@ -223,10 +202,15 @@ def _observe(
         norm.reset_running_stats()
     try:
         # mmdet's mask heads see detections in this mode only.
-        model._run_forward(
-            data, mode='predict' if hasattr(model, 'roi_head') else 'tensor'
-        )
-        return _read({n: m for n, m in norms.items() if m.num_batches_tracked})
+        mode = 'predict' if hasattr(model, 'roi_head') else 'tensor'
+        model._run_forward(data, mode=mode)
+        return {
+            name: torch.cat(
+                [norm.running_mean, norm.running_var, norm.running_var.new_ones(1)]
+            )
+            for name, norm in norms.items()
+            if norm.num_batches_tracked
+        }
     finally:
         for name, norm in norms.items():
             norm.eval()

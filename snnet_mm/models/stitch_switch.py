@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mmengine.model import BaseTTAModel, is_model_wrapper
 from torch import nn
 
 from snnet_mm.stitching import Stitch
+from snnet_mm.utils import check
 
 from .backbones.stitched_backbone import StitchedBackbone
 
 
-def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:
-    """The stitched backbone anywhere inside a model (DDP, EMA and TTA wrappers too).
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside wrappers such as DDP's and test-time augmentation's."""
+    while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
+        model = model.module
+    return model
 
-    Raises:
-        ValueError: If there is none, or more than one.
-    """
-    return _the_backbone(model, _all_modules(model))
+
+def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:
+    """Return the one stitched backbone in a model, inside any wrappers."""
+    return _find(model)[0]
 
 
 def set_stitch(model: nn.Module, stitch_id: int) -> None:
@@ -29,17 +34,11 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
     Args:
         model: Any model that holds a stitched backbone.
         stitch_id: The stitch id.
-
-    Raises:
-        ValueError: If the id is not in the stitching space.
     """
-    modules = _all_modules(model)
-    backbone = _the_backbone(model, modules)
+    backbone, listeners = _find(model, 'on_stitch')
     backbone.set_stitch(stitch_id)
-    for module in modules:
-        # Asked of the class: nn.Module is slow to say that it has no such attribute.
-        if hasattr(type(module), 'on_stitch'):
-            module.on_stitch(backbone.active_stitch)
+    for module in listeners:
+        module.on_stitch(backbone.active_stitch)
 
 
 def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
@@ -55,47 +54,39 @@ def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
     Returns:
         The stitches by what their losses are named after: ``'<role>.'``, or ``''`` if
         the only losses are those of one stitch.
-
-    Raises:
-        ValueError: If an id is not in the stitching space, if there are several and the
-            model trains one at a time, or if they are not what the wrapper wants.
     """
-    modules = _all_modules(model)
-    space = _the_backbone(model, modules).space
-    stitches = [space[i] for i in ids]
-    for module in modules:
-        if hasattr(type(module), 'on_stitches'):
-            return module.on_stitches(stitches)
-    if len(stitches) > 1:
-        raise ValueError(
-            f'stitches {tuple(ids)} were drawn for one iteration, but '
-            f'{type(model).__name__} trains one at a time; several go into one forward '
-            "of a wrapper, such as type='SandwichWrapper' (config keys: model.type, "
-            'StitchSamplingHook.sampler)'
-        )
+    backbone, wrappers = _find(model, 'on_stitches')
+    stitches = [backbone.space[i] for i in ids]
+    for wrapper in wrappers:
+        return wrapper.on_stitches(stitches)
+    wanted = (
+        f'one stitch at a time for {type(unwrapped(model)).__name__}; several go into '
+        "one forward of a wrapper, such as model.type='SandwichWrapper'"
+    )
+    check(len(stitches) == 1, 'StitchSamplingHook.sampler', tuple(ids), wanted)
     set_stitch(model, stitches[0].id)
     return {'': stitches[0]}
 
 
-def _all_modules(model: nn.Module) -> list[nn.Module]:
-    """What ``model.modules()`` gives, level by level.
+def _find(
+    model: nn.Module, method: str = ''
+) -> tuple[StitchedBackbone, list[nn.Module]]:
+    """Return the stitched backbone, and all modules with a method, in one pass.
 
-    That one nests a generator per level: too slow for a switch at run time.
+    ``model.modules()`` nests a generator per level: too slow for a switch at run time.
     """
-    modules, seen = [model], {model}
+    modules, seen, backbones, listeners = [model], {model}, [], []
     for module in modules:
+        if isinstance(module, StitchedBackbone):
+            backbones.append(module)
+        # Asked of the class: nn.Module is slow to say that it has no such attribute.
+        if method and hasattr(type(module), method):
+            listeners.append(module)
         for child in module._modules.values():
             if child is not None and child not in seen:
                 seen.add(child)
                 modules.append(child)
-    return modules
-
-
-def _the_backbone(model: nn.Module, modules: list[nn.Module]) -> StitchedBackbone:
-    found = [m for m in modules if isinstance(m, StitchedBackbone)]
-    if len(found) != 1:
-        raise ValueError(
-            f'{type(model).__name__} holds {len(found)} stitched backbones; one is '
-            "wanted, such as type='SNNetv2' (config key: model.backbone)"
-        )
-    return found[0]
+    wanted = "a model with one stitched backbone, such as type='SNNetv2'"
+    found = f'{type(model).__name__} with {len(backbones)}'
+    check(len(backbones) == 1, 'model.backbone', found, wanted)
+    return backbones[0], listeners

@@ -3,6 +3,7 @@ from copy import deepcopy
 import pytest
 import torch
 from mmengine.model import BaseDataPreprocessor, BaseModel
+from mmengine.registry import MODEL_WRAPPERS
 from staged_anchors import disturb, resnet
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -90,15 +91,37 @@ def test_a_switch_brings_the_statistics(model, batches):
     assert not hasattr(model, 'per_stitch_bn')
 
 
+class Parallel(nn.Module):
+    """As DDP, it holds a model as ``module``."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+
+def test_a_model_in_a_wrapper_has_the_same_statistics(model, batches, monkeypatch):
+    monkeypatch.setitem(MODEL_WRAPPERS.module_dict, 'Parallel', Parallel)
+    alone = recalibrate_bn(model, batches, (0, 7))
+    held = Parallel(model.eval())
+    statistics = recalibrate_bn(held, batches, (0, 7))
+    for stitch_id, values in alone.items():
+        assert values.keys() == statistics[stitch_id].keys()
+        assert all(v.equal(statistics[stitch_id][k]) for k, v in values.items())
+    bn = PerStitchBN(held, statistics).attach()
+    set_stitch(held, 7)
+    assert model.head.bn.running_mean.equal(statistics[7]['head.bn.running_mean'])
+    bn.detach()
+
+
 def test_wrong_statistics_and_models_are_refused(model, batches):
-    with pytest.raises(ValueError, match=r"stitch 0 are \['neck"):
+    with pytest.raises(ValueError, match='neck.*; allowed: all 1 .*for stitch 0'):
         PerStitchBN(model, {0: {'neck.bn.running_mean': torch.zeros(5)}})
     with pytest.raises(ValueError, match='stitch id 99 is not in'):
         PerStitchBN(model, {99: {}})
-    with pytest.raises(ValueError, match='no images to recalibrate'):
+    with pytest.raises(ValueError, match='images to recalibrate'):
         recalibrate_bn(model, [], (0,))
     model.head.bn = nn.Identity()
-    with pytest.raises(ValueError, match='Model has no batch norm to'):
+    with pytest.raises(ValueError, match='Model.*; allowed: a model with batch norms'):
         recalibrate_bn(model, batches, (0,))
 
 
@@ -113,6 +136,14 @@ class Classifier(BaseModel):
     def forward(self, inputs, mode='tensor'):
         end = self.anchor_heads[self.backbone.active_stitch.end_anchor]
         return end(self.backbone(inputs).tokens.mean(1))
+
+    def idle_parameters(self, stitch):
+        return [
+            p
+            for a, end in enumerate(self.anchor_heads)
+            if a != stitch.end_anchor
+            for p in end.parameters()
+        ]
 
 
 def test_anchors_with_batch_norms(batches):
@@ -155,5 +186,5 @@ def test_anchors_with_batch_norms(batches):
     model.per_stitch_bn.detach()
     assert backbone.shares_prefixes
     name = 'backbone.anchors.0.stem.bn1.running_mean'
-    with pytest.raises(ValueError, match="stitch 0 are .'anchor_heads.0.bias"):
+    with pytest.raises(ValueError, match='anchor_heads.0.bias.*; allowed: all'):
         PerStitchBN(model, {0: {'anchor_heads.0.bias': statistics[0][name]}})

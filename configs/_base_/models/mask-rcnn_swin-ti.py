@@ -13,7 +13,7 @@ model = dict(
         ),
     ),
     neck=[
-        dict(type='MapNorms', in_channels=widths),
+        dict(type='NormPerMap', in_channels=widths),
         dict(type='FPN', in_channels=widths, out_channels=256, num_outs=5),
     ],
 )

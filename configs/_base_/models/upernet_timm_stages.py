@@ -14,7 +14,7 @@ model = dict(
     ),
     pretrained=None,
     backbone=dict(type='TimmStageAnchor'),
-    neck=dict(type='MapNorms', in_channels=None),
+    neck=dict(type='NormPerMap', in_channels=None),
     decode_head=dict(
         type='UPerHead',
         in_channels=None,

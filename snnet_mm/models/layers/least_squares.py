@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from snnet_mm.utils import check
+
 
 class LeastSquares:
     """Best affine maps between paired activations x and y.
@@ -62,37 +64,25 @@ class LeastSquares:
 
     @property
     def num_seen(self) -> int:
-        """Number of pairs of activations; the product of the ones."""
+        """Number of pairs of activations: the product of the ones."""
         return int(self._sums[0][-1, -1])
 
     def x_to_y(self) -> tuple[Tensor, Tensor]:
-        """Weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` of the map from x to y.
-
-        Raises:
-            ValueError: If no activations were seen, or some that are not finite.
-        """
+        """Return weight ``(y_dim, x_dim)`` and bias ``(y_dim,)`` from x to y."""
         xx, xy, *_ = self._seen()
         return _solve(xx, xy[:, :-1], self.ridge)
 
     def y_to_x(self) -> tuple[Tensor, Tensor]:
-        """Weight ``(x_dim, y_dim)`` and bias ``(x_dim,)`` of the map from y to x.
-
-        Raises:
-            ValueError: As in :meth:`x_to_y`, or if ``both_ways`` was False.
-        """
-        if len(self._sums) < 3:
-            raise ValueError('sums for the map from y to x need both_ways=True')
+        """Return weight ``(x_dim, y_dim)`` and bias ``(x_dim,)`` from y to x."""
         _, xy, yy = self._seen()
         return _solve(yy, xy.T[:, :-1], self.ridge)
 
     def _seen(self) -> list[Tensor]:
-        if not self.num_seen:
-            raise ValueError('least squares has seen no activations')
-        if not all(total.isfinite().all() for total in self._sums):
-            raise ValueError(
-                'least squares saw activations that are not finite; check the weights '
-                'of the anchors (config key: anchors.init_cfg) and the input images'
-            )
+        wanted = 'images to fit the stitching layers to'
+        check(self.num_seen, 'train_dataloader.dataset', self.num_seen, wanted)
+        finite = all(total.isfinite().all() for total in self._sums)
+        wanted = 'weights and images that give finite activations'
+        check(finite, 'anchors.init_cfg', 'weights of the anchors', wanted)
         return self._sums
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors.low_rank import LowRankUpdate
 from snnet_mm.anchors.token_state import TokenState
+from snnet_mm.utils import check
 
 
 @MODELS.register_module()
@@ -23,19 +24,16 @@ class StitchingLayer(nn.Linear):
         super().__init__(in_dim, out_dim)
 
     def map_state(self, state: TokenState) -> TokenState:
-        """The state in the other anchor: every token mapped, on the same grid.
-
-        Routes call this of whatever joins two anchors.
-        """
+        """Return the state in the other anchor: all tokens mapped, on the same grid."""
         return state._replace(tokens=self(state.tokens))
 
     def config(self) -> tuple[int, int]:
-        """What :class:`SingleStitch` builds it from: the widths."""
+        """Return what :class:`SingleStitch` builds it from: the widths."""
         return self.in_features, self.out_features
 
     @torch.no_grad()
     def set_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Take over a least-squares map.
+        """Set the map, as least squares gives it.
 
         Args:
             weight: Of shape ``(out_dim, in_dim)``.
@@ -45,7 +43,7 @@ class StitchingLayer(nn.Linear):
         self.bias.copy_(bias)
 
     def merged(self) -> StitchingLayer:
-        """The same map as one plain stitching layer, as a shipped stitch runs it."""
+        """Return the same map as a plain stitching layer, for a shipped stitch."""
         return self
 
 
@@ -62,9 +60,6 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         rank: Rank of the update, or a share of the smaller width: ESTA has 0.25.
         alpha: Scale of the update before division by the rank; None for the rank
             itself, so that the update is not scaled, as in ESTA.
-
-    Raises:
-        ValueError: If the rank is not positive or exceeds one of the widths.
     """
 
     def __init__(
@@ -76,7 +71,11 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     ) -> None:
         super().__init__(in_dim, out_dim)
         if isinstance(rank, float):
-            rank = _share_of_width(rank, min(in_dim, out_dim))
+            share, width = rank, min(in_dim, out_dim)
+            whole = 0 < share <= 1 and (share * width).is_integer()
+            wanted = f'shares of the width {width}, up to 1, that are whole numbers'
+            check(whole, 'stitching_layer.rank', share, wanted)
+            rank = int(share * width)
         alpha = rank if alpha is None else alpha
         self.add_update(rank, alpha, 'stitching_layer.rank')
 
@@ -85,18 +84,3 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         with self.weight.device:
             layer = StitchingLayer(self.in_features, self.out_features)
         return self.merged_into(layer)
-
-
-def _share_of_width(share: float, width: int) -> int:
-    """The rank that a share of a width is.
-
-    Raises:
-        ValueError: If it is none, or not a whole number of 1 or more.
-    """
-    if not 0 < share <= 1 or not (share * width).is_integer():
-        raise ValueError(
-            f'rank={share} of a low-rank update, a share of the width {width}; allowed '
-            'are shares above 0 and up to 1 that give a whole number, and whole '
-            'numbers as the rank itself (config key: stitching_layer.rank)'
-        )
-    return int(share * width)

@@ -1,4 +1,4 @@
-from .map_norms import MapNorms
+from .norm_per_map import NormPerMap
 from .simple_feature_pyramid import SimpleFeaturePyramid
 
-__all__ = ['MapNorms', 'SimpleFeaturePyramid']
+__all__ = ['NormPerMap', 'SimpleFeaturePyramid']

@@ -10,6 +10,8 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.utils import check
+
 DEFAULT_NORM = dict(type='MapLayerNorm')
 
 
@@ -32,9 +34,6 @@ class SimpleFeaturePyramid(BaseModule):
             the detector's anchor generator and RoI extractors must have these strides.
         norm_cfg: Config of the norms.
         init_cfg: mmengine's initialisation config.
-
-    Raises:
-        ValueError: If no level of a stride can be made from the map.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class SimpleFeaturePyramid(BaseModule):
         )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The levels, finest first, of the last of the backbone's maps.
+        """Make the levels, finest first, of the last of the backbone's maps.
 
         Args:
             maps: Maps ``(B, in_channels, H, W)``.
@@ -96,17 +95,14 @@ def _level(
 
 
 def _check_strides(in_stride: int, strides: Sequence[int]) -> None:
-    doubled = [strides[0] * 2**i for i in range(len(strides))] if strides else []
-    if not doubled or list(strides) != doubled or not _reachable(in_stride, strides[0]):
-        raise ValueError(
-            f'strides={tuple(strides)} of a pyramid from a map of stride {in_stride}; '
-            'allowed are strides that double, the first of them at most twice '
-            f'{in_stride} and {in_stride} times a power of two (config keys: '
-            'neck.strides, neck.in_stride)'
-        )
-
-
-def _reachable(in_stride: int, stride: int) -> bool:
-    """Whether a map can be resampled by halves and doubles to a stride."""
-    power = math.log2(in_stride / stride) if stride > 0 else -2
-    return power >= -1 and power == round(power)
+    doubled = bool(strides) and list(strides) == [
+        strides[0] * 2**i for i in range(len(strides))
+    ]
+    # Halves and doubles lead from the stride of the map to the first one.
+    power = math.log2(in_stride / strides[0]) if doubled and strides[0] > 0 else -2
+    wanted = (
+        f'strides that double, the first of them at most twice {in_stride} and '
+        f'{in_stride} times a power of two'
+    )
+    reached = power >= -1 and power == round(power)
+    check(reached, 'neck.strides', tuple(strides), wanted)

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from mmengine.model import BaseModel
 from torch import Tensor, nn
 
+from snnet_mm.utils import check
+
 LABELS = ('hard', 'soft')
 # Where classifiers and segmentors of mm packages keep what outputs their logits.
 HEADS = ('head', 'decode_head')
@@ -28,9 +30,6 @@ class Distillation:
         labels: ``'hard'`` or ``'soft'``.
         alpha: Share of the distillation loss.
         temperature: What logits are divided by for soft labels.
-
-    Raises:
-        ValueError: If one of them is not allowed.
     """
 
     labels: str = 'hard'
@@ -38,33 +37,21 @@ class Distillation:
     temperature: float = 1
 
     def __post_init__(self) -> None:
-        for key, allowed, text in (
-            ('labels', self.labels in LABELS, f'{LABELS}'),
-            ('alpha', 0 <= self.alpha <= 1, '0 to 1'),
-            ('temperature', self.temperature > 0, 'positive numbers'),
-        ):
-            if not allowed:
-                raise ValueError(
-                    f'{key}={getattr(self, key)!r} of a distillation; allowed are '
-                    f'{text} (config key: model.{key})'
-                )
+        check(self.labels in LABELS, 'model.labels', self.labels, LABELS)
+        check(0 <= self.alpha <= 1, 'model.alpha', self.alpha, 'numbers from 0 to 1')
+        wanted = 'positive numbers'
+        check(self.temperature > 0, 'model.temperature', self.temperature, wanted)
 
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """The distillation loss.
+        """Return the distillation loss.
 
         Args:
             student: Logits ``(B, K)``, or a map ``(B, K, h, w)`` of them.
             teacher: Logits of the same images; a map of another size is resampled.
-
-        Raises:
-            ValueError: If they have other classes, or one is a map and one is not.
         """
-        if student.shape[:2] != teacher.shape[:2] or student.ndim != teacher.ndim:
-            raise ValueError(
-                f'logits of the teacher have shape {tuple(teacher.shape)}, those of '
-                f'the student {tuple(student.shape)}; both must be of the same images '
-                'and classes (config keys: model.teacher, num_classes)'
-            )
+        fits = student.shape[:2] == teacher.shape[:2] and student.ndim == teacher.ndim
+        wanted = f'logits of the same images and classes, {tuple(student.shape)}'
+        check(fits, 'model.teacher, num_classes', tuple(teacher.shape), wanted)
         student, teacher = student.float(), teacher.detach().float()
         if student.shape != teacher.shape:
             teacher = F.interpolate(teacher, student.shape[2:], mode='bilinear')
@@ -76,7 +63,7 @@ class Distillation:
         return self.temperature**2 * divergence.sum(dim=1).mean()
 
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
-        """Task losses in their share, with ``loss_distill`` in its own."""
+        """Return task losses in their share, with ``loss_distill`` in its own."""
         weighed = {
             name: _scaled(value, 1 - self.alpha) if 'loss' in name else value
             for name, value in losses.items()
@@ -86,36 +73,28 @@ class Distillation:
 
 
 def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
-    """The part of a model whose output are its logits.
+    """Return the part of a model whose output are its logits.
+
+    A detector has none: its boxes differ in number and order from one model to the
+    other, and are not distilled.
 
     Args:
         model: The model.
         name: Name of the part; by default that of classifiers or segmentors.
-
-    Raises:
-        ValueError: If there is none.
     """
     names = HEADS if name is None else (name,)
     modules = dict(model.named_modules())
     found = [modules[n] for n in names if n in modules]
-    if not found:
-        raise ValueError(
-            f'{type(model).__name__} has no part {" or ".join(map(repr, names))} that '
-            'gives logits of classes; allowed are classifiers and segmentors. A '
-            'detector is not distilled: its boxes differ in number and order from one '
-            'model to the other (config keys: model.labels, model.logits_from)'
-        )
+    wanted = f'classifiers and segmentors, with a part {" or ".join(map(repr, names))}'
+    key = 'model.labels, model.logits_from'
+    check(found, key, type(model).__name__, f'{wanted} that gives logits of classes')
     # The last one of a cascade of heads.
     return found[0][-1] if isinstance(found[0], nn.ModuleList) else found[0]
 
 
 @contextmanager
 def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
-    """Keep what a head outputs inside the block, called as a module or not.
-
-    Raises:
-        ValueError: If that is no logits of two classes or more.
-    """
+    """Keep what a head outputs inside the block, called as a module or not."""
     outputs: list[Tensor] = []
     forward = head.forward
 
@@ -133,19 +112,16 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def check_logits(logits: object, source: str) -> Tensor:
-    """Logits ``(B, K)`` or ``(B, K, h, w)`` of K classes.
-
-    Raises:
-        ValueError: If they are anything else.
-    """
-    if isinstance(logits, Tensor) and logits.ndim in (2, 4) and logits.shape[1] > 1:
-        return logits
-    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-    raise ValueError(
-        f'{source} gives {shape}, not the logits of two classes or more, (B, K) or '
-        '(B, K, h, w), that can be distilled; what has no classes, such as depth, is '
-        'trained without (config keys: model.labels, model.logits_from)'
+    """Return logits ``(B, K)`` or ``(B, K, h, w)`` of K classes, and nothing else."""
+    tensor = isinstance(logits, Tensor)
+    fits = tensor and logits.ndim in (2, 4) and logits.shape[1] > 1
+    shape = tuple(logits.shape) if tensor else type(logits).__name__
+    wanted = (
+        'logits of two classes or more, (B, K) or (B, K, h, w); what has no classes, '
+        'such as depth, is trained without distillation'
     )
+    check(fits, 'model.labels, model.logits_from', f'{source} gives {shape}', wanted)
+    return logits
 
 
 def _scaled(value: Tensor | list[Tensor], factor: float) -> Tensor | list[Tensor]:

@@ -8,6 +8,7 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from snnet_mm.anchors.pretrained import Weights, load_into
+from snnet_mm.utils import check
 
 from .distillation import Distillation, check_logits, find_head, recorded_logits
 from .model_wrapper import ModelWrapper
@@ -35,10 +36,6 @@ class DistillationWrapper(ModelWrapper):
         logits_from: Name of the part of the student that gives the logits; by default
             ``'head'`` of a classifier, ``'decode_head'`` of a segmentor.
         data_preprocessor: See :class:`ModelWrapper`.
-
-    Raises:
-        ValueError: For a detector, a teacher without weights, or a setting that is not
-            allowed.
     """
 
     def __init__(
@@ -68,12 +65,7 @@ class DistillationWrapper(ModelWrapper):
         self._build_teacher()
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
-        """Losses of preprocessed images by name, with ``loss_distill``.
-
-        Raises:
-            ValueError: If student or teacher give no logits, or not of the same
-                classes.
-        """
+        """Return the losses of preprocessed images, with ``loss_distill``."""
         head = find_head(self.wrapped, self._logits_from)
         with recorded_logits(head) as logits:
             losses = super().loss(inputs, data_samples)
@@ -81,7 +73,7 @@ class DistillationWrapper(ModelWrapper):
 
     @torch.no_grad()
     def teach(self, inputs: Tensor) -> Tensor:
-        """The teacher's logits of images that are preprocessed for the student."""
+        """Return the teacher's logits of images preprocessed for the student."""
         teacher, renormalise = self._build_teacher()
         if next(teacher.parameters()).device != inputs.device:
             teacher.to(inputs.device)
@@ -103,12 +95,9 @@ class DistillationWrapper(ModelWrapper):
 
 def _check_has_weights(teacher: dict, checkpoint: str | None) -> None:
     pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
-    if not (checkpoint or pretrained or teacher.get('init_cfg')):
-        raise ValueError(
-            f'teacher {teacher["type"]} has no weights and would teach noise; name '
-            'some (config keys: model.teacher_checkpoint, model.teacher.pretrained, '
-            'model.teacher.init_cfg)'
-        )
+    known = checkpoint or pretrained or teacher.get('init_cfg')
+    wanted = 'a teacher with weights: teacher_checkpoint, or its pretrained or init_cfg'
+    check(known, 'model.teacher', teacher['type'], wanted)
 
 
 def _load(teacher: BaseModel, checkpoint: str) -> None:

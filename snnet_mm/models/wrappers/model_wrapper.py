@@ -38,6 +38,7 @@ class ModelWrapper(BaseModel):
         fits, wanted = isinstance(model, BaseModel), 'mm models'
         check(fits, 'model.model', type(model).__name__, wanted)
         self.wrapped = model
+        self.register_state_dict_post_hook(_name_as_in_model)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the wrapper lacks from the model."""
@@ -60,10 +61,6 @@ class ModelWrapper(BaseModel):
             elif name.startswith(inner):
                 name = dot + name.removeprefix(inner)
             yield name, module
-
-    def state_dict(self, *args, **kwargs) -> dict[str, Any]:
-        """Return the state dict of the model."""
-        return self.wrapped.state_dict(*args, **kwargs)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:
         """Give weights the names of the child that they are loaded into next."""
@@ -103,6 +100,19 @@ class ModelWrapper(BaseModel):
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images by name."""
         return self.wrapped(inputs, data_samples, mode='loss')
+
+
+def _name_as_in_model(
+    wrapper: ModelWrapper, state_dict: dict, prefix: str, *_: Any
+) -> None:
+    """Take the name of the child out of those of its weights, and of their versions."""
+    inner = f'{prefix}wrapped.'
+    for key in [k for k in state_dict if k.startswith(inner)]:
+        state_dict[prefix + key.removeprefix(inner)] = state_dict.pop(key)
+    versions = state_dict._metadata
+    for key in [k for k in versions if f'{k}.'.startswith(inner)]:
+        name = prefix + f'{key}.'.removeprefix(inner)
+        versions[name.rstrip('.')] = versions.pop(key)
 
 
 def unwrapped_config(model: dict) -> dict:

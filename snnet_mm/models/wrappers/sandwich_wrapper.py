@@ -9,6 +9,7 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from snnet_mm.stitching import Stitch
+from snnet_mm.utils import check
 
 from ..stitch_switch import find_stitched_backbone, set_stitch
 from .distillation import Distillation, find_head, recorded_logits
@@ -37,10 +38,6 @@ class SandwichWrapper(ModelWrapper):
         temperature: See :class:`Distillation`.
         logits_from: See :class:`DistillationWrapper`.
         data_preprocessor: See :class:`ModelWrapper`.
-
-    Raises:
-        ValueError: If there is no stitched backbone, for a detector unless
-            ``labels=None``, or a setting that is not allowed.
     """
 
     def __init__(
@@ -67,19 +64,13 @@ class SandwichWrapper(ModelWrapper):
         Returns:
             The stitches by the role that their losses are named after, in the order
             in which they run.
-
-        Raises:
-            ValueError: If there is no anchor among them, or nothing else.
         """
         anchors = find_stitched_backbone(self).space.anchor_ids
         drawn = {s.id: s for s in stitches}
         present = [i for i in anchors if i in drawn]
-        if not present or len(drawn) < 2:
-            raise ValueError(
-                f'stitches {sorted(drawn)} are no sandwich; wanted are one of the '
-                f"anchors {anchors} and others, as type='SandwichSampler' draws them "
-                '(config key: StitchSamplingHook.sampler)'
-            )
+        wanted = f"one of the anchors {anchors} and others, as 'SandwichSampler' draws"
+        fits = present and len(drawn) > 1
+        check(fits, 'StitchSamplingHook.sampler', sorted(drawn), wanted)
         self.roles = {SLOWEST: drawn.pop(present[-1])}
         if len(present) > 1:
             self.roles[FASTEST] = drawn.pop(present[0])
@@ -87,16 +78,9 @@ class SandwichWrapper(ModelWrapper):
         return self.roles
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
-        """Losses of all stitches by ``<role>.<name>``.
-
-        Raises:
-            ValueError: If no stitches were given, or the model gives no logits.
-        """
-        if not self.roles:
-            raise ValueError(
-                'a SandwichWrapper trains several stitches, and none were given; a '
-                'StitchSamplingHook does it (config key: default_hooks.stitch_sampling)'
-            )
+        """Return the losses of all stitches by ``<role>.<name>``."""
+        wanted = 'some stitches, as a StitchSamplingHook gives them'
+        check(self.roles, 'default_hooks.stitch_sampling', None, wanted)
         losses, taught = {}, None
         for role, stitch in self.roles.items():
             set_stitch(self, stitch.id)
@@ -107,7 +91,7 @@ class SandwichWrapper(ModelWrapper):
     def _loss_of_active(
         self, inputs: Tensor, data_samples: list | None, taught: Tensor | None
     ) -> tuple[dict, Tensor | None]:
-        """Losses of the active stitch, and the logits that teach the next one."""
+        """Return the losses of the active stitch, and logits that teach the next."""
         if self._distillation is None:
             return super().loss(inputs, data_samples), None
         head = find_head(self.wrapped, self._logits_from)

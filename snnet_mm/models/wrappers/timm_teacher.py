@@ -17,10 +17,6 @@ class TimmTeacher(BaseModel):
         name: Its name in timm; SN-Netv1 has the teacher of DeiT, RegNetY-160.
         pretrained: Whether timm fetches the weights.
         **kwargs: What else ``timm.create_model`` takes, such as ``num_classes``.
-
-    Raises:
-        ValueError: If timm has no such model, or its weights cannot be fetched.
-        ImportError: If timm is missing.
     """
 
     def __init__(
@@ -39,5 +35,5 @@ class TimmTeacher(BaseModel):
     def forward(
         self, inputs: Tensor, data_samples: list | None = None, mode: str = 'tensor'
     ) -> Tensor:
-        """Logits ``(B, K)`` of images ``(B, 3, H, W)``, whatever the mode."""
+        """Return logits ``(B, K)`` of images ``(B, 3, H, W)``, whatever the mode."""
         return self.model(inputs)

@@ -49,14 +49,14 @@ def test_checkpoints_of_a_wrapper_are_those_of_its_model(sandwich_cfg):
 def test_several_stitches_for_a_plain_model_are_refused(toy_cfg):
     toy_cfg.default_hooks.stitch_sampling.sampler = dict(type='SandwichSampler')
     with pytest.raises(
-        ValueError, match="EncoderDecoder trains one.*'SandwichWrapper'"
+        ValueError, match="one stitch at a time for EncoderDecoder.*'SandwichWrapper'"
     ):
         train(toy_cfg)
 
 
 def test_one_stitch_for_a_sandwich_is_refused(toy_cfg):
     toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
-    with pytest.raises(ValueError, match="no sandwich.*type='SandwichSampler'"):
+    with pytest.raises(ValueError, match="one of the anchors .*'SandwichSampler'"):
         train(toy_cfg)
 
 

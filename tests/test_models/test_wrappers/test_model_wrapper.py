@@ -3,7 +3,8 @@ import pickle
 
 import pytest
 import torch
-from mmengine.optim import OptimWrapper
+from mmengine.model import ExponentialMovingAverage
+from mmengine.optim import OptimWrapper, build_optim_wrapper
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
 from torch import nn
 
@@ -31,6 +32,7 @@ def test_names_and_weights_are_those_of_the_model(pair):
         assert all(torch.equal(a[k], b[k]) for k in a)
     for state in (wrapper.state_dict(), get_state_dict(wrapper)):
         assert list(state) == list(model.state_dict())
+        assert state._metadata == model.state_dict()._metadata
     assert len(list(wrapper.parameters())) == len(list(wrapper.wrapped.parameters()))
 
 
@@ -74,16 +76,16 @@ def test_training_steps_are_those_of_the_model(pair, batch):
     assert all(torch.equal(a[k], b[k]) for k in a)
 
 
-def test_mode_and_parts_are_shared(pair):
+def test_the_model_is_a_child(pair):
     _, wrapper = pair
     model = wrapper.wrapped
+    assert list(wrapper.children()) == [model]
+    assert set(wrapper.modules()) == {wrapper, *model.modules()}
+    assert wrapper.data_preprocessor is model.data_preprocessor
+    assert wrapper.get_submodule('backbone.anchors') is model.backbone.anchors
     for mode in (False, True):
         wrapper.train(mode)
         assert wrapper.training == model.training == model.head[1].training == mode
-    model.eval()
-    assert not wrapper.training
-    wrapper.extra = nn.Linear(1, 1)
-    assert model.extra is wrapper.extra
     wrapper.double()
     assert model.head[0].weight.dtype == torch.float64
     # What only the model has.
@@ -91,6 +93,85 @@ def test_mode_and_parts_are_shared(pair):
     assert wrapper.setting == 3
     with pytest.raises(AttributeError, match='nothing'):
         _ = wrapper.nothing
+
+
+def test_the_model_itself_hears_of_stitches_and_spaces(build_classifier):
+    class Listening(type(build_classifier())):
+        def on_stitch(self, stitch):
+            self.heard = stitch.id
+
+        def check_space(self, space):
+            self.space = space
+
+    model = build_classifier()
+    model.__class__ = Listening
+    wrapper = ModelWrapper(model)
+    set_stitch(wrapper, 5)
+    assert model.heard == 5
+    asked = [m for m in wrapper.modules() if hasattr(type(m), 'check_space')]
+    assert asked == [model]
+
+
+class Parallel(nn.Module):
+    """As DDP, it holds a model as ``module``."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+
+@pytest.mark.parametrize('hold', [Parallel, ExponentialMovingAverage])
+def test_names_in_other_wrappers_are_those_of_the_model(pair, randomise, hold):
+    model, wrapper = pair
+    plain, held = hold(randomise(model)), hold(wrapper)
+    assert list(plain.state_dict()) == list(held.state_dict())
+    assert [k for k, _ in plain.named_parameters()] == [
+        k for k, _ in held.named_parameters()
+    ]
+    held.load_state_dict(plain.state_dict(), strict=True)
+    assert all(v.equal(held.state_dict()[k]) for k, v in plain.state_dict().items())
+
+
+def test_strict_loading_names_what_is_wrong(pair):
+    _, wrapper = pair
+    state = wrapper.state_dict()
+    del state['head.0.weight']
+    state['head.9.weight'] = torch.zeros(1)
+    with pytest.raises(RuntimeError) as error:
+        wrapper.load_state_dict(state)
+    assert 'head.0.weight' in str(error.value)
+    assert 'head.9.weight' in str(error.value)
+
+
+def test_versions_of_modules_come_with_weights(pair):
+    """Batch norms, and heads of mm packages, convert weights of older versions."""
+    _, wrapper = pair
+    seen = []
+    head = wrapper.wrapped.head[0]
+    head._version = 7
+    load = head._load_from_state_dict
+
+    def recording(state_dict, prefix, local_metadata, *args):
+        seen.append(local_metadata['version'])
+        load(state_dict, prefix, local_metadata, *args)
+
+    head._load_from_state_dict = recording
+    wrapper.load_state_dict(wrapper.state_dict())
+    load_state_dict(wrapper, wrapper.state_dict(), strict=True)
+    assert seen == [7, 7]
+
+
+def test_settings_by_name_reach_the_model(pair):
+    """The groups of mmengine's optimizer constructor are those of the model."""
+    settings = dict(custom_keys={'backbone.anchors.0': dict(lr_mult=0.5)})
+    groups = []
+    for model in pair:
+        wrapper = build_optim_wrapper(
+            model, dict(optimizer=dict(type='SGD', lr=1), paramwise_cfg=settings)
+        )
+        groups.append([(g['lr'], len(g['params'])) for g in wrapper.param_groups])
+    assert groups[0] == groups[1]
+    assert {lr for lr, _ in groups[0]} == {1, 0.5}
 
 
 def through_pickle(model):
@@ -111,7 +192,7 @@ def test_copies_are_whole(pair, copied):
 
 
 def test_what_is_no_mm_model_is_refused():
-    with pytest.raises(ValueError, match='Linear cannot be wrapped.*model.model'):
+    with pytest.raises(ValueError, match='Linear.*; allowed: mm models .*model.model'):
         ModelWrapper(nn.Linear(1, 1))
 
 

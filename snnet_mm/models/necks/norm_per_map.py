@@ -8,16 +8,19 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.utils import check
+
 DEFAULT_NORM = dict(type='MapLayerNorm', eps=1e-5)
 
 
+@MODELS.register_module('MapNorms')  # its name in earlier versions
 @MODELS.register_module()
-class MapNorms(BaseModule):
+class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.
 
-    Swin has them behind its stages in mmseg and mmdet. As a neck they serve every
+    Swin has them after its stages in mmseg and mmdet. As a neck they serve every
     stitch, whichever anchor its maps come from, and train at the rate of the head. In
-    front of another neck, both go into a list: ``neck=[dict(type='MapNorms', ...),
+    front of another neck, both go into a list: ``neck=[dict(type='NormPerMap', ...),
     dict(type='FPN', ...)]``.
 
     Args:
@@ -39,17 +42,9 @@ class MapNorms(BaseModule):
         )
 
     def forward(self, maps: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-        """Normalise maps ``(B, C, H, W)``; one that nothing reads, None, stays so.
-
-        Raises:
-            ValueError: If there are not as many maps as norms.
-        """
-        if len(maps) != len(self.norms):
-            raise ValueError(
-                f'{len(maps)} maps of the backbone for {len(self.norms)} norms; wanted '
-                'is a norm per map (config keys: neck.in_channels, '
-                'backbone.out_indices)'
-            )
+        """Normalise maps ``(B, C, H, W)``; one that nothing reads, None, stays so."""
+        wanted = f'{len(self.norms)} maps of the backbone, one per norm'
+        check(len(maps) == len(self.norms), 'neck.in_channels', len(maps), wanted)
         return tuple(
             None if x is None else norm(x)
             for norm, x in zip(self.norms, maps, strict=True)

@@ -11,49 +11,45 @@ CLASSES = ('sky', 'road', 'car')
 PALETTE = [[10, 20, 30], [200, 0, 0], [0, 0, 200]]
 
 
-def seg_model():
-    """A small stitched segmentor of 14 stitches."""
-    anchor = dict(type='PlainViT', img_size=(32, 48), patch_size=8)
-    arch = dict(depth=4, num_heads=2)
-    return dict(
-        type='EncoderDecoder',
-        data_preprocessor=dict(
-            type='SegDataPreProcessor',
-            mean=[100.0, 110.0, 120.0],
-            std=[50.0, 51.0, 52.0],
-            bgr_to_rgb=True,
-            pad_val=0,
-            seg_pad_val=255,
-            size=(32, 48),
-        ),
-        backbone=dict(
-            type='SNNetv2',
-            anchors=[
-                dict(arch=dict(embed_dims=8, **arch), **anchor),
-                dict(arch=dict(embed_dims=12, **arch), **anchor),
-            ],
-            stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
-        ),
-        decode_head=dict(
-            type='SETRUPHead',
-            in_channels=12,
-            channels=8,
-            in_index=-1,
-            num_classes=len(CLASSES),
-            norm_cfg=dict(type='SyncBN'),
-            num_convs=1,
-            up_scale=4,
-            kernel_size=1,
-            loss_decode=dict(type='CrossEntropyLoss', avg_non_ignore=True),
-        ),
-        test_cfg=dict(mode='whole'),
-    )
-
-
 @pytest.fixture(scope='session')
 def seg_cfg():
-    """A config of :func:`seg_model`, for images of 48x32 pixels."""
+    """A small stitched segmentor of 14 stitches, for images of 48x32 pixels."""
     pytest.importorskip('mmseg')
+    anchor = dict(type='PlainViT', img_size=(32, 48), patch_size=8)
+    arch = dict(depth=4, num_heads=2)
+    backbone = dict(
+        type='SNNetv2',
+        anchors=[dict(arch=dict(embed_dims=d, **arch), **anchor) for d in (8, 12)],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
+    )
+    head = dict(
+        type='SETRUPHead',
+        in_channels=12,
+        channels=8,
+        in_index=-1,
+        num_classes=len(CLASSES),
+        norm_cfg=dict(type='SyncBN'),
+        num_convs=1,
+        up_scale=4,
+        kernel_size=1,
+        loss_decode=dict(type='CrossEntropyLoss', avg_non_ignore=True),
+    )
+    preprocessor = dict(
+        type='SegDataPreProcessor',
+        mean=[100.0, 110.0, 120.0],
+        std=[50.0, 51.0, 52.0],
+        bgr_to_rgb=True,
+        pad_val=0,
+        seg_pad_val=255,
+        size=(32, 48),
+    )
+    model = dict(
+        type='EncoderDecoder',
+        data_preprocessor=preprocessor,
+        backbone=backbone,
+        decode_head=head,
+        test_cfg=dict(mode='whole'),
+    )
     pipeline = [
         dict(type='LoadImageFromFile'),
         dict(type='Resize', scale=(48, 32), keep_ratio=False),
@@ -61,15 +57,12 @@ def seg_cfg():
         dict(type='PackSegInputs'),
     ]
     metainfo = dict(classes=CLASSES, palette=PALETTE)
+    dataset = dict(type='BaseSegDataset', metainfo=metainfo, pipeline=pipeline)
     return Config(
         dict(
             default_scope='mmseg',
-            model=seg_model(),
-            test_dataloader=dict(
-                dataset=dict(
-                    type='BaseSegDataset', metainfo=metainfo, pipeline=pipeline
-                )
-            ),
+            model=model,
+            test_dataloader=dict(dataset=dataset),
             visualizer=dict(type='SegLocalVisualizer', name='visualizer'),
         )
     )

@@ -5,6 +5,11 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+from torch.testing import assert_close
+
+from snnet_mm.apis import set_stitch
+from snnet_mm.deploy import FORMATS, run_onnx
+from snnet_mm.deploy.graph import run_torch_export
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -58,3 +63,27 @@ def logits():
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])])
 
     return logits
+
+
+@pytest.fixture
+def compare_graphs():
+    """Exports a stitch as graphs and compares them on images that they normalise."""
+
+    @torch.no_grad()
+    def compare(exporter, stitch_id, formats, predict):
+        model, runs = (
+            exporter.model,
+            {'onnx': run_onnx, 'torch-export': run_torch_export},
+        )
+        manifest = exporter.export_stitch(stitch_id, formats)
+        set_stitch(model, stitch_id)
+        for number in (1, 3):
+            images = 255 * torch.rand(number, 3, *exporter.size)
+            mean, std = model.data_preprocessor.mean, model.data_preprocessor.std
+            wanted = predict(model, (images - mean) / std)
+            for kind in formats:
+                path = exporter.out_dir / f'stitch_{stitch_id}{FORMATS[kind]}'
+                assert_close(runs[kind](path, images), wanted, rtol=1e-4, atol=1e-4)
+        return manifest
+
+    return compare

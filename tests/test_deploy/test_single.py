@@ -87,13 +87,8 @@ def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build
     layers = ('0to1_0', '1to0_1', '0to1_2')
     assert changed == {f'backbone.stitching_layers.{name}.weight' for name in layers}
     assert not [k for k in state if 'lora' in k]
-    blocks = {'.'.join(k.split('.')[1:5]) for k in state if '.blocks.' in k}
-    assert blocks == {
-        'anchors.0.blocks.0',
-        'anchors.0.blocks.2',
-        'anchors.1.blocks.2',
-        'anchors.1.blocks.3',
-    }
+    blocks = {'.'.join(k.split('.')[2:5]) for k in state if '.blocks.' in k}
+    assert blocks == {'0.blocks.0', '0.blocks.2', '1.blocks.2', '1.blocks.3'}
     assert 'backbone.anchors.0.pos_embed' in state
     assert 'backbone.anchors.1.pos_embed' not in state
 

@@ -5,15 +5,13 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from staged_anchors import ENDS, convnext, disturb, levit, mobilenet, resnet, swin
-from torch.testing import assert_close
 
 pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
 
 import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
 from snnet_mm.apis import set_stitch
-from snnet_mm.deploy import StitchExporter, run_onnx
-from snnet_mm.deploy.graph import run_torch_export
+from snnet_mm.deploy import StitchExporter
 from snnet_mm.deploy.single import load_single
 
 SHORT = dict(depths=(1, 2), heads=(1, 2))
@@ -82,24 +80,12 @@ def test_one_stitch_alone(name, tmp_path):
         ('bridge', (61, 72)),
     ],
 )
-def test_graphs_for_any_number_of_images(name, kind, size, tmp_path):
+def test_graphs_for_any_number_of_images(name, kind, size, compare_graphs, tmp_path):
     pytest.importorskip('onnxruntime')
     cfg, model = classifier(name)
-    stitch = model.backbone.space.ids[-1]
     exporter = StitchExporter(cfg, model, tmp_path, size=size)
-    exporter.export_stitch(stitch, [kind])
-    run, suffix = {
-        'onnx': (run_onnx, 'onnx'),
-        'torch-export': (run_torch_export, 'pt2'),
-    }[kind]
-    mean, std = (torch.tensor(IMAGENET[k]).view(3, 1, 1) for k in ('mean', 'std'))
-    set_stitch(model, stitch)
-    for number in (1, 3):
-        images = 255 * torch.rand(number, 3, *size)
-        with torch.no_grad():
-            wanted = model((images - mean) / std)
-        got = run(tmp_path / f'stitch_{stitch}.{suffix}', images)
-        assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    stitch = model.backbone.space.ids[-1]
+    compare_graphs(exporter, stitch, [kind], lambda model, images: model(images))
 
 
 def test_levit_has_one_size(tmp_path):

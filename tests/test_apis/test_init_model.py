@@ -165,10 +165,11 @@ def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
     torch.save(weights, tmp_path / 'a.pth')
     model = init_model(cfg, tmp_path / 'a.pth', device='cpu')
     assert (model.backbone.stitch_biases.get_parameter('6') == 3).all()
-    with pytest.raises(ValueError, match=r'stitch_biases.*\(config key: backbone.stit'):
+    with pytest.raises(ValueError, match='qkv.lora_A and others.*anchors.lora'):
         init_model(plain, tmp_path / 'a.pth', device='cpu')
-    plain.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
-    with pytest.raises(ValueError, match=r'qkv.lora_A and others.*\(config key: lora;'):
+    for anchor in plain.model.backbone.anchors:
+        anchor.lora = dict(rank=2)
+    with pytest.raises(ValueError, match='stitch_biases.*backbone.plugins'):
         init_model(plain, tmp_path / 'a.pth', device='cpu')
 
 

@@ -41,7 +41,6 @@ setup(
     # them there, in this folder (pip install -e .) and in what is installed from it.
     package_data={
         'snnet_mm': [
-            'evaluation/pictures/*.html',
             '.mim/model-index.yml',
             *(f'.mim/{folder}/**/*.{kind}' for folder, kind in SHIPPED),
         ]

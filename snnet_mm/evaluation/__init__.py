@@ -1,6 +1,5 @@
-"""What stitches score and cost: one pass over the data, tables and pictures."""
+"""Scores and costs of stitches: one pass over the data, tables and pictures."""
 
-from .cost_report import as_text, cost_report, wide_console, write_cost_csv
 from .costs import cost_table
 from .loops import StitchTestLoop, StitchValLoop
 from .measure import (
@@ -11,18 +10,11 @@ from .measure import (
     measuring_setup,
 )
 from .parts import preprocessed_size
-from .pictures import (
-    Baseline,
-    DepthExample,
-    PredictionDrawer,
-    draw_sample,
-    plot_depths,
-    plot_pareto,
-    plot_routes,
-    plot_sheet,
-    write_pareto_page,
-)
-from .stitch_report import report_stitches, stitch_table
+from .pictures.image_grid import DepthExample, plot_depths, plot_sheet
+from .pictures.pareto_plot import Baseline, plot_pareto
+from .pictures.prediction_drawer import draw_sample
+from .pictures.route_plot import plot_routes
+from .tables import as_text, cost_report, report_stitches, stitch_table, wide_console
 from .trainable import ParameterCount, count_parameters
 
 __all__ = [
@@ -31,7 +23,6 @@ __all__ = [
     'Latencies',
     'LatencyCheck',
     'ParameterCount',
-    'PredictionDrawer',
     'StitchTestLoop',
     'StitchValLoop',
     'as_text',
@@ -50,6 +41,4 @@ __all__ = [
     'report_stitches',
     'stitch_table',
     'wide_console',
-    'write_cost_csv',
-    'write_pareto_page',
 ]

@@ -30,7 +30,7 @@ from .metric_buffers import MetricBuffers
 from .one_pass import run_one_pass
 from .partial_evaluation import PartialEvaluation, identify, identify_data
 from .pictures.prediction_drawer import PredictionDrawer
-from .stitch_report import report_stitches
+from .tables import report_stitches
 
 # Metrics by name, for every stitch id.
 Metrics = dict[int, dict[str, float]]

@@ -1,16 +1,13 @@
 """Draw metric over cost: ``tools/analysis_tools/plot_pareto.py stitches.json``.
 
-Writes a PNG, an SVG and a page that needs no other file, in which hovering a point
-shows the stitch.
+Writes a PNG and an SVG, in which hovering a point shows the stitch.
 """
 
 import argparse
 from pathlib import Path
 
-from snnet_mm.evaluation import Baseline, plot_pareto, write_pareto_page
+from snnet_mm.evaluation import Baseline, plot_pareto
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
-
-SUFFIXES = ('.png', '.svg', '.html')
 
 
 def parse_args() -> argparse.Namespace:
@@ -89,10 +86,9 @@ def main() -> None:
         title=args.title,
     )
     out = args.out or Path(args.results).with_name('pareto')
-    paths = [out.with_name(out.name + suffix) for suffix in SUFFIXES]
-    for path in paths[:2]:
+    paths = [out.with_name(out.name + suffix) for suffix in ('.png', '.svg')]
+    for path in paths:
         plot_pareto(results, path, **drawn)
-    write_pareto_page(results, paths[2], **drawn)
     print('Wrote', ', '.join(map(str, paths)))
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
 
-from snnet_mm.stitching import UNITS, StitchResults
+from snnet_mm.stitching import UNITS, StitchResult, StitchResults
+from snnet_mm.utils import atomic_path
 
-from .figures import new_figure, save_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from .figures import new_figure
 
 KIND_STYLES = {
     'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
@@ -23,6 +23,7 @@ KIND_STYLES = {
 }
 # Of other fronts and of baselines.
 OTHER_COLORS = ('dimgray', 'tab:cyan', 'tab:brown', 'tab:olive')
+SVG = {'': 'http://www.w3.org/2000/svg', 'xlink': 'http://www.w3.org/1999/xlink'}
 
 
 class Baseline(NamedTuple):
@@ -46,6 +47,9 @@ def plot_pareto(
 ) -> None:
     """Draw every stitch by kind, with the Pareto front as a line.
 
+    In an SVG file, as browsers show it, hovering a point tells the stitch, its route,
+    metrics and costs.
+
     Args:
         results: The evaluated stitches.
         path: Picture to write; the ending tells the format.
@@ -55,82 +59,72 @@ def plot_pareto(
         others: Labels and results of other models, whose fronts are drawn.
         title: Heading.
     """
-    figure = draw_pareto(results, cost, baselines, others)
-    if title:
-        figure.axes[0].set_title(textwrap.fill(title, 95), fontsize='small')
-    save_figure(figure, path, dpi=160)
-
-
-def draw_pareto(
-    results: StitchResults,
-    cost: str,
-    baselines: Sequence[Baseline] = (),
-    others: Sequence[tuple[str, StitchResults]] = (),
-) -> Figure:
-    """Return the figure of :func:`plot_pareto`.
-
-    In SVG files points of a kind are a group of the id ``stitches-<kind>``, in the
-    order of :func:`ids_by_kind`.
-    """
-    label, unit = cost_axis(results, cost)
-    column, scores = results.column(cost), results.scores()
+    scores, unit = results.scores(), UNITS[cost].factor
+    x = {i: value / unit for i, value in results.column(cost).items()}
     figure = new_figure(8, 4.5)
     axes = figure.subplots()
-    for kind, ids in ids_by_kind(results).items():
-        axes.scatter(
-            [column[i] / unit for i in ids],
-            [scores[i] for i in ids],
-            label=f'{kind} ({len(ids)})',
-            gid=f'stitches-{kind}',
-            **dict(linewidth=0.6) | KIND_STYLES[kind],
-        )
+    drawn: dict[str, list[StitchResult]] = {}
+    for kind, style in KIND_STYLES.items():
+        found = [r for r in results.complete if r.kind == kind and r.id in scores]
+        if found:
+            drawn[kind] = found
+            points = [x[r.id] for r in found], [scores[r.id] for r in found]
+            label = f'{kind} ({len(found)})'
+            style = dict(linewidth=0.6, gid=f'stitches-{kind}') | style
+            axes.scatter(*points, label=label, **style)
     front = results.front(cost)
-    axes.plot(
-        [column[i] / unit for i in front],
-        [scores[i] for i in front],
-        color='crimson',
-        linewidth=1.2,
-        label=f'Pareto front ({len(front)})',
-        zorder=4,
-    )
+    points = [x[i] for i in front], [scores[i] for i in front]
+    label = f'Pareto front ({len(front)})'
+    axes.plot(*points, color='crimson', linewidth=1.2, label=label, zorder=4)
     for n, (name, other) in enumerate(others):
         front, column, scores = other.front(cost), other.column(cost), other.scores()
-        axes.plot(
-            [column[i] / unit for i in front],
-            [scores[i] for i in front],
-            '.--',
-            color=OTHER_COLORS[n % len(OTHER_COLORS)],
-            linewidth=1,
-            label=name,
-            zorder=1,
-        )
-    for n, (name, x, y) in enumerate(baselines):
+        points = [column[i] / unit for i in front], [scores[i] for i in front]
+        style = dict(color=OTHER_COLORS[n % len(OTHER_COLORS)], linewidth=1, zorder=1)
+        axes.plot(*points, '.--', label=name, **style)
+    for n, (name, value, score) in enumerate(baselines):
         style = dict(marker='X', s=70, edgecolor='black', linewidth=0.6, zorder=6)
         color = OTHER_COLORS[n % len(OTHER_COLORS)]
-        axes.scatter([x / unit], [y], color=color, label=name, **style)
-    axes.set_xlabel(label)
+        axes.scatter([value / unit], [score], color=color, label=name, **style)
+    axes.set_xlabel(_cost_label(results, cost))
     better = '' if results.higher_is_better else ' (lower is better)'
     axes.set_ylabel(results.metric + better)
+    if title:
+        axes.set_title(textwrap.fill(title, 95), fontsize='small')
     axes.grid(alpha=0.3)
     # Beside the axes: inside, it would hide stitches.
     figure.legend(fontsize='small', loc='outside right upper')
-    return figure
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=160)
+        if temporary.suffix == '.svg':
+            _add_tooltips(temporary, drawn)
 
 
-def ids_by_kind(results: StitchResults) -> dict[str, list[int]]:
-    """Return the ids of the stitches that are drawn, by kind."""
-    scores = results.scores()
-    drawn = [r for r in results.complete if r.id in scores]
-    by_kind = {kind: [r.id for r in drawn if r.kind == kind] for kind in KIND_STYLES}
-    return {kind: ids for kind, ids in by_kind.items() if ids}
+def _add_tooltips(path: Path, drawn: dict[str, list[StitchResult]]) -> None:
+    """Name the stitch of every point of an SVG file, which browsers show."""
+    for prefix, uri in SVG.items():
+        ElementTree.register_namespace(prefix, uri)
+    # Comments hold the texts, which are drawn as outlines.
+    builder = ElementTree.TreeBuilder(insert_comments=True)
+    tree = ElementTree.parse(path, ElementTree.XMLParser(target=builder))
+    for kind, found in drawn.items():
+        points = tree.iterfind(f".//g[@id='stitches-{kind}']//use", SVG)
+        for r, point in zip(found, points, strict=True):
+            lines = [f'stitch {r.id} ({r.kind}): {r.route}']
+            lines += [f'{name}: {value:.5g}' for name, value in r.metrics.items()]
+            costs = {name: getattr(r, name) for name in UNITS}
+            lines += [
+                f'{UNITS[name].heading}: {UNITS[name].cell(value)}'
+                for name, value in costs.items()
+                if value is not None
+            ]
+            title = ElementTree.SubElement(point, f'{{{SVG[""]}}}title')
+            title.text = '\n'.join(lines)
+    tree.write(path)
 
 
-def cost_axis(results: StitchResults, cost: str) -> tuple[str, float]:
-    """Label of the axis of a cost, and how much one unit on it is."""
-    unit, setup = UNITS[cost], results.setup
+def _cost_label(results: StitchResults, cost: str) -> str:
     if cost == 'params':
-        return unit.heading, unit.factor
-    how = 'multiply-accumulates' if cost == 'flops' else setup
+        return UNITS[cost].heading
+    how = 'multiply-accumulates' if cost == 'flops' else results.setup
     height, width = results.input_size
-    label = f'{unit.heading} at {height}x{width}' + (f' ({how})' if how else '')
-    return label, unit.factor
+    return f'{UNITS[cost].heading} at {height}x{width}' + (f' ({how})' if how else '')

@@ -4,8 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from snnet_mm.evaluation import report_stitches, stitch_table
-from snnet_mm.stitching import StitchResult, StitchResults
+from snnet_mm.evaluation import cost_report, report_stitches, stitch_table
+from snnet_mm.stitching import (
+    Cost,
+    CostTable,
+    Setup,
+    StitchResult,
+    StitchResults,
+    TwoWaySpace,
+)
 
 
 @pytest.fixture
@@ -102,3 +109,30 @@ def test_rank_correlation_shares_ranks_of_equal_costs(results):
     expected = 6.5 / 9.5
     both = StitchResults(tied, 'mIoU', {'mIoU': 'higher', 'aAcc': 'higher'}, (32, 48))
     assert both.rank_correlation() == pytest.approx(expected)
+
+
+SPACE = TwoWaySpace((3, 7))
+COUNTED = CostTable({s.id: Cost(10**9 * s.id, 2 * 10**6) for s in SPACE}, (32, 48))
+MEASURED = COUNTED.measured(
+    Setup('a board', 2, 'float32'),
+    {i: i / 4 for i in COUNTED},
+    dict.fromkeys(COUNTED, 7),
+)
+
+
+def columns(table):
+    return {column.header: list(column.cells) for column in table.columns}
+
+
+def test_only_known_costs_are_shown():
+    table = cost_report(SPACE, COUNTED, [7, 0])
+    assert columns(table) == {
+        'id': ['7', '0'],
+        'kind': ['SFS', 'anchor'],
+        'route': ['slow[0:3] > fast[1:2] > slow[5:7]', 'fast[0:3]'],
+        'GFLOPs': ['7.00', '0.00'],
+        'params (M)': ['2.00', '2.00'],
+    }
+    measured = cost_report(SPACE, MEASURED, [7])
+    assert columns(measured)['ms'] == ['1.75']
+    assert 'a board, batch 2, float32' in measured.title

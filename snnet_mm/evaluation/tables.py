@@ -1,0 +1,117 @@
+"""Tables of costs and results, and the report of an evaluation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, StitchResults
+
+from .pictures.pareto_plot import plot_pareto
+
+# rich falls back to 80 columns where the output is no terminal; the routes need more.
+LOG_WIDTH = 160
+# COCO's metrics of small, medium and large objects, which would not fit.
+LEFT_OUT = ('_s', '_m', '_l')
+
+
+def wide_console() -> Console:
+    """Return a console that does not cut tables where the output is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=LOG_WIDTH)
+
+
+def as_text(table: Table) -> str:
+    """Return a table as plain text, for logs."""
+    console = Console(width=LOG_WIDTH, file=StringIO())
+    console.print(table)
+    return console.file.getvalue()
+
+
+def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
+    """Return a table of costs, one row per stitch in the order of the ids.
+
+    Args:
+        space: The stitching space.
+        costs: Costs of its stitches.
+        ids: Stitches to show.
+    """
+    height, width = costs.input_size
+    where = '' if costs.setup is None else f' ({costs.setup})'
+    title = f'{len(ids)} stitches at {height}x{width}{where}'
+    known = next(iter(costs.costs.values()))
+    names = [name for name in UNITS if getattr(known, name) is not None]
+    table = _table(title, [UNITS[name].heading for name in names])
+    for i in ids:
+        cells = [UNITS[name].cell(getattr(costs[i], name)) for name in names]
+        _add_row(table, i, space[i].kind, space.describe(space[i]), cells)
+    return table
+
+
+def stitch_table(results: StitchResults) -> Table:
+    """Return a table of results, one row per stitch, ascending in FLOPs."""
+    height, width = results.input_size
+    metrics = [m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT)]
+    screened = len(results.complete) < len(results.stitches)
+    headings = [UNITS['flops'].heading, UNITS['params'].heading]
+    headings += [m.rsplit('/')[-1] for m in metrics]
+    headings += ['images'] * screened + ['Pareto']
+    title = f'Stitches at {height}x{width}: {len(results.stitches)}'
+    table = _table(title, headings)
+    try:
+        front = results.front()
+    except ValueError:  # all are NaN, or nobody knows which way is better
+        front = []
+    for r in sorted(results.stitches, key=lambda r: (r.flops, r.id)):
+        cells = [UNITS['flops'].cell(r.flops)]
+        cells.append('' if r.params is None else UNITS['params'].cell(r.params))
+        # Shares and errors below 1 have three decimals.
+        values = [r.metrics[m] for m in metrics]
+        cells += [f'{v:.2f}' if v >= 1 else f'{v:.3f}' for v in values]
+        cells += [str(r.num_images)] * screened + ['*' if r.id in front else '']
+        _add_row(table, r.id, r.kind, r.route, cells)
+    return table
+
+
+def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
+    """Print the table, and write ``stitches.json`` and ``pareto.png``.
+
+    Args:
+        results: The evaluated stitches.
+        out_dir: Folder for the files.
+    """
+    console, out_dir = wide_console(), Path(out_dir)
+    results.save(out_dir / 'stitches.json')
+    console.print(stitch_table(results))
+    try:
+        front = results.front()
+    except ValueError as error:  # the evaluation took its time: nothing is lost
+        console.print(f'Wrote stitches.json to {out_dir}; no front: {error}')
+        return
+    if len(results.stitches) > 2:
+        console.print(
+            f'Rank correlation of {results.metric} and FLOPs: '
+            f'{results.rank_correlation():.2f}; {len(front)} of '
+            f'{len(results.stitches)} stitches are on the Pareto front'
+        )
+    plot_pareto(results, out_dir / 'pareto.png')
+    console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)
+
+
+def _table(title: str, headings: Iterable[str]) -> Table:
+    table = Table(title=title)
+    for name in ('id', 'kind', 'route', *headings):
+        table.add_column(name, justify='left' if name in ('kind', 'route') else 'right')
+    return table
+
+
+def _add_row(
+    table: Table, stitch_id: int, kind: str, route: str, cells: Sequence[str]
+) -> None:
+    style = 'bold' if kind == 'anchor' else None
+    table.add_row(str(stitch_id), kind, route, *cells, style=style)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -44,6 +44,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         with_cp: Whether blocks are run again in the backward pass instead of keeping
             their activations: less memory, more time, the same gradients. Batch norms
             then see every batch twice.
+        kept_blocks: Build only these blocks, under their numbers, for a network that
+            runs no others; by default all.
+        embedding: Whether the embedding is built.
         init_cfg: mmengine's initialisation config.
     """
 
@@ -66,6 +69,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         out: str = 'maps',
         frozen_stages: int = -1,
         with_cp: bool = False,
+        kept_blocks: Collection[int] | None = None,
+        embedding: bool = True,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
@@ -81,7 +86,11 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             frozen_stages,
             f'-1 (nothing), 0 (the embedding) to {self.depth}',
         )
-        self.frozen_stages = frozen_stages
+        blocks = set(range(self.depth))
+        self.kept_blocks = blocks if kept_blocks is None else set(kept_blocks)
+        allowed = f'blocks 0 to {self.depth - 1}'
+        check(self.kept_blocks <= blocks, 'kept_blocks', kept_blocks, allowed)
+        self.frozen_stages, self.has_embedding = frozen_stages, embedding
 
     @property
     def trunk(self) -> nn.Module:

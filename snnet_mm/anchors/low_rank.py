@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snnet_mm.utils import is_whole
+from snnet_mm.utils import check, is_whole
 
 
 class LowRankUpdate(nn.Linear):
-    """What a linear layer with a low-rank update is, for any class of linear layers.
+    """A linear layer with a low-rank update, as a base for any class of them.
 
     ``y = x W' + b + (alpha / rank) (x A') B'`` with A random and B zero, so that the
     first forward is that of the layer alone. The letters are those of loralib and peft.
@@ -22,21 +22,14 @@ class LowRankUpdate(nn.Linear):
         """Freeze the layer and give it an update.
 
         Args:
-            rank: Rank of the update.
+            rank: Rank of the update, at most the smaller width.
             alpha: Scale of the update before division by the rank.
             key: The config key of the rank.
-
-        Raises:
-            ValueError: If the rank is not positive or exceeds one of the widths.
         """
         most = min(self.in_features, self.out_features)
-        if not is_whole(rank, 1) or rank > most:
-            raise ValueError(
-                f'rank={rank!r} of a low-rank update from width {self.in_features} to '
-                f'{self.out_features}; allowed are 1 to {most} (config key: {key})'
-            )
-        self.rank = rank
-        self.scaling = alpha / rank
+        right = is_whole(rank, 1) and rank <= most
+        check(right, key, rank, f'1 to {most}, the smaller width')
+        self.rank, self.scaling = rank, alpha / rank
         self.requires_grad_(False)
         self.lora_A = nn.Parameter(torch.empty(rank, self.in_features))
         self.lora_B = nn.Parameter(torch.zeros(self.out_features, rank))
@@ -49,7 +42,7 @@ class LowRankUpdate(nn.Linear):
 
     @torch.no_grad()
     def merged_into(self, layer: nn.Linear) -> nn.Linear:
-        """A plain layer of the same widths, made the same map as this one."""
+        """Return a plain layer of the same widths, made the same map as this one."""
         layer.to(self.weight)
         layer.weight.copy_(self.weight + self.scaling * self.lora_B @ self.lora_A)
         if self.bias is not None:
@@ -58,40 +51,18 @@ class LowRankUpdate(nn.Linear):
 
 
 class LoRALinear(LowRankUpdate):
-    """A frozen linear layer of a network with a trained low-rank update.
-
-    Args:
-        in_features: Width of the input.
-        out_features: Width of the output.
-        rank: Rank of the update.
-        alpha: Scale of the update before division by the rank.
-        bias: Whether there is a bias.
-
-    Raises:
-        ValueError: If the rank is not positive or exceeds one of the widths.
-    """
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        rank: int,
-        alpha: float = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(in_features, out_features, bias)
-        self.add_update(rank, alpha, 'lora.rank')
+    """A linear layer of a network with a low-rank update."""
 
     @classmethod
     def of(cls, plain: nn.Linear, rank: int, alpha: float) -> LoRALinear:
-        """A layer with the weights of a plain one and an update that is zero."""
-        bias = plain.bias is not None
-        layer = cls(plain.in_features, plain.out_features, rank, alpha, bias)
+        """Return a layer with the weights of a plain one and an update that is zero."""
+        layer = cls(plain.in_features, plain.out_features, plain.bias is not None)
+        layer.add_update(rank, alpha, 'lora.rank')
         layer.load_state_dict(plain.state_dict(), strict=False)
         return layer
 
     def merged(self) -> nn.Linear:
-        """The same map as one plain layer, as a shipped stitch runs it."""
+        """Return the same map as one plain layer, as a shipped stitch runs it."""
         with self.weight.device:
             layer = nn.Linear(
                 self.in_features, self.out_features, self.bias is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import torch
 from mmengine.registry import MODELS
@@ -14,7 +14,6 @@ from .fit_positions import fit_bias_tables, fit_offsets, fit_pos_embed
 from .plain_vit_settings import (
     check_settings,
     read_arch,
-    read_kept_blocks,
     read_windows,
 )
 from .position import (
@@ -74,15 +73,8 @@ class PlainViT(TokenAnchor):
         final_norm: Whether a layer norm belongs to the last block's output.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
         norm_eps: Epsilon of the layer norms.
-        lora: Trains low-rank updates of the attention's linear layers instead of the
-            anchor, which is frozen but for them; see :meth:`TokenAnchor.add_lora`.
-            Frozen stages have none that train.
-        kept_blocks: Build only these blocks, under their numbers, for a network that
-            runs no others; by default all.
-        embedding: Whether the embedding is built.
-        **kwargs: See :class:`Anchor`. An ``init_cfg`` of type ``'Pretrained'`` has the
-            keys ``checkpoint``, ``prefix`` and ``img_size``; see
-            :func:`snnet_mm.anchors.pretrained.load_into` and :meth:`adapt_weights`.
+        **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'`` has
+            ``checkpoint``, ``prefix`` and ``img_size``, see :meth:`adapt_weights`.
     """
 
     # One name per block, and the embedding: depth and kind of the network.
@@ -109,9 +101,6 @@ class PlainViT(TokenAnchor):
         final_norm: bool = False,
         drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
-        lora: dict | None = None,
-        kept_blocks: Collection[int] | None = None,
-        embedding: bool = True,
         **kwargs,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = read_arch(arch)
@@ -125,46 +114,25 @@ class PlainViT(TokenAnchor):
         # Prefix tokens that have an entry in the position embedding.
         prefix_embedded = abs_pos_embed and pos_embed_prefix
         self.num_embedded_prefix = num_prefix if prefix_embedded else 0
-        kept = read_kept_blocks(kept_blocks, depth)
-        windows = read_windows(
-            window_size,
-            global_blocks,
-            depth,
-            num_prefix,
-            rel_pos_bias,
-            decomposed_rel_pos,
-        )
+        relative = rel_pos_bias, decomposed_rel_pos
+        windows = read_windows(window_size, global_blocks, depth, num_prefix, *relative)
         self.patch_embed = nn.Identity()
         self.cls_token = self.reg_token = self.pos_embed = None
-        if embedding:
+        if self.has_embedding:
             self._add_embedding(in_channels, dim, abs_pos_embed)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
-        self.blocks = nn.ModuleList(
-            Block(
-                dim=dim,
-                num_heads=num_heads,
-                mlp_ratio=mlp_ratio,
-                qkv_bias=qkv_bias,
-                layer_scale_init=layer_scale_init,
-                drop_path=rates[i],
-                norm_eps=norm_eps,
-                rel_pos_bias=self._new_bias(
-                    rel_pos_bias, decomposed_rel_pos, num_heads, windows[i]
-                ),
-                mlp_shortcut=mlp_shortcut,
-                window_size=windows[i],
-            )
-            if i in kept
-            else nn.Identity()
-            for i in range(depth)
-        )
+        settings = dict(mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, norm_eps=norm_eps)
+        settings |= dict(layer_scale_init=layer_scale_init, mlp_shortcut=mlp_shortcut)
+        blocks = [nn.Identity() for _ in range(depth)]
+        for i in sorted(self.kept_blocks):
+            bias = self._new_bias(*relative, num_heads, windows[i])
+            blocks[i] = Block(dim, num_heads, rates[i], bias, windows[i], **settings)
+        self.blocks = nn.ModuleList(blocks)
         # The final norm belongs to the last block.
         self.norm = nn.Identity()
-        if final_norm and depth - 1 in kept:
+        if final_norm and depth - 1 in self.kept_blocks:
             self.norm = nn.LayerNorm(dim, eps=norm_eps)
         self._randomise()
-        if lora is not None:
-            self.add_lora(lora)
         self.freeze()
 
     def adapt_weights(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from snnet_mm.utils import check, is_number, is_whole
 
@@ -112,11 +112,3 @@ def read_windows(
         'False with window_size or decomposed_rel_pos',
     )
     return [0 if i in global_blocks else window_size for i in range(depth)]
-
-
-def read_kept_blocks(kept_blocks: Collection[int] | None, depth: int) -> set[int]:
-    """Return the blocks that are built, by default all."""
-    kept = set(range(depth) if kept_blocks is None else kept_blocks)
-    allowed = f'blocks 0 to {depth - 1}'
-    check(kept <= set(range(depth)), 'kept_blocks', kept_blocks, allowed)
-    return kept

@@ -27,10 +27,10 @@ def resize_pos_embed(
     """Resample the patch part of an absolute position embedding, bicubically.
 
     Args:
-        pos_embed: Of shape ``(1, num_prefix + old rows * old columns, C)``.
+        pos_embed: Of shape ``(1, num_prefix + rows * columns, C)``.
         old: Rows and columns it is for.
         new: Rows and columns wanted.
-        num_prefix: Leading entries that belong to no patch and stay as they are.
+        num_prefix: Leading entries that stay as they are.
         antialias: Whether to antialias, as timm does. The kernel differs too.
     """
     if old == new:
@@ -67,15 +67,10 @@ def relative_position_index(
 def resize_bias_table(
     table: Tensor, old: tuple[int, int], new: tuple[int, int]
 ) -> Tensor:
-    """Resample the rows of a relative position bias table, bicubically.
+    """Resample a relative position bias table for another grid, bicubically.
 
-    Args:
-        table: Of shape ``((2h-1)(2w-1) + extra rows, heads)``.
-        old: Rows and columns of patches, ``h`` and ``w``, that it is for.
-        new: Rows and columns of patches wanted.
-
-    Returns:
-        The table for the new grid; the extra rows stay as they are.
+    The table is ``((2h-1)(2w-1) + extra rows, heads)`` for a grid of ``h`` rows and
+    ``w`` columns; extra rows stay as they are.
     """
     if old == new:
         return table
@@ -89,14 +84,7 @@ def resize_bias_table(
 def gather_bias(
     table: Tensor, old: tuple[int, int], new: tuple[int, int], num_prefix: int
 ) -> Tensor:
-    """Return the bias ``(1, heads, L, L)`` of all pairs of tokens.
-
-    Args:
-        table: See :func:`resize_bias_table`.
-        old: Rows and columns of patches that it is for.
-        new: Rows and columns of patches wanted.
-        num_prefix: Prefix tokens before the patches.
-    """
+    """Return the bias ``(1, heads, L, L)`` of all pairs of tokens on a new grid."""
     index = relative_position_index(new, num_prefix, table.device)
     # By heads, so that what is gathered lies as attention wants it, without a copy.
     by_head = resize_bias_table(table, old, new).T
@@ -113,11 +101,17 @@ class KeptTensors:
         self._kept: dict[object, tuple[tuple, Tensor]] = {}
 
     def get(
-        self, slot: object, source: Tensor, key: object, make: Callable[[], Tensor]
+        self, slot: object, key: object, weight: Tensor, make: Callable[[], Tensor]
     ) -> Tensor:
-        """Return what is kept in a slot, or made anew of another source or key."""
-        version = None if source.is_inference() else source._version
-        key = key, source.data_ptr(), version, source.device, source.dtype
+        """Return what is kept in a slot, or made anew of another weight or key."""
+        version = None if weight.is_inference() else weight._version
+        key = key, weight.data_ptr(), version, weight.device, weight.dtype
+        return self.get_fixed(slot, key, make)
+
+    def get_fixed(
+        self, slot: object, key: object, make: Callable[[], Tensor]
+    ) -> Tensor:
+        """Return what is kept in a slot, or made anew of another key."""
         if slot not in self._kept or self._kept[slot][0] != key:
             self._kept[slot] = key, make()
         return self._kept[slot][1]
@@ -152,7 +146,7 @@ class RelativePositionBias(nn.Module):
         make = partial(gather_bias, self.table, self.grid, grid, self.num_prefix)
         if self.training or torch.is_grad_enabled():
             return make()
-        return self._kept.get(0, self.table, grid, make)
+        return self._kept.get(0, grid, self.table, make)
 
     def fix_grid(self, grid: tuple[int, int]) -> None:
         """Resample the table to a grid, once for all."""
@@ -184,11 +178,9 @@ class DecomposedRelPosBias(nn.Module):
         self.rel_pos_w = nn.Parameter(torch.zeros(2 * grid[1] - 1, head_dim))
 
     def forward(self, grid: tuple[int, int], queries: Tensor) -> Tensor:
-        """Return the bias ``(B, heads, L, L)``.
+        """Return the bias ``(B, heads, L, L)`` of ``(B, heads, L, head_dim)`` queries.
 
-        Args:
-            grid: Rows and columns of patches; there are no other tokens.
-            queries: Unscaled queries ``(B, heads, L, head_dim)``.
+        They are not scaled yet, and there are no other tokens than patches.
         """
         queries = queries.unflatten(2, grid)
         rows = _between(self.rel_pos_h, grid[0])

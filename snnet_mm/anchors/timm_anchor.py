@@ -12,7 +12,7 @@ from snnet_mm.utils import check
 from snnet_mm.utils.licences import log_timm_licence
 from snnet_mm.utils.timm_models import convert_timm_weights, create_timm_model
 
-from .plain_vit_settings import check_drop_path_rate, read_kept_blocks
+from .plain_vit_settings import check_drop_path_rate
 from .position import grid_of
 from .pretrained import Weights
 from .timm_families import TIMM_FAMILIES, TimmFamily
@@ -42,12 +42,9 @@ class TimmAnchor(TokenAnchor):
         final_norm: Whether timm's norm after the blocks, if it has one there, belongs
             to the last block's output, as in ``forward_features``.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
-        lora: See :class:`PlainViT`.
-        kept_blocks: See :class:`PlainViT`.
-        embedding: Whether the embedding is kept. What blocks share, such as learned
-            rotary frequencies, is kept all the same and counted with the embedding.
-        **kwargs: See :class:`Anchor`; an ``init_cfg`` of type ``'Pretrained'`` loads a
-            file as timm's model of the same class would, or a ``vit.`` of ours.
+        **kwargs: See :class:`TokenAnchor`. Without ``embedding``, what blocks share is
+            built all the same. An ``init_cfg`` of type ``'Pretrained'`` loads a file as
+            timm's model of the same class would, or a ``vit.`` of ours.
 
     Raises:
         ImportError: If timm is missing.
@@ -63,9 +60,6 @@ class TimmAnchor(TokenAnchor):
         model_args: Mapping | None = None,
         final_norm: bool = True,
         drop_path_rate: float = 0,
-        lora: dict | None = None,
-        kept_blocks: Collection[int] | None = None,
-        embedding: bool = True,
         **kwargs,
     ) -> None:
         given = _read_arguments(model_args, drop_path_rate)
@@ -78,11 +72,9 @@ class TimmAnchor(TokenAnchor):
         check(right, 'init_cfg', self.init_cfg, 'None with pretrained=True')
         self.model, self.pretrained, self.arguments = model, pretrained, arguments
         self.family, self.vit = family, vit
-        _keep_features(vit, read_kept_blocks(kept_blocks, depth), final_norm)
-        if not embedding:
+        _keep_features(vit, self.kept_blocks, final_norm)
+        if not self.has_embedding:
             _drop_embedding(vit, family.shared)
-        if lora is not None:
-            self.add_lora(lora)
         self.freeze()
 
     @property

@@ -110,14 +110,15 @@ class EvaFamily(TimmFamily):
             if torch.is_grad_enabled():
                 return rope.get_embed(grid)[i]
             make = partial(rope.get_embed, grid)
-            return self.kept.get(0, rope.freqs, grid, make)[i]
+            return self.kept.get(0, grid, rope.freqs, make)[i]
 
         def make() -> Tensor:
             # Kept in training, too: there is nothing to learn in it.
             with torch.inference_mode(False), torch.no_grad():
                 return rope.get_embed(grid)
 
-        return self.kept.get(0, next(rope.buffers()), grid, make)
+        buffer = next(rope.buffers())
+        return self.kept.get_fixed(0, (grid, buffer.device, buffer.dtype), make)
 
 
 class BeitFamily(TimmFamily):
@@ -163,7 +164,7 @@ class BeitFamily(TimmFamily):
         make = partial(gather_bias, table, self.grid, grid, self.num_prefix)
         if torch.is_grad_enabled():
             return make()
-        return self.kept.get(slot, table, grid, make)
+        return self.kept.get(slot, grid, table, make)
 
 
 class SamFamily(TimmFamily):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -15,7 +15,6 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import Anchor, TokenState
-from .plain_vit_settings import read_kept_blocks
 from .pretrained import Weights
 from .stage_families import FAMILIES
 
@@ -44,8 +43,6 @@ class TimmStageAnchor(Anchor):
             too, with the windows of this one; ResNet and ConvNeXt do not depend on it;
             LeViT takes no other. By default that of timm's weights.
         drop_path_rate: Stochastic depth, distributed as in timm.
-        kept_blocks: See :class:`PlainViT`.
-        embedding: Whether the stem is built.
         init_cfg: mmengine's initialisation config; with ``type='Pretrained'`` the
             checkpoint is ``'timm://<name>'``, a file of timm or of the family's
             authors, or an mm checkpoint.
@@ -62,8 +59,6 @@ class TimmStageAnchor(Anchor):
         model_args: Mapping | None = None,
         img_size: int | Sequence[int] | None = None,
         drop_path_rate: float = 0,
-        kept_blocks: Collection[int] | None = None,
-        embedding: bool = True,
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
@@ -88,10 +83,10 @@ class TimmStageAnchor(Anchor):
         self.input_size = _both(img_size or net.pretrained_cfg['input_size'][1:])
         self._layout, self._one_size = parts.layout, parts.one_size
         self._fix_grid = parts.fix_grid
-        kept = read_kept_blocks(kept_blocks, self.depth)
-        self.stem = parts.stem if embedding else nn.Identity()
+        self.stem = parts.stem if self.has_embedding else nn.Identity()
         self.blocks = nn.ModuleList(
-            block if i in kept else nn.Identity() for i, block in enumerate(blocks)
+            block if i in self.kept_blocks else nn.Identity()
+            for i, block in enumerate(blocks)
         )
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}

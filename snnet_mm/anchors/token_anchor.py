@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,6 +28,10 @@ class TokenAnchor(Anchor):
         patch_size: Pixels of a patch's side.
         num_prefix: Tokens before the patches: cls token and registers.
         has_cls: Whether the first of them is a cls token.
+        lora: Trains low-rank updates of the attention's linear layers instead of the
+            anchor, which is frozen but for them: ``rank``, and if they are not the
+            default ``alpha`` (1) and ``targets`` (``('qkv', 'proj')``); see
+            :class:`LoRALinear`. Frozen stages have none that train.
         **kwargs: See :class:`Anchor`.
     """
 
@@ -40,11 +44,13 @@ class TokenAnchor(Anchor):
         patch_size: int,
         num_prefix: int,
         has_cls: bool,
+        lora: Mapping | None = None,
         **kwargs,
     ) -> None:
         dims, strides = [dim] * depth, [patch_size] * depth
         super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
         self.patch_size = patch_size
+        self._lora = None if lora is None else read_lora(lora)
 
     @abstractmethod
     def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -80,27 +86,24 @@ class TokenAnchor(Anchor):
         patches = state.tokens[:, self.num_prefix :]
         return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
 
-    def add_lora(self, lora: Mapping) -> None:
-        """Freeze everything and give linear layers of the attention low-rank updates.
+    def freeze(self) -> None:
+        """See :meth:`Anchor.freeze`; first, add the low-rank updates that train."""
+        if self._lora is not None:
+            self.requires_grad_(False)
+            for block in self.trunk.blocks:
+                if not isinstance(block, nn.Identity):
+                    self._add_lora(block.attn, **self._lora)
+            self._lora = None
+        super().freeze()
 
-        Args:
-            lora: ``rank``, and if they are not the default ``alpha`` (1) and
-                ``targets`` (``('qkv', 'proj')``); see :class:`LoRALinear`.
-        """
-        settings = read_lora(lora)
-        self.requires_grad_(False)
-        for block in self.trunk.blocks:
-            if isinstance(block, nn.Identity):
-                continue
-            for name in settings['targets']:
-                layer = getattr(block.attn, name, None)
-                # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
-                read = name == 'qkv' and getattr(block.attn, 'q_bias', None) is not None
-                check(
-                    type(layer) is nn.Linear and not read,
-                    'lora.targets',
-                    settings['targets'],
-                    f'linear layers that the attention calls, which {name} is not',
-                )
-                update = LoRALinear.of(layer, settings['rank'], settings['alpha'])
-                setattr(block.attn, name, update)
+    def _add_lora(
+        self, attention: nn.Module, rank: int, alpha: float, targets: Sequence[str]
+    ) -> None:
+        for name in targets:
+            layer = getattr(attention, name, None)
+            # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
+            read = name == 'qkv' and getattr(attention, 'q_bias', None) is not None
+            right = type(layer) is nn.Linear and not read
+            allowed = f'linear layers that the attention calls, which {name} is not'
+            check(right, 'lora.targets', targets, allowed)
+            setattr(attention, name, LoRALinear.of(layer, rank, alpha))

@@ -87,53 +87,40 @@ class Block(nn.Module):
     Args:
         dim: Width.
         num_heads: Attention heads.
-        mlp_ratio: Width of the feed-forward network over ``dim``.
-        qkv_bias: Whether q, k and v have a bias.
-        layer_scale_init: Start value of LayerScale; None leaves it out.
         drop_path: Probability that an image skips a branch in training.
-        norm_eps: Epsilon of the layer norms.
         rel_pos_bias: A relative position bias of its own, or None.
-        mlp_shortcut: Whether the feed-forward branch adds its own normalised input.
         window_size: Rows, and columns, of the windows of patches that attention stays
             in; 0 for attention among all tokens.
+        mlp_ratio, qkv_bias, layer_scale_init, norm_eps, mlp_shortcut: See
+            :class:`PlainViT`.
     """
 
     def __init__(
         self,
         dim: int,
         num_heads: int,
+        drop_path: float = 0,
+        rel_pos_bias: AttentionBias | None = None,
+        window_size: int = 0,
         mlp_ratio: float = 4,
         qkv_bias: bool = True,
         layer_scale_init: float | None = None,
-        drop_path: float = 0,
         norm_eps: float = 1e-6,
-        rel_pos_bias: AttentionBias | None = None,
         mlp_shortcut: bool = False,
-        window_size: int = 0,
     ) -> None:
         super().__init__()
         self.mlp_shortcut, self.window_size = mlp_shortcut, window_size
-
-        def layer_scale() -> nn.Module:
-            if layer_scale_init is None:
-                return nn.Identity()
-            return LayerScale(dim, layer_scale_init)
-
+        scaled, init = layer_scale_init is not None, layer_scale_init
         self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
         self.attn = Attention(dim, num_heads, qkv_bias, rel_pos_bias)
-        self.ls1 = layer_scale()
+        self.ls1 = LayerScale(dim, init) if scaled else nn.Identity()
         self.norm2 = nn.LayerNorm(dim, eps=norm_eps)
         self.mlp = Mlp(dim, int(dim * mlp_ratio))
-        self.ls2 = layer_scale()
+        self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Tokens ``(B, L, C)`` behind the block.
-
-        Args:
-            x: Tokens in front of it.
-            grid: Rows and columns of patches.
-        """
+        """Return tokens ``(B, L, C)`` of a grid of patches after the block."""
         x = x + self.drop_path(self.ls1(self._attend(self.norm1(x), grid)))
         normed = self.norm2(x)
         branch = self.mlp(normed)
@@ -147,7 +134,6 @@ class Block(nn.Module):
             self.attn.rel_pos_bias.fix_grid(grid)
 
     def _attend(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Attention among all tokens, or within windows."""
         if not self.window_size:
             return self.attn(x, grid)
         windows = to_windows(x, grid, self.window_size)

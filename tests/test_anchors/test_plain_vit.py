@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 from states import run, states_of
+from torch.testing import assert_close
 
-from snnet_mm.anchors import PlainViT, TokenState
+from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.vit_block import DropPath
 
 
@@ -55,7 +56,7 @@ def test_a_block_is_naive_attention(
     block, grid = vit.blocks[1], (2, 4)
     x = torch.randn(2, 9, 12, dtype=torch.float64)
     bias = block.attn.rel_pos_bias(grid) if rel_pos_bias else None
-    torch.testing.assert_close(block(x, grid), naive_block(block, x, bias))
+    assert_close(block(x, grid), naive_block(block, x, bias))
     # The parts under test do something.
     assert rel_pos_bias == (bias is not None and bias.abs().max() > 0.1)
     assert (layer_scale_init is not None) == hasattr(block.ls1, 'gamma')
@@ -111,10 +112,15 @@ def test_equal_to_timm(family, size, randomise):
     ours.load_state_dict(theirs.state_dict())
     images = torch.randn(2, 3, *size)
     with torch.no_grad():
-        state = states_of(ours, images)[-1]
-        torch.testing.assert_close(
-            state.tokens, theirs.forward_features(images), rtol=1e-5, atol=1e-5
+        state, (found,) = states_of(ours, images)[-1], ours(images)
+        wanted = (
+            theirs.forward_features(images),
+            *theirs.forward_intermediates(
+                images, [2], norm=True, intermediates_only=True
+            ),
         )
+    assert_close((state.tokens, found), wanted, rtol=1e-5, atol=1e-5)
+    assert found.is_contiguous()
     assert state.grid == (size[0] // 8, size[1] // 8)
 
 
@@ -138,39 +144,6 @@ def test_forward_returns_the_maps_of_the_out_indices(build_vit):
         assert feature_map.equal(vit.to_feature_map(states[i]))
 
 
-@pytest.mark.parametrize('num_prefix', [0, 1, 3])
-def test_layout_of_feature_maps(build_vit, num_prefix):
-    vit = build_vit(cls_token=num_prefix > 0, num_registers=max(num_prefix - 1, 0))
-    assert vit.num_prefix == num_prefix
-    tokens = torch.randn(2, num_prefix + 6, 8)
-    feature_map = vit.to_feature_map(TokenState(tokens, (2, 3)))
-    assert feature_map.shape == (2, 8, 2, 3)
-    assert feature_map.is_contiguous()
-    for y in range(2):
-        for x in range(3):
-            token = tokens[:, num_prefix + 3 * y + x]
-            assert feature_map[:, :, y, x].equal(token)
-
-
-def test_order_of_the_prefix_tokens(build_vit):
-    vit = build_vit(num_registers=2)
-    tokens, grid = vit.embed(torch.randn(3, 3, 32, 32))
-    assert grid == (4, 4)
-    assert tokens.shape == (3, 1 + 2 + 16, 8)
-    assert tokens[:, :1].equal(vit.cls_token.expand(3, 1, 8))
-    assert tokens[:, 1:3].equal(vit.reg_token.expand(3, 2, 8))
-
-
-def test_a_patch_is_projected_with_its_position(build_vit):
-    vit = build_vit()
-    images = torch.randn(2, 3, 32, 32)
-    tokens, _ = vit.embed(images)
-    weight = vit.patch_embed.proj.weight.flatten(1)
-    patch = images[:, :, 8:16, 24:32].flatten(1)
-    expected = patch @ weight.T + vit.patch_embed.proj.bias + vit.pos_embed[:, 7]
-    torch.testing.assert_close(tokens[:, 1 + 7], expected)
-
-
 def test_an_img_size_that_is_not_whole_patches(build_vit):
     vit = build_vit(img_size=(17, 30))
     assert vit.grid == (3, 4)
@@ -178,7 +151,7 @@ def test_an_img_size_that_is_not_whole_patches(build_vit):
     tokens, grid = vit.embed(torch.zeros(1, 3, 17, 30))
     assert grid == (3, 4)
     no_bias = tokens[:, 1:] - vit.patch_embed.proj.bias
-    torch.testing.assert_close(no_bias, vit.pos_embed)
+    assert_close(no_bias, vit.pos_embed)
     images, padded = torch.randn(2, 3, 17, 30), torch.zeros(2, 3, 24, 32)
     padded[:, :, :17, :30] = images
     assert vit.embed(images).tokens.equal(vit.embed(padded).tokens)
@@ -222,7 +195,7 @@ def test_a_dropped_branch_passes_its_input_on(build_vit):
     for n in range(64):
         z = kept[int(masks[0, n]), n : n + 1]
         z = z + masks[1, n] * 2 * block.ls2(block.mlp(block.norm2(z)))
-        torch.testing.assert_close(y[n : n + 1], z)
+        assert_close(y[n : n + 1], z)
 
 
 def test_gradients_reach_every_parameter(build_vit):

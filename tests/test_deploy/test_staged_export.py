@@ -90,5 +90,5 @@ def test_graphs_for_any_number_of_images(name, kind, size, compare_graphs, tmp_p
 
 def test_levit_has_one_size(tmp_path):
     cfg, model = classifier('levit')
-    with pytest.raises(ValueError, match='levit_192 is for 64x64 alone'):
+    with pytest.raises(ValueError, match=r'\(64, 64\) alone, as levit_192'):
         StitchExporter(cfg, model, tmp_path, size=(64, 96))

@@ -56,8 +56,7 @@ def check_writable(folder: str | os.PathLike, options: str) -> Path:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UnwritableError(
             f'the folder {folder} cannot be written to: {error.strerror} ({options})'
@@ -70,9 +69,8 @@ def _of_the_disk(error: Exception) -> str | None:
     if isinstance(error, OSError):
         return error.strerror if error.errno in DISK_ERRORS else None
     # What torch.save makes of it names neither the file nor the disk.
-    if 'inline_container.cc' in str(error) or 'PytorchStreamWriter' in str(error):
-        return 'torch could not write all of it, as on a full disk'
-    return None
+    of_torch = any(x in str(error) for x in ('inline_container', 'PytorchStreamWriter'))
+    return 'torch could not write all of it, as on a full disk' if of_torch else None
 
 
 def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:

@@ -22,13 +22,7 @@ _TOLD: set[str] = set()
 
 
 def log_timm_licence(model: nn.Module) -> None:
-    """Log the licence of a timm model's published weights, and their images.
-
-    Both are what timm says; where it says no licence, the origin is named.
-
-    Args:
-        model: A model of timm.
-    """
+    """Log what timm says of the licence of a model's weights, and of their images."""
     cfg = model.pretrained_cfg
     name = '.'.join(filter(None, (cfg.get('architecture'), cfg.get('tag'))))
     origin = cfg.get('origin_url') or 'its authors'
@@ -44,11 +38,7 @@ def log_timm_licence(model: nn.Module) -> None:
 
 
 def log_file_licence(checkpoint: str) -> None:
-    """Log the licence of an official file, if its name is known.
-
-    Args:
-        checkpoint: Its path or address.
-    """
+    """Log the licence of an official file or address, if its name is known."""
     name = PurePath(checkpoint).name
     for pattern, licence in _BY_FILE_NAME.items():
         if re.search(pattern, name):

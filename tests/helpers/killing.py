@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-import time
+import threading
 import traceback
 from pathlib import Path
 
@@ -44,18 +44,14 @@ def fork(work, folder, kill_at=None, counted=None):
 
 def wait(pid, seconds=None):
     """Wait for the end, or for some seconds and kill it; whether it was killed."""
-    if seconds is not None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                break
-            time.sleep(0.01)
-        else:
-            os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
-    else:
-        _, status = os.waitpid(pid, 0)
+    timer = seconds and threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
+    if timer:
+        timer.start()
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if timer:
+        timer.cancel()
+        timer.join()
+    _, status = os.waitpid(pid, 0)
     killed = os.WIFSIGNALED(status)
     assert killed or os.WEXITSTATUS(status) == 0
     return killed

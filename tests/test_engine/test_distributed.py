@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import rank_recorder  # noqa: F401
+import rank_hooks  # noqa: F401
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -45,7 +45,7 @@ def layers_of(state):
 @pytest.fixture
 def cfg(toy_cfg):
     """Ten iterations with SyncBN; ranks initialise their models differently."""
-    toy_cfg.custom_imports.imports.append('rank_recorder')
+    toy_cfg.custom_imports.imports.append('rank_hooks')
     toy_cfg.custom_hooks = [dict(type='RankRecorder')]
     toy_cfg.default_hooks.stitch_init.num_images = 7
     toy_cfg.randomness = dict(seed=0, diff_rank_seed=True)

@@ -30,7 +30,7 @@ def cls_cfg():
 )
 def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     cfg = cls_cfg() if task == 'cls' else request.getfixturevalue('det_cfg')
-    cfg.custom_imports.imports.append('rank_recorder')
+    cfg.custom_imports.imports.append('rank_hooks')
     cfg.custom_hooks = [dict(type='RankRecorder')]
     cfg.param_scheduler = []
     cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 3

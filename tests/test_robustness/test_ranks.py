@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-import rank_recorder  # noqa: F401
+import rank_hooks  # noqa: F401
 import torch
 import torch.distributed as dist
 from killing import fork, wait
@@ -187,7 +187,7 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
 def test_a_launched_rank_that_dies_ends_the_others(config, tmp_path):
     """As a user starts it: torchrun says which one it was."""
     config.custom_hooks = [dict(type='KillRankOne')]
-    config.custom_imports.imports.append('rank_killer')
+    config.custom_imports.imports.append('rank_hooks')
     config.train_cfg.max_iters = 100_000
     config.dump(tmp_path / 'config.py')
     start = time.monotonic()

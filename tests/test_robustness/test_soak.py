@@ -48,7 +48,7 @@ def rise(values, every):
         pytest.param(2000, 20, 200, 15, id='2000', marks=pytest.mark.slow),
     ],
 )
-def test_a_long_training_is_flat(iters, every, evaluate, most, tmp_path, capsys):
+def test_a_long_training_is_flat(iters, every, evaluate, most, tmp_path):
     cfg = tiny_config()
     cfg.work_dir = str(tmp_path)
     cfg.experiment_name = cfg.visualizer.name = tmp_path.name
@@ -67,12 +67,6 @@ def test_a_long_training_is_flat(iters, every, evaluate, most, tmp_path, capsys)
     memory, files = gauge.memory[start:], gauge.files[start:]
     more = gauge.objects[-2] - gauge.objects[start]
     slope = rise(memory, every)
-    with capsys.disabled():
-        print(
-            f'\n{iters} iterations: {memory[0]:.1f} MB after a quarter, '
-            f'{memory[-1]:.1f} MB at the end, {slope:+.2f} MB per 1,000; open files '
-            f'{min(files)} to {max(files)}; {more:+} Python objects'
-        )
     # The allocator rises by steps; what a leak keeps of each iteration, it is not.
     assert slope < most
     assert more < iters / 4

@@ -93,7 +93,7 @@ def test_tables_of_other_models_are_refused(other, words):
         (None, 'cannot be read as a cost table: No such file.*stitch_table.py'),
         (b'{"input_size": [1', 'is damaged: .*stitch_table.py'),
         (b'', 'is damaged'),
-        (b'\xff\xfe\x00\xd8', 'is no text'),
+        (b'\xff\xfe\x00\xd8', 'is damaged'),
         (b'[]', 'is no cost table'),
         (b'{"stitches": []}', r'is no cost table.*stitches is \[\]'),
     ],

@@ -126,16 +126,18 @@ def test_truncated_files(path, kept, zipped):
     assert 'weights_only' not in str(error.value)
 
 
-def test_what_is_no_checkpoint(path, tmp_path):
-    with pytest.raises(ValueError, match=f'{path} does not exist'):
-        load_weights_only(path)
-    with pytest.raises(ValueError, match=f'{tmp_path} is no file'):
-        load_weights_only(tmp_path)
-    path.write_text('<!doctype html>')
-    with pytest.raises(ValueError, match='no checkpoint at all'):
-        load_weights_only(path)
-    torch.save([torch.ones(1)], path)
-    with pytest.raises(ValueError, match='holds a list, a dict is wanted'):
+@pytest.mark.parametrize(
+    ('write', 'message'),
+    [
+        (lambda path: None, 'does not exist'),
+        (lambda path: path.mkdir(), 'is no file'),
+        (lambda path: path.write_text('<!doctype html>'), 'no checkpoint at all'),
+        (lambda path: torch.save([1], path), 'holds a list, a dict is wanted'),
+    ],
+)
+def test_what_is_no_checkpoint(path, write, message):
+    write(path)
+    with pytest.raises(ValueError, match=f'{path} .*{message}'):
         load_weights_only(path)
 
 
@@ -182,18 +184,11 @@ def test_downloads_that_fail(server, tmp_path):
 
 
 def test_safetensors_become_a_state_dict(tmp_path):
-    tensor = torch.randn(3, 2)
-    save_file(dict(weight=tensor), tmp_path / 'checkpoint.safetensors')
-    checkpoint = load_weights_only(tmp_path / 'checkpoint.safetensors')
+    tensor, path = torch.randn(3, 2), tmp_path / 'checkpoint.safetensors'
+    save_file(dict(weight=tensor), path)
+    checkpoint = load_weights_only(path)
     assert list(checkpoint) == ['state_dict']
     assert torch.equal(checkpoint['state_dict']['weight'], tensor)
-
-
-def test_damaged_safetensors_are_refused(tmp_path):
-    path = tmp_path / 'checkpoint.safetensors'
-    save_file(dict(weight=torch.randn(3, 2)), path)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(
-        ValueError, match='checkpoint.safetensors is truncated, damaged'
-    ):
+    with pytest.raises(ValueError, match='safetensors is truncated, damaged'):
         load_weights_only(path)

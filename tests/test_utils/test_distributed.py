@@ -8,6 +8,8 @@ from torch import nn
 
 from snnet_mm.utils import closing_process_group, distributed, prepare_cpu_distributed
 
+NAMES = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
+
 
 def config(launcher='pytorch', **changes):
     norm = dict(type='SyncBN', requires_grad=True)
@@ -43,18 +45,11 @@ def initialised(monkeypatch):
 )
 def test_nothing_changes_with_gpus_or_without_a_launcher(monkeypatch, launcher, device):
     monkeypatch.setattr(distributed, 'get_device', lambda: device)
-    cfg = config(launcher)
-    before = as_dict(cfg)
-    prepare_cpu_distributed(cfg)
-    assert as_dict(cfg) == before
+    for cfg in (config(launcher), Config(dict(model=dict()))):
+        before = as_dict(cfg)
+        prepare_cpu_distributed(cfg)
+        assert as_dict(cfg) == before
     assert not distributed.dist.is_initialized()
-
-
-def test_no_launcher_key_is_no_launcher(monkeypatch):
-    monkeypatch.setattr(distributed, 'get_device', lambda: 'cpu')
-    cfg = Config(dict(model=dict()))
-    prepare_cpu_distributed(cfg)
-    assert as_dict(cfg) == dict(model=dict())
 
 
 def test_what_changes_without_gpus(initialised):
@@ -129,20 +124,18 @@ def test_slurm_tells_torch(no_rank, tmp_path):
     for name, value in told.items():
         no_rank.setenv(f'SLURM_{name}', value)
     distributed._set_environment('slurm')
-    names = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
-    found = [os.environ[name] for name in names]
+    found = [os.environ[name] for name in NAMES]
     assert found == ['5', '8', '1', 'node3', '29500']
     assert (tmp_path / 'scontrol.args').read_text() == 'show hostnames node[3,7]\n'
 
 
 def test_the_address_and_port_of_the_user_are_kept(no_rank):
-    for name, value in dict(RANK='1', SIZE='2', LOCAL_RANK='1').items():
-        no_rank.setenv(f'OMPI_COMM_WORLD_{name}', value)
-    no_rank.setenv('MASTER_ADDR', 'here')
-    no_rank.setenv('MASTER_PORT', '123')
+    given = dict(RANK='1', SIZE='2', LOCAL_RANK='1')
+    given = {f'OMPI_COMM_WORLD_{name}': value for name, value in given.items()}
+    for name, value in (given | dict(MASTER_ADDR='here', MASTER_PORT='123')).items():
+        no_rank.setenv(name, value)
     distributed._set_environment('mpi')
-    names = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
-    assert [os.environ[name] for name in names] == ['1', '2', '1', 'here', '123']
+    assert [os.environ[name] for name in NAMES] == ['1', '2', '1', 'here', '123']
 
 
 def test_the_group_is_left_at_the_end(tmp_path):

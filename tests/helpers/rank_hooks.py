@@ -1,4 +1,10 @@
+"""Hooks of runs with several ranks."""
+
 import copy
+import os
+import signal
+import time
+from pathlib import Path
 
 import torch
 from mmengine.dist import get_rank
@@ -34,3 +40,13 @@ class RankRecorder(Hook):
     def after_train(self, runner):
         self.record['end'] = state_of(runner)
         torch.save(self.record, f'{runner.work_dir}/rank_{get_rank()}.pth')
+
+
+@HOOKS.register_module()
+class KillRankOne(Hook):
+    """Kills the second rank after three iterations."""
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        if runner.iter == 3 and get_rank() == 1:
+            Path(runner.work_dir, 'killed').write_text(str(time.monotonic()))
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from old_torch import writes_onnx
 from torch.testing import assert_close
 
-from snnet_mm.apis import draw_prediction, init_inferencer, init_model, set_stitch
+from snnet_mm.apis import draw_prediction, init_inferencer, set_stitch
 from snnet_mm.deploy import StitchExporter, run_onnx
 from snnet_mm.deploy.graph import run_torch_export
 from snnet_mm.evaluation import cost_table
@@ -186,18 +186,3 @@ def test_batch_norm_of_heads_is_recalibrated(det_cfg, build_detector, tmp_path):
             )
     key = first.format('bbox', 'shared_convs')
     assert_close(statistics[12][key], torch.stack(seen).mean(dim=0))
-
-
-def test_detectors_without_batch_norm_have_nothing_to_recalibrate(det_cfg):
-    det_cfg.test_cfg = dict(type='StitchTestLoop', recalibrate_bn=4)
-    with pytest.raises(ValueError, match='MaskRCNN has no batch norm to recalibrate'):
-        Runner.from_cfg(det_cfg).test()
-
-
-def test_init_model_reads_weights_only(det_cfg, detector, tmp_path):
-    torch.save(dict(state_dict=detector.state_dict()), tmp_path / 'a.pth')
-    found = init_model(det_cfg, tmp_path / 'a.pth', stitch=12, device='cpu')
-    assert found.dataset_meta['classes'] == ('object',)
-    images = torch.rand(1, 3, 64, 64)
-    set_stitch(detector, 12)
-    assert_close(found.extract_feat(images), detector.extract_feat(images))

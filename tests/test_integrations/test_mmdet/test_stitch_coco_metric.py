@@ -11,13 +11,13 @@ from mmengine.hooks import Hook
 from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
 
-from snnet_mm.evaluation import cost_table
 from snnet_mm.models import set_stitch
 
 pytestmark = pytest.mark.ops
 pytest.importorskip('mmdet')
 
 IDS = [0, 4, 12, 1]
+LOAD = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
 NAMES = [
     f'coco/{kind}_{item}' for kind in ('bbox', 'segm') for item in ('mAP', 'mAP_50')
 ]
@@ -76,31 +76,15 @@ def one_at_a_time(runner):
     return metrics
 
 
-def test_one_pass_equals_mmdets_own_one_at_a_time(make_runner):
-    together = make_runner().test()
+def test_one_pass_equals_mmdets_own_one_at_a_time(make_runner, tmp_path, capsys):
+    together = make_runner(out_dir=str(tmp_path)).test()
+    written = json.loads((tmp_path / 'stitches.json').read_text())
+    assert written['metric'] == 'coco/bbox_mAP'
+    assert 'Average Precision' not in capsys.readouterr().out
     assert together == one_at_a_time(make_runner('TestLoop'))
     assert set(together) == {f'stitch_{i}/{name}' for i in IDS for name in NAMES}
     for name, least in (('coco/bbox_mAP', 4), ('coco/segm_mAP', 3)):
         assert len({together[f'stitch_{i}/{name}'] for i in IDS}) >= least
-
-
-def test_results_are_ranked_by_box_ap_and_have_costs(make_runner, tmp_path, capsys):
-    runner = make_runner(out_dir=str(tmp_path / 'report'))
-    metrics = runner.test()
-    written = json.loads((tmp_path / 'report' / 'stitches.json').read_text())
-    assert (written['metric'], written['directions']['coco/bbox_mAP']) == (
-        'coco/bbox_mAP',
-        'higher',
-    )
-    costs = cost_table(runner.model, (64, 64))
-    for s in written['stitches']:
-        assert (s['flops'], s['params']) == costs[s['id']][:2]
-        assert {
-            f'stitch_{s["id"]}/{k}': v for k, v in s['metrics'].items()
-        }.items() <= (metrics.items())
-    printed = capsys.readouterr().out
-    assert 'Average Precision' not in printed
-    assert 'fast[0:1] > slow[2:4] > fast[2:4]' in printed
 
 
 def test_fewer_images_are_counted_as_a_smaller_data_set(make_runner, det_cfg):
@@ -147,7 +131,7 @@ def test_pictures_show_boxes_of_each_stitch(make_runner, tmp_path):
     assert [p.shape for p in pictures] == [(64, 128, 3)] * 2
     difference = np.abs(np.subtract(*pictures, dtype=float)).mean(axis=(0, 2))
     # mmdet jitters the colours of masks.
-    assert difference[:64].mean() < 2 < 4 < difference[64:].mean()
+    assert 3 * difference[:64].mean() < difference[64:].mean()
 
 
 def test_mmdets_own_metric_is_refused_on_fewer_images(make_runner, det_cfg):
@@ -165,34 +149,32 @@ def test_detections_of_several_stitches_are_not_mixed(make_runner, det_cfg, tmp_
     assert {d['image_id'] for d in found} == {0, 1, 2, 3}
 
 
-class TestNothingToFind:
-    def test_a_stitch_that_detects_nothing_scores_zero(self, make_runner, det_cfg):
-        det_cfg.model.test_cfg.rcnn.score_thr = 1.1
-        metrics = make_runner(stitches=[0, 1]).test()
-        assert metrics == {f'stitch_{i}/{name}': 0.0 for i in (0, 1) for name in NAMES}
+def test_a_stitch_that_detects_nothing_scores_zero(make_runner, det_cfg):
+    det_cfg.model.test_cfg.rcnn.score_thr = 1.1
+    metrics = make_runner(stitches=[0, 1]).test()
+    assert metrics == {f'stitch_{i}/{name}': 0.0 for i in (0, 1) for name in NAMES}
 
-    def test_images_without_objects_are_among_the_others(self, make_runner, det_cfg):
-        det_cfg.test_dataloader.dataset.num_objects = (0, 1)
-        data = DATASETS.build(det_cfg.test_dataloader.dataset)
-        found = [len(data.get_data_info(i)['instances']) for i in range(4)]
-        assert 0 in found
-        assert any(found)
-        assert make_runner(stitches=[0, 4, 12, 1]).test() == (
-            one_at_a_time(make_runner('TestLoop'))
-        )
 
-    def test_no_object_at_all_is_said(self, make_runner, det_cfg):
-        det_cfg.test_dataloader.dataset.num_objects = (0, 0)
-        with pytest.raises(ValueError, match='4 images without an annotated object'):
-            make_runner(stitches=[0]).test()
+def test_images_without_objects_are_among_the_others(make_runner, det_cfg):
+    det_cfg.test_dataloader.dataset.num_objects = (0, 1)
+    data = DATASETS.build(det_cfg.test_dataloader.dataset)
+    found = [len(data.get_data_info(i)['instances']) for i in range(4)]
+    assert 0 in found
+    assert any(found)
+    assert make_runner().test() == one_at_a_time(make_runner('TestLoop'))
 
-    def test_no_annotations_are_said(self, make_runner, det_cfg):
-        pack = det_cfg.test_dataloader.dataset.pipeline[-1]
-        pack.meta_keys = [k for k in pack.meta_keys if k != 'instances']
-        with pytest.raises(
-            ValueError, match='no annotations .*test_evaluator.ann_file'
-        ):
-            make_runner(stitches=[0]).test()
+
+@pytest.mark.parametrize(
+    'change, message',
+    [
+        (dict(num_objects=(0, 0)), '4 images without an annotated object'),
+        (dict(pipeline=[LOAD, dict(type='PackDetInputs')]), 'no annotations .*ann_f'),
+    ],
+)
+def test_nothing_to_evaluate_with(make_runner, det_cfg, change, message):
+    det_cfg.test_dataloader.dataset.update(change)
+    with pytest.raises(ValueError, match=message):
+        make_runner(stitches=[0]).test()
 
 
 def test_training_on_scenes_without_objects_and_validation(det_cfg):
@@ -256,9 +238,8 @@ def test_boxes_outside_the_image_and_annotation_files(det_cfg, tmp_path):
         metainfo=dict(classes=('cell',), palette=[(220, 20, 60)]),
     )
     load = [dict(type='LoadImageFromFile'), dict(type='Resize', scale=(64, 64))]
-    annotate = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
     pack = det_cfg.test_dataloader.dataset.pipeline[-1]
-    pipeline = [load[0], annotate, load[1], dict(type='PackDetInputs')]
+    pipeline = [load[0], LOAD, load[1], dict(type='PackDetInputs')]
     det_cfg.train_dataloader.dataset = dict(
         type='SeededDataset', of='CocoDataset', pipeline=pipeline, **data
     )

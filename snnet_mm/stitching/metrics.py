@@ -1,4 +1,4 @@
-"""Which way metrics are better; a new metric's direction goes in here."""
+"""Directions of metrics: higher or lower is better; a new metric goes in here."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class StitchResults:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more of the ranking metric is better.
+        """Direction of the ranking metric: True if more of it is better.
 
         Raises:
             ValueError: If that is not known; it is never guessed.

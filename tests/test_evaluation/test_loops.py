@@ -40,7 +40,8 @@ def test_metrics_equal_those_of_each_stitch_alone(toy_cfg, task):
 @pytest.mark.parametrize('task', METRICS)
 def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
     out_dir = tmp_path / 'report'
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', out_dir=str(out_dir))
+    test_cfg = dict(type='StitchTestLoop', stitches='all', out_dir=str(out_dir))
+    toy_cfg.test_cfg = test_cfg | dict(lower_is_better=METRICS[task][1:2])
     runner = Runner.from_cfg(toy_cfg)
     metrics = runner.test()
     written = json.loads((out_dir / 'stitches.json').read_text())
@@ -52,9 +53,8 @@ def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
             of_loop = metrics[f'stitch_{s["id"]}/{key}']
             assert s['metrics'][key] == pytest.approx(of_loop)
     assert written['metric'] == METRICS[task][0]
-    assert written['directions'][written['metric']] == (
-        'higher' if task == 'seg' else 'lower'
-    )
+    directions = [written['directions'][name] for name in METRICS[task][:2]]
+    assert directions == ['higher' if task == 'seg' else 'lower', 'lower']
     assert (out_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
     assert sorted(p.name for p in out_dir.iterdir()) == ['pareto.png', 'stitches.json']
     printed = capsys.readouterr().out

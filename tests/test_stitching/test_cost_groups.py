@@ -1,6 +1,6 @@
 import pytest
 
-from snnet_mm.stitching import group_by_cost
+from snnet_mm.stitching import group_by_cost, split_cost_range
 
 
 def test_groups_of_the_published_stitches(published):
@@ -28,8 +28,16 @@ def test_groups_by_hand(costs, step, groups):
     assert group_by_cost(costs, step) == groups
 
 
+def test_parts_of_the_range_of_costs():
+    costs = {0: 0, 1: 100, 2: 24, 3: 25, 5: 75, 6: 76}
+    assert split_cost_range(costs, 4) == [(0, 2), (3,), (5, 6, 1)]
+    assert split_cost_range(costs, 1) == [(0, 2, 3, 5, 6, 1)]
+    assert split_cost_range({3: 7, 1: 7}, 5) == [(1, 3)]
+
+
 @pytest.mark.parametrize('step', [0, -1, float('nan')])
-def test_step_must_be_positive(step):
-    with pytest.raises(ValueError, match=r'config key: sampler\.step') as error:
+def test_steps_and_numbers_of_groups_are_positive(step):
+    with pytest.raises(ValueError, match=f'step={step}; .*config key: sampler.step'):
         group_by_cost({0: 1}, step)
-    assert f'step={step!r}' in str(error.value)
+    with pytest.raises(ValueError, match='num_groups=.*config key: sampler.num_groups'):
+        split_cost_range({0: 1}, step)

@@ -48,9 +48,10 @@ def test_stitches_by_results_and_budget(run_tool, demo, checkpoint, tmp_path):
     results = StitchResults.read(demo[0] / 'stitches.json')
     affordable = [r for r in results.stitches if r.flops <= 0.04e9]
     best = max(affordable, key=lambda r: (results.score(r), -r.flops)).id
+    lower, turned = ('--lower-is-better', 'mIoU'), results.ranked_by(None, ['mIoU'])
     args = (CONFIG, checkpoint, '--results', demo[0] / 'stitches.json', *SCENES)
     for name, wanted, expected in (
-        ('pareto', ('--stitch-id', 'pareto'), results.front()),
+        ('pareto', ('--stitch-id', 'pareto', *lower), turned.front()),
         ('budget', ('--budget', '0.04G'), [best]),
     ):
         work_dir = tmp_path / name

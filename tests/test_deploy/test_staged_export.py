@@ -10,7 +10,7 @@ pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
 
 import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
-from snnet_mm.apis import set_stitch
+from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.deploy import StitchExporter
 from snnet_mm.deploy.single import load_single
 
@@ -66,6 +66,24 @@ def test_one_stitch_alone(name, tmp_path):
     assert single(images).equal(model(images))
     costs = exporter.costs[stitch]
     assert sum(p.numel() for p in single.parameters()) == costs.params
+
+
+@torch.no_grad()
+def test_exports_from_before_their_parts_were_renamed(tmp_path):
+    cfg, model = classifier('mixed')
+    stitch = model.backbone.space.ids[-1]
+    StitchExporter(cfg, model, tmp_path, size=(64, 64)).export_stitch(stitch)
+    path = tmp_path / f'stitch_{stitch}.pth'
+    text = path.with_suffix('.py').read_text()
+    path.with_suffix('.py').write_text(text.replace('anchor_heads', 'ends'))
+    saved = torch.load(path)
+    weights = saved['state_dict'].items()
+    saved['state_dict'] = {k.replace('anchor_heads', 'ends'): v for k, v in weights}
+    torch.save(saved, path)
+    single = init_model(path.with_suffix('.py'), path, device='cpu')
+    images = torch.randn(2, 3, 64, 64)
+    set_stitch(model, stitch)
+    assert single(images).equal(model(images))
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def build_snnet(build_vit):
 
 @dataclass
 class Golden:
-    """What the authors' released code computed, see tests/data/README.md."""
+    """Tensors of the authors' released code, see tests/data/README.md."""
 
     meta: dict
     tensors: dict

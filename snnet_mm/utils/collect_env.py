@@ -1,4 +1,4 @@
-"""What a bug report should hold: ``python -m snnet_mm.utils.collect_env``."""
+"""The environment of a bug report: ``python -m snnet_mm.utils.collect_env``."""
 
 from __future__ import annotations
 

@@ -101,6 +101,7 @@ def _set_environment(launcher: str) -> None:
 
 
 def _replace_sync_bn(node: Any) -> None:
+    """Put BN in place of SyncBN everywhere in a config."""
     if isinstance(node, dict):
         if node.get('type') in SYNC_BN:
             node['type'] = 'BN'

@@ -1,4 +1,4 @@
-"""What reaches the terminal and what only the log file."""
+"""Control of what loggers print."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def run_tool(tool, *args):
 
 
 def _run_here(command, streams):
-    """What Python does with a command line."""
+    """Do what Python does with a command line."""
     import torch
     from yapf.yapflib import yapf_api
 

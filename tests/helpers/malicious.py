@@ -1,4 +1,4 @@
-"""What runs code when it is unpickled."""
+"""Objects that run code when they are unpickled."""
 
 
 class Malicious:

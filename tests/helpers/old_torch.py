@@ -1,4 +1,4 @@
-"""What versions of torch older than the pinned one cannot do."""
+"""Marks of tests that versions of torch older than the pinned one fail."""
 
 import pytest
 import torch

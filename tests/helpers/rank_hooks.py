@@ -28,7 +28,7 @@ class RankRecorder(Hook):
     priority = 'LOWEST'
 
     def __init__(self):
-        self.record = dict(stitches=[])
+        self.record = dict(stitches=[], rates=[])
 
     def before_train(self, runner):
         self.record['start'] = state_of(runner)
@@ -36,6 +36,7 @@ class RankRecorder(Hook):
     def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
         backbone = find_stitched_backbone(runner.model)
         self.record['stitches'].append(backbone.active_stitch.id)
+        self.record['rates'].append(runner.optim_wrapper.get_lr()['lr'][0])
 
     def after_train(self, runner):
         self.record['end'] = state_of(runner)

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import time
-from pathlib import Path
 
 import pytest
 import rank_hooks  # noqa: F401
@@ -13,8 +12,6 @@ import torch
 import torch.distributed as dist
 from killing import fork, wait
 from launching import run_script
-from mmengine.hooks import Hook
-from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from tiny import tiny_config
 
@@ -23,21 +20,6 @@ from snnet_mm.utils import (
     load_weights_only,
     prepare_cpu_distributed,
 )
-
-
-@HOOKS.register_module()
-class RateRecorder(Hook):
-    """Writes the learning rates to ``rates_<first iteration>.json``."""
-
-    def before_train(self, runner):
-        self.begin, self.rates = runner.iter, []
-
-    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        self.rates.append(runner.optim_wrapper.get_lr()['lr'][0])
-
-    def after_train(self, runner):
-        path = Path(runner.work_dir, f'rates_{self.begin}.json')
-        path.write_text(json.dumps(self.rates))
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -55,7 +37,7 @@ def config(tmp_path):
     cfg.experiment_name = cfg.visualizer.name = tmp_path.name
     cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
     cfg.default_hooks.stitch_init.num_images = 8
-    cfg.custom_hooks = [dict(type='RankRecorder'), dict(type='RateRecorder')]
+    cfg.custom_hooks = [dict(type='RankRecorder')]
     cfg.train_dataloader.batch_size = 1
     cfg.train_dataloader.dataset.num_scenes = 40
     cfg.train_cfg.max_iters = 8
@@ -104,10 +86,6 @@ def run_ranks(number, cfg, folder, work=Runner.train):
     return [torch.load(p) for p in sorted(folder.glob('rank_*.pth'))]
 
 
-def rates(folder, begin=0):
-    return json.loads((folder / f'rates_{begin}.json').read_text())
-
-
 TWO = pytest.param(2, id='2')
 FOUR = pytest.param(4, id='4', marks=pytest.mark.slow)
 
@@ -126,7 +104,7 @@ def test_ranks_agree_and_another_number_goes_on(number, config, tmp_path):
     # Stitches and schedule are those of one rank.
     (one,) = run_ranks(1, config, tmp_path / 'one')
     assert one['stitches'] == ranks[0]['stitches']
-    assert rates(tmp_path / 'one') == rates(tmp_path / 'many')
+    assert one['rates'] == ranks[0]['rates']
     # And go on so, from what many have trained, on one, and the other way round.
     for first, second, others in ((number, 1, 'many'), (1, number, 'one')):
         folder = tmp_path / f'{first}_{second}'
@@ -138,7 +116,7 @@ def test_ranks_agree_and_another_number_goes_on(number, config, tmp_path):
         assert len(resumed) == second
         for record in resumed:
             assert record['stitches'] == one['stitches'][4:]
-        assert rates(folder, 4) == rates(tmp_path / 'one')[4:]
+            assert record['rates'] == one['rates'][4:]
         hub = load_weights_only(folder / 'iter_8.pth')['message_hub']
         assert sum(hub['runtime_info']['stitch_histogram'].values()) == 8
 

@@ -41,14 +41,9 @@ def rise(values, every):
     return 1000 / every * np.median([(b - a) / (j - i) for (i, a), (j, b) in pairs])
 
 
-@pytest.mark.parametrize(
-    'iters, every, evaluate, most',
-    [
-        pytest.param(200, 10, 50, 60, id='200'),
-        pytest.param(2000, 20, 200, 15, id='2000', marks=pytest.mark.slow),
-    ],
-)
-def test_a_long_training_is_flat(iters, every, evaluate, most, tmp_path):
+@pytest.mark.slow
+def test_a_long_training_is_flat(tmp_path):
+    iters, every, evaluate = 2000, 20, 200
     cfg = tiny_config()
     cfg.work_dir = str(tmp_path)
     cfg.experiment_name = cfg.visualizer.name = tmp_path.name
@@ -68,7 +63,7 @@ def test_a_long_training_is_flat(iters, every, evaluate, most, tmp_path):
     more = gauge.objects[-2] - gauge.objects[start]
     slope = rise(memory, every)
     # The allocator rises by steps; what a leak keeps of each iteration, it is not.
-    assert slope < most
+    assert slope < 15
     assert more < iters / 4
     assert max(files) == min(files)
 

@@ -36,7 +36,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def machine() -> dict:
-    """What the figures of a run depend on."""
+    """Collect what the figures of a run depend on."""
     info = Path('/proc/cpuinfo')
     lines = info.read_text().splitlines() if info.exists() else []
     names = [x.partition(': ')[2] for x in lines if x.startswith('model name')]

@@ -1,4 +1,4 @@
-"""How well importance picks stitches: ``check_importance.py RESULTS SCORES``.
+"""Judge the choice of stitches by importance: ``check_importance.py RESULTS SCORES``.
 
 Compares the stitches that ESTA deploys, the most important one of every cost interval
 by the scores of a training, with an evaluation of all of them.
@@ -38,7 +38,7 @@ def check_files(results: StitchResults, scores: StitchResults) -> None:
 
 
 def choices(results: StitchResults, scores: StitchResults, number: int) -> list[dict]:
-    """What is deployed of every cost interval, and what it loses to the best.
+    """Find what is deployed of every cost interval, and what it loses to the best.
 
     ``by_chance`` is what a stitch drawn at random loses, ``share`` how much of the
     interval is on the front.

@@ -69,7 +69,7 @@ def medians(rows: Iterable[dict[str, float]]) -> dict[str, float]:
 
 
 def limits(device: str, dtype: torch.dtype | None = None) -> dict[str, float]:
-    """What this machine can do at best, by default in the type that models run in.
+    """Measure the best of this machine, by default in the type that models run in.
 
     Returns:
         ``gmacs``, 1e9 multiply-accumulates per second of a large matrix product, and

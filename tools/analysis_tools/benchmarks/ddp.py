@@ -1,4 +1,4 @@
-"""What DDP's search for unused parameters takes of a step.
+"""Time of DDP's search for unused parameters in a step.
 
 An iteration trains one stitch, so that DDP has to look for the parameters that took no
 part (``find_unused_parameters=True``). The search walks the graph of the loss, whose

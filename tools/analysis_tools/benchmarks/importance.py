@@ -1,4 +1,4 @@
-"""What sampling by importance adds to a training step of ESTA: scoring and drawing."""
+"""Time that scoring and drawing by importance add to a training step of ESTA."""
 
 import torch
 from mmengine.optim import build_optim_wrapper

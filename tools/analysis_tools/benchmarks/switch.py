@@ -1,4 +1,4 @@
-"""What a switch of the stitch costs, and whether it touches a tensor."""
+"""Time of a switch of the stitch, and its operations on tensors."""
 
 from statistics import median
 

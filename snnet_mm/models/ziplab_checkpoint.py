@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from snnet_mm.stitching import TwoWaySpace
+from snnet_mm.utils import check
 
 from .backbones.space_record import SPACE_RECORD, as_space_record
 
@@ -43,16 +44,11 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ``StitchedClsHead``, marked as holding fitted stitching layers. Where the
         weights tell their stitching space, its record is with them; those of SN-Netv1
         for anchors of equal depth do not.
-
-    Raises:
-        ValueError: If there is no stitched backbone of theirs in it.
     """
     prefix = 'backbone.' if any(k.startswith('backbone.') for k in state_dict) else ''
-    if not any(k.startswith(f'{prefix}stitch_layers.') for k in state_dict):
-        raise ValueError(
-            "the checkpoint holds no 'stitch_layers': it is not one of the authors' "
-            f'stitched networks (first keys: {list(state_dict)[:3]})'
-        )
+    theirs = any(k.startswith(f'{prefix}stitch_layers.') for k in state_dict)
+    wanted = "one of the authors' stitched networks, with 'stitch_layers'"
+    check(theirs, 'src', list(state_dict)[:3], wanted)
     classifies = any(_CLASSIFIER.match(k) for k in state_dict)
     ours = 'backbone.' if classifies else prefix
     converted = {}
@@ -72,17 +68,17 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _space_of(converted: Mapping[str, Tensor], prefix: str) -> TwoWaySpace | None:
-    """The space of two anchors that weights with our names are of, if they tell."""
+    """Return the space of two anchors that weights are of, if they tell."""
     blocks: dict[int, set[int]] = {}
     for key in converted:
         if match := re.match(rf'{prefix}anchors\.(\d+)\.blocks\.(\d+)\.', key):
             blocks.setdefault(int(match[1]), set()).add(int(match[2]))
     depths = [len(blocks[a]) for a in sorted(blocks)]
-    two_way = any(k.startswith(f'{prefix}stitching_layers.1to0_') for k in converted)
-    unequal = len(set(depths)) == 2
-    if len(depths) != 2 or depths != sorted(depths) or not (two_way or unequal):
+    if len(depths) != 2 or depths != sorted(depths):
         return None
-    return TwoWaySpace(depths) if two_way else TwoWaySpace(depths, ('FS',))
+    if any(k.startswith(f'{prefix}stitching_layers.1to0_') for k in converted):
+        return TwoWaySpace(depths)
+    return TwoWaySpace(depths, ('FS',)) if depths[0] < depths[1] else None
 
 
 def _rename(key: str) -> str:

@@ -238,7 +238,7 @@ def test_costs_are_those_that_the_authors_published(name):
     [
         ([swin(), levit()], {}, r'\(4, 8, 16, 32\), \(16, 32, 64.*strides'),
         ([swin(), swin(model_args=dict(patch_size=2))], {}, r', \(2, 4, 8, 16\)'),
-        ([swin(), swin()], dict(kernel=3), 'kernel=3.*allowed are stages for anchors'),
+        ([swin(), swin()], dict(kernel=3), "'kernel': 3.*allowed: stages for anchors"),
         ([swin(), swin()], dict(direction='SF'), 'others for plain anchors'),
         ([swin(), swin()], dict(stages=(4,)), 'allowed: stages 0 to 3'),
         ([swin(), swin()], dict(out_indices=(2,)), 'out_indices=2; .*last blocks'),
@@ -254,9 +254,9 @@ def test_anchors_that_cannot_be_stitched(anchors, kwargs, message):
 def test_stages_are_neither_for_plain_anchors_nor_for_two_ways(build_vit):
     with pytest.raises(ValueError, match=r'\(8,\), \(4, 8'):
         SNNetv1([build_vit(cls_token=False), swin()])
-    with pytest.raises(ValueError, match=r'stages=\(0,\).*plain anchors'):
+    with pytest.raises(ValueError, match=r"'stages': \(0,\).*plain anchors"):
         SNNetv1([build_vit(), build_vit()], stages=(0,))
-    with pytest.raises(ValueError, match="allowed is type='SNNetv1'"):
+    with pytest.raises(ValueError, match="'SNNetv1' for anchors with stages"):
         SNNetv2([swin(), swin()])
 
 

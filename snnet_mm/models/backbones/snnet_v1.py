@@ -14,6 +14,7 @@ from snnet_mm.stitching import (
     TwoWaySpace,
 )
 from snnet_mm.stitching.sliding_window_space import check_direction
+from snnet_mm.utils import check
 
 from .stitched_backbone import StitchedBackbone, build_anchors
 
@@ -43,9 +44,6 @@ class SNNetv1(StitchedBackbone):
         stitch_ids: Keep only these stitches, and the anchors.
         out: See :class:`StitchedBackbone`.
         **kwargs: See :class:`StitchedBackbone`.
-
-    Raises:
-        ValueError: If the anchors cannot be stitched this way.
     """
 
     def __init__(
@@ -66,32 +64,21 @@ class SNNetv1(StitchedBackbone):
         anchors = build_anchors(anchors)
         depths = [a.depth for a in anchors]
         staged = any(len(a.stages) > 1 for a in anchors)
-        plain_settings = (kernel, stride, nearest, direction) != (2, 1, True, 'FS')
-        if (staged and plain_settings) or (not staged and stages is not None):
-            raise ValueError(
-                f'kernel={kernel}, stride={stride}, nearest={nearest}, direction='
-                f'{direction!r}, stages={stages}; allowed are stages for anchors that '
-                'have some, and the others for plain anchors (config keys: '
-                'backbone.stages, backbone.kernel, ...)'
-            )
+        given = dict(kernel=kernel, stride=stride, nearest=nearest, direction=direction)
+        plain = given == dict(kernel=2, stride=1, nearest=True, direction='FS')
+        fits = plain if staged else stages is None
+        wanted = 'stages for anchors that have some, and the others for plain anchors'
+        check(fits, 'backbone.stages', dict(given, stages=stages), wanted)
+        maps = out == 'maps'
         space: StitchingSpace
         if staged:
-            space = StagedSpace(
-                [[len(stage) for stage in a.stages] for a in anchors],
-                stages,
-                stitch_ids,
-                maps=out == 'maps',
-            )
+            of_anchors = [[len(stage) for stage in a.stages] for a in anchors]
+            space = StagedSpace(of_anchors, stages, stitch_ids, maps)
         elif len(set(depths)) == 1:
-            space = SlidingWindowSpace(
-                depths, kernel, stride, nearest, stitch_ids, direction
-            )
-        elif nearest or len(depths) == 2:
-            kinds = (check_direction(direction),)
-            space = TwoWaySpace(depths, kinds, stitch_ids, maps=out == 'maps')
+            space = SlidingWindowSpace(depths, ids=stitch_ids, **given)
         else:
-            raise ValueError(
-                f'nearest=False with anchors of depths {tuple(depths)}; allowed are '
-                'anchors of equal depth (config key: backbone.nearest)'
-            )
+            wanted = f'True for anchors of depths {tuple(depths)}'
+            check(nearest or len(depths) == 2, 'backbone.nearest', nearest, wanted)
+            kinds = (check_direction(direction),)
+            space = TwoWaySpace(depths, kinds, stitch_ids, maps)
         super().__init__(anchors, space, stitching_layer, out, **kwargs)

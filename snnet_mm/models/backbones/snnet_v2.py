@@ -8,6 +8,7 @@ from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.stitching import KINDS, TwoWaySpace
+from snnet_mm.utils import check
 
 from .stitched_backbone import StitchedBackbone, build_anchors
 
@@ -27,11 +28,6 @@ class SNNetv2(StitchedBackbone):
         stitch_ids: Keep only these stitches, and the anchors.
         out: See :class:`StitchedBackbone`.
         **kwargs: See :class:`StitchedBackbone`.
-
-    Raises:
-        ValueError: If there are fewer than two anchors, one is wider or deeper than the
-            next slower one, they differ in patch size or prefix tokens or have stages,
-            or a kind or id is unknown.
     """
 
     def __init__(
@@ -46,12 +42,9 @@ class SNNetv2(StitchedBackbone):
         if stitching_layer is None:
             stitching_layer = dict(type='LoRAStitchingLayer', rank=16)
         anchors = build_anchors(anchors)
-        if any(len(a.stages) > 1 for a in anchors):
-            raise ValueError(
-                'anchors with stages are stitched one way, within their stages; '
-                "allowed is type='SNNetv1' (config keys: backbone.type, "
-                'backbone.anchors)'
-            )
+        plain = all(len(a.stages) == 1 for a in anchors)
+        wanted = "'SNNetv1' for anchors with stages, which are stitched one way"
+        check(plain, 'backbone.type', 'SNNetv2', wanted)
         depths = [a.depth for a in anchors]
         space = TwoWaySpace(depths, kinds, stitch_ids, maps=out == 'maps')
         super().__init__(anchors, space, stitching_layer, out, **kwargs)

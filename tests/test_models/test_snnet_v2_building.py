@@ -99,27 +99,14 @@ def test_anchors_that_cannot_be_stitched(anchors, message):
         (dict(stitch_ids=(2, 9)), 'stitch id 9 .* allowed are 0-3, 5-8'),
         (dict(out='logits'), "out='logits'; allowed: 'maps', 'end'"),
         (dict(out_indices=(3, 7)), r'out_indices=\(3, 7\); .* blocks -7 to 6'),
-        (dict(out_indices=(-8,)), r'out_indices=\(-8,\); .* blocks -7 to 6'),
         (dict(out_indices=()), r'out_indices=\(\)'),
         (dict(eval_maps=(1,)), r'eval_maps=\(1,\); allowed: places 0 to 0'),
-        (dict(eval_maps=(-1,)), r'eval_maps=\(-1,\); allowed'),
         (dict(eval_maps=()), r'eval_maps=\(\); allowed'),
-        (
-            dict(stitching_layer=dict(type='LoRAStitchingLayer', rank=9)),
-            'rank=9 .* allowed are 1 to 8',
-        ),
-        (
-            dict(stitching_layer=dict(type='LoRAStitchingLayer', rank=0)),
-            'rank=0 .* allowed are 1 to 8',
-        ),
+        (dict(stitching_layer=dict(type='LinearAdapter')), 'a type of StitchingLayer'),
+        (dict(with_cls=True, anchor=dict(cls_token=False)), 'with_cls=True; .* no cls'),
     ],
 )
 def test_settings_that_cannot_be(build_snnet, kwargs, message):
     with pytest.raises(ValueError, match=message) as error:
         build_snnet(**kwargs)
     assert 'config key: ' in str(error.value)
-
-
-def test_adapters_are_for_other_backbones(build_snnet):
-    with pytest.raises(ValueError, match='SNNetv2 a dict with a type of Stitching'):
-        build_snnet(stitching_layer=dict(type='LinearAdapter'))

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from mmengine.registry import MODELS
 
 from snnet_mm.models import LoRAStitchingLayer, StitchingLayer
 
@@ -55,12 +54,6 @@ def test_a_rank_as_a_share_of_the_smaller_width(randomise):
         torch.testing.assert_close(layer(x), expected)
 
 
-@pytest.mark.parametrize('share', [0.0, 1.5, 0.3])
-def test_a_share_that_gives_no_rank_is_refused(share):
-    with pytest.raises(ValueError, match=f'rank={share}; .*width 8.*stitching_layer'):
-        LoRAStitchingLayer(8, 12, rank=share)
-
-
 def test_only_the_update_is_trained(randomise):
     layer = randomise(LoRAStitchingLayer(6, 5, rank=3))
     trained = {n for n, p in layer.named_parameters() if p.requires_grad}
@@ -70,20 +63,6 @@ def test_only_the_update_is_trained(randomise):
     assert layer.bias.grad is None
     assert layer.lora_A.grad.abs().min() > 0
     assert layer.lora_B.grad.abs().min() > 0
-
-
-def test_training_moves_both_factors_from_the_start():
-    layer = LoRAStitchingLayer(6, 5, rank=3)
-    before = {k: v.clone() for k, v in layer.state_dict().items()}
-    x = torch.randn(7, 6)
-    for _ in range(2):
-        layer.zero_grad()
-        layer(x).square().mean().backward()
-        with torch.no_grad():
-            layer.lora_A -= 0.1 * layer.lora_A.grad
-            layer.lora_B -= 0.1 * layer.lora_B.grad
-    changed = {k for k, v in layer.state_dict().items() if not v.equal(before[k])}
-    assert changed == {'lora_A', 'lora_B'}
 
 
 def test_merged_lora_is_one_plain_layer(randomise):
@@ -97,24 +76,7 @@ def test_merged_lora_is_one_plain_layer(randomise):
     assert all(v.equal(before[k]) for k, v in layer.state_dict().items())
 
 
-@pytest.mark.parametrize('rank', [0, -1, 6, 100])
+@pytest.mark.parametrize('rank', [0, -1, 6, 0.0, 1.5, 0.3])
 def test_impossible_ranks(rank):
-    with pytest.raises(ValueError, match='allowed are 1 to 5') as error:
+    with pytest.raises(ValueError, match=f'rank={rank}.*stitching_layer.rank'):
         LoRAStitchingLayer(6, 5, rank=rank)
-    assert f'rank={rank} ' in str(error.value)
-    assert 'stitching_layer.rank' in str(error.value)
-
-
-@pytest.mark.parametrize('rank', [1, 5])
-def test_possible_ranks(rank):
-    layer = LoRAStitchingLayer(6, 5, rank=rank)
-    assert layer.lora_A.shape == (rank, 6)
-    assert layer.lora_B.shape == (5, rank)
-
-
-def test_layers_are_registered():
-    layer = MODELS.build(dict(type='LoRAStitchingLayer', in_dim=4, out_dim=6, rank=2))
-    assert type(layer) is LoRAStitchingLayer
-    assert type(MODELS.build(dict(type='StitchingLayer', in_dim=4, out_dim=6))) is (
-        StitchingLayer
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from mmengine.model import BaseTTAModel, is_model_wrapper
@@ -75,17 +76,18 @@ def _find(
 
     ``model.modules()`` nests a generator per level: too slow for a switch at run time.
     """
-    modules, seen, backbones, listeners = [model], {model}, [], []
+    modules, seen = [model], {model}
+    by_class: dict[type, list[nn.Module]] = defaultdict(list)
     for module in modules:
-        if isinstance(module, StitchedBackbone):
-            backbones.append(module)
-        # Asked of the class: nn.Module is slow to say that it has no such attribute.
-        if method and hasattr(type(module), method):
-            listeners.append(module)
+        by_class[type(module)].append(module)
         for child in module._modules.values():
             if child is not None and child not in seen:
                 seen.add(child)
                 modules.append(child)
+    backbones, listeners = [], []
+    for kind, members in by_class.items():
+        backbones += members if issubclass(kind, StitchedBackbone) else []
+        listeners += members if method and hasattr(kind, method) else []
     wanted = "a model with one stitched backbone, such as type='SNNetv2'"
     found = f'{type(model).__name__} with {len(backbones)}'
     check(len(backbones) == 1, 'model.backbone', found, wanted)

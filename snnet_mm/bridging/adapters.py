@@ -137,13 +137,11 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         return x
 
     def _check(self, strides: Sequence[int]) -> None:
-        prefix, key = (self.num_prefix, self.out_prefix), 'backbone.stitching_layer'
-        wanted = (
-            f'none or one cls token for a {type(self).__name__}, and registers not at '
-            'all'
-        )
-        tokens = f'{prefix[0]} to {prefix[1]} prefix tokens'
-        check(not self.folds or max(prefix) < 2, f'{key}.type', tokens, wanted)
+        key, kind = 'backbone.stitching_layer', type(self).__name__
+        prefix = f'{self.num_prefix} to {self.out_prefix} prefix tokens'
+        fits = not self.folds or max(self.num_prefix, self.out_prefix) < 2
+        wanted = f'none or one cls token for a {kind}, and no registers'
+        check(fits, f'{key}.type', prefix, wanted)
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
         positive = self.hops and min(min(hop) for hop in self.hops) > 0

@@ -1,11 +1,7 @@
-"""HOW it runs: layers, backbones, the switch of the stitch, wrappers and necks."""
+"""Stitching layers, backbones, the switch of the stitch, wrappers and necks."""
 
 from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
-from .layers import (
-    LeastSquares,
-    LoRAStitchingLayer,
-    StitchingLayer,
-)
+from .layers import LeastSquares, LoRAStitchingLayer, StitchingLayer
 from .map_layer_norm import MapLayerNorm
 from .necks import NormPerMap, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
@@ -27,11 +23,11 @@ from .wrappers import (
 
 __all__ = [
     'Distillation',
-    'ModelWrapper',
     'DistillationWrapper',
     'LeastSquares',
     'LoRAStitchingLayer',
     'MapLayerNorm',
+    'ModelWrapper',
     'NormPerMap',
     'PerStitchBN',
     'SNNetv1',

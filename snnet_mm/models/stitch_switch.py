@@ -64,7 +64,9 @@ def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
         f'one stitch at a time for {type(unwrapped(model)).__name__}; several go into '
         "one forward of a wrapper, such as model.type='SandwichWrapper'"
     )
-    check(len(stitches) == 1, 'StitchSamplingHook.sampler', tuple(ids), wanted)
+    check(
+        len(stitches) == 1, 'default_hooks.stitch_sampling.sampler', tuple(ids), wanted
+    )
     set_stitch(model, stitches[0].id)
     return {'': stitches[0]}
 

@@ -178,7 +178,7 @@ def test_batch_norm_of_tokens_is_that_of_the_map():
     ('kind', 'kwargs', 'message'),
     [
         (Conv3x3Adapter, dict(prefix=(5, 5)), '5 to 5 prefix tokens'),
-        (LinearAdapter, dict(prefix=(0, 5)), 'registers not at all'),
+        (LinearAdapter, dict(prefix=(0, 5)), 'and no registers'),
         (LinearAdapter, dict(resize='strided'), "allowed: 'bilinear', 'none' "),
         (Conv3x3Adapter, dict(resize='nearest'), "resize='nearest'"),
         (Conv3x3Adapter, dict(resize='strided', hops=[(8, 2)]), 'whole multiples'),

@@ -70,7 +70,7 @@ class SandwichWrapper(ModelWrapper):
         present = [i for i in anchors if i in drawn]
         wanted = f"one of the anchors {anchors} and others, as 'SandwichSampler' draws"
         fits = present and len(drawn) > 1
-        check(fits, 'StitchSamplingHook.sampler', sorted(drawn), wanted)
+        check(fits, 'default_hooks.stitch_sampling.sampler', sorted(drawn), wanted)
         self.roles = {SLOWEST: drawn.pop(present[-1])}
         if len(present) > 1:
             self.roles[FASTEST] = drawn.pop(present[0])

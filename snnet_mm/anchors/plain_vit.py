@@ -120,14 +120,9 @@ class PlainViT(TokenAnchor):
         self.cls_token = self.reg_token = self.pos_embed = None
         if self.has_embedding:
             self._add_embedding(in_channels, dim, abs_pos_embed)
-        rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         settings = dict(mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, norm_eps=norm_eps)
         settings |= dict(layer_scale_init=layer_scale_init, mlp_shortcut=mlp_shortcut)
-        blocks = [nn.Identity() for _ in range(depth)]
-        for i in sorted(self.kept_blocks):
-            bias = self._new_bias(*relative, num_heads, windows[i])
-            blocks[i] = Block(dim, num_heads, rates[i], bias, windows[i], **settings)
-        self.blocks = nn.ModuleList(blocks)
+        self._add_blocks(num_heads, drop_path_rate, windows, relative, settings)
         # The final norm belongs to the last block.
         self.norm = nn.Identity()
         if final_norm and depth - 1 in self.kept_blocks:
@@ -197,6 +192,22 @@ class PlainViT(TokenAnchor):
         self.cls_token = _new_tokens(int(self.has_cls), dim)
         self.reg_token = _new_tokens(self.num_prefix - self.has_cls, dim)
         self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
+
+    def _add_blocks(
+        self,
+        num_heads: int,
+        drop_path_rate: float,
+        windows: Sequence[int],
+        relative: tuple[bool, bool],
+        settings: dict,
+    ) -> None:
+        rates = torch.linspace(0, drop_path_rate, self.depth, device='cpu').tolist()
+        blocks = [nn.Identity() for _ in range(self.depth)]
+        for i in sorted(self.kept_blocks):
+            bias = self._new_bias(*relative, num_heads, windows[i])
+            own = self.block_dims[i], num_heads, rates[i], bias, windows[i]
+            blocks[i] = Block(*own, **settings)
+        self.blocks = nn.ModuleList(blocks)
 
     def _new_bias(
         self, relative: bool, decomposed: bool, num_heads: int, window: int

@@ -59,20 +59,13 @@ def check_settings(
     """Refuse a size, number or rate that makes no sense."""
     check(is_whole(patch_size, 1), 'patch_size', patch_size, 'pixels, 1 or more')
     sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
-    check(
-        len(sides) == 2 and all(is_whole(side, patch_size) for side in sides),
-        'img_size',
-        img_size,
-        f'pixels, or height and width, of a patch ({patch_size}) or more',
-    )
+    right = len(sides) == 2 and all(is_whole(side, patch_size) for side in sides)
+    allowed = f'pixels, or height and width, of a patch ({patch_size}) or more'
+    check(right, 'img_size', img_size, allowed)
     check(is_whole(num_registers, 0), 'num_registers', num_registers, '0 or more')
     check_drop_path_rate(drop_path_rate)
-    check(
-        layer_scale_init is None or is_number(layer_scale_init),
-        'layer_scale_init',
-        layer_scale_init,
-        'None or a number',
-    )
+    right = layer_scale_init is None or is_number(layer_scale_init)
+    check(right, 'layer_scale_init', layer_scale_init, 'None or a number')
 
 
 def check_drop_path_rate(rate: float) -> None:
@@ -91,24 +84,14 @@ def read_windows(
 ) -> list[int]:
     """Return the window size of every block, 0 for a global one."""
     check(is_whole(window_size, 0), 'window_size', window_size, '0 (none) or more')
-    check(
-        all(i in range(depth) for i in global_blocks)
-        and (window_size or not len(global_blocks)),
-        'global_blocks',
-        tuple(global_blocks),
-        f'blocks 0 to {depth - 1}, and none where window_size is 0',
-    )
+    right = all(i in range(depth) for i in global_blocks)
+    right = right and (window_size or not len(global_blocks))
+    allowed = f'blocks 0 to {depth - 1}, and none where window_size is 0'
+    check(right, 'global_blocks', tuple(global_blocks), allowed)
     local = window_size or decomposed_rel_pos
-    check(
-        not (num_prefix and local),
-        'cls_token, num_registers',
-        num_prefix,
-        'no prefix tokens with window_size or decomposed_rel_pos: they lie nowhere',
-    )
-    check(
-        not (rel_pos_bias and local),
-        'rel_pos_bias',
-        rel_pos_bias,
-        'False with window_size or decomposed_rel_pos',
-    )
+    allowed = '{} with window_size or decomposed_rel_pos'
+    none = allowed.format('0 prefix tokens, which lie nowhere,')
+    check(not (num_prefix and local), 'cls_token, num_registers', num_prefix, none)
+    right = not (rel_pos_bias and local)
+    check(right, 'rel_pos_bias', rel_pos_bias, allowed.format(False))
     return [0 if i in global_blocks else window_size for i in range(depth)]

@@ -143,14 +143,13 @@ class BeitFamily(TimmFamily):
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TimmFamily.run_block`."""
-        block = self.vit.blocks[i]
-        modules = {i: block.attn, -1: self.vit.rel_pos_bias}
-        biases = [
-            self._bias(slot, module.relative_position_bias_table, grid)
-            for slot, module in modules.items()
-            if getattr(module, 'relative_position_bias_table', None) is not None
-        ]
-        return block(tokens, shared_rel_pos_bias=sum(biases) if biases else None)
+        block, bias = self.vit.blocks[i], None
+        for slot, module in ((i, block.attn), (-1, self.vit.rel_pos_bias)):
+            table = getattr(module, 'relative_position_bias_table', None)
+            if table is not None:
+                own = self._bias(slot, table, grid)
+                bias = own if bias is None else bias + own
+        return block(tokens, shared_rel_pos_bias=bias)
 
     def fix_grid(self, grid: Grid) -> None:
         """See :meth:`TimmFamily.fix_grid`."""

@@ -61,8 +61,6 @@ test_runner.__test__ = False
     'task, mode, batch_size',
     [
         ('seg', 'whole', 1),
-        ('seg', 'whole', 2),
-        ('seg', 'slide', 1),
         ('seg', 'slide', 2),
         ('depth', 'whole', 2),
         ('depth', 'slide', 1),
@@ -178,6 +176,11 @@ class TestResume:
         seen = count_images(runner)
         runner.test()
         assert len(seen) == 12
+        # Nothing is left to resume.
+        runner = test_runner(cfg, resume=True)
+        seen = count_images(runner)
+        runner.test()
+        assert len(seen) == 12
 
     @pytest.mark.parametrize(
         'change, differs',
@@ -211,9 +214,6 @@ class TestResume:
         a, b, again = identities
         assert b == again
         assert {k for k in a if a[k] != b[k]} == {'data set'}
-
-    def test_with_nothing_to_resume_it_starts(self, cfg):
-        assert test_runner(cfg, resume=True).test() == test_runner(cfg).test()
 
 
 class TestFewerImages:
@@ -263,11 +263,6 @@ class TestFewerImages:
         with pytest.raises(ValueError, match=f"'ConcatDataset'.*test_cfg.{key}"):
             test_runner(cfg, **{key: 3}).test()
 
-    @pytest.mark.parametrize('key', ['limit', 'screen', 'keep', 'stitches_per_pass'])
-    def test_numbers_must_be_positive(self, cfg, key):
-        with pytest.raises(ValueError, match=f'{key}=0; allowed: 1 or more'):
-            test_runner(cfg, **{key: 0}).test()
-
 
 def test_pictures_get_a_folder_per_stitch(toy_cfg, tmp_path):
     test_runner(toy_cfg, show_dir=str(tmp_path / 'show'), limit=2).test()
@@ -289,12 +284,6 @@ def test_class_tables_go_to_the_file_only(toy_cfg, capfd):
     assert 'stitch 9:' in log
 
 
-def test_predictions_of_several_stitches_are_not_mixed(toy_cfg, tmp_path):
-    toy_cfg.test_evaluator.output_dir = str(tmp_path / 'out')
-    with pytest.raises(ValueError, match='14 stitches would overwrite each other'):
-        test_runner(toy_cfg).test()
-
-
 def test_batch_norm_is_recalibrated_per_stitch(toy_cfg, tmp_path):
     mixed = test_runner(toy_cfg).test()
     runner = test_runner(toy_cfg, recalibrate_bn=6, out_dir=str(tmp_path / 'report'))
@@ -313,8 +302,22 @@ def test_batch_norm_is_recalibrated_per_stitch(toy_cfg, tmp_path):
     assert metrics['stitch_9/mIoU'] != mixed['stitch_9/mIoU']
 
 
-def test_recalibration_needs_training_images(toy_cfg):
-    runner = test_runner(toy_cfg, recalibrate_bn=6)
-    runner.cfg.train_dataloader = None
-    with pytest.raises(ValueError, match='config key: train_dataloader'):
-        runner.test()
+@pytest.mark.parametrize(
+    ('key', 'value', 'message'),
+    [
+        ('test_evaluator.output_dir', 'o', "'o'.*14 stitches would overwrite"),
+        ('train_dataloader', None, 'config key: train_dataloader'),
+        ('test_cfg.limit', 0, 'limit=0; allowed: 1 or more'),
+        ('test_cfg.screen', 0.5, 'screen=0.5; allowed: 1 or more'),
+        ('test_cfg.keep', 0, 'keep=0; allowed: 1 or more'),
+        ('test_cfg.stitches_per_pass', -1, 'per_pass=-1; allowed: 1 or more'),
+    ],
+)
+def test_bad_settings_are_refused(toy_cfg, key, value, message):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', recalibrate_bn=2)
+    toy_cfg.merge_from_dict({key: value})
+    if value is None:
+        toy_cfg[key] = None
+        toy_cfg.train_cfg = toy_cfg.optim_wrapper = toy_cfg.param_scheduler = None
+    with pytest.raises(ValueError, match=message):
+        Runner.from_cfg(toy_cfg).test()

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.models import find_stitched_backbone
+from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import Cost, CostTable
 from snnet_mm.utils import refusal
 
@@ -24,7 +24,6 @@ from .parts import (
     parameters_by_part,
     parts_by_stitch,
     run_parts,
-    unwrapped,
 )
 
 

@@ -11,10 +11,9 @@ from mmengine.evaluator import BaseMetric
 from mmengine.visualization import Visualizer
 from torch import Tensor, nn
 
+Forward = Callable[[nn.Module, Tensor], object]
 # A test of models, and how to run those that pass it from images to raw output.
-FORWARDS: list[
-    tuple[Callable[[nn.Module], bool], Callable[[nn.Module, Tensor], object]]
-] = []
+FORWARDS: list[tuple[Callable[[nn.Module], bool], Forward]] = []
 # Attributes of metrics that say where predictions are saved; mmengine's own first.
 SAVING_KEYS = ['out_file_path']
 # Tests of metrics that are wrong on a part of a data set, and what to use instead.

@@ -29,6 +29,7 @@ from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
 from .metric_buffers import MetricBuffers
 from .one_pass import run_one_pass
 from .partial_evaluation import PartialEvaluation, identify, identify_data
+from .parts import special_forward
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_stitches
 
@@ -224,7 +225,9 @@ class StitchTestLoop(TestLoop):
             f'Recalibrating batch norm for {len(ids)} stitches on '
             f'{self.recalibrate_bn} images'
         )
-        statistics = recalibrate_bn(runner.model, batches, ids)
+        # Heads with a forward of their own see detections in this mode only.
+        mode = 'predict' if special_forward(runner.model) else 'tensor'
+        statistics = recalibrate_bn(runner.model, batches, ids, mode)
         if is_main_process():
             with atomic_path(self.out_dir / 'bn_statistics.pth') as temporary:
                 torch.save(statistics, temporary)

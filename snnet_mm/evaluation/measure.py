@@ -12,7 +12,7 @@ import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import refusal
 
@@ -24,7 +24,6 @@ from .parts import (
     parts_by_stitch,
     run_model,
     run_parts,
-    unwrapped,
 )
 
 

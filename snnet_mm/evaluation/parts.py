@@ -14,12 +14,16 @@ from mmengine.model import BaseDataPreprocessor, BaseModel
 from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
-from snnet_mm.models import StitchedBackbone, find_stitched_backbone, set_stitch
-from snnet_mm.models import unwrapped as unwrapped
+from snnet_mm.models import (
+    StitchedBackbone,
+    find_stitched_backbone,
+    set_stitch,
+    unwrapped,
+)
 from snnet_mm.stitching import Position, Step, Stitch
 from snnet_mm.utils import check, is_whole, refusal
 
-from .extensions import FORWARDS
+from .extensions import FORWARDS, Forward
 
 T = TypeVar('T')
 SIZE = 'height and width of the images, in pixels'
@@ -120,11 +124,15 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
     return parameters
 
 
+def special_forward(model: nn.Module) -> Forward | None:
+    """Return how to run a model that needs a forward of its own, if it does."""
+    return next((run for fits, run in FORWARDS if fits(unwrapped(model))), None)
+
+
 def run_model(model: nn.Module, images: Tensor) -> object:
     """Run what prediction runs, from preprocessed images to the heads' raw output."""
-    for matches, run in FORWARDS:
-        if matches(model):
-            return run(model, images)
+    if run := special_forward(model):
+        return run(model, images)
     if isinstance(model, BaseModel):
         return model(images, mode='tensor')
     return model(images)

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from snnet_mm.models import StitchedBackbone
-
-from .parts import unwrapped
+from snnet_mm.models import StitchedBackbone, unwrapped
 
 
 class ParameterCount(NamedTuple):

@@ -78,7 +78,10 @@ class PerStitchBN(nn.Module):
 
 @torch.no_grad()
 def recalibrate_bn(
-    model: BaseModel, batches: Iterable[dict], ids: Iterable[int]
+    model: BaseModel,
+    batches: Iterable[dict],
+    ids: Iterable[int],
+    mode: str = 'tensor',
 ) -> Statistics:
     """Estimate the statistics of every batch norm anew for each stitch.
 
@@ -90,6 +93,8 @@ def recalibrate_bn(
         model: The model, with a stitched backbone.
         batches: Batches of a data loader, as training sees them.
         ids: Stitches.
+        mode: Mode of mm's forward that reaches all batch norms; ``'predict'`` where
+            some of them see detections.
 
     Returns:
         Running mean and variance by name, for each stitch id; those of parts that not
@@ -117,7 +122,7 @@ def recalibrate_bn(
             with share():
                 for stitch in stitches:
                     set_stitch(model, stitch.id)
-                    for name, value in _observe(model, norms, data).items():
+                    for name, value in _observe(model, norms, data, mode).items():
                         totals[stitch.id][name] += value
     check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
     return {s.id: _average(model, norms, s, totals[s.id]) for s in stitches}
@@ -188,7 +193,7 @@ def _restored(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[Non
 
 
 def _observe(
-    model: BaseModel, norms: Mapping[str, _BatchNorm], data: dict
+    model: BaseModel, norms: Mapping[str, _BatchNorm], data: dict, mode: str
 ) -> dict[str, Tensor]:
     """Return mean, variance and 1 of a batch for every batch norm that it reaches.
 
@@ -201,8 +206,6 @@ def _observe(
         norm.momentum = None
         norm.reset_running_stats()
     try:
-        # mmdet's mask heads see detections in this mode only.
-        mode = 'predict' if hasattr(model, 'roi_head') else 'tensor'
         model._run_forward(data, mode=mode)
         return {
             name: torch.cat(

@@ -196,7 +196,9 @@ def test_an_exported_stitch_holds_one_end(cfg, randomise, stitch_id):
 def test_there_is_no_batch_norm_to_recalibrate(cfg, randomise):
     weights = randomised(cfg, randomise).state_dict()
     runner = test_runner(cfg, weights, type='StitchTestLoop', recalibrate_bn=4)
-    with pytest.raises(ValueError, match='ImageClassifier has no batch norm'):
+    with pytest.raises(
+        ValueError, match="'ImageClassifier'; allowed: a model with batch norms"
+    ):
         runner.test()
 
 

@@ -4,6 +4,6 @@ Subpackages subclass classes of mmseg, mmdet or mmpretrain; configs import what 
 need. The modules here import none of these packages.
 """
 
-from . import evaluation_rules
+from . import evaluation_rules, training_rules
 
-__all__ = ['evaluation_rules']
+__all__ = ['evaluation_rules', 'training_rules']

@@ -1,4 +1,4 @@
-"""ViTDet's configs: what they build, what they read, and one step of each kind."""
+"""Loading of ViTDet's configs."""
 
 from pathlib import Path
 
@@ -17,9 +17,6 @@ def load(path):
     return cfg
 
 
-SIDE = 64
-# COCO's 80 categories have ids up to 90.
-NO_CATEGORY = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 FILES = {
     'two_and_a_crowd': dict(height=48, width=96),
     'over_the_edge': dict(height=64, width=64),

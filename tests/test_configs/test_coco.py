@@ -1,4 +1,4 @@
-"""ViTDet's configs: what they build, what they read, and one step of each kind."""
+"""Images and boxes that ViTDet's configs read from COCO."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config, ConfigDict
 from mmengine.registry import DATASETS, MODELS
-from mmengine.runner import Runner
+from narrow_configs import NO_CATEGORY, narrow
 from PIL import Image
-from vitdet_configs import CONFIGS, FILES, NO_CATEGORY, SIDE, load
+from vitdet_configs import CONFIGS, FILES, load
 
 
 def box_annotation(image_id, box, category=1, **more):
@@ -133,89 +132,6 @@ def test_images_of_coco_in_tests(coco, side):
         assert padded.shape == (1, 3, side, side)
         assert padded[..., height:, :].count_nonzero() == 0
         assert padded[..., width:].count_nonzero() == 0
-
-
-def narrow(cfg, coco, work_dir):
-    """A config small enough for a step on a CPU."""
-    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
-    anchors = cfg.model.backbone.get('anchors', [cfg.model.backbone])
-    for width, anchor in zip((8, 16), anchors, strict=False):
-        depth = 24 if anchor.arch == 'large' else 12
-        anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
-        anchor.update(img_size=SIDE, window_size=3, init_cfg=None)
-        cfg.model.neck.in_channels = width
-    cfg.model.data_preprocessor.pad_size_divisor = SIDE
-    cfg.model.neck.out_channels = 8
-    cfg.model.rpn_head.update(in_channels=8, feat_channels=8)
-    roi = cfg.model.roi_head
-    for part in ('bbox', 'mask'):
-        roi[f'{part}_roi_extractor'].out_channels = 8
-        roi[f'{part}_head'].update(in_channels=8, conv_out_channels=8)
-    roi.bbox_head.fc_out_channels = 16
-    cfg.model.train_cfg.rcnn.sampler.num = 16
-    cfg.model.test_cfg.rpn.max_per_img = 30
-    cfg.model.test_cfg.rcnn.update(score_thr=0.0, max_per_img=5)
-    layer = cfg.model.backbone.get('stitching_layer', {})
-    if 'rank' in layer:
-        layer.rank = 2
-    for mode in ('train', 'test'):
-        loader = cfg[f'{mode}_dataloader']
-        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
-        loader.dataset.data_root = str(coco)
-        for transform in loader.dataset.pipeline:
-            if 'scale' in transform:
-                transform.scale = (SIDE, SIDE)
-            if 'crop_size' in transform:
-                transform.crop_size = (SIDE, SIDE)
-    cfg.test_evaluator.ann_file = str(coco / 'annotations/instances_val2017.json')
-    hooks = cfg.default_hooks
-    if 'stitch_init' in hooks:
-        hooks.stitch_init.num_images = 2
-        sampling = hooks.stitch_sampling
-        sampling.input_size = (SIDE, SIDE)
-        if sampling.sampler.type == 'ResourceConstrainedSampler':
-            sampling.sampler = ConfigDict(type=sampling.sampler.type, num_groups=3)
-    if 'input_size' in cfg.test_cfg:
-        cfg.test_cfg.input_size = (SIDE, SIDE)
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-    cfg.train_cfg.max_iters = 1
-    cfg.param_scheduler = []
-
-
-@pytest.mark.parametrize(
-    'name',
-    [
-        'deit3-s_8xb1-100e_coco-1024x1024',
-        'snnetv1-deit3-s-l_8xb1-100e_coco-1024x1024',
-        'snnetv2-deit3-s-l_8xb8-100e_coco-1024x1024',
-        'snnetv2-dinov2-s-b_8xb1-100e_coco-1008x1008',
-    ],
-)
-def test_config_trains_and_tests(name, coco, tmp_path, monkeypatch):
-    # mmengine formats a config six times, which takes longer than all the rest.
-    monkeypatch.setattr(Config, 'pretty_text', '')
-    (path,) = CONFIGS.rglob(f'mask-rcnn_{name}.py')
-    cfg = load(path)
-    narrow(cfg, coco, tmp_path)
-    runner = Runner.from_cfg(cfg)
-    before = {k: v.clone() for k, v in runner.model.named_parameters()}
-    runner.train()
-    after = dict(runner.model.named_parameters())
-    moved = {k for k, v in after.items() if not v.equal(before[k])}
-    assert all(p.isfinite().all() for p in after.values())
-    assert {
-        'neck.levels.0.0.weight',
-        'rpn_head.rpn_conv.1.conv.weight',
-        'roi_head.bbox_head.shared_convs.3.ln.weight',
-        'roi_head.mask_head.conv_logits.weight',
-    } <= moved
-    assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
-    metrics = runner.test()
-    stitches = 'snnet' in name
-    prefixes = ('stitch_0/', 'stitch_1/') if stitches else ('',)
-    for prefix in prefixes:
-        for kind in ('bbox', 'segm'):
-            assert 0 <= metrics[f'{prefix}coco/{kind}_mAP'] <= 1
 
 
 def test_a_loss_without_objects(coco, tmp_path):

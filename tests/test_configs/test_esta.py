@@ -4,13 +4,11 @@ import math
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
-from PIL import Image
 
 from snnet_mm.evaluation import count_parameters
 from snnet_mm.stitching import StitchResults
@@ -144,47 +142,3 @@ def test_the_config_on_the_page_about_esta(tmp_path):
     scores = StitchResults.read(tmp_path / 'stitch_scores.json', space)
     assert len(scores.stitches) in (2, 3)
     assert space.anchor_ids[-1] in scores.scores()
-
-
-@pytest.fixture
-def data_root(tmp_path):
-    """Two images of two classes."""
-    rng = np.random.default_rng(0)
-    for folder in ('train/a', 'train/b', 'test/a', 'test/b'):
-        (tmp_path / 'data' / folder).mkdir(parents=True)
-        for i in range(2):
-            image = rng.integers(0, 255, (80, 112, 3), dtype=np.uint8)
-            Image.fromarray(image).save(tmp_path / 'data' / folder / f'{i}.jpg')
-    return str(tmp_path / 'data')
-
-
-def test_it_trains_and_tests(data_root, tmp_path):
-    """Two steps, of which the second one draws by importance, with narrow anchors."""
-    cfg = short_run(ESTA / CUB, tmp_path)
-    model, widths = cfg.model.model, (8, 12, 16)
-    for anchor, width in zip(model.backbone.anchors, widths, strict=True):
-        anchor.arch = ConfigDict(embed_dims=width, depth=3, num_heads=2)
-        anchor.lora.rank = 2
-        anchor.pop('init_cfg')
-    ends = [dict(in_channels=width, norm=None) for width in widths]
-    model.head.update(num_classes=2, anchor_heads=ends)
-    sampling(cfg).sampler.num_groups = 3
-    for loader in (cfg.train_dataloader, cfg.test_dataloader):
-        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
-        classes = dict(metainfo=dict(classes=('a', 'b')), data_root=data_root)
-        loader.dataset.update(classes)
-    cfg.test_evaluator.topk = (1,)
-    runner = Runner.from_cfg(cfg)
-    before = {k: v.clone() for k, v in runner.model.named_parameters()}
-    runner.train()
-    moved = {k for k, v in runner.model.named_parameters() if not v.equal(before[k])}
-    assert 'backbone.stitch_biases.2' in moved  # the largest anchor's
-    # A gets its first gradient in the second step, when B is no longer zero.
-    kinds = {k.rsplit('.')[-1] for k in moved if '.anchors.' in k}
-    assert kinds == {'lora_A', 'lora_B'}
-    cfg.load_from = str(tmp_path / 'iter_2.pth')
-    scores = str(tmp_path / 'stitch_scores.json')
-    cfg.test_cfg.update(stitches='999G', results=scores)
-    metrics = Runner.from_cfg(cfg).test()
-    (tested,) = {name.split('/')[0] for name in metrics}
-    assert tested == f'stitch_{StitchResults.read(scores).front()[-1]}'

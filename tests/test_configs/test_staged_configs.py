@@ -1,21 +1,16 @@
-"""Configs of networks with stages: what they build, their rates, and a step of each."""
+"""Configs of networks with stages: their stitches, costs and rates."""
 
-import json
 import math
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import DATASETS, MODELS, init_default_scope
-from mmengine.runner import Runner
-from PIL import Image
+from mmengine.registry import MODELS, init_default_scope
 
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models import set_stitch
 
 pytest.importorskip('timm')
 
@@ -28,7 +23,6 @@ STITCHED = sorted(
 IN1K = 'imagenet/snnetv1-{}_in1k-224x224.py'
 TINY = 'imagenet/tiny/{}_tinyimagenet20-64x64.py'
 CAMVID = 'swin/camvid/upernet_{}_1xb8-1000_camvid-240x176.py'
-SIDE = 64
 
 
 def name_of(path):
@@ -163,209 +157,3 @@ def test_schedules_on_imagenet():
             assert start.startswith(f'timm://{anchor.model}.')
         widths = [a.block_dims[-1] for a in model.backbone.anchors]
         assert [e.in_channels for e in model.head.anchor_heads] == widths
-
-
-def random_image(path, size=(80, 112), kind=None):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    high, shape = (6, size) if kind == 'labels' else (255, (*size, 3))
-    pixels = np.random.default_rng(0).integers(0, high, shape, dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
-
-
-@pytest.fixture(scope='module')
-def data_root(tmp_path_factory):
-    """Two images in each folder that any of the data sets reads."""
-    root = tmp_path_factory.mktemp('data')
-    for i in range(2):
-        for folder in ('train/a', 'train/b', 'val/a', 'val/b'):
-            random_image(root / folder / f'{i}.jpg')
-        for split in ('train', 'val', 'training', 'validation'):
-            random_image(root / 'images' / split / f'{i}.jpg')
-            random_image(root / 'annotations' / split / f'{i}.png', kind='labels')
-    images = [dict(id=0, file_name='0.jpg', height=80, width=112)]
-    box = [10, 10, 60, 50]
-    polygon = [10, 10, 70, 10, 70, 60, 10, 60]
-    annotation = dict(id=1, image_id=0, category_id=1, bbox=box, area=3000, iscrowd=0)
-    annotation['segmentation'] = [polygon]
-    gone = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
-    names = DATASETS.get('mmdet.CocoDataset').METAINFO['classes']
-    numbers = [i for i in range(1, 91) if i not in gone]
-    categories = [dict(id=i, name=name) for i, name in zip(numbers, names, strict=True)]
-    for split in ('train', 'val'):
-        random_image(root / f'{split}2017' / '0.jpg')
-        written = dict(images=images, annotations=[annotation], categories=categories)
-        path = root / f'annotations/instances_{split}2017.json'
-        path.write_text(json.dumps(written))
-    return root
-
-
-def narrow_anchor(anchor):
-    """A few channels and blocks; its widths and the last blocks of its stages."""
-    anchor.img_size = SIDE
-    anchor.pop('init_cfg', None)
-    if 'swin' in anchor.model:
-        depths = (2, 2, 3, 2) if 'tiny' in anchor.model else (2, 2, 4, 2)
-        args = anchor.get('model_args', {})
-        if len(args.get('depths', depths)) == 3:
-            depths = depths[:3]
-        heads = (1, 2, 2, 4)[: len(depths)]
-        args = dict(embed_dim=8, depths=depths, num_heads=heads, window_size=2)
-        widths = [8 * 2**i for i in range(len(depths))]
-    elif 'resnet' in anchor.model:
-        args = dict(channels=(4, 6, 8, 10), stem_type='deep', stem_width=2)
-        widths = [w * (4 if '50' in anchor.model else 1) for w in args['channels']]
-        depths = (3, 4, 6, 3) if '50' in anchor.model else (2, 2, 2, 2)
-    else:
-        widths, depths = (16, 24, 32), (2, 2, 2)
-        args = dict(embed_dim=widths, depth=depths, num_heads=(2,) * 3, key_dim=8)
-    anchor.model_args = ConfigDict(args)
-    return widths, tuple(np.cumsum(depths) - 1)
-
-
-def narrow_heads(model, shapes):
-    """Heads and necks for anchors of these widths and last blocks."""
-    widths, ends = shapes[-1]
-    if 'decode_head' in model or 'roi_head' in model:
-        model.backbone.out_indices = ends
-    if 'anchor_heads' in model.get('head', {}):
-        for end, (shape, _) in zip(model.head.anchor_heads, shapes, strict=True):
-            end.in_channels = shape[-1]
-            end.pop('init_cfg', None)
-    necks = model.get('neck', [])
-    for neck in necks if isinstance(necks, list) else [necks]:
-        neck.in_channels = widths
-        neck.pop('init_cfg', None)
-        if neck.type == 'FPN':
-            neck.out_channels = 8
-    if 'decode_head' in model:
-        bn = dict(norm_cfg=dict(type='BN'))
-        model.decode_head.update(in_channels=widths, channels=8, **bn)
-        model.decode_head.pop('init_cfg', None)
-        if 'auxiliary_head' in model:
-            model.auxiliary_head.update(in_channels=widths[2], channels=8, **bn)
-        model.data_preprocessor.size = (SIDE, SIDE)
-    if 'roi_head' in model:
-        model.rpn_head.update(in_channels=8, feat_channels=8)
-        for part in ('bbox', 'mask'):
-            model.roi_head[f'{part}_roi_extractor'].out_channels = 8
-            model.roi_head[f'{part}_head'].in_channels = 8
-        model.roi_head.bbox_head.fc_out_channels = 16
-        model.roi_head.mask_head.conv_out_channels = 8
-        model.test_cfg.rcnn.update(score_thr=0.0, max_per_img=5)
-    if 'head' in model:
-        model.head.num_classes = model.data_preprocessor.num_classes = 2
-
-
-def narrow_transform(transform, classifies):
-    """A transform to small images."""
-    if 'crop_size' in transform:
-        transform.crop_size = SIDE if classifies else (SIDE, SIDE)
-    if 'scale' in transform:
-        transform.scale = SIDE if classifies else (112, 80)
-    if transform.type == 'RandomChoice':
-        for several in transform.transforms:
-            for inner in several:
-                if 'scales' in inner:
-                    inner.scales = [(112, 64), (112, 80)]
-                if 'crop_size' in inner:
-                    inner.crop_size = (48, 64)
-
-
-def narrow(cfg, data_root, work_dir):
-    """A config of any task, for one step of a small model on small images."""
-    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
-    model = cfg.model
-    anchors = model.backbone.get('anchors', [model.backbone])
-    narrow_heads(model, [narrow_anchor(anchor) for anchor in anchors])
-    classifies = 'head' in model
-    for loader in (cfg.train_dataloader, cfg.test_dataloader):
-        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
-        loader.dataset.data_root = str(data_root)
-        if classifies:
-            loader.dataset.metainfo = dict(classes=('a', 'b'))
-        for transform in loader.dataset.pipeline:
-            narrow_transform(transform, classifies)
-    if classifies:
-        cfg.test_evaluator.topk = (1,)
-    if 'roi_head' in model:
-        cfg.test_evaluator.ann_file = f'{data_root}/annotations/instances_val2017.json'
-    if 'stitch_init' in cfg.default_hooks:
-        cfg.default_hooks.stitch_init.num_images = 2
-    cfg.test_dataloader.batch_size = 1
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-    cfg.train_cfg.max_iters = 1
-    cfg.param_scheduler = []
-
-
-STEPS = [
-    IN1K.format('resnet18-swin-ti_8xb128-30e'),
-    IN1K.format('levit-192-256_8xb128-50e'),
-    TINY.format('resnet-slow_1xb64-1000'),
-    TINY.format('snnetv1-swin-fast-slow_1xb64-600'),
-    'swin/upernet_snnetv1-swin-ti-s_8xb2-160k_ade20k-512x512.py',
-    pytest.param(
-        'swin/mask-rcnn_snnetv1-swin-ti-s_8xb2-3x_coco.py', marks=pytest.mark.ops
-    ),
-]
-
-
-@pytest.mark.parametrize('name', STEPS)
-def test_config_trains_and_tests(name, data_root, tmp_path, monkeypatch):
-    # mmengine formats a config six times, which takes longer than all the rest.
-    monkeypatch.setattr(Config, 'pretty_text', '')
-    cfg = Config.fromfile(CONFIGS / name)
-    narrow(cfg, data_root, tmp_path)
-    runner = Runner.from_cfg(cfg)
-    before = {k: v.clone() for k, v in runner.model.named_parameters()}
-    runner.train()
-    after = dict(runner.model.named_parameters())
-    moved = {k for k, v in after.items() if not v.equal(before[k])}
-    assert all(p.isfinite().all() for p in after.values())
-    assert any(k.startswith('backbone.') and 'blocks.' in k for k in moved)
-    assert any('head' in k for k in moved)
-    metrics = runner.test()
-    metric, most = {
-        'head': ('accuracy/top1', 100),
-        'decode_head': ('mIoU', 100),
-        'roi_head': ('coco/segm_mAP', 1),
-    }[next(k for k in ('decode_head', 'roi_head', 'head') if k in cfg.model)]
-    prefixes = ('stitch_0/', 'stitch_1/') if 'snnet' in name else ('',)
-    assert all(0 <= metrics[f'{prefix}{metric}'] <= most for prefix in prefixes)
-
-
-def test_camvid_from_anchors_to_stitches(data_root, tmp_path, monkeypatch):
-    monkeypatch.setattr(Config, 'pretty_text', '')
-    models = {}
-    for name in ('swin-fast', 'swin-slow', 'snnetv1-swin-fast-slow'):
-        cfg = Config.fromfile(CONFIGS / CAMVID.format(name))
-        start = cfg.model.backbone.get('anchors', [])
-        inits = [(a.init_cfg.prefix, a.init_cfg.checkpoint) for a in start]
-        narrow(cfg, data_root, tmp_path / name)
-        if start:
-            assert [path.split('/')[1].split('_')[1] for _, path in inits] == [*models]
-            for anchor, (prefix, _), source in zip(start, inits, models, strict=True):
-                path = str(tmp_path / source / 'iter_1.pth')
-                anchor.init_cfg = dict(
-                    type='Pretrained', checkpoint=path, prefix=prefix
-                )
-            for part in ('neck', 'decode_head'):
-                cfg.model[part].init_cfg = dict(
-                    type='Pretrained', checkpoint=path, prefix=f'{part}.'
-                )
-            cfg.optim_wrapper.optimizer.lr = 0.0
-        runner = Runner.from_cfg(cfg)
-        runner.train()
-        models[name] = runner.model
-    fast, slow, stitched = models.values()
-    for anchor, alone in zip(stitched.backbone.anchors, (fast, slow), strict=True):
-        wanted = dict(alone.backbone.named_parameters())
-        assert all(p.equal(wanted[k]) for k, p in anchor.named_parameters())
-    for part in ('neck', 'decode_head'):
-        wanted = dict(getattr(slow, part).named_parameters())
-        found = dict(getattr(stitched, part).named_parameters())
-        assert all(p.equal(wanted[k]) for k, p in found.items())
-    images = torch.randn(1, 3, SIDE, SIDE)
-    set_stitch(stitched, 1)
-    stitched.eval().decode_head.load_state_dict(slow.eval().decode_head.state_dict())
-    with torch.no_grad():
-        assert stitched(images).equal(slow(images))

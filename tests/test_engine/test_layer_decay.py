@@ -234,14 +234,14 @@ def test_positions_of_networks_with_stages_do_not_decay():
 @pytest.mark.parametrize(
     'kwargs, words',
     [
-        (dict(rates=(0.7,)), ['decay_rates=(0.7,) for 2 anchors', 'decay_rates']),
-        (dict(rates=(0.7, 0.8, 0.9)), ['for 2 anchors', 'one number for all']),
+        (dict(rates=(0.7,)), ['decay_rates=(0.7,)', 'each of 2 anchors']),
+        (dict(rates=(0.7, 0.8, 0.9)), ['each of 2 anchors', 'one number for all']),
         (dict(rates=(0.7, 0)), ['decay_rates=(0.7, 0)', 'above 0 and up to 1']),
         (dict(rates=1.5), ['decay_rates=1.5', 'above 0 and up to 1']),
         (dict(rates=()), ['decay_rates=()', 'optim_wrapper.paramwise_cfg.decay_rates']),
         (dict(rates=None), ['decay_rates=None', 'above 0 and up to 1']),
         (dict(norm_decay_mult=0), ["'norm_decay_mult'", 'optim_wrapper.paramwise_cfg']),
-        (dict(lr_mults=dict(neck=1)), ["'neck'", 'ModuleDict has no part', 'lr_mults']),
+        (dict(lr_mults=dict(neck=1)), ["'neck'", 'parts of the model', 'lr_mults']),
         (dict(lr_mults=dict(head=-1)), ["{'head': -1}", 'factors of 0 or more']),
         (dict(optimizer=dict(type='SGD')), ['learning rate', 'optimizer.lr']),
     ],
@@ -253,9 +253,9 @@ def test_wrong_settings(model, kwargs, words):
 
 
 def test_a_model_without_anchors():
-    with pytest.raises(ValueError, match='Conv2d trains no anchor.*PlainViT'):
+    with pytest.raises(ValueError, match="'Conv2d'; .*trains an anchor.*PlainViT"):
         build(nn.Conv2d(3, 3, 1))
-    with pytest.raises(ValueError, match='keys .*wanted is decay_rates'):
+    with pytest.raises(ValueError, match='allowed: decay_rates'):
         build_optim_wrapper(
             nn.Conv2d(3, 3, 1),
             dict(

@@ -1,6 +1,6 @@
 # ViTDet's schedule in detectron2, 100 epochs of COCO, for batches of 8 images: eight
 # times the 184375 iterations of its batches of 64, and the drops where it has them,
-# behind 88.9 and 96.3 %. Rate (1e-4), betas, weight decay and the 250 iterations of
+# after 88.9 and 96.3 %. Rate (1e-4), betas, weight decay and the 250 iterations of
 # warm-up are its own; SN-Netv2 says that it kept them, and no rate of its own for a
 # batch of 8. To our knowledge detectron2 clips no gradients there and decays biases and
 # relative positions too, which AnchorLayerDecayConstructor does not. Models set

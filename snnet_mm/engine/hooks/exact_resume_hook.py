@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mmengine.dist import get_rank
 from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS
@@ -17,8 +19,8 @@ ITERATIONS = 0
 class ExactResumeHook(Hook):
     """Seeds every training iteration, so that resumed training goes on exactly.
 
-    What an iteration draws (drop path, dropout) then depends on the seed, the
-    iteration and the rank, and on nothing before. The samples are the business of
+    Draws of an iteration (drop path, dropout) then depend on the seed, the iteration
+    and the rank, and on nothing before. The samples are the business of
     ``SeededSampler`` and ``SeededDataset``; their lack is said in the log, as is all
     else that makes a resumed training another one.
     """
@@ -26,8 +28,8 @@ class ExactResumeHook(Hook):
     priority = 'HIGHEST'
 
     def before_train(self, runner: Runner) -> None:
-        """Say what would make a resumed training another one."""
-        for reason in _doubts(runner):
+        """Warn of settings that make a resumed training another one."""
+        for reason in _inexact_settings(runner):
             runner.logger.warning(f'A resumed training will not be exact: {reason}.')
 
     def before_train_iter(
@@ -37,27 +39,22 @@ class ExactResumeHook(Hook):
         seed_everything(runner.seed, ITERATIONS, runner.iter, get_rank())
 
 
-def _doubts(runner: Runner) -> list[str]:
-    doubts = []
+def _inexact_settings(runner: Runner) -> Iterator[str]:
     if runner.cfg.get('randomness', {}).get('seed') is None:
-        doubts.append('every start draws another seed (config key: randomness.seed)')
+        yield 'every start draws another seed (config key: randomness.seed)'
     loader = runner.train_dataloader
     sampler = getattr(loader.batch_sampler, 'sampler', loader.sampler)
     if not getattr(sampler, 'seeds_samples', False):
-        doubts.append(
+        yield (
             f'{type(sampler).__name__} seeds no augmentation, SeededSampler does '
             '(config key: train_dataloader.sampler)'
         )
     counts = accumulative_counts(runner.optim_wrapper)
     for hook in runner.hooks:
-        if isinstance(hook, CheckpointHook) and _splits_steps(hook, counts):
-            doubts.append(
+        by_iter = isinstance(hook, CheckpointHook) and not hook.by_epoch
+        if by_iter and hook.interval > 0 and hook.interval % counts:
+            yield (
                 f'checkpoints every {hook.interval} iterations fall between two steps, '
                 f'as gradients of {counts} are accumulated (config keys: '
                 'default_hooks.checkpoint.interval, optim_wrapper.accumulative_counts)'
             )
-    return doubts
-
-
-def _splits_steps(hook: CheckpointHook, counts: int) -> bool:
-    return not hook.by_epoch and hook.interval > 0 and hook.interval % counts != 0

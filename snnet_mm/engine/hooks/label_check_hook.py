@@ -10,17 +10,11 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 
 from snnet_mm.evaluation.parts import unwrapped
-from snnet_mm.utils import isolated_rng
+from snnet_mm.utils import check, isolated_rng
 
-# Of classifiers, segmentors and detectors.
-HEADS = (
-    'head',
-    'decode_head',
-    'auxiliary_head',
-    'bbox_head',
-    'roi_head.bbox_head',
-    'roi_head.mask_head',
-)
+# Names of heads with a class for each of the data's; ``snnet_mm.integrations`` adds
+# those of the mm packages.
+HEADS: list[str] = []
 
 
 @HOOKS.register_module()
@@ -32,12 +26,8 @@ class LabelCheckHook(Hook):
     many classes as the data.
 
     Args:
-        num_samples: Training samples to look at, drawn at random.
+        num_samples: Number of training samples to look at, drawn at random.
         ignore_index: The label of pixels that belong to no class.
-
-    Raises:
-        ValueError: If the data set is empty, a label is no class, or a head has another
-            number of them.
     """
 
     def __init__(self, num_samples: int = 16, ignore_index: int = 255) -> None:
@@ -46,62 +36,48 @@ class LabelCheckHook(Hook):
     def before_train(self, runner: Runner) -> None:
         """Check before the first iteration."""
         dataset = runner.train_dataloader.dataset
-        if len(dataset) == 0:
-            raise ValueError(
-                'the training set has no samples (config key: train_dataloader.dataset)'
-            )
+        num_samples = len(dataset)
+        check(num_samples, 'train_dataloader.dataset', num_samples, '1 sample or more')
         classes = dataset.metainfo.get('classes')
         if classes is None:
             return
-        rng = np.random.default_rng(runner.seed)
+        chosen = np.random.default_rng(runner.seed).permutation(num_samples)
         with isolated_rng(runner.seed):
-            for i in rng.permutation(len(dataset))[: self.num_samples].tolist():
+            for i in chosen[: self.num_samples].tolist():
                 sample = dataset[i]['data_samples']
                 if 'gt_sem_seg' in sample:
-                    self._check_map(sample, classes, i)
+                    labels = sample.gt_sem_seg.data.unique()
+                    ignored = {self.ignore_index}
+                    _check_labels(labels, sample, 'seg_map_path', classes, ignored)
                 elif 'gt_label' in sample:
-                    _check_label(sample, classes, i)
+                    _check_labels(sample.gt_label, sample, 'img_path', classes)
                 elif 'gt_instances' in sample:
                     break  # mmdet numbers them itself, by the classes
                 else:
                     return
-        _check_number(unwrapped(runner.model), classes)
-
-    def _check_map(
-        self, sample: BaseDataElement, classes: Sequence[str], i: int
-    ) -> None:
-        labels = set(sample.gt_sem_seg.data.unique().tolist())
-        allowed = {*range(len(classes)), self.ignore_index}
-        if not labels <= allowed:
-            raise ValueError(
-                f'labels {sorted(labels - allowed)} of '
-                f'{sample.metainfo.get("seg_map_path", f"sample {i}")} are no '
-                f'classes; allowed are 0 to {len(classes) - 1} and '
-                f'{self.ignore_index} (config keys: train_dataloader.dataset, '
-                'metainfo.classes, reduce_zero_label)'
-            )
+        _check_heads(unwrapped(runner.model), len(classes))
 
 
-def _check_label(sample: BaseDataElement, classes: Sequence[str], i: int) -> None:
-    wrong = [x for x in sample.gt_label.tolist() if not 0 <= x < len(classes)]
-    if wrong:
-        raise ValueError(
-            f'labels {wrong} of {sample.metainfo.get("img_path", f"sample {i}")} are '
-            f'no classes; allowed are 0 to {len(classes) - 1} (config keys: '
-            'train_dataloader.dataset, metainfo.classes)'
-        )
+def _check_labels(
+    labels: Sequence[int],
+    sample: BaseDataElement,
+    path_key: str,
+    classes: Sequence[str],
+    ignored: Sequence[int] = (),
+) -> None:
+    wrong = sorted(set(labels.tolist()) - {*range(len(classes)), *ignored})
+    allowed = ' and '.join([f'0 to {len(classes) - 1}', *map(str, ignored)])
+    of = sample.metainfo.get(path_key, 'a sample')
+    keys = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
+    check(not wrong, keys, wrong, f'labels {allowed} in {of}')
 
 
-def _check_number(model: nn.Module, classes: Sequence[str]) -> None:
+def _check_heads(model: nn.Module, num_classes: int) -> None:
     for name in HEADS:
         head = model
         for attribute in name.split('.'):
             head = getattr(head, attribute, None)
         for part in head if isinstance(head, nn.ModuleList) else [head]:
-            number = getattr(part, 'num_classes', len(classes))
-            if number != len(classes):
-                raise ValueError(
-                    f'a head of {number} classes on a training set of {len(classes)}; '
-                    f'wanted is the same number (config keys: model.{name}.'
-                    'num_classes, train_dataloader.dataset)'
-                )
+            number = getattr(part, 'num_classes', num_classes)
+            data = f'{num_classes}, the number of classes of the training set'
+            check(number == num_classes, f'model.{name}.num_classes', number, data)

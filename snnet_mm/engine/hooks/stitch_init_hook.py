@@ -13,7 +13,7 @@ from torch import Tensor
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.utils import is_whole, isolated_rng, shared_seed
+from snnet_mm.utils import check, is_whole, isolated_rng, shared_seed
 
 METHODS = ('least-squares', 'kaiming')
 
@@ -32,9 +32,6 @@ class StitchInitHook(Hook):
         method: ``'least-squares'``, or ``'kaiming'`` for the random weights that torch
             gives a linear layer, which SN-Netv1 compares with in figure 8; a low-rank
             layer then updates a random map.
-
-    Raises:
-        ValueError: If ``num_images`` is not positive, or the method is unknown.
     """
 
     stitched_only = True  # a stitch exported alone has no work for it
@@ -45,16 +42,9 @@ class StitchInitHook(Hook):
         ridge: float = 1e-8,
         method: str = 'least-squares',
     ) -> None:
-        if method not in METHODS:
-            raise ValueError(
-                f'method={method!r}; allowed are {METHODS} (config key: '
-                'StitchInitHook.method)'
-            )
-        if not is_whole(num_images, 1):
-            raise ValueError(
-                f'num_images={num_images!r}; allowed is 1 or more (config key: '
-                'StitchInitHook.num_images)'
-            )
+        check(method in METHODS, 'StitchInitHook.method', method, METHODS)
+        key = 'StitchInitHook.num_images'
+        check(is_whole(num_images, 1), key, num_images, '1 or more')
         self.num_images, self.ridge, self.method = num_images, ridge, method
 
     def before_train(self, runner: Runner) -> None:
@@ -98,13 +88,11 @@ class StitchInitHook(Hook):
             )
         rng = np.random.default_rng(shared_seed(runner.seed))
         chosen = rng.permutation(len(dataset))[: self.num_images]
-        if len(chosen) < get_world_size():
-            raise ValueError(
-                f'num_images={self.num_images} of {len(dataset)} training images, but '
-                f'{get_world_size()} processes; every process needs one at least '
-                '(config key: StitchInitHook.num_images)'
-            )
-        own = chosen[get_rank() :: get_world_size()].tolist()
+        ranks = get_world_size()
+        allowed = f'{ranks} or more of {len(dataset)} training images, one per process'
+        enough = len(chosen) >= ranks
+        check(enough, 'StitchInitHook.num_images', self.num_images, allowed)
+        own = chosen[get_rank() :: ranks].tolist()
         for i in range(0, len(own), loader.batch_size):
             samples = [dataset[j] for j in own[i : i + loader.batch_size]]
             batch = loader.collate_fn(samples)

@@ -6,6 +6,7 @@ from mmengine.runner import Runner
 
 from snnet_mm.evaluation import count_parameters
 from snnet_mm.models import StitchedBackbone
+from snnet_mm.utils import check
 
 from .stitch_sampling_hook import sampling_hook
 
@@ -15,9 +16,6 @@ class TrainableParamsHook(Hook):
     """Logs how many parameters are trained, by part of the model.
 
     Warns of a stitched backbone whose stitches no hook switches.
-
-    Raises:
-        ValueError: If there are none.
     """
 
     def before_train(self, runner: Runner) -> None:
@@ -25,11 +23,9 @@ class TrainableParamsHook(Hook):
         counts = count_parameters(runner.model)
         trained = sum(count.trained for count in counts.values())
         total = sum(count.total for count in counts.values())
-        if not trained:
-            raise ValueError(
-                f'all {total:,} parameters of the model are frozen: nothing is left '
-                'to train (config keys: frozen_stages, lora, stitching_layer)'
-            )
+        keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
+        some = f'some of {total:,} parameters of the model, which are all frozen'
+        check(trained, keys, trained, some)
         parts = ', '.join(f'{part} {count}' for part, count in counts.items())
         runner.logger.info(
             f'Trained parameters: {trained:,} of {total:,} '

@@ -43,7 +43,7 @@ def check(cfg, label, **kwargs):
 
 @pytest.mark.parametrize('label', [6, 254])
 def test_a_label_outside_the_classes_is_refused(toy_cfg, label):
-    with pytest.raises(ValueError, match=rf'labels \[{label}\] .* 0 to 5 and 255'):
+    with pytest.raises(ValueError, match=rf'\[{label}\]; .* 0 to 5 and 255'):
         check(toy_cfg, label)
 
 
@@ -55,7 +55,7 @@ def test_classes_and_ignored_pixels_pass(toy_cfg, label):
 def test_training_does_not_start_with_a_wrong_label(toy_cfg):
     spoil = dict(type='SpoilLabels', label=9)
     toy_cfg.train_dataloader.dataset.pipeline.insert(0, spoil)
-    with pytest.raises(ValueError, match=r'labels \[9\]'):
+    with pytest.raises(ValueError, match=r'reduce_zero_label=\[9\]'):
         Runner.from_cfg(toy_cfg).train()
 
 
@@ -64,7 +64,7 @@ def test_a_segmentor_of_another_number_of_classes(toy_cfg, number, wrapped):
     toy_cfg.model.decode_head.num_classes = number
     if wrapped:
         toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
-    words = f'a head of {number} classes on .* of 6; .*model.decode_head.num_classes'
+    words = f'={number}; allowed: 6, .*model.decode_head.num_classes'
     with pytest.raises(ValueError, match=words):
         Runner.from_cfg(toy_cfg).train()
 
@@ -87,6 +87,6 @@ def test_a_detector_of_another_number_of_classes(attribute, number):
         head[1].num_classes = number
     else:
         head.num_classes = number
-    words = f'a head of {number} classes on .* of 2; .*model.{attribute}.num_classes'
+    words = f'={number}; allowed: 2, .*model.{attribute}.num_classes'
     with pytest.raises(ValueError, match=words):
         LabelCheckHook().before_train(runner)

@@ -1,0 +1,211 @@
+"""Any config of this repository, narrowed to a step of a small model on a CPU."""
+
+import json
+
+import numpy as np
+import torch
+from mmengine.config import ConfigDict
+from mmengine.registry import MODELS, init_default_scope
+from PIL import Image
+
+SIDE = 64
+DEPTHS = dict(tiny=12, small=12, base=12, large=24)
+# COCO's 80 categories have ids up to 90.
+SEGMENTATION_SPLITS = (
+    *('train', 'val', 'training', 'validation'),
+    *('train2014', 'test2014'),
+)
+NO_CATEGORY = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
+
+
+def write_image(path, high=255, channels=3, dtype=np.uint8):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shape = (80, 112, 3) if channels == 3 else (80, 112)
+    pixels = np.random.default_rng(0).integers(0, high, shape, dtype=dtype)
+    Image.fromarray(pixels).save(path)
+
+
+def write_data(root, coco_classes):
+    """Write two images into each folder that any of the data sets reads."""
+    for i in range(2):
+        for split in ('train', 'val', 'test'):
+            for name in 'ab':
+                write_image(root / split / name / f'{i}.jpg')
+        for split in ('train', 'test'):
+            write_image(root / f'depth/images/{split}/{i}.jpg')
+            depth = root / f'depth/annotations/{split}/{i}.png'
+            write_image(depth, 9999, channels=1, dtype=np.uint16)
+        for split in SEGMENTATION_SPLITS:
+            write_image(root / f'images/{split}/{i}.jpg')
+            suffix = '_labelTrainIds' if split.endswith('2014') else ''
+            labels = root / f'annotations/{split}/{i}{suffix}.png'
+            write_image(labels, 6, channels=1)
+    polygon = [10, 10, 70, 10, 70, 60, 10, 60]
+    thing = dict(id=1, image_id=0, category_id=1, bbox=[10, 10, 60, 50], area=3000)
+    ids = [i for i in range(1, 91) if i not in NO_CATEGORY]
+    written = dict(
+        images=[dict(id=0, file_name='0.jpg', height=80, width=112)],
+        annotations=[dict(thing, iscrowd=0, segmentation=[polygon])],
+        categories=[dict(id=i, name=n) for i, n in zip(ids, coco_classes, strict=True)],
+    )
+    for split in ('train', 'val'):
+        write_image(root / f'{split}2017' / '0.jpg')
+        path = root / f'annotations/instances_{split}2017.json'
+        path.write_text(json.dumps(written))
+
+
+def narrow_anchor(anchor, width):
+    """Narrow one anchor; widths of its blocks."""
+    anchor.pop('init_cfg', None)
+    anchor.img_size = SIDE
+    if anchor.type == 'PlainViT':
+        if isinstance(anchor.arch, str):
+            depth = DEPTHS[anchor.arch]
+            anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+        if anchor.get('window_size'):
+            anchor.window_size = 3
+        if anchor.get('lora'):
+            anchor.lora.rank = 2
+    elif anchor.type == 'TimmAnchor':
+        depth = 24 if 'large' in anchor.model else 12
+        anchor.model_args = dict(embed_dim=64, depth=depth, num_heads=2)
+        anchor.pretrained = False
+    elif 'swin' in anchor.model:
+        depths = (2, 2, 3, 2) if 'tiny' in anchor.model else (2, 2, 4, 2)
+        depths = anchor.get('model_args', {}).get('depths', depths)
+        heads = (1, 2, 2, 4)[: len(depths)]
+        args = dict(embed_dim=8, depths=depths, num_heads=heads, window_size=2)
+        anchor.model_args = ConfigDict(args)
+    elif 'resnet' in anchor.model:
+        args = dict(channels=(4, 6, 8, 10), stem_type='deep', stem_width=2)
+        anchor.model_args = ConfigDict(args)
+    elif 'levit' in anchor.model:
+        args = dict(embed_dim=(16, 24, 32), depth=(2, 2, 2), num_heads=(2,) * 3)
+        anchor.model_args = ConfigDict(args, key_dim=8)
+    else:
+        anchor.model = 'mobilenetv3_small_050'
+    with torch.device('meta'):
+        return MODELS.build(anchor).block_dims
+
+
+def narrow_heads(model, anchors, dims):
+    """Narrow necks and heads to the widths of the anchors' blocks."""
+    width, last = dims[-1][-1], dims[-1]
+    if anchors[-1].type == 'TimmStageAnchor':
+        ends = [i for i, d in enumerate(last) if d != (*last, 0)[i + 1]]
+        width = [last[i] for i in ends]
+        if 'head' not in model:
+            model.backbone.out_indices = ends
+    for head, blocks in zip(
+        model.get('head', {}).get('anchor_heads', ()), dims, strict=False
+    ):
+        head.in_channels = blocks[-1]
+        head.pop('init_cfg', None)
+    necks = model.get('neck') or []
+    for neck in necks if isinstance(necks, list) else [necks]:
+        neck.in_channels = width
+        neck.pop('init_cfg', None)
+        if 'out_channels' in neck:
+            neck.out_channels = 8
+    auxiliary = model.get('auxiliary_head', [])
+    if isinstance(auxiliary, dict):
+        auxiliary.in_channels = width[2]
+        auxiliary.update(channels=8, norm_cfg=dict(type='BN'))
+        auxiliary = []
+    for head in (*auxiliary, *([model.decode_head] if 'decode_head' in model else [])):
+        channels = width if head.get('num_convs') == 0 else 8
+        head.update(in_channels=width, channels=channels, norm_cfg=dict(type='BN'))
+        head.pop('init_cfg', None)
+        if 'post_process_channels' in head:
+            head.post_process_channels = (4, 6, 8, 10)
+    if 'decode_head' in model:
+        model.data_preprocessor.size = (SIDE, SIDE)
+        if model.test_cfg.mode == 'slide':
+            model.test_cfg.update(crop_size=(SIDE, SIDE), stride=(SIDE, SIDE))
+    if 'roi_head' in model:
+        _narrow_detector(model)
+
+
+def _narrow_detector(model):
+    model.pop('init_cfg', None)
+    if model.data_preprocessor.pad_size_divisor > SIDE:
+        model.data_preprocessor.pad_size_divisor = SIDE
+    model.rpn_head.update(in_channels=8, feat_channels=8)
+    model.rpn_head.pop('init_cfg', None)
+    roi = model.roi_head
+    roi.pop('init_cfg', None)
+    for part in ('bbox', 'mask'):
+        roi[f'{part}_roi_extractor'].out_channels = 8
+        roi[f'{part}_head'].update(in_channels=8, conv_out_channels=8)
+        roi[f'{part}_head'].pop('init_cfg', None)
+    roi.bbox_head.fc_out_channels = 16
+    if 'conv_out_channels' in roi.bbox_head and 'num_shared_convs' not in roi.bbox_head:
+        del roi.bbox_head['conv_out_channels']
+    model.train_cfg.rcnn.sampler.num = 16
+    model.test_cfg.rpn.max_per_img = 30
+    model.test_cfg.rcnn.update(score_thr=0.0, max_per_img=5)
+
+
+def narrow_loader(loader, root, kind):
+    loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+    dataset = loader.dataset
+    if 'num_scenes' in dataset:
+        dataset.num_scenes = 2
+        return
+    depth = 'depth_map_path' in dataset.get('data_prefix', ())
+    dataset.data_root = str(root / 'depth' if depth else root)
+    if kind == 'head':
+        dataset.metainfo = dict(classes=('a', 'b'))
+    kinds = [t.type for t in dataset.pipeline]
+    scale = (SIDE, SIDE) if kind == 'roi_head' else (112, 80)
+    scale = SIDE if kind == 'head' else scale
+    for transform in dataset.pipeline:
+        if 'crop_size' in transform:
+            transform.crop_size = SIDE if kind == 'head' else (SIDE, SIDE)
+        if 'scale' in transform:
+            transform.scale = (112, 80) if 'RandomChoice' in kinds else scale
+        for inner in sum(transform.get('transforms', []), []):
+            if 'scales' in inner:
+                inner.scales = [(112, 64), (112, 80)]
+            if 'crop_size' in inner:
+                inner.crop_size = (48, 64)
+
+
+def narrow(cfg, root, work_dir):
+    """Narrow a config to one iteration; the kind of its head."""
+    init_default_scope(cfg.default_scope)
+    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
+    model = cfg.model.model if cfg.model.type.endswith('Wrapper') else cfg.model
+    kind = next(k for k in ('decode_head', 'roi_head', 'head') if k in model)
+    backbone = model.backbone
+    anchors = backbone.get('anchors', [backbone])
+    dims = [narrow_anchor(a, w) for a, w in zip(anchors, (8, 12, 16), strict=False)]
+    narrow_heads(model, anchors, dims)
+    layer = backbone.get('stitching_layer', {})
+    if isinstance(layer.get('rank'), int):
+        layer.rank = 2
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        narrow_loader(loader, root, kind)
+    cfg.test_dataloader.batch_size = 1
+    if kind == 'head':
+        cfg.test_evaluator.topk = (1,)
+        if 'num_scenes' not in cfg.train_dataloader.dataset:
+            model.head.num_classes = model.data_preprocessor.num_classes = 2
+    elif kind == 'roi_head' and 'ann_file' in cfg.test_evaluator:
+        cfg.test_evaluator.ann_file = f'{root}/annotations/instances_val2017.json'
+    hooks = cfg.default_hooks
+    if 'stitch_init' in hooks:
+        hooks.stitch_init.num_images = 2
+    if 'stitch_sampling' in hooks:
+        if 'input_size' in hooks.stitch_sampling:
+            hooks.stitch_sampling.input_size = (SIDE, SIDE)
+        sampler = hooks.stitch_sampling.sampler
+        if sampler.type == 'ResourceConstrainedSampler':
+            hooks.stitch_sampling.sampler = ConfigDict(type=sampler.type, num_groups=3)
+        if 'input_size' in cfg.test_cfg:
+            cfg.test_cfg.input_size = (SIDE, SIDE)
+    cfg.optim_wrapper.type = 'OptimWrapper'  # AMP is for GPUs
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg.max_iters = 1
+    cfg.param_scheduler = []
+    return kind

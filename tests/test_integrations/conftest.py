@@ -1,9 +1,11 @@
+import copy
 from pathlib import Path
 
 import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
 
 TOY = Path(__file__).parents[2] / 'configs' / 'toy'
 
@@ -66,3 +68,20 @@ def detector(det_cfg, build_detector):
     model.cfg = det_cfg
     model.dataset_meta = dict(classes=('object',), palette=None)
     return model
+
+
+@pytest.fixture
+def make_runner(det_cfg, build_detector):
+    """Makes runners of the same model."""
+    state = build_detector(det_cfg).state_dict()
+
+    def make(loop='StitchTestLoop', **test_cfg):
+        cfg = copy.deepcopy(det_cfg)
+        if loop == 'StitchTestLoop':
+            test_cfg = dict(stitches=[0, 4, 12, 1]) | test_cfg
+        cfg.test_cfg = dict(type=loop, **test_cfg)
+        runner = Runner.from_cfg(cfg)
+        runner.model.load_state_dict(state)
+        return runner
+
+    return make

@@ -39,23 +39,6 @@ class StopDetectionBefore(Hook):
             raise StopError
 
 
-@pytest.fixture
-def make_runner(det_cfg, build_detector):
-    """Makes runners of the same model."""
-    state = build_detector(det_cfg).state_dict()
-
-    def make(loop='StitchTestLoop', **test_cfg):
-        cfg = copy.deepcopy(det_cfg)
-        if loop == 'StitchTestLoop':
-            test_cfg = dict(stitches=IDS) | test_cfg
-        cfg.test_cfg = dict(type=loop, **test_cfg)
-        runner = Runner.from_cfg(cfg)
-        runner.model.load_state_dict(state)
-        return runner
-
-    return make
-
-
 def one_at_a_time(runner):
     """mmengine's own loop with mmdet's own metric, anew for every stitch."""
     metrics = {}
@@ -121,32 +104,6 @@ def test_a_crashed_test_goes_on(make_runner, det_cfg):
     assert runner.test() == whole
     # Two of twelve images by two stitches; the costs are counted besides.
     assert len(seen) == 4
-
-
-def test_pictures_show_boxes_of_each_stitch(make_runner, tmp_path):
-    make_runner(show_dir=str(tmp_path / 'show'), limit=1, stitches=[0, 12]).test()
-    names = [f'stitch_{i}/000000.png' for i in (0, 12)]
-    pictures = [cv2.imread(str(tmp_path / 'show' / name)) for name in names]
-    # Truth and prediction beside each other.
-    assert [p.shape for p in pictures] == [(64, 128, 3)] * 2
-    difference = np.abs(np.subtract(*pictures, dtype=float)).mean(axis=(0, 2))
-    # mmdet jitters the colours of masks.
-    assert 3 * difference[:64].mean() < difference[64:].mean()
-
-
-def test_mmdets_own_metric_is_refused_on_fewer_images(make_runner, det_cfg):
-    det_cfg.test_evaluator = dict(type='CocoMetric', metric='bbox')
-    with pytest.raises(ValueError, match="'CocoMetric'; .*StitchCocoMetric.*--limit"):
-        make_runner(limit=2).test()
-
-
-def test_detections_of_several_stitches_are_not_mixed(make_runner, det_cfg, tmp_path):
-    det_cfg.test_evaluator.outfile_prefix = str(tmp_path / 'found')
-    with pytest.raises(ValueError, match='4 stitches would .* test_evaluator.outfile'):
-        make_runner().test()
-    make_runner(stitches=[4]).test()
-    found = json.loads((tmp_path / 'found.segm.json').read_text())
-    assert {d['image_id'] for d in found} == {0, 1, 2, 3}
 
 
 def test_a_stitch_that_detects_nothing_scores_zero(make_runner, det_cfg):

@@ -94,7 +94,7 @@ def test_a_stitch_is_classified_by_the_anchor_it_ends_in(randomise, widths, pool
 
 
 @torch.no_grad()
-def test_a_new_model_runs_the_slow_anchor_and_its_end(randomise):
+def test_a_new_model_runs_the_slow_anchor_and_its_head(randomise):
     model = randomise(classifier((8, 8))).eval()
     images = torch.randn(1, 3, 32, 32)
     fresh = model(images)
@@ -103,7 +103,7 @@ def test_a_new_model_runs_the_slow_anchor_and_its_end(randomise):
 
 
 @torch.no_grad()
-def test_older_configs_and_checkpoints_name_the_heads_ends(randomise, tmp_path):
+def test_configs_and_checkpoints_from_before_the_rename(randomise, tmp_path):
     model = randomise(classifier()).eval()
     weights = model.state_dict()
     older = {k.replace('.anchor_heads.', '.ends.'): v for k, v in weights.items()}
@@ -132,7 +132,7 @@ def test_an_anchor_alone_is_that_of_the_stitched_model(randomise):
         assert alone(images).equal(stitched(images))
 
 
-def test_only_the_end_of_the_stitch_is_trained():
+def test_only_the_head_of_the_stitch_is_trained():
     model = classifier()
     samples = [DataSample().set_gt_label(i) for i in (1, 4)]
     for stitch_id, end in ((0, 0), (1, 1), (2, 1), (5, 0)):
@@ -182,7 +182,7 @@ def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
 
 
 @torch.no_grad()
-def test_ends_of_two_families_each_in_its_way():
+def test_heads_of_two_families():
     ends = [
         dict(in_channels=20, **ENDS['resnet']),
         dict(in_channels=64, **ENDS['swin']),
@@ -243,7 +243,7 @@ def one_process(tmp_path):
     torch.distributed.destroy_process_group()
 
 
-def test_ends_that_a_stitch_leaves_out_do_not_stop_ddp(one_process):
+def test_heads_that_a_stitch_leaves_out_do_not_stop_ddp(one_process):
     model = classifier()
     ddp = MMDistributedDataParallel(model, find_unused_parameters=True)
     samples = [DataSample().set_gt_label(i) for i in (1, 4)]

@@ -1,0 +1,36 @@
+"""Rules of evaluation for detectors: pictures, and metrics of parts of the data."""
+
+import json
+
+import cv2
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.ops
+pytest.importorskip('mmdet')
+
+
+def test_pictures_show_boxes_of_each_stitch(make_runner, tmp_path):
+    make_runner(show_dir=str(tmp_path / 'show'), limit=1, stitches=[0, 12]).test()
+    names = [f'stitch_{i}/000000.png' for i in (0, 12)]
+    pictures = [cv2.imread(str(tmp_path / 'show' / name)) for name in names]
+    # Truth and prediction beside each other.
+    assert [p.shape for p in pictures] == [(64, 128, 3)] * 2
+    difference = np.abs(np.subtract(*pictures, dtype=float)).mean(axis=(0, 2))
+    # mmdet jitters the colours of masks.
+    assert 3 * difference[:64].mean() < difference[64:].mean()
+
+
+def test_mmdets_own_metric_is_refused_on_fewer_images(make_runner, det_cfg):
+    det_cfg.test_evaluator = dict(type='CocoMetric', metric='bbox')
+    with pytest.raises(ValueError, match="'CocoMetric'; .*StitchCocoMetric.*--limit"):
+        make_runner(limit=2).test()
+
+
+def test_detections_of_several_stitches_are_not_mixed(make_runner, det_cfg, tmp_path):
+    det_cfg.test_evaluator.outfile_prefix = str(tmp_path / 'found')
+    with pytest.raises(ValueError, match='4 stitches would .* test_evaluator.outfile'):
+        make_runner().test()
+    make_runner(stitches=[4]).test()
+    found = json.loads((tmp_path / 'found.segm.json').read_text())
+    assert {d['image_id'] for d in found} == {0, 1, 2, 3}

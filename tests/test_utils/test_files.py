@@ -4,7 +4,13 @@ import os
 import pytest
 from mmengine.fileio import LocalBackend, get_file_backend
 
-from snnet_mm.utils import AtomicBackend, UnwritableError, atomic_path
+from snnet_mm.utils import (
+    AtomicBackend,
+    UnwritableError,
+    atomic_path,
+    check_writable,
+    remove_leftovers,
+)
 
 
 def files(folder):
@@ -99,3 +105,18 @@ def test_a_file_changes_all_at_once(tmp_path, monkeypatch, method, old, new):
     assert during == ['old']
     assert path.read_text() == 'new'
     assert os.listdir(path.parent) == ['b.txt']
+
+
+def test_folders_are_made_if_they_can_be(tmp_path):
+    assert check_writable(tmp_path / 'a/b', '--out').is_dir()
+    (tmp_path / 'file').touch()
+    with pytest.raises(UnwritableError, match=r'file/a cannot be .*: Not a.*\(--out'):
+        check_writable(tmp_path / 'file/a', '--out')
+
+
+def test_leftovers_of_killed_writers_are_removed(tmp_path):
+    kept = ['.iter_1.pth', '.other.12.pth', 'iter_1.12.pth', 'iter_1.pth']
+    for name in (*kept, '.iter_1.12.pth', '.last_checkpoint.345'):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path, 'iter_*.pth', 'last_checkpoint')
+    assert files(tmp_path) == kept

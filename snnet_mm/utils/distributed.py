@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +23,8 @@ LAUNCHERS = dict(
     mpi=('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE', 'OMPI_COMM_WORLD_LOCAL_RANK'),
 )
 # What gloo and NCCL say when a rank is gone.
-LOST = (
-    'Connection closed by peer',
-    'Connection reset by peer',
-    'Broken pipe',
-    'Timed out waiting',
-    'gloo/transport',
-    'NCCL',
+LOST = re.compile(
+    'Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo/transport|NCCL'
 )
 SYNC_BN = ('SyncBN', 'MMSyncBN', nn.SyncBatchNorm)
 
@@ -69,7 +65,7 @@ def closing_process_group() -> Iterator[None]:
         yield
     except RuntimeError as error:
         text = str(error)
-        if not dist.is_initialized() or not any(sign in text for sign in LOST):
+        if not (dist.is_initialized() and LOST.search(text)):
             raise
         raise RuntimeError(
             f'rank {dist.get_rank()} of {dist.get_world_size()} stops: another rank '

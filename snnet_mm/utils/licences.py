@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import PurePath
 
 from mmengine.logging import print_log
@@ -18,7 +19,6 @@ _BY_FILE_NAME = {
     r'^dinov3_': f'dinov3-license ({_GATED})',
     r'^sam_vit_': 'apache-2.0',
 }
-_TOLD: set[str] = set()
 
 
 def log_timm_licence(model: nn.Module) -> None:
@@ -30,10 +30,9 @@ def log_timm_licence(model: nn.Module) -> None:
     if licence == 'dinov3-license':
         licence += f' ({_GATED})'
     mean, std = ([round(255 * x, 3) for x in cfg[key]] for key in ('mean', 'std'))
-    _tell_once(
-        name,
-        f'licence {licence}; trained on images with mean {mean} and std {std} (config '
-        'key: data_preprocessor)',
+    _log_once(
+        f'Weights of {name}: licence {licence}; trained on images with mean {mean} and '
+        f'std {std} (config key: data_preprocessor)'
     )
 
 
@@ -42,10 +41,10 @@ def log_file_licence(checkpoint: str) -> None:
     name = PurePath(checkpoint).name
     for pattern, licence in _BY_FILE_NAME.items():
         if re.search(pattern, name):
-            _tell_once(name, f'licence {licence}, if it is the official file')
+            official = f'licence {licence}, if it is the official file'
+            _log_once(f'Weights of {name}: {official}')
 
 
-def _tell_once(name: str, what: str) -> None:
-    if name not in _TOLD:
-        _TOLD.add(name)
-        print_log(f'Weights of {name}: {what}', logger='current')
+@cache
+def _log_once(message: str) -> None:
+    print_log(message, logger='current')

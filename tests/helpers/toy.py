@@ -11,7 +11,7 @@ METHODS = dict(seg='setr-naive', depth='dpt')
 
 @pytest.fixture
 def task():
-    """What the toy config predicts; tests of both tasks parametrise it."""
+    """Task of the toy config; tests of both tasks parametrise it."""
     return 'seg'
 
 

@@ -178,7 +178,7 @@ def test_any_module(save):
     assert layers[0].weight.equal(layers[2].weight)
 
 
-def test_weights_of_timm_are_loaded(save, log, monkeypatch):
+def test_weights_of_timm_are_loaded(save, log):
     source = timm_of(DINOV2, anchor_of(DINOV2, img_size=56))
     path = save(source.state_dict())
     args = dict(NARROW, pretrained_cfg_overlay=dict(file=path))
@@ -186,7 +186,7 @@ def test_weights_of_timm_are_loaded(save, log, monkeypatch):
     init_cfg = dict(type='Pretrained', checkpoint=path)
     read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
     for anchor in (fetched, read):
-        monkeypatch.setattr(licences, '_TOLD', set())
+        licences._log_once.cache_clear()
         before = anchor.vit.reg_token.clone()
         anchor.init_weights()
         assert not anchor.vit.reg_token.equal(before)
@@ -208,8 +208,8 @@ def test_weights_of_timm_are_loaded(save, log, monkeypatch):
     assert log() == []
 
 
-def test_licences_of_official_files(save, log, monkeypatch):
-    monkeypatch.setattr(licences, '_TOLD', set())
+def test_licences_of_official_files(save, log):
+    licences._log_once.cache_clear()
     vit = PlainViT(dict(embed_dims=16, depth=1, num_heads=1), 32)
     for name in ('mae_finetuned_vit_base.pth', 'deit_3_small_224_21k.pth', 'mine.pth'):
         path = save(vit.state_dict(), name)

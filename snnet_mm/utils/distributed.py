@@ -24,7 +24,8 @@ LAUNCHERS = dict(
 )
 # What gloo and NCCL say when a rank is gone.
 LOST = re.compile(
-    'Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo/transport|NCCL'
+    'Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo/transport|'
+    'NCCL'
 )
 SYNC_BN = ('SyncBN', 'MMSyncBN', nn.SyncBatchNorm)
 

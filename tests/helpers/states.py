@@ -8,6 +8,20 @@ def run(anchor, state, begin=0, end=None):
     return state
 
 
+def states_on_route(net, stitch, images):
+    """The states after all blocks of a route, by anchor and block, run one by one."""
+    state, states, layers = None, {}, iter(stitch.layers)
+    for anchor, begin, end in stitch.segments:
+        if state is None:
+            state = net.anchors[anchor].embed(images)
+        else:
+            state = net.stitching_layers[next(layers)].map_state(state)
+        for i in range(begin, end):
+            state = net.anchors[anchor].run_block(state, i)
+            states[anchor, i] = state
+    return states
+
+
 def states_of(anchor, images):
     """The states after all blocks."""
     state, states = anchor.embed(images), []

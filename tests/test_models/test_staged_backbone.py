@@ -14,7 +14,7 @@ from torch.testing import assert_close
 pytest.importorskip('timm')
 
 from block_counts import count_blocks
-from states import states_of
+from states import states_of, states_on_route
 
 from snnet_mm.evaluation import cost_table, measure_latency
 from snnet_mm.models import LeastSquares, SNNetv1, SNNetv2, set_stitch
@@ -40,29 +40,13 @@ def ends_of(anchor):
     return [stage[-1] for stage in anchor.stages]
 
 
-def by_hand(net, stitch, images):
-    """States behind every block of a route, each block run with its plain module."""
-    state, states, layers = None, {}, iter(stitch.layers)
-    for anchor, begin, end in stitch.segments:
-        if state is None:
-            state = net.anchors[anchor].embed(images)
-        else:
-            layer = net.stitching_layers[next(layers)]
-            tokens = state.tokens @ layer.weight.T + layer.bias
-            state = state._replace(tokens=tokens)
-        for i in range(begin, end):
-            state = net.anchors[anchor].run_block(state, i)
-            states[anchor, i] = state
-    return states
-
-
 @pytest.mark.parametrize('name', PAIRS)
 @torch.no_grad()
 def test_every_stitch_equals_its_blocks_by_hand(name):
     net, images = build(name, out='end'), torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
-        *_, wanted = by_hand(net, stitch, images).values()
+        *_, wanted = states_on_route(net, stitch, images).values()
         assert_close(net(images).tokens, wanted.tokens, rtol=1e-4, atol=1e-4)
     for a, anchor in enumerate(net.anchors):
         net.set_stitch(a)
@@ -78,7 +62,7 @@ def test_maps_have_the_widths_and_strides_of_the_slowest_anchor(name):
     projected = set()
     for stitch in net.space:
         net.set_stitch(stitch.id)
-        states, maps = by_hand(net, stitch, images), net(images)
+        states, maps = states_on_route(net, stitch, images), net(images)
         for stage, (block, found) in enumerate(zip(ends, maps, strict=True)):
             state = states.get((slowest, block))
             if state is None:

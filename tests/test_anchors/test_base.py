@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from mmengine.registry import MODELS
 from states import run
 
 from snnet_mm.anchors import PlainViT
@@ -140,3 +141,15 @@ def test_anchors_whose_tokens_differ_are_refused(slow, message):
     fast |= dict(num_registers=4)
     with pytest.raises(ValueError, match=message):
         SNNetv2([PlainViT(arch, **fast), PlainViT(arch, **fast | slow)])
+
+
+def test_exported_configs_with_the_old_name_of_kept_blocks():
+    arch = dict(embed_dims=8, depth=3, num_heads=2)
+    config = dict(type='PlainViT', arch=arch, img_size=32, held_blocks=[0])
+    route = dict(anchors=[config], segments=[(0, 0, 3)])
+    net = MODELS.build(dict(type='SingleStitch', **route))
+    assert {k.split('.')[3] for k in net.state_dict() if 'blocks' in k} == {
+        '0',
+        '1',
+        '2',
+    }

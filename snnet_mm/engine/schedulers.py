@@ -10,6 +10,8 @@ from mmengine.optim.scheduler.lr_scheduler import LRSchedulerMixin
 from mmengine.optim.scheduler.momentum_scheduler import MomentumSchedulerMixin
 from mmengine.registry import PARAM_SCHEDULERS
 
+from snnet_mm.utils import check
+
 
 class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
     """Cosines from a start to a turn and on to a finish, by group.
@@ -19,25 +21,19 @@ class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
         param_name: What is scheduled.
         pct_start: Share of the steps until the turn.
         **kwargs: See mmengine's ``_ParamScheduler``; ``end`` is wanted.
-
-    Raises:
-        ValueError: If the turn is not between the first step and the last.
     """
 
     def __init__(self, optimizer, param_name: str, pct_start: float, **kwargs) -> None:
         self.num_steps = kwargs['end'] - kwargs.get('begin', 0)
         self.turn = pct_start * self.num_steps - 1
-        if not 0 < self.turn < self.num_steps - 1:
-            raise ValueError(
-                f'pct_start={pct_start} of {self.num_steps} steps; allowed are shares '
-                'that turn between the first step and the last (config keys: '
-                'param_scheduler.pct_start, begin, end)'
-            )
+        inside = 0 < self.turn < self.num_steps - 1
+        allowed = f'shares that turn inside the {self.num_steps} steps'
+        check(inside, 'param_scheduler.pct_start', pct_start, allowed)
         super().__init__(optimizer, param_name, **kwargs)
 
     @abstractmethod
     def _levels(self, base: float) -> tuple[float, float, float]:
-        """Start, turn and finish of a group whose own value is ``base``."""
+        """Return start, turn and finish of a group whose own value is ``base``."""
 
     def _get_value(self) -> list[float]:
         return [self._value_of(*self._levels(base)) for base in self.base_values]

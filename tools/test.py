@@ -95,33 +95,18 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         help='metrics that are better when lower, none if all are when higher; asked '
         'for where that is not known of a metric',
     )
-    group.add_argument(
-        '--stitches-per-pass',
-        type=int,
-        help='evaluate at most so many stitches in one pass over the data',
-    )
+    for option, words in {
+        '--stitches-per-pass': 'evaluate at most so many stitches in one pass',
+        '--limit': 'test on so many images, evenly spread over the data',
+        '--screen': 'screen the stitches on so many images, then test only the best of '
+        'every budget group, and the anchors, on all',
+        '--keep': 'how many stitches of a budget group pass the screening (3)',
+        '--recalibrate-bn': "estimate the heads' batch norm statistics anew for every "
+        'stitch, on so many training images',
+    }.items():
+        group.add_argument(option, type=int, help=words)
     group.add_argument(
         '--resume', action='store_true', help='go on with an interrupted test'
-    )
-    group.add_argument(
-        '--limit', type=int, help='test on so many images, evenly spread over the data'
-    )
-    group.add_argument(
-        '--screen',
-        type=int,
-        help='screen the stitches on so many images, then test only the best of every '
-        'budget group, and the anchors, on all',
-    )
-    group.add_argument(
-        '--keep',
-        type=int,
-        help='how many stitches of a budget group pass the screening (3)',
-    )
-    group.add_argument(
-        '--recalibrate-bn',
-        type=int,
-        metavar='IMAGES',
-        help="estimate the heads' batch norm statistics anew for every stitch",
     )
 
 

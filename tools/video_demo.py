@@ -40,34 +40,38 @@ def parse_args() -> argparse.Namespace:
         '--palette',
         help="a data set of mmseg's, for its colours (default: the model's)",
     )
-    parser.add_argument('--show', action='store_true', help='show it; q ends it')
-    parser.add_argument(
-        '--show-wait-time', type=int, default=1, help='wait time after a frame (ms)'
-    )
-    parser.add_argument('--output-file', help='output video')
-    parser.add_argument('--output-fourcc', default='MJPG', help='its fourcc')
-    parser.add_argument(
-        '--output-fps', type=float, default=-1, help="its fps (default: the input's)"
-    )
-    for side in ('height', 'width'):
-        parser.add_argument(
-            f'--output-{side}',
-            type=int,
-            default=-1,
-            help=f"its {side} (default: the input's)",
-        )
-    parser.add_argument(
-        '--opacity',
-        type=float,
-        default=0.5,
-        help='opacity of the prediction, above 0 to 1 (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--score-thr',
-        type=float,
-        default=0.3,
-        help='least score of a detection to be drawn (default: %(default)s)',
-    )
+    for option, default, words in (
+        ('--opacity', 0.5, 'opacity of the prediction, above 0 to 1'),
+        ('--score-thr', 0.3, 'least score of a detection to be drawn'),
+    ):
+        words += ' (default: %(default)s)'
+        parser.add_argument(option, type=float, default=default, help=words)
+    add_output_arguments(parser)
+    add_stitch_arguments(parser)
+    args = parser.parse_args()
+    output = args.show or args.output_file
+    check(output, '--output-file', args.output_file, 'a file, or --show')
+    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
+    four = len(args.output_fourcc) == 4
+    check(four, '--output-fourcc', args.output_fourcc, 'four letters, as MJPG or mp4v')
+    fps = args.target_fps
+    check(fps is None or 0 < fps < float('inf'), '--target-fps', fps, 'above 0')
+    check(fps or not args.results, '--results', args.results, 'with --target-fps')
+    return args
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add('--show', action='store_true', help='show it; q ends it')
+    add('--show-wait-time', type=int, default=1, help='wait time after a frame (ms)')
+    add('--output-file', help='output video')
+    add('--output-fourcc', default='MJPG', help='its fourcc')
+    for name, kind in (('fps', float), ('height', int), ('width', int)):
+        words = f"its {name} (default: the input's)"
+        add(f'--output-{name}', type=kind, default=-1, help=words)
+
+
+def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group('which stitches run')
     group.add_argument(
         '--stitch-id',
@@ -85,16 +89,6 @@ def parse_args() -> argparse.Namespace:
         help='stitches.json of tools/test.py: --target-fps chooses from its Pareto '
         'front, and knows which stitch is better',
     )
-    args = parser.parse_args()
-    output = args.show or args.output_file
-    check(output, '--output-file', args.output_file, 'a file, or --show')
-    check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
-    four = len(args.output_fourcc) == 4
-    check(four, '--output-fourcc', args.output_fourcc, 'four letters, as MJPG or mp4v')
-    fps = args.target_fps
-    check(fps is None or 0 < fps < float('inf'), '--target-fps', fps, 'above 0')
-    check(fps or not args.results, '--results', args.results, 'with --target-fps')
-    return args
 
 
 def open_video(video: str) -> tuple[cv2.VideoCapture, np.ndarray]:

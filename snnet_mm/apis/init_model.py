@@ -59,11 +59,8 @@ def init_model(
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     model = MODELS.build(model_config(cfg))
     if weights is None:
-        print_log(
-            'no checkpoint was given: the weights are random',
-            logger='current',
-            level=logging.WARNING,
-        )
+        message = 'no checkpoint was given: the weights are random'
+        print_log(message, logger='current', level=logging.WARNING)
     else:
         _load(model, weights, checkpoint)
     model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})

@@ -14,7 +14,7 @@ NAME = 'manifest.json'
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """A file of a stitch, and how far its predictions were from the original's."""
+    """A file of a stitch, with the largest difference of its predictions."""
 
     format: str
     name: str

@@ -93,13 +93,7 @@ def _stitched_only(hook: dict | None) -> bool:
 
 
 def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None:
-    """Write config and model of :func:`single_stitch`.
-
-    Args:
-        cfg: The config; it gets the checkpoint's name and the suffix ``.py``.
-        single: The model.
-        path: Path of the checkpoint, ``.pth`` or ``.safetensors``.
-    """
+    """Write config and checkpoint, ``.pth`` or ``.safetensors``, of a stitch."""
     path = Path(path)
     state = single.state_dict()
     with atomic_path(path) as temporary:
@@ -126,10 +120,7 @@ def load_single(path: str | os.PathLike) -> nn.Module:
 
 
 def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
-    """The weights of a stitched model, merged as they are for one stitch.
-
-    Low-rank updates are in the weights, and so is what plug-ins of the backbone add.
-    """
+    """Merge low-rank updates, and what plug-ins add, into the weights of a stitch."""
     state = model.state_dict()
     for name, module in model.named_modules():
         if hasattr(type(module), 'merged'):
@@ -176,7 +167,7 @@ def _backbone_config(
 
 
 def _plain_anchor(config: dict, backbone: StitchedBackbone) -> dict:
-    """An anchor without what only its training needed."""
+    """Return an anchor's config without settings that only training needs."""
     plain = {k: v for k, v in config.items() if k not in ('lora', 'pretrained')}
     for name in backbone.plugins:
         plain |= getattr(backbone, name).exported_settings

@@ -1,4 +1,4 @@
-"""What is between two blocks: tokens and the grid that they lie on."""
+"""The state between two blocks: tokens and the grid that they lie on."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from mmengine.logging import print_log
 from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 
-from snnet_mm.evaluation.parts import unwrapped
-from snnet_mm.models import StitchedBackbone
+from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.models.backbones.space_record import (
     SPACE_RECORD,
     check_space_of_weights,

@@ -11,8 +11,8 @@ from mmengine.dist import all_reduce
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from torch import Tensor, nn
 
-from snnet_mm.evaluation.parts import parameters_by_part, parts_of, unwrapped
-from snnet_mm.models import find_stitched_backbone
+from snnet_mm.evaluation.parts import parameters_by_part, parts_of
+from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import check
 

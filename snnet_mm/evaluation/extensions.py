@@ -1,4 +1,4 @@
-"""What evaluation must know of other packages' classes, filled by integrations.
+"""Rules for classes of other packages, filled by integrations.
 
 ``snnet_mm.integrations`` registers its entries when ``snnet_mm`` is imported.
 """

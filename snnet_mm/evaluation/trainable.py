@@ -1,4 +1,4 @@
-"""How many parameters of a model are trained."""
+"""Counts of trained parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ParameterCount(NamedTuple):
 
 
 def count_parameters(model: nn.Module) -> dict[str, ParameterCount]:
-    """Parameters by part, such as ``'decode_head'``; a stitched backbone has several.
+    """Count parameters by part, such as ``'decode_head'``; a stitched backbone has several.
 
     Args:
         model: Any model, which may be wrapped.

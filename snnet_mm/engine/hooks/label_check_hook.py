@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from snnet_mm.evaluation.parts import unwrapped
+from snnet_mm.models import unwrapped
 from snnet_mm.utils import check, isolated_rng
 
 # Names of heads with a class for each of the data's; ``snnet_mm.integrations`` adds

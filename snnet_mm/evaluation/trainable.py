@@ -20,7 +20,7 @@ class ParameterCount(NamedTuple):
 
 
 def count_parameters(model: nn.Module) -> dict[str, ParameterCount]:
-    """Count parameters by part, such as ``'decode_head'``; a stitched backbone has several.
+    """Count parameters by part: ``'decode_head'``; of a stitched backbone several.
 
     Args:
         model: Any model, which may be wrapped.

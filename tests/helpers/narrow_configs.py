@@ -84,8 +84,9 @@ def narrow_anchor(anchor, width):
         anchor.model_args = ConfigDict(args, key_dim=8)
     else:
         anchor.model = 'mobilenetv3_small_050'
+    probe = {k: v for k, v in anchor.items() if k != 'out_indices'}
     with torch.device('meta'):
-        return MODELS.build(anchor).block_dims
+        return MODELS.build(probe).block_dims
 
 
 def narrow_heads(model, anchors, dims):

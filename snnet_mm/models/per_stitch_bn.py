@@ -46,7 +46,9 @@ class PerStitchBN(nn.Module):
             known = {f'{n}.{k}' for n in norms for k in KEYS}
             wrong = sorted((needed - values.keys()) | (values.keys() - known))
             wanted = (
-                f'all {len(norms)} batch norms of the model, for stitch {stitch_id}'
+                f'all {len(norms)} batch norms of the model, for stitch {stitch_id}; '
+                'a file of an older model is written anew by tools/test.py '
+                '--recalibrate-bn'
             )
             check(not wrong, '--bn-statistics', wrong[:3], wanted)
         # In tuples, which hide them: they are registered where they belong.

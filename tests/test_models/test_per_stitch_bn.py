@@ -188,3 +188,6 @@ def test_anchors_with_batch_norms(batches):
     name = 'backbone.anchors.0.stem.bn1.running_mean'
     with pytest.raises(ValueError, match='anchor_heads.0.bias.*; allowed: all'):
         PerStitchBN(model, {0: {'anchor_heads.0.bias': statistics[0][name]}})
+    older = {k.replace('anchor_heads', 'ends'): v for k, v in statistics[0].items()}
+    with pytest.raises(ValueError, match=r'ends\.0.* anew by tools/test.py --recalib'):
+        PerStitchBN(model, {0: older})

@@ -108,7 +108,7 @@ def first_column(text):
 
 def test_every_tool_and_registered_part_is_in_the_reference():
     page = (ROOT / 'docs/reference.md').read_text()
-    of_tools, _, of_parts = page.partition('## What a config can name')
+    of_tools, _, of_parts = page.partition('## Names for configs')
     tools = {
         str(path.relative_to(ROOT / 'tools'))
         for path in (ROOT / 'tools').rglob('*.*')

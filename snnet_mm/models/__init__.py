@@ -5,12 +5,7 @@ from .layers import LeastSquares, LoRAStitchingLayer, StitchingLayer
 from .map_layer_norm import MapLayerNorm
 from .necks import NormPerMap, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
-from .stitch_switch import (
-    find_stitched_backbone,
-    set_stitch,
-    set_stitches,
-    unwrapped,
-)
+from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches, unwrapped
 from .wrappers import (
     Distillation,
     DistillationWrapper,

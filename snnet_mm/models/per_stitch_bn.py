@@ -80,10 +80,7 @@ class PerStitchBN(nn.Module):
 
 @torch.no_grad()
 def recalibrate_bn(
-    model: BaseModel,
-    batches: Iterable[dict],
-    ids: Iterable[int],
-    mode: str = 'tensor',
+    model: BaseModel, batches: Iterable[dict], ids: Iterable[int], mode: str = 'tensor'
 ) -> Statistics:
     """Estimate the statistics of every batch norm anew for each stitch.
 

@@ -13,13 +13,8 @@ from snnet_mm.bridging import (
     ViTBlockAdapter,
 )
 
-KINDS = [
-    LinearAdapter,
-    LinearReLUAdapter,
-    Conv3x3Adapter,
-    BottleneckAdapter,
-    ViTBlockAdapter,
-]
+SPATIAL = [Conv3x3Adapter, BottleneckAdapter]
+KINDS = [LinearAdapter, LinearReLUAdapter, ViTBlockAdapter, *SPATIAL]
 HOPS = [(8, 8), (12, 16)]
 assert_close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-4)
 
@@ -40,6 +35,10 @@ def build(kind, *args, **kwargs):
 
 def to_map(tokens, grid):
     return tokens.transpose(1, 2).unflatten(2, grid)
+
+
+def to_state(x):
+    return TokenState(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))
 
 
 def normalised(x, norm):
@@ -76,14 +75,18 @@ def by_hand(kind, layer, x):
     return to_map(layer['block'](tokens, tuple(grid)), grid)
 
 
-@pytest.mark.parametrize('kind', KINDS)
-def test_chain_equals_one_composed_by_hand(kind):
-    adapter = build(kind, 6, 4, HOPS)
+@pytest.mark.parametrize(
+    ('kind', 'resize'),
+    [*((k, 'bilinear') for k in KINDS), *((k, 'strided') for k in SPATIAL)],
+)
+def test_chain_equals_one_composed_by_hand(kind, resize):
+    adapter = build(kind, 6, 4, HOPS, resize=resize)
     x = torch.randn(2, 6, 5, 6)
-    state = adapter.map_state(TokenState(x.flatten(2).transpose(1, 2), (5, 6)))
+    state = adapter.map_state(to_state(x))
     # 5 rows of stride 4 are 20 pixels: 3 of stride 8 and 2 of stride 16.
     for parts, grid in zip(adapter.chain, [(3, 3), (2, 2)], strict=True):
-        x = F.interpolate(x, grid, mode='bilinear')
+        if resize == 'bilinear':
+            x = F.interpolate(x, grid, mode='bilinear')
         x = by_hand(kind, parts['adapt'], normalised(x, parts['norm_in']))
         x = normalised(x, parts['norm_out'])
     assert state.grid == (2, 2)
@@ -96,28 +99,15 @@ def test_bilinear_halving_is_the_mean_of_four():
         adapter.chain[0]['adapt'].weight.fill_(1)
         adapter.chain[0]['adapt'].bias.zero_()
     x = torch.arange(16.0).reshape(1, 1, 4, 4)
-    state = adapter(TokenState(x.flatten(2).transpose(1, 2), (4, 4)))
+    state = adapter(to_state(x))
     # Fresh batch norms divide by sqrt(1 + eps), twice.
     expected = torch.tensor([2.5, 4.5, 10.5, 12.5]) / (1 + 1e-5)
     assert_close(state.tokens.flatten(), expected)
 
 
-@pytest.mark.parametrize('kind', [Conv3x3Adapter, BottleneckAdapter])
-def test_integrated_down_sampling(kind):
-    adapter = build(kind, 6, 4, HOPS, resize='strided')
-    x = torch.randn(2, 6, 5, 6)
-    state = adapter(TokenState(x.flatten(2).transpose(1, 2), (5, 6)))
-    for parts in adapter.chain:
-        x = by_hand(kind, parts['adapt'], normalised(x, parts['norm_in']))
-        x = normalised(x, parts['norm_out'])
-    assert state.grid == (2, 2)
-    assert_close(to_map(state.tokens, state.grid), x)
-
-
 @pytest.mark.parametrize('kind', KINDS)
 def test_no_resize_keeps_the_grid(kind):
-    x = torch.randn(1, 6, 4, 6)
-    state = TokenState(x.flatten(2).transpose(1, 2), (4, 6))
+    state = to_state(torch.randn(1, 6, 4, 6))
     kept = build(kind, 6, 4, HOPS, resize='none')(state)
     assert kept.grid == (4, 6)
     # The same as a bilinear one between networks of one stride.

@@ -3,18 +3,21 @@ import random
 import pytest
 import torch
 from block_counts import count_blocks
+from staged_anchors import disturb, resnet
 
 from snnet_mm.models import SNNetv1
 from snnet_mm.stitching import visiting_order
 
 
-@pytest.fixture(params=['two-way', 'v1', 'sliding windows', 'end'])
+@pytest.fixture(params=['two-way', 'v1', 'sliding windows', 'end', 'stages'])
 def backbone(request, build_snnet, build_vit, randomise):
     """Backbones of every space, whose maps are taken all along the route."""
     if request.param == 'two-way':
         return build_snnet(out_indices=(6, 0, 2, 3)).eval()
     if request.param == 'end':
         return build_snnet(out='end').eval()
+    if request.param == 'stages':
+        return disturb(SNNetv1([resnet(), resnet('resnet50')], out='end')).eval()
     depths, out = ((3, 7), 'maps') if request.param == 'v1' else ((3, 3, 3), 'end')
     anchors = [build_vit(8 + 4 * i, depth) for i, depth in enumerate(depths)]
     return randomise(SNNetv1(anchors, out=out)).eval()
@@ -24,11 +27,9 @@ def outputs(backbone, stitch, images):
     backbone.set_stitch(stitch.id)
     with torch.no_grad():
         out = [backbone(x) for x in images]
-    return (
-        [x.tokens for x in out]
-        if backbone.out == 'end'
-        else [m for x in out for m in x]
-    )
+    if backbone.out == 'end':
+        return [x.tokens for x in out]
+    return [m for x in out for m in x]
 
 
 def crops(seed=0):

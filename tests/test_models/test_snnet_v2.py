@@ -5,39 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from states import states_of
-
-from snnet_mm.models.backbones.space_record import SPACE_RECORD
+from states import states_on_route
 
 OUT_INDICES = (6, 0, 2, 3)
 IMAGES = (2, 3, 16, 24)
-
-
-def to_map(tokens, num_prefix):
-    """Tokens of 16x24 images in patches of 8 as a map."""
-    return tokens[:, num_prefix:].transpose(1, 2).reshape(len(tokens), -1, 2, 3)
-
-
-def run_by_hand(net, segments, images):
-    """Run the blocks of a route one by one.
-
-    Returns the tokens behind each of them, and those behind the last.
-    """
-    states = {}
-    for n, (a, begin, end) in enumerate(segments):
-        if n == 0:
-            x, grid = net.anchors[a].embed(images)
-        else:
-            left = segments[n - 1]
-            # Named by the faster anchor's last block in front of the joint.
-            i = left.end - 1 if left.anchor < a else begin - 1
-            x = net.stitching_layers[f'{left.anchor}to{a}_{i}'](x)
-        for i in range(begin, end):
-            x = net.anchors[a].blocks[i](x, grid)
-            if i == net.anchors[a].depth - 1:
-                x = net.anchors[a].norm(x)
-            states[a, i] = x
-    return states, x
 
 
 def served_by_hand(net, states, j):
@@ -47,18 +18,15 @@ def served_by_hand(net, states, j):
     while (a, i) not in states:
         a, i = a - 1, i * depths[a - 1] // depths[a]
     if (a, i) == (slowest, block):
-        return states[a, i]
-    return net.stitching_layers[f'{a}to{slowest}_{i}'](states[a, i])
+        return states[a, i].tokens
+    return net.stitching_layers[f'{a}to{slowest}_{i}'](states[a, i].tokens)
 
 
-def maps_by_hand(net, segments, images, blocks=None):
-    """The map of every slow block, or of some."""
-    states, _ = run_by_hand(net, segments, images)
-    slow = net.anchors[-1]
-    return {
-        j: to_map(served_by_hand(net, states, j), slow.num_prefix)
-        for j in (range(slow.depth) if blocks is None else blocks)
-    }
+def maps_by_hand(net, stitch, images):
+    """The maps, 16x24 images in patches of 8, of the blocks that are wanted."""
+    states, prefix = states_on_route(net, stitch, images), net.anchors[-1].num_prefix
+    tokens = [served_by_hand(net, states, j)[:, prefix:] for j in net.out_indices]
+    return [x.transpose(1, 2).unflatten(2, (2, 3)) for x in tokens]
 
 
 ANCHORS = {
@@ -75,13 +43,9 @@ ANCHORS = {
 def check_every_route(net, images):
     for stitch in net.space:
         net.set_stitch(stitch.id)
-        maps = net(images)
-        expected = maps_by_hand(net, stitch.segments, images, net.out_indices)
-        assert len(maps) == len(net.out_indices)
-        for j, feature_map in zip(net.out_indices, maps, strict=True):
-            width = net.anchors[-1].block_dims[-1]
-            assert feature_map.shape == (len(images), width, 2, 3)
-            assert feature_map.equal(expected[j]), (stitch, j)
+        expected = maps_by_hand(net, stitch, images)
+        for feature_map, wanted in zip(net(images), expected, strict=True):
+            assert feature_map.equal(wanted), stitch
 
 
 @torch.no_grad()
@@ -123,20 +87,10 @@ def test_the_cls_token_goes_through_the_same_stitching_layers(
         net.with_cls = False
         for (feature_map, _), alone in zip(pairs, net(images), strict=True):
             assert feature_map.equal(alone)
-        states, _ = run_by_hand(net, stitch.segments, images)
+        states = states_on_route(net, stitch, images)
         for j, (_, cls) in zip(OUT_INDICES, pairs, strict=True):
             expected = served_by_hand(net, states, j)
             assert cls.equal(expected[:, 0]), (stitch, j)
-
-
-@torch.no_grad()
-def test_an_anchor_alone_gives_its_cls_tokens(build_vit):
-    vit = build_vit(12, 4, num_registers=2, out_indices=(0, 3), with_cls=True)
-    images = torch.randn(IMAGES)
-    states = states_of(vit, images)
-    for (feature_map, cls), i in zip(vit(images), (0, 3), strict=True):
-        assert feature_map.equal(to_map(states[i].tokens, 3))
-        assert cls.equal(states[i].tokens[:, 0])
 
 
 @torch.no_grad()
@@ -146,8 +100,7 @@ def test_eval_maps_are_all_that_eval_mode_gives(build_snnet, eval_maps):
     images = torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)
-        expected = maps_by_hand(net, stitch.segments, images)
-        expected = [expected[j] for j in OUT_INDICES]
+        expected = maps_by_hand(net, stitch, images)
         for a, b in zip(net.train()(images), expected, strict=True):
             assert a.equal(b)
         for j, (a, b) in enumerate(zip(net.eval()(images), expected, strict=True)):
@@ -167,8 +120,8 @@ def test_out_end_is_the_final_state_of_the_end_anchor(build_snnet, depths, train
     for stitch in net.space:
         net.set_stitch(stitch.id)
         state = net(images)
-        _, expected = run_by_hand(net, stitch.segments, images)
-        assert state.tokens.equal(expected)
+        *_, expected = states_on_route(net, stitch, images).values()
+        assert state.tokens.equal(expected.tokens)
         assert state.tokens.shape[-1] == widths[stitch.end_anchor]
         assert state.grid == (2, 3)
 
@@ -182,22 +135,6 @@ def test_slow_stitch_is_the_slow_anchor_bit_for_bit(build_snnet, build_vit):
     net.set_stitch(1)
     for a, b in zip(net(images), alone(images), strict=True):
         assert a.equal(b)
-
-
-@torch.no_grad()
-def test_fast_stitch_is_the_fast_anchor_before_projection(build_snnet, build_vit):
-    net = build_snnet(out_indices=range(7), anchor=ANCHORS['bias']).eval()
-    alone = build_vit(8, 3, **ANCHORS['bias']).eval()
-    alone.load_state_dict(net.anchors[0].state_dict())
-    images = torch.randn(IMAGES)
-    net.set_stitch(0)
-    maps = net(images)
-    states = states_of(alone, images)
-    for j, i in enumerate([0, 0, 0, 1, 1, 2, 2]):
-        projected = net.stitching_layers[f'0to1_{i}'](states[i].tokens)
-        assert maps[j].equal(to_map(projected, 1))
-    net.out = 'end'
-    assert net(images).tokens.equal(states[-1].tokens)
 
 
 @torch.no_grad()
@@ -258,55 +195,6 @@ def test_without_drop_path_forward_draws_nothing(build_snnet, training):
         assert net(images)[0].equal(net(images)[0])
         assert net.active_stitch is stitch
     assert random_states() == before
-
-
-@torch.no_grad()
-def test_drop_path_is_the_only_randomness(build_snnet):
-    net, images = build_snnet(anchor=dict(drop_path_rate=0.5)), torch.randn(IMAGES)
-    net.set_stitch(5)
-    before = random_states()[1:]
-    torch.manual_seed(1)
-    first, second = net(images)[0], net(images)[0]
-    assert not first.equal(second)
-    torch.manual_seed(1)
-    assert net(images)[0].equal(first)
-    assert random_states()[1:] == before
-
-
-@torch.no_grad()
-def test_a_pair_of_a_chain_gives_what_it_gives_alone(build_snnet):
-    chain = build_snnet((2, 3, 7), (8, 12, 16), out_indices=OUT_INDICES)
-    state, images = chain.state_dict(), torch.randn(IMAGES)
-    alone = build_snnet((3, 7), (12, 16), out_indices=OUT_INDICES)
-    alone.load_state_dict(
-        {
-            key: state[
-                key.replace('layers.0to1', 'layers.1to2')
-                .replace('layers.1to0', 'layers.2to1')
-                .replace('anchors.1', 'anchors.2')
-                .replace('anchors.0', 'anchors.1')
-            ]
-            for key in alone.state_dict()
-            if key != SPACE_RECORD
-        }
-    )
-    # The fast anchor's maps are those of the pair that it and the slowest would be.
-    far = build_snnet((2, 7), (8, 16), out_indices=OUT_INDICES)
-    far.load_state_dict(
-        {
-            key: state[key.replace('0to1', '0to2').replace('anchors.1', 'anchors.2')]
-            for key in far.state_dict()
-            if '1to0' not in key and key != SPACE_RECORD
-        },
-        strict=False,
-    )
-    pairs = [(chain.space[i + 4], alone, i) for i in alone.space.ids if i > 1]
-    pairs += [(chain.space[1], alone, 0), (chain.space[2], alone, 1)]
-    for stitch, net, stitch_id in [*pairs, (chain.space[0], far, 0)]:
-        chain.set_stitch(stitch.id)
-        net.set_stitch(stitch_id)
-        for a, b in zip(chain(images), net(images), strict=True):
-            assert a.equal(b)
 
 
 def test_the_active_stitch(build_snnet):

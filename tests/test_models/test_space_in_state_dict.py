@@ -52,13 +52,7 @@ def safetensors(model, weights, tmp_path):
     model.load_state_dict(load_file(tmp_path / 'a.safetensors'))
 
 
-WAYS = [
-    torch_loads,
-    torch_loads_what_fits,
-    mmengine_loads,
-    weights_only,
-    safetensors,
-]
+WAYS = [torch_loads, torch_loads_what_fits, mmengine_loads, weights_only, safetensors]
 
 
 @pytest.mark.parametrize('load', WAYS)
@@ -112,17 +106,6 @@ def test_a_model_average_and_a_copy_have_the_record(build):
     assert state[f'module.{KEY}'].equal(model.state_dict()[KEY])
     average.load_state_dict(state)
     assert deepcopy(model).state_dict()[KEY].equal(model.state_dict()[KEY])
-
-
-def test_an_anchor_takes_its_part_of_any_weights(build, build_vit, tmp_path):
-    model = build(stitch_ids=[2])
-    path = tmp_path / 'a.pth'
-    torch.save(dict(state_dict=model.state_dict()), path)
-    init = dict(type='Pretrained', checkpoint=str(path), prefix='backbone.anchors.0.')
-    anchor = build_vit(8, 3, init_cfg=init)
-    anchor.init_weights()
-    for key, value in anchor.state_dict().items():
-        assert value.equal(model.state_dict()[f'backbone.anchors.0.{key}'])
 
 
 @pytest.mark.parametrize('record', [torch.zeros(3, dtype=torch.uint8), 'text', None])

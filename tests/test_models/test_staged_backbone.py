@@ -13,13 +13,10 @@ from torch.testing import assert_close
 
 pytest.importorskip('timm')
 
-from block_counts import count_blocks
 from states import states_of, states_on_route
 
-from snnet_mm.evaluation import cost_table, measure_latency
-from snnet_mm.models import LeastSquares, SNNetv1, SNNetv2, set_stitch
-from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.stitching import Position, visiting_order
+from snnet_mm.evaluation import cost_table
+from snnet_mm.models import SNNetv1, SNNetv2, set_stitch
 
 PAIRS = dict(
     swin=[swin(8), swin(12, (2, 2, 5, 2))],
@@ -80,63 +77,6 @@ def test_maps_have_the_widths_and_strides_of_the_slowest_anchor(name):
             wanted = state.tokens.transpose(1, 2).reshape(2, -1, side, side)
             assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     assert len(projected) == slowest * 4
-
-
-def test_least_squares_fits_every_layer_within_its_stage():
-    pair = [resnet(), swin(12, (2, 2, 3, 2))]
-    net = disturb(SNNetv1(pair, out_indices=(1, 8)))
-    images = torch.randn(6, 3, 64, 64)
-    fit_stitching_layers(net, [images])
-    assert net.stitching_initialized
-    net.eval()
-    states = {}
-    with torch.no_grad():
-        for a, anchor in enumerate(net.anchors):
-            found = enumerate(states_of(anchor, images))
-            states |= {Position(a, i): s.tokens for i, s in found}
-    assert len(net.stitching_layers) == 1 + 1 + 2 + 4
-    for name, spec in net.space.layers.items():
-        layer = net.stitching_layers[name]
-        fit = LeastSquares(layer.in_features, layer.out_features)
-        fit.update(states[spec.source], states[spec.target])
-        wanted = tuple(t.float() for t in fit.x_to_y())
-        assert_close((layer.weight.data, layer.bias.data), wanted)
-
-
-@pytest.mark.parametrize('name', PAIRS)
-@torch.no_grad()
-def test_neighbours_share_their_blocks(name):
-    net, images = build(name, out='end'), torch.randn(1, 3, 64, 64)
-    alone, calls = {}, []
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        alone[stitch.id] = net(images).tokens
-    for block in (b for anchor in net.anchors for b in anchor.blocks):
-        block.register_forward_hook(lambda *_: calls.append(1))
-    with net.sharing_prefixes():
-        for stitch in visiting_order(net.space):
-            net.set_stitch(stitch.id)
-            assert net(images).tokens.equal(alone[stitch.id])
-    assert len(calls) == count_blocks(net.space, shared=True)
-    assert len(calls) < count_blocks(net.space, shared=False)
-
-
-@pytest.mark.parametrize('name', ['mixed', 'levit'])
-def test_costs_and_latency(name):
-    net = build(name, out='end')
-    costs = cost_table(net, (64, 64))
-    latency = measure_latency(net, (64, 64), rounds=1, check=[0]).by_stitch
-    assert set(costs) == set(latency) == set(net.space.ids)
-    for stitch in net.space:
-        held = stitch.layers
-        params = sum(
-            p.numel() for n in held for p in net.stitching_layers[n].parameters()
-        )
-        for anchor, begin, end in stitch.segments:
-            parts = list(net.anchors[anchor].blocks[begin:end])
-            parts += [net.anchors[anchor].stem] if begin == 0 else []
-            params += sum(p.numel() for part in parts for p in part.parameters())
-        assert costs[stitch.id].params == params
 
 
 SIZES = dict(ti='tiny', s='small', b='base')

@@ -3,7 +3,6 @@ import torch
 from mmengine.model import ExponentialMovingAverage
 from torch import nn
 
-from snnet_mm.apis import set_stitch as set_stitch_of_apis
 from snnet_mm.models import find_stitched_backbone, set_stitch
 
 
@@ -24,16 +23,11 @@ class Wrapper(nn.Module):
         self.module = module
 
 
-def test_the_backbone_itself(build_snnet):
-    net = build_snnet()
-    set_stitch(net, 5)
-    assert net.active_stitch is net.space[5]
-    assert find_stitched_backbone(net) is net
-
-
 def test_inside_a_wrapped_model(build_snnet):
     net = build_snnet()
     model = Wrapper(Wrapper(nn.Sequential(nn.Identity(), net)))
+    set_stitch(net, 5)
+    assert net.active_stitch is net.space[5]
     set_stitch(model, 7)
     assert find_stitched_backbone(model) is net
     assert net.active_stitch.id == 7
@@ -85,7 +79,3 @@ def test_one_stitched_backbone_is_wanted(build_snnet, number):
     with pytest.raises(ValueError, match=f'Sequential with {number}') as error:
         set_stitch(model, 0)
     assert 'config key: model.backbone' in str(error.value)
-
-
-def test_apis_offer_the_same_function():
-    assert set_stitch_of_apis is set_stitch

@@ -6,37 +6,6 @@ from snnet_mm.models.ziplab_checkpoint import convert_ziplab
 STITCH = 'stitch_layers.0.0.transform.weight'
 
 
-@pytest.mark.parametrize('prefix', ['', 'backbone.'])
-@pytest.mark.parametrize(
-    ('theirs', 'ours'),
-    [
-        ('stitch_layers.0.11.transform.bias', 'stitching_layers.0to1_11.bias'),
-        ('stitch_layers.1.3.transform.lora_A', 'stitching_layers.1to0_3.lora_A'),
-        ('anchors.0.cls_token', 'anchors.0.cls_token'),
-        ('anchors.1.patch_embed.projection.bias', 'anchors.1.patch_embed.proj.bias'),
-        ('anchors.1.layers.23.gamma_2', 'anchors.1.blocks.23.ls2.gamma'),
-        ('anchors.0.layers.4.ln1.weight', 'anchors.0.blocks.4.norm1.weight'),
-        ('anchors.0.layers.4.attn.qkv.bias', 'anchors.0.blocks.4.attn.qkv.bias'),
-        (
-            'anchors.0.layers.4.attn.relative_position_bias_table',
-            'anchors.0.blocks.4.attn.rel_pos_bias.table',
-        ),
-        (
-            'anchors.0.layers.4.ffn.layers.0.0.weight',
-            'anchors.0.blocks.4.mlp.fc1.weight',
-        ),
-        ('anchors.0.layers.4.ffn.layers.1.bias', 'anchors.0.blocks.4.mlp.fc2.bias'),
-    ],
-)
-def test_names(prefix, theirs, ours):
-    value = torch.randn(2)
-    converted = convert_ziplab(
-        {prefix + STITCH: torch.zeros(1), prefix + theirs: value}
-    )
-    assert converted[prefix + ours] is value
-    assert converted[prefix + 'stitching_initialized'].equal(torch.tensor(True))
-
-
 def test_derived_indices_are_dropped_and_heads_keep_their_names():
     weights = {
         f'backbone.{STITCH}': torch.zeros(1),

@@ -3,9 +3,4 @@ from .snnet_v1 import SNNetv1
 from .snnet_v2 import SNNetv2
 from .stitched_backbone import StitchedBackbone
 
-__all__ = [
-    'SNNetv1',
-    'SNNetv2',
-    'SingleStitch',
-    'StitchedBackbone',
-]
+__all__ = ['SNNetv1', 'SNNetv2', 'SingleStitch', 'StitchedBackbone']

@@ -3,8 +3,4 @@
 from .least_squares import LeastSquares
 from .stitching_layer import LoRAStitchingLayer, StitchingLayer
 
-__all__ = [
-    'LeastSquares',
-    'LoRAStitchingLayer',
-    'StitchingLayer',
-]
+__all__ = ['LeastSquares', 'LoRAStitchingLayer', 'StitchingLayer']

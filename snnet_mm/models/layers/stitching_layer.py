@@ -63,11 +63,7 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     """
 
     def __init__(
-        self,
-        in_dim: int,
-        out_dim: int,
-        rank: int | float,
-        alpha: float | None = 1,
+        self, in_dim: int, out_dim: int, rank: int | float, alpha: float | None = 1
     ) -> None:
         super().__init__(in_dim, out_dim)
         if isinstance(rank, float):

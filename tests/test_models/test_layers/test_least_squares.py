@@ -29,16 +29,9 @@ def test_both_directions_equal_lstsq():
     x, y = paired_activations()
     fit = fitted(x, y)
     close = dict(rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(fit.x_to_y(), solved_by_torch(x, y), **close)
+    for found in (fit, fitted(x, y, both_ways=False)):
+        torch.testing.assert_close(found.x_to_y(), solved_by_torch(x, y), **close)
     torch.testing.assert_close(fit.y_to_x(), solved_by_torch(y, x), **close)
-
-
-def test_one_direction_alone_equals_lstsq():
-    x, y = paired_activations()
-    fit = fitted(x, y, both_ways=False)
-    torch.testing.assert_close(
-        fit.x_to_y(), solved_by_torch(x, y), rtol=1e-6, atol=1e-6
-    )
 
 
 def test_without_a_ridge_it_is_exact_for_channels_of_any_scale():
@@ -48,14 +41,6 @@ def test_without_a_ridge_it_is_exact_for_channels_of_any_scale():
     close = dict(rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(fit.x_to_y(), solved_by_torch(x, y), **close)
     torch.testing.assert_close(fit.y_to_x(), solved_by_torch(y, x), **close)
-
-
-@pytest.mark.parametrize(('ridge', 'tolerance'), [(1e-8, 1e-6), (0, 1e-10)])
-def test_an_affine_relation_is_recovered(ridge, tolerance):
-    x, _ = paired_activations()
-    weight, bias = torch.randn(7, 5).double(), 10 * torch.randn(7).double()
-    found = fitted(x, x @ weight.T + bias, ridge=ridge).x_to_y()
-    torch.testing.assert_close(found, (weight, bias), rtol=tolerance, atol=tolerance)
 
 
 def test_a_heavy_ridge_shrinks_the_weight_and_leaves_the_mean_to_the_bias():

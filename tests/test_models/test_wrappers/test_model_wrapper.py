@@ -4,7 +4,7 @@ import pickle
 import pytest
 import torch
 from mmengine.model import ExponentialMovingAverage
-from mmengine.optim import OptimWrapper, build_optim_wrapper
+from mmengine.optim import OptimWrapper
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
 from torch import nn
 
@@ -95,23 +95,6 @@ def test_the_model_is_a_child(pair):
         _ = wrapper.nothing
 
 
-def test_the_model_itself_hears_of_stitches_and_spaces(build_classifier):
-    class Listening(type(build_classifier())):
-        def on_stitch(self, stitch):
-            self.heard = stitch.id
-
-        def check_space(self, space):
-            self.space = space
-
-    model = build_classifier()
-    model.__class__ = Listening
-    wrapper = ModelWrapper(model)
-    set_stitch(wrapper, 5)
-    assert model.heard == 5
-    asked = [m for m in wrapper.modules() if hasattr(type(m), 'check_space')]
-    assert asked == [model]
-
-
 class Parallel(nn.Module):
     """As DDP, it holds a model as ``module``."""
 
@@ -161,19 +144,6 @@ def test_versions_of_modules_come_with_weights(pair):
     assert seen == [7, 7]
 
 
-def test_settings_by_name_reach_the_model(pair):
-    """The groups of mmengine's optimizer constructor are those of the model."""
-    settings = dict(custom_keys={'backbone.anchors.0': dict(lr_mult=0.5)})
-    groups = []
-    for model in pair:
-        wrapper = build_optim_wrapper(
-            model, dict(optimizer=dict(type='SGD', lr=1), paramwise_cfg=settings)
-        )
-        groups.append([(g['lr'], len(g['params'])) for g in wrapper.param_groups])
-    assert groups[0] == groups[1]
-    assert {lr for lr, _ in groups[0]} == {1, 0.5}
-
-
 def through_pickle(model):
     return pickle.loads(pickle.dumps(model))
 
@@ -189,11 +159,6 @@ def test_copies_are_whole(pair, copied):
     other.eval()
     assert not other.wrapped.training
     assert wrapper.training
-
-
-def test_what_is_no_mm_model_is_refused():
-    with pytest.raises(ValueError, match='Linear.*; allowed: mm models .*model.model'):
-        ModelWrapper(nn.Linear(1, 1))
 
 
 def test_the_config_inside_wrappers():

@@ -49,11 +49,11 @@ def fit_pos_embed(
                 weights[name] = weights[name] + entries[:, :length]
                 entries = entries[:, length:]
     if old != grid:
-        print_log(
+        text = (
             f'pos_embed of {old[0]}x{old[1]} patches, with {num_loaded} entries for '
-            f'prefix tokens, resized to {grid[0]}x{grid[1]}',
-            logger='current',
+            f'prefix tokens, resized to {grid[0]}x{grid[1]}'
         )
+        print_log(text, logger='current')
     resized = resize_pos_embed(patches, old, grid, num_prefix=0)
     weights['pos_embed'] = torch.cat([entries, resized], dim=1)
     return weights
@@ -64,17 +64,12 @@ def fit_bias_tables(
 ) -> dict[str, Tensor]:
     """Resize the relative position bias tables of all blocks.
 
-    Args:
-        weights: Weights in our names.
-        grid: Rows and columns of the anchor's tables.
-        num_prefix: The anchor's prefix tokens.
-        loaded_grid: Rows and columns that the checkpoint's tables are for, if known.
+    See :func:`fit_pos_embed`; ``num_prefix`` is that of the anchor.
     """
     weights, num_rows = dict(weights), 3 if num_prefix else 0
     for key in [k for k in weights if k.endswith('.rel_pos_bias.table')]:
-        num_loaded, old = _read_layout(
-            key, len(weights[key]), {0, 3}, grid, loaded_grid, offsets=True
-        )
+        layout = key, len(weights[key]), {0, 3}, grid, loaded_grid
+        num_loaded, old = _read_layout(*layout, offsets=True)
         if num_loaded != num_rows:
             raise ValueError(
                 f'{key} has {num_loaded} rows for prefix tokens, the anchor has '
@@ -102,18 +97,10 @@ def _read_layout(
     loaded_grid: Grid | None,
     offsets: bool = False,
 ) -> tuple[int, Grid]:
-    """Return how many entries belong to no patch, and the grid of the others.
+    """Return how many entries, among ``extras``, belong to no patch, and the grid.
 
-    Files do not say it. It may be the anchor's grid or a square; where both or several
-    numbers of extra entries are possible, guessing could garble the embedding.
-
-    Args:
-        name: Name of the entries.
-        length: Their number.
-        extras: Numbers of entries that may belong to no patch.
-        grid: The anchor's grid.
-        loaded_grid: The checkpoint's grid, if known.
-        offsets: Whether there is an entry per offset between patches, not per patch.
+    Files do not say it. It may be the anchor's grid or a square; where several readings
+    are possible, guessing could garble the embedding.
     """
     readings = set()
     for extra in extras:

@@ -19,13 +19,7 @@ class LowRankUpdate(nn.Linear):
     """
 
     def add_update(self, rank: int, alpha: float, key: str) -> None:
-        """Freeze the layer and give it an update.
-
-        Args:
-            rank: Rank of the update, at most the smaller width.
-            alpha: Scale of the update before division by the rank.
-            key: The config key of the rank.
-        """
+        """Freeze the layer and give it an update; ``key`` is the rank's in configs."""
         most = min(self.in_features, self.out_features)
         right = is_whole(rank, 1) and rank <= most
         check(right, key, rank, f'1 to {most}, the smaller width')
@@ -63,8 +57,6 @@ class LoRALinear(LowRankUpdate):
 
     def merged(self) -> nn.Linear:
         """Return the same map as one plain layer, as a shipped stitch runs it."""
+        widths = self.in_features, self.out_features
         with self.weight.device:
-            layer = nn.Linear(
-                self.in_features, self.out_features, self.bias is not None
-            )
-        return self.merged_into(layer)
+            return self.merged_into(nn.Linear(*widths, self.bias is not None))

@@ -24,14 +24,10 @@ def resize_pos_embed(
     num_prefix: int,
     antialias: bool = True,
 ) -> Tensor:
-    """Resample the patch part of an absolute position embedding, bicubically.
+    """Resample the patches of a ``(1, num_prefix + rows * columns, C)`` embedding.
 
-    Args:
-        pos_embed: Of shape ``(1, num_prefix + rows * columns, C)``.
-        old: Rows and columns it is for.
-        new: Rows and columns wanted.
-        num_prefix: Leading entries that stay as they are.
-        antialias: Whether to antialias, as timm does. The kernel differs too.
+    Bicubically, from an old grid of rows and columns to a new one; with ``antialias``
+    as timm does, which also changes the kernel.
     """
     if old == new:
         return pos_embed
@@ -98,19 +94,17 @@ class KeptTensors:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[object, tuple[tuple, Tensor]] = {}
+        self._kept: dict[int, tuple[tuple, Tensor]] = {}
 
     def get(
-        self, slot: object, key: object, weight: Tensor, make: Callable[[], Tensor]
+        self, slot: int, key: object, weight: Tensor, make: Callable[[], Tensor]
     ) -> Tensor:
         """Return what is kept in a slot, or made anew of another weight or key."""
         version = None if weight.is_inference() else weight._version
         key = key, weight.data_ptr(), version, weight.device, weight.dtype
         return self.get_fixed(slot, key, make)
 
-    def get_fixed(
-        self, slot: object, key: object, make: Callable[[], Tensor]
-    ) -> Tensor:
+    def get_fixed(self, slot: int, key: object, make: Callable[[], Tensor]) -> Tensor:
         """Return what is kept in a slot, or made anew of another key."""
         if slot not in self._kept or self._kept[slot][0] != key:
             self._kept[slot] = key, make()

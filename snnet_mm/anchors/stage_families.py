@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from torch import nn
 
@@ -43,15 +43,10 @@ class NetworkParts:
 
 @dataclass
 class Family:
-    """A family of networks.
-
-    Args:
-        split: Splits a network into its parts.
-        sized: Whether timm wants to know the size of the images.
-    """
+    """A family of networks: how one is split into parts."""
 
     split: Callable[[nn.Module], NetworkParts]
-    sized: bool = False
+    sized: bool = False  # whether timm wants to know the size of the images
 
 
 def _swin(net: nn.Module) -> NetworkParts:
@@ -86,19 +81,15 @@ def _mobilenetv3(net: nn.Module) -> NetworkParts:
         int(name.split('.')[1]) + 1 if name.startswith('blocks.') else 0
         for name in (before, a, b, c, d)
     ]
-    stem = OrderedDict(
-        conv_stem=net.conv_stem, bn1=net.bn1, blocks=net.blocks[: starts[0]]
-    )
-    stages = [
-        [block for group in net.blocks[begin:end] for block in group]
-        for begin, end in pairwise(starts)
+    first = net.blocks[: starts[0]]
+    stem = OrderedDict(conv_stem=net.conv_stem, bn1=net.bn1, blocks=first)
+    stages = [list(chain(*net.blocks[a:b])) for a, b in pairwise(starts)]
+    norms = [
+        [m for m in block.modules() if isinstance(m, nn.BatchNorm2d)][-1]
+        for block in chain(*stages)
     ]
-    widths = [_last_norm(block).num_features for stage in stages for block in stage]
+    widths = [norm.num_features for norm in norms]
     return NetworkParts(nn.Sequential(stem), stages, widths=widths)
-
-
-def _last_norm(block: nn.Module) -> nn.BatchNorm2d:
-    return [m for m in block.modules() if isinstance(m, nn.BatchNorm2d)][-1]
 
 
 def downsampling_first(

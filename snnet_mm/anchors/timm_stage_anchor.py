@@ -43,9 +43,8 @@ class TimmStageAnchor(Anchor):
             too, with the windows of this one; ResNet and ConvNeXt do not depend on it;
             LeViT takes no other. By default that of timm's weights.
         drop_path_rate: Stochastic depth, distributed as in timm.
-        init_cfg: mmengine's initialisation config; with ``type='Pretrained'`` the
-            checkpoint is ``'timm://<name>'``, a file of timm or of the family's
-            authors, or an mm checkpoint.
+        init_cfg: With ``type='Pretrained'`` the checkpoint is ``'timm://<name>'``, a
+            file of timm or of the family's authors, or an mm checkpoint.
         **kwargs: See :class:`Anchor`.
 
     Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -67,20 +69,6 @@ class Attention(nn.Module):
         return self.proj(x.transpose(1, 2).flatten(2))
 
 
-class Mlp(nn.Module):
-    """The feed-forward network of a block."""
-
-    def __init__(self, dim: int, hidden_dim: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(dim, hidden_dim)
-        self.act = nn.GELU()
-        self.fc2 = nn.Linear(hidden_dim, dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map tokens ``(B, L, C)`` one by one."""
-        return self.fc2(self.act(self.fc1(x)))
-
-
 class Block(nn.Module):
     """A pre-norm transformer block.
 
@@ -89,10 +77,8 @@ class Block(nn.Module):
         num_heads: Attention heads.
         drop_path: Probability that an image skips a branch in training.
         rel_pos_bias: A relative position bias of its own, or None.
-        window_size: Rows, and columns, of the windows of patches that attention stays
-            in; 0 for attention among all tokens.
-        mlp_ratio, qkv_bias, layer_scale_init, norm_eps, mlp_shortcut: See
-            :class:`PlainViT`.
+
+    All others are those of :class:`PlainViT`.
     """
 
     def __init__(
@@ -115,13 +101,21 @@ class Block(nn.Module):
         self.attn = Attention(dim, num_heads, qkv_bias, rel_pos_bias)
         self.ls1 = LayerScale(dim, init) if scaled else nn.Identity()
         self.norm2 = nn.LayerNorm(dim, eps=norm_eps)
-        self.mlp = Mlp(dim, int(dim * mlp_ratio))
+        hidden = int(dim * mlp_ratio)
+        fc1, fc2 = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.mlp = nn.Sequential(OrderedDict(fc1=fc1, act=nn.GELU(), fc2=fc2))
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Return tokens ``(B, L, C)`` of a grid of patches after the block."""
-        x = x + self.drop_path(self.ls1(self._attend(self.norm1(x), grid)))
+        normed, size = self.norm1(x), self.window_size
+        if size:
+            windows = self.attn(to_windows(normed, grid, size), (size, size))
+            branch = from_windows(windows, grid, size)
+        else:
+            branch = self.attn(normed, grid)
+        x = x + self.drop_path(self.ls1(branch))
         normed = self.norm2(x)
         branch = self.mlp(normed)
         if self.mlp_shortcut:
@@ -132,10 +126,3 @@ class Block(nn.Module):
         """Resample, once for all, what depends on the grid of patches."""
         if self.attn.rel_pos_bias is not None and not self.window_size:
             self.attn.rel_pos_bias.fix_grid(grid)
-
-    def _attend(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
-        if not self.window_size:
-            return self.attn(x, grid)
-        windows = to_windows(x, grid, self.window_size)
-        windows = self.attn(windows, (self.window_size,) * 2)
-        return from_windows(windows, grid, self.window_size)

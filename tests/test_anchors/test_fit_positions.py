@@ -20,19 +20,12 @@ def entries(number):
     return torch.arange(4.0 * number).view(1, number, 4) + 1
 
 
-def test_equal_layouts_stay_as_they_are():
-    loaded = weights(entries(1))
-    fitted = fit_pos_embed(loaded, (3, 3), 1)
-    assert fitted.keys() == loaded.keys()
-    assert all(fitted[k].equal(v) for k, v in loaded.items())
-
-
-@pytest.mark.parametrize('number', [1, 3])
+@pytest.mark.parametrize('number', [0, 1, 3])
 def test_entries_are_added_to_the_tokens(number):
     """Registers without entries stay as they are."""
     loaded = weights(entries(number), registers=True, grid=(4, 4))
     fitted = fit_pos_embed(loaded, (4, 4), 0)
-    assert fitted['cls_token'].equal(CLS + entries(number)[:, :1])
+    assert fitted['cls_token'].equal(CLS + (entries(1) if number else 0))
     own = entries(3)[:, 1:] if number == 3 else 0
     assert fitted['reg_token'].equal(REGISTERS + own)
     assert fitted['pos_embed'].equal(loaded['pos_embed'][:, number:])
@@ -46,22 +39,6 @@ def test_missing_entries_are_zero(num_loaded):
     assert fitted[:, :num_loaded].equal(entries(num_loaded))
     assert not fitted[:, num_loaded:3].any()
     assert fitted[:, 3:].equal(loaded['pos_embed'][:, num_loaded:])
-
-
-def test_too_many_entries_are_refused():
-    loaded = weights(entries(3), registers=True, grid=(4, 4))
-    with pytest.raises(ValueError, match='3 prefix tokens, the anchor has 1 .*cls_tok'):
-        fit_pos_embed(loaded, (4, 4), 1)
-
-
-@pytest.mark.parametrize('grid', [(5, 3), (2, 2), (6, 6)])
-def test_patches_are_resized_as_an_image(grid):
-    loaded = weights(entries(1))
-    fitted = fit_pos_embed(loaded, grid, 1)['pos_embed']
-    image = loaded['pos_embed'][0, 1:].T.reshape(1, 4, 3, 3)
-    image = F.interpolate(image, size=grid, mode='bicubic', antialias=True)
-    assert fitted[:, :1].equal(entries(1))
-    torch.testing.assert_close(fitted[0, 1:], image[0].flatten(1).T)
 
 
 def test_a_grid_that_is_told_is_believed():
@@ -78,30 +55,18 @@ def test_a_grid_that_is_told_is_believed():
     ('loaded', 'grid', 'message'),
     [
         (weights(grid=(2, 4)), (3, 3), 'with 8 entries fits neither 3x3 patches nor'),
-        # 16 may be 4x4 patches, or the anchor's 2x8.
-        (weights(grid=(4, 4)), (2, 8), '16 entries fits 2x8 .* or 4x4 patches'),
+        (
+            weights(entries(3), registers=True),
+            (3, 3),
+            '3 prefix tokens, .* has 1 .*cls',
+        ),
         # 16 may be 4x4 patches, or the anchor's 3x5 after a cls token.
         (weights(grid=(4, 4)), (3, 5), '16 entries fits 4x4 .* or 3x5 patches'),
     ],
 )
-def test_grids_that_cannot_be_told(loaded, grid, message):
-    with pytest.raises(ValueError, match=message) as error:
-        fit_pos_embed(loaded, grid, 0)
-    assert 'config key: init_cfg.img_size' in str(error.value)
-
-
-KEY = 'blocks.{}.attn.rel_pos_bias.table'
-
-
-@pytest.mark.parametrize('new', [(5, 5), (4, 7), (10, 3)])
-@pytest.mark.parametrize('num_prefix', [0, 1])
-def test_tables_are_resized_as_timm_does(new, num_prefix):
-    timm = pytest.importorskip('timm')
-    table = torch.randn(7 * 7 + 3 * num_prefix, 2)
-    rows = (2 * new[0] - 1) * (2 * new[1] - 1) + 3 * num_prefix
-    expected = timm.layers.resize_rel_pos_bias_table_simple(table, new, (rows, 2))
-    fitted = fit_bias_tables({KEY.format(0): table}, new, num_prefix)[KEY.format(0)]
-    torch.testing.assert_close(fitted, expected)
+def test_embeddings_that_do_not_fit(loaded, grid, message):
+    with pytest.raises(ValueError, match=message + '.*config keys?: '):
+        fit_pos_embed(loaded, grid, 1)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +74,11 @@ def test_tables_are_resized_as_timm_does(new, num_prefix):
     [
         (25, 1, (3, 3), 'has 0 rows for prefix tokens, the anchor has 3'),
         (28, 0, (3, 3), 'has 3 rows for prefix tokens, the anchor has 0'),
-        (15, 0, (3, 3), 'with 15 entries fits neither 3x3 patches'),
         (16, 0, (3, 3), 'with 16 entries fits neither 3x3 patches'),
         (225, 0, (3, 23), '225 entries fits 3x23 patches or 8x8 patches'),
     ],
 )
 def test_tables_that_do_not_fit(rows, num_prefix, grid, message):
-    with pytest.raises(ValueError, match=message) as error:
-        fit_bias_tables({KEY.format(5): torch.zeros(rows, 2)}, grid, num_prefix)
-    assert str(error.value).startswith('blocks.5.attn.rel_pos_bias.table ')
+    key = 'blocks.5.attn.rel_pos_bias.table'
+    with pytest.raises(ValueError, match=f'^{key} .*{message}'):
+        fit_bias_tables({key: torch.zeros(rows, 2)}, grid, num_prefix)

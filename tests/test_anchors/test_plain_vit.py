@@ -46,13 +46,8 @@ def naive_block(block, x, bias=None):
 def test_a_block_is_naive_attention(
     build_vit, rel_pos_bias, layer_scale_init, qkv_bias
 ):
-    vit = build_vit(
-        embed_dims=12,
-        num_heads=3,
-        rel_pos_bias=rel_pos_bias,
-        layer_scale_init=layer_scale_init,
-        qkv_bias=qkv_bias,
-    ).double()
+    kwargs = dict(rel_pos_bias=rel_pos_bias, layer_scale_init=layer_scale_init)
+    vit = build_vit(embed_dims=12, num_heads=3, qkv_bias=qkv_bias, **kwargs).double()
     block, grid = vit.blocks[1], (2, 4)
     x = torch.randn(2, 9, 12, dtype=torch.float64)
     bias = block.attn.rel_pos_bias(grid) if rel_pos_bias else None
@@ -65,14 +60,7 @@ def test_a_block_is_naive_attention(
 
 FAMILIES = {
     'deit3': (dict(no_embed_class=True, init_values=1e-6), dict()),
-    'vit': (
-        dict(),
-        dict(pos_embed_prefix=True, layer_scale_init=None),
-    ),
-    'registers': (
-        dict(no_embed_class=True, init_values=1e-5, reg_tokens=3),
-        dict(num_registers=3),
-    ),
+    'vit': (dict(), dict(pos_embed_prefix=True, layer_scale_init=None)),
     'embedded registers': (
         dict(reg_tokens=2),
         dict(num_registers=2, pos_embed_prefix=True, layer_scale_init=None),
@@ -84,53 +72,34 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize('size', [(32, 32), (48, 40), (24, 16)])
+@pytest.mark.parametrize('size', [(32, 32), (48, 24)])
 @pytest.mark.parametrize('family', FAMILIES)
 def test_equal_to_timm(family, size, randomise):
     timm = pytest.importorskip('timm')
     theirs_kwargs, ours_kwargs = FAMILIES[family]
-    theirs = randomise(
-        timm.models.VisionTransformer(
-            img_size=32,
-            patch_size=8,
-            embed_dim=16,
-            depth=3,
-            num_heads=2,
-            num_classes=0,
-            global_pool='',
-            dynamic_img_size=True,
-            **theirs_kwargs,
-        )
-    ).eval()
-    ours = PlainViT(
-        dict(embed_dims=16, depth=3, num_heads=2),
-        img_size=32,
-        patch_size=8,
-        final_norm=True,
-        **ours_kwargs,
-    ).eval()
+    arch, rest = dict(depth=3, num_heads=2), dict(num_classes=0, global_pool='')
+    rest |= dict(embed_dim=16, img_size=32, patch_size=8, dynamic_img_size=True)
+    theirs = timm.models.VisionTransformer(**arch, **rest, **theirs_kwargs)
+    theirs = randomise(theirs).eval()
+    arch = dict(arch, embed_dims=16)
+    ours = PlainViT(arch, 32, 8, final_norm=True, **ours_kwargs).eval()
     ours.load_state_dict(theirs.state_dict())
     images = torch.randn(2, 3, *size)
     with torch.no_grad():
         state, (found,) = states_of(ours, images)[-1], ours(images)
-        wanted = (
-            theirs.forward_features(images),
-            *theirs.forward_intermediates(
-                images, [2], norm=True, intermediates_only=True
-            ),
+        wanted = theirs.forward_features(images)
+        (feature_map,) = theirs.forward_intermediates(
+            images, [2], norm=True, intermediates_only=True
         )
-    assert_close((state.tokens, found), wanted, rtol=1e-5, atol=1e-5)
-    assert found.is_contiguous()
+    assert_close(state.tokens, wanted, rtol=1e-5, atol=1e-5)
+    assert_close(found, feature_map, rtol=1e-5, atol=1e-5)
     assert state.grid == (size[0] // 8, size[1] // 8)
 
 
 def test_forward_returns_the_maps_of_the_out_indices(build_vit):
-    vit = build_vit(depth=4, out_indices=(2, -1, 0))
-    images = torch.randn(2, 3, 16, 32)
-    maps = vit(images)
-    assert vit.out_indices == (2, 3, 0)
+    vit, images = build_vit(depth=4, out_indices=(2, -1, 0)), torch.randn(2, 3, 16, 32)
     states = states_of(vit, images)
-    for feature_map, i in zip(maps, (2, 3, 0), strict=True):
+    for feature_map, i in zip(vit(images), (2, 3, 0), strict=True):
         assert feature_map.equal(vit.to_feature_map(states[i]))
 
 
@@ -163,14 +132,9 @@ def test_drop_path_keeps_the_mean_and_drops_whole_images():
     assert torch.get_rng_state().equal(state)
 
 
-def test_drop_path_rises_linearly_from_block_to_block(build_vit):
-    vit = build_vit(depth=5, drop_path_rate=0.2)
-    rates = [block.drop_path.rate for block in vit.blocks]
-    assert rates == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
-
-
 def test_a_dropped_branch_passes_its_input_on(build_vit):
     vit = build_vit(drop_path_rate=0.5)
+    assert [block.drop_path.rate for block in vit.blocks] == [0, 0.25, 0.5]
     block = vit.blocks[-1]
     x = torch.randn(64, 17, 8)
     attended = block.ls1(block.attn(block.norm1(x), (4, 4)))
@@ -183,29 +147,6 @@ def test_a_dropped_branch_passes_its_input_on(build_vit):
         z = kept[int(masks[0, n]), n : n + 1]
         z = z + masks[1, n] * 2 * block.ls2(block.mlp(block.norm2(z)))
         assert_close(y[n : n + 1], z)
-
-
-def test_start_values():
-    vit = PlainViT('tiny', rel_pos_bias=True, final_norm=True)
-    block = vit.blocks[3]
-    for weight in (
-        vit.pos_embed,
-        block.attn.qkv.weight,
-        block.mlp.fc1.weight,
-        block.attn.rel_pos_bias.table,
-    ):
-        assert weight.std().item() == pytest.approx(0.02, rel=0.1)
-    for bias in (block.attn.qkv.bias, block.mlp.fc2.bias, block.norm1.bias):
-        assert not bias.any()
-    assert block.norm2.weight.equal(torch.ones(192))
-    assert block.ls1.gamma.equal(torch.full((192,), 1e-6))
-
-
-def test_mlp_ratio_and_in_channels(build_vit):
-    arch = dict(embed_dims=8, depth=1, num_heads=2, mlp_ratio=2.5)
-    vit = build_vit(arch=arch, in_channels=5)
-    assert vit.blocks[0].mlp.fc1.weight.shape == (20, 8)
-    assert vit(torch.randn(1, 5, 32, 32))[0].shape == (1, 8, 4, 4)
 
 
 @pytest.mark.parametrize('prefix', [False, True])
@@ -221,12 +162,8 @@ def test_without_position_embedding(build_vit, prefix):
 
 @pytest.mark.parametrize(
     'options',
-    [
-        dict(pos_embed_prefix=True),
-        dict(pos_embed_antialias=False),
-        dict(abs_pos_embed=False, rel_pos_bias=True),
-    ],
-    ids=['absolute', 'without antialiasing', 'relative'],
+    [dict(pos_embed_antialias=False), dict(abs_pos_embed=False, rel_pos_bias=True)],
+    ids=['absolute', 'relative'],
 )
 def test_fixing_the_input_size_resamples_once(build_vit, options, monkeypatch):
     vit = build_vit(num_registers=2, frozen_stages=0, **options).eval()

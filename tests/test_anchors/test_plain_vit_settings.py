@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from snnet_mm.anchors import PlainViT, check_out_indices
-from snnet_mm.anchors.plain_vit_settings import ARCHITECTURES
 
 ARCH = dict(embed_dims=8, depth=4, num_heads=2)
 WINDOWS = dict(cls_token=False, window_size=3, decomposed_rel_pos=True)
@@ -18,31 +17,21 @@ WINDOWS = dict(cls_token=False, window_size=3, decomposed_rel_pos=True)
         (dict(arch=ARCH | dict(mlp_ratio=0)), 'mlp_ratio above 0'),
         (dict(patch_size=0), 'patch_size=0; .*patch_size'),
         (dict(img_size=7), r'img_size=7; .* \(8\) or more'),
-        (dict(img_size=(32, 0)), r'img_size=\(32, 0\); '),
         (dict(num_registers=-1), 'num_registers=-1; '),
         (dict(drop_path_rate=1), 'drop_path_rate=1; '),
-        (dict(drop_path_rate=-0.1), 'drop_path_rate=-0.1; '),
         (dict(layer_scale_init='no'), "layer_scale_init='no'; "),
         (dict(out_indices=(4,)), r'out_indices=\(4,\); .* blocks -4 to 3'),
-        (dict(out_indices=(0, -5)), 'out_indices'),
-        (dict(out_indices=()), 'out_indices'),
         (dict(out='map'), "did you mean 'maps'"),
         (dict(with_cls=True, cls_token=False), 'with_cls=True'),
         (dict(frozen_stages=-2), r'frozen_stages=-2; .* to 4 \('),
-        (dict(frozen_stages=5), 'frozen_stages=5'),
         (dict(kept_blocks=(4,)), r'kept_blocks=\(4,\); .* blocks 0 to 3'),
-        (dict(kept_blocks=(-1, 0)), 'kept_blocks'),
-        (dict(lora={}), 'a dict with rank'),
         (dict(lora=dict(rank=2, beta=1)), "'beta': 1.*config key: lora"),
-        (dict(lora=dict(rank=2, targets=())), 'targets'),
         (dict(lora=dict(rank=2, targets=('fc1',))), r"targets among \('qkv', 'proj'\)"),
         (dict(lora=dict(rank=9)), 'rank=9.* 8.*lora.rank'),
-        (dict(lora=dict(rank=0)), 'rank=0.*lora.rank'),
         (dict(WINDOWS, global_blocks=(1, 4)), r'\(1, 4\); .*0 to 3'),
         (dict(WINDOWS, window_size=-1), 'window_size=-1'),
         (dict(WINDOWS, window_size=0, global_blocks=(1,)), 'window_size is 0'),
         (dict(WINDOWS, cls_token=True), 'cls_token, num_registers=1; '),
-        (dict(WINDOWS, num_registers=2), 'cls_token, num_registers=2; '),
         (dict(WINDOWS, rel_pos_bias=True), 'rel_pos_bias=True; '),
     ],
 )
@@ -57,16 +46,12 @@ def test_out_indices_count_from_the_end_too():
 
 
 def test_sizes_of_the_architectures():
-    # Parameters of the blocks alone, from 12 C^2 + 13 C each (mlp ratio 4, biases).
+    # Millions of parameters of the blocks alone, from 12 C^2 + 13 C each.
     millions = dict(tiny=5.3, small=21.3, base=85.1, large=302.3, huge=629.7)
     for arch, size in millions.items():
-        dim, depth = (ARCHITECTURES[arch][k] for k in ('embed_dims', 'depth'))
-        assert depth * (12 * dim**2 + 13 * dim) / 1e6 == pytest.approx(size, abs=0.06)
         with torch.device('meta'):
             vit = PlainViT(arch, patch_size=14, layer_scale_init=None)
-        assert sum(p.numel() for p in vit.blocks.parameters()) == depth * (
-            12 * dim**2 + 13 * dim
-        )
+        number, dim = sum(p.numel() for p in vit.blocks.parameters()), vit.block_dims[0]
+        assert number == vit.depth * (12 * dim**2 + 13 * dim)
+        assert number / 1e6 == pytest.approx(size, abs=0.06)
         assert dim // vit.blocks[0].attn.num_heads == (80 if arch == 'huge' else 64)
-        assert vit.block_dims == (dim,) * depth
-        assert vit.pos_embed.shape == (1, 256, dim)

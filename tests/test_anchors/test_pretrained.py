@@ -37,15 +37,14 @@ def test_our_own_weights(build_vit, save, log, wrapping):
     assert log() == []
 
 
-@pytest.mark.parametrize('prefix', ['backbone.anchors.1', 'backbone.anchors.1.'])
-def test_prefix_of_an_mm_checkpoint(build_vit, save, log, prefix):
+def test_prefix_of_an_mm_checkpoint(build_vit, save):
     fast, slow = build_vit(), build_vit(12)
     weights = {f'backbone.anchors.0.{k}': v for k, v in fast.state_dict().items()}
     weights |= {f'backbone.anchors.1.{k}': v for k, v in slow.state_dict().items()}
     weights['decode_head.conv_seg.weight'] = torch.randn(3)
     path = save(dict(meta=dict(iter=3), state_dict=weights))
-    assert_same(load(build_vit(12), path, prefix=prefix), slow.state_dict())
-    assert log() == []
+    vit = load(build_vit(12), path, prefix='backbone.anchors.1')
+    assert_same(vit, slow.state_dict())
 
 
 def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
@@ -63,25 +62,13 @@ def test_missing_and_unexpected_keys_are_logged_by_name(build_vit, save, log):
     assert vit.patch_embed.proj.weight.equal(weights['patch_embed.proj.weight'])
 
 
-def test_adapting_changes_neither_weights_nor_anchor(build_vit):
-    weights = build_vit(img_size=64, pos_embed_prefix=True).state_dict()
-    vit = build_vit()
-    before = [{k: v.clone() for k, v in d.items()} for d in (weights, vit.state_dict())]
-    assert vit.adapt_weights(weights)['pos_embed'].shape == (1, 16, 8)
-    for now, then in zip((weights, vit.state_dict()), before, strict=True):
-        assert list(now) == list(then)
-        assert all(now[k].equal(v) for k, v in then.items())
-
-
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
         (dict(embed_dims=12), r'has shape \(1, 1, 12\), wanted is \(1, 1, 8\)'),
         (dict(depth=4), 'it has blocks.3.norm1.weight and 0 others'),
         (dict(depth=2), 'it lacks blocks.2.norm1.weight and 0 others'),
-        (dict(patch_size=4), r'shape \(8, 3, 4, 4\), wanted is \(8, 3, 8, 8\)'),
         (dict(num_heads=4), r'table has shape \(52, 4\), wanted is \(52, 2\)'),
-        (dict(num_registers=2), r'reg_token has shape \(1, 2, 8\)'),
         (dict(img_size=(24, 40)), 'pos_embed with 15 entries fits neither 4x4 patches'),
         (dict(cls_token=False, num_registers=0), 'table has 0 rows .* anchor has 3'),
         (dict(lora=dict(rank=2)), 'it has blocks.0.attn.qkv.lora_A'),
@@ -106,9 +93,8 @@ def test_low_rank_updates_begin_at_nothing_or_are_loaded(build_vit, save, log):
     load(vit, save(plain.state_dict()))
     assert_same(vit, plain.state_dict() | updates)
     assert log() == []
-    for other in (build_vit(), build_vit(lora=dict(rank=2, targets=('proj',)))):
-        with pytest.raises(ValueError, match='it has blocks.0.attn.qkv.lora_A'):
-            load(other, save(weights))
+    with pytest.raises(ValueError, match='it has blocks.0.attn.qkv.lora_A'):
+        load(build_vit(lora=dict(rank=2, targets=('proj',))), save(weights))
 
 
 @pytest.mark.parametrize(
@@ -116,9 +102,7 @@ def test_low_rank_updates_begin_at_nothing_or_are_loaded(build_vit, save, log):
     [
         ('absent.pth', '', 'absent.pth does not exist'),
         ('s3://bucket/a.pth', '', 'allowed are timm://, http://'),
-        ('timm://no_such_model', '', 'no_such_model cannot be fetched: Unknown'),
         (dict(epoch=3, net=dict(a=torch.ones(1))), '', r"there are \['epoch', 'net'\]"),
-        (dict(conv1=torch.ones(2), fc=torch.ones(2)), '', r"\['conv1', 'fc'\]"),
         ({'backbone.cls_token': torch.ones(2)}, '', r"\['backbone.cls_token'\]"),
         ({'backbone.cls_token': torch.ones(2)}, 'net', r"prefix='net.*'backbone'"),
     ],
@@ -127,13 +111,6 @@ def test_what_is_no_checkpoint(build_vit, save, checkpoint, prefix, message):
     path = checkpoint if isinstance(checkpoint, str) else save(checkpoint)
     with pytest.raises(ValueError, match=message + '.*' + KEY):
         load(build_vit(), path, prefix=prefix)
-
-
-@pytest.mark.parametrize('keys', [dict(), dict(checkpoint='a', map_location='cpu')])
-def test_unknown_keys_of_init_cfg(keys):
-    vit = PlainViT('tiny', img_size=32, init_cfg=dict(type='Pretrained', **keys))
-    with pytest.raises(ValueError, match=r"checkpoint.*\('prefix', 'img_size'\)"):
-        vit.init_weights()
 
 
 def test_img_size_of_a_checkpoint_that_is_not_square(build_vit, save):
@@ -236,9 +213,7 @@ def test_files_of_other_families_of_timm(name, save):
     ('args', 'options', 'message'),
     [
         (dict(depth=2), {}, 'it has vit.blocks.2.'),
-        (dict(depth=4), {}, 'it lacks vit.blocks.3.'),
         (dict(embed_dim=16), {}, r'shape \(1, 1, 32\), wanted is \(1, 1, 16\)'),
-        ({}, dict(prefix='no.'), "prefix='no.'"),
         ({}, dict(img_size=28), "'img_size': 28"),
     ],
 )

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from mmengine.optim import build_optim_wrapper
 from narrow_timm import (
     DINOV2,
     EVA02,
@@ -25,6 +24,7 @@ from snnet_mm.models import SNNetv2
 from snnet_mm.models.stitching_init import fit_stitching_layers
 
 timm = pytest.importorskip('timm')
+BEIT, ROPE_MIXED = 'beitv2_base_patch16_224', 'vit_small_patch16_rope_mixed_224'
 DOC = Path(__file__).parents[2] / 'docs' / 'families.md'
 
 
@@ -60,24 +60,11 @@ def test_a_fixed_size_changes_nothing_but_the_size_built_for(name):
     with torch.no_grad():
         for a, b in zip(anchor(images), fixed(images), strict=True):
             assert_close(a, b, rtol=1e-5, atol=1e-6)
-    for key, value in fixed.vit.named_parameters():
-        if key.endswith('pos_embed'):
-            assert value.numel() // 32 in (28, 28 + anchor.num_prefix)
-        if key.endswith('bias_table'):
-            assert len(value) == 7 * 13 + 3
-        if key.endswith('blocks.1.attn.rel_pos_w'):
-            assert len(value) == 13
 
 
 @pytest.mark.parametrize(
     'name',
-    [
-        DINOV2,
-        EVA02,
-        'vit_small_patch16_dinov3',
-        'vit_small_patch16_rope_mixed_224',
-        'beitv2_base_patch16_224',
-    ],
+    [DINOV2, EVA02, 'vit_small_patch16_dinov3', ROPE_MIXED, BEIT],
 )
 @pytest.mark.parametrize('with_cp', [False, True])
 def test_training_equals_timm(name, with_cp):
@@ -102,9 +89,7 @@ def test_training_equals_timm(name, with_cp):
     assert not torch.equal(ours, anchor.eval()(images).tokens)
 
 
-@pytest.mark.parametrize(
-    'name', ['beitv2_base_patch16_224', EVA02, 'samvit_base_patch16']
-)
+@pytest.mark.parametrize('name', [BEIT, EVA02, 'samvit_base_patch16'])
 def test_what_is_kept_follows_the_weights(name):
     anchor = anchor_of(name, out='end')
     images = torch.randn(1, 3, *anchor.input_size)
@@ -127,30 +112,22 @@ def test_what_is_kept_follows_the_weights(name):
     ('kwargs', 'message'),
     [
         (dict(model='no_such_vit'), 'cannot be built: Unknown model'),
-        (
-            dict(model='resnet18', img_size=None, model_args={}),
-            'this is a ResNet.*families.md',
-        ),
-        (dict(model_args=dict(no_such=1)), 'cannot be built: .*no_such'),
+        (dict(model='resnet18', img_size=None, model_args={}), 'a ResNet.*families.md'),
         (dict(model_args=dict(img_size=28)), r'a dict without .*img_size.*model_args'),
-        (dict(model_args=dict(patch_drop_rate=0.5)), 'a dict without .*patch_drop'),
         (dict(drop_path_rate=1), 'drop_path_rate=1; '),
-        (dict(frozen_stages=4), 'frozen_stages=4; '),
-        (dict(kept_blocks=(3,)), 'kept_blocks'),
         (dict(pretrained=True, init_cfg={}), 'None with pretrained=True'),
         (dict(model_args=dict(NARROW, patch_size=(14, 7))), r'\(14, 7\); .*square'),
+        (dict(model=BEIT, lora=dict(rank=2)), 'calls, which qkv is not.*lora.targets'),
+        (
+            dict(model='vit_base_patch16_siglip_256.v2_webli', with_cls=True),
+            'with_cls=True',
+        ),
     ],
 )
 def test_settings_that_are_refused(kwargs, message):
     kwargs = dict(model=DINOV2, img_size=28, model_args=NARROW) | kwargs
     with pytest.raises(ValueError, match=message):
         TimmAnchor(**kwargs)
-
-
-def test_a_size_is_rounded_up_to_whole_patches():
-    anchor = anchor_of(DINOV2, img_size=(57, 28))
-    assert (anchor.grid, anchor.input_size) == ((5, 2), (70, 28))
-    assert TimmAnchor(DINOV2, model_args=NARROW).input_size == (518, 518)
 
 
 def test_levels_frozen_stages_and_modes():
@@ -163,9 +140,6 @@ def test_levels_frozen_stages_and_modes():
     assert trained == {k for k, (level, _) in levels.items() if level > 2}
     assert [b.training for b in anchor.blocks] == [False, False, True]
     assert (anchor.vit.patch_embed.training, anchor.vit.norm.training) == (False, True)
-    everything = anchor_of(DINOV2, frozen_stages=3).train()
-    assert not any(p.requires_grad for p in everything.parameters())
-    assert not everything.vit.norm.training
 
 
 def test_without_the_final_norm_and_with_cls():
@@ -179,27 +153,20 @@ def test_without_the_final_norm_and_with_cls():
     for ours, theirs in zip(anchor(images), wanted, strict=True):
         assert_close(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
         assert_close(ours[1], theirs[1][:, 0], rtol=1e-5, atol=1e-5)
-    with pytest.raises(ValueError, match='with_cls'):
-        anchor_of('vit_base_patch16_siglip_256.v2_webli', with_cls=True)
 
 
 def test_low_rank_updates():
     anchor = anchor_of(DINOV2, lora=dict(rank=2, alpha=4))
-    trained = {
-        k.split('.', 3)[3] for k, p in anchor.named_parameters() if p.requires_grad
-    }
-    assert trained == {
-        f'attn.{name}.lora_{letter}' for name in ('qkv', 'proj') for letter in 'AB'
-    }
+    trained = {k for k, p in anchor.named_parameters() if p.requires_grad}
+    assert trained == {k for k, _ in anchor.named_parameters() if '.lora_' in k}
+    assert len(trained) == 3 * 2 * 2
     images = torch.randn(1, 3, 28, 28)
     updated = anchor(images)[-1]
     for block in anchor.blocks:
         for name in ('qkv', 'proj'):
             setattr(block.attn, name, getattr(block.attn, name).merged())
     assert_close(anchor(images)[-1], updated, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match='calls, which qkv is not.*lora.targets'):
-        anchor_of('beitv2_base_patch16_224', lora=dict(rank=2))
-    anchor_of('beitv2_base_patch16_224', lora=dict(rank=2, targets=('proj',)))
+    anchor_of(BEIT, lora=dict(rank=2, targets=('proj',)))
 
 
 def test_costs_are_those_of_plain_vit():
@@ -261,37 +228,6 @@ def test_a_fast_plain_vit_and_a_slow_one_of_timm():
             for ours, theirs in zip(mixed(images), both(images), strict=True):
                 assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     assert len(mixed.space) == len(both.space) == 4
-
-
-@pytest.mark.parametrize(
-    'name, positions',
-    [
-        ('beitv2_base_patch16_224', ['blocks.1.attn.relative_position_bias_table']),
-        ('vit_small_patch16_rope_mixed_224', ['cls_token', 'rope.freqs']),
-        ('samvit_base_patch16', ['pos_embed', 'blocks.1.attn.rel_pos_h']),
-    ],
-)
-def test_layer_decay(name, positions):
-    anchor = anchor_of(name)
-    wrapper = build_optim_wrapper(
-        anchor,
-        dict(
-            optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.1),
-            constructor='AnchorLayerDecayConstructor',
-            paramwise_cfg=dict(decay_rates=0.5),
-        ),
-    )
-    found = {
-        id(p): (group['lr'], group['weight_decay'])
-        for group in wrapper.optimizer.param_groups
-        for p in group['params']
-    }
-    parameters = dict(anchor.vit.named_parameters())
-    for key in positions:
-        lr = 0.5**2 if key.startswith('blocks.1.') else 0.5**4
-        assert found[id(parameters[key])] == (lr, 0)
-    assert found[id(parameters['blocks.2.mlp.fc1.weight'])] == (0.5, 0.1)
-    assert found[id(parameters['patch_embed.proj.weight'])] == (0.5**4, 0.1)
 
 
 @pytest.mark.parametrize(

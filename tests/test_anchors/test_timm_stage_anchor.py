@@ -70,22 +70,11 @@ def test_maps_of_every_stage_equal_those_of_timm(name):
     assert [anchor.block_dims[i - 1] for i in ends] == widths
 
 
-@pytest.mark.parametrize(
-    ('config', 'widths', 'strides'),
-    [
-        (mobilenet(), [8] + [16] * 2 + [24] * 5 + [48] * 3 + [288], (1, 2, 5, 4)),
-        (
-            mobilenet(model='mobilenetv3_large_100'),
-            [24] * 2 + [40] * 3 + [80] * 4 + [112] * 2 + [160] * 3 + [960],
-            (2, 3, 6, 4),
-        ),
-    ],
-    ids=['small', 'large'],
-)
 @torch.no_grad()
-def test_mobilenet_has_stages_of_equal_stride(config, widths, strides):
-    network, anchor = same_weights(config)
-    assert anchor.block_dims == tuple(widths)
+def test_mobilenet_has_stages_of_equal_stride():
+    network, anchor = same_weights(mobilenet())
+    strides = 1, 2, 5, 4
+    assert anchor.block_dims == (8, *[16] * 2, *[24] * 5, *[48] * 3, 288)
     runs = zip((4, 8, 16, 32), strides, strict=True)
     assert anchor.block_strides == tuple(s for s, n in runs for _ in range(n))
     assert tuple(len(stage) for stage in anchor.stages) == strides
@@ -104,15 +93,13 @@ def test_mobilenet_has_stages_of_equal_stride(config, widths, strides):
 def test_images_of_another_size(name, size):
     config = FAMILIES[name][0]
     network, anchor = same_weights(config)
-    images, given = torch.randn(2, 3, *size), None
+    images = given = torch.randn(2, 3, *size)
     if 'swin' in name:
         state = network.state_dict()
         network = of_timm(config, strict_img_size=False).eval()
         network.load_state_dict(state)
         # timm wants whole patches here; ours are filled with zeros.
-        pads = (0, -size[1] % 4, 0, -size[0] % 4)
-        given = nn.functional.pad(images, pads)
-    given = images if given is None else given
+        given = nn.functional.pad(images, (0, -size[1] % 4, 0, -size[0] % 4))
     wanted = network.forward_intermediates(given, intermediates_only=True)[-4:]
     assert_close(maps_of(anchor, images), wanted, rtol=1e-5, atol=1e-5)
     before = anchor(images)
@@ -151,9 +138,9 @@ def test_levit_keeps_no_bias_of_old_weights():
     assert not changed.equal(before)
 
 
-def from_file(anchor_config, state, tmp_path, prefix=''):
-    state, path = dict(state_dict=state), tmp_path / 'weights.pth'
-    return build_from(path, state, anchor_config, prefix=prefix)
+def from_file(config, state, tmp_path, prefix=''):
+    state = dict(state_dict=state)
+    return build_from(tmp_path / 'weights.pth', state, config, prefix=prefix)
 
 
 @torch.no_grad()
@@ -180,19 +167,11 @@ def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
 
 @torch.no_grad()
 def test_old_files_without_counts_of_batch_norm(tmp_path):
-    network, _ = same_weights(resnet())
+    network, same = same_weights(resnet(out='end'))
     state = {k: v for k, v in network.state_dict().items() if 'tracked' not in k}
-    assert len(state) < len(network.state_dict())
-    anchor = from_file(resnet(), state, tmp_path)
+    anchor = from_file(resnet(out='end'), state, tmp_path)
     images = torch.randn(1, 3, 64, 64)
-    wanted = network.forward_intermediates(images, intermediates_only=True)[-4:]
-    assert_close(maps_of(anchor, images), wanted, rtol=1e-5, atol=1e-5)
-
-
-def test_weights_of_timm_by_name():
-    name = 'resnet18.tv_in1k'
-    anchor = MODELS.build(dict(type='TimmStageAnchor', model=name, pretrained=True))
-    assert anchor.init_cfg == dict(type='Pretrained', checkpoint=f'timm://{name}')
+    assert anchor(images).tokens.equal(same(images).tokens)
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
@@ -200,15 +179,10 @@ def test_weights_of_another_network_are_refused(tmp_path):
     for other, message in (
         (swin(depths=(2, 2, 4, 2)), 'lacks blocks.7.norm1.weight'),
         (swin(width=12), 'stem.proj.weight has shape'),
-        (
-            swin(depths=(2, 2, 2, 2)),
-            r'has layers.2.blocks.2.norm1.weight and \d',
-        ),
-        (resnet(), 'lacks stem.conv1.0.weight'),
+        (swin(depths=(2, 2, 2, 2)), r'has layers.2.blocks.2.norm1.weight and \d'),
     ):
-        with pytest.raises(ValueError, match=message) as error:
+        with pytest.raises(ValueError, match=message + '.*init_cfg.checkpoint'):
             from_file(other, state, tmp_path)
-        assert 'config key: init_cfg.checkpoint' in str(error.value)
 
 
 def test_frozen_blocks_and_their_norms_stay_as_they_are():
@@ -225,7 +199,7 @@ def test_frozen_blocks_and_their_norms_stay_as_they_are():
     assert {k.split('.')[1] for k in moved} == {'3', '4', '5', '6', '7'}
 
 
-@pytest.mark.parametrize('config', [swin(), levit(), convnext()])
+@pytest.mark.parametrize('config', [swin(), levit()])
 def test_checkpointing_changes_no_gradient(config):
     _, plain = same_weights(config, out='end')
     again = MODELS.build(config | dict(out='end', with_cp=True)).eval()
@@ -235,17 +209,6 @@ def test_checkpointing_changes_no_gradient(config):
         anchor(images).tokens.square().mean().backward()
     for a, b in zip(plain.parameters(), again.parameters(), strict=True):
         assert_close(a.grad, b.grad)
-
-
-def test_drop_path_is_that_of_timm():
-    anchor = MODELS.build(swin(drop_path_rate=0.4))
-    network = of_timm(swin(), drop_path_rate=0.4)
-    rates = [
-        [m.drop_prob for m in net.modules() if type(m).__name__ == 'DropPath']
-        for net in (anchor, network)
-    ]
-    assert rates[0] == rates[1]
-    assert max(rates[0]) == pytest.approx(0.4)
 
 
 @torch.no_grad()
@@ -284,15 +247,11 @@ def test_the_family_that_the_docs_add(monkeypatch):
     ('config', 'message'),
     [
         (dict(model='vit_tiny_patch16_224'), 'families .*levit'),
-        (dict(model='swin_huge'), 'families .*swin'),
         (dict(model='resnet18', model_args=dict(widths=3)), 'widths'),
-        (swin(out_indices=(9,)), 'out_indices'),
-        (swin(frozen_stages=10), 'frozen_stages'),
         (swin(init_cfg=dict(type='Pretrained', path='a')), "'path'"),
         (swin(init_cfg={}, pretrained=True), 'None with pretrained'),
     ],
 )
 def test_wrong_settings(config, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         MODELS.build(dict(type='TimmStageAnchor') | config).init_weights()
-    assert 'config key' in str(error.value) or 'timm://' in str(error.value)

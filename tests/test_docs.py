@@ -106,6 +106,17 @@ def first_column(text):
     return {name for cell in cells for name in re.findall(r'`([\w./]+)`', cell)}
 
 
+def test_folders_and_arrows_are_those_of_the_package():
+    _, _, table = (ROOT / 'README.md').read_text().partition('## Folders')
+    folders = {p.parent.name for p in (ROOT / 'snnet_mm').glob('*/__init__.py')}
+    named = {name.removeprefix('snnet_mm/') for name in first_column(table)}
+    assert named == folders | {'tools', 'configs'}
+    imports = (ROOT / 'tests/test_imports.py').read_text()
+    order = re.findall(r"'(\w+)'", re.search(r'^ORDER = (.*)$', imports, re.M)[1])
+    arrows = ' <- '.join([*order, 'apis', 'tools'])
+    assert arrows in (ROOT / 'docs/extending.md').read_text()
+
+
 def test_every_tool_and_registered_part_is_in_the_reference():
     page = (ROOT / 'docs/reference.md').read_text()
     of_tools, _, of_parts = page.partition('## Names for configs')

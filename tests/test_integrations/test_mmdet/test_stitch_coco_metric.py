@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 from mmengine.hooks import Hook
-from mmengine.registry import DATASETS, HOOKS
+from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 
 from snnet_mm.models import set_stitch
@@ -23,39 +23,23 @@ NAMES = [
 ]
 
 
-class StopError(RuntimeError):
-    pass
-
-
-@HOOKS.register_module()
-class StopDetectionBefore(Hook):
-    """Stands for a crash."""
-
-    def __init__(self, batch):
-        self.batch = batch
-
+class Crash(Hook):
     def before_test_iter(self, runner, batch_idx, data_batch=None):
-        if batch_idx == self.batch:
-            raise StopError
+        if batch_idx == 11:
+            raise RuntimeError('stands for a crash')
 
 
 def one_at_a_time(runner):
     """mmengine's own loop with mmdet's own metric, anew for every stitch."""
-    metrics = {}
+    metrics, config = {}, dict(type='CocoMetric', metric=['bbox', 'segm'])
+    config['metric_items'] = ['mAP', 'mAP_50']
     for stitch_id in IDS:
         set_stitch(runner.model, stitch_id)
-        evaluator = runner.build_evaluator(
-            dict(
-                type='CocoMetric',
-                metric=['bbox', 'segm'],
-                metric_items=['mAP', 'mAP_50'],
-            )
-        )
+        evaluator = runner.build_evaluator(config)
         evaluator.metrics[0].iou_thrs = np.array([0.02, 0.5])
         evaluator.dataset_meta = runner.test_dataloader.dataset.metainfo
         runner.test_loop.evaluator = evaluator
-        for name, value in runner.test().items():
-            metrics[f'stitch_{stitch_id}/{name}'] = value
+        metrics |= {f'stitch_{stitch_id}/{k}': v for k, v in runner.test().items()}
     return metrics
 
 
@@ -79,12 +63,8 @@ def test_fewer_images_are_counted_as_a_smaller_data_set(make_runner, det_cfg):
 def test_screening_does_not_keep_the_first_ground_truth(make_runner):
     screened = make_runner(screen=2, keep=1).test()
     whole = make_runner().test()
-    assert [k for k in screened if k.startswith(('stitch_0/', 'stitch_1/'))]
-    for name in NAMES:
-        for anchor in (0, 1):
-            assert (
-                screened[f'stitch_{anchor}/{name}'] == whole[f'stitch_{anchor}/{name}']
-            )
+    for name in (f'stitch_{anchor}/{name}' for anchor in (0, 1) for name in NAMES):
+        assert screened[name] == whole[name]
 
 
 def test_a_crashed_test_goes_on(make_runner, det_cfg):
@@ -92,8 +72,8 @@ def test_a_crashed_test_goes_on(make_runner, det_cfg):
     det_cfg.test_dataloader.dataset.num_scenes = 12
     whole = make_runner(stitches=[0, 4]).test()
     runner = make_runner(stitches=[0, 4])
-    runner.register_hook(StopDetectionBefore(11))
-    with pytest.raises(StopError):
+    runner.register_hook(Crash())
+    with pytest.raises(RuntimeError, match='stands for a crash'):
         runner.test()
     (spooled,) = Path(det_cfg.work_dir).glob('partial_test/*/rank0/stitch_4.results')
     assert spooled.stat().st_size > 1000
@@ -154,55 +134,38 @@ def test_training_on_scenes_without_objects_and_validation(det_cfg):
 def coco_file(path, boxes_of_images):
     """Write annotations; each box is (x, y, w, h)."""
     boxes = [(i, box) for i, boxes in enumerate(boxes_of_images) for box in boxes]
-    annotations = [
-        dict(
-            id=n,
-            image_id=i,
-            category_id=1,
-            bbox=[x, y, w, h],
-            area=w * h,
-            iscrowd=0,
-            segmentation=[[x, y, x + w, y, x + w, y + h, x, y + h]],
-        )
-        for n, (i, (x, y, w, h)) in enumerate(boxes, start=1)
-    ]
-    images = [
-        dict(id=i, file_name=f'{i}.png', height=64, width=64)
-        for i in range(len(boxes_of_images))
-    ]
+    annotations = []
+    for n, (i, (x, y, w, h)) in enumerate(boxes, start=1):
+        outline = [x, y, x + w, y, x + w, y + h, x, y + h]
+        box = dict(bbox=[x, y, w, h], area=w * h, segmentation=[outline], iscrowd=0)
+        annotations.append(dict(id=n, image_id=i, category_id=1, **box))
+    ids = range(len(boxes_of_images))
+    images = [dict(id=i, file_name=f'{i}.png', height=64, width=64) for i in ids]
     content = dict(images=images, annotations=annotations)
     path.write_text(json.dumps(content | dict(categories=[dict(id=1, name='cell')])))
     return str(path)
 
 
 def test_boxes_outside_the_image_and_annotation_files(det_cfg, tmp_path):
-    boxes = [
-        (10, 10, 20, 20),
-        (50, 40, 40, 60),  # partly outside
-        (80, 80, 10, 10),  # outside
-        (-20, -20, 30, 30),  # partly outside
-        (30, 30, 0, 5),  # no width
-    ]
+    # Inside, partly outside, outside, partly outside, and without a width.
+    boxes = [(10, 10, 20, 20), (50, 40, 40, 60), (80, 80, 10, 10), (-20, -20, 30, 30)]
+    boxes += [(30, 30, 0, 5)]
     both = coco_file(tmp_path / 'both.json', [boxes, boxes[:2]])
     first = coco_file(tmp_path / 'first.json', [boxes])
     random = np.random.default_rng(0)
     for i in range(2):
         image = random.integers(0, 256, (64, 64, 3), np.uint8)
         cv2.imwrite(str(tmp_path / f'{i}.png'), image)
-    data = dict(
-        ann_file=both,
-        data_prefix=dict(img=str(tmp_path)),
-        metainfo=dict(classes=('cell',), palette=[(220, 20, 60)]),
-    )
-    load = [dict(type='LoadImageFromFile'), dict(type='Resize', scale=(64, 64))]
+    data = dict(ann_file=both, data_prefix=dict(img=str(tmp_path)))
+    data['metainfo'] = dict(classes=('cell',), palette=[(220, 20, 60)])
+    load, size = dict(type='LoadImageFromFile'), dict(type='Resize', scale=(64, 64))
     pack = det_cfg.test_dataloader.dataset.pipeline[-1]
-    pipeline = [load[0], LOAD, load[1], dict(type='PackDetInputs')]
+    data['pipeline'] = [load, LOAD, size, dict(type='PackDetInputs')]
     det_cfg.train_dataloader.dataset = dict(
-        type='SeededDataset', of='CocoDataset', pipeline=pipeline, **data
+        type='SeededDataset', of='CocoDataset', **data
     )
-    det_cfg.test_dataloader.dataset = dict(
-        type='CocoDataset', test_mode=True, pipeline=[*load, pack], **data
-    )
+    data['pipeline'] = [load, size, pack]
+    det_cfg.test_dataloader.dataset = dict(type='CocoDataset', test_mode=True, **data)
     det_cfg.test_evaluator.ann_file = both
     det_cfg.test_cfg.update(stitches=[0, 1], limit=1)
     for head in (det_cfg.model.roi_head.bbox_head, det_cfg.model.roi_head.mask_head):

@@ -12,6 +12,7 @@ from mmengine.structures import InstanceData
 from snnet_mm.models import set_stitch
 
 pytestmark = pytest.mark.ops
+DetDataSample = pytest.importorskip('mmdet.structures').DetDataSample
 
 README = Path(__file__).parents[3] / 'configs' / 'vitdet' / 'README.md'
 CONFIGS = {
@@ -44,31 +45,21 @@ def build(name, tmp_path):
 
 def one_image(height, width):
     """An image with a bright square in it, as the data set gives it."""
-    from mmdet.structures import DetDataSample
-
     image = torch.randint(0, 60, (3, height, width), dtype=torch.uint8)
     image[:, 16:56, 8:48] = 220
-    truth = InstanceData(
-        bboxes=torch.tensor([[8.0, 16, 48, 56]]), labels=torch.tensor([17])
-    )
-    info = dict(
-        img_shape=(height, width), ori_shape=(height, width), scale_factor=(1, 1)
-    )
-    return dict(
-        inputs=[image],
-        data_samples=[DetDataSample(gt_instances=truth, metainfo=info)],
-    )
+    boxes, labels = torch.tensor([[8.0, 16, 48, 56]]), torch.tensor([17])
+    truth, size = InstanceData(bboxes=boxes, labels=labels), (height, width)
+    info = dict(img_shape=size, ori_shape=size, scale_factor=(1, 1))
+    sample = DetDataSample(gt_instances=truth, metainfo=info)
+    return dict(inputs=[image], data_samples=[sample])
 
 
-def geometry(model, maps, size):
+def geometry(model, maps):
     """Sizes of the maps times the strides of the boxes made for them."""
     head = model.rpn_head if hasattr(model, 'rpn_head') else model.bbox_head
     strides = head.prior_generator.strides
-    assert len(maps) == len(strides)
-    return [
-        (m.shape[-2] * y, m.shape[-1] * x)
-        for m, (x, y) in zip(maps, strides, strict=True)
-    ]
+    pairs = zip(maps, strides, strict=True)
+    return [(m.shape[-2] * y, m.shape[-1] * x) for m, (x, y) in pairs]
 
 
 @pytest.mark.parametrize('name', CONFIGS)
@@ -80,10 +71,10 @@ def test_every_level_covers_the_image(name, tmp_path):
     for stitch_id in (0, 1, 2):
         set_stitch(model, stitch_id)
         maps = model.extract_feat(batch['inputs'])
-        assert geometry(model, maps, size) == [size] * 5
+        assert geometry(model, maps) == [size] * 5
     # Five maps of one plain backbone would train as well, on boxes of a wrong geometry.
     plain = model.backbone(batch['inputs']) * 5
-    assert geometry(model, plain, size).count(size) == 1
+    assert geometry(model, plain).count(size) == 1
     if name == 'faster-rcnn':
         extractor = model.roi_head.bbox_roi_extractor
         assert list(extractor.featmap_strides) == list(model.neck.strides[:4])
@@ -106,5 +97,5 @@ def test_the_loss_on_one_image_falls(name, tmp_path):
         optimizer.step()
         losses.append(loss.item())
     # Each of the three stitches is better at the end than it was first.
-    first, last = losses[:3], losses[-3:]
-    assert all(b < 0.8 * a for a, b in zip(first, last, strict=True)), losses
+    pairs = zip(losses[:3], losses[-3:], strict=True)
+    assert all(last < 0.8 * first for first, last in pairs), losses

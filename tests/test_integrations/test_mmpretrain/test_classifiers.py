@@ -10,17 +10,13 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
-from mmengine.hooks import Hook
 from mmengine.registry import METRICS, MODELS, init_default_scope
 from mmengine.runner import Runner
-from PIL import Image
 from torch.testing import assert_close
 
 from snnet_mm.apis import draw_prediction, init_inferencer, init_model, set_stitch
-from snnet_mm.datasets import check_data_folders
 from snnet_mm.deploy import FORMATS, StitchExporter, run_onnx, single_stitch
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
 
 pytest.importorskip('mmpretrain')
@@ -47,27 +43,25 @@ class FirstScore(BaseMetric):
 def images(tmp_path):
     """Four images of three classes each, in folders, for training and validation."""
     rng = np.random.default_rng(0)
-    for split in ('train', 'val'):
-        for name in CLASSES:
-            folder = tmp_path / 'images' / split / name
-            folder.mkdir(parents=True)
-            for i in range(NUM_IMAGES // 3):
-                # Coarse blocks of colour: noise would look alike to the network.
-                pixels = rng.integers(0, 255, (2, 2, 3), dtype=np.uint8)
-                Image.fromarray(pixels).resize((64, 64), 0).save(folder / f'{i}.png')
+    for folder in (
+        tmp_path / 'images' / s / c for s in ('train', 'val') for c in CLASSES
+    ):
+        folder.mkdir(parents=True)
+        for i in range(NUM_IMAGES // 3):
+            # Coarse blocks of colour: noise would look alike to the network.
+            pixels = rng.integers(0, 255, (2, 2, 3), dtype=np.uint8)
+            cv2.imwrite(str(folder / f'{i}.png'), pixels.repeat(32, 0).repeat(32, 1))
     return tmp_path / 'images'
 
 
 def config_of(name, images, work_dir):
     cfg = Config.fromfile(TINY / f'{name}_1xb64-600_tinyimagenet20-64x64.py')
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
-    widths = (8, 12, 16)[-len(cfg.model.backbone.anchors) :]
-    for anchor, end, width in zip(
-        cfg.model.backbone.anchors, cfg.model.head.anchor_heads, widths, strict=True
-    ):
+    anchors, heads = cfg.model.backbone.anchors, cfg.model.head.anchor_heads
+    for anchor, head, width in zip(anchors, heads, (8, 12, 16), strict=False):
         anchor.arch = dict(embed_dims=width, depth=3, num_heads=2)
-        end.in_channels = width
-        del anchor['init_cfg'], end['init_cfg']
+        head.in_channels = width
+        del anchor['init_cfg'], head['init_cfg']
     if cfg.model.backbone.type == 'SNNetv2':
         cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=2)
     cfg.model.head.num_classes = 3
@@ -84,11 +78,6 @@ def config_of(name, images, work_dir):
     return cfg
 
 
-@pytest.fixture(params=['snnetv2-ti-b', 'snnetv1-ti-s-b'])
-def any_cfg(request, images, tmp_path):
-    return config_of(request.param, images, tmp_path)
-
-
 @pytest.fixture
 def cfg(images, tmp_path):
     return config_of('snnetv2-ti-b', images, tmp_path)
@@ -99,33 +88,34 @@ def randomised(cfg, randomise):
     return randomise(MODELS.build(cfg.model)).eval()
 
 
-def test_runner(cfg, state_dict, **test_cfg):
+def runner_of(cfg, model, **test_cfg):
     cfg = copy.deepcopy(cfg)
-    cfg.test_cfg = test_cfg
+    cfg.test_cfg = dict(type='StitchTestLoop', stitches='all') | test_cfg
     runner = Runner.from_cfg(cfg)
-    runner.model.load_state_dict(state_dict)
+    runner.model.load_state_dict(model.state_dict())
     return runner
 
 
-test_runner.__test__ = False
-
-
-def test_all_stitches_in_one_pass_equal_one_at_a_time(any_cfg, randomise):
-    weights = randomised(any_cfg, randomise).state_dict()
-    runner = test_runner(any_cfg, weights, type='StitchTestLoop', stitches='all')
-    together = runner.test()
-    alone = test_runner(any_cfg, weights, type='TestLoop')
-    different = set()
-    for stitch in find_stitched_backbone(alone.model).space:
-        set_stitch(alone.model, stitch.id)
+@pytest.mark.parametrize('name', ['snnetv2-ti-b', 'snnetv1-ti-s-b'])
+def test_all_stitches_in_one_pass_equal_one_at_a_time(
+    name, images, randomise, tmp_path
+):
+    cfg = config_of(name, images, tmp_path)
+    model = randomised(cfg, randomise)
+    together = runner_of(cfg, model).test()
+    cfg.test_cfg = dict(type='TestLoop')
+    alone = Runner.from_cfg(cfg)
+    alone.model.load_state_dict(model.state_dict())
+    space, different = alone.model.backbone.space, set()
+    for stitch_id in space.ids:
+        set_stitch(alone.model, stitch_id)
         metrics = alone.test()
-        for name, value in metrics.items():
-            in_one_pass = together[f'stitch_{stitch.id}/{name}']
-            assert in_one_pass == pytest.approx(value), stitch.id
+        in_one_pass = {k: together[f'stitch_{stitch_id}/{k}'] for k in metrics}
+        assert in_one_pass == pytest.approx(metrics), stitch_id
         different.add(metrics['first_score'])
-    assert len(different) == len(alone.model.backbone.space)
-    (report,) = Path(any_cfg.work_dir).glob('*/stitches.json')
-    results = StitchResults.read(report, find_stitched_backbone(alone.model).space)
+    assert len(different) == len(space)
+    (report,) = tmp_path.glob('*/stitches.json')
+    results = StitchResults.read(report, space)
     assert (results.metric, results.higher_is_better) == ('accuracy/top1', True)
     assert results.input_size == (64, 64)
 
@@ -133,7 +123,7 @@ def test_all_stitches_in_one_pass_equal_one_at_a_time(any_cfg, randomise):
 def test_predictions_kept_for_later_stay_those_of_their_stitch(cfg, randomise):
     # mmpretrain writes predictions into the samples of the batch.
     model = randomised(cfg, randomise)
-    runner = test_runner(cfg, model.state_dict(), type='StitchTestLoop', stitches='all')
+    runner = runner_of(cfg, model)
     runner._test_loop = loop = runner.build_test_loop(runner._test_loop)
     kept = defaultdict(list)
     loop.draw = lambda stitch_id, batch, outputs: kept[stitch_id].extend(outputs)
@@ -146,39 +136,27 @@ def test_predictions_kept_for_later_stay_those_of_their_stitch(cfg, randomise):
         with torch.no_grad():
             expected = model(inputs).softmax(1)
         assert_close(torch.stack([s.pred_score for s in samples]), expected)
-    scores = {i: samples[0].pred_score[0].item() for i, samples in kept.items()}
-    assert len(set(scores.values())) == len(scores)
+    assert len({s[0].pred_score[0].item() for s in kept.values()}) == len(kept)
 
 
-def test_training_fits_the_layers_and_trains_the_ends_of_its_stitches(cfg):
+def test_training_fits_the_layers_and_trains_the_heads_of_its_stitches(cfg):
     runner = Runner.from_cfg(cfg)
     before = copy.deepcopy(runner.model.state_dict())
-    metrics = {}
-    runner.register_hook(KeepMetrics(metrics))
     runner.train()
-    after = runner.model.state_dict()
-    space = runner.model.backbone.space
-    sampled = runner.message_hub.runtime_info['stitch_histogram']
+    after, hub = runner.model.state_dict(), runner.message_hub
+    space, sampled = runner.model.backbone.space, hub.runtime_info['stitch_histogram']
     trained = {k for k, v in after.items() if not v.equal(before[k])}
     assert {k.split('.')[2] for k in trained if k.startswith('head.')} == {
         str(space[i].end_anchor) for i in sampled
     }
     assert runner.model.backbone.stitching_initialized
-    assert {k for k in metrics if k.endswith('top1')} == {
-        f'stitch_{i}/accuracy/top1' for i in (0, 1)
+    assert {k for k in hub.log_scalars if k.endswith('top1')} == {
+        f'val/stitch_{i}/accuracy/top1' for i in (0, 1)
     }
 
 
-class KeepMetrics(Hook):
-    def __init__(self, kept):
-        self.kept = kept
-
-    def after_val_epoch(self, runner, metrics=None):
-        self.kept.update(metrics)
-
-
-@pytest.mark.parametrize('stitch_id', [0, 1, 2, 5, 7, 8])
-def test_an_exported_stitch_holds_one_end(cfg, randomise, stitch_id):
+@pytest.mark.parametrize('stitch_id', [0, 1, 2, 5])
+def test_an_exported_stitch_holds_one_head(cfg, randomise, stitch_id):
     model = randomised(cfg, randomise)
     set_stitch(model, stitch_id)
     exported, single = single_stitch(cfg, model, stitch_id)
@@ -186,59 +164,24 @@ def test_an_exported_stitch_holds_one_end(cfg, randomise, stitch_id):
     with torch.no_grad():
         assert_close(single(images), model(images), rtol=1e-5, atol=1e-5)
     end = model.backbone.space[stitch_id].end_anchor
-    ends = {k.split('.')[2] for k in single.state_dict() if k.startswith('head.')}
-    assert ends == {str(end)}
-    assert [bool(e) for e in exported.model.head.anchor_heads] == [end == 0, end == 1]
+    assert [bool(h) for h in exported.model.head.anchor_heads] == [end == 0, end == 1]
     params = sum(p.numel() for p in single.parameters())
     assert params == cost_table(model)[stitch_id].params
 
 
-def test_there_is_no_batch_norm_to_recalibrate(cfg, randomise):
-    weights = randomised(cfg, randomise).state_dict()
-    runner = test_runner(cfg, weights, type='StitchTestLoop', recalibrate_bn=4)
-    with pytest.raises(
-        ValueError, match="'ImageClassifier'; allowed: a model with batch norms"
-    ):
-        runner.test()
-
-
-def test_data_that_does_not_match_is_refused(cfg, images):
-    other = copy.deepcopy(cfg)
-    other.model.head.num_classes = 4
-    with pytest.raises(ValueError, match='num_classes=4; allowed: 3'):
-        Runner.from_cfg(other).train()
-    listed = images / 'train.txt'
-    listed.write_text('ant/0.png 0\nbee/0.png 3\n')
-    other = copy.deepcopy(cfg)
-    other.train_dataloader.dataset.update(
+def test_labels_that_the_head_has_no_class_for_are_refused(cfg, images):
+    (images / 'train.txt').write_text('ant/0.png 0\nbee/0.png 3\n')
+    cfg.train_dataloader.dataset.update(
         ann_file='train.txt', metainfo=dict(classes=CLASSES)
     )
     with pytest.raises(ValueError, match=r'=\[3\]; .* 0 to 2 in .*bee/0.png'):
-        Runner.from_cfg(other).train()
+        Runner.from_cfg(cfg).train()
 
 
-def test_folders_of_images_that_are_not_there(cfg):
-    cfg.train_dataloader.dataset.data_prefix = 'nothing'
-    with pytest.raises(ValueError, match='nothing.*dataset.data_prefix'):
-        check_data_folders(cfg.train_dataloader, 'train_dataloader')
-
-
-def test_weights_of_another_number_of_classes_are_refused(cfg, randomise, tmp_path):
+def test_pictures_of_all_predictions(cfg, randomise, images, tmp_path):
+    shown, settings = tmp_path / 'shown', dict(stitches=[0, 5], limit=6)
     model = randomised(cfg, randomise)
-    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'three.pth')
-    cfg.model.head.num_classes = 4
-    with pytest.raises(
-        ValueError,
-        match=r'head\.anchor_heads\.\d\.head\.weight.*three.pth|three.pth.*head\.anchor_heads',
-    ):
-        init_model(cfg, tmp_path / 'three.pth', device='cpu')
-
-
-def test_pictures_of_all_predictions(cfg, randomise, images):
-    weights = randomised(cfg, randomise).state_dict()
-    settings = dict(type='StitchTestLoop', stitches=[0, 5], limit=6)
-    shown = Path(cfg.work_dir) / 'shown'
-    test_runner(cfg, weights, show_dir=str(shown), **settings).test()
+    runner_of(cfg, model, show_dir=str(shown), **settings).test()
     files = sorted(str(p.relative_to(shown)) for p in shown.rglob('*.png'))
     assert files == sorted(
         f'stitch_{i}/{name}/{n}.png' for i in (0, 5) for name in CLASSES for n in (0, 2)
@@ -249,15 +192,6 @@ def test_pictures_of_all_predictions(cfg, randomise, images):
     assert drawn.shape == source.shape
     assert np.abs(drawn[150:240].astype(int) - source[150:240]).mean() < 5
     assert np.abs(drawn[:60].astype(int) - source[:60]).mean() > 5
-
-
-def test_saved_predictions_of_several_stitches_are_refused(cfg, randomise):
-    weights = randomised(cfg, randomise).state_dict()
-    dump = dict(type='DumpResults', out_file_path=str(Path(cfg.work_dir) / 'p.pkl'))
-    cfg.test_evaluator = [*cfg.test_evaluator, dump]
-    runner = test_runner(cfg, weights, type='StitchTestLoop', stitches='all')
-    with pytest.raises(ValueError, match='8 stitches would overwrite.*out_file_path'):
-        runner.test()
 
 
 @pytest.fixture
@@ -277,15 +211,12 @@ def test_inferring_files_arrays_and_folders(model, images):
         set_stitch(model, stitch_id)
         with torch.no_grad():
             wanted = model((pixels.float() - MEAN) / STD).softmax(1)
+        names = [CLASSES[i] for i in wanted.argmax(1)]
         for inputs in (images / 'val/cow', [str(f) for f in files], arrays):
             found = inferencer(inputs, batch_size=3)
             got = torch.from_numpy(np.stack([f['pred_scores'] for f in found]))
             assert_close(got, wanted, rtol=1e-4, atol=1e-5)
-            assert [f['pred_class'] for f in found] == [
-                CLASSES[i] for i in wanted.argmax(1)
-            ]
-    with pytest.raises(ValueError, match='nowhere.png.*files that exist'):
-        inferencer(images / 'nowhere.png')
+            assert [f['pred_class'] for f in found] == names
 
 
 def test_painting_writes_the_class_on_the_image(model):
@@ -305,7 +236,6 @@ def test_every_format_of_an_export_predicts_the_same(cfg, randomise, tmp_path):
     # Its own comparison of predictions raises if they differ.
     manifest = exporter.export_stitch(6, list(FORMATS))
     assert manifest.compared_on == '2 test images'
-    assert manifest.input['shape'] == ['batch', 3, 64, 64]
     images = 255 * torch.rand(3, 3, 64, 64)
     with torch.no_grad():
         wanted = model((images - MEAN) / STD)

@@ -10,7 +10,6 @@ def loader(root, pipeline=(), **prefixes):
 
 def test_folders_with_data_pass(tmp_path):
     (tmp_path / 'images').mkdir()
-    data = loader(tmp_path, img_path='images')
     keys = 'train_dataloader.dataset.data_prefix.img_path'
     for name in ('images', 'nothing'):  # one is empty, one is not there
         data = loader(tmp_path, img_path=name)
@@ -18,6 +17,9 @@ def test_folders_with_data_pass(tmp_path):
             check_data_folders(data, 'train_dataloader')
     (tmp_path / 'images' / '0.jpg').touch()
     check_data_folders(loader(tmp_path, img_path='images'), 'train_dataloader')
+    data['dataset']['data_prefix'] = 'none'
+    with pytest.raises(ValueError, match='none.*dataset.data_prefix'):
+        check_data_folders(data, 'train_dataloader')
 
 
 def test_folders_of_maps_count_where_they_are_loaded(tmp_path):
@@ -36,6 +38,8 @@ def test_data_without_folders_and_far_away_are_left_alone():
     check_data_folders(None, 'val_dataloader')
     check_data_folders(dict(dataset=dict(type='ToyScenes')), 'val_dataloader')
     check_data_folders(loader('s3://bucket', img_path='images'), 'val_dataloader')
+    for config in (None, [dict()], dict(ann_file='s3://a/b.json')):
+        check_annotation_file(config, 'test_evaluator')
 
 
 @pytest.mark.parametrize('content', [None, ''])
@@ -53,10 +57,3 @@ def test_annotation_files(tmp_path, content):
     path.write_text('{}')
     check_data_folders(data, 'test_dataloader')
     check_annotation_file(evaluator, 'test_evaluator')
-
-
-@pytest.mark.parametrize(
-    'config', [None, {}, dict(ann_file=''), [dict()], dict(ann_file='s3://a/b.json')]
-)
-def test_what_names_no_local_annotation_file_passes(config):
-    check_annotation_file(config, 'test_evaluator')

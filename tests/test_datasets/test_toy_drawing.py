@@ -36,8 +36,7 @@ def test_every_class_is_frequent_enough(scenes):
 def test_maps_are_composed_of_the_masks(scenes):
     for scene in scenes:
         assert (scene.masks.sum(0) <= 1).all()
-        nothing = scene.masks.sum(0) == 0
-        assert (scene.semantic[nothing] <= GROUND).all()
+        assert (scene.semantic[~scene.masks.any(0)] <= GROUND).all()
         for label, mask in zip(scene.labels, scene.masks, strict=True):
             assert (scene.semantic[mask] == label).all()
             assert len(np.unique(scene.depth[mask])) <= 1
@@ -73,7 +72,7 @@ def test_shapes_fill_their_boxes_as_their_outlines_say():
     shares = {DISK: [], BOX: [], TRIANGLE: [], BAR: []}
     for scene in draw(150, (96, 128), num_objects=(1, 1)):
         rows, columns = (np.flatnonzero(scene.masks[0].any(a)) for a in (1, 0))
-        inside = columns[0] > 0 and columns[-1] < 127 and rows[0] > 0 and rows[-1] < 95
+        inside = 0 < columns[0] <= columns[-1] < 127 and 0 < rows[0] <= rows[-1] < 95
         if inside and len(rows) > 16:
             share = scene.masks[0].sum() / (len(rows) * len(columns))
             shares[scene.labels[0]].append(share)
@@ -85,9 +84,8 @@ def test_shapes_fill_their_boxes_as_their_outlines_say():
 
 @pytest.mark.parametrize('size', [(16, 16), (16, 80), (80, 16)])
 def test_small_and_oblong_scenes(size):
-    for scene in draw(20, size, (9, 9)):
-        assert scene.image.shape == (*size, 3)
-        assert scene.depth.shape == scene.semantic.shape == size
-        assert scene.masks.shape == (9, *size)
-        dtypes = scene.image.dtype, scene.semantic.dtype, scene.depth.dtype
+    for s in draw(20, size, (9, 9)):
+        assert (s.image.shape, s.masks.shape) == ((*size, 3), (9, *size))
+        assert s.depth.shape == s.semantic.shape == size
+        dtypes = s.image.dtype, s.semantic.dtype, s.depth.dtype
         assert dtypes == (np.uint8, np.uint8, np.float32)

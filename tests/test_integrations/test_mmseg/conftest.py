@@ -13,9 +13,18 @@ HEAD = dict(
 )
 
 
-def vit(width, depth, **kwargs):
-    arch = dict(embed_dims=width, depth=depth, num_heads=2)
-    return dict(type='PlainViT', arch=arch, img_size=64, **kwargs)
+BACKBONE = dict(
+    type='SNNetv2',
+    anchors=[
+        dict(
+            type='PlainViT', arch=dict(embed_dims=c, depth=d, num_heads=2), img_size=64
+        )
+        for c, d in ((8, 4), (12, 8))
+    ],
+    stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
+    out_indices=(1, 3, 5, 7),
+    with_cls=True,
+)
 
 
 @pytest.fixture
@@ -24,22 +33,14 @@ def build(randomise):
     init_default_scope('mmseg')
 
     def build(test_cfg=None, backbone=None, **head):
-        defaults = dict(
-            type='SNNetv2',
-            anchors=[vit(8, 4), vit(12, 8)],
-            stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
-            out_indices=(1, 3, 5, 7),
-            with_cls=True,
+        config = dict(
+            type='DPTDepthEstimator',
+            data_preprocessor=dict(type='SegDataPreProcessor', seg_pad_val=0),
+            backbone=BACKBONE | (backbone or {}),
+            decode_head=HEAD | head,
+            test_cfg=ConfigDict(test_cfg or dict(mode='whole')),
         )
-        return MODELS.build(
-            dict(
-                type='DPTDepthEstimator',
-                data_preprocessor=dict(type='SegDataPreProcessor', seg_pad_val=0),
-                backbone=defaults | (backbone or {}),
-                decode_head=HEAD | head,
-                test_cfg=ConfigDict(test_cfg or dict(mode='whole')),
-            )
-        )
+        return MODELS.build(config)
 
     return build
 
@@ -49,11 +50,8 @@ def sample():
     """Makes a data sample of a depth map (1, H, W)."""
 
     def sample(depth):
-        size = tuple(depth.shape[-2:])
-        return SegDataSample(
-            gt_depth_map=PixelData(data=depth),
-            metainfo=dict(img_shape=size, ori_shape=size),
-        )
+        size = dict.fromkeys(('img_shape', 'ori_shape'), tuple(depth.shape[-2:]))
+        return SegDataSample(gt_depth_map=PixelData(data=depth), metainfo=size)
 
     return sample
 

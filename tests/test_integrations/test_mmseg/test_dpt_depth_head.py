@@ -10,8 +10,8 @@ from snnet_mm.evaluation import cost_table
 SIZE = (64, 96)
 
 
-def conv(module, x, **kwargs):
-    return F.conv2d(x, module.weight, module.bias, **kwargs)
+def conv(module, x, padding=0):
+    return F.conv2d(x, module.weight, module.bias, padding=padding)
 
 
 def residual(unit, x):
@@ -20,7 +20,7 @@ def residual(unit, x):
     return x + conv(unit.conv2.conv, y.relu(), padding=1)
 
 
-def upsample(x, **kwargs):
+def upsample(x):
     return F.interpolate(x, scale_factor=2, mode='bilinear', align_corners=True)
 
 
@@ -63,17 +63,9 @@ def test_head_by_hand(build, randomise, readout):
         expected = head_by_hand(model.decode_head, pairs, readout)
         torch.testing.assert_close(depth, expected)
         assert depth.std() > 0.01
-        assert depth.min() >= 0.5
-        assert depth.max() <= 3
-
-
-@torch.no_grad()
-def test_a_readout_that_ignores_the_cls_token_needs_none(build):
-    model = build(readout_type='ignore')
-    images = torch.randn(1, 3, *SIZE)
-    expected = model(images)
-    model.backbone.with_cls = False
-    assert model(images).equal(expected)
+    if readout == 'ignore':
+        model.backbone.with_cls = False
+        assert model(images).equal(depth)
 
 
 def test_loss_is_of_the_depth_at_full_size(build, sample):
@@ -86,7 +78,7 @@ def test_loss_is_of_the_depth_at_full_size(build, sample):
     torch.testing.assert_close(losses, {'decode.loss_depth': expected})
 
 
-@pytest.mark.parametrize('stitch_id', [0, 1, 3, 7])
+@pytest.mark.parametrize('stitch_id', [0, 7])
 def test_gradients_reach_the_route_and_the_whole_head(build, sample, stitch_id):
     model = build()
     set_stitch(model, stitch_id)
@@ -103,13 +95,12 @@ def test_costs_count_the_head_once(build):
     model = build()
     table = cost_table(model, SIZE)
     backbone = cost_table(model.backbone, SIZE)
-    head = {table[i].flops - backbone[i].flops for i in table}
+    (head,) = {table[i].flops - backbone[i].flops for i in table}
     params = sum(p.numel() for p in model.decode_head.parameters())
     assert {table[i].params - backbone[i].params for i in table} == {params}
-    assert len(head) == 1
     # Convolutions of the fine end: project and three more.
     fine = 48 * 32 * (9 * 8 * 8 + 9 * 8 * 4) + 96 * 64 * (9 * 4 * 32 + 32)
-    assert fine < head.pop() < 2 * fine
+    assert fine < head < 2 * fine
 
 
 @pytest.mark.parametrize(

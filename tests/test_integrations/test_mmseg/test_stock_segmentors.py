@@ -55,12 +55,8 @@ def test_a_stock_segmentor_trains_a_step(stock, tmp_path):
     model = revert_sync_batchnorm(MODELS.build(cfg.model)).train()
     images = torch.randn(2, 3, 64, 96)
     labels = torch.randint(0, 150, (2, 1, 64, 96))
-    samples = [
-        SegDataSample(
-            gt_sem_seg=PixelData(data=label), metainfo=dict(img_shape=(64, 96))
-        )
-        for label in labels
-    ]
+    info = dict(metainfo=dict(img_shape=(64, 96)))
+    samples = [SegDataSample(gt_sem_seg=PixelData(data=x), **info) for x in labels]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     backbone = find_stitched_backbone(model)
     for stitch_id in (0, 1, backbone.space.ids[-1]):

@@ -9,27 +9,23 @@ COUNTED = CostTable(
     {s.id: Cost(100 + s.id, 10 + s.id) for s in SPACE}, (48, 64), SPACE.fingerprint
 )
 SETUP = Setup('cpu, 2 threads', 4, 'float32')
-MEASURED = COUNTED.measured(
-    SETUP,
-    {i: 1.5 * i for i in SPACE.ids},
-    {i: 1000 * i for i in SPACE.ids},
-)
+LATENCY = {i: 1.5 * i for i in SPACE.ids}
+MEASURED = COUNTED.measured(SETUP, LATENCY, {i: 1000 * i for i in SPACE.ids})
 
 
 def test_columns():
     assert COUNTED.column('flops')[7] == COUNTED[7].flops == 107
-    assert COUNTED.column('params')[7] == COUNTED[7].params == 17
-    assert MEASURED.column('latency') == {i: 1.5 * i for i in SPACE.ids}
+    assert MEASURED.column('latency') == LATENCY
     assert MEASURED.column('memory')[3] == MEASURED[3].memory == 3000
-    assert MEASURED[7][:2] == COUNTED[7][:2]
-    assert list(COUNTED) == list(SPACE.ids)
-    assert len(COUNTED) == 8
+    assert MEASURED[7][:2] == COUNTED[7][:2] == (107, 17)
+    MEASURED.check_same_model(COUNTED)
+    replace(COUNTED, space=None).check_same_model(MEASURED)
 
 
 def test_a_missing_column_says_how_to_measure_it():
     with pytest.raises(ValueError, match='stitch_table.py CONFIG --latency'):
         COUNTED.column('latency')
-    only_latency = COUNTED.measured(SETUP, MEASURED.column('latency'))
+    only_latency = COUNTED.measured(SETUP, LATENCY)
     with pytest.raises(ValueError, match='memory .* was not measured.* --memory'):
         only_latency.column('memory')
     with pytest.raises(ValueError, match="cost='joules'; allowed: 'flops', 'params'"):
@@ -51,22 +47,13 @@ def test_fingerprints_of_tables_in_checkpoints_stay():
 
 def test_the_fingerprint_tells_tables_apart():
     tables = [
-        COUNTED,
-        MEASURED,
+        *(COUNTED, MEASURED),
         replace(COUNTED, input_size=(48, 65)),
-        replace(COUNTED, space=TwoWaySpace((3, 8)).fingerprint),
-        replace(MEASURED, setup=replace(SETUP, device='cuda')),
+        replace(COUNTED, space='0'),
         replace(MEASURED, setup=replace(SETUP, batch=1)),
-        replace(MEASURED, setup=replace(SETUP, dtype='float16')),
         replace(COUNTED, costs={**COUNTED.costs, 5: Cost(105, 16)}),
     ]
     assert len({t.fingerprint for t in tables}) == len(tables)
-
-
-def test_tables_of_one_model_match_whatever_was_measured():
-    MEASURED.check_same_model(COUNTED)
-    COUNTED.check_same_model(MEASURED)
-    replace(COUNTED, space=None).check_same_model(COUNTED)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +64,7 @@ def test_tables_of_one_model_match_whatever_was_measured():
         (dict(costs={0: Cost(100, 10)}), r'do not share stitches \[1, 2, 3, 5'),
         (
             dict(costs={**COUNTED.costs, 5: Cost(105, 16)}),
-            'of another model: stitch 5 has 105 FLOPs and 16 parameters there, 105 and '
-            '15 here',
+            'stitch 5 has 105 FLOPs and 16 parameters there, 105 and 15 here',
         ),
     ],
 )
@@ -90,18 +76,12 @@ def test_tables_of_other_models_are_refused(other, words):
 @pytest.mark.parametrize(
     ('content', 'words'),
     [
-        (None, 'cannot be read as a cost table: No such file.*stitch_table.py'),
-        (b'{"input_size": [1', 'is damaged: .*stitch_table.py'),
-        (b'', 'is damaged'),
-        (b'\xff\xfe\x00\xd8', 'is damaged'),
-        (b'[]', 'is no cost table'),
-        (b'{"stitches": []}', r'is no cost table.*stitches is \[\]'),
+        ('{"input_size": [1', 'is damaged: .*stitch_table.py'),
+        ('{"stitches": []}', r'is no cost table.*stitches is \[\]'),
     ],
 )
 def test_bad_files_are_refused_in_words(tmp_path, content, words):
     path = tmp_path / 'costs.json'
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ValueError, match=words) as error:
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f'{path} {words}'):
         CostTable.read(path)
-    assert str(path) in str(error.value)

@@ -20,10 +20,7 @@ from snnet_mm.stitching import (
 SPACE = TwoWaySpace((3, 7))
 # The higher the id, the cheaper in parameters and the slower.
 COSTS = CostTable(
-    {
-        s.id: Cost(10**9 * (s.id + 1), 10**6 * (20 - s.id), 2.0 * s.id + 1)
-        for s in SPACE
-    },
+    {i: Cost(10**9 * (i + 1), 10**6 * (20 - i), 2.0 * i + 1) for i in SPACE.ids},
     (48, 64),
     SPACE.fingerprint,
     Setup('cpu', 1, 'float32'),
@@ -43,18 +40,8 @@ RESULTS = results_of()
 
 @pytest.mark.parametrize(
     ('budget', 'best'),
-    [
-        ('1G', 0),
-        ('3G', 1),
-        ('4G', 3),
-        ('6.5G', 3),  # stitch 5 is as good, and dearer
-        ('8G', 7),
-        ('900G', 7),
-        ('13M', 7),
-        ('12.5M', 8),
-        ('14ms', 3),
-        ('15ms', 7),
-    ],
+    # At 6.5G stitch 5 is as good as 3, and dearer.
+    [('1G', 0), ('6.5G', 3), ('8G', 7), ('13M', 7), ('12.5M', 8), ('14ms', 3)],
 )
 def test_the_best_measured_stitch_within_a_budget(budget, best):
     assert pick(SPACE, budget, COSTS, RESULTS) == best
@@ -86,7 +73,7 @@ def test_an_unknown_direction_is_asked_for():
 
 
 def test_nan_is_never_chosen():
-    values = MIOU | {7: NAN, 3: NAN, 0: NAN}
+    values = MIOU | dict.fromkeys((7, 3, 0), NAN)
     for metric, best in (('mIoU', 8), ('rmse', 6)):
         results = results_of(metric, values)
         assert pick(SPACE, '900G', results=results) == best
@@ -95,18 +82,11 @@ def test_nan_is_never_chosen():
         assert best_per_budget_group(results, 1) == (0, 1, 2, 5, 6, 8)
     nothing = results_of(values=dict.fromkeys(MIOU, NAN))
     for choose in (
-        lambda: pick(SPACE, '900G', results=nothing),
         lambda: select_stitches(SPACE, 'pareto', results=nothing),
         lambda: best_per_budget_group(nothing, 1),
     ):
         with pytest.raises(ValueError, match='mIoU is NaN for all 8 stitches'):
             choose()
-
-
-def test_of_equally_good_stitches_the_cheapest_is_picked():
-    tied = replace(RESULTS, stitches=[r for r in RESULTS.stitches if r.id in (3, 5)])
-    assert pick(SPACE, '900G', COSTS, tied) == 3
-    assert pick(SPACE, '900M', COSTS, tied) == 5
 
 
 def test_only_measured_stitches_are_picked():
@@ -116,18 +96,11 @@ def test_only_measured_stitches_are_picked():
         pick(SPACE, '2G', COSTS, few)
 
 
-@pytest.mark.parametrize(
-    ('budget', 'cheapest'),
-    [
-        ('0.5G', r'budget 0.5G: .* stitch 0 \(fast\[0:3\]\) with 1G'),
-        ('1M', r'budget 1M: .* stitch 8 .* with 12M'),
-        ('0.5ms', r'budget 0.5ms: .* stitch 0 .* with 1ms'),
-    ],
-)
 @pytest.mark.parametrize('results', [RESULTS, None])
-def test_an_impossible_budget_names_the_cheapest_stitch(budget, cheapest, results):
-    with pytest.raises(ValueError, match=cheapest):
-        pick(SPACE, budget, COSTS, results)
+def test_an_impossible_budget_names_the_cheapest_stitch(results):
+    words = r'budget 0.5G: .* stitch 0 \(fast\[0:3\]\) with 1G'
+    with pytest.raises(ValueError, match=words):
+        pick(SPACE, '0.5G', COSTS, results)
 
 
 def test_published_figures_are_picked_from(published):
@@ -148,15 +121,11 @@ def test_published_figures_are_picked_from(published):
         ('all', (0, 1, 2, 3, 5, 6, 7, 8)),
         ('anchors', (0, 1)),
         (5, (5,)),
-        ('5', (5,)),
         ('8,0, 3', (8, 0, 3)),
-        ([7, 1], (7, 1)),
         (range(2, 4), (2, 3)),
         ([np.int64(6), np.int64(2)], (6, 2)),
         ('pareto', (0, 1, 3, 7)),
-        ('4G', (3,)),
         ('9G,1G, 3G', (7, 0, 1)),
-        (['2G', '8G'], (1, 7)),
         (['8G', '9G', '2G'], (7, 1)),
     ],
 )
@@ -164,9 +133,6 @@ def test_selections(stitches, ids):
     selected = select_stitches(SPACE, stitches, results=RESULTS)
     assert selected == ids
     assert all(type(i) is int for i in selected)
-
-
-def test_budgets_without_results_go_by_the_prior():
     # By the prior the last affordable one is best here, however good it was measured.
     assert select_stitches(SPACE, '1G,6G', COSTS) == (0, 5)
 
@@ -178,12 +144,9 @@ NEEDS = 'which budgets go by .option: --results'
 @pytest.mark.parametrize(
     ('stitches', 'costs', 'words'),
     [
-        *[(s, None, f"'{s}'; {WORDS}") for s in ('some', '1;2', '1-3', '', '1.5')],
-        *[(s, None, WORDS) for s in ([], (), [1, 1], '2,2', '1,', 'Pareto', [1.5])],
-        *[(s, None, 'allowed are 0-3, 5-8') for s in (4, '0,4', [9, 0], -1)],
-        ('0.5G', COSTS, 'budget 0.5G: no stitch is that cheap; .*stitch 0'),
+        *[(s, None, WORDS) for s in ('some', '1-3', '', [], [1, 1], '1,', [1.5])],
+        *[(s, None, 'allowed are 0-3, 5-8') for s in (4, '0,4')],
         ('4G,5', COSTS, "budget='5'; allowed: positive numbers"),
-        ('-4G', COSTS, "budget='-4G'; allowed: positive numbers"),
         ('4ms', COUNTED, 'latency .* was not measured.* --latency'),
         ('4G', None, NEEDS),
         ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),
@@ -194,20 +157,7 @@ def test_what_cannot_be_selected(stitches, costs, words):
         select_stitches(SPACE, stitches, costs)
 
 
-@pytest.mark.parametrize('stitches', ['pareto', '3G'])
-def test_results_of_another_space_are_refused(stitches):
-    with pytest.raises(ValueError, match='another stitching space'):
-        select_stitches(TwoWaySpace((3, 8)), stitches, COSTS, RESULTS)
-
-
 # --- screening
-
-
-def result(stitch_id, gflops, score, kind='FS', num_images=5):
-    metrics = {'mIoU': score}
-    return StitchResult(
-        stitch_id, kind, 'route', gflops * 10**9, 1, metrics, num_images=num_images
-    )
 
 
 @pytest.fixture
@@ -216,7 +166,11 @@ def screened():
     figures = [(0, 10), (100, 20), (1, 30), (9, 40), (8, 40)]
     figures += [(31, 5), (39, 7), (95, 90), (96, 80)]
     stitches = [
-        result(i, gflops, score, 'anchor' if i < 2 else 'FS')
+        StitchResult(
+            *(i, 'anchor' if i < 2 else 'FS', 'route', gflops * 10**9, 1),
+            metrics=dict(mIoU=score),
+            num_images=5,
+        )
         for i, (gflops, score) in enumerate(figures)
     ]
     return StitchResults(stitches, 'mIoU', dict(mIoU='higher'), (64, 64))
@@ -233,7 +187,10 @@ def test_the_best_of_every_group_and_the_anchors(screened):
 
 
 def test_screened_results_count_for_nothing(screened):
-    stitches = [result(i, 10 * i, 50 - i, num_images=100) for i in (0, 3, 6)]
+    stitches = [
+        replace(r, metrics=dict(mIoU=50 - r.id), flops=r.id, num_images=100)
+        for r in screened.stitches[::3]
+    ]
     both = screened.updated_by(replace(screened, stitches=stitches))
     assert [r.id for r in both.stitches] == list(range(9))
     assert [r.id for r in both.complete] == [0, 3, 6]

@@ -21,13 +21,7 @@ def test_routes_and_ids_are_those_of_the_authors(published_v1):
 
 @pytest.mark.parametrize(
     ('kernel', 'stride', 'nearest', 'count'),
-    [
-        (2, 1, True, 71),
-        (2, 2, True, 51),
-        (3, 3, True, 75),
-        (4, 4, True, 99),
-        (2, 1, False, 732),
-    ],
+    [(2, 1, True, 71), (2, 2, True, 51), (4, 4, True, 99), (2, 1, False, 732)],
 )
 def test_counts_of_the_paper(kernel, stride, nearest, count):
     assert len(SlidingWindowSpace((12,) * 3, kernel, stride, nearest)) == count
@@ -39,28 +33,11 @@ def test_layers_are_shared_within_a_window_and_fitted_to_its_entrance():
         '0to1_0': (Position(0, 0), Position(1, -1)),
         '0to1_1': (Position(0, 2), Position(1, 1)),
     }
-    by_layer = {}
-    for stitch in space:
-        for name in stitch.layers:
-            by_layer.setdefault(name, []).extend(joints(stitch))
-    assert by_layer == {
-        '0to1_0': [[0, 0], [0, 1], [1, 0], [1, 1]],
-        '0to1_1': [[2, 2], [2, 3], [3, 2], [3, 3]],
-    }
-
-
-def test_routes_through_all_anchors_run_a_block_of_each():
-    space = SlidingWindowSpace((3, 3, 3), nearest=False)
-    through_all = [s for s in space if len(s.segments) == 3]
-    assert {tuple(map(tuple, joints(s))) for s in through_all} == {
-        ((a, b), (c, d))
-        for a in range(3)
-        for b in range(3)
-        for c in range(3)
-        for d in range(3)
-        if abs(a - b) <= 1 and abs(c - d) <= 1 and b <= c
-    }
-    assert all(s.kind == 'FS' for s in space if len(s.segments) > 1)
+    of_layers = [(*stitch.layers, *joints(stitch)) for stitch in space][2:]
+    assert of_layers == [
+        *[('0to1_0', joint) for joint in ([0, 0], [0, 1], [1, 0], [1, 1])],
+        *[('0to1_1', joint) for joint in ([2, 2], [2, 3], [3, 2], [3, 3])],
+    ]
 
 
 @pytest.mark.parametrize('nearest', [True, False])
@@ -83,25 +60,12 @@ def test_slow_to_fast_is_the_mirror_image(nearest):
         assert f'{fast}to{slow}_{window}' in there.layers
 
 
-def test_ids_can_be_selected_and_keep_their_numbers():
-    space = SlidingWindowSpace((4, 4), ids=[5, 9])
-    whole = SlidingWindowSpace((4, 4))
-    assert space.ids == (0, 1, 5, 9)
-    assert [space[i] for i in (5, 9)] == [whole[i] for i in (5, 9)]
-    assert set(space.layers) == {*whole[5].layers, *whole[9].layers}
-
-
-def test_dense_maps_are_refused():
-    with pytest.raises(ValueError, match="allowed: 'end'.*backbone.out"):
-        SlidingWindowSpace((4, 4)).substitutes(2)
-
-
 @pytest.mark.parametrize(
     ('depths', 'settings', 'words'),
     [
-        *[((d), {}, 'two or more of equal depth') for d in [(4,), (4, 5), (2, 2, 3)]],
-        *[((4, 4), dict(kernel=k), f'kernel={k}; allowed: 1 to 4') for k in (0, 5)],
-        *[((4, 4), dict(stride=s), f'stride={s}; allowed: 1 to') for s in (0, 3)],
+        ((4, 5), {}, 'two or more of equal depth'),
+        ((4, 4), dict(kernel=5), 'kernel=5; allowed: 1 to 4'),
+        ((4, 4), dict(stride=3), 'stride=3; allowed: 1 to'),
         ((4, 4), dict(direction='FSF'), "direction='FSF'; allowed: 'FS', 'SF'"),
     ],
 )

@@ -40,10 +40,9 @@ def test_a_space_takes_what_it_wrote_and_no_other(space):
     check_space_record(record.encode(), space)
     for other in SPACES:
         if other is not space:
-            with pytest.raises(ValueError, match='another stitching space') as error:
+            words = rf'another.*space.*{space.fingerprint}.*{other.fingerprint}'
+            with pytest.raises(ValueError, match=words):
                 check_space_record(record, other)
-            assert space.fingerprint in str(error.value)
-            assert other.fingerprint in str(error.value)
 
 
 def test_the_message_says_both_routes_and_the_keys():
@@ -53,12 +52,14 @@ def test_the_message_says_both_routes_and_the_keys():
         'of 8 stitches of anchors of depths (3, 7)',
         'the model has 8 of (3, 8)',
         'Stitch 1 is slow[0:7] in the weights, slow[0:8] in the model',
-        'backbone.anchors',
     ):
         assert part in str(error.value)
+    text = write_space_record(SPACES[0]).replace('0to1_1', '0to1_0')
+    with pytest.raises(ValueError, match=r'by 0to1_0 in the weights, .* by 0to1_1 in'):
+        check_space_record(text, SPACES[0])
 
 
-@pytest.mark.parametrize('part', [dict(ids=[3]), dict(kinds=('FS',)), dict(ids=[])])
+@pytest.mark.parametrize('part', [dict(ids=[3]), dict(kinds=('FS',))])
 def test_fewer_stitches_are_taken_but_not_to_go_on_with(part):
     whole, fewer = TwoWaySpace((3, 7)), TwoWaySpace((3, 7), **part)
     check_space_record(write_space_record(whole), fewer)
@@ -75,27 +76,18 @@ def test_more_stitches_are_refused_unless_they_are_anchors():
     check_space_record(json.dumps(record), TwoWaySpace((3, 7)))
 
 
-def test_the_same_blocks_by_another_stitching_layer_are_refused():
-    space = TwoWaySpace((3, 7))
-    text = write_space_record(space).replace('0to1_1', '0to1_0')
-    with pytest.raises(ValueError, match=r'by 0to1_0 in the weights, .* by 0to1_1 in'):
-        check_space_record(text, space)
-
-
 @pytest.mark.parametrize(
     ('change', 'message'),
     [
         (dict(version=2), 'has version 2; this snnet_mm reads version 1'),
         (dict(stitches=[]), 'or they are damaged'),
         (dict(depths=None), 'or they are damaged'),
-        *[({key: ...}, 'KeyError') for key in ('fingerprint', 'stitches', 'version')],
-        *[(text, 'is damaged') for text in ('', '{', b'\xff\xfe\x00', '3', 'null')],
+        *[(text, 'is damaged') for text in ('{}', '{', b'\xff\xfe\x00', '3')],
     ],
 )
 def test_a_record_that_cannot_be_read(change, message):
     space = TwoWaySpace((3, 7))
     if isinstance(change, dict):
-        record = json.loads(write_space_record(space)) | change
-        change = json.dumps({k: v for k, v in record.items() if v is not ...})
+        change = json.dumps(json.loads(write_space_record(space)) | change)
     with pytest.raises(ValueError, match=f'record of the stitching space .*{message}'):
         check_space_record(change, space)

@@ -3,7 +3,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from mmengine.config import Config
 from mmengine.registry import DefaultScope
+from mmengine.runner import Runner
+from tiny import tiny_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,3 +26,38 @@ def run_tool(monkeypatch, tmp_path):
                 DefaultScope._instance_dict.clear()
 
     return run
+
+
+@pytest.fixture(scope='session')
+def config(tmp_path_factory):
+    """A config file of three iterations."""
+    path = tmp_path_factory.mktemp('config') / 'config.py'
+    cfg = tiny_config()
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    cfg.train_cfg.max_iters = 3
+    cfg.test_cfg.stitches = [0]
+    cfg.dump(path)
+    return path
+
+
+@pytest.fixture(scope='session')
+def trained(config, tmp_path_factory):
+    """Its checkpoint after two; processes forked later find everything imported."""
+    cfg = Config.fromfile(config)
+    cfg.work_dir = str(tmp_path_factory.mktemp('trained'))
+    cfg.experiment_name = cfg.visualizer.name = 'trained'
+    cfg.train_cfg.max_iters = 2
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    runner.test()
+    return Path(cfg.work_dir) / 'iter_2.pth'
+
+
+@pytest.fixture
+def run_cfg(tmp_path, trained):
+    """A config that a test changes, for runs of several processes."""
+    cfg = tiny_config()
+    cfg.experiment_name = cfg.visualizer.name = tmp_path.name
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    cfg.test_dataloader.batch_size = 1
+    return cfg

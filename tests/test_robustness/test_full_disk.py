@@ -11,85 +11,56 @@ import torch
 from killing import fork, wait
 from mmengine.config import Config
 from mmengine.runner import Runner
-from tiny import tiny_config
 
 from snnet_mm.utils import UnwritableError, atomic_path
 
-
-@pytest.fixture(scope='module')
-def config(tmp_path_factory):
-    path = tmp_path_factory.mktemp('config') / 'config.py'
-    cfg = tiny_config()
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    cfg.dump(path)
-    return path
-
-
-@pytest.fixture(scope='module')
-def trained(config, tmp_path_factory):
-    cfg = Config.fromfile(config)
-    cfg.work_dir = str(tmp_path_factory.mktemp('trained'))
-    Runner.from_cfg(cfg).train()
-    return Path(cfg.work_dir) / 'iter_1.pth'
-
-
-# Of each tool: its arguments, the file that it is to write, the option of the folder.
+# Arguments of each tool, the last before its folder, and the file that it is to write.
 TOOLS = {
-    'train.py': ('{config} --work-dir {out}', 'iter_1.pth', '--work-dir'),
-    'test.py': (
-        '{config} {trained} --work-dir {out} --stitch-id 0',
-        'stitches.json',
-        '--work-dir',
-    ),
-    'export_stitch.py': (
-        '{config} {trained} --stitch-id 1 --out {out}',
-        'stitch_1.pth',
-        '--out',
-    ),
-    'analysis_tools/stitch_table.py': ('{config} --out {out}', 'costs.json', '--out'),
+    'train.py': ('{config} --work-dir', 'iter_1.pth'),
+    'test.py': ('{config} {trained} --work-dir', 'state.json'),
+    'export_stitch.py': ('{config} {trained} --stitch-id 1 --out', 'stitch_1.pth'),
+    'analysis_tools/stitch_table.py': ('{config} --out', 'costs.json'),
 }
 
 
-def files(folder):
-    return [p for p in Path(folder).rglob('*') if p.is_file()]
+@pytest.fixture(params=TOOLS)
+def run(request, config, trained, run_tool):
+    """Runs a tool that writes into a folder, and should say why it cannot."""
+    args, name = TOOLS[request.param]
+    args = args.format(config=config, trained=trained).split()
+
+    def run(folder, words):
+        words = words.format(name=name, option=args[-1])
+        with pytest.raises(ValueError, match=words) as error:
+            run_tool(request.param, *args, folder)
+        assert '\n' not in str(error.value)
+        assert not [p for p in folder.rglob('*') if Path(name).stem in p.name]
+
+    return run
 
 
-@pytest.mark.parametrize('tool', TOOLS)
-def test_a_full_disk(tool, config, trained, tmp_path, run_tool, monkeypatch):
+def test_a_full_disk(run, tmp_path, monkeypatch):
     """All of the file was written but for its last block."""
-    args, name, _ = TOOLS[tool]
-    out = tmp_path / 'out'
     fsync = os.fsync
 
     def full(descriptor):
-        path = os.readlink(f'/proc/self/fd/{descriptor}')
-        if Path(path).name.startswith(f'.{Path(name).stem}.'):
+        path = Path(os.readlink(f'/proc/self/fd/{descriptor}'))
+        if path.name.startswith('.') and path.is_file():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fsync(descriptor)
 
     monkeypatch.setattr(os, 'fsync', full)
-    with pytest.raises(ValueError, match=rf'{name} cannot be written: No space') as e:
-        run_tool(tool, *args.format(config=config, trained=trained, out=out).split())
-    assert '\n' not in str(e.value)
-    assert not [p for p in files(out) if Path(name).stem in p.name]
+    run(tmp_path / 'out', '{name} cannot be written: No space')
 
 
 @pytest.mark.parametrize('folder', ['file/out', '/proc/fdinfo'])
-@pytest.mark.parametrize('tool', TOOLS)
-def test_a_folder_that_cannot_be_written_to(
-    tool, folder, config, trained, tmp_path, run_tool
-):
+def test_a_folder_that_cannot_be_written_to(folder, run, tmp_path):
     """Its parent is a file, or it takes no files, which stops the superuser, too."""
     (tmp_path / 'file').touch()
-    args, _, option = TOOLS[tool]
-    out = tmp_path / folder
-    with pytest.raises(ValueError, match=f'{folder} cannot be written to: ') as e:
-        run_tool(tool, *args.format(config=config, trained=trained, out=out).split())
-    assert option in str(e.value)
-    assert '\n' not in str(e.value)
+    run(tmp_path / folder, f'{folder} cannot be written to: .*{{option}}')
 
 
-def test_a_disk_that_is_full_for_real(config, tmp_path):
+def test_a_disk_that_is_full_for_real(config, trained, tmp_path):
     """The limit of the process stands for that of the disk."""
     folder = tmp_path / 'run'
     folder.mkdir()
@@ -121,4 +92,4 @@ def test_what_torch_says_of_a_full_disk(tmp_path):
             torch.save(dict(w=torch.zeros(100_000)), temporary)
 
     assert not wait(fork(work, tmp_path))
-    assert files(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []

@@ -8,35 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from equality import assert_same
 from mmengine.config import Config
 from mmengine.runner import Runner
-from tiny import tiny_config
 
 from snnet_mm.apis import init_model
 from snnet_mm.utils import load_weights_only
 
 TORCH = str(Path(torch.__file__).parent)
-
-
-@pytest.fixture(scope='module')
-def config(tmp_path_factory):
-    path = tmp_path_factory.mktemp('config') / 'config.py'
-    cfg = tiny_config()
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    cfg.train_cfg.max_iters = 3
-    cfg.test_cfg.stitches = [0]
-    cfg.dump(path)
-    return path
-
-
-@pytest.fixture(scope='module')
-def trained(config, tmp_path_factory):
-    """A checkpoint after two iterations."""
-    cfg = Config.fromfile(config)
-    cfg.work_dir = str(tmp_path_factory.mktemp('trained'))
-    cfg.train_cfg.max_iters = 2
-    Runner.from_cfg(cfg).train()
-    return Path(cfg.work_dir) / 'iter_2.pth'
 
 
 @pytest.fixture(scope='module')
@@ -54,8 +33,8 @@ def resumed(config, trained, tmp_path_factory):
 # What may be wrong in the places of a checkpoint; a number is the n-th key. Other
 # damage shows in the check sums of the file.
 PLACES = {
-    **dict.fromkeys(('state_dict', 'optimizer', 'message_hub'), ('removed',)),
-    **dict.fromkeys(('meta', 'meta.iter', 'meta.seed'), ('removed',)),
+    **dict.fromkeys(('state_dict', 'optimizer', 'message_hub', 'meta'), ('removed',)),
+    **dict.fromkeys(('meta.iter', 'meta.seed'), ('removed',)),
     'message_hub.runtime_info.stitch_histogram': ('removed',),
     'optimizer.state.1.exp_avg': ('reshaped',),
     **{
@@ -88,15 +67,9 @@ def broken(checkpoint, place, how):
 
 def assert_clear(error, path):
     """One sentence of ours that names the file."""
-    message = str(error)
-    assert isinstance(error, ValueError), f'{type(error).__name__}: {message}'
-    assert str(path) in message
+    assert str(path) in str(error)
     (last,) = traceback.extract_tb(error.__traceback__)[-1:]
     assert not last.filename.startswith(TORCH)
-
-
-def resume(run_tool, config, work_dir):
-    run_tool('train.py', config, '--work-dir', work_dir, '--resume')
 
 
 def predict(config, path):
@@ -107,13 +80,21 @@ def predict(config, path):
         return model(torch.rand(1, 3, 32, 32), mode='tensor')
 
 
-def check(trained, resumed, config, run_tool, tmp_path, place, how):
-    good = load_weights_only(trained)
-    work_dir = tmp_path / 'run'
-    work_dir.mkdir()
-    file = work_dir / 'iter_2.pth'
-    torch.save(broken(good, place, how), file)
-    (work_dir / 'last_checkpoint').write_text(str(file))
+@pytest.fixture
+def put(tmp_path, config, run_tool):
+    """Puts a checkpoint where a training goes on; the file, and how to go on."""
+    file = tmp_path / 'iter_2.pth'
+    (tmp_path / 'last_checkpoint').write_text(str(file))
+    args = 'train.py', config, '--resume', '--work-dir', tmp_path
+    return file, lambda: run_tool(*args)
+
+
+@pytest.mark.parametrize(
+    'place, how', [*FEW, *(pytest.param(*f, marks=pytest.mark.slow) for f in MANY)]
+)
+def test_a_fault_is_refused_or_does_no_harm(place, how, trained, resumed, config, put):
+    file, resume = put
+    torch.save(broken(load_weights_only(trained), place, how), file)
     # Prediction needs the weights alone.
     try:
         found = predict(config, file)
@@ -124,30 +105,12 @@ def check(trained, resumed, config, run_tool, tmp_path, place, how):
         assert torch.equal(found, predict(config, trained))
     # Training needs all.
     try:
-        resume(run_tool, config, work_dir)
+        resume()
     except ValueError as error:
         assert_clear(error, file)
-        return
-    got = load_weights_only(work_dir / 'iter_3.pth')['state_dict']
-    assert got.keys() == resumed.keys()
-    for key, value in resumed.items():
-        assert torch.equal(got[key], value), key
-
-
-@pytest.mark.parametrize(
-    'place, how', [*FEW, *(pytest.param(*f, marks=pytest.mark.slow) for f in MANY)]
-)
-def test_a_fault_is_refused_or_does_no_harm(
-    place, how, trained, resumed, config, run_tool, tmp_path
-):
-    check(trained, resumed, config, run_tool, tmp_path, place, how)
-
-
-# --- damage of the file itself
-
-
-def cut(content, rng):
-    return content[: rng.randrange(len(content))]
+    else:
+        got = load_weights_only(file.with_name('iter_3.pth'))['state_dict']
+        assert_same(got, resumed)
 
 
 def flip(content, rng):
@@ -162,33 +125,21 @@ def blank(content, rng):
     return content[:i] + bytes(4096) + content[i + 4096 :]
 
 
-def swap(content, rng):
-    return content[len(content) // 2 :] + content[: len(content) // 2]
-
-
-DAMAGES = [(d, seed) for seed in range(8) for d in (cut, flip, blank, swap)]
-EARLY, LATE = DAMAGES[:4], DAMAGES[4:]
-
-
 @pytest.mark.parametrize(
-    'damage, seed', [*EARLY, *(pytest.param(*d, marks=pytest.mark.slow) for d in LATE)]
+    'seed', [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))]
 )
-def test_damaged_files_are_refused(damage, seed, trained, config, run_tool, tmp_path):
+@pytest.mark.parametrize('damage', [flip, blank])
+def test_damaged_files_are_refused(damage, seed, trained, config, put, run_tool):
     """It is refused, or was where nothing is, between two parts of the archive."""
-    work_dir = tmp_path / 'run'
-    work_dir.mkdir()
-    file = work_dir / 'iter_2.pth'
+    file, resume = put
     file.write_bytes(damage(trained.read_bytes(), random.Random(seed)))
-    (work_dir / 'last_checkpoint').write_text(str(file))
     try:
         found = predict(config, file)
     except ValueError as error:
-        refused = error
+        assert_clear(error, file)
+        with pytest.raises(ValueError, match=str(file)):
+            resume()
+        with pytest.raises(ValueError, match=str(file)):
+            run_tool('test.py', config, file, '--work-dir', file.parent)
     else:
         assert torch.equal(found, predict(config, trained))
-        return
-    assert_clear(refused, file)
-    for tool in ('train.py', 'test.py'):
-        where = [file] if tool == 'test.py' else ['--resume']
-        with pytest.raises(ValueError, match=str(file)):
-            run_tool(tool, config, *where, '--work-dir', work_dir)

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import random
 
 import pytest
 
@@ -20,11 +19,10 @@ from snnet_mm.stitching import (
 
 SPACE = TwoWaySpace((2, 3))
 COSTS = CostTable(
-    {s.id: Cost(100 + 7 * s.id, 10 + s.id) for s in SPACE}, (48, 64), SPACE.fingerprint
-).measured(
+    {i: Cost(100 + 7 * i, 10 + i, 7.5 + i, 1000) for i in SPACE.ids},
+    (48, 64),
+    SPACE.fingerprint,
     Setup('cpu', 1, 'float32'),
-    {s.id: 7.5 + s.id for s in SPACE},
-    {s.id: 1000 for s in SPACE},
 )
 RESULTS = StitchResults.collect(
     SPACE, COSTS, {s.id: dict(aAcc=50.0 + s.id, mIoU=40.5 + s.id) for s in SPACE}, 20
@@ -104,56 +102,35 @@ def test_files_without_a_fault_are_read(name, tmp_path):
     assert use(name, file) == FILES[name]
 
 
-# --- damage
+DAMAGES = dict(
+    cut=lambda content: content[: len(content) // 3],
+    flip=lambda content: content[:99] + bytes([content[99] ^ 0x80]) + content[100:],
+    bury=lambda content: b'[' * 100_000,
+    other=lambda content: b'{"a": [1, 2]}',
+    digits=lambda content: content.replace(b'1', b'1' * 5000, 1),
+    # Of a space of another depth.
+    foreign=lambda content: content.replace(SPACE.fingerprint.encode(), b'0123'),
+)
 
 
-def cut(content, rng):
-    return content[: rng.randrange(len(content))]
-
-
-def flip(content, rng):
-    i = rng.randrange(len(content))
-    return content[:i] + bytes([content[i] ^ 0x80]) + content[i + 1 :]
-
-
-def bury(content, rng):
-    return b'[' * 100_000
-
-
-def digits(content, rng):
-    return content.replace(b'1', b'1' * 5000, 1)
-
-
-def other(content, rng):
-    return json.dumps(dict(a=[1, 2])).encode()
-
-
-def not_mine(content, rng):
-    """Of a space of another depth."""
-    return content.replace(SPACE.fingerprint.encode(), b'0123456789abcdef')
-
-
-@pytest.mark.parametrize('damage', [cut, flip, bury, digits, other, not_mine])
+@pytest.mark.parametrize('damage', DAMAGES)
 @pytest.mark.parametrize('name', ['results', 'costs'])
 def test_damaged_and_foreign_files_are_refused(name, damage, tmp_path):
     file = tmp_path / 'file.json'
-    content = json.dumps(DATA[name]).encode()
-    file.write_bytes(damage(content, random.Random(3)))
+    file.write_bytes(DAMAGES[damage](json.dumps(DATA[name]).encode()))
     with pytest.raises(ValueError, match=str(file)):
         use(name, file)
 
 
-@pytest.mark.parametrize('damage', [cut, flip, bury, other])
+@pytest.mark.parametrize('damage', list(DAMAGES)[:4])
 def test_a_damaged_note_of_a_test_under_way_is_refused(damage, tmp_path):
     identity = dict(config='a', checkpoint='b')
     state = PartialEvaluation(tmp_path, identity, resume=False)
-    state.finish({0: dict(mIoU=3), 1: dict(mIoU=4.5)})
-    assert PartialEvaluation(tmp_path, identity, resume=True).finished == {
-        0: dict(mIoU=3),
-        1: dict(mIoU=4.5),
-    }
+    finished = {0: dict(mIoU=3), 1: dict(mIoU=4.5)}
+    state.finish(finished)
+    assert PartialEvaluation(tmp_path, identity, resume=True).finished == finished
     file = state.folder / 'state.json'
-    file.write_bytes(damage(file.read_bytes(), random.Random(0)))
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
     # Of this test, and of another one that it is to be compared with.
     for resumed in (identity, dict(identity, config='c')):
         with pytest.raises(ValueError, match=f'{file}.* without --resume'):

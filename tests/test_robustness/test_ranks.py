@@ -13,29 +13,15 @@ import torch.distributed as dist
 from killing import fork, wait
 from launching import run_script
 from mmengine.runner import Runner
-from tiny import tiny_config
 
-from snnet_mm.utils import (
-    closing_process_group,
-    load_weights_only,
-    prepare_cpu_distributed,
-)
-
-
-@pytest.fixture(scope='module', autouse=True)
-def everything_is_imported(tmp_path_factory):
-    """Once, and not in every process."""
-    cfg = tiny_config()
-    cfg.work_dir = str(tmp_path_factory.mktemp('first'))
-    Runner.from_cfg(cfg).train()
+from snnet_mm.utils import closing_process_group, load_weights_only
+from snnet_mm.utils.distributed import prepare_cpu_distributed
 
 
 @pytest.fixture
-def config(tmp_path):
+def cfg(run_cfg):
     """Eight iterations with a schedule, and SyncBN in the head."""
-    cfg = tiny_config()
-    cfg.experiment_name = cfg.visualizer.name = tmp_path.name
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    cfg = run_cfg
     cfg.default_hooks.stitch_init.num_images = 8
     cfg.custom_hooks = [dict(type='RankRecorder')]
     cfg.train_dataloader.batch_size = 1
@@ -48,7 +34,6 @@ def config(tmp_path):
     cfg.default_hooks.checkpoint.update(interval=4, max_keep_ckpts=-1)
     cfg.find_unused_parameters = True
     cfg.model.decode_head.norm_cfg.type = 'SyncBN'
-    cfg.test_dataloader.update(batch_size=1)
     cfg.test_dataloader.dataset.num_scenes = 9  # padded, by two and four
     cfg.env_cfg.dist_cfg.timeout = 50
     return cfg
@@ -63,13 +48,9 @@ def fork_ranks(number, cfg, folder, work):
 
     def of_rank(rank):
         def run():
-            os.environ.update(
-                RANK=str(rank),
-                WORLD_SIZE=str(number),
-                LOCAL_RANK=str(rank),
-                MASTER_ADDR='127.0.0.1',
-                MASTER_PORT=str(port),
-            )
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+            os.environ.update(WORLD_SIZE=str(number), MASTER_PORT=str(port))
+            os.environ.update(MASTER_ADDR='127.0.0.1')
             cfg.work_dir, cfg.launcher = str(folder), 'pytorch'
             prepare_cpu_distributed(cfg)
             work(Runner.from_cfg(cfg))
@@ -91,8 +72,8 @@ FOUR = pytest.param(4, id='4', marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize('number', [TWO, FOUR])
-def test_ranks_agree_and_another_number_goes_on(number, config, tmp_path):
-    ranks = run_ranks(number, config, tmp_path / 'many')
+def test_ranks_agree_and_another_number_goes_on(number, cfg, tmp_path):
+    ranks = run_ranks(number, cfg, tmp_path / 'many')
     assert len(ranks) == number
     for other in ranks[1:]:
         assert other['stitches'] == ranks[0]['stitches']
@@ -102,7 +83,7 @@ def test_ranks_agree_and_another_number_goes_on(number, config, tmp_path):
                     assert torch.equal(other[when][key], value), key
     assert len(set(ranks[0]['stitches'])) > 1
     # Stitches and schedule are those of one rank.
-    (one,) = run_ranks(1, config, tmp_path / 'one')
+    (one,) = run_ranks(1, cfg, tmp_path / 'one')
     assert one['stitches'] == ranks[0]['stitches']
     assert one['rates'] == ranks[0]['rates']
     # And go on so, from what many have trained, on one, and the other way round.
@@ -111,8 +92,8 @@ def test_ranks_agree_and_another_number_goes_on(number, config, tmp_path):
         folder.mkdir()
         checkpoint = (tmp_path / others / 'iter_4.pth').read_bytes()
         (folder / 'iter_4.pth').write_bytes(checkpoint)
-        config.resume = True
-        resumed = run_ranks(second, config, folder)
+        cfg.resume = True
+        resumed = run_ranks(second, cfg, folder)
         assert len(resumed) == second
         for record in resumed:
             assert record['stitches'] == one['stitches'][4:]
@@ -122,23 +103,23 @@ def test_ranks_agree_and_another_number_goes_on(number, config, tmp_path):
 
 
 @pytest.mark.parametrize('number', [TWO, FOUR])
-def test_ranks_evaluate_as_one(number, config, tmp_path):
-    config.train_cfg.max_iters = config.default_hooks.checkpoint.interval = 2
-    run_ranks(1, config, tmp_path / 'trained')
-    config.load_from = str(tmp_path / 'trained/iter_2.pth')
+def test_ranks_evaluate_as_one(number, cfg, tmp_path):
+    cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 2
+    run_ranks(1, cfg, tmp_path / 'trained')
+    cfg.load_from = str(tmp_path / 'trained/iter_2.pth')
     written = []
     for n in (1, number):
         folder = tmp_path / f'test_{n}'
-        config.test_cfg.update(stitches='all', out_dir=str(folder))
-        run_ranks(n, config, folder, Runner.test)
+        cfg.test_cfg.update(stitches='all', out_dir=str(folder))
+        run_ranks(n, cfg, folder, Runner.test)
         written.append(json.loads((folder / 'stitches.json').read_text()))
     assert written[0] == written[1]
     assert [s['id'] for s in written[0]['stitches']] == [0, 1, 2, 4]
 
 
-def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
-    config.train_cfg.max_iters = 100_000
-    config.default_hooks.checkpoint.interval = 5
+def test_ranks_do_not_outlive_one_that_dies(cfg, tmp_path):
+    cfg.train_cfg.max_iters = 100_000
+    cfg.default_hooks.checkpoint.interval = 5
     folder = tmp_path / 'run'
 
     def train(runner):
@@ -150,7 +131,7 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
         (folder / 'said').touch()
         os._exit(0)  # there is nobody to leave the group with
 
-    survivor, victim = fork_ranks(2, config, folder, train)
+    survivor, victim = fork_ranks(2, cfg, folder, train)
     while not (folder / 'iter_5.pth').exists():
         time.sleep(0.05)
         assert os.waitpid(survivor, os.WNOHANG) == (0, 0)
@@ -162,17 +143,15 @@ def test_ranks_do_not_outlive_one_that_dies(config, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_launched_rank_that_dies_ends_the_others(config, tmp_path):
+def test_a_launched_rank_that_dies_ends_the_others(cfg, tmp_path):
     """As a user starts it: torchrun says which one it was."""
-    config.custom_hooks = [dict(type='KillRankOne')]
-    config.custom_imports.imports.append('rank_hooks')
-    config.train_cfg.max_iters = 100_000
-    config.dump(tmp_path / 'config.py')
-    start = time.monotonic()
+    cfg.custom_hooks = [dict(type='KillRankOne')]
+    cfg.custom_imports.imports.append('rank_hooks')
+    cfg.train_cfg.max_iters = 100_000
+    cfg.dump(tmp_path / 'config.py')
     args = (tmp_path / 'config.py', 2, '--work-dir', tmp_path / 'run')
     done = run_script('dist_train.sh', *args, cwd=tmp_path)
     killed = float((tmp_path / 'run/killed').read_text())
     assert done.returncode != 0
     assert time.monotonic() - killed < 60
-    assert killed > start
     assert 'SIGKILL' in done.stderr

@@ -21,7 +21,6 @@ def test_bases_and_options_are_merged(tmp_path):
     'texts, message',
     [
         (dict(), r'a.py cannot be read: FileNotFoundError: .*\(argument: config\)'),
-        (dict(a="_base_ = 'b.py'"), 'a.py cannot be read: .*b.py'),
         (dict(a='x = ('), 'a.py cannot be read: SyntaxError'),
         (dict(a="_base_ = 'no_package::a/b.py'"), 'a.py cannot be .*no_package'),
     ],
@@ -32,7 +31,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path, texts, message):
         load_config(tmp_path / 'a.py')
 
 
-@pytest.mark.parametrize('name', ['no_package::a.py', 'no.package::a.py', '::a.py'])
+@pytest.mark.parametrize('name', ['no_package::a.py', '::a.py'])
 def test_packages_that_are_not_there(name):
     with pytest.raises(ValueError, match=f"'{name}'; allowed: names in installed"):
         load_config(name)
@@ -42,9 +41,3 @@ def test_options_that_do_not_fit_are_said(tmp_path):
     write(tmp_path, a='hooks = [dict(a=1)]')
     with pytest.raises(ValueError, match=r'hooks.3.a.*a.py.*--cfg-options'):
         load_config(tmp_path / 'a.py', {'hooks.3.a': 2})
-
-
-def test_what_custom_imports_lack_is_said(tmp_path):
-    write(tmp_path, a="custom_imports = dict(imports=['no_such_module'])")
-    with pytest.raises(ImportError, match='no_such_module'):
-        load_config(tmp_path / 'a.py')

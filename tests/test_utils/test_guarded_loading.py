@@ -1,4 +1,5 @@
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,31 +21,19 @@ def trace(tmp_path):
 
 @pytest.fixture
 def malicious(tmp_path, trace):
-    """A checkpoint with malicious code next to good weights."""
     path = tmp_path / 'malicious.pth'
-    weights = dict(state_dict=dict(w=torch.ones(2)))
-    torch.save(weights | dict(meta=Malicious(Path.touch, trace)), path)
+    torch.save(dict(state_dict={}, meta=Malicious(Path.touch, trace)), path)
     return path
 
 
-def test_a_file_is_refused_with_how_to_trust_it(malicious, trace):
-    with (
-        guard_checkpoints(),
-        pytest.raises(UntrustedCheckpointError, match='nothing of it') as error,
-    ):
-        load(str(malicious))
-    for part in (str(malicious), '--trust-checkpoint', 'load_from'):
-        assert part in str(error.value)
-    assert not trace.exists()
-
-
-def test_addresses(malicious, trace, monkeypatch):
+@pytest.mark.parametrize('name', ['{file}', 'https://x.org/a.pth'])
+def test_what_is_refused_is_said_with_how_to_trust_it(
+    name, malicious, trace, monkeypatch
+):
     monkeypatch.setattr(checkpoint, '_download', lambda url: malicious)
-    with (
-        guard_checkpoints(),
-        pytest.raises(UntrustedCheckpointError, match='nothing of it'),
-    ):
-        load('https://x.org/a.pth')
+    words = f'{malicious} .*nothing of it .*--trust-checkpoint .*load_from'
+    with guard_checkpoints(), pytest.raises(UntrustedCheckpointError, match=words):
+        load(name.format(file=malicious))
     assert not trace.exists()
 
 
@@ -52,17 +41,12 @@ def test_addresses(malicious, trace, monkeypatch):
 def test_torch_guards_what_mmengine_loads_in_other_ways(
     name, malicious, trace, monkeypatch
 ):
-    def load_url(*args, **kwargs):
-        return torch.load(malicious, weights_only=False)
-
+    unsafe = partial(torch.load, malicious, weights_only=False)
     models = dict(a='https://x.org/a.pth')
     for function in ('get_torchvision_models', 'get_external_models'):
         monkeypatch.setattr(mm_checkpoint, function, lambda: models)
-    monkeypatch.setattr(mm_checkpoint, 'load_url', load_url)
-    with (
-        guard_checkpoints(),
-        pytest.raises(pickle.UnpicklingError, match='Weights only load failed'),
-    ):
+    monkeypatch.setattr(mm_checkpoint, 'load_url', lambda *args, **kwargs: unsafe())
+    with guard_checkpoints(), pytest.raises(pickle.UnpicklingError, match='^Weights'):
         load(name)
     assert not trace.exists()
 
@@ -84,11 +68,3 @@ def test_configs_are_dropped(tmp_path):
     torch.save(dict(meta=dict(config='1 / 0', cfg='1 / 0', iter=3)), path)
     with guard_checkpoints():
         assert load(str(path)) == dict(meta=dict(iter=3))
-
-
-def test_a_missing_file_is_named_with_its_option(tmp_path):
-    with (
-        guard_checkpoints(),
-        pytest.raises(ValueError, match=r'none.pth does not exist .*load_from'),
-    ):
-        load(str(tmp_path / 'none.pth'))

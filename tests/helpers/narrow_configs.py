@@ -5,16 +5,16 @@ import json
 import numpy as np
 import torch
 from mmengine.config import ConfigDict
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import MODELS
 from PIL import Image
 
 SIDE = 64
 DEPTHS = dict(tiny=12, small=12, base=12, large=24)
-# COCO's 80 categories have ids up to 90.
 SEGMENTATION_SPLITS = (
     *('train', 'val', 'training', 'validation'),
     *('train2014', 'test2014'),
 )
+# COCO's 80 categories have ids up to 90.
 NO_CATEGORY = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 
 
@@ -54,9 +54,17 @@ def write_data(root, coco_classes):
         path.write_text(json.dumps(written))
 
 
+def without_weights(cfg):
+    """Take out what a config, or a list of them, loads; at any depth."""
+    for part in cfg.values() if isinstance(cfg, dict) else cfg:
+        if isinstance(part, (dict, list)):
+            without_weights(part)
+    if isinstance(cfg, dict):
+        cfg.pop('init_cfg', None)
+
+
 def narrow_anchor(anchor, width):
     """Narrow one anchor; widths of its blocks."""
-    anchor.pop('init_cfg', None)
     anchor.img_size = SIDE
     if anchor.type == 'PlainViT':
         if isinstance(anchor.arch, str):
@@ -71,7 +79,7 @@ def narrow_anchor(anchor, width):
         anchor.model_args = dict(embed_dim=64, depth=depth, num_heads=2)
         anchor.pretrained = False
     elif 'swin' in anchor.model:
-        depths = (2, 2, 3, 2) if 'tiny' in anchor.model else (2, 2, 4, 2)
+        depths = (2, 2, 3 if 'tiny' in anchor.model else 4, 2)
         depths = anchor.get('model_args', {}).get('depths', depths)
         heads = (1, 2, 2, 4)[: len(depths)]
         args = dict(embed_dim=8, depths=depths, num_heads=heads, window_size=2)
@@ -97,26 +105,21 @@ def narrow_heads(model, anchors, dims):
         width = [last[i] for i in ends]
         if 'head' not in model:
             model.backbone.out_indices = ends
-    for head, blocks in zip(
-        model.get('head', {}).get('anchor_heads', ()), dims, strict=False
-    ):
+    heads = model.get('head', {}).get('anchor_heads', ())
+    for head, blocks in zip(heads, dims, strict=False):
         head.in_channels = blocks[-1]
-        head.pop('init_cfg', None)
     necks = model.get('neck') or []
     for neck in necks if isinstance(necks, list) else [necks]:
         neck.in_channels = width
-        neck.pop('init_cfg', None)
         if 'out_channels' in neck:
             neck.out_channels = 8
-    auxiliary = model.get('auxiliary_head', [])
-    if isinstance(auxiliary, dict):
-        auxiliary.in_channels = width[2]
-        auxiliary.update(channels=8, norm_cfg=dict(type='BN'))
-        auxiliary = []
-    for head in (*auxiliary, *([model.decode_head] if 'decode_head' in model else [])):
+    heads = model.get('auxiliary_head', [])
+    if isinstance(heads, dict):
+        heads.update(in_channels=width[2], channels=8, norm_cfg=dict(type='BN'))
+        heads = []
+    for head in (*heads, *([model.decode_head] if 'decode_head' in model else [])):
         channels = width if head.get('num_convs') == 0 else 8
         head.update(in_channels=width, channels=channels, norm_cfg=dict(type='BN'))
-        head.pop('init_cfg', None)
         if 'post_process_channels' in head:
             head.post_process_channels = (4, 6, 8, 10)
     if 'decode_head' in model:
@@ -128,17 +131,13 @@ def narrow_heads(model, anchors, dims):
 
 
 def _narrow_detector(model):
-    model.pop('init_cfg', None)
     if model.data_preprocessor.pad_size_divisor > SIDE:
         model.data_preprocessor.pad_size_divisor = SIDE
     model.rpn_head.update(in_channels=8, feat_channels=8)
-    model.rpn_head.pop('init_cfg', None)
     roi = model.roi_head
-    roi.pop('init_cfg', None)
     for part in ('bbox', 'mask'):
         roi[f'{part}_roi_extractor'].out_channels = 8
         roi[f'{part}_head'].update(in_channels=8, conv_out_channels=8)
-        roi[f'{part}_head'].pop('init_cfg', None)
     roi.bbox_head.fc_out_channels = 16
     if 'conv_out_channels' in roi.bbox_head and 'num_shared_convs' not in roi.bbox_head:
         del roi.bbox_head['conv_out_channels']
@@ -158,13 +157,13 @@ def narrow_loader(loader, root, kind):
     if kind == 'head':
         dataset.metainfo = dict(classes=('a', 'b'))
     kinds = [t.type for t in dataset.pipeline]
-    scale = (SIDE, SIDE) if kind == 'roi_head' else (112, 80)
-    scale = SIDE if kind == 'head' else scale
+    square = SIDE if kind == 'head' else (SIDE, SIDE)
+    wide = kind == 'decode_head' or 'RandomChoice' in kinds
     for transform in dataset.pipeline:
         if 'crop_size' in transform:
-            transform.crop_size = SIDE if kind == 'head' else (SIDE, SIDE)
+            transform.crop_size = square
         if 'scale' in transform:
-            transform.scale = (112, 80) if 'RandomChoice' in kinds else scale
+            transform.scale = (112, 80) if wide else square
         for inner in sum(transform.get('transforms', []), []):
             if 'scales' in inner:
                 inner.scales = [(112, 64), (112, 80)]
@@ -174,7 +173,7 @@ def narrow_loader(loader, root, kind):
 
 def narrow(cfg, root, work_dir):
     """Narrow a config to one iteration; the kind of its head."""
-    init_default_scope(cfg.default_scope)
+    without_weights(cfg.model)
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     model = cfg.model.model if cfg.model.type.endswith('Wrapper') else cfg.model
     kind = next(k for k in ('decode_head', 'roi_head', 'head') if k in model)
@@ -205,8 +204,6 @@ def narrow(cfg, root, work_dir):
             hooks.stitch_sampling.sampler = ConfigDict(type=sampler.type, num_groups=3)
         if 'input_size' in cfg.test_cfg:
             cfg.test_cfg.input_size = (SIDE, SIDE)
-    cfg.optim_wrapper.type = 'OptimWrapper'  # AMP is for GPUs
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-    cfg.train_cfg.max_iters = 1
-    cfg.param_scheduler = []
+    cfg.train_cfg.max_iters, cfg.param_scheduler = 1, []
     return kind

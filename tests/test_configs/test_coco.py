@@ -6,19 +6,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from config_models import read
 from mmengine.registry import DATASETS, MODELS
 from narrow_configs import NO_CATEGORY, narrow
 from PIL import Image
-from vitdet_configs import CONFIGS, FILES, load
+
+FILES = dict(
+    two_and_a_crowd=dict(height=48, width=96),
+    over_the_edge=dict(height=64, width=64),
+    empty=dict(height=40, width=40),
+    smaller_than_a_window=dict(height=33, width=35),
+)
+LARGE = 'vitdet/mask-rcnn_deit3-s_8xb1-100e_coco-1024x1024.py'
+SMALL = 'vitdet/mask-rcnn_deit3-s_1xb8-25e_coco-512x512.py'
 
 
 def box_annotation(image_id, box, category=1, **more):
     x, y, w, h = box
     polygon = [x, y, x + w, y, x + w, y + h, x, y + h]
     more = dict(segmentation=[polygon], iscrowd=0) | more
-    return dict(
-        image_id=image_id, category_id=category, bbox=list(box), area=w * h, **more
-    )
+    more |= dict(image_id=image_id, category_id=category)
+    return dict(bbox=list(box), area=w * h, **more)
 
 
 @pytest.fixture(scope='module')
@@ -59,7 +67,7 @@ def coco(tmp_path_factory):
     return root
 
 
-def read(cfg, mode, root, times=1):
+def samples_of(cfg, mode, root, times=1):
     """Names and samples of a config's data set."""
     settings = cfg[f'{mode}_dataloader'].dataset
     settings.data_root = str(root)
@@ -69,14 +77,14 @@ def read(cfg, mode, root, times=1):
 
 
 def test_training_images_of_coco(coco):
-    cfg = load(CONFIGS / 'mask-rcnn_deit3-s_8xb1-100e_coco-1024x1024.py')
+    cfg = read(LARGE)
     for transform in cfg.train_dataloader.dataset.pipeline:
         if transform.type == 'RandomFlip':
             transform.prob = 0.0
         elif transform.type == 'RandomResize':
             # Where the objects land is then known: 1024 pixels on the longer side.
             transform.ratio_range = (1.0, 1.0)
-    samples = dict(read(cfg, 'train', coco))
+    samples = dict(samples_of(cfg, 'train', coco))
     assert set(samples) == set(FILES) - {'empty'}
     scale = 1024 / 96
     sample = samples['two_and_a_crowd']
@@ -99,9 +107,9 @@ def test_training_images_of_coco(coco):
 
 def test_jittered_images_of_coco(coco):
     """Any scale from a tenth to twice the size, any crop: boxes stay in the image."""
-    cfg = load(CONFIGS / 'mask-rcnn_deit3-s_1xb8-25e_coco-512x512.py')
+    cfg = read(SMALL)
     sides = []
-    for _, sample in read(cfg, 'train', coco, times=8):
+    for _, sample in samples_of(cfg, 'train', coco, times=8):
         height, width = sample['inputs'].shape[-2:]
         sides.append(max(height, width))
         truth = sample['data_samples'].gt_instances
@@ -113,11 +121,10 @@ def test_jittered_images_of_coco(coco):
     assert min(sides) < 256 < 512 == max(sides)
 
 
-@pytest.mark.parametrize('side', [512, 1024])
-def test_images_of_coco_in_tests(coco, side):
-    name = '1xb8-25e_coco-512x512' if side == 512 else '8xb1-100e_coco-1024x1024'
-    cfg = load(CONFIGS / f'mask-rcnn_deit3-s_{name}.py')
-    samples = dict(read(cfg, 'val', coco))
+@pytest.mark.parametrize(('name', 'side'), [(SMALL, 512), (LARGE, 1024)])
+def test_images_of_coco_in_tests(coco, name, side):
+    cfg = read(name)
+    samples = dict(samples_of(cfg, 'val', coco))
     assert set(samples) == set(FILES)
     preprocessor = MODELS.build(cfg.model.data_preprocessor)
     for key, size in FILES.items():
@@ -136,17 +143,12 @@ def test_images_of_coco_in_tests(coco, side):
 
 def test_a_loss_without_objects(coco, tmp_path):
     """Every box is background then; nothing is said about boxes and masks."""
-    cfg = load(CONFIGS / 'mask-rcnn_deit3-s_8xb1-100e_coco-1024x1024.py')
+    cfg = read(LARGE)
     narrow(cfg, coco, tmp_path)
     model = MODELS.build(cfg.model)
-    samples = dict(read(cfg, 'test', coco))
-    batch = model.data_preprocessor(
-        dict(
-            inputs=[samples['empty']['inputs']],
-            data_samples=[samples['empty']['data_samples']],
-        ),
-        training=True,
-    )
+    sample = dict(samples_of(cfg, 'test', coco))['empty']
+    batch = {k: [sample[k]] for k in ('inputs', 'data_samples')}
+    batch = model.data_preprocessor(batch, training=True)
     losses = model(**batch, mode='loss')
     assert losses['loss_bbox'] == losses['loss_mask'] == 0
     assert all(loss == 0 for loss in losses['loss_rpn_bbox'])

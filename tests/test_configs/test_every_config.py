@@ -1,29 +1,19 @@
 """Every config says what to expect, builds, trains exactly after a resume."""
 
-from pathlib import Path
-
 import pytest
-import torch
-from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
-
-CONFIGS = Path(__file__).parents[2] / 'configs'
-ALL = sorted(p for p in CONFIGS.rglob('*.py') if '_base_' not in p.parts)
+from config_models import CONFIGS, load, paths
 
 
-@pytest.mark.parametrize('path', ALL, ids=lambda p: str(p.relative_to(CONFIGS)))
-def test_config(path):
-    lines = path.read_text().splitlines()
+@pytest.mark.parametrize('name', paths('**/*.py'))
+def test_config(name):
+    lines = (CONFIGS / name).read_text().splitlines()
     header = ' '.join(line for line in lines if line.startswith('#'))
     assert 'batch' in header
     assert 'paper' in header.lower()
     assert 'measured' in header or 'not yet run' in header
     assert not any('::' in line for line in lines if 'timm://' not in line)
 
-    cfg = Config.fromfile(path)
-    init_default_scope(cfg.default_scope)
-    with torch.device('meta'):
-        model = MODELS.build(cfg.model)
+    cfg, model = load(name)
     classes = cfg.get('metainfo', {}).get('classes')
     if classes:
         detects = hasattr(model, 'roi_head')

@@ -1,20 +1,13 @@
 """Every config trains a step and tests an image, narrowed to a size for a CPU."""
 
-from pathlib import Path
-
 import pytest
-from mmengine.config import Config
+from config_models import paths, read
 from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 from narrow_configs import narrow, write_data
 
-CONFIGS = Path(__file__).parents[2] / 'configs'
 # Nuclei has its own classes; its model is that of the toy detector.
-ALL = sorted(
-    str(p.relative_to(CONFIGS))
-    for p in CONFIGS.rglob('*.py')
-    if not {'_base_', 'nuclei'} & set(p.parts)
-)
+ALL = [name for name in paths('**/*.py') if '/nuclei/' not in f'/{name}']
 # One of each kind; the others differ in widths, ranks, weights or stitches, and take
 # their step where slow tests are run.
 QUICK = """
@@ -53,7 +46,7 @@ def data_root(tmp_path_factory):
 
 @pytest.mark.parametrize('name', [pytest.param(n, marks=marks(n)) for n in ALL])
 def test_config_trains_and_tests(name, data_root, tmp_path):
-    cfg = Config.fromfile(CONFIGS / name)
+    cfg = read(name)
     kind = narrow(cfg, data_root, tmp_path)
     runner = Runner.from_cfg(cfg)
     before = {k: v.clone() for k, v in runner.model.state_dict().items()}

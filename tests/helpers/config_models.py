@@ -1,0 +1,55 @@
+"""Configs of this repository, with their models on meta tensors."""
+
+from functools import cache
+from pathlib import Path
+
+import torch
+from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
+# As the authors draw them for 134 stitches.
+GROUPS_OF_134 = [1, *[12] * 11, 1]
+
+
+def paths(pattern):
+    """Configs below the folder of configs, as tests name them."""
+    found = (p.relative_to(CONFIGS) for p in CONFIGS.glob(pattern))
+    return sorted(str(p) for p in found if '_base_' not in p.parts)
+
+
+def read(name):
+    cfg = Config.fromfile(CONFIGS / name)
+    init_default_scope(cfg.default_scope)
+    cfg.optim_wrapper.type = 'OptimWrapper'  # AMP is for GPUs
+    return cfg
+
+
+def build_on_meta(cfg):
+    with torch.device('meta'):
+        return MODELS.build(cfg.model)
+
+
+@cache
+def load(name):
+    """A config and its model, for tests that only look."""
+    cfg = read(name)
+    return cfg, build_on_meta(cfg)
+
+
+def optimizer_after(cfg, model, steps):
+    """The optimizer after some steps of its schedulers."""
+    wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
+    schedulers = [
+        PARAM_SCHEDULERS.build(dict(settings, optimizer=wrapper))
+        for settings in cfg.param_scheduler
+    ]
+    for _ in range(steps):
+        for scheduler in schedulers:
+            scheduler.step()
+    return wrapper.optimizer
+
+
+def num_parameters(*modules):
+    return sum(p.numel() for m in modules for p in m.parameters())

@@ -6,58 +6,32 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+from tiny import tiny_config
 
-CLASSES = ('sky', 'road', 'car')
-PALETTE = [[10, 20, 30], [200, 0, 0], [0, 0, 200]]
+METAINFO = dict(
+    classes=('sky', 'road', 'car'),
+    palette=[[10, 20, 30], [200, 0, 0], [0, 0, 200]],
+)
 
 
 @pytest.fixture(scope='session')
 def seg_cfg():
     """A small stitched segmentor of 14 stitches, for images of 48x32 pixels."""
     pytest.importorskip('mmseg')
-    anchor = dict(type='PlainViT', img_size=(32, 48), patch_size=8)
-    arch = dict(depth=4, num_heads=2)
-    backbone = dict(
-        type='SNNetv2',
-        anchors=[dict(arch=dict(embed_dims=d, **arch), **anchor) for d in (8, 12)],
-        stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
-    )
-    head = dict(
-        type='SETRUPHead',
-        in_channels=12,
-        channels=8,
-        in_index=-1,
-        num_classes=len(CLASSES),
-        norm_cfg=dict(type='SyncBN'),
-        num_convs=1,
-        up_scale=4,
-        kernel_size=1,
-        loss_decode=dict(type='CrossEntropyLoss', avg_non_ignore=True),
-    )
-    preprocessor = dict(
-        type='SegDataPreProcessor',
-        mean=[100.0, 110.0, 120.0],
-        std=[50.0, 51.0, 52.0],
-        bgr_to_rgb=True,
-        pad_val=0,
-        seg_pad_val=255,
-        size=(32, 48),
-    )
-    model = dict(
-        type='EncoderDecoder',
-        data_preprocessor=preprocessor,
-        backbone=backbone,
-        decode_head=head,
-        test_cfg=dict(mode='whole'),
-    )
+    model = tiny_config().model
+    for anchor in model.backbone.anchors:
+        anchor.img_size = (32, 48)
+        anchor.arch.depth = 4
+    model.data_preprocessor.update(mean=[100.0, 110.0, 120.0], std=[50.0, 51.0, 52.0])
+    model.data_preprocessor.size = (32, 48)
+    model.decode_head.num_classes = len(METAINFO['classes'])
     pipeline = [
         dict(type='LoadImageFromFile'),
         dict(type='Resize', scale=(48, 32), keep_ratio=False),
         dict(type='LoadAnnotations'),
         dict(type='PackSegInputs'),
     ]
-    metainfo = dict(classes=CLASSES, palette=PALETTE)
-    dataset = dict(type='BaseSegDataset', metainfo=metainfo, pipeline=pipeline)
+    dataset = dict(type='BaseSegDataset', metainfo=METAINFO, pipeline=pipeline)
     return Config(
         dict(
             default_scope='mmseg',

@@ -12,12 +12,6 @@ from torch import nn
 from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
 
 ROOT = Path(__file__).parents[2]
-DEVICES = ('abacus', 'cuda:77', 'meta:1:2')
-
-
-@pytest.fixture
-def inputs():
-    return torch.randn(1, 3, 32, 48)
 
 
 def by_hand(cfg, checkpoint, stitch):
@@ -35,8 +29,12 @@ def outputs(model, inputs):
 
 
 @pytest.mark.parametrize('stitch', [None, 0, 3, 12])
-def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, inputs, stitch):
-    model = init_model(cfg, checkpoint, stitch=stitch, device='cpu')
+def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, tmp_path, stitch):
+    weights, inputs = torch.load(checkpoint)['state_dict'], torch.randn(1, 3, 32, 48)
+    wrapped = {f'module.{k}': v for k, v in weights.items()}  # as DDP saves them
+    torch.save(wrapped | dict(auxiliary=torch.zeros(9)), tmp_path / 'a.pth')
+    path = checkpoint if stitch else tmp_path / 'a.pth'
+    model = init_model(cfg, path, stitch=stitch, device='cpu')
     slow_anchor = 1
     stitch = slow_anchor if stitch is None else stitch
     wanted = outputs(by_hand(cfg, checkpoint, stitch), inputs)
@@ -45,8 +43,6 @@ def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, inputs, stitch)
     assert not any(m.training for m in model.modules())
     # A CPU cannot synchronise batch norms.
     assert nn.SyncBatchNorm not in {type(m) for m in model.modules()}
-    with torch.no_grad():
-        assert model(inputs).isfinite().all()
 
 
 def test_a_data_preprocessor_at_the_top_level(cfg, checkpoint):
@@ -74,18 +70,9 @@ def test_batch_norm_statistics_of_each_stitch(cfg, checkpoint, tmp_path):
         assert all(torch.equal(model.state_dict()[k], wanted[k]) for k in keys)
 
 
-def test_a_config_file_and_options(cfg, checkpoint, tmp_path):
-    cfg.dump(tmp_path / 'a.py')
-    options = {'model.test_cfg.mode': 'slide'}
-    model = init_model(tmp_path / 'a.py', checkpoint, cfg_options=options)
-    assert model.test_cfg.mode == 'slide'
-    assert isinstance(model.cfg, Config)
-
-
 def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_path):
     model = init_model(cfg, checkpoint, device='cpu')
-    wanted = dict(cfg.test_dataloader.dataset.metainfo)
-    assert model.dataset_meta == wanted
+    assert model.dataset_meta == dict(cfg.test_dataloader.dataset.metainfo)
     known = dict(classes=('a', 'b', 'c'), palette=[[1, 2, 3]] * 3)
     state_dict = torch.load(checkpoint)['state_dict']
     meta = dict(dataset_meta=known | dict(reduce_zero_label=False))
@@ -102,13 +89,8 @@ options = {{'test_dataloader.dataset.type': 'ADE20KDataset'}}
 model = init_model({str(config)!r}, None, device='cpu', cfg_options=options)
 print(len(model.dataset_meta['classes']), model.dataset_meta['classes'][0])
 """
-    done = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', code],
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-    )
-    assert done.stdout.splitlines()[-1:] == ['150 wall'], done.stderr
+    command = [sys.executable, '-W', 'ignore', '-c', code]
+    assert subprocess.check_output(command, cwd=ROOT).endswith(b'150 wall\n')
 
 
 def test_a_model_without_a_stitched_backbone(cfg, tmp_path):
@@ -123,36 +105,10 @@ def test_a_model_without_a_stitched_backbone(cfg, tmp_path):
         init_model(cfg, tmp_path / 'a.pth', stitch=0, device='cpu')
 
 
-@pytest.mark.parametrize(
-    ('arguments', 'message'),
-    [
-        (dict(stitch=99), 'stitch id 99 is not in the stitching space'),
-        *[(dict(device=name), f"='{name}'; allowed: 'cpu'") for name in DEVICES],
-    ],
-)
-def test_arguments_that_cannot_be(cfg, checkpoint, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        init_model(cfg, checkpoint, **arguments)
-
-
-def test_weights_that_are_missing_or_of_another_shape(cfg, checkpoint, tmp_path):
-    weights = torch.load(checkpoint)['state_dict']
-    key = 'backbone.anchors.0.blocks.3.mlp.fc2.bias'
-    torch.save({k: v for k, v in weights.items() if k != key}, tmp_path / 'a.pth')
-    with pytest.raises(ValueError, match=f"lacks 1 parameters .* such as .*'{key}'"):
-        init_model(cfg, tmp_path / 'a.pth', device='cpu')
-    torch.save(weights | {key: torch.zeros(9)}, tmp_path / 'a.pth')
-    with pytest.raises(ValueError, match=f'of another geometry: .*{key}'):
-        init_model(cfg, tmp_path / 'a.pth', device='cpu')
-
-
-def test_weights_of_other_parts_are_left_out(cfg, checkpoint, tmp_path, inputs):
-    weights = torch.load(checkpoint)['state_dict']
-    wrapped = {f'module.{k}': v for k, v in weights.items()}  # as DDP saves them
-    torch.save(wrapped | dict(auxiliary=torch.zeros(9)), tmp_path / 'a.pth')
-    model = init_model(cfg, tmp_path / 'a.pth', stitch=6, device='cpu')
-    wanted = outputs(by_hand(cfg, checkpoint, 6), inputs)
-    assert torch.equal(outputs(model, inputs), wanted)
+@pytest.mark.parametrize('name', ['abacus', 'cuda:77', 'meta:1:2'])
+def test_devices_that_are_not_there(cfg, name):
+    with pytest.raises(ValueError, match=f"='{name}'; allowed: 'cpu'"):
+        init_model(cfg, None, device=name)
 
 
 def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
@@ -166,10 +122,6 @@ def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
     model = init_model(cfg, tmp_path / 'a.pth', device='cpu')
     assert (model.backbone.stitch_biases.get_parameter('6') == 3).all()
     with pytest.raises(ValueError, match='qkv.lora_A and others.*anchors.lora'):
-        init_model(plain, tmp_path / 'a.pth', device='cpu')
-    for anchor in plain.model.backbone.anchors:
-        anchor.lora = dict(rank=2)
-    with pytest.raises(ValueError, match='stitch_biases.*backbone.plugins'):
         init_model(plain, tmp_path / 'a.pth', device='cpu')
 
 

@@ -41,20 +41,14 @@ class ProgressHook(Hook):
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        '--task', choices=TASKS, default='seg', help='what the models predict'
-    )
-    parser.add_argument(
-        '--work-dir',
-        type=Path,
-        help='output folder (default: work_dirs/demo, or work_dirs/demo_TASK)',
-    )
-    parser.add_argument(
-        '--iters', type=int, help='iterations of each training (default: the configs)'
-    )
-    parser.add_argument(
-        '--num-scenes', type=int, help='scenes to evaluate on (default: the configs)'
-    )
+    add = parser.add_argument
+    add('--task', choices=TASKS, default='seg', help='what the models predict')
+    what = 'output folder (default: work_dirs/demo, or work_dirs/demo_TASK)'
+    add('--work-dir', type=Path, help=what)
+    what = 'iterations of each training (default: the configs)'
+    add('--iters', type=int, help=what)
+    what = 'scenes to evaluate on (default: the configs)'
+    add('--num-scenes', type=int, help=what)
     args = parser.parse_args()
     for name, value in (('iters', args.iters), ('num-scenes', args.num_scenes)):
         check(value is None or value > 0, f'--{name}', value, '1 or more')

@@ -19,44 +19,26 @@ from snnet_mm.utils import load_config
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Export stitches of a model')
-    parser.add_argument('config', help='config file of the stitched model')
-    parser.add_argument('checkpoint', help='its checkpoint')
+    add = parser.add_argument
+    add('config', help='config file of the stitched model')
+    add('checkpoint', help='its checkpoint')
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument('--stitch-id', type=int, help='export one stitch')
-    which.add_argument(
-        '--stitch-ids',
-        help="export a bundle: 'all', 'anchors', 'pareto' (of --results), ids such as "
-        '0,5,12 or budgets such as 60G,120G',
-    )
-    parser.add_argument('--out', type=Path, required=True, help='output folder')
-    parser.add_argument(
-        '--format',
-        nargs='+',
-        choices=FORMATS,
-        help="formats of one stitch (default: mm); a bundle's is onnx",
-    )
-    parser.add_argument(
-        '--shape',
-        nargs=2,
-        type=int,
-        metavar=('HEIGHT', 'WIDTH'),
-        help="size of a graph's images (default: test_cfg.input_size of the config, or "
-        'that of the data preprocessor)',
-    )
-    parser.add_argument(
-        '--results',
-        help='stitches.json of a test: metrics for the manifest, and for choosing',
-    )
-    parser.add_argument(
-        '--bn-statistics',
-        help='bn_statistics.pth of a test with --recalibrate-bn, used for each stitch',
-    )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=DictAction,
-        help='override settings of the config, in the form of key=value pairs',
-    )
+    what = """export a bundle: 'all', 'anchors', 'pareto' (of --results), ids such as
+        0,5,12 or budgets such as 60G,120G"""
+    which.add_argument('--stitch-ids', help=what)
+    add('--out', type=Path, required=True, help='output folder')
+    what = "formats of one stitch (default: mm); a bundle's is onnx"
+    add('--format', nargs='+', choices=FORMATS, help=what)
+    what = """size of a graph's images (default: test_cfg.input_size of the config, or
+        that of the data preprocessor)"""
+    add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
+    what = 'stitches.json of a test: metrics for the manifest, and for choosing'
+    add('--results', help=what)
+    what = 'bn_statistics.pth of a test with --recalibrate-bn, used for each stitch'
+    add('--bn-statistics', help=what)
+    what = 'override settings of the config, in the form of key=value pairs'
+    add('--cfg-options', nargs='+', action=DictAction, help=what)
     args = parser.parse_args()
     if args.stitch_ids is not None and args.format not in (None, ['onnx']):
         parser.error('--stitch-ids writes a bundle; allowed is --format onnx')

@@ -24,50 +24,29 @@ from snnet_mm.utils import atomic_path, check
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Predict images and draw the results')
-    parser.add_argument('img', help='image file, or a folder of images')
-    parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file')
-    parser.add_argument('--out-file', type=Path, help='the picture, if it is only one')
-    parser.add_argument(
-        '--out-dir',
-        type=Path,
-        default=Path('work_dirs/image_demo'),
-        help='folder of the pictures (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--sheet',
-        type=Path,
-        help='one more picture: a row for each image, a column for each stitch',
-    )
-    parser.add_argument(
-        '--stitch-id',
-        help="stitches to run: 'all', 'anchors', ids such as 0,5,12, or by --results "
-        "'pareto' and budgets such as 60G; one picture each (default: the slow anchor)",
-    )
-    parser.add_argument(
-        '--results',
-        help='stitches.json of a test or stitch_scores.json of a training, to choose '
-        'stitches by',
-    )
-    parser.add_argument('--device', help='device (default: the best there is)')
-    parser.add_argument(
-        '--opacity',
-        type=float,
-        default=0.5,
-        help='opacity of the prediction, above 0 to 1 (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--with-labels',
-        action=argparse.BooleanOptionalAction,
-        help='write the names of classes, with scores of detections (default: of '
-        'detections, but not on segmentations)',
-    )
-    parser.add_argument(
-        '--score-thr',
-        type=float,
-        default=0.3,
-        help='least score of a detection to be drawn (default: %(default)s)',
-    )
+    add = parser.add_argument
+    add('img', help='image file, or a folder of images')
+    add('config', help='config file')
+    add('checkpoint', help='checkpoint file')
+    add('--out-file', type=Path, help='the picture, if it is only one')
+    what = 'folder of the pictures (default: %(default)s)'
+    add('--out-dir', type=Path, default=Path('work_dirs/image_demo'), help=what)
+    what = 'one more picture: a row for each image, a column for each stitch'
+    add('--sheet', type=Path, help=what)
+    what = """stitches to run: 'all', 'anchors', ids such as 0,5,12, or by --results
+        'pareto' and budgets such as 60G; one picture each (default: the slow anchor)"""
+    add('--stitch-id', help=what)
+    what = """stitches.json of a test or stitch_scores.json of a training, to choose
+        stitches by"""
+    add('--results', help=what)
+    add('--device', help='device (default: the best there is)')
+    what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
+    add('--opacity', type=float, default=0.5, help=what)
+    what = """write the names of classes, with scores of detections (default: of
+        detections, but not on segmentations)"""
+    add('--with-labels', action=argparse.BooleanOptionalAction, help=what)
+    what = 'least score of a detection to be drawn (default: %(default)s)'
+    add('--score-thr', type=float, default=0.3, help=what)
     args = parser.parse_args()
     check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
     return args

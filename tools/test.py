@@ -23,41 +23,25 @@ from snnet_mm.utils import (
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Test (and eval) a model')
-    parser.add_argument('config', help='test config file path')
-    parser.add_argument('checkpoint', help='checkpoint file')
+    add = parser.add_argument
+    add('config', help='test config file path')
+    add('checkpoint', help='checkpoint file')
     add_stitch_arguments(parser)
-    parser.add_argument(
-        '--work-dir', help='the dir to save logs and the table of stitches'
-    )
-    parser.add_argument(
-        '--out', help='the dir to save output predictions for offline evaluation'
-    )
-    parser.add_argument('--show', action='store_true', help='show prediction results')
-    parser.add_argument('--show-dir', help='dir where painted images will be saved')
-    parser.add_argument(
-        '--wait-time', type=float, default=2, help='the interval of show (s)'
-    )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=DictAction,
-        help='override settings of the config, in the form of key=value pairs',
-    )
-    parser.add_argument(
-        '--launcher',
-        choices=['none', 'pytorch', 'slurm', 'mpi'],
-        default='none',
-        help='job launcher',
-    )
-    parser.add_argument('--tta', action='store_true', help='test time augmentation')
-    parser.add_argument(
-        '--trust-checkpoint',
-        action='store_true',
-        help='load checkpoints with whatever is in them, code that runs included; by '
-        'default they are read as weights and plain data only',
-    )
+    add('--work-dir', help='the dir to save logs and the table of stitches')
+    add('--out', help='the dir to save output predictions for offline evaluation')
+    add('--show', action='store_true', help='show prediction results')
+    add('--show-dir', help='dir where painted images will be saved')
+    add('--wait-time', type=float, default=2, help='the interval of show (s)')
+    what = 'override settings of the config, in the form of key=value pairs'
+    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    launchers = ('none', 'pytorch', 'slurm', 'mpi')
+    add('--launcher', choices=launchers, default='none', help='job launcher')
+    add('--tta', action='store_true', help='test time augmentation')
+    what = """load checkpoints with whatever is in them, code that runs included; by
+        default they are read as weights and plain data only"""
+    add('--trust-checkpoint', action='store_true', help=what)
     # torchrun passes it with an underscore or a hyphen, depending on its version.
-    parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
+    add('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
     for budget in args.budget.split(',') if args.budget else ():
         parse_budget(budget)  # ids and words are for --stitch-id
@@ -68,33 +52,21 @@ def parse_args() -> argparse.Namespace:
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group('which stitches, on how much data')
     chosen = group.add_mutually_exclusive_group()
-    chosen.add_argument(
-        '--stitch-id',
-        help="stitches to test: 'all', 'anchors', 'pareto' (of --results), or ids such "
-        'as 0,5,12; by default what the config says',
-    )
-    chosen.add_argument(
-        '--budget',
-        help='test the best stitch within a budget such as 120G, 60M or 25ms; several '
-        'budgets with commas; measured best with --results, else a guess',
-    )
-    group.add_argument(
-        '--results',
-        help='stitches.json of an earlier test, or stitch_scores.json of a training by '
-        'importance, to choose stitches by',
-    )
-    group.add_argument(
-        '--costs',
-        help='costs.json of stitch_table.py with measured costs, for budgets in ms; '
-        'they go into the report too',
-    )
-    group.add_argument(
-        '--lower-is-better',
-        nargs='+',
-        metavar='METRIC',
-        help='metrics that are better when lower, none if all are when higher; asked '
-        'for where that is not known of a metric',
-    )
+    what = """stitches to test: 'all', 'anchors', 'pareto' (of --results), or ids such
+        as 0,5,12; by default what the config says"""
+    chosen.add_argument('--stitch-id', help=what)
+    what = """test the best stitch within a budget such as 120G, 60M or 25ms; several
+        budgets with commas; measured best with --results, else a guess"""
+    chosen.add_argument('--budget', help=what)
+    what = """stitches.json of an earlier test, or stitch_scores.json of a training by
+        importance, to choose stitches by"""
+    group.add_argument('--results', help=what)
+    what = """costs.json of stitch_table.py with measured costs, for budgets in ms;
+        they go into the report too"""
+    group.add_argument('--costs', help=what)
+    what = """metrics that are better when lower, none if all are when higher; asked
+        for where that is not known of a metric"""
+    group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     for option, words in {
         '--stitches-per-pass': 'evaluate at most so many stitches in one pass',
         '--limit': 'test on so many images, evenly spread over the data',

@@ -21,36 +21,22 @@ from snnet_mm.utils import (
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Train a model')
-    parser.add_argument('config', help='train config file path')
-    parser.add_argument('--work-dir', help='the dir to save logs and models')
-    parser.add_argument(
-        '--resume',
-        action='store_true',
-        help='resume from the latest checkpoint in the work_dir',
-    )
-    parser.add_argument(
-        '--amp', action='store_true', help='enable automatic mixed precision training'
-    )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=DictAction,
-        help='override settings of the config, in the form of key=value pairs',
-    )
-    parser.add_argument(
-        '--launcher',
-        choices=['none', 'pytorch', 'slurm', 'mpi'],
-        default='none',
-        help='job launcher',
-    )
-    parser.add_argument(
-        '--trust-checkpoint',
-        action='store_true',
-        help='load checkpoints with whatever is in them, code that runs included; by '
-        'default they are read as weights and plain data only',
-    )
+    add = parser.add_argument
+    add('config', help='train config file path')
+    add('--work-dir', help='the dir to save logs and models')
+    what = 'resume from the latest checkpoint in the work_dir'
+    add('--resume', action='store_true', help=what)
+    what = 'enable automatic mixed precision training'
+    add('--amp', action='store_true', help=what)
+    what = 'override settings of the config, in the form of key=value pairs'
+    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    launchers = ('none', 'pytorch', 'slurm', 'mpi')
+    add('--launcher', choices=launchers, default='none', help='job launcher')
+    what = """load checkpoints with whatever is in them, code that runs included; by
+        default they are read as weights and plain data only"""
+    add('--trust-checkpoint', action='store_true', help=what)
     # torchrun passes it with an underscore or a hyphen, depending on its version.
-    parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
+    add('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args

@@ -5,6 +5,7 @@ Every frame tells its stitch and the frames a second that predicting and drawing
 
 import argparse
 import time
+import timeit
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -32,20 +33,17 @@ from snnet_mm.utils import atomic_path, check, refusal
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description='Predict a video')
-    parser.add_argument('video', help='video file or webcam id')
-    parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file')
-    parser.add_argument('--device', help='device (default: the best there is)')
-    parser.add_argument(
-        '--palette',
-        help="a data set of mmseg's, for its colours (default: the model's)",
-    )
-    for option, default, words in (
-        ('--opacity', 0.5, 'opacity of the prediction, above 0 to 1'),
-        ('--score-thr', 0.3, 'least score of a detection to be drawn'),
-    ):
-        words += ' (default: %(default)s)'
-        parser.add_argument(option, type=float, default=default, help=words)
+    add = parser.add_argument
+    add('video', help='video file or webcam id')
+    add('config', help='config file')
+    add('checkpoint', help='checkpoint file')
+    add('--device', help='device (default: the best there is)')
+    what = "a data set of mmseg's, for its colours (default: the model's)"
+    add('--palette', help=what)
+    what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
+    add('--opacity', type=float, default=0.5, help=what)
+    what = 'least score of a detection to be drawn (default: %(default)s)'
+    add('--score-thr', type=float, default=0.3, help=what)
     add_output_arguments(parser)
     add_stitch_arguments(parser)
     args = parser.parse_args()
@@ -73,22 +71,15 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group('which stitches run')
-    group.add_argument(
-        '--stitch-id',
-        help='the stitch (default: the slow anchor); with --target-fps those to choose '
-        "from: 'all' (default), 'anchors', or ids such as 0,5,12",
-    )
-    group.add_argument(
-        '--target-fps',
-        type=float,
-        help='frames a second that predicting and drawing are to reach: stitches are '
-        'switched as the load of the machine asks for',
-    )
-    group.add_argument(
-        '--results',
-        help='stitches.json of tools/test.py: --target-fps chooses from its Pareto '
-        'front, and knows which stitch is better',
-    )
+    what = """the stitch (default: the slow anchor); with --target-fps those to choose
+        from: 'all' (default), 'anchors', or ids such as 0,5,12"""
+    group.add_argument('--stitch-id', help=what)
+    what = """frames a second that predicting and drawing are to reach: stitches are
+        switched as the load of the machine asks for"""
+    group.add_argument('--target-fps', type=float, help=what)
+    what = """stitches.json of tools/test.py: --target-fps chooses from its Pareto
+        front, and knows which stitch is better"""
+    group.add_argument('--results', help=what)
 
 
 def open_video(video: str) -> tuple[cv2.VideoCapture, np.ndarray]:
@@ -102,10 +93,7 @@ def open_video(video: str) -> tuple[cv2.VideoCapture, np.ndarray]:
 def open_output(
     args: argparse.Namespace, capture: cv2.VideoCapture, stack: ExitStack
 ) -> Callable[[np.ndarray], None]:
-    """Return a function that writes a frame to the output video.
-
-    The stack closes the video.
-    """
+    """Return a function that writes a frame to a video, which the stack closes."""
     fps = args.output_fps if args.output_fps > 0 else capture.get(cv2.CAP_PROP_FPS)
     wanted = (args.output_width, args.output_height)
     given = (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
@@ -156,7 +144,7 @@ def init_controller(
     for stitch_id in {min(costs, key=costs.get), max(costs, key=costs.get)}:
         set_stitch(model, stitch_id)
         run()
-        measured[stitch_id] = median(elapsed_ms(run) for _ in range(5))
+        measured[stitch_id] = median(timeit.repeat(run, number=1)) * 1000
     load = None
     try:
         costs, load = fit_times(costs, measured), 1
@@ -164,12 +152,6 @@ def init_controller(
         print('the first times tell nothing; starting with the cheapest stitch')
     fps = args.target_fps
     return BudgetController(costs, scores, higher_is_better, target_fps=fps, load=load)
-
-
-def elapsed_ms(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return (time.perf_counter() - start) * 1000
 
 
 def write_lines(frame: np.ndarray, lines: list[str]) -> np.ndarray:

@@ -12,11 +12,6 @@ MIOU = {0: 1.0, 2: 3.0, 3: 2.0, 5: 2.5, 6: 4.0, 7: 4.5, 8: 3.0, 1: 6.0}
 SCORES = {0: 0.1, 2: 0.9, 3: 0.2, 5: 0.5, 6: 0.4, 7: 0.3, 8: 0.2, 1: 0.6}
 
 
-def write(path, results):
-    path.write_text(json.dumps(results.to_dict()))
-    return path
-
-
 @pytest.fixture
 def files(tmp_path):
     space = TwoWaySpace([3, 3])
@@ -25,7 +20,10 @@ def files(tmp_path):
     metrics = {i: dict(mIoU=m) for i, m in MIOU.items()}
     measured = StitchResults.collect(space, costs, metrics)
     scored = importance_results(space, costs, SCORES, 3)
-    return write(tmp_path / 'a.json', measured), write(tmp_path / 'b.json', scored)
+    paths = tmp_path / 'a.json', tmp_path / 'b.json'
+    for path, results in zip(paths, (measured, scored), strict=True):
+        path.write_text(json.dumps(results.to_dict()))
+    return paths
 
 
 def test_choices_by_importance(run_here, files):
@@ -43,13 +41,11 @@ def test_choices_by_importance(run_here, files):
 def test_files_that_do_not_belong_together(run_here, files, tmp_path):
     data = json.loads(files[0].read_text())
     other = tmp_path / 'other.json'
-    other.write_text(json.dumps(data | dict(space='another')))
-    with pytest.raises(ValueError, match="scores=.*; allowed: 'another'"):
-        run_here(TOOL, other, files[1])
-    with pytest.raises(ValueError, match=r"scores=\['mIoU'\]; allowed: scores of"):
-        run_here(TOOL, files[0], files[0])
-    with pytest.raises(ValueError, match='intervals=4; allowed: .*num_groups'):
-        run_here(TOOL, *files, '--intervals', 4)
     other.write_text(json.dumps(data | dict(stitches=data['stitches'][1:])))
-    with pytest.raises(ValueError, match=r'results=\[0\]; .* these are lacking'):
-        run_here(TOOL, other, files[1])
+    for args, message in (
+        ((files[0], files[0]), r"scores=\['mIoU'\]; allowed: scores of"),
+        ((*files, '--intervals', 4), 'intervals=4; allowed: .*num_groups'),
+        ((other, files[1]), r'results=\[0\]; .* these are lacking'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_here(TOOL, *args)

@@ -39,8 +39,3 @@ def test_anchors_are_trained_stitched_and_reported(
         # Three steps move weights a little; another random start would be far off.
         assert (after - before).norm() < 0.3 * before.norm()
     assert stitched['backbone.stitching_initialized']
-
-
-def test_demo_refuses_no_iterations(run_here):
-    with pytest.raises(ValueError, match='iters=0; allowed: 1 or more'):
-        run_here('demo.py', '--iters', 0)

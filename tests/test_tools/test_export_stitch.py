@@ -51,24 +51,17 @@ def test_our_test_tool_and_that_of_mmseg_score_it_alike(
 ):
     wanted = result_of(demo)['metrics']['mIoU']
     config = exported[0] / 'stitch_14.py'
-    ours = run_tool(
-        *('test.py', config, config.with_suffix('.safetensors')),
-        *('--work-dir', tmp_path / 'ours', *SCENES),
-    )
+    args = (config, config.with_suffix('.safetensors'), *SCENES)
+    run_tool('test.py', *args, '--work-dir', tmp_path / 'ours')
     # Another package's tool, in another folder; only custom_imports leads to ours.
-    theirs = subprocess.run(
-        [sys.executable, MMSEG_TEST, config, config.with_suffix('.pth')]
-        + ['--work-dir', tmp_path / 'theirs', *SCENES],
-        cwd=tmp_path,
-        env=dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=str(ROOT)),
-        text=True,
-        capture_output=True,
-    )
-    assert theirs.returncode == 0, theirs.stdout + theirs.stderr
-    for folder, done in (('ours', ours), ('theirs', theirs)):
+    command = [sys.executable, MMSEG_TEST, config, config.with_suffix('.pth')]
+    command += ['--work-dir', tmp_path / 'theirs', *SCENES]
+    env = dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=str(ROOT))
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+    for folder in ('ours', 'theirs'):
         (log,) = (tmp_path / folder).glob('*/*.json')
         scores = json.loads(log.read_text())
-        assert scores['mIoU'] == pytest.approx(wanted, abs=0.01), done.stdout
+        assert scores['mIoU'] == pytest.approx(wanted, abs=0.01)
 
 
 @writes_onnx

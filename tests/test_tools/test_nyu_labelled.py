@@ -1,7 +1,3 @@
-import runpy
-import sys
-from pathlib import Path
-
 import cv2
 import h5py
 import numpy as np
@@ -9,20 +5,9 @@ import pytest
 from mmseg.datasets import NYUDataset
 from scipy.io import savemat
 
-TOOL = Path(__file__).parents[2] / 'tools/dataset_converters/nyu_labelled.py'
+TOOL = 'dataset_converters/nyu_labelled.py'
 SIZE = (24, 32)
 SCENES = ('office_kitchen', 'bathroom', 'office_kitchen')
-
-
-@pytest.fixture
-def convert(monkeypatch):
-    """Runs the script."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, 'argv', [str(TOOL), *map(str, args)])
-        runpy.run_path(str(TOOL), run_name='__main__')
-
-    return run
 
 
 @pytest.fixture
@@ -43,32 +28,24 @@ def official(tmp_path):
         raw = depths.copy()
         raw[:, 5, 7] = 0
         file['rawDepths'] = raw.transpose(0, 2, 1)
-        names = [
-            file.create_dataset(
-                f'#refs#/{i}', data=np.array([[ord(c)] for c in name], np.uint16)
-            )
-            for i, name in enumerate(SCENES)
-        ]
         file.create_dataset('sceneTypes', (1, 3), h5py.ref_dtype)
-        for i, name in enumerate(names):
-            file['sceneTypes'][0, i] = name.ref
-    savemat(
-        tmp_path / 'splits.mat',
-        dict(trainNdxs=np.array([[1], [2]]), testNdxs=np.array([[3]])),
-    )
+        for i, name in enumerate(SCENES):
+            letters = np.array([[ord(c)] for c in name], np.uint16)
+            place = file.create_dataset(f'#refs#/{i}', data=letters)
+            file['sceneTypes'][0, i] = place.ref
+    savemat(tmp_path / 'splits.mat', dict(trainNdxs=[[1], [2]], testNdxs=[[3]]))
     return path, tmp_path / 'splits.mat', tmp_path / 'nyu', depths
 
 
 @pytest.mark.parametrize('kind', ['raw', 'filled'])
-def test_the_layout_of_mmsegmentation(official, convert, capsys, kind):
+def test_the_layout_of_mmsegmentation(official, run_here, kind):
     labelled, splits, out, depths = official
-    convert(labelled, splits, out, '--depth', kind)
-    assert '2 train images and 1 test images' in capsys.readouterr().out
+    printed = run_here(TOOL, labelled, splits, out, '--depth', kind)
+    assert '2 train images and 1 test images' in printed
     found = []
     for split in ('train', 'test'):
-        folders = dict(
-            img_path=f'images/{split}', depth_map_path=f'annotations/{split}'
-        )
+        folders = dict(img_path=f'images/{split}')
+        folders['depth_map_path'] = f'annotations/{split}'
         found += NYUDataset(data_root=str(out), data_prefix=folders).load_data_list()
     numbers = [2, 1, 3]  # sorted by name within a split
     names = ['bathroom_00002', 'office_kitchen_00001', 'office_kitchen_00003']
@@ -88,16 +65,16 @@ def test_the_layout_of_mmsegmentation(official, convert, capsys, kind):
         np.testing.assert_array_equal(written, expected)
 
 
-def test_files_that_are_not_the_official_ones(official, convert):
-    labelled, splits, out, _ = official
-    savemat(splits, dict(trainNdxs=np.array([[1], [4]]), testNdxs=np.array([[3]])))
-    with pytest.raises(ValueError, match='splits=4; allowed: 1 to 3'):
-        convert(labelled, splits, out)
-    savemat(splits, dict(trainNdxs=np.array([[1]])))
-    with pytest.raises(ValueError, match='allowed: the Eigen split'):
-        convert(labelled, splits, out)
-    with h5py.File(labelled, 'a') as file:
-        del file['rawDepths']
-    with pytest.raises(ValueError, match='labelled=.*; allowed: .*rawDepths'):
-        convert(labelled, splits, out)
+@pytest.mark.parametrize(
+    ('splits', 'message'),
+    [
+        (dict(trainNdxs=[[4]], testNdxs=[[3]]), 'splits=4; allowed: 1 to 3'),
+        (dict(trainNdxs=[[1]]), 'allowed: the Eigen split'),
+    ],
+)
+def test_splits_that_are_not_the_official_ones(official, run_here, splits, message):
+    labelled, path, out, _ = official
+    savemat(path, splits)
+    with pytest.raises(ValueError, match=message):
+        run_here(TOOL, labelled, path, out)
     assert not out.exists()

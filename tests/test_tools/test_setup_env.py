@@ -33,27 +33,23 @@ def setup_env(tmp_path):
 
 
 DF = 'echo Filesystem; echo x x x {} x x'
+PYTHON = (
+    'python is Python {}, supported are 3.10, 3.11 and 3.12; '
+    'choose another with PYTHON=...'
+)
+DISK = 'only 3 GB of disk space is free, a new .venv wants 8 GB'
 
 
-@pytest.mark.parametrize('version', ['3.9', '3.13'])
-def test_unsupported_python_is_one_clear_line(setup_env, version):
-    done = setup_env('demo', python=f'echo {version}', df=DF.format(10**9))
+@pytest.mark.parametrize(
+    ('mode', 'version', 'free', 'words'),
+    [
+        ('demo', '3.9', 10**9, PYTHON.format('3.9')),
+        ('demo', '3.13', 10**9, PYTHON.format('3.13')),
+        ('test', '3.11', 3 * 1024**2, DISK),
+        ('deploy', '3.11', 10**9, 'usage: tools/setup_env.sh demo|test|lint'),
+    ],
+)
+def test_what_is_missing_is_one_clear_line(setup_env, mode, version, free, words):
+    done = setup_env(mode, python=f'echo {version}', df=DF.format(free))
     assert done.returncode == 1
-    assert done.stderr == (
-        f'setup_env: python is Python {version}, supported are 3.10, 3.11 and 3.12; '
-        'choose another with PYTHON=...\n'
-    )
-
-
-def test_no_disk_space_is_one_clear_line(setup_env):
-    done = setup_env('test', python='echo 3.11', df=DF.format(3 * 1024**2))
-    assert done.returncode == 1
-    assert done.stderr == (
-        'setup_env: only 3 GB of disk space is free, a new .venv wants 8 GB\n'
-    )
-
-
-def test_an_unknown_mode_is_refused(setup_env):
-    done = setup_env('deploy')
-    assert done.returncode == 1
-    assert 'usage: tools/setup_env.sh demo|test|lint' in done.stderr
+    assert done.stderr == f'setup_env: {words}\n'

@@ -38,26 +38,13 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
     [
         (('--kind', 'FSFS'), r"kind='FSFS'; allowed: 'FS', 'FSF', 'SF'"),
         (('--sort', 'latency'), 'the latency of these stitches was not measured'),
-        (('--device', 'tpu'), r"device='tpu'; allowed: .*\(option: --device\)"),
-    ],
-)
-def test_wrong_options_end_in_words(run_here, tmp_path, options, words):
-    with pytest.raises(ValueError, match=words):
-        run_here(TOOL, CONFIG, *options, '--out', tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ('options', 'words'),
-    [
         (('--batch', 0), '--batch 0: allowed is 1 or more'),
-        (('--rounds', -1), '--rounds -1: allowed is 1 or more'),
-        (('--shape', 0, 4), '--shape [0, 4]: allowed is 1 pixel'),
+        (('--shape', 0, 4), r'--shape \[0, 4\]: allowed is 1 pixel'),
         (('--memory',), '--memory needs a GPU'),
-        (('--dtype', 'int8'), "invalid choice: 'int8'"),
     ],
 )
-def test_options_that_argparse_refuses(run_here, capsys, options, words):
-    with pytest.raises(SystemExit):
-        run_here(TOOL, CONFIG, *options)
-    assert words in capsys.readouterr().err
+def test_wrong_options_end_in_words(run_here, capsys, tmp_path, options, words):
+    with pytest.raises((ValueError, SystemExit)) as error:
+        run_here(TOOL, CONFIG, *options, '--out', tmp_path)
+    assert re.search(words, f'{error.value} {capsys.readouterr().err}')
+    assert not list(tmp_path.iterdir())

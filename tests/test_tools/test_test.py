@@ -82,19 +82,9 @@ def test_augmentation_and_saved_predictions(run_tool, checkpoint, tmp_path):
     assert 0 < (plain != averaged).mean() < 0.5
 
 
-def test_a_wrong_stitch_id_ends_in_words(run_tool, checkpoint, tmp_path):
-    args = (CONFIG, checkpoint, '--stitch-id', 5, '--work-dir', tmp_path)
-    done = run_tool('test.py', *args, ok=False)
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith('ValueError: ')
-    assert '0-4, 6-14' in last
-    assert not list(tmp_path.glob('*/stitches.json'))
-
-
 @pytest.mark.parametrize(
     ('options', 'words'),
     [
-        (('--budget', 1), "budget.*'1'"),
         (('--budget', '60G,all'), "budget.*'all'"),
         (('--keep', 2), 'keep=2; allowed: with --screen'),
         (('--tta',), r'for --tta \(config key: tta_model\)'),

@@ -23,15 +23,10 @@ PARTS = sorted(p.stem.replace('_', '-') for p in FOLDER.glob('[!_]*.py'))
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        '--only', help=f'parts to run, of {", ".join(PARTS)} (default: all)'
-    )
-    parser.add_argument(
-        '--out',
-        type=Path,
-        default=Path('work_dirs/benchmark'),
-        help='folder for NAME.json of every part (default: %(default)s)',
-    )
+    words = f'parts to run, of {", ".join(PARTS)} (default: all)'
+    parser.add_argument('--only', default=','.join(PARTS), help=words)
+    words = 'folder for NAME.json of every part (default: %(default)s)'
+    parser.add_argument('--out', type=Path, default='work_dirs/benchmark', help=words)
     return parser.parse_args()
 
 
@@ -52,7 +47,7 @@ def machine() -> dict:
 
 def main() -> None:
     args = parse_args()
-    names = PARTS if args.only is None else args.only.split(',')
+    names = args.only.split(',')
     for name in names:
         check(name in PARTS, '--only', name, PARTS)
     for name in names:

@@ -19,12 +19,8 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('results', help='stitches.json of a test of all stitches')
     parser.add_argument('scores', help='stitch_scores.json of the training')
-    parser.add_argument(
-        '--intervals',
-        default=15,
-        type=int,
-        help='cost intervals of the training (default: 15)',
-    )
+    what = 'cost intervals of the training (default: 15)'
+    parser.add_argument('--intervals', default=15, type=int, help=what)
     return parser.parse_args()
 
 
@@ -59,28 +55,18 @@ def choices(results: StitchResults, scores: StitchResults, number: int) -> list[
         check(places[deployed] == place, '--intervals', number, allowed)
         best = max(interval, key=lambda i: (sign * metric[i], -i))
         lost = {i: sign * (metric[best] - metric[i]) for i in interval}
-        found.append(
-            dict(
-                deployed=deployed,
-                best=best,
-                size=len(interval),
-                lost=lost[deployed],
-                by_chance=mean(lost.values()),
-                share=len(front & set(interval)) / len(interval),
-                on_front=deployed in front,
-            )
-        )
+        size, on_front = len(interval), deployed in front
+        choice = dict(deployed=deployed, best=best, size=size, on_front=on_front)
+        choice |= dict(lost=lost[deployed], by_chance=mean(lost.values()))
+        found.append(choice | dict(share=len(front & set(interval)) / size))
     return found
 
 
 def choices_table(found: list[dict], results: StitchResults) -> Table:
-    table = Table(
-        title='The most important stitch of every cost interval, and the best'
-    )
-    for name in ('GFLOPs', 'of', 'deployed', results.metric, 'best', results.metric):
-        table.add_column(name)
-    table.add_column('lost')
-    table.add_column('front')
+    title = 'The most important stitch of every cost interval, and the best'
+    metric = results.metric
+    names = ('GFLOPs', 'of', 'deployed', metric, 'best', metric, 'lost', 'front')
+    table = Table(*names, title=title)
     by_id = {r.id: r for r in results.stitches}
     for choice in found:
         deployed, best = by_id[choice['deployed']], by_id[choice['best']]

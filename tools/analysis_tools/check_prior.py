@@ -20,32 +20,22 @@ from snnet_mm.stitching import (
     prior_scores,
     rank_correlation,
 )
+from snnet_mm.utils import check
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('results', help='results of all stitches of a two-way space')
-    parser.add_argument(
-        '--depths',
-        nargs='+',
-        type=int,
-        required=True,
-        metavar='DEPTH',
-        help='blocks of the anchors, fast to slow',
-    )
-    parser.add_argument('--metric', help='metric (default: that of the results)')
-    parser.add_argument(
-        '--lower-is-better',
-        nargs='+',
-        metavar='METRIC',
-        help='metrics that are better when lower, where that is not known',
-    )
-    parser.add_argument(
-        '--step', default=10, type=float, help='GFLOPs between budgets (default: 10)'
-    )
+    add = parser.add_argument
+    add('results', help='results of all stitches of a two-way space')
+    what, depths = 'blocks of the anchors, fast to slow', dict(nargs='+', type=int)
+    add('--depths', **depths, required=True, metavar='DEPTH', help=what)
+    add('--metric', help='metric (default: that of the results)')
+    what = 'metrics that are better when lower, where that is not known'
+    add('--lower-is-better', nargs='+', metavar='METRIC', help=what)
+    what = 'GFLOPs between budgets (default: 10)'
+    add('--step', default=10, type=float, help=what)
     args = parser.parse_args()
-    if not args.step > 0:
-        parser.error(f'--step {args.step}: allowed is above 0')
+    check(args.step > 0, '--step', args.step, 'above 0')
     return args
 
 
@@ -94,14 +84,12 @@ def main() -> None:
     results = results.ranked_by(args.metric, args.lower_is_better)
     flops, scores = results.column('flops'), results.scores()
     missing = sorted(set(space.ids) - set(flops))
-    if missing:
-        raise ValueError(f'{args.results} lacks stitches {missing}; all are wanted')
+    check(not missing, 'results', missing, 'results of all stitches; these are lacking')
     prior = prior_scores(space, flops)
     step = args.step * 1e9
     console = wide_console()
     console.print(picks_table(space, results, lost(results, prior, step)))
-    names = {'the prior': prior, 'FLOPs alone': flops}
-    for name, guess in names.items():
+    for name, guess in {'the prior': prior, 'FLOPs alone': flops}.items():
         ranks = rank_correlation([guess[i] for i in scores], list(scores.values()))
         losses = [row[-1] for row in lost(results, guess, step)]
         console.print(

@@ -19,12 +19,10 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('config', help='config of a stitched depth model')
     parser.add_argument('checkpoint', help='checkpoint file, read weights-only')
-    parser.add_argument(
-        '--stitch-id', default='anchors', help="stitches to draw: 'anchors' or ids"
-    )
-    parser.add_argument(
-        '--images', type=int, nargs='+', default=[0], help='places in the test set'
-    )
+    what = "stitches to draw: 'anchors' or ids"
+    parser.add_argument('--stitch-id', default='anchors', help=what)
+    what = 'places in the test set'
+    parser.add_argument('--images', type=int, nargs='+', default=[0], help=what)
     parser.add_argument('--out', required=True, help='picture to write')
     return parser.parse_args()
 
@@ -50,16 +48,14 @@ def main() -> None:
 @torch.no_grad()
 def draw(model, item: dict, stitches: list[int]) -> DepthExample:
     """A test image with the depths that some stitches predict."""
-    predictions = []
+    sample, predictions = item['data_samples'], []
     for stitch_id in stitches:
         set_stitch(model, stitch_id)
-        batch = dict(
-            inputs=[item['inputs']], data_samples=[item['data_samples'].clone()]
-        )
+        batch = dict(inputs=[item['inputs']], data_samples=[sample.clone()])
         (result,) = model.test_step(batch)
         predictions.append(result.pred_depth_map.data[0].numpy())
     image = item['inputs'].numpy().transpose(1, 2, 0)[..., ::-1]
-    truth = item['data_samples'].gt_depth_map.data[0].numpy()
+    truth = sample.gt_depth_map.data[0].numpy()
     return DepthExample(image, truth, predictions)
 
 

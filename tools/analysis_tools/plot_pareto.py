@@ -8,53 +8,30 @@ from pathlib import Path
 
 from snnet_mm.evaluation import Baseline, plot_pareto
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
+from snnet_mm.utils import refusal
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('results', help='a stitches.json of tools/test.py')
-    parser.add_argument(
-        '--cost',
-        choices=UNITS,
-        default='flops',
-        help='what to draw the metric over (default: flops)',
-    )
-    parser.add_argument(
-        '--costs', help='a costs.json of stitch_table.py with measured costs'
-    )
-    parser.add_argument(
-        '--baseline',
-        nargs=3,
-        action='append',
-        default=[],
-        metavar=('LABEL', 'COST', 'METRIC'),
-        help='a point to draw besides, such as an anchor trained alone; its cost is in '
-        'the unit of the axis',
-    )
-    parser.add_argument(
-        '--compare',
-        nargs=2,
-        action='append',
-        default=[],
-        metavar=('LABEL', 'FILE'),
-        help='results of another model, whose front is drawn',
-    )
-    parser.add_argument(
-        '--metric', help='the metric to draw (default: that of the results)'
-    )
-    parser.add_argument(
-        '--lower-is-better',
-        nargs='+',
-        metavar='METRIC',
-        help='metrics that are better when lower, none if all are when higher; asked '
-        'for where that is not known of a metric',
-    )
-    parser.add_argument('--title', help='heading')
-    parser.add_argument(
-        '--out',
-        type=Path,
-        help='files to write, the ending aside (default: pareto beside the results)',
-    )
+    add = parser.add_argument
+    add('results', help='a stitches.json of tools/test.py')
+    what = 'what to draw the metric over (default: flops)'
+    add('--cost', choices=UNITS, default='flops', help=what)
+    add('--costs', help='a costs.json of stitch_table.py with measured costs')
+    point = dict(nargs=3, metavar=('LABEL', 'COST', 'METRIC'))
+    what = """a point to draw besides, such as an anchor trained alone; its cost is in
+        the unit of the axis"""
+    add('--baseline', action='append', default=[], **point, help=what)
+    other = dict(nargs=2, metavar=('LABEL', 'FILE'))
+    what = 'results of another model, whose front is drawn'
+    add('--compare', action='append', default=[], **other, help=what)
+    add('--metric', help='the metric to draw (default: that of the results)')
+    what = """metrics that are better when lower, none if all are when higher; asked
+        for where that is not known of a metric"""
+    add('--lower-is-better', nargs='+', metavar='METRIC', help=what)
+    add('--title', help='heading')
+    what = 'files to write, the ending aside (default: pareto beside the results)'
+    add('--out', type=Path, help=what)
     return parser.parse_args()
 
 
@@ -67,10 +44,8 @@ def parse_baseline(values: list[str], unit: float) -> Baseline:
     try:
         return Baseline(label, float(cost) * unit, float(score))
     except ValueError:
-        raise ValueError(
-            f'--baseline {values}; allowed are a label, a cost and a metric, such as '
-            "'fast alone' 0.56 29.8"
-        ) from None
+        allowed = "a label, a cost and a metric, such as 'fast alone' 0.56 29.8"
+        raise refusal('--baseline', values, allowed) from None
 
 
 def main() -> None:

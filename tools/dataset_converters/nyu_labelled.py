@@ -27,12 +27,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('labelled', help='nyu_depth_v2_labeled.mat')
     parser.add_argument('splits', help='splits.mat, the Eigen split')
     parser.add_argument('out', type=Path, help='folder of the data set, as data/nyu')
-    parser.add_argument(
-        '--depth',
-        choices=DEPTHS,
-        default='raw',
-        help='what the sensor saw (default), or with its holes filled in',
-    )
+    what = 'what the sensor saw (default), or with its holes filled in'
+    parser.add_argument('--depth', choices=DEPTHS, default='raw', help=what)
     return parser.parse_args()
 
 

@@ -71,9 +71,8 @@ def medians(rows: Iterable[dict[str, float]]) -> dict[str, float]:
 def limits(device: str, dtype: torch.dtype | None = None) -> dict[str, float]:
     """Measure the best of this machine, by default in the type that models run in.
 
-    Returns:
-        ``gmacs``, 1e9 multiply-accumulates per second of a large matrix product, and
-        ``gbytes``, 1e9 bytes per second of a large copy, read and written.
+    Returns 1e9 multiply-accumulates per second of a large matrix product, and 1e9 bytes
+    per second of a large copy, read and written.
     """
     half = device == 'cuda'
     dtype = dtype or (torch.float16 if half else torch.float32)
@@ -82,10 +81,8 @@ def limits(device: str, dtype: torch.dtype | None = None) -> dict[str, float]:
     b = torch.empty(length, device=device, dtype=dtype)
     c = torch.empty_like(b)
     times = in_turn(dict(product=lambda: a @ a, copy=lambda: c.copy_(b)), 5)
-    return dict(
-        gmacs=side**3 / times['product'] / 1e6,
-        gbytes=2 * b.nbytes / times['copy'] / 1e6,
-    )
+    gmacs, gbytes = side**3 / times['product'] / 1e6, 2 * b.nbytes / times['copy'] / 1e6
+    return dict(gmacs=gmacs, gbytes=gbytes)
 
 
 def limits_ms(model: nn.Module, macs: int, rates: dict[str, float]) -> dict[str, float]:

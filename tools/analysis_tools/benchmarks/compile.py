@@ -38,7 +38,6 @@ def forwards(
     """A row for each stitch, and figures of all."""
 
     def switch_and_run(model: nn.Module, ids: list[int]) -> int:
-        """Run stitches, and count all graphs so far."""
         for i in ids:
             set_stitch(model, i)
             model(images)

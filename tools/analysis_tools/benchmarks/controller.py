@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from statistics import mean, median
 
 import torch
@@ -25,15 +25,14 @@ SIZE = (128, 128)
 @torch.no_grad()
 def run() -> dict:
     cores = os.sched_getaffinity(0)
-    core = max(cores)
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, {max(cores)})
     try:
-        return measure(core)
+        return measure()
     finally:
         os.sched_setaffinity(0, cores)
 
 
-def measure(core: int) -> dict:
+def measure() -> dict:
     # 134 stitches of 13 costs, never far apart: some stitch is near every target.
     anchor = dict(type='PlainViT', img_size=SIZE, patch_size=8)
     archs = [dict(embed_dims=w, depth=d, num_heads=3) for w, d in ((96, 12), (108, 24))]
@@ -53,7 +52,7 @@ def measure(core: int) -> dict:
     rows = []
     for phase in PHASES:
         times, stitches = [], []
-        with neighbour(core, phase == 'neighbour'):
+        with neighbour() if phase == 'neighbour' else nullcontext():
             for _ in range(CALLS):
                 stitches.append(controller.stitch)
                 times.append(timed(controller.stitch))
@@ -80,13 +79,9 @@ def settled_after(times: list[float], target: float) -> int | None:
 
 
 @contextmanager
-def neighbour(core: int, busy: bool):
-    """Another process that never rests on the same core."""
-    if not busy:
-        yield
-        return
-    pin = f'import os; os.sched_setaffinity(0, {{{core}}})'
-    command = [sys.executable, '-c', f'{pin}\nwhile True: sum(range(999))']
+def neighbour():
+    """Another process that never rests, on the same core: it inherits the affinity."""
+    command = [sys.executable, '-c', 'while True: sum(range(999))']
     with subprocess.Popen(command) as process:
         time.sleep(0.5)
         try:

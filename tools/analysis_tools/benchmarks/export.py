@@ -28,16 +28,9 @@ def run() -> dict:
                 onnxruntime_ms=lambda s=session: s.run(None, inputs),
             )
             times = in_turn(runs, ROUNDS)
-            rows.append(
-                dict(
-                    stitch=stitch.id,
-                    route=stitch.route,
-                    gflops=stitch.flops / 1e9,
-                    **times,
-                    ratio=times['pytorch_ms'] / times['onnxruntime_ms'],
-                    max_difference=file.max_difference,
-                )
-            )
+            times['ratio'] = times['pytorch_ms'] / times['onnxruntime_ms']
+            row = dict(stitch=stitch.id, route=stitch.route, gflops=stitch.flops / 1e9)
+            rows.append(row | times | dict(max_difference=file.max_difference))
     return dict(
         stitches=rows,
         compared_on=manifest.compared_on,

@@ -1,9 +1,7 @@
 """Tokens of single anchors against timm's networks and against naive attention.
 
-All have random weights. timm's networks have no relative position bias; ours is
-measured without and with it. The naive network is ours with the attention that the
-authors' code has: it gathers the bias in every forward and holds all weights of
-attention.
+timm's networks have no relative position bias; ours is measured without and with it.
+The naive network is ours with the attention that the authors' code has.
 """
 
 from functools import partial

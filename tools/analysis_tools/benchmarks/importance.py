@@ -42,8 +42,5 @@ def run() -> dict:
         model.train_step(dict(inputs=list(images), data_samples=samples), scored)
 
     times = in_turn(dict(plain=step, by_importance=step_by_importance), ROUNDS)
-    return dict(
-        plain_ms=times['plain'],
-        by_importance_ms=times['by_importance'],
-        ratio=times['by_importance'] / times['plain'],
-    )
+    ratio = times['by_importance'] / times['plain']
+    return {f'{name}_ms': ms for name, ms in times.items()} | dict(ratio=ratio)

@@ -18,17 +18,10 @@ def run() -> dict:
         ids = find_stitched_backbone(model).space.ids
         chosen = sorted(random.Random(0).sample(ids, STITCHES))
         checks = measure_latency(model, CAMVID_SIZE, rounds=ROUNDS, check=chosen).checks
-        rows += [
-            dict(
-                stitch=check.stitch_id,
-                device=device,
-                predicted_ms=check.predicted,
-                measured_ms=check.measured,
-                error=check.error,
-                spread=check.spread,
-            )
-            for check in checks
-        ]
+        for check in checks:
+            row = dict(stitch=check.stitch_id, device=device)
+            row |= dict(predicted_ms=check.predicted, measured_ms=check.measured)
+            rows.append(row | dict(error=check.error, spread=check.spread))
         errors = [abs(check.error) for check in checks]
         figures[device] = dict(median_error=median(errors), worst_error=max(errors))
     return dict(checks=rows, **figures)

@@ -1,6 +1,5 @@
 """Least-squares start of DeiT3 S/L at 512x512: time next to the forwards, and memory.
 
-The anchors have relative position bias, like the authors'.
 Compared on a few images with the authors' way: their attention, the states of all
 images are kept, and every stitching layer is solved for by the pseudo-inverse of all
 its tokens in float32. With our attention too, which leaves the way of solving alone.
@@ -84,11 +83,8 @@ def seconds_of_fit(
 
         return patch.object(LeastSquares, method, call)
 
-    with (
-        timed('sums', 'update'),
-        timed('solving', 'x_to_y'),
-        timed('solving', 'y_to_x'),
-    ):
+    solving = timed('solving', 'x_to_y'), timed('solving', 'y_to_x')
+    with timed('sums', 'update'), solving[0], solving[1]:
         total = elapsed_ms(lambda: fit_stitching_layers(backbone, images)) / 1e3
     return seconds | dict(forwards=total - sum(seconds.values()))
 
@@ -111,7 +107,7 @@ def macs_of_sums(backbone: StitchedBackbone) -> int:
     """Multiply-accumulates of the sums of one image."""
     tokens = 1 + (SIZE // backbone.anchors[0].patch_size) ** 2
     width = backbone.width_at
-    layers = {(source, target) for source, target in backbone.space.layers.values()}
+    layers = {tuple(layer) for layer in backbone.space.layers.values()}
     pairs = {tuple(sorted(layer)) for layer in layers}
     squares = sum(width(source) ** 2 for source, _ in layers)
     return tokens * (squares + sum(width(a) * width(b) for a, b in pairs))

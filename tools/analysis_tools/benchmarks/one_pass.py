@@ -1,6 +1,8 @@
 """All stitches in one pass against one at a time: the backbone and the whole loop."""
 
 from collections.abc import Callable
+from functools import partial
+from itertools import chain
 
 import torch
 from mmengine.evaluator import Evaluator
@@ -22,10 +24,8 @@ CASES = (
 
 
 def run() -> dict:
-    rows = [
-        row for device in devices() for case in CASES for row in measure(device, *case)
-    ]
-    return dict(comparison=rows)
+    rows = (measure(device, *case) for device in devices() for case in CASES)
+    return dict(comparison=list(chain.from_iterable(rows)))
 
 
 @torch.no_grad()
@@ -46,15 +46,14 @@ def measure(
         predict = prepare(model, batch)
         return lambda: metric.process(data_samples=predict(), data_batch=batch)
 
-    def load_for_backbone() -> Callable[[], tuple]:
-        return lambda: model.backbone(images)
-
     space = model.backbone.space
     blocks = [count_blocks(space, shared) for shared in (False, True)]
     about = dict(model=name, device=device, blocks_per_image=blocks)
+    loads = dict(backbone=lambda: partial(model.backbone, images))
+    loads['loop'] = load_and_evaluate
     return [
         about | dict(part=part) | compare(model, load, rounds)
-        for part, load in (('backbone', load_for_backbone), ('loop', load_and_evaluate))
+        for part, load in loads.items()
     ]
 
 
@@ -75,21 +74,20 @@ def compare(model: nn.Module, load: Callable, rounds: int) -> dict[str, float]:
                 run()
 
     load()()
-    s = medians(
-        dict(
-            one_at_a_time_s=elapsed_ms(one_at_a_time) / 1e3,
-            one_pass_s=elapsed_ms(one_pass) / 1e3,
-        )
+    ms = medians(
+        dict(one_at_a_time=elapsed_ms(one_at_a_time), one_pass=elapsed_ms(one_pass))
         for _ in range(rounds)
     )
-    return s | dict(ratio=s['one_at_a_time_s'] / s['one_pass_s'])
+    seconds = {f'{way}_s': time / 1e3 for way, time in ms.items()}
+    return seconds | dict(ratio=ms['one_at_a_time'] / ms['one_pass'])
 
 
 def make_batch(number: int, size: tuple[int, int], num_classes: int) -> dict:
-    samples = []
-    for _ in range(number):
-        truth = PixelData(data=torch.randint(0, num_classes, (1, *size)))
-        info = dict(ori_shape=size, img_shape=size, pad_shape=size)
-        samples.append(SegDataSample(gt_sem_seg=truth, metainfo=info))
+    info = dict.fromkeys(('ori_shape', 'img_shape', 'pad_shape'), size)
+    truths = torch.randint(0, num_classes, (number, 1, *size))
+    samples = [
+        SegDataSample(gt_sem_seg=PixelData(data=truth), metainfo=info)
+        for truth in truths
+    ]
     inputs = list(torch.randint(0, 256, (number, 3, *size), dtype=torch.uint8))
     return dict(inputs=inputs, data_samples=samples)

@@ -36,14 +36,7 @@ def measure(device: str) -> list[dict]:
                 runs['alone_ms'](), runs['full_ms'](), rtol=1e-2, atol=1e-2
             )
             times = in_turn(runs, ROUNDS)
-        rows.append(
-            dict(
-                stitch=stitch_id,
-                device=device,
-                gflops=flops[stitch_id] / 1e9,
-                **times,
-                ratio=times['full_ms'] / times['alone_ms'],
-                **limits_ms(alone, flops[stitch_id], rates),
-            )
-        )
+        row = dict(stitch=stitch_id, device=device, gflops=flops[stitch_id] / 1e9)
+        row |= times | dict(ratio=times['full_ms'] / times['alone_ms'])
+        rows.append(row | limits_ms(alone, flops[stitch_id], rates))
     return rows

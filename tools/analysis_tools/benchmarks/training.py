@@ -1,9 +1,8 @@
 """A training step of DeiT3 S/L under ROS against one of DeiT3-L alone.
 
-SETR with all its heads on ADE20K's 150 classes and the config's optimizer; on a CPU one
-image of 256x256, on a GPU two of 512x512. Every round steps the slow anchor alone, then
-one stitch of each ROS group; their mean is an iteration of the stitched training. Then
-what gradient checkpointing and half precision make of a step of the slow anchor.
+Every round steps the slow anchor alone, then one stitch of each ROS group; their mean
+is an iteration of the stitched training. Then what gradient checkpointing and half
+precision make of a step of the slow anchor.
 """
 
 from functools import partial
@@ -49,15 +48,12 @@ class Trained:
 
 
 def run() -> dict:
-    figures, by_group = {}, []
-    for device in devices():
-        figures[device], rows = measure(device)
-        by_group += rows
-    return dict(by_group=by_group, **figures)
+    rows = []
+    return dict(by_group=rows) | {device: measure(device, rows) for device in devices()}
 
 
-def measure(device: str) -> tuple[dict, list[dict]]:
-    """The comparison, and a row for each ROS group."""
+def measure(device: str, rows: list[dict]) -> dict:
+    """Compare, and add a row for each ROS group."""
     rates = limits(device)
     alone, stitched = Trained('deit3-l', device), Trained('snnetv2-deit3-s-l', device)
     table = cost_table(stitched.model.backbone, (512, 512))
@@ -77,7 +73,11 @@ def measure(device: str) -> tuple[dict, list[dict]]:
     slow_ms = median(slow[1:])
     by_group_ms = [median(times[1:]) for times in by_group]
     by_group_flops = [mean(costs[i] for i in group) for group in groups]
-    figures = dict(
+    rows += [
+        dict(device=device, gflops_at_512=f / 1e9, ms=ms, of_slow=ms / slow_ms)
+        for f, ms in zip(by_group_flops, by_group_ms, strict=True)
+    ]
+    return dict(
         groups=len(groups),
         slow_alone_ms=slow_ms,
         stitched_ms=mean(by_group_ms),
@@ -87,11 +87,6 @@ def measure(device: str) -> tuple[dict, list[dict]]:
         checkpointing_ratio=ratio(alone, with_cp=True),
         half_precision_ratio=ratio(alone, half=True),
     )
-    rows = [
-        dict(device=device, gflops_at_512=f / 1e9, ms=ms, of_slow=ms / slow_ms)
-        for f, ms in zip(by_group_flops, by_group_ms, strict=True)
-    ]
-    return figures, rows
 
 
 def ratio(trained: Trained, **variant: bool) -> float:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
+from mmengine.registry import MODELS, init_default_scope
 from staged_anchors import levit, swin
 from torch import nn
 
@@ -93,14 +93,6 @@ def test_one_plain_vit(build_vit):
     assert settings_of(build(in_model, [0.5]), in_model)['0.pos_embed'] == (0.5**4, 0)
 
 
-def test_decomposed_relative_positions(build_vit):
-    windows = dict(window_size=2, global_blocks=(1,), decomposed_rel_pos=True)
-    backbone = build_vit(depth=2, cls_token=False, **windows)
-    found = settings_of(build(backbone, 0.5), backbone)
-    assert found['blocks.0.attn.rel_pos_bias.rel_pos_h'] == (0.25, 0)
-    assert found['blocks.1.attn.rel_pos_bias.rel_pos_w'] == (0.5, 0)
-
-
 @pytest.mark.parametrize('stitch_id', [1, 2, 5])
 def test_a_single_stitch_keeps_the_rates_of_its_anchors(build_snnet, stitch_id):
     """The slow anchor, and there and back: anchors have their rate if one is gone."""
@@ -118,13 +110,11 @@ def test_a_single_stitch_keeps_the_rates_of_its_anchors(build_snnet, stitch_id):
 SNNET = dict(
     type='SNNetv2',
     anchors=[
-        dict(
-            type='PlainViT',
-            arch=dict(embed_dims=width, depth=depth, num_heads=2),
-            img_size=32,
-            patch_size=8,
+        dict(type='PlainViT', arch=arch, img_size=32, patch_size=8)
+        for arch in (
+            dict(embed_dims=8, depth=3, num_heads=2),
+            dict(embed_dims=12, depth=7, num_heads=2),
         )
-        for width, depth in ((8, 3), (12, 7))
     ],
 )
 
@@ -143,46 +133,14 @@ def test_what_is_frozen_is_left_out(build_snnet):
     )
 
 
-def test_inside_a_wrapper(model):
-    wrapper = nn.Module()
-    wrapper.module = model
-    assert settings_of(build(wrapper), model) == settings_of(build(model), model)
-
-
-@pytest.mark.parametrize('name', ['GroupOneCycleLR', 'MultiStepLR'])
-def test_schedules_keep_the_ratios(model, name):
-    wrapper = build(model)
-    before = [group['lr'] / LR for group in wrapper.optimizer.param_groups]
-    kwargs = dict(milestones=[2]) if name == 'MultiStepLR' else dict(end=10)
-    scheduler = PARAM_SCHEDULERS.build(
-        dict(type=name, optimizer=wrapper, begin=0, by_epoch=False, **kwargs)
-    )
-    for _ in range(4):
-        wrapper.step()
-        scheduler.step()
-    now = [group['lr'] for group in wrapper.optimizer.param_groups]
-    assert 0 < now[0] < LR
-    assert [lr / now[0] for lr in now] == pytest.approx(before)
-    assert wrapper.get_lr()['base_lr'] == [pytest.approx(now[0])]
-
-
 def test_a_step_of_a_segmentor_moves_every_parameter_by_its_rate(toy_cfg):
-    cfg = toy_cfg
-    optimizer = dict(type='SGD', **SETTINGS)
-    cfg.optim_wrapper = dict(
-        type='OptimWrapper',
-        optimizer=optimizer,
-        constructor='AnchorLayerDecayConstructor',
-        paramwise_cfg=dict(decay_rates=RATES),
-    )
-    init_default_scope(cfg.default_scope)
-    model = MODELS.build(cfg.model)
-    wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
+    init_default_scope(toy_cfg.default_scope)
+    model = MODELS.build(toy_cfg.model)
+    wrapper = build(model, optimizer=dict(type='SGD', **SETTINGS))
     expected = settings_of(wrapper, model)
     set_stitch(model, 2)  # fast to slow: blocks of both anchors
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    logits = model(torch.randn(2, 3, 64, 64))
-    logits.square().mean().backward()
+    model(torch.randn(2, 3, 64, 64)).square().mean().backward()
     wrapper.step()
     trained = {n: p for n, p in model.named_parameters() if p.grad is not None}
     shares = {expected[n][0].expected for n in trained}
@@ -193,10 +151,7 @@ def test_a_step_of_a_segmentor_moves_every_parameter_by_its_rate(toy_cfg):
         torch.testing.assert_close(
             parameter.detach(), before[name] - step, msg=lambda m, n=name: f'{n}: {m}'
         )
-    parameter = 'backbone.anchors.0.blocks.0.mlp.fc1.weight'
-    depth = model.backbone.anchors[0].depth
-    assert expected[parameter] == (RATES[0] ** depth, WD)
-    assert parameter in trained
+    assert 'backbone.anchors.0.blocks.0.mlp.fc1.weight' in trained
 
 
 def test_parts_are_trained_at_a_factor_of_the_rate(model):
@@ -235,11 +190,8 @@ def test_positions_of_networks_with_stages_do_not_decay():
     'kwargs, words',
     [
         (dict(rates=(0.7,)), ['decay_rates=(0.7,)', 'each of 2 anchors']),
-        (dict(rates=(0.7, 0.8, 0.9)), ['each of 2 anchors', 'one number for all']),
-        (dict(rates=(0.7, 0)), ['decay_rates=(0.7, 0)', 'above 0 and up to 1']),
         (dict(rates=1.5), ['decay_rates=1.5', 'above 0 and up to 1']),
         (dict(rates=()), ['decay_rates=()', 'optim_wrapper.paramwise_cfg.decay_rates']),
-        (dict(rates=None), ['decay_rates=None', 'above 0 and up to 1']),
         (dict(norm_decay_mult=0), ["'norm_decay_mult'", 'optim_wrapper.paramwise_cfg']),
         (dict(lr_mults=dict(neck=1)), ["'neck'", 'parts of the model', 'lr_mults']),
         (dict(lr_mults=dict(head=-1)), ["{'head': -1}", 'factors of 0 or more']),
@@ -255,11 +207,3 @@ def test_wrong_settings(model, kwargs, words):
 def test_a_model_without_anchors():
     with pytest.raises(ValueError, match="'Conv2d'; .*trains an anchor.*PlainViT"):
         build(nn.Conv2d(3, 3, 1))
-    with pytest.raises(ValueError, match='allowed: decay_rates'):
-        build_optim_wrapper(
-            nn.Conv2d(3, 3, 1),
-            dict(
-                optimizer=dict(type='SGD', lr=1),
-                constructor='AnchorLayerDecayConstructor',
-            ),
-        )

@@ -128,24 +128,19 @@ for pid in "${pids[@]}"; do wait "$pid" || exit; done
 """
 
 
-@pytest.fixture
-def commands(tmp_path):
-    """Put commands on the PATH: text to file."""
-
-    def put(**scripts):
-        folder = tmp_path / 'bin'
-        folder.mkdir()
-        for name, text in scripts.items():
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
-        return f'{folder}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
-
-    return put
+def path_with(folder, **scripts):
+    """The PATH with a folder of commands, which it writes."""
+    folder.mkdir()
+    for name, text in scripts.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return f'{folder}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
 
 
 @pytest.mark.slow
-def test_slurm_and_a_stitch_for_every_rank(cfg, tmp_path, commands):
-    path = commands(srun=SRUN, scontrol='#!/usr/bin/env bash\necho 127.0.0.1\n')
+def test_slurm_and_a_stitch_for_every_rank(cfg, tmp_path):
+    scontrol = '#!/usr/bin/env bash\necho 127.0.0.1\n'
+    path = path_with(tmp_path / 'bin', srun=SRUN, scontrol=scontrol)
     cfg.default_hooks.stitch_sampling.sampler.per_rank = True
     cfg.dump(tmp_path / 'config.py')
     args = ('cpu', 'toy', tmp_path / 'config.py', '--work-dir', tmp_path / 'two')
@@ -170,12 +165,6 @@ TEST = ['tools/test.py', 'c.py', 'w.pth', '--launcher', 'slurm', '--tta', '--out
             TRAIN,
         ),
         (
-            ['slurm_train.sh', 'gpu', 'name', 'c.py', '--resume'],
-            dict(GPUS='4'),
-            '--gres=gpu:4 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=5',
-            TRAIN,
-        ),
-        (
             ['slurm_test.sh', 'gpu', 'name', 'c.py', 'w.pth', '--tta', '--out', 'o'],
             dict(GPUS='4', GPUS_PER_NODE='2', GRES=''),
             '--ntasks=4 --ntasks-per-node=2 --cpus-per-task=5',
@@ -183,8 +172,9 @@ TEST = ['tools/test.py', 'c.py', 'w.pth', '--launcher', 'slurm', '--tta', '--out
         ),
     ],
 )
-def test_what_slurm_is_asked_for(tmp_path, commands, args, env, resources, tool):
-    path = commands(srun='#!/usr/bin/env bash\nprintf "%s\\n" "$MASTER_PORT" "$@"\n')
+def test_what_slurm_is_asked_for(tmp_path, args, env, resources, tool):
+    srun = '#!/usr/bin/env bash\nprintf "%s\\n" "$MASTER_PORT" "$@"\n'
+    path = path_with(tmp_path / 'bin', srun=srun)
     done = run_script(*args, cwd=ROOT, PATH=path, PORT='29123', **env)
     assert done.stdout.splitlines() == [
         '29123',
@@ -200,31 +190,12 @@ def test_what_slurm_is_asked_for(tmp_path, commands, args, env, resources, tool)
     ]
 
 
-@pytest.mark.parametrize(
-    'script, args, usage',
-    [
-        ('dist_train.sh', ['c.py'], 'CONFIG GPUS'),
-        ('dist_test.sh', ['c.py', 'w.pth'], 'CONFIG CHECKPOINT GPUS'),
-        ('slurm_train.sh', ['gpu', 'name'], 'PARTITION JOB_NAME CONFIG'),
-        ('slurm_test.sh', ['gpu', 'name', 'c.py'], 'JOB_NAME CONFIG CHECKPOINT'),
-    ],
-)
-def test_missing_arguments_are_said(tmp_path, script, args, usage):
-    done = run_script(script, *args, cwd=tmp_path)
-    assert done.returncode == 2
-    assert usage in done.stderr
-
-
 def test_fewer_images_than_ranks_are_refused(toy_cfg, monkeypatch):
     monkeypatch.setattr(stitch_init_hook, 'get_world_size', lambda: 3)
     runner = Runner.from_cfg(toy_cfg)
     runner._train_loop = runner.build_train_loop(runner._train_loop)
-    # The check comes before anything that ranks wait for, so it is the same on all.
-    for rank in range(3):
-        monkeypatch.setattr(stitch_init_hook, 'get_rank', lambda rank=rank: rank)
-        with pytest.raises(ValueError, match='num_images=2; allowed: 3') as error:
-            StitchInitHook(num_images=2).before_train(runner)
-        assert 'StitchInitHook.num_images' in str(error.value)
+    with pytest.raises(ValueError, match='num_images=2; allowed: 3 or more'):
+        StitchInitHook(num_images=2).before_train(runner)
 
 
 def images_of(iteration, rank):

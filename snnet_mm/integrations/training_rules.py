@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from snnet_mm.engine.hooks.label_check_hook import HEADS
 
-# Of classifiers, segmentors and detectors.
+# Of classifiers, segmentors and detectors. Semantic heads of detectors have classes of
+# their own, and an ``rpn_head`` has one.
 HEADS.extend(
-    [
-        'head',
-        'decode_head',
-        'auxiliary_head',
-        'bbox_head',
-        'roi_head.bbox_head',
-        'roi_head.mask_head',
-    ]
+    ['head', 'decode_head', 'auxiliary_head', 'bbox_head', 'mask_head', 'panoptic_head']
 )
+ROI_PARTS = 'bbox_head', 'mask_head', 'mask_iou_head', 'point_head'
+HEADS.extend(f'roi_head.{part}' for part in ROI_PARTS)

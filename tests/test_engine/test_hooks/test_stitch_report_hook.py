@@ -9,13 +9,17 @@ from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone
 
 
-def test_losses_are_logged_by_cost_group(toy_cfg):
-    toy_cfg.train_cfg.max_iters = 5
-    runner = Runner.from_cfg(toy_cfg)
-    recorder, losses = Recorder(), Losses()
+def watched(cfg, iters):
+    cfg.train_cfg.max_iters = iters
+    runner, recorder, losses = Runner.from_cfg(cfg), Recorder(), Losses()
     runner.register_hook(recorder)
     runner.register_hook(losses)
     runner.train()
+    return runner, recorder, losses
+
+
+def test_losses_are_logged_by_cost_group(toy_cfg):
+    runner, recorder, losses = watched(toy_cfg, 5)
     costs = cost_table(runner.model)
     # The toy groups: the fast anchor, three groups of four, the slow anchor.
     groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
@@ -24,12 +28,8 @@ def test_losses_are_logged_by_cost_group(toy_cfg):
         for g in groups
         for i in g
     }
-    assert losses.told == [
-        (names[i], loss, n)
-        for n, (i, loss) in enumerate(
-            zip(recorder.stitches, losses.losses, strict=True), start=1
-        )
-    ]
+    tags = [names[i] for i in recorder.stitches]
+    assert losses.told == list(zip(tags, losses.losses, range(1, 6), strict=True))
 
 
 def test_the_histogram_counts_across_a_resume(toy_cfg):
@@ -45,12 +45,7 @@ def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):
     toy_cfg.default_hooks.stitch_sampling.sampler = dict(
         type='SandwichSampler', num_random=2
     )
-    toy_cfg.train_cfg.max_iters = 3
-    runner = Runner.from_cfg(toy_cfg)
-    recorder, losses = Recorder(), Losses()
-    runner.register_hook(recorder)
-    runner.register_hook(losses)
-    runner.train()
+    runner, recorder, losses = watched(toy_cfg, 3)
     costs = cost_table(runner.model)
     sampler = SandwichSampler(
         costs, find_stitched_backbone(runner.model).space, num_random=2, seed=0

@@ -9,8 +9,6 @@ from watching_hooks import Losses, train
 from snnet_mm.apis import init_model
 from snnet_mm.utils import load_weights_only
 
-# --- wrapper models
-
 
 @pytest.fixture
 def sandwich_cfg(toy_cfg):
@@ -44,20 +42,6 @@ def test_checkpoints_of_a_wrapper_are_those_of_its_model(sandwich_cfg):
     assert type(model).__name__ == 'EncoderDecoder'
     state = runner.model.state_dict()
     assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
-
-
-def test_several_stitches_for_a_plain_model_are_refused(toy_cfg):
-    toy_cfg.default_hooks.stitch_sampling.sampler = dict(type='SandwichSampler')
-    with pytest.raises(
-        ValueError, match="one stitch at a time for EncoderDecoder.*'SandwichWrapper'"
-    ):
-        train(toy_cfg)
-
-
-def test_one_stitch_for_a_sandwich_is_refused(toy_cfg):
-    toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
-    with pytest.raises(ValueError, match="one of the anchors .*'SandwichSampler'"):
-        train(toy_cfg)
 
 
 def test_segmentors_learn_from_a_trained_one(toy_cfg):
@@ -95,12 +79,18 @@ def test_depth_has_no_labels_to_distil(sandwich_cfg):
         train(sandwich_cfg)
     sandwich_cfg.model.labels = None
     runner, _ = train(sandwich_cfg)
-    scalars = runner.message_hub.log_scalars
-    parts = [k for k in scalars if k.startswith('train/') and '.' in k]
-    assert {k.split('.')[0] for k in parts if 'loss' in k} == {
-        'train/slowest',
-        'train/fastest',
-        'train/stitch0',
-        'train/stitch1',
-    }
+    parts = [k for k in runner.message_hub.log_scalars if '.' in k and 'loss' in k]
+    roles = {k.split('.')[0].removeprefix('train/') for k in parts}
+    assert roles == {'slowest', 'fastest', 'stitch0', 'stitch1'}
     assert not any('distill' in k for k in parts)
+
+
+def test_several_stitches_are_for_a_wrapper_and_one_is_not(toy_cfg):
+    plain, sandwich = toy_cfg.copy(), toy_cfg
+    plain.default_hooks.stitch_sampling.sampler = dict(type='SandwichSampler')
+    with pytest.raises(ValueError, match="EncoderDecoder.*'SandwichWrapper'"):
+        train(plain)
+    sandwich.model = dict(type='SandwichWrapper', model=toy_cfg.model)
+    sandwich.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
+    with pytest.raises(ValueError, match="one of the anchors .*'SandwichSampler'"):
+        train(sandwich)

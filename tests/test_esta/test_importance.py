@@ -62,14 +62,15 @@ def test_a_budget_buys_the_dearest_of_the_deployed(space, costs, budget, best):
     assert select_stitches(space, f'{budget},40G', results=results) in {(best, 3), (3,)}
 
 
-def test_stitches_without_a_score_are_left_out(space, costs):
-    results = importance_results(space, costs, {0: 1.0, 7: 2.0}, num_groups=3)
-    assert results.scores() == {0: 1, 7: 2}
-
-
-def test_large_scores_do_not_overflow(space, costs):
-    results = importance_results(space, costs, {0: 1e4, 2: 2e4}, num_groups=3)
-    assert results.scores() == {0: -1, 2: 1}
+@pytest.mark.parametrize(
+    'scores, wanted',
+    [
+        ({0: 1.0, 7: 2.0}, {0: 1, 7: 2}),  # stitches without a score are left out
+        ({0: 1e4, 2: 2e4}, {0: -1, 2: 1}),  # no overflow
+    ],
+)
+def test_few_and_large_scores(space, costs, scores, wanted):
+    assert importance_results(space, costs, scores, 3).scores() == wanted
 
 
 def test_they_are_read_as_any_other_results(space, costs, tmp_path):

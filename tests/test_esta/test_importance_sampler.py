@@ -48,31 +48,29 @@ def test_draws_are_uniform_before_and_by_softmax_after_the_warm_up():
         assert abs(drawn[i] / 3000 - share) < 0.03
 
 
-def test_what_has_no_score_counts_as_the_mean():
+@pytest.mark.parametrize(
+    'saliency, shares',
+    [
+        ({3: 1.0, 5: 4.0}, np.exp([1.0, 2.5, 4.0]) / np.exp([1.0, 2.5, 4.0]).sum()),
+        ({3: 1e4, 4: 1e4, 5: 0.0}, [0.5, 0.5, 0]),
+    ],
+)
+def test_no_score_counts_as_the_mean_and_large_ones_are_no_problem(saliency, shares):
     sampler = build()
-    sampler.record({3: 1.0, 5: 4.0})
-    shares = np.exp([1.0, 2.5, 4.0]) / np.exp([1.0, 2.5, 4.0]).sum()
+    sampler.record(saliency)
     np.testing.assert_allclose(sampler.probabilities((3, 4, 5)), shares)
-
-
-def test_large_scores_are_no_problem():
-    sampler = build()
-    sampler.record({3: 1e4, 4: 1e4, 5: 0.0})
-    assert sampler.probabilities((3, 4, 5)).tolist() == [0.5, 0.5, 0]
 
 
 def test_scores_survive_a_checkpoint():
     straight, resumed = build(), build()
     for t in range(4):
         straight.record({3: float(t), 4: 2.0})
-    resumed.load_state_dict(straight.state_dict())
-    assert resumed.state_dict() == straight.state_dict()
-    draws = [straight.sample(t) for t in range(30)]
-    assert [resumed.sample(t) for t in range(30)] == draws
-    # They are a copy: what comes later is not in it.
     state = straight.state_dict()
+    resumed.load_state_dict(state)
+    for t in range(30):
+        assert resumed.sample(t) == straight.sample(t)
     straight.record({3: 9.0})
-    assert state == resumed.state_dict()
+    assert state == resumed.state_dict()  # a copy
 
 
 @pytest.mark.parametrize(
@@ -81,8 +79,6 @@ def test_scores_survive_a_checkpoint():
         (dict(warm_up=0), 'warm_up=0; allowed: 1 step.*sampler.warm_up'),
         (dict(momentum=1), 'momentum=1; allowed: 0 to below 1'),
         (dict(per_rank=True), 'per_rank=True; allowed: False'),
-        (dict(num_groups=0), 'num_groups=0; .*sampler.num_groups'),
-        (dict(cost='joules'), "cost='joules'; allowed"),
     ],
 )
 def test_wrong_settings_are_refused(kwargs, message):

@@ -1,8 +1,4 @@
-"""Bridges between networks that differ in more than width.
-
-"Bridging Large Gaps in Neural Network Representations with Model Stitching": two frozen
-networks of any kind, and trained adapters between any of their blocks.
-"""
+"""Bridges: two frozen networks of any kind, and adapters between their blocks."""
 
 from .adapters import (
     Adapter,

@@ -34,20 +34,18 @@ class Adapter(nn.Module, metaclass=ABCMeta):
 
     Before each adapter the patches are resampled to the grid that it leads to.
 
-    Where both networks have the same prefix tokens, and the adapter takes tokens one by
-    one or as a sequence, prefix tokens go through it as the patches do. Otherwise the
-    patches make up a map: a cls token that comes in is concatenated to every patch,
-    which doubles the width, and one that goes out is the mean of the patches (section
-    3.2 of the paper).
+    Where both networks have the same prefix tokens, and the adapter needs no map, these
+    go through it as the patches do. Otherwise a cls token that comes in is concatenated
+    to every patch, which doubles the width, and one that goes out is the mean of the
+    patches (section 3.2 of the paper).
 
     Args:
         in_dim: Width of the network that is left.
         in_stride: Pixels between two of its tokens.
         hops: Width and stride after each adapter.
         prefix: Prefix tokens of the network that is left, and of the one entered.
-        resize: ``'bilinear'`` interpolation before each adapter; ``'strided'`` for
-            convolutions that also reduce the grid, the paper's integrated
-            down-sampling; ``'none'`` leaves the grid as it is.
+        resize: ``'bilinear'`` interpolation before each adapter; ``'strided'``
+            convolutions, the paper's integrated down-sampling; or ``'none'``.
     """
 
     strides = False  # whether it can reduce the grid by itself
@@ -79,12 +77,10 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         self.chain = nn.ModuleList()
         for hop, before in zip(self.hops, strides, strict=False):
             factor = hop.stride // before if resize == 'strided' else 1
-            parts = dict(
-                norm_in=TokenNorm(width),
-                adapt=self.build(width, hop.dim, factor),
-                norm_out=TokenNorm(hop.dim),
-            )
-            self.chain.append(nn.ModuleDict(parts))
+            parts = nn.ModuleDict(dict(norm_in=TokenNorm(width)))
+            parts['adapt'] = self.build(width, hop.dim, factor)
+            parts['norm_out'] = TokenNorm(hop.dim)
+            self.chain.append(parts)
             width = hop.dim
 
     @abstractmethod
@@ -144,8 +140,6 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         check(fits, f'{key}.type', prefix, wanted)
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
-        positive = self.hops and min(min(hop) for hop in self.hops) > 0
-        check(positive, 'hops', self.hops, 'positive widths and strides')
         whole = self.resize != 'strided' or not any(b % a for a, b in pairwise(strides))
         wanted = f'strides that are whole multiples of those before them, not {strides}'
         check(whole, f'{key}.resize', self.resize, wanted)
@@ -198,12 +192,7 @@ class BottleneckAdapter(Adapter):
 class ViTBlockAdapter(Adapter):
     """A transformer block of a plain ViT, after an affine map if the width changes.
 
-    The paper has it between two ViTs alone.
-
-    Args:
-        *args: See :class:`Adapter`.
-        head_dim: Width of an attention head.
-        **kwargs: See :class:`Adapter`.
+    The paper has it between two ViTs alone, with attention heads of ``head_dim``.
     """
 
     def __init__(self, *args, head_dim: int = 64, **kwargs) -> None:
@@ -223,20 +212,12 @@ class ViTBlockAdapter(Adapter):
 
     def adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
         """See :meth:`Adapter.adapt`."""
-        x = state.tokens
-        if 'widen' in layer:
-            x = layer['widen'](x)
+        x = layer['widen'](state.tokens) if 'widen' in layer else state.tokens
         return layer['block'](x, state.grid)
 
 
 class Bottleneck(nn.Module):
-    """A bottleneck block (ResNet), whose stride is in the 3x3 convolution.
-
-    Args:
-        in_dim: Width of the map.
-        out_dim: Width after it.
-        stride: By which the grid shrinks.
-    """
+    """A bottleneck block (ResNet), whose stride is in the 3x3 convolution."""
 
     def __init__(self, in_dim: int, out_dim: int, stride: int = 1) -> None:
         super().__init__()
@@ -248,12 +229,9 @@ class Bottleneck(nn.Module):
             nn.ReLU(),
             *_conv_bn(planes, out_dim, 1),
         )
-        same = in_dim == out_dim and stride == 1
-        self.shortcut = (
-            nn.Identity()
-            if same
-            else nn.Sequential(*_conv_bn(in_dim, out_dim, 1, stride))
-        )
+        self.shortcut = nn.Identity()
+        if in_dim != out_dim or stride > 1:
+            self.shortcut = nn.Sequential(*_conv_bn(in_dim, out_dim, 1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the map ``(B, out_dim, h, w)`` after the block."""

@@ -52,16 +52,14 @@ class BridgeSpace(StitchingSpace):
         wanted = f'different pairs (i, j), i from 1 to {d1}, j from 1 to {d2 - 1}'
         check(distinct and all(fits), PAIRS, self.joints, wanted)
         self._maps = maps
-        stitches = [
-            Stitch(a, ANCHOR_KIND, (Segment(a, 0, depth),))
-            for a, depth in enumerate(depths)
-        ][int(maps) :]
+        routes = [(Segment(a, 0, depth),) for a, depth in enumerate(depths)]
+        stitches = [Stitch(a, ANCHOR_KIND, r) for a, r in enumerate(routes)][maps:]
         layers = {}
-        for number, (i, j) in enumerate(self.joints):
+        for number, (i, j) in enumerate(self.joints, start=2):
             name = f'0to1_{i}_{j}'
             layers[name] = StitchingLayerSpec(Position(0, i - 1), Position(1, j - 1))
             route = Segment(0, 0, i), Segment(1, j, d2)
-            stitches.append(Stitch(2 + number, 'FS', route, (name,)))
+            stitches.append(Stitch(number, 'FS', route, (name,)))
         super().__init__(depths, stitches, layers, (), ids)
 
     def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
@@ -95,15 +93,9 @@ def joint_between(
 ) -> tuple[int, int]:
     """Return the pair ``(i, j)`` from one stage to another, as the paper has it.
 
-    It leaves after the first block of the source stage, and goes on after the first
-    block of the target stage, the one that reduces the grid; for the same stage, after
-    its last block.
-
-    Args:
-        fast: Stages of the network that is left.
-        slow: Stages of the one that is entered.
-        source: Stage that is left, from 0.
-        target: Stage that is entered, from 0.
+    It leaves after the first block of the source stage of ``fast``, and goes on after
+    the first block of the target stage of ``slow``, the one that reduces the grid; for
+    the same stage, after its last block.
     """
     known = 0 <= source < len(fast) and 0 <= target < len(slow)
     wanted = f'0 to {len(fast) - 1} and 0 to {len(slow) - 1}'

@@ -19,18 +19,17 @@ from .bridge_space import PAIRS, BridgeSpace, joint_between, stages_to_bridge
 class BridgedBackbone(StitchedBackbone):
     """Two networks of any kind, joined across any gap by adapters (section 2).
 
-    A route runs the first network up to a block and then the second one from another;
-    everything in between is replaced by one adapter per stage crossed, each of which
-    leads to the width and grid after the first block of the next stage. A new backbone
-    runs its first bridge.
+    A route runs the first network up to a block and the second one from another; in
+    between is one adapter per stage crossed, each of which leads to the width and grid
+    after the first block of the next stage. A new backbone runs its first bridge.
 
     Args:
         anchors: The two networks or their configs; for one stitched to itself, the same
             config twice.
         stitching_layer: Config of the adapters; see :class:`Adapter`.
-        stages: Pairs of stages, from 0: leave after the first block of one, go on
-            after the first block of the other; see :func:`joint_between`. Stages are
-            runs of blocks of equal stride, of a plain ViT four equal parts.
+        stages: Pairs of stages, from 0, that are left and entered; see
+            :func:`joint_between`. Stages are runs of blocks of equal stride, of a plain
+            ViT four equal parts.
         joints: Instead of stages, pairs of blocks; see :class:`BridgeSpace`.
         frozen: Whether the networks are frozen, in eval mode.
         stitch_ids: Keep only these stitches, and the networks by themselves.

@@ -1,20 +1,19 @@
 """Stitching layers, backbones, the switch of the stitch, wrappers and necks."""
 
-from .backbones import SingleStitch, SNNetv1, SNNetv2, StitchedBackbone
-from .layers import LeastSquares, LoRAStitchingLayer, StitchingLayer
-from .map_layer_norm import MapLayerNorm
-from .necks import NormPerMap, SimpleFeaturePyramid
+from .backbones.single_stitch import SingleStitch
+from .backbones.snnet_v1 import SNNetv1
+from .backbones.snnet_v2 import SNNetv2
+from .backbones.stitched_backbone import StitchedBackbone
+from .layers.least_squares import LeastSquares
+from .layers.stitching_layer import LoRAStitchingLayer, StitchingLayer
+from .necks.norm_per_map import MapLayerNorm, NormPerMap
+from .necks.simple_feature_pyramid import SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches, unwrapped
-from .wrappers import (
-    Distillation,
-    DistillationWrapper,
-    ModelWrapper,
-    SandwichWrapper,
-    TimmTeacher,
-    model_config,
-    unwrapped_config,
-)
+from .wrappers.distillation import Distillation
+from .wrappers.distillation_wrapper import DistillationWrapper, TimmTeacher
+from .wrappers.model_wrapper import ModelWrapper, model_config, unwrapped_config
+from .wrappers.sandwich_wrapper import SandwichWrapper
 
 __all__ = [
     'Distillation',

@@ -24,15 +24,10 @@ Statistics = dict[int, dict[str, Tensor]]
 class PerStitchBN(nn.Module):
     """Gives the batch norms of a model the statistics of the active stitch.
 
-    As ``model.per_stitch_bn`` it is told by :func:`set_stitch`. It adds neither
-    parameters nor entries to the state dict. Stitches without statistics of their own
+    As ``model.per_stitch_bn`` it is told by :func:`set_stitch`. It adds nothing to the
+    state dict. Stitches without statistics of their own, see :func:`recalibrate_bn`,
     have those that the model came with. Where anchors have batch norms, neighbouring
-    stitches share no states while it is attached: these may differ.
-
-    Args:
-        model: The model; all its batch norms take part, those of heads, necks and
-            anchors.
-        statistics: See :func:`recalibrate_bn`.
+    stitches share no states while it is attached.
     """
 
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
@@ -84,9 +79,9 @@ def recalibrate_bn(
 ) -> Statistics:
     """Estimate the statistics of every batch norm anew for each stitch.
 
-    Mean and variance are averaged over the batches. All but the batch norms stays in
-    eval mode; the weights, and the statistics of the model, stay as they are. In a
-    distributed run every rank gives as many batches, and all ranks get equal values.
+    Mean and variance are averaged over the batches, all else in eval mode; the model
+    stays as it is. In a distributed run every rank gives as many batches, and all ranks
+    get equal values.
 
     Args:
         model: The model, with a stitched backbone.
@@ -96,8 +91,7 @@ def recalibrate_bn(
             some of them see detections.
 
     Returns:
-        Running mean and variance by name, for each stitch id; those of parts that not
-        every stitch runs where it runs them.
+        Running mean and variance by name of what a stitch runs, for each stitch id.
     """
     model = unwrapped(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
@@ -106,13 +100,9 @@ def recalibrate_bn(
     share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
     stitches = visiting_order(backbone.space[i] for i in ids)
     # Sums of mean, variance and 1 over batches: a detector's heads may not see all.
-    totals = {
-        s.id: {
-            n: m.running_mean.new_zeros(2 * m.num_features + 1)
-            for n, m in norms.items()
-        }
-        for s in stitches
-    }
+    sizes = {n: 2 * norm.num_features + 1 for n, norm in norms.items()}
+    zeros = next(iter(norms.values())).running_mean.new_zeros
+    totals = {s.id: {n: zeros(size) for n, size in sizes.items()} for s in stitches}
     num_batches = 0
     with _restored(model, norms):
         for data_batch in batches:
@@ -146,16 +136,13 @@ def _average(
     statistics, optional = {}, _norms_of_some_stitches(model, norms, stitch)
     for name, total in totals.items():
         all_reduce(total)
-        number = total[-1]
-        if number:
-            mean, variance = (total[:-1] / number).chunk(2)
-            values = mean.clone(), variance.clone()
-            statistics |= {f'{name}.{k}': v for k, v in zip(KEYS, values, strict=True)}
+        if number := total[-1]:
+            values = (total[:-1] / number).chunk(2)
+            for key, value in zip(KEYS, values, strict=True):
+                statistics[f'{name}.{key}'] = value.clone()
             continue
-        wanted = (
-            f'more images or better weights: none reached {name} with stitch '
-            f'{stitch.id}, as where nothing was detected'
-        )
+        wanted = f'more images or better weights: none reached {name} with stitch '
+        wanted += f'{stitch.id}, as where nothing was detected'
         check(name in optional, '--recalibrate-bn', 0, wanted)
     return statistics
 
@@ -196,8 +183,7 @@ def _observe(
 ) -> dict[str, Tensor]:
     """Return mean, variance and 1 of a batch for every batch norm that it reaches.
 
-    Where a batch norm runs more than once, as on the levels of a pyramid, they are the
-    means over its runs.
+    Where one runs more than once, as on the levels of a pyramid, they are means.
     """
     momentum = {name: norm.momentum for name, norm in norms.items()}
     for norm in norms.values():
@@ -206,9 +192,10 @@ def _observe(
         norm.reset_running_stats()
     try:
         model._run_forward(data, mode=mode)
+        one = norm.running_var.new_ones(1)
         return {
-            name: torch.cat(
-                [norm.running_mean, norm.running_var, norm.running_var.new_ones(1)]
+            name: F.pad(
+                torch.cat([norm.running_mean, norm.running_var]), (0, 1), value=1
             )
             for name, norm in norms.items()
             if norm.num_batches_tracked

@@ -31,10 +31,6 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
 
     Every module with a method ``on_stitch(stitch)`` is told, so that parts which
     depend on the stitch follow.
-
-    Args:
-        model: Any model that holds a stitched backbone.
-        stitch_id: The stitch id.
     """
     backbone, listeners = _find(model, 'on_stitch')
     backbone.set_stitch(stitch_id)
@@ -48,10 +44,6 @@ def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
     A wrapper model that has a method ``on_stitches(stitches)`` gets them all, and runs
     them in one forward; any other model takes one.
 
-    Args:
-        model: Any model that holds a stitched backbone.
-        ids: The stitch ids.
-
     Returns:
         The stitches by what their losses are named after: ``'<role>.'``, or ``''`` if
         the only losses are those of one stitch.
@@ -60,13 +52,10 @@ def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
     stitches = [backbone.space[i] for i in ids]
     for wrapper in wrappers:
         return wrapper.on_stitches(stitches)
-    wanted = (
-        f'one stitch at a time for {type(unwrapped(model)).__name__}; several go into '
-        "one forward of a wrapper, such as model.type='SandwichWrapper'"
-    )
-    check(
-        len(stitches) == 1, 'default_hooks.stitch_sampling.sampler', tuple(ids), wanted
-    )
+    wanted = f'one stitch at a time for {type(unwrapped(model)).__name__}; several go '
+    wanted += "into one forward of a wrapper, such as model.type='SandwichWrapper'"
+    key = 'default_hooks.stitch_sampling.sampler'
+    check(len(stitches) == 1, key, tuple(ids), wanted)
     set_stitch(model, stitches[0].id)
     return {'': stitches[0]}
 

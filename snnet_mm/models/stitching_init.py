@@ -22,14 +22,10 @@ def fit_stitching_layers(
 ) -> int:
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
-    All anchors run on the images in eval mode; layers of both directions between the
-    same two positions share their sums. In a distributed run every rank gives its own
-    images, or none if others have some; all ranks end with equal maps, or all raise.
-
-    Args:
-        backbone: The backbone; marked as initialised afterwards.
-        batches: Preprocessed images, each ``(B, 3, H, W)``.
-        ridge: See :class:`LeastSquares`.
+    All anchors run on the preprocessed images ``(B, 3, H, W)`` in eval mode; layers of
+    both directions between the same two positions share their sums. In a distributed
+    run every rank gives its own images, or none if others have some; all ranks end with
+    equal maps, or all raise.
 
     Returns:
         The number of images seen on this rank.
@@ -53,12 +49,10 @@ def fit_stitching_layers(
     # Every rank adds its sums before any rank may raise.
     for fit in fits.values():
         fit.all_reduce()
-    maps = {}
-    for name, (source, target) in backbone.space.layers.items():
-        if (source, target) in fits:
-            maps[name] = fits[source, target].x_to_y()
-        else:
-            maps[name] = fits[target, source].y_to_x()
+    maps = {
+        name: fits[a, b].x_to_y() if (a, b) in fits else fits[b, a].y_to_x()
+        for name, (a, b) in backbone.space.layers.items()
+    }
     for name, weight_and_bias in maps.items():
         backbone.stitching_layers[name].set_map(*weight_and_bias)
     backbone.stitching_initialized.fill_(True)

@@ -34,16 +34,10 @@ _DERIVED = re.compile(r'\.relative_position_index$')
 def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename the weights of the authors' SN-Netv1 or v2 to ours.
 
-    Args:
-        state_dict: Weights of their backbone, of a segmentor that holds it under
-            ``backbone.``, or of their classifier; what is outside the backbone keeps
-            its name.
-
-    Returns:
-        The same tensors for our backbone, segmentor, or classifier with a
-        ``StitchedClsHead``, marked as holding fitted stitching layers. Where the
-        weights tell their stitching space, its record is with them; those of SN-Netv1
-        for anchors of equal depth do not.
+    They are those of a backbone, of a segmentor that holds it under ``backbone.``, or
+    of their classifier, for ours with a ``StitchedClsHead``. What is outside the
+    backbone keeps its name. Where the weights tell their stitching space, its record is
+    with them; those of SN-Netv1 for anchors of equal depth do not.
     """
     prefix = 'backbone.' if any(k.startswith('backbone.') for k in state_dict) else ''
     theirs = any(k.startswith(f'{prefix}stitch_layers.') for k in state_dict)

@@ -172,7 +172,6 @@ def test_batch_norm_of_tokens_is_that_of_the_map():
         (LinearAdapter, dict(resize='strided'), "allowed: 'bilinear', 'none' "),
         (Conv3x3Adapter, dict(resize='nearest'), "resize='nearest'"),
         (Conv3x3Adapter, dict(resize='strided', hops=[(8, 2)]), 'whole multiples'),
-        (LinearAdapter, dict(hops=[]), 'hops=\\(\\)'),
         (BottleneckAdapter, dict(hops=[(3, 8)]), '=3; allowed: widths of 4'),
         (ViTBlockAdapter, dict(head_dim=5), 'divisors of the width'),
     ],

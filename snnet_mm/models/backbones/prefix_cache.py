@@ -30,10 +30,7 @@ class PrefixCache:
         self._next = 0
 
     def states(self, images: Tensor, steps: Sequence[Step]) -> dict[Tap, TokenState]:
-        """Return the states of these images that a route shares with the last one.
-
-        The walk adds those of its own.
-        """
+        """Return the states that a route shares with the last one; the walk adds."""
         place, self._next = self._next, self._next + 1
         states = {}
         if place < len(self._runs):

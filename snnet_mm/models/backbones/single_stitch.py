@@ -26,16 +26,14 @@ class SingleStitch(BaseModule):
 
     Args:
         anchors: Configs of the anchors in their order, None for one without a part in
-            the route. Only the blocks of the route are built, and the embedding of the
-            anchor that it begins with.
-        segments: The route: anchor, first block and block after the last one of
-            every segment.
+            the route. Only what the route runs is built.
+        segments: Anchor, first block and block after the last one of every segment.
         joints: Names of the stitching layers between the segments.
         stitching_layers: Widths before and after every stitching layer, by name,
             or the config of one that is more than a map of tokens.
-        maps: What ``forward`` returns: for every map the anchor and the block it is
-            taken from and the stitching layer that projects it, or None; None in place
-            of a map that nothing reads. Without maps it is the final state.
+        maps: Anchor and block that every map is taken from, and the stitching layer
+            that projects it, or None; None in place of a map that nothing reads.
+            Without maps ``forward`` returns the final state.
         with_cls: Whether every map comes with the cls token of the same place.
         init_cfg: mmengine's initialisation config.
     """
@@ -60,18 +58,16 @@ class SingleStitch(BaseModule):
         depths = [anchor.depth if anchor else 0 for anchor in self.anchors]
         check_route(self.stitch, depths, layers)
         self.stitching_layers = nn.ModuleDict(
-            {name: _build_layer(config) for name, config in layers.items()}
+            {
+                name: MODELS.build(c) if isinstance(c, dict) else StitchingLayer(*c)
+                for name, c in layers.items()
+            }
         )
         self.maps = tuple(_read_map(m, self.stitch, layers) for m in maps)
         self.with_cls = with_cls
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
-        """Run the route on images ``(B, 3, H, W)``.
-
-        Returns:
-            The maps ``(B, C, h, w)``, or pairs of a map and a cls token ``(B, C)``,
-            None for those that nothing reads; without maps the final state.
-        """
+        """Run the route; see :meth:`StitchedBackbone.forward`."""
         taps = [tap for tap in self.maps if tap]
         steps = self.stitch.steps
         end, states = walk(self.anchors, self.stitching_layers, steps, images, taps)
@@ -97,10 +93,6 @@ def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:
     return MODELS.build(config)
 
 
-def _build_layer(config: Sequence[int] | dict) -> nn.Module:
-    return MODELS.build(config) if isinstance(config, dict) else StitchingLayer(*config)
-
-
 def _read_map(
     source: Sequence | None, stitch: Stitch, layers: Collection[str]
 ) -> Tap | None:
@@ -109,9 +101,7 @@ def _read_map(
     anchor, block, layer = source
     position = Position(anchor, block)
     fits = stitch.runs(position) and (layer is None or layer in layers)
-    wanted = (
-        f'an anchor, a block of it on the route {stitch.segments}, and None or one of '
-        f'the stitching layers {sorted(layers)}'
-    )
+    wanted = f'an anchor, a block of it on the route {stitch.segments}, and None or '
+    wanted += f'one of the stitching layers {sorted(layers)}'
     check(fits, 'backbone.maps', tuple(source), wanted)
     return position, layer

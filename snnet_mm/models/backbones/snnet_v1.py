@@ -7,12 +7,7 @@ from collections.abc import Collection, Sequence
 from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.stitching import (
-    SlidingWindowSpace,
-    StagedSpace,
-    StitchingSpace,
-    TwoWaySpace,
-)
+from snnet_mm.stitching import SlidingWindowSpace, StagedSpace, TwoWaySpace
 from snnet_mm.stitching.sliding_window_space import check_direction
 from snnet_mm.utils import check
 
@@ -33,17 +28,13 @@ class SNNetv1(StitchedBackbone):
         anchors: The anchors or their configs, ordered fast -> slow.
         stitching_layer: Config of the stitching layers, without their widths; by
             default fully trained ones.
-        kernel: See :class:`SlidingWindowSpace`.
-        stride: See :class:`SlidingWindowSpace`.
-        nearest: See :class:`SlidingWindowSpace`; anchors of unequal depth are never
-            stitched to others than their neighbours.
+        kernel, stride, nearest: See :class:`SlidingWindowSpace`; anchors of unequal
+            depth are stitched to neighbours alone.
         direction: ``'FS'``, fast to slow, or ``'SF'`` for plain anchors; the paper
             compares them in figure 9a.
-        stages: For anchors with stages, those that are stitched; see
-            :class:`StagedSpace`.
+        stages: See :class:`StagedSpace`, for anchors with stages.
         stitch_ids: Keep only these stitches, and the anchors.
-        out: See :class:`StitchedBackbone`.
-        **kwargs: See :class:`StitchedBackbone`.
+        out, **kwargs: See :class:`StitchedBackbone`.
     """
 
     def __init__(
@@ -70,7 +61,6 @@ class SNNetv1(StitchedBackbone):
         wanted = 'stages for anchors that have some, and the others for plain anchors'
         check(fits, 'backbone.stages', dict(given, stages=stages), wanted)
         maps = out == 'maps'
-        space: StitchingSpace
         if staged:
             of_anchors = [[len(stage) for stage in a.stages] for a in anchors]
             space = StagedSpace(of_anchors, stages, stitch_ids, maps)

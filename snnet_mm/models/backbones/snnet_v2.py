@@ -26,8 +26,7 @@ class SNNetv2(StitchedBackbone):
             paper's default is a low-rank update of rank 16.
         kinds: Kinds of stitches besides the anchors; see :class:`TwoWaySpace`.
         stitch_ids: Keep only these stitches, and the anchors.
-        out: See :class:`StitchedBackbone`.
-        **kwargs: See :class:`StitchedBackbone`.
+        out, **kwargs: See :class:`StitchedBackbone`.
     """
 
     def __init__(

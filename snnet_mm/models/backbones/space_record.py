@@ -1,9 +1,4 @@
-"""The record of a stitching space in weights: a tensor in the state dict.
-
-However weights are loaded, those of another space are refused; see
-:func:`snnet_mm.stitching.check_space_record`. Those without a record, as older ones
-are, are taken.
-"""
+"""The record of a stitching space in weights, which refuses those of another space."""
 
 from __future__ import annotations
 
@@ -33,16 +28,13 @@ def check_space_of_weights(
     """Refuse weights of another space before any are loaded.
 
     Args:
-        weights: A state dict.
+        weights: A state dict, where the names of the backbone begin with ``prefix``.
         space: The space of the backbone.
-        prefix: What the names of the backbone begin with in the state dict.
+        prefix: As above.
         exact: See :func:`check_space_record`.
 
     Returns:
         Whether they have a record, or need none without stitching layers.
-
-    Raises:
-        ValueError: If they are of another space, or their record cannot be read.
     """
     if prefix + SPACE_RECORD not in weights:
         return not any(k.startswith(f'{prefix}stitching_layers.') for k in weights)

@@ -35,9 +35,8 @@ MOVED_SETTINGS: dict[str, str] = {}
 class StitchedBackbone(BaseModule):
     """Anchors joined by stitching layers; runs the active stitch.
 
-    ``forward`` never chooses a stitch: given the active one, its only randomness is
-    drop path. A new backbone runs its slowest anchor. Its state dict holds a record of
-    its space.
+    A new backbone runs its slowest anchor; ``forward`` never chooses a stitch. The
+    state dict holds a record of the space.
 
     Args:
         anchors: The anchors, ordered fast -> slow; see :func:`build_anchors`.
@@ -46,16 +45,14 @@ class StitchedBackbone(BaseModule):
         out: ``'maps'`` for a tuple of feature maps of the slowest anchor's width, which
             dense heads read, or ``'end'`` for the final state of the end anchor.
         out_indices: Blocks of the slowest anchor whose maps are returned. Where a
-            route lacks a block, the faster block it belongs to is its substitute,
+            route lacks a block, its substitute is the faster block that it belongs to,
             projected to the slowest width.
-        with_cls: Whether every map comes with the cls token of the same place, as
-            ``(map, cls)``, through the same stitching layers. DPT's readout needs it.
-        eval_maps: Places in ``out_indices`` whose maps are needed outside training,
-            such as ``(3,)`` if only auxiliary heads read the others; these are then
-            None. By default all.
-        plugins: Parts of the backbone that change how its stitches run, by the names
-            under which it holds them: configs of modules that are built with
-            ``backbone=``. Each has a method ``exported_weights(stitch)`` and the
+        with_cls: Whether every map comes with the cls token of the same place, through
+            the same stitching layers, as ``(map, cls)``: DPT's readout needs it.
+        eval_maps: Places in ``out_indices`` whose maps are needed outside training; the
+            others, which auxiliary heads read, are then None. By default all.
+        plugins: Configs of parts that change how stitches run, by name, which are built
+            with ``backbone=``. Each has a method ``exported_weights(stitch)`` and the
             attributes ``exported_settings``, ``shares_prefixes`` and ``active``; see
             :class:`snnet_mm.esta.StitchBiases`.
         init_cfg: mmengine's initialisation config.
@@ -113,10 +110,7 @@ class StitchedBackbone(BaseModule):
         return self._active_stitch
 
     def set_stitch(self, stitch_id: int) -> None:
-        """Choose the stitch that ``forward`` runs.
-
-        :func:`snnet_mm.apis.set_stitch` does it in a whole model.
-        """
+        """Choose the stitch; :func:`snnet_mm.apis.set_stitch` does in whole models."""
         self._active_stitch = self.space[stitch_id]
         if self._prefixes is not None:
             self._prefixes.rewind()
@@ -144,14 +138,8 @@ class StitchedBackbone(BaseModule):
         }
         if self._prefixes is not None and not self.training:
             kept = self._prefixes.states(images, stitch.steps)
-        end, states = walk(
-            self.anchors,
-            self.stitching_layers,
-            stitch.steps,
-            images,
-            taps.values(),
-            kept,
-        )
+        parts = self.anchors, self.stitching_layers
+        end, states = walk(*parts, stitch.steps, images, taps.values(), kept)
         if self.out == 'end':
             return end
         maps: list[BackboneMap | None] = [None] * len(self.out_indices)
@@ -164,10 +152,8 @@ class StitchedBackbone(BaseModule):
         """Run blocks that stitches have in common once, for the same images.
 
         Inside, in eval mode, a stitch goes on from where its route leaves that of the
-        stitch before it; the results are the same. The states of one route are kept,
-        one per crop, until the context ends. Visit stitches in the order of
-        :func:`snnet_mm.stitching.visiting_order`. Where a plug-in says that stitches
-        have nothing in common, each of them is run from the beginning.
+        stitch before it, if no plug-in forbids it; the results are the same. Visit
+        stitches in the order of :func:`snnet_mm.stitching.visiting_order`.
         """
         parts = (self, *(getattr(self, name) for name in self.plugins))
         if all(part.shares_prefixes for part in parts):
@@ -184,12 +170,7 @@ class StitchedBackbone(BaseModule):
         return tuple(range(len(self.out_indices))) if self.training else self.eval_maps
 
     def map_source(self, stitch: Stitch, block: int) -> Tap:
-        """Find where a stitch takes the map of a block of the slowest anchor from.
-
-        Returns:
-            A position on the route, and the stitching layer that projects it to the
-            slowest width, None if none is needed.
-        """
+        """Find where a stitch takes the map of a block of the slowest anchor from."""
         slow = Position(len(self.anchors) - 1, block)
         sources = ((slow, None), *self.space.substitutes(block))
         return next(source for source in sources if stitch.runs(source[0]))
@@ -209,8 +190,8 @@ class StitchedBackbone(BaseModule):
             missing_keys.remove(prefix + SPACE_RECORD)
 
     def _build_layers(self, config: dict) -> nn.ModuleDict:
-        wanted = f'for {type(self).__name__} a dict with a type of '
-        wanted += self.layer_class.__name__
+        names = type(self).__name__, self.layer_class.__name__
+        wanted = 'for {} a dict with a type of {}'.format(*names)
         kind = config.get('type') if isinstance(config, dict) else None
         kind = MODELS.get(kind) if isinstance(kind, str) else kind
         fits = isinstance(kind, type) and issubclass(kind, self.layer_class)

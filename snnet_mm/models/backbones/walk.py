@@ -25,13 +25,11 @@ def walk(
 
     Args:
         anchors: The anchors.
-        layers: Stitching layers by name.
+        layers: Stitching layers by name, each of which maps a state once.
         steps: The route; see :attr:`snnet_mm.stitching.Stitch.steps`.
         images: Of shape ``(B, 3, H, W)``.
-        taps: Where states are wanted, on the route. A state is mapped by a stitching
-            layer once, be it for a tap or for the route.
-        kept: States of a route that begins alike, which are not computed again; gets
-            all states of this one. See :class:`PrefixCache`.
+        taps: Where states are wanted, on the route.
+        kept: States of a route that begins alike; gets all of this one.
 
     Returns:
         The final state, and the states at ``taps``.

@@ -13,15 +13,14 @@ class LeastSquares:
     """Best affine maps between paired activations x and y.
 
     Equation 2 of SN-Netv2 solves ``min ||x M - y||`` by a pseudo-inverse over all
-    tokens of all images. Here only the float64 sums ``X'X`` and ``X'Y`` are kept, and
-    ``Y'Y`` for the map from y to x, X and Y having a column of ones that gives the
-    bias, so that memory does not grow with the number of images and ranks add their
-    sums.
+    tokens of all images. Here only the float64 sums ``X'X``, ``X'Y`` and ``Y'Y`` are
+    kept, X and Y having a column of ones that gives the bias: memory does not grow with
+    the number of images, and ranks add their sums.
 
     Args:
         x_dim: Width of x.
         y_dim: Width of y.
-        both_ways: Whether the map from y to x is wanted too.
+        both_ways: Whether the map from y to x, which needs ``Y'Y``, is wanted too.
         ridge: Share by which each entry of the diagonal grows, the bias excepted, so
             that too few tokens or dependent channels still give a finite map.
         device: Where the activations are.
@@ -36,9 +35,7 @@ class LeastSquares:
         device: torch.device | str | None = None,
     ) -> None:
         self.x_dim, self.y_dim, self.ridge = x_dim, y_dim, ridge
-        sizes = [(x_dim, x_dim), (x_dim, y_dim)]
-        if both_ways:
-            sizes.append((y_dim, y_dim))
+        sizes = [(x_dim, x_dim), (x_dim, y_dim), (y_dim, y_dim)][: 2 + both_ways]
         # Zeros, so that a rank which sees nothing can still join the others.
         self._sums = [
             torch.zeros(m + 1, n + 1, dtype=torch.float64, device=device)

@@ -13,12 +13,7 @@ from snnet_mm.utils import check
 
 @MODELS.register_module()
 class StitchingLayer(nn.Linear):
-    """An affine map of every token (SN-Net's 1x1 convolution), fully trained.
-
-    Args:
-        in_dim: Width of the anchor that is left.
-        out_dim: Width of the anchor that is entered.
-    """
+    """An affine map of every token (SN-Net's 1x1 convolution), fully trained."""
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__(in_dim, out_dim)
@@ -33,12 +28,7 @@ class StitchingLayer(nn.Linear):
 
     @torch.no_grad()
     def set_map(self, weight: Tensor, bias: Tensor) -> None:
-        """Set the map, as least squares gives it.
-
-        Args:
-            weight: Of shape ``(out_dim, in_dim)``.
-            bias: Of shape ``(out_dim,)``.
-        """
+        """Set weight ``(out_dim, in_dim)`` and bias, as least squares gives them."""
         self.weight.copy_(weight)
         self.bias.copy_(bias)
 

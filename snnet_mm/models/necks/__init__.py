@@ -1,4 +1,1 @@
-from .norm_per_map import NormPerMap
-from .simple_feature_pyramid import SimpleFeaturePyramid
-
-__all__ = ['NormPerMap', 'SimpleFeaturePyramid']
+"""Necks between backbones and dense heads."""

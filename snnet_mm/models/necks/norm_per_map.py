@@ -1,9 +1,10 @@
-"""A norm for every map of a backbone."""
+"""Layer norms of feature maps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch.nn.functional as F
 from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -11,6 +12,25 @@ from torch import Tensor, nn
 from snnet_mm.utils import check
 
 DEFAULT_NORM = dict(type='MapLayerNorm', eps=1e-5)
+
+
+@MODELS.register_module()
+class MapLayerNorm(nn.LayerNorm):
+    """Layer norm over the channels of every place of a map.
+
+    In mm configs, ``norm_cfg=dict(type='MapLayerNorm')``. ViTDet has it in its pyramid
+    and heads: unlike batch norm it does not mix the statistics of stitches.
+    """
+
+    def __init__(self, num_channels: int, eps: float = 1e-6) -> None:
+        super().__init__(num_channels, eps=eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise maps ``(B, C, H, W)``."""
+        x = x.permute(0, 2, 3, 1)
+        x = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        # mmcv's RoIAlign reads memory as if it were in this order.
+        return x.permute(0, 3, 1, 2).contiguous()
 
 
 @MODELS.register_module('MapNorms')  # its name in earlier versions
@@ -37,15 +57,12 @@ class NormPerMap(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         self.norms = nn.ModuleList(
-            MODELS.build(dict(norm_cfg, num_channels=channels))
-            for channels in in_channels
+            MODELS.build(dict(norm_cfg, num_channels=n)) for n in in_channels
         )
 
     def forward(self, maps: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
         """Normalise maps ``(B, C, H, W)``; one that nothing reads, None, stays so."""
         wanted = f'{len(self.norms)} maps of the backbone, one per norm'
         check(len(maps) == len(self.norms), 'neck.in_channels', len(maps), wanted)
-        return tuple(
-            None if x is None else norm(x)
-            for norm, x in zip(self.norms, maps, strict=True)
-        )
+        pairs = zip(self.norms, maps, strict=True)
+        return tuple(None if x is None else norm(x) for norm, x in pairs)

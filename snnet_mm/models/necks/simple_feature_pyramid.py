@@ -55,10 +55,7 @@ class SimpleFeaturePyramid(BaseModule):
         )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Make the levels, finest first, of the last of the backbone's maps.
-
-        Args:
-            maps: Maps ``(B, in_channels, H, W)``.
+        """Make the levels, finest first, of the last map ``(B, in_channels, H, W)``.
 
         Returns:
             One map ``(B, out_channels, H * in_stride / stride, ...)`` per stride.
@@ -95,9 +92,7 @@ def _level(
 
 
 def _check_strides(in_stride: int, strides: Sequence[int]) -> None:
-    doubled = bool(strides) and list(strides) == [
-        strides[0] * 2**i for i in range(len(strides))
-    ]
+    doubled = strides and all(s == strides[0] * 2**i for i, s in enumerate(strides))
     # Halves and doubles lead from the stride of the map to the first one.
     power = math.log2(in_stride / strides[0]) if doubled and strides[0] > 0 else -2
     wanted = (

@@ -21,15 +21,10 @@ HEADS = ('head', 'decode_head')
 class Distillation:
     """The distillation of DeiT, section 4: for classes of images or of pixels.
 
-    ``(1 - alpha) * task losses + alpha * distillation loss``. With soft labels that is
-    ``temperature ** 2 * KL(teacher || student)`` of the softened probabilities, with
-    hard labels the cross-entropy with the class that the teacher chooses. Both are
-    means over images and pixels, unlabelled pixels included.
-
-    Args:
-        labels: ``'hard'`` or ``'soft'``.
-        alpha: Share of the distillation loss.
-        temperature: What logits are divided by for soft labels.
+    ``(1 - alpha) * task losses + alpha * distillation loss``. With ``'soft'`` labels
+    that is ``temperature ** 2 * KL(teacher || student)`` of the softened probabilities,
+    with ``'hard'`` ones the cross-entropy with the class that the teacher chooses. Both
+    are means over images and pixels, unlabelled pixels included.
     """
 
     labels: str = 'hard'
@@ -43,11 +38,9 @@ class Distillation:
         check(self.temperature > 0, 'model.temperature', self.temperature, wanted)
 
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """Return the distillation loss.
+        """Return the distillation loss of logits ``(B, K)`` or ``(B, K, h, w)``.
 
-        Args:
-            student: Logits ``(B, K)``, or a map ``(B, K, h, w)`` of them.
-            teacher: Logits of the same images; a map of another size is resampled.
+        A teacher's map of another size is resampled.
         """
         fits = student.shape[:2] == teacher.shape[:2] and student.ndim == teacher.ndim
         wanted = f'logits of the same images and classes, {tuple(student.shape)}'
@@ -64,10 +57,11 @@ class Distillation:
 
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
         """Return task losses in their share, with ``loss_distill`` in its own."""
-        weighed = {
-            name: _scaled(value, 1 - self.alpha) if 'loss' in name else value
-            for name, value in losses.items()
-        }
+        weighed, share = dict(losses), 1 - self.alpha
+        for name in [name for name in losses if 'loss' in name]:
+            value = losses[name]
+            is_list = isinstance(value, list)
+            weighed[name] = [share * v for v in value] if is_list else share * value
         weighed['loss_distill'] = self.alpha * self.loss(student, teacher)
         return weighed
 
@@ -75,12 +69,8 @@ class Distillation:
 def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
     """Return the part of a model whose output are its logits.
 
-    A detector has none: its boxes differ in number and order from one model to the
-    other, and are not distilled.
-
-    Args:
-        model: The model.
-        name: Name of the part; by default that of classifiers or segmentors.
+    By default that of classifiers or segmentors. A detector has none: its boxes differ
+    in number and order from one model to the other.
     """
     names = HEADS if name is None else (name,)
     modules = dict(model.named_modules())
@@ -122,9 +112,3 @@ def check_logits(logits: object, source: str) -> Tensor:
     )
     check(fits, 'model.labels, model.logits_from', f'{source} gives {shape}', wanted)
     return logits
-
-
-def _scaled(value: Tensor | list[Tensor], factor: float) -> Tensor | list[Tensor]:
-    if isinstance(value, Tensor):
-        return factor * value
-    return [factor * v for v in value]

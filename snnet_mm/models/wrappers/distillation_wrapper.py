@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
-from mmengine.model import BaseModel
+from mmengine.model import BaseModel, ImgDataPreprocessor
 from mmengine.registry import MODELS
 from torch import Tensor
 
 from snnet_mm.anchors.pretrained import Weights, load_into
 from snnet_mm.utils import check
+from snnet_mm.utils.timm_models import create_timm_model
 
 from .distillation import Distillation, check_logits, find_head, recorded_logits
 from .model_wrapper import ModelWrapper
@@ -19,10 +20,9 @@ from .normalisation import Renormalisation
 class DistillationWrapper(ModelWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
-    The teacher sees the images that the student sees, augmented and mixed, normalised
-    as its own data preprocessor does it. It is frozen and in eval mode, and no part of
-    the model: it is neither in checkpoints nor given to the optimizer, and built only
-    where a model is trained.
+    The teacher sees the student's images, augmented and mixed, normalised as its own
+    data preprocessor does it. It is frozen, in eval mode, neither in checkpoints nor
+    given to the optimizer, and built only where a model is trained.
 
     Args:
         model: Config of the student, any mm model with logits of classes.
@@ -30,9 +30,7 @@ class DistillationWrapper(ModelWrapper):
             same classes.
         teacher_checkpoint: Weights of the teacher, a file of any source; by default
             those that its config names, by ``pretrained`` or ``init_cfg``.
-        labels: See :class:`Distillation`.
-        alpha: See :class:`Distillation`.
-        temperature: See :class:`Distillation`.
+        labels, alpha, temperature: See :class:`Distillation`.
         logits_from: Name of the part of the student that gives the logits; by default
             ``'head'`` of a classifier, ``'decode_head'`` of a segmentor.
         data_preprocessor: See :class:`ModelWrapper`.
@@ -91,6 +89,35 @@ class DistillationWrapper(ModelWrapper):
             preprocessors = self.data_preprocessor, teacher.data_preprocessor
             self._teacher = teacher, Renormalisation(*preprocessors)
         return self._teacher
+
+
+@MODELS.register_module()
+class TimmTeacher(BaseModel):
+    """A classifier of timm that knows how its images are normalised.
+
+    Args:
+        name: Its name in timm; SN-Netv1 has the teacher of DeiT, RegNetY-160.
+        pretrained: Whether timm fetches the weights.
+        **kwargs: What else ``timm.create_model`` takes, such as ``num_classes``.
+    """
+
+    def __init__(
+        self, name: str = 'regnety_160', pretrained: bool = True, **kwargs
+    ) -> None:
+        try:
+            model = create_timm_model(name, pretrained=pretrained, **kwargs)
+        except ValueError as error:
+            raise ValueError(f'{error} (config key: model.teacher)') from error
+        cfg = model.pretrained_cfg
+        mean, std = ([255 * x for x in cfg[key]] for key in ('mean', 'std'))
+        super().__init__(ImgDataPreprocessor(mean, std, bgr_to_rgb=True))
+        self.model = model
+
+    def forward(
+        self, inputs: Tensor, data_samples: list | None = None, mode: str = 'tensor'
+    ) -> Tensor:
+        """Return logits ``(B, K)`` of images ``(B, 3, H, W)``, whatever the mode."""
+        return self.model(inputs)
 
 
 def _check_has_weights(teacher: dict, checkpoint: str | None) -> None:

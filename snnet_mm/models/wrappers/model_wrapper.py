@@ -18,8 +18,7 @@ class ModelWrapper(BaseModel):
     """An mm model with another ``loss``; all else is that of the model.
 
     The model is a child, ``wrapped``, which shows in no name: modules, parameters and
-    the state dict have the names of the model. So settings that go by names need no
-    change, and a checkpoint of the one is a checkpoint of the other.
+    the state dict have the names of the model, and checkpoints go both ways.
 
     Args:
         model: The mm model, or its config.
@@ -54,12 +53,9 @@ class ModelWrapper(BaseModel):
     ) -> Iterator[tuple[str, nn.Module]]:
         """Yield all modules by their names in the model."""
         dot = f'{prefix}.' if prefix else ''
-        inner = f'{dot}wrapped.'
         for name, module in super().named_modules(memo, prefix, remove_duplicate):
-            if name == f'{dot}wrapped':
-                name = prefix
-            elif name.startswith(inner):
-                name = dot + name.removeprefix(inner)
+            if f'{name}.'.startswith(inner := f'{dot}wrapped.'):
+                name = (dot + f'{name}.'.removeprefix(inner)).rstrip('.')
             yield name, module
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:
@@ -74,13 +70,7 @@ class ModelWrapper(BaseModel):
     def forward(
         self, inputs: Tensor, data_samples: list | None = None, mode: str = 'tensor'
     ) -> Any:
-        """Run the model; with ``mode='loss'`` run :meth:`loss`.
-
-        Args:
-            inputs: Preprocessed images ``(B, 3, H, W)``.
-            data_samples: The data samples of these images.
-            mode: ``'loss'``, ``'predict'`` or ``'tensor'``.
-        """
+        """Run the model on images ``(B, 3, H, W)``; for losses run :meth:`loss`."""
         if mode == 'loss':
             return self.loss(inputs, data_samples)
         return self.wrapped(inputs, data_samples, mode=mode)
@@ -125,8 +115,8 @@ def unwrapped_config(model: dict) -> dict:
 def model_config(cfg: Config) -> dict:
     """Return the config of the mm model that mmengine's Runner builds of a config.
 
-    A ``data_preprocessor`` at the top level belongs to the model, unless that has one
-    of its own. Wrappers are left out, see :func:`unwrapped_config`.
+    A ``data_preprocessor`` at the top level belongs to a model without one of its own.
+    Wrappers are left out.
     """
     model = deepcopy(unwrapped_config(cfg.model))
     if cfg.get('data_preprocessor') is not None:

@@ -10,21 +10,18 @@ from torch import Tensor, nn
 class Renormalisation(nn.Module):
     """Turns images preprocessed for one model into those for another.
 
-    The same as undoing the one normalisation and doing the other, padding included:
-    a pad value of 0 stays the mean of the first model.
-
-    Args:
-        source: The data preprocessor that the images come from.
-        target: That of the model which they are for.
+    The same as undoing the normalisation of the data preprocessor ``source`` and doing
+    that of ``target``, padding included: a pad value of 0 stays the mean of the first.
     """
 
     def __init__(
         self, source: BaseDataPreprocessor, target: BaseDataPreprocessor
     ) -> None:
         super().__init__()
-        mean, std = _mean_and_std(source)
-        target_mean, target_std = _mean_and_std(target)
-        self.flip = _reverses_channels(source) != _reverses_channels(target)
+        (mean, std, reverses), (target_mean, target_std, target_reverses) = map(
+            _settings, (source, target)
+        )
+        self.flip = reverses != target_reverses
         if self.flip:
             mean, std = mean.flip(0), std.flip(0)
         # In float64, so that equal ones cancel to the identity.
@@ -37,15 +34,11 @@ class Renormalisation(nn.Module):
         return images * self.scale + self.shift
 
 
-def _mean_and_std(preprocessor: BaseDataPreprocessor) -> tuple[Tensor, Tensor]:
-    """Return them ``(C, 1, 1)``, in the order of channels that the model sees."""
+def _settings(preprocessor: BaseDataPreprocessor) -> tuple[Tensor, Tensor, bool]:
+    """Mean and std ``(C, 1, 1)`` as the model sees channels, and if it flips them."""
     mean = getattr(preprocessor, 'mean', torch.zeros(1, 1, 1))
     std = getattr(preprocessor, 'std', torch.ones(1, 1, 1))
-    return mean.double(), std.double()
-
-
-def _reverses_channels(preprocessor: BaseDataPreprocessor) -> bool:
-    """Return whether the order of channels is not that of the loaded images."""
     # mmengine's, mmsegmentation's and mmpretrain's name.
     keys = ('_channel_conversion', 'channel_conversion', 'to_rgb')
-    return any(getattr(preprocessor, key, False) for key in keys)
+    reverses = any(getattr(preprocessor, key, False) for key in keys)
+    return mean.double(), std.double(), reverses

@@ -22,12 +22,11 @@ SLOWEST, FASTEST = 'slowest.', 'fastest.'
 class SandwichWrapper(ModelWrapper):
     """A model that trains several stitches in every iteration.
 
-    The stitches are those of the last :meth:`on_stitches`, one of which is the slowest
-    anchor among them. It runs first, on the ground truth alone; its logits, without
-    gradient, teach the others (in-place distillation; SN-Netv1, supplement D). Losses
-    are named after who they are of: ``slowest.*``, ``fastest.*`` for the other anchor,
-    ``stitch0.*``, ``stitch1.*`` for the rest, and summed. The graphs of all stitches
-    are held until the one backward of their sum: memory grows with every stitch.
+    Of the stitches of the last :meth:`on_stitches` the slowest anchor runs first, on
+    the ground truth alone; its logits, without gradient, teach the others (in-place
+    distillation; SN-Netv1, supplement D). Losses are named ``slowest.*``, ``fastest.*``
+    for the other anchor, ``stitch0.*``, ``stitch1.*`` for the rest, and summed; memory
+    grows with every stitch, whose graphs are held until the one backward.
 
     Args:
         model: Config of an mm model with a stitched backbone.
@@ -35,9 +34,7 @@ class SandwichWrapper(ModelWrapper):
             every stitch learns from the ground truth alone, in any task.
         alpha: See :class:`Distillation`. At 1, the default, the others learn from the
             slowest alone, as in universally slimmable networks.
-        temperature: See :class:`Distillation`.
-        logits_from: See :class:`DistillationWrapper`.
-        data_preprocessor: See :class:`ModelWrapper`.
+        temperature, logits_from, data_preprocessor: See :class:`DistillationWrapper`.
     """
 
     def __init__(
@@ -59,12 +56,7 @@ class SandwichWrapper(ModelWrapper):
         self.roles: dict[str, Stitch] = {}
 
     def on_stitches(self, stitches: Sequence[Stitch]) -> dict[str, Stitch]:
-        """Take the stitches of the next losses, in any order.
-
-        Returns:
-            The stitches by the role that their losses are named after, in the order
-            in which they run.
-        """
+        """Take the stitches of the next losses; return them by role, as they run."""
         anchors = find_stitched_backbone(self).space.anchor_ids
         drawn = {s.id: s for s in stitches}
         present = [i for i in anchors if i in drawn]

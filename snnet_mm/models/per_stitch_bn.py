@@ -194,9 +194,7 @@ def _observe(
         model._run_forward(data, mode=mode)
         one = norm.running_var.new_ones(1)
         return {
-            name: F.pad(
-                torch.cat([norm.running_mean, norm.running_var]), (0, 1), value=1
-            )
+            name: torch.cat([norm.running_mean, norm.running_var, one])
             for name, norm in norms.items()
             if norm.num_batches_tracked
         }

@@ -25,8 +25,8 @@ BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls toke
 class Anchor(BaseModule, metaclass=ABCMeta):
     """A network that can be stitched; by itself, a backbone for any mm model.
 
-    The walk along a route calls only what stands here and never looks inside. A
-    stitched backbone has ``out_indices``, ``with_cls`` and ``out`` of its own.
+    A stitched backbone calls only what stands here, and has ``out_indices``,
+    ``with_cls`` and ``out`` of its own.
 
     Args:
         block_dims: Width of the activations after every block.

@@ -11,20 +11,17 @@ from torch import Tensor, nn
 
 from .checkpoint_filters import to_our_names
 from .fit_positions import fit_bias_tables, fit_offsets, fit_pos_embed
-from .plain_vit_settings import (
-    check_settings,
-    read_arch,
-    read_windows,
-)
+from .plain_vit_settings import check_settings, read_arch, read_windows
 from .position import (
     DecomposedRelPosBias,
     RelativePositionBias,
+    add_positions,
     grid_of,
     resize_pos_embed,
 )
 from .pretrained import Weights, check_shapes
 from .token_anchor import TokenAnchor
-from .vit_block import AttentionBias, Block
+from .vit_block import Block
 
 
 class PatchEmbed(nn.Module):
@@ -161,15 +158,8 @@ class PlainViT(TokenAnchor):
 
     def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
         """See :meth:`TokenAnchor.embed_patches`."""
-        x = self.patch_embed(images)
-        own = (self.cls_token, self.reg_token)
-        prefix = [t.expand(x.shape[0], -1, -1) for t in own if t is not None]
-        if self.pos_embed is None:
-            return torch.cat([*prefix, x], dim=1)
-        pos_embed = self._pos_embed_for(grid)
-        if self.num_embedded_prefix:
-            return torch.cat([*prefix, x], dim=1) + pos_embed
-        return torch.cat([*prefix, x + pos_embed], dim=1)
+        patches, pos_embed = self.patch_embed(images), self._pos_embed_for(grid)
+        return add_positions(patches, pos_embed, self.cls_token, self.reg_token)
 
     def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         """See :meth:`TokenAnchor.run_layers`."""
@@ -203,30 +193,22 @@ class PlainViT(TokenAnchor):
     ) -> None:
         rates = torch.linspace(0, drop_path_rate, self.depth, device='cpu').tolist()
         blocks = [nn.Identity() for _ in range(self.depth)]
+        (dim, *_), (has_table, decomposed) = self.block_dims, relative
         for i in sorted(self.kept_blocks):
-            bias = self._new_bias(*relative, num_heads, windows[i])
-            own = self.block_dims[i], num_heads, rates[i], bias, windows[i]
-            blocks[i] = Block(*own, **settings)
+            bias, window = None, windows[i]
+            if has_table:
+                bias = RelativePositionBias(self.grid, num_heads, self.num_prefix)
+            elif decomposed:
+                grid = (window, window) if window else self.grid
+                bias = DecomposedRelPosBias(grid, dim // num_heads)
+            blocks[i] = Block(dim, num_heads, rates[i], bias, window, **settings)
         self.blocks = nn.ModuleList(blocks)
 
-    def _new_bias(
-        self, relative: bool, decomposed: bool, num_heads: int, window: int
-    ) -> AttentionBias | None:
-        if relative:
-            return RelativePositionBias(self.grid, num_heads, self.num_prefix)
-        if decomposed:
-            grid = (window, window) if window else self.grid
-            return DecomposedRelPosBias(grid, self.block_dims[0] // num_heads)
-        return None
-
-    def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor:
-        return resize_pos_embed(
-            self.pos_embed,
-            self.grid,
-            grid,
-            self.num_embedded_prefix,
-            self.pos_embed_antialias,
-        )
+    def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor | None:
+        if self.pos_embed is None:
+            return None
+        how = self.num_embedded_prefix, self.pos_embed_antialias
+        return resize_pos_embed(self.pos_embed, self.grid, grid, *how)
 
     def _randomise(self) -> None:
         """The initialisation of DeiT and timm: truncated normal, std 0.02."""

@@ -8,12 +8,13 @@ from functools import lru_cache, partial
 
 import torch
 import torch.nn.functional as F
+from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
 
 def grid_of(img_size: int | Sequence[int], patch_size: int) -> tuple[int, int]:
     """Return rows and columns of the patches of an image, padded to whole ones."""
-    height, width = (img_size,) * 2 if isinstance(img_size, int) else img_size
+    height, width = to_2tuple(img_size)
     return math.ceil(height / patch_size), math.ceil(width / patch_size)
 
 
@@ -36,6 +37,21 @@ def resize_pos_embed(
     patches = F.interpolate(patches, size=new, mode='bicubic', antialias=antialias)
     patches = patches.flatten(2).transpose(1, 2).to(pos_embed.dtype)
     return torch.cat([prefix, patches], dim=1)
+
+
+def add_positions(
+    patches: Tensor, pos_embed: Tensor | None, *prefix: Tensor | None
+) -> Tensor:
+    """Put prefix tokens ``(1, n, C)`` in front of patches ``(B, L, C)``.
+
+    Positions are added to all tokens or to the patches, whichever they are for.
+    """
+    tokens = [t.expand(patches.shape[0], -1, -1) for t in prefix if t is not None]
+    if pos_embed is None:
+        return torch.cat([*tokens, patches], dim=1)
+    if pos_embed.shape[1] == patches.shape[1]:
+        return torch.cat([*tokens, patches + pos_embed], dim=1)
+    return torch.cat([*tokens, patches], dim=1) + pos_embed
 
 
 @lru_cache(maxsize=8)

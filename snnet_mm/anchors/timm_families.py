@@ -14,6 +14,7 @@ from snnet_mm.utils import check
 
 from .position import (
     KeptTensors,
+    add_positions,
     gather_bias,
     resize_bias_table,
     resize_offsets,
@@ -67,20 +68,12 @@ class TimmFamily:
         num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
         return resize_pos_embed(table, self.grid, grid, num_prefix)
 
-    def add_positions(self, patches: Tensor, grid: Grid) -> Tensor:
-        """Turn patches ``(B, h, w, C)`` into tokens, where timm's own does not.
-
-        Positions are added to all tokens or to the patches, whichever they are for.
-        """
-        vit, x = self.vit, patches.flatten(1, 2)
-        own = (vit.cls_token, getattr(vit, 'reg_token', None))
-        prefix = [t.expand(x.shape[0], -1, -1) for t in own if t is not None]
-        if vit.pos_embed is None:
-            return torch.cat([*prefix, x], dim=1)
-        pos_embed = self.pos_embed(grid)
-        if pos_embed.shape[1] == x.shape[1]:
-            return torch.cat([*prefix, x + pos_embed], dim=1)
-        return torch.cat([*prefix, x], dim=1) + pos_embed
+    def to_tokens(self, patches: Tensor, grid: Grid) -> Tensor:
+        """Turn patches ``(B, h * w, C)`` into tokens, where timm's own does not."""
+        vit = self.vit
+        pos_embed = None if vit.pos_embed is None else self.pos_embed(grid)
+        registers = getattr(vit, 'reg_token', None)
+        return vit.pos_drop(add_positions(patches, pos_embed, vit.cls_token, registers))
 
 
 class EvaFamily(TimmFamily):
@@ -94,8 +87,8 @@ class EvaFamily(TimmFamily):
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TimmFamily.embed`."""
-        x = self.add_positions(self.vit.patch_embed(images), grid)
-        return self.vit.norm_pre(self.vit.pos_drop(x))
+        patches = self.vit.patch_embed(images).flatten(1, 2)
+        return self.vit.norm_pre(self.to_tokens(patches, grid))
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TimmFamily.run_block`."""
@@ -107,10 +100,9 @@ class EvaFamily(TimmFamily):
         if rope is None:
             return None
         if self.vit.rope_mixed:
-            if torch.is_grad_enabled():
-                return rope.get_embed(grid)[i]
             make = partial(rope.get_embed, grid)
-            return self.kept.get(0, grid, rope.freqs, make)[i]
+            graded = torch.is_grad_enabled()
+            return (make() if graded else self.kept.get(0, grid, rope.freqs, make))[i]
 
         def make() -> Tensor:
             # Kept in training, too: there is nothing to learn in it.
@@ -138,8 +130,7 @@ class BeitFamily(TimmFamily):
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TimmFamily.embed`."""
-        patches = self.vit.patch_embed(images).unflatten(1, grid)
-        return self.vit.pos_drop(self.add_positions(patches, grid))
+        return self.to_tokens(self.vit.patch_embed(images), grid)
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TimmFamily.run_block`."""
@@ -147,7 +138,9 @@ class BeitFamily(TimmFamily):
         for slot, module in ((i, block.attn), (-1, self.vit.rel_pos_bias)):
             table = getattr(module, 'relative_position_bias_table', None)
             if table is not None:
-                own = self._bias(slot, table, grid)
+                make = partial(gather_bias, table, self.grid, grid, self.num_prefix)
+                graded = torch.is_grad_enabled()
+                own = make() if graded else self.kept.get(slot, grid, table, make)
                 bias = own if bias is None else bias + own
         return block(tokens, shared_rel_pos_bias=bias)
 
@@ -158,12 +151,6 @@ class BeitFamily(TimmFamily):
             if table is not None:
                 table.data = resize_bias_table(table.data, self.grid, grid)
         super().fix_grid(grid)
-
-    def _bias(self, slot: int, table: Tensor, grid: Grid) -> Tensor:
-        make = partial(gather_bias, table, self.grid, grid, self.num_prefix)
-        if torch.is_grad_enabled():
-            return make()
-        return self.kept.get(slot, grid, table, make)
 
 
 class SamFamily(TimmFamily):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mmengine.registry import MODELS
+from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
 from snnet_mm.utils import check
@@ -67,7 +68,7 @@ class TimmStageAnchor(Anchor):
         family = FAMILIES[timm_family(model, FAMILIES)]
         settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
         if family.sized and img_size is not None:
-            settings['img_size'] = _both(img_size)
+            settings['img_size'] = tuple(to_2tuple(img_size))
         net = create_timm_model(model, **settings)
         names = {id(t): name for name, t in net.state_dict(keep_vars=True).items()}
         parts = family.split(net)
@@ -79,7 +80,8 @@ class TimmStageAnchor(Anchor):
         )
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
-        self.input_size = _both(img_size or net.pretrained_cfg['input_size'][1:])
+        size = img_size or net.pretrained_cfg['input_size'][1:]
+        self.input_size = tuple(to_2tuple(size))
         self._layout, self._one_size = parts.layout, parts.one_size
         self._fix_grid = parts.fix_grid
         self.stem = parts.stem if self.has_embedding else nn.Identity()
@@ -114,14 +116,13 @@ class TimmStageAnchor(Anchor):
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
         """See :meth:`Anchor.fix_input_size`."""
-        size = _both(size)
         self._check_size(size)
         grid = tuple(-(-x // self.block_strides[0]) for x in size)
         for i, block in enumerate(self.blocks):
             grid = self._grid_after(i, grid)
             if self._fix_grid is not None and not isinstance(block, nn.Identity):
                 self._fix_grid(block, grid)
-        self.input_size = size
+        self.input_size = tuple(size)
 
     def adapt_weights(self, weights: Weights) -> Weights:
         """Rename weights in our names, timm's, or those of a family's authors."""
@@ -165,7 +166,3 @@ def _to_state(x: Tensor, layout: str) -> TokenState:
 def _to_map(state: TokenState) -> Tensor:
     """The map ``(B, C, H, W)`` of which a state has the tokens; a view of them."""
     return state.tokens.transpose(1, 2).unflatten(2, state.grid)
-
-
-def _both(size: int | Sequence[int]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else tuple(size)

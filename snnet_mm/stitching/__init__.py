@@ -1,22 +1,21 @@
-"""WHAT can be stitched: routes, spaces, costs, results and how stitches are chosen.
-
-Pure Python.
-"""
+"""Routes, spaces, costs, results and how stitches are chosen, in pure Python."""
 
 from .cost_groups import group_by_cost, split_cost_range
 from .cost_table import Cost, CostTable, Setup
 from .cost_units import UNITS, Budget, parse_budget
 from .pareto import pareto_front, rank_correlation
-from .prefix_tree import common_prefix, visiting_order
 from .prior import prior_scores
 from .results import StitchResult, StitchResults
-from .routes import Position, Segment, Step, Stitch, StitchingLayerSpec
-from .selection import (
-    best_per_budget_group,
-    middle_stitches,
-    pick,
-    select_stitches,
+from .routes import (
+    Position,
+    Segment,
+    Step,
+    Stitch,
+    StitchingLayerSpec,
+    common_prefix,
+    visiting_order,
 )
+from .selection import best_per_budget_group, middle_stitches, pick, select_stitches
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace
 from .space_record import check_space_record, write_space_record
@@ -24,35 +23,11 @@ from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 
 __all__ = [
-    'Budget',
-    'Cost',
-    'CostTable',
-    'KINDS',
-    'Position',
-    'Segment',
-    'Setup',
-    'SlidingWindowSpace',
-    'StagedSpace',
-    'Step',
-    'Stitch',
-    'StitchResult',
-    'StitchResults',
-    'StitchingLayerSpec',
-    'StitchingSpace',
-    'TwoWaySpace',
-    'UNITS',
-    'best_per_budget_group',
-    'check_space_record',
-    'common_prefix',
-    'group_by_cost',
-    'middle_stitches',
-    'pareto_front',
-    'parse_budget',
-    'pick',
-    'prior_scores',
-    'rank_correlation',
-    'select_stitches',
-    'split_cost_range',
-    'visiting_order',
+    'Budget', 'Cost', 'CostTable', 'KINDS', 'Position', 'Segment', 'Setup',
+    'SlidingWindowSpace', 'StagedSpace', 'Step', 'Stitch', 'StitchResult',
+    'StitchResults', 'StitchingLayerSpec', 'StitchingSpace', 'TwoWaySpace', 'UNITS',
+    'best_per_budget_group', 'check_space_record', 'common_prefix', 'group_by_cost',
+    'middle_stitches', 'pareto_front', 'parse_budget', 'pick', 'prior_scores',
+    'rank_correlation', 'select_stitches', 'split_cost_range', 'visiting_order',
     'write_space_record',
-]
+]  # fmt: skip

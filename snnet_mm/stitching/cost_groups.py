@@ -11,14 +11,11 @@ def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ..
     """Group stitches of similar cost, the way the authors do.
 
     Walking up the costs, a new group opens when a cost exceeds the first cost of the
-    current group by more than ``step``.
+    current group by more than ``step``. Groups and their ids are ascending in cost.
 
     Args:
         costs: Cost of each stitch by id.
         step: Width of a group in the unit of the costs.
-
-    Returns:
-        Groups of stitch ids, ascending in cost.
     """
     right = is_number(step) and step > 0
     check(right, 'sampler.step', step, 'a positive number, in the unit of the cost')
@@ -33,15 +30,7 @@ def group_by_cost(costs: Mapping[int, float], step: float) -> list[tuple[int, ..
 def split_cost_range(
     costs: Mapping[int, float], num_groups: int
 ) -> list[tuple[int, ...]]:
-    """Group stitches by equal parts of the range of costs; empty parts are left out.
-
-    Args:
-        costs: Cost of each stitch by id.
-        num_groups: Number of parts.
-
-    Returns:
-        Groups of stitch ids, ascending in cost.
-    """
+    """Group stitches by equal parts of the range of costs; empty parts are left out."""
     check(is_whole(num_groups, 1), 'sampler.num_groups', num_groups, '1 or more')
     low, high = min(costs.values()), max(costs.values())
     width = (high - low) / num_groups or 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -45,9 +45,6 @@ def cost_column(rows: Mapping[int, Any], name: str) -> dict[int, float]:
     Args:
         rows: A :class:`Cost`, or what has its fields, by stitch id.
         name: ``'flops'``, ``'params'``, ``'latency'`` or ``'memory'``.
-
-    Raises:
-        ValueError: If there is no such cost, or it is not known of every stitch.
     """
     check(name in UNITS, 'cost', name, UNITS)
     column = {i: getattr(row, name) for i, row in rows.items()}
@@ -77,16 +74,6 @@ class Setup:
 
     def __str__(self) -> str:
         return f'{self.device}, batch {self.batch}, {self.dtype}'
-
-    @classmethod
-    def from_dict(cls, data: Mapping | None) -> Setup | None:
-        """A setup from plain data, or None from None."""
-        if data is None:
-            return None
-        setup = cls(**data)
-        texts = isinstance(setup.device, str) and isinstance(setup.dtype, str)
-        require(texts and is_whole(setup.batch, 1), 'setup', data)
-        return setup
 
 
 @dataclass(frozen=True)
@@ -132,19 +119,14 @@ class CostTable:
     ) -> CostTable:
         """The table with what was measured on a device put in."""
         none: dict = dict.fromkeys(self)
-        latency = none if latency is None else latency
-        memory = none if memory is None else memory
-        costs = {i: Cost(*self[i][:2], latency[i], memory[i]) for i in self}
+        measured = latency or none, memory or none
+        costs = {i: Cost(*self[i][:2], *(m[i] for m in measured)) for i in self}
         return replace(self, costs=costs, setup=setup)
 
     def check_same_model(self, other: CostTable, name: str = 'the cost table') -> None:
-        """Refuse a table that is not of the same model and input as another one.
+        """Refuse a table of another model or input than that of ``other``.
 
         Measured costs may differ: they belong to a device, not to the model.
-
-        Args:
-            other: The costs of the model at hand.
-            name: What to call this table.
         """
         odd = sorted(set(self) ^ set(other))
         changed = [i for i in self if i not in odd and self[i][:2] != other[i][:2]]
@@ -185,16 +167,10 @@ class CostTable:
             require(is_whole(i, 0) and i not in costs, 'id of a stitch', i)
             costs[i] = Cost(*(row[name] for name in Cost._fields)).check(i)
         require(len(costs) > 0, 'stitches', data['stitches'])
-        setup = Setup.from_dict(data['setup'])
-        return cls(costs, read_size(data), read_fingerprint(data), setup)
+        return cls(costs, *read_header(data))
 
     def save(self, path: str | os.PathLike, **more: Any) -> None:
-        """Write the table to a JSON file, whole or not at all.
-
-        Args:
-            path: The file.
-            **more: Further entries for people; :meth:`read` does not look at them.
-        """
+        """Write the table to a JSON file, with ``more`` for people that read it."""
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(self.to_dict() | more, indent=1))
 
@@ -205,16 +181,16 @@ class CostTable:
         return read_json(path, cls.from_dict, 'cost table', made_by)
 
 
-def read_size(data: Mapping) -> tuple[int, int]:
-    """Height and width in data that was read."""
-    size: Sequence[int] = data['input_size']
+def read_header(
+    data: Mapping,
+) -> tuple[tuple[int, int], str | None, Setup | None]:
+    """Input size, fingerprint of the space and setup in data that was read."""
+    size, space, setup = data['input_size'], data.get('space'), data.get('setup')
     listed = isinstance(size, list | tuple) and len(size) == 2
     require(listed and all(is_whole(x, 1) for x in size), 'input_size', size)
-    return tuple(size)
-
-
-def read_fingerprint(data: Mapping) -> str | None:
-    """Fingerprint of the stitching space in data that was read."""
-    space = data.get('space')
     require(space is None or isinstance(space, str), 'space', space)
-    return space
+    if setup is not None:
+        setup = Setup(**setup)
+        texts = isinstance(setup.device, str) and isinstance(setup.dtype, str)
+        require(texts and is_whole(setup.batch, 1), 'setup', data['setup'])
+    return tuple(size), space, setup

@@ -8,15 +8,7 @@ from collections.abc import Mapping, Sequence
 
 
 def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:
-    """Leave out stitches whose score is NaN, which is neither good nor bad.
-
-    Args:
-        scores: Score by stitch id.
-        name: Name of the score, for the message.
-
-    Raises:
-        ValueError: If there are scores, and all of them are NaN.
-    """
+    """Leave out stitches whose score is NaN, which is neither good nor bad."""
     numbers = {i: score for i, score in scores.items() if not math.isnan(score)}
     if scores and not numbers:
         raise ValueError(
@@ -32,14 +24,13 @@ def pareto_front(
 ) -> list[int]:
     """Stitch ids on the Pareto front, ascending in cost.
 
+    Their score is strictly better than that of every stitch of equal or lower cost; of
+    stitches equal in both it is the smallest id. NaN is never on the front.
+
     Args:
         costs: Cost of each stitch by id, in any unit.
-        scores: Score of each stitch by id; NaN is never on the front.
+        scores: Score of each stitch by id.
         higher_is_better: Whether a larger score is better.
-
-    Returns:
-        Ids whose score is strictly better than that of every stitch of equal or lower
-        cost; of stitches equal in both, the smallest id.
     """
     unknown = sorted(set(scores) - set(costs))
     if unknown:

@@ -24,10 +24,6 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
     early is better, that SFS is the weakest kind and that SF leads at low FLOPs is what
     SN-Netv2 finds in appendix E; the two weights were chosen on the authors' ADE20K
     results. docs/choosing.md says how well it ranks.
-
-    Args:
-        space: The stitching space.
-        flops: FLOPs by stitch id.
     """
     wanted = 'results of an evaluation: no guess is made for a ' + type(space).__name__
     check(space.has_prior, '--results', None, wanted)
@@ -36,10 +32,7 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
 
 
 def _score(
-    stitch: Stitch,
-    flops: float,
-    anchor_flops: Sequence[float],
-    depths: Sequence[int],
+    stitch: Stitch, flops: float, anchor_flops: Sequence[float], depths: Sequence[int]
 ) -> float:
     anchors = {segment.anchor for segment in stitch.segments}
     low, high = min(anchors), max(anchors)
@@ -47,13 +40,9 @@ def _score(
         return low
     least, most = anchor_flops[low], anchor_flops[high]
     place = (flops - least) / ((most - least) or 1)
-    return low + (high - low) * (place - _penalty(stitch, depths))
-
-
-def _penalty(stitch: Stitch, depths: Sequence[int]) -> float:
-    """Sum over the changes of anchor."""
-    return sum(
+    penalty = sum(
         (INTO_SLOWER if after.anchor > before.anchor else INTO_FASTER)
         * (before.end / depths[before.anchor])
         for before, after in pairwise(stitch.segments)
     )
+    return low + (high - low) * (place - penalty)

@@ -11,14 +11,7 @@ from numbers import Real
 from snnet_mm.utils import atomic_path, check, is_whole
 from snnet_mm.utils.json_file import read_json, require
 
-from .cost_table import (
-    Cost,
-    CostTable,
-    Setup,
-    cost_column,
-    read_fingerprint,
-    read_size,
-)
+from .cost_table import Cost, CostTable, Setup, cost_column, read_header
 from .metrics import HIGHER, LOWER, NONE, key_metric, metric_directions
 from .pareto import drop_nan, pareto_front, rank_correlation
 from .space import StitchingSpace
@@ -46,15 +39,13 @@ class StitchResult:
         """A result from plain data."""
         result = cls(**data)
         require(is_whole(result.id, 0), 'id of a stitch', result.id)
-        texts = dict(kind=result.kind, route=result.route)
-        for name, value in texts.items():
-            require(isinstance(value, str), f'{name} of stitch {result.id}', value)
+        for name in ('kind', 'route'):
+            require(isinstance(data[name], str), f'{name} of {result.id}', data[name])
         # Published figures lack parameters.
         cost = Cost(result.flops, result.params or 0, result.latency, result.memory)
         cost.check(result.id)
         images = result.num_images
-        known = images is None or is_whole(images, 1)
-        require(known, f'num_images of stitch {result.id}', images)
+        require(images is None or is_whole(images, 1), 'num_images', images)
         for name, value in result.metrics.items():
             # NaN, which a metric can be, is a float.
             real = isinstance(value, Real) and not isinstance(value, bool)
@@ -133,9 +124,7 @@ class StitchResults:
     ) -> StitchResults:
         """The same results, ranked by another of their metrics.
 
-        Args:
-            metric: Name of the metric; by default the one that ranks them now.
-            lower_is_better: See :func:`metric_directions`.
+        ``lower_is_better`` is as in :func:`metric_directions`.
         """
         metric, names = metric or self.metric, list(self.stitches[0].metrics)
         check(metric in names, '--metric', metric, names)
@@ -144,11 +133,7 @@ class StitchResults:
 
     @property
     def higher_is_better(self) -> bool:
-        """Direction of the ranking metric: True if more of it is better.
-
-        Raises:
-            ValueError: If that is not known; it is never guessed.
-        """
+        """Direction of the ranking metric, which is never guessed."""
         if self.metric not in self.directions:
             raise ValueError(
                 f'whether more or less of the metric {self.metric!r} is better is not '
@@ -173,13 +158,7 @@ class StitchResults:
         return [r for r in self.stitches if (r.num_images or 0) == most]
 
     def scores(self) -> dict[int, float]:
-        """The ranking metric by stitch id, where it is a number.
-
-        Stitches that were only screened are left out.
-
-        Raises:
-            ValueError: If it is NaN for all stitches.
-        """
+        """The ranking metric by id where it is a number, of :attr:`complete` results."""
         return drop_nan({r.id: self.score(r) for r in self.complete}, self.metric)
 
     def column(self, name: str) -> dict[int, float]:
@@ -235,12 +214,9 @@ class StitchResults:
         require(metric in names, 'metric', metric)
         # Files of before there were directions hold a guess.
         directions = data.get('directions', metric_directions(names))
-        right = set(directions) <= names
-        right = right and set(directions.values()) <= {HIGHER, LOWER}
-        require(right, 'directions', directions)
-        setup = Setup.from_dict(data.get('setup'))
-        size, space = read_size(data), read_fingerprint(data)
-        return cls(stitches, metric, directions, size, space, setup)
+        right = set(directions) <= names, set(directions.values()) <= {HIGHER, LOWER}
+        require(all(right), 'directions', directions)
+        return cls(stitches, metric, directions, *read_header(data))
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the results to a JSON file, whole or not at all."""

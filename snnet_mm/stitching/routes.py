@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from snnet_mm.utils import check
@@ -79,14 +79,27 @@ class Stitch:
         return position in self.steps
 
 
-def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
-    """Refuse a route that a backbone of these depths cannot run.
+def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
+    """Stitches ordered so that those whose routes begin alike are neighbours.
 
-    Args:
-        stitch: The stitch.
-        depths: Number of blocks of every anchor.
-        layers: Names of the stitching layers there are.
+    That is a depth-first walk of their prefix tree: what a stitch shares with any
+    later one, it shares with all in between.
     """
+
+    def key(step: Step) -> tuple[int, int, str]:
+        return (-1, -1, step) if isinstance(step, str) else (*step, '')
+
+    return sorted(stitches, key=lambda stitch: list(map(key, stitch.steps)))
+
+
+def common_prefix(a: Sequence[Step], b: Sequence[Step]) -> int:
+    """Number of steps at the beginning of two routes that are the same."""
+    pairs = zip(a, b, strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
+    """Refuse a route that anchors of these depths and these layers cannot run."""
     segments = tuple(tuple(segment) for segment in stitch.segments)
     runs = all(
         0 <= anchor < len(depths) and 0 <= begin < end <= depths[anchor]

@@ -32,18 +32,15 @@ def pick(
     """The best stitch within a budget.
 
     With results it is the best of the evaluated stitches. Without, it is the one of
-    the whole space that :func:`prior_scores` ranks first, which is a guess.
+    the whole space that :func:`prior_scores` ranks first, which is a guess. Of equally
+    good stitches it is the cheapest.
 
     Args:
         space: The stitching space.
         budget: Such as ``'120G'``, ``'60M'`` or ``'25ms'``.
         costs: Costs of the stitches; by default those that the results hold.
         results: What an evaluation found.
-        lower_is_better: See :func:`metric_directions`; for metrics whose direction is
-            not known.
-
-    Returns:
-        Its stitch id; of equally good stitches, the cheapest.
+        lower_is_better: See :func:`metric_directions`.
     """
     if not isinstance(budget, Budget):
         budget = parse_budget(budget)
@@ -111,17 +108,10 @@ def select_stitches(
 
 
 def best_per_budget_group(results: StitchResults, keep: int) -> tuple[int, ...]:
-    """The anchors, and the best few stitches of every budget group.
+    """Ids of the anchors, and of the ``keep`` best stitches of every budget group.
 
     Groups are ten equal parts of the range of FLOPs. A stitch whose score is NaN is
     none of the best.
-
-    Args:
-        results: What a quick look at few images found.
-        keep: How many stitches of a group stay, at most.
-
-    Returns:
-        Stitch ids, ascending.
     """
     check(keep >= 1, '--keep', keep, '1 stitch per budget group or more')
     scores = {r.id: results.score(r) for r in results.stitches}

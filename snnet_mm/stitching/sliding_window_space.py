@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 from snnet_mm.utils import check
 
@@ -69,7 +69,14 @@ class SlidingWindowSpace(StitchingSpace):
             Stitch(n, direction if layers else ANCHOR_KIND, segments, layers)
             for n, (segments, layers) in enumerate(routes)
         ]
-        super().__init__(depths, stitches, self._layer_specs(pairs, stride), ids=ids)
+        layers = {
+            layer_name(a, b, window): StitchingLayerSpec(
+                Position(a, window * stride), Position(b, window * stride - 1)
+            )
+            for a, b in pairs
+            for window in sorted(set(self._windows.values()))
+        }
+        super().__init__(depths, stitches, layers, ids=ids)
 
     def _routes(
         self, path: tuple[int, ...]
@@ -90,17 +97,6 @@ class SlidingWindowSpace(StitchingSpace):
         for segments, layers, begin in heads:
             yield (*segments, Segment(path[-1], begin, self._depth)), layers
 
-    def _layer_specs(
-        self, pairs: Sequence[tuple[int, int]], stride: int
-    ) -> dict[str, StitchingLayerSpec]:
-        return {
-            layer_name(a, b, window): StitchingLayerSpec(
-                Position(a, window * stride), Position(b, window * stride - 1)
-            )
-            for a, b in pairs
-            for window in sorted(set(self._windows.values()))
-        }
-
 
 def check_direction(direction: str) -> str:
     """Return the direction if it is one."""
@@ -113,7 +109,6 @@ def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:
     joints: dict[Joint, int] = {}
     for window, start in enumerate(range(0, depth - kernel + 1, stride)):
         blocks = range(start, start + kernel)
-        for last in blocks:
-            for first in blocks:
-                joints.setdefault((last, first), window)
+        for joint in product(blocks, repeat=2):
+            joints.setdefault(joint, window)
     return joints

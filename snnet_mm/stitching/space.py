@@ -80,10 +80,8 @@ class StitchingSpace:
     def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
         """Blocks that serve the feature map of a block of the last anchor.
 
-        Returns:
-            Positions, each with the stitching layer that projects it to the last
-            anchor's width. A route without the block runs one of them or more; the
-            first that it runs counts.
+        Each comes with the stitching layer that projects it to the last anchor's width.
+        A route without the block runs one of them or more; the first it runs counts.
         """
         wanted = f"'end', as a {type(self).__name__} gives no feature maps"
         raise refusal('backbone.out', 'maps', wanted)
@@ -105,9 +103,8 @@ def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
 
 
 def _names(num_anchors: int) -> tuple[str, ...]:
-    if num_anchors == 2:
-        return ('fast', 'slow')
-    return tuple(f'anchor{i}' for i in range(num_anchors))
+    many = tuple(f'anchor{i}' for i in range(num_anchors))
+    return ('fast', 'slow') if num_anchors == 2 else many
 
 
 def _ranges(ids: Sequence[int]) -> str:

@@ -39,8 +39,7 @@ def check_space_record(
     Args:
         text: Record of the weights; see :func:`write_space_record`.
         space: The space of the model that they are loaded into.
-        exact: Whether the record must hold no other stitches, as when a training that
-            draws from them goes on.
+        exact: Whether the record must hold no other stitches, as for resumed trainings.
     """
     record = _parse(text)
     known: Mapping[str, Route] = record['stitches']

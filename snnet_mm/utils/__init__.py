@@ -18,26 +18,10 @@ from .ops import check_ops, check_ops_for
 from .random import isolated_rng, seed_everything, shared_seed
 
 __all__ = [
-    'check',
-    'refusal',
-    'AtomicBackend',
-    'UntrustedCheckpointError',
-    'UnwritableError',
-    'closing_process_group',
-    'atomic_path',
-    'check_ops',
-    'check_ops_for',
-    'check_writable',
-    'guard_checkpoints',
-    'is_number',
-    'is_whole',
-    'isolated_rng',
-    'load_config',
-    'load_weights_only',
-    'prepare_cpu_distributed',
-    'quiet_terminal',
-    'read_json',
-    'remove_leftovers',
-    'seed_everything',
+    'AtomicBackend', 'UntrustedCheckpointError', 'UnwritableError', 'atomic_path',
+    'check', 'check_ops', 'check_ops_for', 'check_writable',
+    'closing_process_group', 'guard_checkpoints', 'is_number', 'is_whole',
+    'isolated_rng', 'load_config', 'load_weights_only', 'prepare_cpu_distributed',
+    'quiet_terminal', 'read_json', 'refusal', 'remove_leftovers', 'seed_everything',
     'shared_seed',
-]
+]  # fmt: skip

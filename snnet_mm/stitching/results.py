@@ -158,7 +158,7 @@ class StitchResults:
         return [r for r in self.stitches if (r.num_images or 0) == most]
 
     def scores(self) -> dict[int, float]:
-        """The ranking metric by id where it is a number, of :attr:`complete` results."""
+        """The ranking metric by id, where it is a number, of complete results."""
         return drop_nan({r.id: self.score(r) for r in self.complete}, self.metric)
 
     def column(self, name: str) -> dict[int, float]:

@@ -17,9 +17,6 @@ def check(ok: object, key: str, value: object, allowed: str | Collection) -> Non
         key: Config key or, with leading dashes, option of a tool that the value has.
         value: The value.
         allowed: What would be right: words, or the allowed values.
-
-    Raises:
-        ValueError: See :func:`refusal`.
     """
     if not ok:
         raise refusal(key, value, allowed)
@@ -28,10 +25,8 @@ def check(ok: object, key: str, value: object, allowed: str | Collection) -> Non
 def refusal(key: str, value: object, allowed: str | Collection) -> ValueError:
     """Return an error that names a value, what is allowed, and where it is set.
 
-    Args:
-        key: See :func:`check`; several may be joined by commas.
-        value: The value. A string misspelt is answered with the nearest allowed one.
-        allowed: See :func:`check`.
+    Arguments are those of :func:`check`; keys may be joined by commas. A misspelt
+    string is answered with the nearest allowed one.
     """
     hint = ''
     if not isinstance(allowed, str):

@@ -27,9 +27,6 @@ def load_config(
             ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
             The files of ``_base_`` may be named in both ways, too.
         options: Settings to override, as ``'a.b'`` to value.
-
-    Raises:
-        ValueError: If a file is missing or damaged, or the options do not fit it.
     """
     path = _path_of(str(name))
     try:
@@ -42,7 +39,10 @@ def load_config(
             f'config {path} cannot be read: {type(error).__name__}: {error} (argument: '
             'config)'
         ) from error
-    _drop_own_scope(cfg._cfg_dict)
+    for node in dicts_in(cfg._cfg_dict):
+        # mmengine gives one to parts of a base out of a package; ours need none.
+        if node.get('_scope_') == PACKAGE:
+            del node['_scope_']
     try:
         cfg.merge_from_dict(dict(options or {}))
     except Exception as error:
@@ -80,15 +80,11 @@ def _packages_by_import_names() -> Iterator[None]:
         MODULE2PACKAGE.update(before)
 
 
-def _drop_own_scope(node: Any) -> None:
-    """Remove the scope that mmengine gives to parts of a base out of a package.
-
-    Ours are in the root registries, and a config keeps its own scope.
-    """
+def dicts_in(node: Any) -> Iterator[dict]:
+    """Every dict in a config, however deep."""
     if isinstance(node, dict):
-        if node.get('_scope_') == PACKAGE:
-            del node['_scope_']
+        yield node
         node = list(node.values())
     if isinstance(node, list | tuple):
         for child in node:
-            _drop_own_scope(child)
+            yield from dicts_in(child)

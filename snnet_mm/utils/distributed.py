@@ -9,12 +9,13 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import torch.distributed as dist
 from mmengine.config import Config
 from mmengine.device import get_device
 from torch import nn
+
+from .config_file import dicts_in
 
 # Where a launcher tells each process its rank, the number of ranks and its local rank.
 LAUNCHERS = dict(
@@ -44,7 +45,9 @@ def prepare_cpu_distributed(cfg: Config) -> None:
         _set_environment(cfg.launcher)
         seconds = cfg.env_cfg.dist_cfg.get('timeout', 1800)
         dist.init_process_group('gloo', timeout=timedelta(seconds=seconds))
-    _replace_sync_bn(cfg._cfg_dict)
+    for node in dicts_in(cfg._cfg_dict):
+        if node.get('type') in SYNC_BN:
+            node['type'] = 'BN'
     cfg.sync_bn = None
     # As in mmengine's own wrapping, which this replaces, but for the devices.
     wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
@@ -95,14 +98,3 @@ def _set_environment(launcher: str) -> None:
         hosts = subprocess.run(command, check=True, capture_output=True, text=True)
         os.environ['MASTER_ADDR'] = hosts.stdout.split()[0]
     os.environ.setdefault('MASTER_PORT', '29500')
-
-
-def _replace_sync_bn(node: Any) -> None:
-    """Put BN in place of SyncBN everywhere in a config."""
-    if isinstance(node, dict):
-        if node.get('type') in SYNC_BN:
-            node['type'] = 'BN'
-        node = list(node.values())
-    if isinstance(node, (list, tuple)):
-        for child in node:
-            _replace_sync_bn(child)

@@ -76,10 +76,7 @@ def _of_the_disk(error: Exception) -> str | None:
 def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:
     """Remove what was left in a folder by writers killed inside :func:`atomic_path`.
 
-    Args:
-        folder: Nothing is being written there.
-        *names: Patterns of the names that the files would have got, such as
-            ``'iter_*.pth'``.
+    ``names`` are patterns of names that the files would have got, as ``'iter_*.pth'``.
     """
     for name in map(Path, names):
         for path in Path(folder).glob(f'.{name.stem}.*{name.suffix}'):

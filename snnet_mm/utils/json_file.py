@@ -26,18 +26,16 @@ def read_json(
     try:
         data = json.loads(Path(path).read_text(encoding='utf-8'))
     except OSError as error:
-        reason = error.strerror
-        raise ValueError(
-            f'{path} cannot be read as a {what}: {reason}; {writer}'
-        ) from None
+        why = f'cannot be read as a {what}: {error.strerror}'
+        raise ValueError(f'{path} {why}; {writer}') from None
     except (RecursionError, ValueError) as error:
         raise ValueError(f'{path} is damaged: {error}; {writer}') from None
     try:
         require(isinstance(data, dict), 'what it holds', type(data).__name__)
         return parse(data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = f'{type(error).__name__} {error}'
-        raise ValueError(f'{path} is no {what}: {reason}; {writer}') from None
+        why = f'is no {what}: {type(error).__name__} {error}'
+        raise ValueError(f'{path} {why}; {writer}') from None
 
 
 def require(right: bool, name: str, value: object) -> None:

@@ -14,12 +14,7 @@ from .licences import log_timm_licence
 
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:
-    """Return what ``timm.create_model`` gives; the licence of weights is logged.
-
-    Raises:
-        ImportError: If timm is missing.
-        ValueError: If the network cannot be built, or its weights cannot be had.
-    """
+    """Return what ``timm.create_model`` gives; the licence of weights is logged."""
     timm = _import_timm(name)
     pretrained = kwargs.get('pretrained', False)
     try:
@@ -36,11 +31,7 @@ def create_timm_model(name: str, **kwargs) -> nn.Module:
 def convert_timm_weights(
     network: nn.Module, weights: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return weights as timm would load them: renamed and resampled for a network.
-
-    Raises:
-        ValueError: If timm's filter meets a file that it was not written for.
-    """
+    """Return weights as timm would load them: renamed and resampled for a network."""
     module = sys.modules[type(network).__module__]
     convert = getattr(module, 'checkpoint_filter_fn', None)
     try:

@@ -2,17 +2,11 @@ from snnet_mm.stitching import Position
 
 
 def count_blocks(stitches, shared):
-    """Blocks that run if every stitch sees the same input once.
-
-    If ``shared``, a block runs only once on the same activations.
-    """
-    routes = [s.steps for s in stitches]
-    if shared:
-        return len(
-            {r[: i + 1] for r in routes for i in range(len(r)) if is_block(r[i])}
-        )
-    return sum(is_block(step) for route in routes for step in route)
-
-
-def is_block(step):
-    return isinstance(step, Position) and step.block >= 0
+    """Blocks run if all stitches see one input, once each per activations if shared."""
+    runs = [
+        route[: i + 1]
+        for route in (stitch.steps for stitch in stitches)
+        for i, step in enumerate(route)
+        if isinstance(step, Position) and step.block >= 0
+    ]
+    return len(set(runs) if shared else runs)

@@ -22,16 +22,10 @@ def block_cost(dim):
     return qkv + attention + out + mlp, matrices + vectors
 
 
-def layer_cost(name):
-    source, target = WIDTHS if name.startswith('0to1') else WIDTHS[::-1]
-    return NUM_TOKENS * source * target, source * target + target
-
-
 def cost_by_hand(stitch, maps):
     """MACs and parameters of a route and of the slow blocks' maps that it gives."""
     parts = [embed_cost(WIDTHS[stitch.segments[0].anchor])]
-    layers = set()
-    run = set()
+    layers, run = set(), set()
     for n, (a, begin, end) in enumerate(stitch.segments):
         parts += [block_cost(WIDTHS[a])] * (end - begin)
         run |= {(a, i) for i in range(begin, end)}
@@ -40,5 +34,7 @@ def cost_by_hand(stitch, maps):
         elif n:
             layers.add(f'1to0_{begin - 1}')
     layers |= {f'0to1_{j * DEPTHS[0] // DEPTHS[1]}' for j in maps if (1, j) not in run}
-    parts += [layer_cost(name) for name in layers]
+    for name in layers:
+        source, target = WIDTHS if name.startswith('0to1') else WIDTHS[::-1]
+        parts.append((NUM_TOKENS * source * target, source * target + target))
     return tuple(map(sum, zip(*parts, strict=True)))

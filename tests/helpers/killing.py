@@ -1,5 +1,6 @@
 """Processes that are killed in the middle of their work."""
 
+import itertools
 import os
 import signal
 import sys
@@ -16,16 +17,9 @@ CHANGES = 'os.rename', 'os.remove', 'os.truncate', 'half written'
 def fork(work, folder, kill_at=None, counted=None):
     """Do some work in a process that shares what is imported here.
 
-    Args:
-        work: Called in the process.
-        folder: Only files in it count.
-        kill_at: The process kills itself at this event, counted from 1: when it opens a
-            file for writing, has written half of a checkpoint, renames, truncates or
-            removes one.
-        counted: Count only events of this name.
-
-    Returns:
-        The process id.
+    It kills itself at event ``kill_at``, counted from 1: when it opens a file of the
+    folder for writing, has written half of a checkpoint, renames, truncates or removes
+    one; or at that event of the name ``counted``. Returns the process id.
     """
     pid = os.fork()
     if pid:
@@ -34,7 +28,7 @@ def fork(work, folder, kill_at=None, counted=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         LocalBackend.put = _put_in_halves
-        sys.addaudithook(_Events(folder, kill_at, counted))
+        sys.addaudithook(_audit(folder, kill_at, counted))
         work()
     except BaseException:
         Path(folder, 'error').write_text(traceback.format_exc())
@@ -57,26 +51,16 @@ def wait(pid, seconds=None):
     return killed
 
 
-class _Events:
-    def __init__(self, folder, kill_at, counted):
-        self.folder, self.kill_at, self.count = str(folder), kill_at, 0
-        self.counted = counted
+def _audit(folder, kill_at, counted):
+    numbers = itertools.count(1)
 
-    def __call__(self, event, args):
-        if event == 'open':
-            path, _, flags = args
-            counts = flags & WRITES
-        elif event in CHANGES:
-            path, counts = args[0], True
-        else:
-            return
-        if self.counted not in (None, event):
-            return
-        if not counts or not str(path).startswith(self.folder):
-            return
-        self.count += 1
-        if self.count == self.kill_at:
+    def hook(event, args):
+        counts = event in CHANGES or (event == 'open' and args[2] & WRITES)
+        counts = counts and counted in (None, event)
+        if counts and str(args[0]).startswith(str(folder)) and next(numbers) == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
 
 
 def _put_in_halves(backend, obj, filepath):

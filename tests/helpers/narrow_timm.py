@@ -9,6 +9,7 @@ timm = pytest.importorskip('timm')
 
 DINOV2 = 'vit_small_patch14_reg4_dinov2'
 EVA02 = 'eva02_small_patch14_224'
+BEIT = dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True)
 SAM = dict(window_size=3, global_attn_indexes=(1,))
 # Arguments beside width, depth and heads; prefix tokens.
 FAMILIES = {
@@ -26,10 +27,7 @@ FAMILIES = {
     'vit_small_patch16_rope_mixed_224': ({}, 1),
     'vit_base_patch16_rope_reg1_gap_256': ({}, 1),
     'beitv2_base_patch16_224': ({}, 1),
-    'beit_base_patch16_224': (
-        dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True),
-        1,
-    ),
+    'beit_base_patch16_224': (BEIT, 1),
     'samvit_base_patch16': (SAM, 0),
 }
 NARROW = dict(embed_dim=32, depth=3, num_heads=2)

@@ -9,16 +9,10 @@ from pathlib import Path
 import torch
 from mmengine.dist import get_rank
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 
 from snnet_mm.models import find_stitched_backbone
-
-
-def state_of(runner):
-    wrapped = is_model_wrapper(runner.model)
-    model = runner.model.module if wrapped else runner.model
-    return copy.deepcopy(model.state_dict())
+from snnet_mm.models.stitch_switch import unwrapped
 
 
 @HOOKS.register_module()
@@ -31,7 +25,7 @@ class RankRecorder(Hook):
         self.record = dict(stitches=[], rates=[])
 
     def before_train(self, runner):
-        self.record['start'] = state_of(runner)
+        self.record['start'] = copy.deepcopy(unwrapped(runner.model).state_dict())
 
     def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
         backbone = find_stitched_backbone(runner.model)
@@ -39,7 +33,7 @@ class RankRecorder(Hook):
         self.record['rates'].append(runner.optim_wrapper.get_lr()['lr'][0])
 
     def after_train(self, runner):
-        self.record['end'] = state_of(runner)
+        self.record['end'] = unwrapped(runner.model).state_dict()
         torch.save(self.record, f'{runner.work_dir}/rank_{get_rank()}.pth')
 
 

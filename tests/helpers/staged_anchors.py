@@ -4,34 +4,33 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
+def anchor(model, args, **kwargs):
+    config = dict(type='TimmStageAnchor', model=model, img_size=64, model_args=args)
+    return config | kwargs
+
+
 def swin(width=8, depths=(2, 2, 3, 2), heads=(1, 2, 2, 4), **kwargs):
     args = dict(embed_dim=width, depths=depths, num_heads=heads, window_size=4)
     args |= kwargs.pop('model_args', {})
-    config = dict(model='swin_tiny_patch4_window7_224', img_size=64, model_args=args)
-    return dict(type='TimmStageAnchor', **config) | kwargs
+    return anchor('swin_tiny_patch4_window7_224', args, **kwargs)
 
 
 def resnet(model='resnet18', channels=(8, 12, 16, 20), **kwargs):
     args = dict(channels=channels, stem_type='deep', stem_width=4)
-    config = dict(model=model, img_size=64, model_args=args)
-    return dict(type='TimmStageAnchor', **config) | kwargs
+    return anchor(model, args, **kwargs)
 
 
 def convnext(dims=(8, 12, 16, 20), depths=(1, 2, 3, 1), **kwargs):
-    args = dict(dims=dims, depths=depths)
-    config = dict(model='convnext_tiny', img_size=64, model_args=args)
-    return dict(type='TimmStageAnchor', **config) | kwargs
+    return anchor('convnext_tiny', dict(dims=dims, depths=depths), **kwargs)
 
 
 def levit(widths=(16, 24, 32), **kwargs):
     args = dict(embed_dim=widths, depth=(2, 2, 2), num_heads=(2, 2, 2), key_dim=8)
-    config = dict(model='levit_192', img_size=64, model_args=args)
-    return dict(type='TimmStageAnchor', **config) | kwargs
+    return anchor('levit_192', args, **kwargs)
 
 
 def mobilenet(**kwargs):
-    config = dict(model='mobilenetv3_small_050', img_size=64, model_args={})
-    return dict(type='TimmStageAnchor', **config) | kwargs
+    return anchor('mobilenetv3_small_050', {}, **kwargs)
 
 
 # What classifies the last map of each.

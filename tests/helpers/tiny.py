@@ -13,17 +13,13 @@ TOY = (
 def tiny_config():
     """The toy config with two anchors that train an iteration in no time."""
     cfg = Config.fromfile(TOY)
-    for anchor, width, depth in zip(
-        cfg.model.backbone.anchors, (8, 12), (2, 4), strict=True
-    ):
+    backbone = cfg.model.backbone
+    for anchor, width, depth in zip(backbone.anchors, (8, 12), (2, 4), strict=True):
         anchor.pop('init_cfg')
-        anchor.update(
-            arch=dict(embed_dims=width, depth=depth, num_heads=2), img_size=32
-        )
-    cfg.model.backbone.update(
-        out_indices=[0, 1, 2, 3],
-        stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
-    )
+        arch = dict(embed_dims=width, depth=depth, num_heads=2)
+        anchor.update(arch=arch, img_size=32)
+    backbone.out_indices = [0, 1, 2, 3]
+    backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=4)
     head = cfg.model.decode_head
     head.pop('init_cfg')
     head.update(in_channels=12, channels=8)

@@ -3,9 +3,7 @@
 #
 #   tools/dist_test.sh CONFIG CHECKPOINT GPUS [ARGS ...]
 #
-# GPUS is the number of processes on this machine; with several machines, run it on each.
-# ARGS go to tools/test.py. Environment: NNODES, NODE_RANK, MASTER_ADDR and PORT, the
-# number of machines, which one this is, and a free port on the first.
+# ARGS go to tools/test.py. GPUS and environment: as in dist_train.sh.
 set -euo pipefail
 [ $# -ge 3 ] || { echo "usage: $0 CONFIG CHECKPOINT GPUS [ARGS ...]" >&2; exit 2; }
 config=$1 checkpoint=$2 gpus=$3

@@ -3,14 +3,7 @@
 #
 #   tools/slurm_test.sh PARTITION JOB_NAME CONFIG CHECKPOINT [ARGS ...]
 #
-# ARGS go to tools/test.py.
-#
-# Environment: GPUS           processes in all, one per GPU (8)
-#              GPUS_PER_NODE  processes on one machine (8, or GPUS if that is less)
-#              CPUS_PER_TASK  CPU cores of a process (5)
-#              GRES           what a machine must have (gpu:GPUS_PER_NODE), or nothing
-#              PORT           free port on the first machine (29500)
-#              SRUN_ARGS      more arguments of srun
+# ARGS go to tools/test.py. Environment: as in slurm_train.sh.
 set -euo pipefail
 [ $# -ge 4 ] || { echo "usage: $0 PARTITION JOB_NAME CONFIG CHECKPOINT [ARGS ...]" >&2; exit 2; }
 gpus=${GPUS:-8}

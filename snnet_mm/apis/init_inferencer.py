@@ -22,8 +22,6 @@ INFERENCERS = {
     'mmpretrain': ('mmpretrain.apis', 'ImageClassificationInferencer'),
     'mmseg': ('mmseg.apis', 'MMSegInferencer'),
 }
-# Loaders of annotations that mm does not take out of the pipeline by itself.
-ANNOTATION_LOADERS = ('LoadDepthMap',)
 IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp')
 
 
@@ -40,9 +38,6 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     Its calls take what :func:`list_images` takes; arrays are BGR. For their other
     arguments see mmseg's ``MMSegInferencer``, mmdet's ``DetInferencer`` and
     mmpretrain's ``ImageClassificationInferencer``.
-
-    Args:
-        model: A model of :func:`init_model`.
     """
     cfg = deepcopy(model.cfg)
     scope = cfg.get('default_scope')
@@ -58,15 +53,13 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     if scope == 'mmpretrain':
         model._config = cfg  # where it looks for the config
         inferencer = inferencer_class(model, classes=model.dataset_meta['classes'])
-        inferencer.visualizer = import_module(
-            'mmpretrain.visualization'
-        ).UniversalVisualizer()
+        visualization = import_module('mmpretrain.visualization')
+        inferencer.visualizer = visualization.UniversalVisualizer()
         import_module('mmpretrain.utils.progress').disable_progress_bar = True
         return inferencer
     dataset = cfg.test_dataloader.dataset
-    dataset.pipeline = [
-        step for step in dataset.pipeline if step['type'] not in ANNOTATION_LOADERS
-    ]
+    # An annotation that mm does not take out of the pipeline by itself.
+    dataset.pipeline = [s for s in dataset.pipeline if s['type'] != 'LoadDepthMap']
     inferencer = inferencer_class(cfg, device=next(model.parameters()).device.type)
     inferencer.show_progress = False  # not every package takes it as an argument
     return inferencer
@@ -84,7 +77,7 @@ def draw_prediction(
     The inferencers draw on files alike, but arrays they read as BGR and draw as RGB.
 
     Args:
-        inferencer: See :func:`init_inferencer`.
+        inferencer: One of :func:`init_inferencer`.
         image: BGR image ``(H, W, 3)``.
         opacity: Opacity of what is drawn, above 0 to 1.
         with_labels: Whether to write the names of classes, with the scores of
@@ -123,11 +116,7 @@ def list_images(inputs: Any) -> list[str | np.ndarray]:
             for i in (inputs if several else [inputs])
         ]
     missing = [i for i in images if isinstance(i, str) and not Path(i).is_file()]
-    check(
-        images and not missing,
-        'inputs',
-        missing or inputs,
-        f'image files that exist ({", ".join(IMAGE_SUFFIXES)}), arrays, and folders '
-        'with images',
-    )
+    files = f'image files that exist ({", ".join(IMAGE_SUFFIXES)})'
+    allowed = f'{files}, arrays, and folders with images'
+    check(images and not missing, 'inputs', missing or inputs, allowed)
     return images

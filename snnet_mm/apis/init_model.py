@@ -48,7 +48,12 @@ def init_model(
         bn_statistics: A ``bn_statistics.pth`` of ``tools/test.py --recalibrate-bn``:
             the batch norms of the heads then have statistics of each stitch.
     """
-    device = _check_device(device)
+    name = get_device() if device is None else device
+    try:
+        device = torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
+        raise refusal('--device', device, allowed) from error
     weights = None if checkpoint is None else load_weights_only(checkpoint)
     if isinstance(config, Config):
         cfg = config
@@ -62,7 +67,10 @@ def init_model(
         message = 'no checkpoint was given: the weights are random'
         print_log(message, logger='current', level=logging.WARNING)
     else:
-        _load(model, weights, checkpoint)
+        check_weights_fit(model, weights, str(checkpoint), strict=True)
+        state = weights.get('state_dict', weights).items()
+        state = {key.removeprefix('module.'): value for key, value in state}
+        model.load_state_dict(state, strict=False)  # without parts the model lacks
     model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
     if stitch is not None:
         set_stitch(model, stitch)
@@ -73,25 +81,6 @@ def init_model(
     if bn_statistics is not None:
         PerStitchBN(model, load_weights_only(bn_statistics)).attach()
     return model
-
-
-def _check_device(device: str | torch.device | None) -> torch.device:
-    name = get_device() if device is None else device
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
-        raise refusal('--device', device, allowed) from error
-
-
-def _load(model: nn.Module, checkpoint: dict, path: str | os.PathLike) -> None:
-    """Load weights; those of parts that the model lacks are left out."""
-    check_weights_fit(model, checkpoint, str(path), strict=True)
-    weights = checkpoint.get('state_dict', checkpoint)
-    model.load_state_dict(
-        {key.removeprefix('module.'): value for key, value in weights.items()},
-        strict=False,
-    )
 
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:

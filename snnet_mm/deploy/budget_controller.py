@@ -30,8 +30,8 @@ class BudgetController:
 
     A call of stitch i is expected to take ``load * costs[i]``. The load is the median
     ratio of measured times to costs since the last switch or the last change of the
-    load, so that single outliers do not matter, a steady load is known precisely, and a
-    change is seen after three calls. The best stitch that meets the target is run::
+    load, so that single outliers do not matter. The best stitch that meets the target
+    is run::
 
         controller = BudgetController(latencies, target_fps=25, load=1)
         for image in images:
@@ -176,13 +176,10 @@ class BudgetController:
         """Warn once that even the cheapest stitch is too slow."""
         if self._index == 0 and not self._warned:
             self._warned = True
-            print_log(
-                f'stitch {self.stitch}, the cheapest one, takes '
-                f'{self.expected_ms(self.stitch):.3g} ms; the target of '
-                f'{self.target_ms:.3g} ms cannot be met',
-                logger='current',
-                level=logging.WARNING,
-            )
+            message = f'stitch {self.stitch}, the cheapest one, takes '
+            message += f'{self.expected_ms(self.stitch):.3g} ms; the target of '
+            message += f'{self.target_ms:.3g} ms cannot be met'
+            print_log(message, logger='current', level=logging.WARNING)
 
 
 def fit_times(
@@ -192,10 +189,6 @@ def fit_times(
 
     FLOPs leave out what every stitch takes alike, such as loading the image. Timing
     the cheapest and the costliest stitch once tells that apart.
-
-    Args:
-        costs: Cost of every stitch, such as FLOPs.
-        measured_ms: Measured times of two stitches or more, in milliseconds.
 
     Raises:
         ValueError: If times do not rise with the costs of two stitches or more.

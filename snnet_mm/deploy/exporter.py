@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, model_config, set_stitch
 from snnet_mm.stitching import StitchResults, select_stitches
-from snnet_mm.utils import check, check_writable, refusal
+from snnet_mm.utils import atomic_path, check, check_writable, refusal
 
 from .graph import (
     INPUT,
@@ -22,7 +22,6 @@ from .graph import (
     as_tuple,
     output_names,
     run_torch_export,
-    save_torch_export,
     trace,
 )
 from .manifest import ExportedFile, ExportedStitch, Manifest
@@ -45,7 +44,7 @@ class StitchExporter:
     They are compared with those of the stitched model, on images of the test set or on
     noise where these are not at hand; a file that differs is an error. Parts of the
     model that follow :func:`set_stitch`, such as a :class:`PerStitchBN`, are exported
-    as they are for the stitch. Afterwards the last exported stitch is active.
+    as they are for the stitch.
 
     Args:
         cfg: Config of the stitched model.
@@ -70,7 +69,12 @@ class StitchExporter:
         self.cfg, self.model, self.results = cfg, model.eval(), results
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space
-        self.size = _known_size(model, size)
+        try:
+            self.size = tuple(size or preprocessed_size(model))
+        except ValueError as error:
+            allowed = 'height and width, or the config key model.data_preprocessor.size'
+            raise refusal('--shape', size, allowed) from error
+        check(min(self.size) > 0, '--shape', self.size, 'positive sizes')
         self.costs = cost_table(model, self.size)
         if results is not None:
             results.check_space(self.space)
@@ -86,30 +90,26 @@ class StitchExporter:
     def export_stitch(
         self, stitch_id: int, formats: Sequence[str] = ('mm',)
     ) -> Manifest:
-        """Write one stitch as a model of its own.
+        """Write one stitch as a model of its own, and the manifest.
 
-        Args:
-            stitch_id: The stitch.
-            formats: ``'mm'`` and ``'safetensors'`` write a config and a checkpoint,
-                ``'onnx'`` and ``'torch-export'`` a graph.
-
-        Returns:
-            The manifest, which is also written.
+        ``'mm'`` and ``'safetensors'`` write a config and a checkpoint, ``'onnx'`` and
+        ``'torch-export'`` a graph.
         """
         known = formats and set(formats) <= set(FORMATS)
         check(known, '--format', tuple(formats), FORMATS)
         if 'onnx' in formats:
             require_onnx()
-        files = []
         cfg, single, wanted = self._build_single(stitch_id)
         if {'onnx', 'torch-export'} & set(formats):
             traced = self._trace(single)
+        files = []
         for kind in formats:
             path = self.out_dir / f'stitch_{stitch_id}{FORMATS[kind]}'
             if kind == 'onnx':
                 save_onnx(to_onnx(traced, self.graph_images), path)
             elif kind == 'torch-export':
-                save_torch_export(traced, path)
+                with atomic_path(path) as temporary:
+                    torch.export.save(traced, temporary)
             else:
                 save_single(cfg, single, path)
             files.append(self._compare(kind, stitch_id, path, wanted))
@@ -118,18 +118,22 @@ class StitchExporter:
     def export_bundle(self, stitches: str | Sequence[int]) -> Manifest:
         """Write several stitches as ONNX graphs that share one file of weights.
 
-        Args:
-            stitches: See :func:`snnet_mm.stitching.select_stitches`.
-
-        Returns:
-            The manifest, which is also written.
+        For ``stitches`` see :func:`snnet_mm.stitching.select_stitches`.
         """
         require_onnx()
         # Results may hold latency, which the costs of the model do not.
         costs = self.costs if self.results is None else None
         ids = select_stitches(self.space, stitches, costs, self.results)
         paths = {i: self.out_dir / f'stitch_{i}.onnx' for i in ids}
-        _check_no_other_bundle(self.out_dir, paths.values())
+        # Graphs of another bundle point into weights that would be replaced.
+        left = sorted(
+            p.name for p in {*self.out_dir.glob('stitch_*.onnx')} - {*paths.values()}
+        )
+        allowed = (
+            f'a folder without the bundle of {", ".join(left)}, which needs {WEIGHTS}'
+        )
+        alone = not left or not (self.out_dir / WEIGHTS).exists()
+        check(alone, '--out', str(self.out_dir), allowed)
         bundle, wanted = OnnxBundle(self.out_dir), {}
         for i, path in paths.items():
             _, single, wanted[i] = self._build_single(i)
@@ -152,7 +156,6 @@ class StitchExporter:
     def _compare(
         self, kind: str, stitch_id: int, path: Path, wanted: Predictions
     ) -> ExportedFile:
-        """Read a file again and compare its predictions."""
         if kind == 'onnx':
             got = run_onnx(path, self.graph_images)
         elif kind == 'torch-export':
@@ -168,59 +171,24 @@ class StitchExporter:
         predictions: Predictions,
         weights: Mapping | None = None,
     ) -> Manifest:
-        stitches = [
-            ExportedStitch(
-                i,
-                self.space[i].kind,
-                self.space.describe(self.space[i]),
-                self.costs[i].flops,
-                self.costs[i].params,
-                written,
-                self.metrics.get(i, {}),
-            )
-            for i, written in files.items()
-        ]
-        images = dict(
-            name=INPUT,
-            dtype='float32',
-            shape=['batch', 3, *self.size],
-            channels=self.channels,
-            range=[0, 255],
-            mean=self.preprocessor.get('mean'),
-            std=self.preprocessor.get('std'),
-        )
+        stitches = []
+        for i, written in files.items():
+            stitch, cost = self.space[i], self.costs[i]
+            about = stitch.kind, self.space.describe(stitch), cost.flops, cost.params
+            metrics = self.metrics.get(i, {})
+            stitches.append(ExportedStitch(i, *about, written, metrics))
+        images = dict(name=INPUT, dtype='float32', shape=['batch', 3, *self.size])
+        images |= dict(channels=self.channels, range=[0, 255])
+        images |= {key: self.preprocessor.get(key) for key in ('mean', 'std')}
         tensors = as_tuple(predictions)
         outputs = [
             dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
             for name, tensor in zip(output_names(len(tensors)), tensors, strict=True)
         ]
         meta = getattr(self.model, 'dataset_meta', None) or {}
+        classes, space = list(meta.get('classes') or ()), self.space.fingerprint
         manifest = Manifest(
-            images,
-            outputs,
-            list(meta.get('classes') or ()),
-            self.compared_on,
-            self.space.fingerprint,
-            stitches,
-            weights,
+            images, outputs, classes, self.compared_on, space, stitches, weights
         )
         manifest.write(self.out_dir)
         return manifest
-
-
-def _check_no_other_bundle(folder: Path, paths: Iterable[Path]) -> None:
-    """Refuse to replace weights that graphs of another bundle point into."""
-    left = sorted(p.name for p in {*folder.glob('stitch_*.onnx')} - {*paths})
-    allowed = f'a folder without the bundle of {", ".join(left)}, which needs {WEIGHTS}'
-    alone = not (left and (folder / WEIGHTS).exists())
-    check(alone, '--out', str(folder), allowed)
-
-
-def _known_size(model: nn.Module, size: Sequence[int] | None) -> tuple[int, int]:
-    try:
-        height, width = size or preprocessed_size(model)
-    except ValueError as error:
-        allowed = 'height and width, or the config key model.data_preprocessor.size'
-        raise refusal('--shape', size, allowed) from error
-    check(min(height, width) > 0, '--shape', (height, width), 'positive sizes')
-    return height, width

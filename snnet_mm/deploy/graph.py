@@ -9,21 +9,13 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from snnet_mm.utils import atomic_path
-
 INPUT, OUTPUT = 'images', 'predictions'
 # One tensor, or the maps of a detector's pyramid.
 Predictions = Tensor | tuple[Tensor, ...]
 
 
 class PredictionGraph(nn.Module):
-    """Normalisation, the network, and what prediction does next.
-
-    Args:
-        model: An exported model; it is not changed.
-        size: Height and width of all images.
-        preprocessor: Config of the model's data preprocessor.
-    """
+    """Normalisation, a copy of an exported model, and what prediction does next."""
 
     def __init__(
         self, model: nn.Module, size: tuple[int, int], preprocessor: Mapping
@@ -52,8 +44,7 @@ def predict(model: nn.Module, images: Tensor) -> Predictions:
     """Predict preprocessed images ``(B, 3, H, W)``.
 
     Segmentors and depth estimators give maps of the images' size, detectors those of
-    every level of their pyramid, for what their heads do next depends on the image;
-    other models give what their ``forward`` gives with ``mode='tensor'``.
+    every level of their pyramid, for what their heads do next depends on the image.
     """
     if hasattr(model, 'encode_decode'):
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])])
@@ -94,14 +85,6 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
         node.meta.pop('stack_trace', None)
     program.example_inputs = ((images.new_zeros(()).expand(images.shape),), {})
     return program
-
-
-def save_torch_export(
-    program: torch.export.ExportedProgram, path: str | os.PathLike
-) -> None:
-    """Write a traced graph as torch's ``.pt2``; it runs without this package."""
-    with atomic_path(path) as temporary:
-        torch.export.save(program, temporary)
 
 
 def run_torch_export(path: str | os.PathLike, images: Tensor) -> Predictions:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from snnet_mm.utils import atomic_path
 
-NAME = 'manifest.json'
-
 
 @dataclass(frozen=True)
 class ExportedFile:
@@ -46,7 +44,6 @@ class Manifest:
         classes: Names of the classes, as far as the checkpoint tells them.
         compared_on: The images that predictions were compared on.
         space: Fingerprint of the stitching space that the ids are of.
-        stitches: The stitches.
         weights: Name and bytes of the file of weights that the graphs share.
     """
 
@@ -60,5 +57,5 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write ``manifest.json``."""
-        with atomic_path(folder / NAME) as temporary:
+        with atomic_path(folder / 'manifest.json') as temporary:
             temporary.write_text(json.dumps(asdict(self), indent=1))

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import os
 import warnings
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Mo
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
-    """Write one graph with its weights inside."""
+    """Write one graph."""
     import onnx_ir as ir
 
     with atomic_path(path) as temporary:
@@ -99,9 +99,9 @@ class OnnxBundle:
             if array.size <= SMALL and content not in names:
                 continue
             if content not in self._stored:
-                name = names.get(content, value.name.removeprefix('model.'))
-                copies = (f'{name}@{n}' for n in count(2))
-                name = next(n for n in chain([name], copies) if n not in self._arrays)
+                base = names.get(content, value.name.removeprefix('model.'))
+                numbered = (f'{base}@{n}' if n > 1 else base for n in count(1))
+                name = next(n for n in numbered if n not in self._arrays)
                 self._stored[content] = name
                 self._arrays[name] = np.ascontiguousarray(array)
             name = self._stored[content]
@@ -120,10 +120,9 @@ class OnnxBundle:
             for name in places.keys() & model.graph.initializers.keys():
                 value = model.graph.initializers[name]
                 tensor, place = value.const_value, (self.path.name, *places[name])
-                settings = dict(
-                    shape=tensor.shape, name=name, base_dir=self.path.parent
-                )
-                value.const_value = ir.ExternalTensor(*place, tensor.dtype, **settings)
+                settings = dict(name=name, base_dir=self.path.parent)
+                settings |= dict(dtype=tensor.dtype, shape=tensor.shape)
+                value.const_value = ir.ExternalTensor(*place, **settings)
             save_onnx(model, self.path.parent / file)
         return self.path
 
@@ -151,12 +150,11 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
     with open(path, 'rb') as file:
         header_bytes = int.from_bytes(file.read(8), 'little')
         header = json.loads(file.read(header_bytes))
-    header.pop('__metadata__', None)
-    places = {}
-    for name, entry in header.items():
-        begin, end = entry['data_offsets']
-        places[name] = (8 + header_bytes + begin, end - begin)
-    return places
+    offsets = {name: entry['data_offsets'] for name, entry in header.items()}
+    start = 8 + header_bytes
+    return {
+        name: (start + begin, end - begin) for name, (begin, end) in offsets.items()
+    }
 
 
 def _names_of(program: torch.export.ExportedProgram) -> dict[bytes, str]:

@@ -23,13 +23,8 @@ def sample_images(
 ) -> tuple[Tensor, str]:
     """Load the first images of the test set by its pipeline, else draw noise.
 
-    Args:
-        cfg: A config.
-        number: Number of images.
-        size: Height and width that they are resized to.
-
     Returns:
-        Images ``(number, 3, H, W)`` with values from 0 to 255, and their name:
+        Images ``(number, 3, *size)`` with values from 0 to 255, and their name:
         ``'test images'``, or ``'noise'`` if the data is not there.
     """
     dataset = (cfg.get('test_dataloader') or {}).get('dataset')
@@ -57,11 +52,7 @@ def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
 def check_parity(
     kind: str, stitch_id: int, got: Predictions, wanted: Predictions
 ) -> float:
-    """Return the largest difference of an export's predictions from its source's.
-
-    Raises:
-        RuntimeError: If it is more than rounding explains.
-    """
+    """Return the largest difference of predictions; more than rounding is an error."""
     differences = []
     for a, b in zip(as_tuple(got), as_tuple(wanted), strict=True):
         differences.append((a - b).abs().max().item())

@@ -15,8 +15,10 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, model_config
+from snnet_mm.stitching import Stitch
 from snnet_mm.utils import atomic_path, load_weights_only
 
+TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.
 TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 
@@ -24,13 +26,7 @@ TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 def single_stitch(
     cfg: Config, model: nn.Module, stitch_id: int
 ) -> tuple[Config, nn.Module]:
-    """Build one stitch as a model of its own.
-
-    Args:
-        cfg: Config of the stitched model.
-        model: The stitched model, with the stitch active, so that parts of it which
-            depend on the stitch are those of this one.
-        stitch_id: The stitch.
+    """Build one stitch, which is the active one of a stitched model, as its own model.
 
     Returns:
         Config and model, in eval mode; the model holds what prediction runs and
@@ -50,26 +46,21 @@ def single_stitch(
 
 
 def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Config:
-    """Write the config of one stitch as a plain model.
+    """Write the config of one stitch of a stitched model as a plain model.
 
     Backbone and loops become plain ones. A part of the model with a method
     ``config_of_stitch(config, stitch)`` gives its own config for the stitch. Auxiliary
     heads, hooks with ``stitched_only = True``, pretrained weights and names that only
     the config itself used are left out.
-
-    Args:
-        cfg: Config of a stitched model.
-        model: The model.
-        stitch_id: The stitch.
     """
     runner_keys = inspect.signature(Runner.__init__).parameters
     out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
     config = out['model'] = model_config(cfg)
     backbone = find_stitched_backbone(model)
-    config.backbone = _backbone_config(config.backbone, backbone, stitch_id)
+    stitch = backbone.space[stitch_id]
+    config.backbone = _backbone_config(config.backbone, backbone, stitch)
     for name, part in model.named_children():
         if hasattr(type(part), 'config_of_stitch'):
-            stitch = backbone.space[stitch_id]
             config[name] = part.config_of_stitch(config[name], stitch)
     config.pop('auxiliary_head', None)
     _drop_pretrained(config)
@@ -101,10 +92,8 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
             origin = {k: str(v) for k, v in single.exported_from.items()}
             temporary.write_bytes(save(state, origin))
         else:
-            meta = dict(
-                dataset_meta=getattr(single, 'dataset_meta', {}),
-                exported_from=single.exported_from,
-            )
+            meta = dict(exported_from=single.exported_from)
+            meta['dataset_meta'] = getattr(single, 'dataset_meta', {})
             torch.save(dict(meta=meta, state_dict=state), temporary)
     with atomic_path(path.with_suffix('.py')) as temporary:
         cfg.dump(temporary)
@@ -131,15 +120,14 @@ def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
     for name in backbone.plugins:
         plugin = getattr(backbone, name)
         for key, value in plugin.exported_weights(backbone.space[stitch_id]).items():
-            key = f'{path}.{key}' if path else key
+            key = f'{path}.{key}'.lstrip('.')
             state[key] = value + state.get(key, 0)
     return state
 
 
 def _backbone_config(
-    config: ConfigDict, backbone: StitchedBackbone, stitch_id: int
+    config: ConfigDict, backbone: StitchedBackbone, stitch: Stitch
 ) -> dict:
-    stitch = backbone.space[stitch_id]
     maps: list[tuple | None] = []
     if backbone.out == 'maps':
         maps = [None] * len(backbone.out_indices)
@@ -147,31 +135,23 @@ def _backbone_config(
             position, layer = backbone.map_source(stitch, backbone.out_indices[j])
             maps[j] = (*position, layer)
     used = {*stitch.layers, *(m[2] for m in maps if m)}
-    run = {segment.anchor for segment in stitch.segments}
+    layers = backbone.stitching_layers.items()
+    anchors = [None] * len(config.anchors)
+    for i in {segment.anchor for segment in stitch.segments}:
+        # Without settings that only training needs.
+        plain = {k: v for k, v in config.anchors[i].items() if k not in TRAINING_KEYS}
+        for name in backbone.plugins:
+            plain |= getattr(backbone, name).exported_settings
+        anchors[i] = plain
     return dict(
         type='SingleStitch',
-        anchors=[
-            _plain_anchor(a, backbone) if i in run else None
-            for i, a in enumerate(config.anchors)
-        ],
+        anchors=anchors,
         segments=[tuple(segment) for segment in stitch.segments],
         joints=list(stitch.layers),
-        stitching_layers={
-            name: layer.config()
-            for name, layer in backbone.stitching_layers.items()
-            if name in used
-        },
+        stitching_layers={k: layer.config() for k, layer in layers if k in used},
         maps=maps,
         with_cls=backbone.with_cls,
     )
-
-
-def _plain_anchor(config: dict, backbone: StitchedBackbone) -> dict:
-    """Return an anchor's config without settings that only training needs."""
-    plain = {k: v for k, v in config.items() if k not in ('lora', 'pretrained')}
-    for name in backbone.plugins:
-        plain |= getattr(backbone, name).exported_settings
-    return plain
 
 
 def _drop_pretrained(config: object) -> None:

@@ -71,10 +71,8 @@ def compare_graphs():
 
     @torch.no_grad()
     def compare(exporter, stitch_id, formats, predict):
-        model, runs = (
-            exporter.model,
-            {'onnx': run_onnx, 'torch-export': run_torch_export},
-        )
+        runs = {'onnx': run_onnx, 'torch-export': run_torch_export}
+        model = exporter.model
         manifest = exporter.export_stitch(stitch_id, formats)
         set_stitch(model, stitch_id)
         for number in (1, 3):

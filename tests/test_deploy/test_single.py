@@ -12,19 +12,11 @@ from snnet_mm.apis import cost_table, set_stitch
 from snnet_mm.deploy import load_single, single_stitch
 from snnet_mm.deploy.single import save_single
 
-TOY_DEPTH = (
-    Path(__file__).parents[2]
-    / 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
-)
-AUX = dict(
-    type='FCNHead',
-    in_channels=12,
-    in_index=0,
-    channels=8,
-    num_convs=1,
-    num_classes=6,
-    norm_cfg=dict(type='BN'),
-)
+TOY = Path(__file__).parents[2] / 'configs/toy'
+TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+AUX = dict(type='FCNHead', in_channels=12, in_index=0, channels=8, num_convs=1)
+AUX |= dict(num_classes=6, norm_cfg=dict(type='BN'))
+WINDOWS = dict(window_size=3, global_blocks=(1,), decomposed_rel_pos=True)
 
 
 # Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8. The chain has
@@ -35,11 +27,7 @@ OPTIONS = {
         anchor=dict(final_norm=True, num_registers=2, pos_embed_prefix=True)
     ),
     'beit': dict(anchor=dict(abs_pos_embed=False, rel_pos_bias=True, cls_token=False)),
-    'vitdet': dict(
-        anchor=dict(
-            cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
-        )
-    ),
+    'vitdet': dict(anchor=dict(WINDOWS, cls_token=False)),
     'lora': dict(anchor=dict(lora=dict(rank=2, alpha=3, targets=('qkv',)))),
     'stitch-bias': dict(
         anchor=dict(lora=dict(rank=2), qkv_bias=False),
@@ -48,24 +36,23 @@ OPTIONS = {
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
     'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
+    # A DPT head reads four maps, each with its cls token.
+    'depth': None,
 }
-IDS = {
+IDS = dict.fromkeys(OPTIONS, (0, 1, 2, 3, 5, 6, 7, 8)) | {
     'v1': range(4),
     'vitdet': (7, 8),
     'lora': (7, 8),
     'stitch-bias': (1, 8),
     'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12),
+    'depth': (0, 1, 7, 8, 12),
 }
-CASES = [
-    (name, stitch_id)
-    for name in OPTIONS
-    for stitch_id in IDS.get(name, (0, 1, 2, 3, 5, 6, 7, 8))
-]
+CASES = [(name, stitch_id) for name in OPTIONS for stitch_id in IDS[name]]
 
 
 @pytest.mark.parametrize('name, stitch_id', CASES)
 def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, name, stitch_id):
-    cfg = toy_cfg(**OPTIONS[name])
+    cfg = Config.fromfile(TOY_DEPTH) if name == 'depth' else toy_cfg(**OPTIONS[name])
     model = build(cfg)
     images = torch.randn(2, 3, 64, 64)
     set_stitch(model, stitch_id)
@@ -121,33 +108,23 @@ def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
     assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize('others', [[], [dict(type='Normal', layer='Linear')]])
-def test_weights_that_training_started_from_are_left_out(toy_cfg, build, others):
-    cfg = toy_cfg()
-    pretrained = dict(type='Pretrained', checkpoint='none.pth')
-    cfg.model.decode_head.init_cfg = [pretrained, *others]
-    model = build(toy_cfg())
-    exported, _ = single_stitch(cfg, model, 8)
-    assert exported.model.decode_head.get('init_cfg', []) == others
-    assert 'Pretrained' not in exported.pretty_text
-
-
 def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     cfg = toy_cfg()
     cfg.work_dir = 'somewhere'
+    pretrained, others = cfg.model.decode_head.init_cfg, [dict(type='Normal')]
+    cfg.model.decode_head.init_cfg = [pretrained, *others]
     # As in configs in which the hooks have no names.
     cfg.custom_hooks = [dict(type='EMAHook'), dict(type='StitchInitHook')]
-    exported, _ = single_stitch(cfg, build(cfg), 8)
+    exported, _ = single_stitch(cfg, build(toy_cfg()), 8)
     assert exported.val_cfg == dict(type='ValLoop')
     assert exported.test_cfg == dict(type='TestLoop')
-    assert not {'stitch_init', 'stitch_sampling', 'stitch_report'} & set(
-        exported.default_hooks
-    )
+    of_stitches = {'stitch_init', 'stitch_sampling', 'stitch_report'}
+    assert not of_stitches & set(exported.default_hooks)
     assert exported.custom_hooks == [dict(type='EMAHook')]
     assert not {'work_dir', 'fast_checkpoint', 'find_unused_parameters'} & set(exported)
-    text = exported.pretty_text
-    assert 'init_cfg' not in text
-    assert 'iter_300.pth' not in text
+    assert exported.model.decode_head.init_cfg == others
+    assert 'Pretrained' not in exported.pretty_text
+    assert 'iter_300.pth' not in exported.pretty_text
     for key in ('test_dataloader', 'test_evaluator', 'optim_wrapper', 'train_cfg'):
         assert exported[key] == cfg[key]
     # The source is as it was.
@@ -171,20 +148,11 @@ def test_it_trains_like_any_backbone(toy_cfg, build, tmp_path):
     exported, single = single_stitch(cfg, build(cfg), 8)
     save_single(exported, single, tmp_path / 'stitch.pth')
     tuning = Config.fromfile(tmp_path / 'stitch.py')
-    tuning.merge_from_dict(
-        {
-            'work_dir': str(tmp_path),
-            'load_from': str(tmp_path / 'stitch.pth'),
-            'log_level': 'ERROR',
-            'train_cfg.max_iters': 2,
-            'train_dataloader.batch_size': 2,
-            'optim_wrapper.optimizer.lr': 0.1,
-            'param_scheduler': [],
-            'val_cfg': None,
-            'val_dataloader': None,
-            'val_evaluator': None,
-        }
-    )
+    tuning.update(work_dir=str(tmp_path), load_from=str(tmp_path / 'stitch.pth'))
+    tuning.update(log_level='ERROR', param_scheduler=[])
+    tuning.update(val_cfg=None, val_dataloader=None, val_evaluator=None)
+    tuning.train_cfg.max_iters = tuning.train_dataloader.batch_size = 2
+    tuning.optim_wrapper.optimizer.lr = 0.1
     runner = Runner.from_cfg(tuning)
     runner.train()
     before = single.state_dict()
@@ -205,16 +173,9 @@ class _EndReader(BaseModel):
 
 
 def test_routes_of_three_anchors_that_end_anywhere(randomise):
-    anchors = [
-        dict(
-            type='PlainViT',
-            arch=dict(embed_dims=width, depth=3, num_heads=2),
-            img_size=32,
-            patch_size=8,
-            final_norm=True,
-        )
-        for width in (8, 12, 16)
-    ]
+    anchor = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
+    archs = [dict(embed_dims=width, depth=3, num_heads=2) for width in (8, 12, 16)]
+    anchors = [dict(anchor, arch=arch) for arch in archs]
     backbone = dict(type='SNNetv1', anchors=anchors, nearest=False, out='end')
     cfg = Config(dict(model=dict(type='_EndReader', backbone=backbone)))
     model = randomise(MODELS.build(cfg.model)).eval()
@@ -238,14 +199,8 @@ def test_routes_of_three_anchors_that_end_anywhere(randomise):
     ('change', 'message'),
     [
         (dict(segments=[(0, 1, 3)]), 'from a first to a last block'),
-        (
-            dict(joints=['0to1_7']),
-            "layers=.'0to1_7',.; .*one stitching layer per joint",
-        ),
-        (
-            dict(maps=[(0, 1, None)]),
-            r'maps=\(0, 1, None\); .*\(config key: backbone.maps\)',
-        ),
+        (dict(joints=['0to1_7']), "layers=.'0to1_7',.; .*one stitching layer per"),
+        (dict(maps=[(0, 1, None)]), r'maps=\(0, 1, None\); .*key: backbone.maps'),
         (dict(maps=[(1, 4, 'x')]), r"maps=\(1, 4, 'x'\); .*\['0to1_0'\]"),
     ],
 )
@@ -254,18 +209,3 @@ def test_an_impossible_route_is_refused(toy_cfg, build, change, message):
     exported, _ = single_stitch(cfg, build(cfg), 2)
     with pytest.raises(ValueError, match=message):
         MODELS.build(dict(exported.model.backbone, **change))
-
-
-@pytest.mark.parametrize('stitch_id', [0, 1, 7, 8, 12])
-def test_depth_with_cls_tokens(build, logits, stitch_id):
-    """A DPT head reads four maps, each with its cls token."""
-    cfg = Config.fromfile(TOY_DEPTH)
-    model = build(cfg)
-    images = torch.randn(2, 3, 64, 64)
-    set_stitch(model, stitch_id)
-    _, single = single_stitch(cfg, model, stitch_id)
-    wanted = logits(model, images)
-    assert wanted.shape == (2, 1, 64, 64)
-    assert_close(logits(single, images), wanted, rtol=1e-5, atol=1e-5)
-    held = sum(p.numel() for p in single.parameters())
-    assert held == cost_table(model)[stitch_id].params

@@ -22,6 +22,7 @@ PAIRS = dict(
     levit=('levit', 'levit', [levit(), levit((24, 24, 32))]),
     bridge=('mobilenet', 'swin', [mobilenet(), swin(12, (2, 2, 2, 2))]),
 )
+SIZES = (48, 72), (61, 72), (64, 48), (64, 64), (61, 72)
 IMAGENET = dict(mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
 
 
@@ -40,13 +41,8 @@ def classifier(name):
         own = dict(type='BridgedBackbone', stages=[(0, 0), (0, 3)])
         backbone |= dict(stitching_layer=layer, **own)
     head = dict(type='StitchedClsHead', num_classes=5, anchor_heads=ends)
-    preprocessor = dict(to_rgb=True, num_classes=5, **IMAGENET)
-    model = dict(
-        type='ImageClassifier',
-        data_preprocessor=preprocessor,
-        backbone=backbone,
-        head=head,
-    )
+    model = dict(type='ImageClassifier', backbone=backbone, head=head)
+    model['data_preprocessor'] = dict(to_rgb=True, num_classes=5, **IMAGENET)
     cfg = Config(dict(default_scope='mmpretrain', model=model))
     init_default_scope('mmpretrain')
     return cfg, disturb(MODELS.build(cfg.model)).eval()
@@ -89,14 +85,7 @@ def test_exports_from_before_their_parts_were_renamed(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['torch-export', 'onnx'])
 @pytest.mark.parametrize(
-    ('name', 'size'),
-    [
-        ('swin', (48, 72)),
-        ('mixed', (61, 72)),
-        ('convnext', (64, 48)),
-        ('levit', (64, 64)),
-        ('bridge', (61, 72)),
-    ],
+    ('name', 'size'), zip(PAIRS, SIZES, strict=True), ids=list(PAIRS)
 )
 def test_graphs_for_any_number_of_images(name, kind, size, compare_graphs, tmp_path):
     pytest.importorskip('onnxruntime')
@@ -107,6 +96,5 @@ def test_graphs_for_any_number_of_images(name, kind, size, compare_graphs, tmp_p
 
 
 def test_levit_has_one_size(tmp_path):
-    cfg, model = classifier('levit')
     with pytest.raises(ValueError, match=r'\(64, 64\) alone, as levit_192'):
-        StitchExporter(cfg, model, tmp_path, size=(64, 96))
+        StitchExporter(*classifier('levit'), tmp_path, size=(64, 96))

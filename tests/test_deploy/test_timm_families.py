@@ -36,17 +36,11 @@ def stitched(toy_cfg, build):
 
     def stitched(name, lora=None, **backbone):
         cfg = toy_cfg(**backbone)
+        anchor = dict(type='TimmAnchor', model=name, pretrained=True, lora=lora)
+        anchor['img_size'] = 56 if 'patch14' in name else 64
+        args = dict(FAMILIES[name], num_heads=2)
         cfg.model.backbone.anchors = [
-            ConfigDict(
-                type='TimmAnchor',
-                model=name,
-                pretrained=True,
-                lora=lora,
-                img_size=56 if 'patch14' in name else 64,
-                model_args=dict(
-                    FAMILIES[name], embed_dim=width, depth=depth, num_heads=2
-                ),
-            )
+            ConfigDict(anchor, model_args=dict(args, embed_dim=width, depth=depth))
             for width, depth in ((16, 3), (24, 5))
         ]
         cfg.model.decode_head.in_channels = 24

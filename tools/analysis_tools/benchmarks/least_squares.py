@@ -83,8 +83,8 @@ def seconds_of_fit(
 
         return patch.object(LeastSquares, method, call)
 
-    solving = timed('solving', 'x_to_y'), timed('solving', 'y_to_x')
-    with timed('sums', 'update'), solving[0], solving[1]:
+    both = timed('solving', 'x_to_y'), timed('solving', 'y_to_x')
+    with timed('sums', 'update'), both[0], both[1]:
         total = elapsed_ms(lambda: fit_stitching_layers(backbone, images)) / 1e3
     return seconds | dict(forwards=total - sum(seconds.values()))
 

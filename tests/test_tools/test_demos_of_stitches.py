@@ -139,10 +139,3 @@ def test_options_that_cannot_be_met(run_here, video, tmp_path, options, message)
     assert [p.name for p in tmp_path.iterdir()] == ['file']
     with pytest.raises(ValueError, match='file.; allowed: video files with a frame'):
         run_here('video_demo.py', tmp_path / 'file', 'no.py', 'no.pth', '--show')
-
-
-def test_one_stitch_without_a_target(run_here, checkpoint, video, tmp_path):
-    args = (video, CONFIG, checkpoint, '--output-file', tmp_path / 'out.avi')
-    with pytest.raises(ValueError, match='several are for --target-fps'):
-        run_here('video_demo.py', *args, '--device', 'cpu', '--stitch-id', '0,1')
-    assert list(tmp_path.iterdir()) == []

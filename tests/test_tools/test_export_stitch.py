@@ -75,12 +75,3 @@ def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     shared = (tmp_path / 'weights.safetensors').stat().st_size
     assert manifest['weights'] == dict(name='weights.safetensors', bytes=shared)
     assert f'weights.safetensors: {shared / 1e6:.2f} MB' in done.stdout
-
-
-def test_a_bundle_has_one_format(run_here, capsys):
-    args = (CONFIG, 'no.pth', '--out', 'nowhere')
-    for options in ((), ('--stitch-ids', '0,1', '--format', 'mm')):
-        with pytest.raises(SystemExit):
-            run_here('export_stitch.py', *args, *options)
-    assert '--stitch-ids is required' in (printed := capsys.readouterr().err)
-    assert 'allowed is --format onnx' in printed

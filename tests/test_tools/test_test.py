@@ -82,17 +82,14 @@ def test_augmentation_and_saved_predictions(run_tool, checkpoint, tmp_path):
     assert 0 < (plain != averaged).mean() < 0.5
 
 
-@pytest.mark.parametrize(
-    ('options', 'words'),
-    [
-        (('--budget', '60G,all'), "budget.*'all'"),
-        (('--keep', 2), 'keep=2; allowed: with --screen'),
-        (('--tta',), r'for --tta \(config key: tta_model\)'),
-    ],
-)
-def test_options_that_cannot_be_met(run_here, options, words):
-    with pytest.raises(ValueError, match=words):
-        run_here('test.py', CONFIG, 'no.pth', *options)
+def test_options_that_cannot_be_met(run_here):
+    for options, words in {
+        ('--budget', '60G,all'): "budget.*'all'",
+        ('--keep', 2): 'keep=2; allowed: with --screen',
+        ('--tta',): r'for --tta \(config key: tta_model\)',
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            run_here('test.py', CONFIG, 'no.pth', *options)
 
 
 DUMP = dict(type='DumpResults', out_file_path='o/predictions.pkl')
@@ -133,9 +130,8 @@ def test_predictions_are_drawn_in_the_way_of_the_package(
     wait = dict(wait_time=0.5)
     tool['set_visualization'](cfg, args)
     assert cfg.test_cfg == test_cfg | loop | (wait if loop else {})
-    assert cfg.default_hooks.visualization == dict(
-        type='B', **hook, **wait if hook else {}
-    )
+    hook = hook | wait if hook else {}
+    assert cfg.default_hooks.visualization == dict(type='B', **hook)
     assert cfg.visualizer.get('save_dir') == ('s' if scope == 'mmdet' else None)
     if hook:
         cfg.default_hooks = dict()

@@ -96,11 +96,8 @@ class Golden:
 
     def part(self, prefix):
         """The tensors under a prefix, without it."""
-        return {
-            k.removeprefix(prefix): v
-            for k, v in self.tensors.items()
-            if k.startswith(prefix)
-        }
+        names = [k for k in self.tensors if k.startswith(prefix)]
+        return {k.removeprefix(prefix): self.tensors[k] for k in names}
 
     def output(self, key):
         """A map, or a map and its cls token."""
@@ -111,30 +108,21 @@ class Golden:
     def build(self):
         """The same backbone of ours, with random weights."""
         m = self.meta
+        common = dict(type='PlainViT', img_size=m['img'], patch_size=m['patch'])
         if self.is_seg:
-            part_of_task = dict(rel_pos_bias=True)
+            common |= dict(rel_pos_bias=True)
         else:
-            part_of_task = dict(
-                mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False
-            )
+            common |= dict(mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False)
+        sizes = zip(m['embed_dims'], m['depths'], m['num_heads'], strict=True)
         anchors = [
-            dict(
-                type='PlainViT',
-                arch=dict(embed_dims=dim, depth=depth, num_heads=heads),
-                img_size=m['img'],
-                patch_size=m['patch'],
-                **part_of_task,
-            )
-            for dim, depth, heads in zip(
-                m['embed_dims'], m['depths'], m['num_heads'], strict=True
-            )
+            dict(arch=dict(embed_dims=width, depth=depth, num_heads=heads), **common)
+            for width, depth, heads in sizes
         ]
+        out = dict(out_indices=m['out_indices'][1])
         if m.get('type') == 'SNNetv1':
-            return SNNetv1(anchors, out_indices=m['out_indices'][1]).eval()
+            return SNNetv1(anchors, **out).eval()
         layer = dict(type='LoRAStitchingLayer', rank=m['lora_r'])
-        return SNNetv2(
-            anchors, layer, out_indices=m['out_indices'][1], with_cls=not self.is_seg
-        ).eval()
+        return SNNetv2(anchors, layer, with_cls=not self.is_seg, **out).eval()
 
 
 @cache
@@ -145,29 +133,16 @@ def _load_golden(name):
     return Golden(meta, tensors)
 
 
-@pytest.fixture(scope='session', params=['seg_v2_tiny', 'seg_v2_s_l'])
-def golden(request):
-    return _load_golden(request.param)
+def _golden(*names):
+    load = lambda request: _load_golden(request.param)  # noqa: E731
+    return pytest.fixture(load, scope='session', params=names)
 
 
-@pytest.fixture(scope='session', params=['seg_v2_tiny', 'seg_v2_s_l', 'depth_v2_tiny'])
-def golden_v2(request):
-    return _load_golden(request.param)
-
-
-@pytest.fixture(scope='session', params=['seg_v1_tiny', 'seg_v1_s_l'])
-def golden_v1(request):
-    return _load_golden(request.param)
-
-
-@pytest.fixture(scope='session')
-def tiny_golden():
-    return _load_golden('seg_v2_tiny')
-
-
-@pytest.fixture(scope='session')
-def cls_golden():
-    return _load_golden('cls_v2_tiny')
+golden = _golden('seg_v2_tiny', 'seg_v2_s_l')
+golden_v2 = _golden('seg_v2_tiny', 'seg_v2_s_l', 'depth_v2_tiny')
+golden_v1 = _golden('seg_v1_tiny', 'seg_v1_s_l')
+tiny_golden = _golden('seg_v2_tiny')
+cls_golden = _golden('cls_v2_tiny')
 
 
 @pytest.fixture(scope='session')
@@ -177,18 +152,20 @@ def published_v1():
     return {int(k): v for k, v in json.loads(text)['stitches'].items()}
 
 
+def _published(name):
+    """FLOPs and metrics of the authors' 134 stitches, by stitch id."""
+    results = StitchResults.read(DATA / f'{name}.json')
+    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.stitches}
+
+
 @pytest.fixture(scope='session')
 def published():
-    """FLOPs and mIoU of the authors' 134 stitches on ADE20K, by stitch id."""
-    results = StitchResults.read(DATA / 'ade20k_setr_deit3_s_l.json')
-    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.stitches}
+    return _published('ade20k_setr_deit3_s_l')
 
 
 @pytest.fixture(scope='session')
 def published_cls():
-    """FLOPs and top-1 of the authors' 134 stitches on ImageNet, by stitch id."""
-    results = StitchResults.read(DATA / 'imagenet_deit3_s_l.json')
-    return {r.id: dict(flops=r.flops, **r.metrics) for r in results.stitches}
+    return _published('imagenet_deit3_s_l')
 
 
 @pytest.fixture(scope='session')

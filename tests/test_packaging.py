@@ -29,22 +29,20 @@ def run(folder, *command):
 def wheels(tmp_path_factory):
     """A wheel of the sources, and one of the archive that is made of them."""
     folder = tmp_path_factory.mktemp('sources')
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns('__pycache__')
-            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+    ignored = dict(ignore=shutil.ignore_patterns('__pycache__'))
+    for source in (ROOT / name for name in SOURCES):
+        if source.is_dir():
+            shutil.copytree(source, folder / source.name, symlinks=True, **ignored)
         else:
-            shutil.copy(ROOT / name, folder)
+            shutil.copy(source, folder)
     wheel = ['-m', 'pip', 'wheel', '-q', '--no-deps', '--no-index']
     wheel += ['--no-build-isolation', '-w']
     run(folder, *wheel, 'direct', '.')
     run(folder, 'setup.py', '-q', 'sdist', '-d', 'archive')
     (archive,) = (folder / 'archive').iterdir()
     run(folder, *wheel, 'from_archive', str(archive))
-    return [
-        zipfile.ZipFile(next((folder / name).glob('*.whl')))
-        for name in ('direct', 'from_archive')
-    ]
+    files = [next((folder / n).glob('*.whl')) for n in ('direct', 'from_archive')]
+    return [zipfile.ZipFile(file) for file in files]
 
 
 @pytest.fixture
@@ -73,16 +71,12 @@ def test_all_files_are_in_a_wheel(wheels):
 
 
 def test_an_installed_config_is_that_of_the_sources(installed):
-    name = DERIVED
-    cfg = load_config(f'snnet_mm::{name}')
-    assert cfg.filename == f'{installed}/.mim/configs/{name}'
+    cfg = load_config(f'snnet_mm::{DERIVED}')
+    assert cfg.filename == f'{installed}/.mim/configs/{DERIVED}'
     # Base files too are the installed ones.
     (installed / '.mim/configs/_base_/default_runtime.py').write_text('marked = True')
-    assert load_config(f'snnet_mm::{name}').marked
-    assert cfg.to_dict() == Config.fromfile(ROOT / 'configs' / name).to_dict()
-
-
-# --- names in the sources, as after pip install -e .
+    assert load_config(f'snnet_mm::{DERIVED}').marked
+    assert cfg.to_dict() == Config.fromfile(ROOT / 'configs' / DERIVED).to_dict()
 
 
 @pytest.mark.parametrize('name', [STITCHED, '_base_/models/cls_vit.py'])
@@ -116,9 +110,6 @@ def test_bases_in_other_packages(package, tmp_path):
     own.write_text(f"_base_ = ['{package}::{BASES[package]}']")
     assert load_config(own).model._scope_ == package
     assert table == MODULE2PACKAGE
-
-
-# --- model-index.yml
 
 
 INDEX = yaml.safe_load((ROOT / 'model-index.yml').read_text())['Import']

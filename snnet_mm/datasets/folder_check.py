@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import os.path as osp
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from snnet_mm.utils import check
 
@@ -18,7 +18,7 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
 
     Args:
         dataloader: A dataloader's config, or None.
-        key: Its config key, such as ``'train_dataloader'``, for the message.
+        key: Its config key, such as ``'train_dataloader'``.
     """
     dataset = (dataloader or {}).get('dataset', {})
     root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix', {})
@@ -27,18 +27,13 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     named = prefixes if isinstance(prefixes, Mapping) else {None: prefixes}
     for name, prefix in named.items():
         folder = osp.join(root, prefix or '')
-        if not folder or '://' in folder:
+        unused = name == 'seg' and not _loads_seg(dataset.get('pipeline', ()))
+        if not folder or '://' in folder or unused:
             continue
-        if name == 'seg' and not _loads_seg(dataset.get('pipeline', ())):
-            continue
-        path = Path(folder)
-        check(
-            path.is_dir() and any(path.iterdir()),
-            f'{key}.dataset.data_root, {key}.dataset.data_prefix'
-            + (f'.{name}' if name else ''),
-            folder,
-            'a folder with data in it, or a link to one',
-        )
+        ok = osp.isdir(folder) and os.listdir(folder)
+        keys = f'{key}.dataset.data_root, {key}.dataset.data_prefix'
+        keys += f'.{name}' if name else ''
+        check(ok, keys, folder, 'a folder with data in it, or a link to one')
 
 
 def check_annotation_file(
@@ -48,14 +43,13 @@ def check_annotation_file(
 
     Args:
         config: Config of a data set or an evaluator, or None.
-        key: Its config key, for the message.
+        key: Its config key.
         root: Folder that the name is relative to.
     """
     name = config.get('ann_file') if isinstance(config, Mapping) else None
     file = osp.join(root or '', name or '')
     if name and '://' not in file:
-        path = Path(file)
-        ok = path.is_file() and path.stat().st_size
+        ok = osp.isfile(file) and osp.getsize(file)
         keys = f'{key}.data_root, {key}.ann_file' if root else f'{key}.ann_file'
         check(ok, keys, file, 'a file with annotations in it')
 

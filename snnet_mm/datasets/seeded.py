@@ -46,8 +46,6 @@ class SeededDataset:
         **kwargs: Arguments of the data set.
     """
 
-    follows_seeds = True
-
     def __init__(self, of: str | type, **kwargs) -> None:
         self.dataset: BaseDataset = DATASETS.build(dict(type=of, **kwargs))
 
@@ -89,15 +87,11 @@ class SeededSampler(Sampler):
         seed: int | None = None,
         **kwargs,
     ) -> None:
-        check(
-            getattr(dataset, 'follows_seeds', False),
-            'train_dataloader.dataset',
-            type(dataset).__name__,
-            "dict(type='SeededDataset', of=...) for a SeededSampler",
-        )
-        self.sampler = DATA_SAMPLERS.build(
-            dict(type=of, dataset=dataset, seed=seed, **kwargs)
-        )
+        ok, name = isinstance(dataset, SeededDataset), type(dataset).__name__
+        wanted = "dict(type='SeededDataset', of=...) for a SeededSampler"
+        check(ok, 'train_dataloader.dataset', name, wanted)
+        inside = dict(type=of, dataset=dataset, seed=seed, **kwargs)
+        self.sampler = DATA_SAMPLERS.build(inside)
         self._epoch = self._start = 0
         if hasattr(self.sampler, 'skip'):
             self.skip = self._skip
@@ -121,6 +115,5 @@ class SeededSampler(Sampler):
         self.sampler.set_epoch(epoch)
 
     def _skip(self, num_samples: int) -> None:
-        """Go to a place in the stream of a sampler without epochs."""
         self.sampler.skip(num_samples)
         self._start = num_samples

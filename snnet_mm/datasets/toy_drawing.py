@@ -122,14 +122,8 @@ def _outline(
             length *= 1.6
             half, lean = length / rng.uniform(6, 11), 2 * lean
         top = 0 if label == TRIANGLE else half
-        corners = np.array(
-            [
-                (x - half, y),
-                (x + half, y),
-                (x + lean + top, y - length),
-                (x + lean - top, y - length),
-            ]
-        )
+        columns = x - half, x + half, x + lean + top, x + lean - top
+        corners = np.stack([columns, (y, y, y - length, y - length)], axis=1)
     # Sixteenths of a pixel.
     cv2.fillConvexPoly(mask, np.rint(corners * 16).astype(np.int32), 1, shift=4)
     return mask.astype(bool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
@@ -72,30 +73,19 @@ class ToyScenes(BaseDataset):
         return [dict(scene_index=index) for index in range(self.num_scenes)]
 
     def get_data_info(self, idx: int) -> dict:
-        """Return what the pipeline starts from.
+        """Return 'img' (H, W, 3) uint8 BGR, the truth, and what loading would add.
 
         Args:
             idx: Place in the data set, which in a subset is not the scene's own index.
-
-        Returns:
-            dict with 'img' (H, W, 3) uint8 BGR, the ground truth, and what loading
-            transforms would add.
         """
         info = super().get_data_info(idx)
         scene = self.draw(info['scene_index'])
-        common = dict(
-            img=scene.image,
-            img_path=f'toy_scenes/{self.split}/{info["scene_index"]:06d}.png',
-            img_id=info['scene_index'],
-            img_shape=self.size,
-            ori_shape=self.size,
-            height=self.size[0],
-            width=self.size[1],
-            scale_factor=(1.0, 1.0),
-            reduce_zero_label=False,
-            seg_fields=[],
-        )
-        return info | common | self.truth_of(scene)
+        info |= dict(img=scene.image, img_id=info['scene_index'])
+        info['img_path'] = f'toy_scenes/{self.split}/{info["img_id"]:06d}.png'
+        info |= dict(zip(('height', 'width'), self.size, strict=True))
+        info |= dict(img_shape=self.size, ori_shape=self.size, scale_factor=(1.0, 1.0))
+        info |= dict(reduce_zero_label=False, seg_fields=[])
+        return info | self.truth_of(scene)
 
     def draw(self, scene_index: int) -> Scene:
         """Draw a scene with all that is known about it."""
@@ -119,35 +109,26 @@ class ToyInstances(ToyScenes):
     (uncompressed COCO run lengths) of what is seen of an object, ``bbox_label``, and
     ``ignore_flag``, 1 for less than 12 pixels. Metrics that have no annotation file
     need ``'instances'`` among the ``meta_keys`` of ``PackDetInputs``.
-
-    Args:
-        **kwargs: See :class:`ToyScenes`.
     """
 
     METAINFO = dict(classes=CLASSES[DISK:], palette=PALETTE[DISK:])
 
     def truth_of(self, scene: Scene) -> dict:
         """Return the entries of the ground truth."""
-        instances = [
-            dict(
-                bbox=_box_of(mask),
-                bbox_label=label - DISK,
-                mask=_run_lengths(mask),
-                ignore_flag=int(mask.sum() < MIN_VISIBLE),
-            )
-            for label, mask in zip(scene.labels, scene.masks, strict=True)
-            if mask.any()
-        ]
+        instances = []
+        for label, mask in zip(scene.labels, scene.masks, strict=True):
+            if mask.any():
+                x, y, width, height = cv2.boundingRect(mask.astype(np.uint8))
+                box = [float(edge) for edge in (x, y, x + width, y + height)]
+                truth = dict(bbox=box, bbox_label=label - DISK, mask=_run_lengths(mask))
+                truth['ignore_flag'] = int(mask.sum() < MIN_VISIBLE)
+                instances.append(truth)
         return dict(instances=instances)
 
 
 @DATASETS.register_module()
 class ToyObjects(ToyInstances):
-    """:class:`ToyInstances` with one class, which takes far fewer iterations to learn.
-
-    Args:
-        **kwargs: See :class:`ToyScenes`.
-    """
+    """:class:`ToyInstances` with one class, which is learnt in far fewer iterations."""
 
     METAINFO = dict(classes=('object',), palette=[(220, 20, 60)])
 
@@ -162,9 +143,6 @@ class ToyLabels(ToyScenes):
     """Generated scenes labelled by how much of them is objects; no files.
 
     ``gt_label`` is 0, 1 or 2 for less than 10 %, less than 30 %, or more of the pixels.
-
-    Args:
-        **kwargs: See :class:`ToyScenes`.
     """
 
     METAINFO = dict(classes=CROWDS)
@@ -173,12 +151,6 @@ class ToyLabels(ToyScenes):
         """Return the entries of the ground truth."""
         share = (scene.semantic > GROUND).mean()
         return dict(gt_label=int(np.digitize(share, SHARES)))
-
-
-def _box_of(mask: np.ndarray) -> list[float]:
-    """Return the box (x1, y1, x2, y2) around a mask (H, W), its end exclusive."""
-    rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
-    return [float(x) for x in (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)]
 
 
 def _run_lengths(mask: np.ndarray) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
@@ -30,18 +31,13 @@ def draw_classified(
     visualizer.visualize_cls(image, data_sample, name=name, resize=side, **settings)
 
 
+def counts_missed_images(metric: BaseMetric) -> bool:
+    """Tell mmdet's COCO metrics, to which images that were left out are missed."""
+    return hasattr(metric, 'img_ids') and not hasattr(metric, 'only_seen_images')
+
+
 FORWARDS.append((lambda model: hasattr(model, 'roi_head'), run_two_stage))
 # Of mmseg's and our metrics, and of mmdet's.
 SAVING_KEYS.extend(['output_dir', 'outfile_prefix'])
-# mmdet's COCO metrics count images that were left out as missed.
-WHOLE_DATA_METRICS.append(
-    (
-        lambda metric: (
-            hasattr(metric, 'img_ids') and not hasattr(metric, 'only_seen_images')
-        ),
-        "type='StitchCocoMetric'",
-    )
-)
-DRAWERS.append(
-    (lambda visualizer: hasattr(visualizer, 'visualize_cls'), draw_classified)
-)
+WHOLE_DATA_METRICS.append((counts_missed_images, "type='StitchCocoMetric'"))
+DRAWERS.append((lambda drawer: hasattr(drawer, 'visualize_cls'), draw_classified))

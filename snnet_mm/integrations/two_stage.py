@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 
-# Sides of the boxes, as parts of the shorter side of the image: a share for every level
-# of a pyramid.
+# Of boxes, as parts of the image's shorter side: a share for every level of a pyramid.
 SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
 
@@ -32,8 +31,7 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
         images: Preprocessed images ``(B, 3, H, W)``.
 
     Returns:
-        Output of the RPN per level, of the box head, and of the mask head if there is
-        one.
+        Outputs of the RPN per level, of the box head, and of a mask head.
     """
     head, limits = detector.roi_head, detector.test_cfg
     cascade = isinstance(getattr(head, 'bbox_head', None), nn.ModuleList)
@@ -52,11 +50,7 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
 
 
 def even_boxes(images: Tensor, number: int) -> Tensor:
-    """Boxes of several sizes all over every image of a batch.
-
-    Args:
-        images: The images ``(B, 3, H, W)``.
-        number: Boxes per image.
+    """Lay boxes of several sizes over every image of a batch ``(B, 3, H, W)``.
 
     Returns:
         ``(B * number, 5)``: the image, and left, top, right and bottom in pixels.
@@ -75,11 +69,11 @@ def even_boxes(images: Tensor, number: int) -> Tensor:
 @contextmanager
 def _pooling_on(device: torch.device, head: nn.Module) -> Iterator[None]:
     """Let the RoI extractors of a head work on a device."""
-    extractors = [head.bbox_roi_extractor]
-    if head.with_mask and not head.share_roi_extractor:
-        extractors.append(head.mask_roi_extractor)
-    if device.type != 'meta':
-        extractors = []
+    extractors = set()
+    if device.type == 'meta':
+        extractors.add(head.bbox_roi_extractor)
+        if head.with_mask:
+            extractors.add(head.mask_roi_extractor)
 
     def pool(extractor: nn.Module, maps: tuple[Tensor, ...], rois: Tensor) -> Tensor:
         size = extractor.roi_layers[0].output_size

@@ -7,7 +7,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 
-TOY = Path(__file__).parents[2] / 'configs' / 'toy'
+TOY = str(Path(__file__).parents[2] / 'configs/toy/{}_toy-scenes-64x64.py')
 
 
 def drop_pretrained(config):
@@ -23,9 +23,7 @@ def drop_pretrained(config):
 @pytest.fixture
 def det_cfg(tmp_path):
     """The stitched toy detector with random weights, and few small steps."""
-    cfg = Config.fromfile(
-        TOY / 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
-    )
+    cfg = Config.fromfile(TOY.format('mask-rcnn_snnetv2-fast-slow_1xb8-300'))
     drop_pretrained(cfg.model)
     # Random boxes hardly meet an object: anything that is found counts.
     cfg.model.test_cfg.rcnn.update(score_thr=0)
@@ -38,8 +36,7 @@ def det_cfg(tmp_path):
     cfg.test_dataloader.dataset.num_scenes = 4
     cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
     cfg.param_scheduler = []
-    cfg.train_cfg.max_iters = 2
-    cfg.default_hooks.checkpoint.interval = 1
+    cfg.train_cfg.max_iters, cfg.default_hooks.checkpoint.interval = 2, 1
     return cfg
 
 

@@ -14,6 +14,8 @@ from mmengine.logging import MMLogger
 
 from snnet_mm.utils import check
 
+KEYS = 'test_evaluator.ann_file, test_dataloader.dataset'
+
 
 @METRICS.register_module()
 class StitchCocoMetric(CocoMetric):
@@ -56,12 +58,9 @@ class StitchCocoMetric(CocoMetric):
         """Return the metrics over all images that were seen."""
         truths = [truth for truth, _ in results]
         self.img_ids = [truth['img_id'] for truth in truths]
-        check(
-            self.format_only or self._num_objects(truths),
-            'test_evaluator.ann_file, test_dataloader.dataset',
-            f'{len(truths)} images without an annotated object',
-            'some objects to evaluate with',
-        )
+        ok = self.format_only or self._num_objects(truths)
+        given = f'{len(truths)} images without an annotated object'
+        check(ok, KEYS, given, 'some objects to evaluate with')
         if not any(len(found['labels']) for _, found in results):
             results = [(truths[0], _nothing_in(*results[0])), *results[1:]]
         with redirect_stdout(io.StringIO()) as printed:
@@ -80,12 +79,8 @@ class StitchCocoMetric(CocoMetric):
 
 def _nothing_in(truth: Mapping, found: Mapping) -> dict:
     """Return one detection of no pixel: pycocotools cannot evaluate an empty list."""
-    nothing = dict(
-        found,
-        bboxes=np.zeros((1, 4), np.float32),
-        scores=np.zeros(1, np.float32),
-        labels=np.zeros(1, np.int64),
-    )
+    boxes, scores = np.zeros((1, 4), np.float32), np.zeros(1, np.float32)
+    nothing = dict(found, bboxes=boxes, scores=scores, labels=np.zeros(1, np.int64))
     if 'masks' in found:
         empty = np.zeros((1, truth['height'], truth['width']), bool)
         nothing['masks'] = encode_mask_results(empty)

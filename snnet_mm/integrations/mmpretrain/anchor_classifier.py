@@ -48,9 +48,8 @@ class AnchorClassifier(BaseModule):
             (MobileNetV3); 0 for none.
         distilled: Whether the logits are the mean of two classifiers, each with its
             norm, as in timm's LeViT outside of training.
-        init_cfg: mmengine's initialisation config; ``type='Pretrained'`` with the keys
-            ``checkpoint`` and ``prefix`` loads norm and classifier of what anchors
-            load, too.
+        init_cfg: mmengine's initialisation config; ``type='Pretrained'`` with
+            ``checkpoint`` and ``prefix`` reads whatever anchors read, too.
     """
 
     def __init__(
@@ -82,12 +81,10 @@ class AnchorClassifier(BaseModule):
             self.norm_dist = new_norm()
             self.head_dist = nn.Linear(in_channels, num_classes)
         self.distilled = distilled
-        for name, parameter in self.named_parameters():
-            if name.startswith(('head', 'hidden')):
-                if parameter.ndim == 1:
-                    nn.init.zeros_(parameter)
-                else:
-                    nn.init.trunc_normal_(parameter, std=0.02)
+        for linear in self.modules():
+            if isinstance(linear, nn.Linear):
+                nn.init.trunc_normal_(linear.weight, std=0.02)
+                nn.init.zeros_(linear.bias)
 
     def pool(self, feats: TokenState) -> Tensor:
         """Pool a final state to ``(B, C)``, without the norm that comes after it."""

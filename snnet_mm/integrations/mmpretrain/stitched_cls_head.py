@@ -16,6 +16,8 @@ from snnet_mm.utils import check, is_whole
 
 from .anchor_classifier import AnchorClassifier
 
+KEYS = 'head.anchor_heads, backbone.anchors'
+
 
 @MODELS.register_module()
 class StitchedClsHead(ClsHead):
@@ -31,10 +33,8 @@ class StitchedClsHead(ClsHead):
             own. None for one that no stitch ends in.
         pooling: Default of the heads.
         norm_eps: Default of the heads.
-        frozen: Whether the heads are frozen, in eval mode, as where adapters alone are
-            trained.
-        ends: Name of ``anchor_heads`` in older configs; checkpoints that have it are
-            read, too.
+        frozen: Whether the heads are frozen, in eval mode, as for adapters alone.
+        ends: Name of ``anchor_heads`` in older configs and checkpoints.
         **kwargs: See mmpretrain's ``ClsHead``.
     """
 
@@ -51,12 +51,8 @@ class StitchedClsHead(ClsHead):
         super().__init__(**kwargs)
         heads = anchor_heads or ends
         check(is_whole(num_classes, 1), 'head.num_classes', num_classes, '1 or more')
-        check(
-            any(heads),
-            'head.anchor_heads',
-            heads,
-            'one dict per anchor, such as dict(in_channels=384)',
-        )
+        wanted = 'one dict per anchor, such as dict(in_channels=384)'
+        check(any(heads), 'head.anchor_heads', heads, wanted)
         self.num_classes = num_classes
         defaults = dict(num_classes=num_classes, pooling=pooling, norm_eps=norm_eps)
         self.anchor_heads = ModuleList(
@@ -76,23 +72,17 @@ class StitchedClsHead(ClsHead):
 
     def check_space(self, space: StitchingSpace) -> None:
         """Refuse heads of anchors that are not there, which nothing would train."""
-        check(
-            len(self.anchor_heads) == len(space.depths),
-            'head.anchor_heads, backbone.anchors',
-            f'heads for {len(self.anchor_heads)} anchors',
-            f'one for each of the {len(space.depths)} anchors of the backbone',
-        )
+        held, needed = len(self.anchor_heads), len(space.depths)
+        wanted = f'one for each of the {needed} anchors of the backbone'
+        check(held == needed, KEYS, f'heads for {held} anchors', wanted)
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Classify with the head of the anchor that a stitch ends in."""
         held = [a for a, head in enumerate(self.anchor_heads) if head is not None]
-        check(
-            stitch.end_anchor in held,
-            'head.anchor_heads, backbone.anchors',
-            f'heads for anchors {held}',
-            f'one for anchor {stitch.end_anchor}, in which stitch {stitch.id} ends',
-        )
-        self._active = stitch.end_anchor
+        end = stitch.end_anchor
+        wanted = f'one for anchor {end}, in which stitch {stitch.id} ends'
+        check(end in held, KEYS, f'heads for anchors {held}', wanted)
+        self._active = end
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
         """Yield the parameters of the heads that a stitch does not run."""
@@ -124,19 +114,13 @@ class StitchedClsHead(ClsHead):
         return logits
 
     def _head_for(self, feats: TokenState) -> AnchorClassifier:
-        check(
-            isinstance(feats, TokenState),
-            'backbone.out',
-            'maps',
-            "'end': StitchedClsHead reads the final state of a backbone, not its maps",
+        wanted = (
+            "'end': StitchedClsHead reads the final state of a backbone, not its maps"
         )
+        check(isinstance(feats, TokenState), 'backbone.out', 'maps', wanted)
         head, width = self.anchor_heads[self._active], feats.tokens.shape[-1]
-        check(
-            width == head.in_channels,
-            f'head.anchor_heads.{self._active}.in_channels',
-            head.in_channels,
-            f'{width}, the width of the anchor',
-        )
+        ok, key = width == head.in_channels, f'anchor_heads.{self._active}.in_channels'
+        check(ok, f'head.{key}', head.in_channels, f'{width}, the width of the anchor')
         return head
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:

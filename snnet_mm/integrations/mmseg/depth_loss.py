@@ -25,8 +25,7 @@ class ScaleInvariantLogLoss(nn.Module):
     and a perfect prediction, have a gradient of zero.
 
     Args:
-        warm_up_iters: Number of first iterations, as the runner counts them; without
-            a runner there are none.
+        warm_up_iters: Number of first iterations; without a runner there are none.
         loss_weight: Factor of the loss.
         loss_name: Name in the log.
     """
@@ -54,10 +53,7 @@ class ScaleInvariantLogLoss(nn.Module):
         pred, target = pred[valid].float(), target[valid].float()
         d = torch.log(pred + EPS) - torch.log(target + EPS)
         square = MEAN_WEIGHT * d.mean().square()
-        if not self._is_warming_up():
+        iteration = MessageHub.get_current_instance().get_info('iter')
+        if iteration is None or iteration >= self.warm_up_iters:
             square = square + d.var(correction=int(len(d) > 1))
         return self.loss_weight * square.clamp_min(LEAST_SQUARE).sqrt()
-
-    def _is_warming_up(self) -> bool:
-        iteration = MessageHub.get_current_instance().get_info('iter')
-        return iteration is not None and iteration < self.warm_up_iters

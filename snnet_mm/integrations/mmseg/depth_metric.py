@@ -67,12 +67,11 @@ class RunningDepthMetric(BaseMetric):
         for sample in data_samples:
             pred = sample['pred_depth_map']['data'].squeeze(0)
             truth = sample['gt_depth_map']['data'].squeeze(0).to(pred)
-            check(
-                pred.shape == truth.shape,
-                'test_dataloader.dataset.pipeline',
-                f'{sample.get("img_path")}: depth map of {tuple(truth.shape)} pixels',
-                f'that of the prediction, {tuple(pred.shape)}',
+            ok, key = pred.shape == truth.shape, 'test_dataloader.dataset.pipeline'
+            given = (
+                f'{sample.get("img_path")}: depth map of {tuple(truth.shape)} pixels'
             )
+            check(ok, key, given, f'that of the prediction, {tuple(pred.shape)}')
             self.results.append(self._measure(pred, truth))
             if self.output_dir is not None:
                 self._write(pred, sample['img_path'])
@@ -80,12 +79,9 @@ class RunningDepthMetric(BaseMetric):
     def compute_metrics(self, results: Sequence[Sequence[float]]) -> dict[str, float]:
         """Return the means over all images with valid pixels."""
         seen = [r for r in results if not math.isnan(r[0])]
-        check(
-            seen,
-            'test_evaluator, depth_rescale_factor',
-            f'{len(results)} depth maps without a valid pixel',
-            f'depths between {self.min_depth} and {self.max_depth} m',
-        )
+        given = f'{len(results)} depth maps without a valid pixel'
+        wanted = f'depths between {self.min_depth} and {self.max_depth} m'
+        check(seen, 'test_evaluator, depth_rescale_factor', given, wanted)
         sums = map(math.fsum, zip(*seen, strict=True))
         return {n: s / len(seen) for n, s in zip(NAMES, sums, strict=True)}
 
@@ -120,7 +116,5 @@ def crop_slices(crop: str | None, height: int, width: int) -> tuple[slice, slice
     if crop is None:
         return slice(height), slice(width)
     h, w, top, bottom, left, right = CROPS[crop]
-    return (
-        slice(top * height // h, bottom * height // h),
-        slice(left * width // w, right * width // w),
-    )
+    rows = slice(top * height // h, bottom * height // h)
+    return rows, slice(left * width // w, right * width // w)

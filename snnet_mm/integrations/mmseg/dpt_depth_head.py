@@ -41,8 +41,8 @@ class DPTDepthHead(DPTHead):
         max_depth: Greatest depth in metres.
         norm_cfg: Normalisation in the fusion blocks; None as in DPT's depth models.
         loss_decode: Config of the loss.
-        align_corners: How the depth is resized to the size of the images.
         init_cfg: mmengine's initialisation config.
+        **kwargs: See mmseg's ``BaseDecodeHead``.
     """
 
     def __init__(
@@ -55,24 +55,16 @@ class DPTDepthHead(DPTHead):
         max_depth: float = 10,
         norm_cfg: dict | None = None,
         loss_decode: dict | None = None,
-        align_corners: bool = False,
         init_cfg: dict | None = None,
+        **kwargs,
     ) -> None:
-        check(
-            readout_type in READOUTS,
-            'decode_head.readout_type',
-            readout_type,
-            READOUTS,
-        )
-        check(
-            len(post_process_channels) == 4,
-            'decode_head.post_process_channels',
-            post_process_channels,
-            'four widths',
-        )
+        ok, key = readout_type in READOUTS, 'decode_head.readout_type'
+        check(ok, key, readout_type, READOUTS)
+        widths, key = post_process_channels, 'decode_head.post_process_channels'
+        check(len(widths) == 4, key, widths, 'four widths')
         super().__init__(
             embed_dims=in_channels,
-            post_process_channels=list(post_process_channels),
+            post_process_channels=list(widths),
             readout_type=readout_type,
             norm_cfg=norm_cfg,
             in_channels=[in_channels] * 4,
@@ -84,8 +76,8 @@ class DPTDepthHead(DPTHead):
             threshold=0,
             dropout_ratio=0,
             loss_decode=loss_decode or dict(type='ScaleInvariantLogLoss'),
-            align_corners=align_corners,
             init_cfg=init_cfg,
+            **kwargs,
         )
         self.min_depth, self.max_depth = check_depth_range(min_depth, max_depth)
         del self.conv_seg
@@ -120,10 +112,7 @@ class DPTDepthHead(DPTHead):
         """Return pairs of a map and a cls token, None if the readout ignores it."""
         pairs = [m if isinstance(m, tuple) else (m, None) for m in inputs]
         readout = self.reassemble_blocks.readout_type
-        check(
-            readout == 'ignore' or all(cls is not None for _, cls in pairs),
-            'backbone.with_cls, decode_head.readout_type',
-            readout,
-            "'ignore', or a backbone with with_cls=True",
-        )
+        ok = readout == 'ignore' or all(cls is not None for _, cls in pairs)
+        keys = 'backbone.with_cls, decode_head.readout_type'
+        check(ok, keys, readout, "'ignore', or a backbone with with_cls=True")
         return pairs

@@ -42,8 +42,7 @@ class RunningDepthMetric(BaseMetric):
         crop: ``'eigen'`` (NYU), ``'garg'`` (KITTI) or None for the whole image; they
             scale with the image.
         output_dir: Folder for the predictions as 16-bit PNG files in millimetres.
-        collect_device: See mmengine's ``BaseMetric``.
-        prefix: See mmengine's ``BaseMetric``.
+        **kwargs: See mmengine's ``BaseMetric``.
     """
 
     def __init__(
@@ -52,10 +51,9 @@ class RunningDepthMetric(BaseMetric):
         max_depth: float = 10,
         crop: str | None = None,
         output_dir: str | os.PathLike | None = None,
-        collect_device: str = 'cpu',
-        prefix: str | None = None,
+        **kwargs,
     ) -> None:
-        super().__init__(collect_device=collect_device, prefix=prefix)
+        super().__init__(**kwargs)
         crops = (*CROPS, None)
         check(crop in crops, 'test_evaluator.crop', crop, crops)
         self.min_depth, self.max_depth = check_depth_range(min_depth, max_depth)

@@ -144,17 +144,6 @@ def test_equal_prefix_tokens_are_mapped_like_patches():
     assert_close(out[:, :1], alone(TokenState(cls, (1, 1))).tokens)
 
 
-def test_a_convolution_between_vits_folds_and_unfolds_the_cls_token():
-    adapter = build(Conv3x3Adapter, 6, 16, [(8, 16)], (1, 1))
-    map_only = build(Conv3x3Adapter, 12, 16, [(8, 16)])
-    cls, patches = torch.randn(2, 1, 6), torch.randn(2, 9, 6)
-    out = adapter(TokenState(torch.cat([cls, patches], dim=1), (3, 3))).tokens
-    doubled = torch.cat([patches, cls.repeat(1, 9, 1)], dim=2)
-    wanted = map_only(TokenState(doubled, (3, 3))).tokens
-    assert out[:, 1:].equal(wanted)
-    assert_close(out[:, 0], wanted.mean(1))
-
-
 def test_batch_norm_of_tokens_is_that_of_the_map():
     adapter = LinearAdapter(6, 4, [(8, 4)]).train()
     x = torch.randn(3, 6, 2, 4)

@@ -103,15 +103,6 @@ def test_chains_lead_through_the_first_blocks_of_stages():
     }
 
 
-def test_several_bridges_share_what_they_have_in_common():
-    net = build(RESNET, SWIN, joints=[(1, 3), (4, 3), (4, 5)])
-    images = torch.randn(1, 3, 64, 64)
-    with torch.no_grad(), net.sharing_prefixes():
-        for stitch, joint in enumerate([(1, 3), (4, 3), (4, 5)], 2):
-            net.set_stitch(stitch)
-            assert net(images).tokens.equal(by_hand(net, images, *joint).tokens)
-
-
 @torch.no_grad()
 def test_maps_for_dense_heads():
     net = build(RESNET, SWIN, stages=[(0, 1)], out='maps', out_indices=(3, 6, 8))

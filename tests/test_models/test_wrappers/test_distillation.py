@@ -67,23 +67,10 @@ def test_shares_of_the_losses():
     assert added == {'loss_a': 1.5, 'acc': 9, 'b.loss': [2.25, 3]}
 
 
-@pytest.mark.parametrize(
-    'settings, message',
-    [
-        (dict(labels='firm'), r"labels='firm'.*'hard', 'soft'.*model.labels"),
-        (dict(alpha=1.5), 'alpha=1.5.*0 to 1 .*model.alpha'),
-        (dict(temperature=0), 'temperature=0.*positive.*model.temperature'),
-    ],
-)
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Distillation(**settings)
-
-
-@pytest.mark.parametrize('shape', [(3, 5), (2, 4), (3, 4, 2, 2)])
-def test_logits_of_something_else_are_refused(shape):
-    with pytest.raises(ValueError, match='same images and classes.*model.teacher'):
-        Distillation().loss(torch.zeros(3, 4), torch.zeros(shape))
+@pytest.mark.parametrize('key, value', dict(labels='', alpha=2, temperature=0).items())
+def test_wrong_settings_are_refused(key, value):
+    with pytest.raises(ValueError, match=f'{key}={value!r}.*model.{key}'):
+        Distillation(**{key: value})
 
 
 # --- the teacher's images
@@ -97,10 +84,9 @@ def test_images_are_those_of_the_teachers_preprocessor(flips):
     wanted = theirs(dict(inputs=list(images)))['inputs']
     got = Renormalisation(ours, theirs)(ours(dict(inputs=list(images)))['inputs'])
     torch.testing.assert_close(got, wanted)
-    # Unnormalised pixels, and the very same normalisation.
     plain = ImgDataPreprocessor()
     raw = plain(dict(inputs=list(images)))['inputs']
-    torch.testing.assert_close(Renormalisation(plain, plain)(raw), raw)
+    torch.testing.assert_close(Renormalisation(plain, theirs)(raw), wanted)
     assert torch.equal(Renormalisation(theirs, theirs)(wanted), wanted)
 
 
@@ -144,9 +130,6 @@ def test_the_student_learns_from_the_teacher(
     assert list(losses) == ['loss_cls', 'accuracy', 'loss_distill']
     torch.testing.assert_close(losses['loss_cls'], 0.7 * task)
     torch.testing.assert_close(losses['loss_distill'], 0.3 * distilled)
-    assert (
-        losses['accuracy'] == (logits.argmax(1) == data['data_samples']).float().mean()
-    )
     # Nothing else than the loss is another one.
     assert torch.equal(model(data['inputs']), logits)
 
@@ -199,17 +182,13 @@ def test_a_teacher_from_timm(build_classifier, batch, tmp_path, randomise):
     timm = pytest.importorskip('timm')
     network = randomise(timm.create_model('test_byobnet', num_classes=5)).eval()
     torch.save(network.state_dict(), tmp_path / 'timm.pth')
-    config = dict(
-        type='TimmTeacher', name='test_byobnet', pretrained=False, num_classes=5
-    )
-    model = DistillationWrapper(
-        build_classifier(), config, str(tmp_path / 'timm.pth'), 'soft'
-    )
+    config = dict(type='TimmTeacher', name='test_byobnet', pretrained=False)
+    config['num_classes'] = 5
+    path = str(tmp_path / 'timm.pth')
+    model = DistillationWrapper(build_classifier(), config, path, 'soft')
     images = torch.stack(batch['inputs']).flip(1) / 255  # RGB
-    mean, std = (
-        torch.tensor(network.pretrained_cfg[key]).view(-1, 1, 1)
-        for key in ('mean', 'std')
-    )
+    cfg = network.pretrained_cfg
+    mean, std = (torch.tensor(cfg[key]).view(-1, 1, 1) for key in ('mean', 'std'))
     taught = model.teach(model.data_preprocessor(batch, True)['inputs'])
     wanted = network((images - mean) / std)
     torch.testing.assert_close(taught, wanted, rtol=1e-4, atol=1e-4)

@@ -34,7 +34,6 @@ class _Decayed(NamedTuple):
     rate: float
 
     def scale(self, name: str) -> float:
-        """Return the share of the learning rate that a parameter of the anchor has."""
         level, num_levels = self.anchor.layer_depth(name.removeprefix(self.prefix))
         return self.rate ** (num_levels - 1 - level)
 
@@ -138,7 +137,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
 
 
 def _is_in(name: str, part: str) -> bool:
-    """Return whether a name is of a part, wherever wrappers have put that."""
+    # Wherever wrappers have put the part.
     return f'.{part}.' in f'.{name}.'
 
 

@@ -189,12 +189,8 @@ def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> 
 
 
 def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
-    """Shapes of weights by name, without the record of a stitching space."""
-    return {
-        key: tuple(value.shape)
-        for key, value in weights.items()
-        if isinstance(value, Tensor) and key.rpartition('.')[2] != SPACE_RECORD
-    }
+    tensors = {k: v for k, v in weights.items() if isinstance(v, Tensor)}
+    return {k: tuple(v.shape) for k, v in tensors.items() if SPACE_RECORD not in k}
 
 
 def check_resumable(
@@ -205,11 +201,7 @@ def check_resumable(
     Without an optimizer's state mmengine goes on as if it were a new one, and torch
     takes state of any shape.
 
-    Args:
-        checkpoint: The checkpoint.
-        name: Name of the checkpoint in messages.
-        optim_wrapper: The wrapper that gets the state; of several optimizers, none is
-            looked into.
+    Of several optimizers, none is looked into.
     """
     missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
     missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))

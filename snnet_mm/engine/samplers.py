@@ -28,9 +28,8 @@ SANDWICH_ANCHORS = ('route', 'slowest')
 class StitchSampler(metaclass=ABCMeta):
     """Base of samplers, which draw the same stitches for the same seed and iteration.
 
-    Nothing else enters a draw, so that resuming is exact and ranks agree without
-    talking. A sampler that learns while it draws brings a hook, see :meth:`hooks`,
-    which keeps what it learned equal on all ranks and saved.
+    So resuming is exact and ranks agree without talking. A sampler that learns brings
+    a hook, which keeps what it learned equal on all ranks and saved.
 
     Args:
         costs: Costs of the stitches to draw from.
@@ -142,9 +141,8 @@ class ResourceConstrainedSampler(StitchSampler):
 class SandwichSampler(StitchSampler):
     """Draws random stitches, and with them anchors (SN-Netv1, supplement D).
 
-    By default the slowest anchor on the routes of the random stitches comes first, then
-    the fastest one, then these, without repetition. They go into one iteration: the
-    model must be a wrapper such as ``SandwichWrapper``.
+    The slowest anchor comes first, then the fastest one, then the random stitches. They
+    go into one iteration: the model must be a wrapper such as ``SandwichWrapper``.
 
     Args:
         costs: Costs of the stitches to draw from.

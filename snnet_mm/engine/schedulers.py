@@ -14,14 +14,7 @@ from snnet_mm.utils import check
 
 
 class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
-    """Cosines from a start to a turn and on to a finish, by group.
-
-    Args:
-        optimizer: The optimizer (wrapper).
-        param_name: What is scheduled.
-        pct_start: Share of the steps until the turn.
-        **kwargs: See mmengine's ``_ParamScheduler``; ``end`` is wanted.
-    """
+    """Cosines from a start to a turn and on to a finish, by group."""
 
     def __init__(self, optimizer, param_name: str, pct_start: float, **kwargs) -> None:
         self.num_steps = kwargs['end'] - kwargs.get('begin', 0)
@@ -89,7 +82,7 @@ class OneCycleMomentum(MomentumSchedulerMixin, _OneCycle):
         base_momentum: Momentum at the peak of the rate.
         max_momentum: Momentum at the first and the last step.
         pct_start: Share of the steps until the peak.
-        **kwargs: ``begin``, ``end`` and ``by_epoch``.
+        **kwargs: See :class:`GroupOneCycleLR`.
     """
 
     def __init__(

@@ -39,14 +39,14 @@ def importance_results(
         space: The stitching space.
         costs: Costs of its stitches.
         scores: Importance by stitch id; stitches without are left out.
-        num_groups: Number of intervals: equal parts of the cost range.
-        cost: The cost that intervals are formed by.
+        num_groups: See :class:`ImportanceSampler`.
+        cost: See :class:`ImportanceSampler`.
     """
     scored = 'the scores of a training'
     check(scores, 'default_hooks.stitch_sampling.sampler', scores, scored)
     for stitch_id in scores:
         space[stitch_id]  # refuses an unknown id
-    metrics: dict[int, dict[str, float]] = {}
+    metrics = {}
     groups = split_cost_range(costs.column(cost), num_groups)
     for n, group in enumerate(groups, start=1):
         scored = [i for i in group if i in scores]
@@ -58,5 +58,4 @@ def importance_results(
             share = math.exp(scores[i] - scores[best]) / total
             place = n if i == best else n - 2 + share
             metrics[i] = {DEPLOYMENT: place, IMPORTANCE: scores[i]}
-    metrics = {i: metrics[i] for i in sorted(metrics)}
-    return StitchResults.collect(space, costs, metrics)
+    return StitchResults.collect(space, costs, dict(sorted(metrics.items())))

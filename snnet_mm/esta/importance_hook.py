@@ -23,15 +23,10 @@ SCORES_FILE = 'stitch_scores.json'
 class ImportanceHook(Hook):
     """Scores the stitches of every optimizer step; see :class:`SaliencyScorer`.
 
-    An :class:`ImportanceSampler` brings it, also from inside another sampler.
-    Visualisation backends get the score of each trained stitch,
-    ``importance_by_gflops/<mean of the group>``. The scores are kept in the message hub
-    as ``stitch_scores``, and with every checkpoint ``stitch_scores.json`` is written to
-    the work directory, by which stitches can be chosen without an evaluation; see
-    :func:`importance_results`.
-
-    Args:
-        sampler: The sampler that gets the scores.
+    Visualisation backends get the score of each trained stitch as
+    ``importance_by_gflops/<mean of the group>``. The message hub keeps the scores as
+    ``stitch_scores``. With every checkpoint ``stitch_scores.json`` is written to the
+    work directory; see :func:`importance_results`.
     """
 
     def __init__(self, sampler: ImportanceSampler) -> None:
@@ -80,11 +75,7 @@ class ImportanceHook(Hook):
             runner.logger.info(f'The most important stitches, to be deployed:\n{table}')
 
     def _results(self, runner: Runner) -> StitchResults:
-        """Return the scores in the form of results."""
-        return importance_results(
-            find_stitched_backbone(runner.model).space,
-            sampling_hook(runner).sampler.costs,
-            self.sampler.scores,
-            num_groups=self.sampler.num_groups,
-            cost=self.sampler.cost,
-        )
+        space = find_stitched_backbone(runner.model).space
+        costs, own = sampling_hook(runner).sampler.costs, self.sampler
+        groups = own.num_groups, own.cost
+        return importance_results(space, costs, own.scores, *groups)

@@ -27,11 +27,6 @@ class SaliencyScorer:
     they are clipped. A step that AMP skips scores nothing. If a step trains several
     stitches, gradients of what they share are those of all; the paper does not say
     otherwise.
-
-    Args:
-        model: The model, with a stitched backbone.
-        optim_wrapper: Its optimizer wrapper.
-        sampler: The sampler that gets the scores.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 
 from snnet_mm.utils import seed_everything
 
-from ..accumulation import accumulative_counts
+from .stitch_sampling_hook import accumulative_counts
 
 # Keeps the seeds of iterations apart from those of samples.
 ITERATIONS = 0
@@ -20,9 +20,8 @@ class ExactResumeHook(Hook):
     """Seeds every training iteration, so that resumed training goes on exactly.
 
     Draws of an iteration (drop path, dropout) then depend on the seed, the iteration
-    and the rank, and on nothing before. The samples are the business of
-    ``SeededSampler`` and ``SeededDataset``; their lack is said in the log, as is all
-    else that makes a resumed training another one.
+    and the rank alone. ``SeededSampler`` and ``SeededDataset`` seed the samples; the
+    log tells what makes a resumed training another one.
     """
 
     priority = 'HIGHEST'

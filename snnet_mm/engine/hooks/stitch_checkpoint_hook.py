@@ -35,11 +35,10 @@ from ..resume import check_resumable, check_weights_fit, find_resumable
 class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 
-    A checkpoint is written under a temporary name and then renamed; when it and
-    ``last_checkpoint`` are written, older ones are deleted. With ``resume=True`` and no
-    ``load_from``, training goes on from the newest readable checkpoint if the last one
-    is not. A checkpoint that is not of the model is an error. Folders that are not
-    local are left to their own backend.
+    A checkpoint is written under a temporary name and then renamed; older ones are
+    deleted last. With ``resume=True`` and no ``load_from``, training goes on from the
+    newest readable checkpoint if the last one is not. A checkpoint that is not of the
+    model is an error. Folders that are not local are left to their own backend.
 
     Args:
         interval: Iterations or epochs from one checkpoint to the next; by default those

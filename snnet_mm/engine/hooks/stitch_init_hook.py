@@ -29,18 +29,14 @@ class StitchInitHook(Hook):
         num_images: Images of the training set to fit to, drawn at random; the paper
             takes 100.
         ridge: See :class:`snnet_mm.models.layers.LeastSquares`.
-        method: ``'least-squares'``, or ``'kaiming'`` for the random weights that torch
-            gives a linear layer, which SN-Netv1 compares with in figure 8; a low-rank
-            layer then updates a random map.
+        method: ``'least-squares'``, or ``'kaiming'`` for torch's random weights of a
+            linear layer (SN-Netv1, figure 8); low-rank layers then update a random map.
     """
 
     stitched_only = True  # a stitch exported alone has no work for it
 
     def __init__(
-        self,
-        num_images: int = 100,
-        ridge: float = 1e-8,
-        method: str = 'least-squares',
+        self, num_images: int = 100, ridge: float = 1e-8, method: str = 'least-squares'
     ) -> None:
         check(method in METHODS, 'StitchInitHook.method', method, METHODS)
         key = 'StitchInitHook.num_images'
@@ -61,23 +57,23 @@ class StitchInitHook(Hook):
             self._fit(runner, backbone)
         for hook in runner.hooks:
             if isinstance(hook, EMAHook):
-                _copy_layers(backbone, find_stitched_backbone(hook.ema_model))
+                average = find_stitched_backbone(hook.ema_model)
+                layers = backbone.stitching_layers.state_dict()
+                average.stitching_layers.load_state_dict(layers)
+                average.stitching_initialized.fill_(True)
 
     def _fit(self, runner: Runner, backbone: StitchedBackbone) -> None:
         start = time.time()
-        # The images must not depend on what was drawn before, nor change what is
-        # drawn after.
+        # The images neither depend on what was drawn before nor change later draws.
         with isolated_rng(runner.seed):
-            num_images = fit_stitching_layers(
-                backbone, self._image_batches(runner), self.ridge
-            )
+            batches = self._image_batches(runner)
+            num_images = fit_stitching_layers(backbone, batches, self.ridge)
         runner.logger.info(
             f'Fitted {len(backbone.stitching_layers)} stitching layers by least '
             f'squares on {num_images} images per rank in {time.time() - start:.1f} s.'
         )
 
     def _image_batches(self, runner: Runner) -> Iterator[Tensor]:
-        """Preprocessed images of this rank's share."""
         model = runner.model.module if is_model_wrapper(runner.model) else runner.model
         loader = runner.train_dataloader
         dataset = loader.dataset
@@ -97,8 +93,3 @@ class StitchInitHook(Hook):
             samples = [dataset[j] for j in own[i : i + loader.batch_size]]
             batch = loader.collate_fn(samples)
             yield model.data_preprocessor(batch, training=True)['inputs']
-
-
-def _copy_layers(source: StitchedBackbone, target: StitchedBackbone) -> None:
-    target.stitching_layers.load_state_dict(source.stitching_layers.state_dict())
-    target.stitching_initialized.copy_(source.stitching_initialized)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
 from mmengine.dist import broadcast_object_list
 from mmengine.hooks import Hook
+from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 
@@ -13,8 +15,6 @@ from snnet_mm.models import find_stitched_backbone, set_stitches
 from snnet_mm.stitching import CostTable, Stitch
 from snnet_mm.utils import check, shared_seed
 
-from ..accumulation import accumulative_counts
-
 FINGERPRINT = 'stitch_costs'
 
 
@@ -22,20 +22,19 @@ FINGERPRINT = 'stitch_costs'
 class StitchSamplingHook(Hook):
     """Activates another stitch before every optimizer step.
 
-    That is every training iteration, or one stitch for all iterations whose gradients
-    are accumulated (config key: ``optim_wrapper.accumulative_counts``). A sampler that
-    draws several stitches for one iteration needs a model that trains several, such as
-    a ``SandwichWrapper``. The log shows ``stitch_gflops``, the GFLOPs of all stitches
-    of the iteration. Hooks of the sampler are registered when training begins.
+    Iterations whose gradients are accumulated train one stitch. A sampler that draws
+    several for one iteration needs a model that trains several, such as a
+    ``SandwichWrapper``. The log shows ``stitch_gflops``, the GFLOPs of all stitches of
+    the iteration. Hooks of the sampler are registered when training begins.
 
     Args:
         sampler: Config of the sampler; its seed is that of the run by default.
         input_size: Height and width that costs are counted at; by default the fixed
             size of the model's data preprocessor.
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
-            samplers that go by what was measured on a device, such as
-            ``sampler=dict(type='ResourceConstrainedSampler', cost='latency',
-            step=5)``: groups of 5 ms. By default FLOPs and parameters are counted.
+            samplers that go by what was measured on a device, such as ROS with
+            ``cost='latency', step=5``: groups of 5 ms. By default FLOPs and parameters
+            are counted.
 
     Attributes:
         sampler: The sampler, from the beginning of training.
@@ -44,7 +43,6 @@ class StitchSamplingHook(Hook):
     """
 
     priority = 'VERY_HIGH'
-
     stitched_only = True  # a stitch exported alone has no work for it
 
     def __init__(
@@ -56,8 +54,7 @@ class StitchSamplingHook(Hook):
         typed = isinstance(sampler, dict) and 'type' in sampler
         wanted = 'a dict with a type, such as ResourceConstrainedSampler'
         check(typed, 'StitchSamplingHook.sampler', sampler, wanted)
-        self._sampler_cfg = sampler
-        self._input_size = input_size
+        self._sampler_cfg, self._input_size = sampler, input_size
         self._costs_file = costs
         self.stitches: dict[str, Stitch] = {}
 
@@ -115,3 +112,10 @@ def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
     """Return the hook of a runner that samples stitches, or None if it has none."""
     hooks = (hook for hook in runner.hooks if isinstance(hook, StitchSamplingHook))
     return next(hooks, None)
+
+
+def accumulative_counts(optim_wrapper: OptimWrapper | OptimWrapperDict) -> int:
+    """Return the iterations from one step to the next that all optimizers share."""
+    if isinstance(optim_wrapper, OptimWrapperDict):
+        return math.lcm(*map(accumulative_counts, optim_wrapper.values()))
+    return optim_wrapper._accumulative_counts

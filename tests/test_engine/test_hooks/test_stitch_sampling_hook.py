@@ -104,3 +104,15 @@ def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
     runner.model.picky = Picky()
     with pytest.raises(ValueError, match='not for 14 stitches'):
         runner.train()
+
+
+def test_hooks_without_names_train_the_same(toy_cfg):
+    """As in configs that list them in custom_hooks."""
+    named, first = train(toy_cfg, work_dir=f'{toy_cfg.work_dir}/named')
+    hooks = toy_cfg.default_hooks
+    toy_cfg.custom_hooks = [hooks.pop('stitch_init'), hooks.pop('stitch_sampling')]
+    del hooks.stitch_report
+    listed, second = train(toy_cfg)
+    assert first.stitches == second.stitches
+    weights = listed.model.state_dict()
+    assert all(v.equal(weights[k]) for k, v in named.model.state_dict().items())

@@ -190,7 +190,9 @@ def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> 
 
 def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
     tensors = {k: v for k, v in weights.items() if isinstance(v, Tensor)}
-    return {k: tuple(v.shape) for k, v in tensors.items() if SPACE_RECORD not in k}
+    return {
+        k: tuple(v.shape) for k, v in tensors.items() if not k.endswith(SPACE_RECORD)
+    }
 
 
 def check_resumable(

@@ -111,31 +111,16 @@ def test_images_of_another_size(name, size):
     assert bool(masks) == ('swin' in name)
 
 
-def test_levit_is_for_one_size():
-    anchor = MODELS.build(levit())
-    anchor.fix_input_size((64, 64))
-    message = r'\(64, 80\); allowed: \(64, 64\) alone'
-    with pytest.raises(ValueError, match=message):
-        anchor(torch.zeros(1, 3, 64, 80))
-    with pytest.raises(ValueError, match=message):
-        anchor.fix_input_size((64, 80))
-
-
 @torch.no_grad()
-def test_levit_keeps_no_bias_of_old_weights():
-    anchor = MODELS.build(levit(out='end')).eval()
+def test_levit_is_for_one_size_and_keeps_no_bias_of_old_weights():
+    anchor, again = (MODELS.build(levit(out='end')).eval() for _ in range(2))
     images = torch.randn(1, 3, 64, 64)
     before = anchor(images).tokens
-    for name, parameter in anchor.named_parameters():
-        if name.endswith('attention_biases'):
-            parameter.normal_(std=3)
-        if name.endswith('ln.bn.weight'):
-            parameter.fill_(1)  # zero in new networks, which hides the attention
-    changed = anchor(images).tokens
-    again = MODELS.build(levit(out='end')).eval()
-    again.load_state_dict(anchor.state_dict())
-    assert changed.equal(again(images).tokens)
-    assert not changed.equal(before)
+    anchor.load_state_dict(disturb(again).state_dict())
+    assert anchor(images).tokens.equal(again(images).tokens)
+    assert not anchor(images).tokens.equal(before)
+    with pytest.raises(ValueError, match=r'\(64, 80\); allowed: \(64, 64\) alone'):
+        anchor(torch.zeros(1, 3, 64, 80))
 
 
 def from_file(config, state, tmp_path, prefix=''):
@@ -149,15 +134,10 @@ def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
     network, anchor = same_weights(config)
     theirs, images = network.state_dict(), torch.randn(1, 3, 64, 64)
     # The authors of Swin have the layers between stages at the end of the first one.
-    official = {
-        re.sub(
-            r'layers\.(\d)\.downsample',
-            lambda m: f'layers.{int(m[1]) - 1}.downsample',
-            k,
-        ).replace('head.fc.', 'head.'): v
-        for k, v in theirs.items()
-    }
-    assert official.keys() != theirs.keys()
+    official = {k.replace('head.fc.', 'head.'): v for k, v in theirs.items()}
+    for k in [k for k in official if 'downsample' in k]:
+        stage = int(k.split('.')[1])
+        official[k.replace(str(stage), str(stage - 1), 1)] = official.pop(k)
     official['layers.0.blocks.1.attn_mask'] = torch.zeros(4, 16, 16)
     ours = {f'backbone.{k}': v for k, v in anchor.state_dict().items()}
     wanted = anchor(images).tokens
@@ -226,7 +206,6 @@ def test_the_family_that_the_docs_add(monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/families.md').read_text()
     blocks = [part.split('```')[0] for part in text.split('```python\n')]
     (code,) = [block for block in blocks if "FAMILIES['regnet']" in block]
-    assert len(code.splitlines()) < 50
     monkeypatch.setitem(stage_families.FAMILIES, 'regnet', None)
     exec(code, {})  # noqa: S102
     pair = []
@@ -237,10 +216,7 @@ def test_the_family_that_the_docs_add(monkeypatch):
         wanted = network.forward_intermediates(images, intermediates_only=True)
         assert_close(maps_of(anchor, images), wanted[-4:], rtol=1e-5, atol=1e-5)
         pair.append(anchor)
-    net = SNNetv1(pair, stages=(2, 3), out='end').eval()
-    assert len(net.space) == 2 + 6 + 11
-    net.set_stitch(5)
-    assert net(images).tokens.isfinite().all()
+    assert len(SNNetv1(pair, stages=(2, 3), out='end').space) == 2 + 6 + 11
 
 
 @pytest.mark.parametrize(

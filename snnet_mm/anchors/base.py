@@ -41,9 +41,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
             and the first k **blocks**, and the depth also the final norm. What is
             frozen has no gradient and stays in eval mode.
-        with_cp: Whether blocks are run again in the backward pass instead of keeping
-            their activations: less memory, more time, the same gradients. Batch norms
-            then see every batch twice.
+        with_cp: Whether blocks are run again in the backward pass: less memory, more
+            time, the same gradients. Batch norms then see every batch twice.
         kept_blocks: Build only these blocks, under their numbers, for a network that
             runs no others; by default all.
         embedding: Whether the embedding is built.
@@ -145,15 +144,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """Return the depth of a parameter for layer-wise decay.
+        """Return the depth of a parameter for layer-wise decay, and of how many levels.
 
-        Args:
-            param_name: Name inside the anchor. Here ``blocks.i`` is block i, ``norm``
-                comes after them, and everything else is the embedding.
-
-        Returns:
-            0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for what comes
-            after; and the number of these levels, ``depth + 2``.
+        It is 0 for the embedding, ``i + 1`` for ``blocks.i``, and ``depth + 1`` for
+        ``norm``, which comes after; there are ``depth + 2`` levels.
         """
         levels = self.depth + 2
         part, *rest = param_name.split('.')

@@ -59,12 +59,11 @@ class PlainViT(TokenAnchor):
         qkv_bias: Whether q, k and v have a bias.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
         rel_pos_bias: Whether each block has BEiT's relative position bias.
-        window_size: Rows, and columns, of the windows of patches that attention stays
-            in, as in ViTDet; 0 for attention among all tokens. Needs an anchor without
-            prefix tokens.
+        window_size: Rows, and columns, of the windows that attention stays in, as in
+            ViTDet, or 0 for none; needs an anchor without prefix tokens.
         global_blocks: Blocks that attend among all tokens all the same.
         decomposed_rel_pos: Whether attention has ViTDet's decomposed relative position
-            embeddings, zero at first; for anchors without prefix tokens.
+            embeddings, zero at first; needs the same.
         mlp_shortcut: Whether the feed-forward branch of a block adds its own normalised
             input, as in the authors' depth model (with ``norm_eps=1e-5``).
         final_norm: Whether a layer norm belongs to the last block's output.
@@ -179,9 +178,12 @@ class PlainViT(TokenAnchor):
     def _add_embedding(self, in_channels: int, dim: int, abs_pos_embed: bool) -> None:
         self.patch_embed = PatchEmbed(self.patch_size, in_channels, dim)
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
-        self.cls_token = _new_tokens(int(self.has_cls), dim)
-        self.reg_token = _new_tokens(self.num_prefix - self.has_cls, dim)
-        self.pos_embed = _new_tokens(length if abs_pos_embed else 0, dim)
+        num_cls = int(self.has_cls)
+        numbers = dict(cls_token=num_cls, reg_token=self.num_prefix - num_cls)
+        numbers['pos_embed'] = length if abs_pos_embed else 0
+        for name, number in numbers.items():
+            if number:
+                setattr(self, name, nn.Parameter(torch.zeros(1, number, dim)))
 
     def _add_blocks(
         self,
@@ -221,7 +223,3 @@ class PlainViT(TokenAnchor):
                 nn.init.trunc_normal_(parameter, std=0.02)
             elif name.startswith('blocks') and name.endswith('bias'):
                 nn.init.zeros_(parameter)
-
-
-def _new_tokens(number: int, dim: int) -> nn.Parameter | None:
-    return nn.Parameter(torch.zeros(1, number, dim)) if number else None

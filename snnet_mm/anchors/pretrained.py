@@ -25,9 +25,7 @@ _OPTIONAL = re.compile(r'\.lora_[AB]$|num_batches_tracked$')
 def pretrained_options(init_cfg: Mapping | None, *allowed: str) -> dict | None:
     """Return what an ``init_cfg`` of type Pretrained says to load, else None.
 
-    Args:
-        init_cfg: mmengine's initialisation config.
-        *allowed: Keys that it may have besides ``checkpoint`` and ``prefix``.
+    It may have ``checkpoint``, ``prefix`` and the allowed keys.
     """
     if not isinstance(init_cfg, Mapping) or init_cfg.get('type') != 'Pretrained':
         return None
@@ -61,10 +59,6 @@ def load_into(
         adapt: Turns the weights into those of the module: renames, resamples and
             leaves out.
         strict: Pattern of names that must be in both or in neither; by default all.
-
-    Raises:
-        ValueError: If the weights cannot be read, or are of another network or size.
-        ImportError: If ``timm://`` is asked for without timm.
     """
     own = module.state_dict()
     try:

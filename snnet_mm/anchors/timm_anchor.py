@@ -45,9 +45,6 @@ class TimmAnchor(TokenAnchor):
         **kwargs: See :class:`TokenAnchor`. Without ``embedding``, what blocks share is
             built all the same. An ``init_cfg`` of type ``'Pretrained'`` loads a file as
             timm's model of the same class would, or a ``vit.`` of ours.
-
-    Raises:
-        ImportError: If timm is missing.
     """
 
     strict_keys = r'vit\.(blocks|patch_embed)\.'

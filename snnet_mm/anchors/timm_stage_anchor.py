@@ -47,9 +47,6 @@ class TimmStageAnchor(Anchor):
         init_cfg: With ``type='Pretrained'`` the checkpoint is ``'timm://<name>'``, a
             file of timm or of the family's authors, or an mm checkpoint.
         **kwargs: See :class:`Anchor`.
-
-    Raises:
-        ImportError: If timm is missing.
     """
 
     def __init__(

@@ -2,27 +2,18 @@
 
 from .costs import cost_table
 from .loops import StitchTestLoop, StitchValLoop
-from .measure import (
-    Latencies,
-    LatencyCheck,
-    measure_latency,
-    measure_memory,
-    measuring_setup,
-)
+from .measure import measure_latency, measure_memory, measuring_setup
 from .parts import preprocessed_size
 from .pictures.image_grid import DepthExample, plot_depths, plot_sheet
 from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample
 from .pictures.route_plot import plot_routes
 from .tables import as_text, cost_report, report_stitches, stitch_table, wide_console
-from .trainable import ParameterCount, count_parameters
+from .trainable import count_parameters
 
 __all__ = [
     'Baseline',
     'DepthExample',
-    'Latencies',
-    'LatencyCheck',
-    'ParameterCount',
     'StitchTestLoop',
     'StitchValLoop',
     'as_text',

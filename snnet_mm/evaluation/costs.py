@@ -39,8 +39,7 @@ def cost_table(
 
     Args:
         model: A stitched backbone, or an mm model that holds one.
-        input_size: Height and width in pixels; by default the fixed size of the
-            model's data preprocessor.
+        input_size: See :func:`empty_images`.
     """
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
@@ -49,7 +48,7 @@ def cost_table(
     try:
         with torch.no_grad():
             costs = functional_call(
-                counter, on_meta(counter), (size,), tie_weights=False
+                counter, _on_meta(counter), (size,), tie_weights=False
             )
     except RuntimeError as error:
         reason = f'those that the model can run: {str(error).splitlines()[0]}'
@@ -58,7 +57,7 @@ def cost_table(
     return CostTable(costs, size, space.fingerprint)
 
 
-def on_meta(model: nn.Module) -> dict[str, Tensor]:
+def _on_meta(model: nn.Module) -> dict[str, Tensor]:
     """Return all parameters and buffers without their data; tied ones stay tied."""
     metas: dict[int, Tensor] = {}
     named = {}
@@ -85,11 +84,8 @@ class _CostCounter(nn.Module):
         with as_shipped(self.model):
             flops, params = self._count_parts(images)
             return {
-                stitch_id: Cost(
-                    sum(flops[part] for part in parts),
-                    sum(params[part] for part in parts),
-                )
-                for stitch_id, parts in parts_by_stitch(self.model).items()
+                i: Cost(sum(flops[p] for p in parts), sum(params[p] for p in parts))
+                for i, parts in parts_by_stitch(self.model).items()
             }
 
     def _count_parts(self, images: Tensor) -> tuple[dict[Part, int], dict[Part, int]]:
@@ -107,13 +103,10 @@ class _CostCounter(nn.Module):
             outside.pop(id(p), None)
 
         def count(part: Part, run: Callable[[], T]) -> T:
-            with FlopCounterMode(display=False) as counter:
-                if isinstance(part, Rest):
-                    with _UsedTensors() as used:
-                        result = run()
-                    params[part] = sum(n for i, n in outside.items() if i in used.ids)
-                else:
-                    result = run()
+            with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
+                result = run()
+            if isinstance(part, Rest):
+                params[part] = sum(n for i, n in outside.items() if i in used.ids)
             flops[part] = counter.get_total_flops() // 2
             return result
 
@@ -129,7 +122,6 @@ class _UsedTensors(TorchDispatchMode):
         self.ids: set[int] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
         read = tree_leaves((args, kwargs))
         self.ids |= {id(x) for x in read if isinstance(x, Tensor)}
-        return func(*args, **kwargs)
+        return func(*args, **(kwargs or {}))

@@ -141,9 +141,8 @@ class StitchTestLoop(TestLoop):
         self.limit, self.screen, self.keep = limit, screen, keep
         self.recalibrate_bn = recalibrate_bn
         for name in ('stitches_per_pass', 'limit', 'screen', 'keep', 'recalibrate_bn'):
-            number = getattr(self, name)
-            ok = number is None or is_whole(number, 1)
-            check(ok, f'test_cfg.{name}', number, '1 or more')
+            if (number := getattr(self, name)) is not None:
+                check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')
         self.draw = None
         if show or show_dir is not None:
             visualizer = self.runner.visualizer
@@ -188,13 +187,11 @@ class StitchTestLoop(TestLoop):
         return measured
 
     def _selected_ids(self) -> tuple[int, ...]:
-        if self.known_results is None:
-            return select_stitches(self._space, self.stitches, self._costs)
-        known = StitchResults.read(
-            self.known_results, self._space, self.lower_is_better
-        )
-        # Results may hold latency themselves.
-        costs = None if self.known_costs is None else self._costs
+        path, costs, known = self.known_results, self._costs, None
+        if path is not None:
+            known = StitchResults.read(path, self._space, self.lower_is_better)
+            # Results may hold latency themselves.
+            costs = None if self.known_costs is None else costs
         return select_stitches(self._space, self.stitches, costs, known)
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
@@ -215,8 +212,7 @@ class StitchTestLoop(TestLoop):
     def _attach_statistics(self, ids: Sequence[int]) -> PerStitchBN:
         """Recalibrate batch norm for stitches, and use it until it is detached."""
         runner = self.runner
-        train_cfg = runner.cfg.get('train_dataloader')
-        allowed = 'training images, to recalibrate batch norm with'
+        train_cfg, allowed = runner.cfg.get('train_dataloader'), 'training images'
         check(train_cfg, 'train_dataloader', train_cfg, allowed)
         train = Runner.build_dataloader(train_cfg, seed=runner.seed)
         batch_size = train.batch_size * get_world_size()
@@ -249,7 +245,7 @@ class StitchTestLoop(TestLoop):
         """Evaluate stitches on at most ``limit`` images."""
         runner, dataloader = self.runner, self.dataloader
         if limit is not None:
-            dataloader = spread(dataloader, limit)
+            dataloader = _spread(dataloader, limit)
         num_images = len(dataloader.dataset)
         partial = PartialEvaluation(
             Path(runner.work_dir) / 'partial_test',
@@ -272,17 +268,12 @@ class StitchTestLoop(TestLoop):
         )
 
 
-def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
+def _spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over a few images, evenly spread over its data."""
-    dataset = dataloader.dataset
+    dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset have no subsets.
-    check(
-        isinstance(dataset, BaseDataset),
-        'test_dataloader.dataset',
-        type(dataset).__name__,
-        'a data set without a wrapper, to take fewer images of (config keys: '
-        'test_cfg.limit, test_cfg.screen; options: --limit, --screen)',
-    )
+    allowed = 'a data set without a wrapper, for --limit and --screen'
+    check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
     total = len(dataset)
     number = min(num_images, total)
     subset = dataset.get_subset([i * total // number for i in range(number)])

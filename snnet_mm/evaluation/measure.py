@@ -17,14 +17,7 @@ from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import refusal
 
 from .costs import cost_table
-from .parts import (
-    T,
-    as_shipped,
-    empty_images,
-    parts_by_stitch,
-    run_model,
-    run_parts,
-)
+from .parts import T, as_shipped, empty_images, parts_by_stitch, run_model, run_parts
 
 
 @dataclass(frozen=True)
@@ -48,12 +41,7 @@ class LatencyCheck:
 
 @dataclass(frozen=True)
 class Latencies:
-    """Milliseconds of one forward of a batch.
-
-    Args:
-        by_stitch: Predicted latency by stitch id.
-        checks: Stitches that were also timed end to end.
-    """
+    """Milliseconds of one forward of a batch: predicted by stitch id, and checked."""
 
     by_stitch: Mapping[int, float]
     checks: tuple[LatencyCheck, ...]
@@ -155,11 +143,10 @@ def measure_memory(
 def measuring_setup(model: nn.Module, batch: int) -> Setup:
     """Describe the device and the data type that a model is measured with."""
     weight = next(model.parameters())
+    threads = torch.get_num_threads()
+    device = f'{weight.device.type}, {threads} thread{"s" * (threads > 1)}'
     if weight.is_cuda:
         device = torch.cuda.get_device_name(weight.device)
-    else:
-        threads = torch.get_num_threads()
-        device = f'{weight.device.type}, {threads} thread{"s" * (threads > 1)}'
     return Setup(device, batch, str(weight.dtype).removeprefix('torch.'))
 
 
@@ -190,14 +177,12 @@ class _Stopwatch:
     marks: dict = field(default_factory=dict)
 
     def time(self, key: object, run: Callable[[], T]) -> T:
-        """Run something and remember how long it took."""
         start = self._mark()
         result = run()
         self.marks[key] = start, self._mark()
         return result
 
     def milliseconds(self) -> dict:
-        """Return how long everything took."""
         if self.device.type == 'cuda':
             torch.cuda.synchronize(self.device)
             return {k: a.elapsed_time(b) for k, (a, b) in self.marks.items()}

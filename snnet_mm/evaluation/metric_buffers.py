@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -77,18 +78,13 @@ class MetricBuffers:
             self._write()
 
     def evaluate(self, stitch_id: int, num_images: int) -> dict[str, float]:
-        """Compute the metrics of one stitch over everything that it saw.
-
-        Args:
-            stitch_id: One of the stitches.
-            num_images: Size of the data set, over all ranks.
-        """
-        results = self._empty()
-        if self._files:
-            for _, _, record in _records(self._files[stitch_id]):
-                _extend(results, _decode(record))
-        _extend(results, self._collected[stitch_id])
-        self._collected[stitch_id] = results
+        """Compute the metrics of one stitch over the images that all ranks saw."""
+        records = _records(self._files[stitch_id]) if self._files else ()
+        chunks = [_decode(record) for _, _, record in records]
+        chunks.append(self._collected[stitch_id])
+        self._collected[stitch_id] = [
+            list(chain(*parts)) for parts in zip(*chunks, strict=True)
+        ]
         with self.of(stitch_id):
             metrics = self.evaluator.evaluate(num_images)
         self._collected[stitch_id] = self._empty()
@@ -116,27 +112,17 @@ class MetricBuffers:
         self._written = self.num_batches
 
     def _take_up(self) -> int:
-        """Cut all files, on all ranks, to the records that every one of them has.
-
-        Returns:
-            The number of batches in them.
-        """
+        """Cut all files, on all ranks, to the records of all; the batches in them."""
         records = {}
         for stitch_id, path in self._files.items():
             path.touch()
             # Bytes and batches up to the end of every record.
             records[stitch_id] = [(0, 0), *((e, n) for e, n, _ in _records(path))]
-        complete = min(len(r) for r in records.values()) - 1
-        complete = min(all_gather_object(complete))
+        complete = min(all_gather_object(min(map(len, records.values())) - 1))
         for stitch_id, path in self._files.items():
             end, num_batches = records[stitch_id][complete]
             os.truncate(path, end)
         return num_batches
-
-
-def _extend(buffers: list[list], more: list[list]) -> None:
-    for buffer, results in zip(buffers, more, strict=True):
-        buffer += results
 
 
 def _encode(results: list[list]) -> bytes | None:

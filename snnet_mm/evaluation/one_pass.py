@@ -19,8 +19,9 @@ from .metric_buffers import MetricBuffers
 
 SECONDS_BETWEEN_LOGS = 10
 
+Predictions = Sequence[BaseDataElement]
 # Called with a stitch id, the batch as loaded, and the predictions.
-OnPrediction = Callable[[int, dict, Sequence[BaseDataElement]], None]
+OnPrediction = Callable[[int, dict, Predictions], None]
 
 
 @torch.no_grad()
@@ -46,7 +47,7 @@ def run_one_pass(
         dataloader: The data.
         buffers: The stitches, and what the metrics collect for them.
         fp16: Whether to run with autocast.
-        on_prediction: Called with the predictions of every stitch for every batch.
+        on_prediction: Called for every stitch and batch.
     """
     model, backbone = runner.model, find_stitched_backbone(runner.model)
     active = backbone.active_stitch
@@ -82,14 +83,10 @@ def run_one_pass(
         set_stitch(model, active.id)
 
 
-def prepare(
-    model: nn.Module, data_batch: dict
-) -> Callable[[], Sequence[BaseDataElement]]:
-    """Preprocess a batch once, for predictions by several stitches.
+def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
+    """Preprocess a batch once, and return what predicts it with the active stitch.
 
-    Returns:
-        A function that predicts with the active stitch. Every call writes into data
-        samples of its own.
+    Every call writes into data samples of its own.
     """
     if is_model_wrapper(model):
         model = model.module
@@ -99,7 +96,7 @@ def prepare(
     data = model.data_preprocessor(data_batch, False)
     samples = data['data_samples']
 
-    def predict() -> Sequence[BaseDataElement]:
+    def predict() -> Predictions:
         # mm writes predictions into the samples it is given.
         own = dict(data, data_samples=[sample.new() for sample in samples])
         return model._run_forward(own, mode='predict')

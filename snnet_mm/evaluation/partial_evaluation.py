@@ -31,8 +31,7 @@ class PartialEvaluation:
     Args:
         root: Folder of all partial evaluations of a work directory. Each has a
             folder of its own, named after its identity.
-        identity: Everything that must not change, by name; see :func:`identify` and
-            :func:`identify_data`.
+        identity: What must not change; see :func:`identify`, :func:`identify_data`.
         resume: Whether to take up what an interrupted evaluation left.
     """
 
@@ -90,15 +89,14 @@ def identify_data(dataloader: DataLoader) -> dict[str, str | int]:
 
 
 def _read(path: Path) -> tuple[dict[str, str | int], Metrics]:
-    return read_json(path, _parse, 'state of a test', WRITER)
+    def parse(data: Mapping) -> tuple[dict[str, str | int], Metrics]:
+        finished = {
+            int(i): {str(name): float(value) for name, value in metrics.items()}
+            for i, metrics in data['finished'].items()
+        }
+        return dict(data['identity']), finished
 
-
-def _parse(data: Mapping) -> tuple[dict[str, str | int], Metrics]:
-    finished = {
-        int(i): {str(name): float(value) for name, value in metrics.items()}
-        for i, metrics in data['finished'].items()
-    }
-    return dict(data['identity']), finished
+    return read_json(path, parse, 'state of a test', WRITER)
 
 
 def _refuse_others(root: Path, identity: Identity) -> None:

@@ -147,8 +147,7 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
     for module in model.modules():
         if isinstance(module, BaseDataPreprocessor):
             for part in module.modules():
-                size = getattr(part, 'size', None)
-                if size is not None:
+                if (size := getattr(part, 'size', None)) is not None:
                     return tuple(size) if isinstance(size, Sequence) else size
     for module in model.modules():
         if isinstance(module, StitchedBackbone) and module.out == 'end':
@@ -163,10 +162,7 @@ def empty_images(
 ) -> Tensor:
     """Return images ``(B, 3, H, W)`` without content, as the weights of a model are.
 
-    Args:
-        model: The model.
-        input_size: Height and width in pixels; by default :func:`preprocessed_size`.
-        batch: Number of images.
+    ``input_size`` is height and width in pixels, by default :func:`preprocessed_size`.
     """
     size = input_size or preprocessed_size(model)
     pair = isinstance(size, Sequence) and len(size) == 2

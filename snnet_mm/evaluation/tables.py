@@ -34,13 +34,7 @@ def as_text(table: Table) -> str:
 
 
 def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
-    """Return a table of costs, one row per stitch in the order of the ids.
-
-    Args:
-        space: The stitching space.
-        costs: Costs of its stitches.
-        ids: Stitches to show.
-    """
+    """Return a table of costs, one row per stitch in the order of the ids."""
     height, width = costs.input_size
     where = '' if costs.setup is None else f' ({costs.setup})'
     title = f'{len(ids)} stitches at {height}x{width}{where}'
@@ -79,12 +73,7 @@ def stitch_table(results: StitchResults) -> Table:
 
 
 def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
-    """Print the table, and write ``stitches.json`` and ``pareto.png``.
-
-    Args:
-        results: The evaluated stitches.
-        out_dir: Folder for the files.
-    """
+    """Print the table, and write ``stitches.json`` and ``pareto.png``."""
     console, out_dir = wide_console(), Path(out_dir)
     results.save(out_dir / 'stitches.json')
     console.print(stitch_table(results))

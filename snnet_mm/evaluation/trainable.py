@@ -20,11 +20,7 @@ class ParameterCount(NamedTuple):
 
 
 def count_parameters(model: nn.Module) -> dict[str, ParameterCount]:
-    """Count parameters by part: ``'decode_head'``; of a stitched backbone several.
-
-    Args:
-        model: Any model, which may be wrapped.
-    """
+    """Count parameters by part: ``'decode_head'``; of a stitched backbone several."""
     model = unwrapped(model)
     prefixes = [
         f'{name}.' if name else ''

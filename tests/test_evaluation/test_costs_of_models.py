@@ -1,16 +1,12 @@
 import pytest
 import torch
 from costs_by_hand import DEPTHS, LAYERS, NUM_PATCHES, PATCH, SIZE, WIDTHS, cost_by_hand
-from mmengine.model import (
-    BaseModel,
-    ExponentialMovingAverage,
-    ImgDataPreprocessor,
-)
+from mmengine.model import BaseModel, ExponentialMovingAverage, ImgDataPreprocessor
 from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.evaluation import cost_table, preprocessed_size
-from snnet_mm.models import SNNetv2, set_stitch
+from snnet_mm.models import find_stitched_backbone, set_stitch
 
 
 def backbone_cfg(**kwargs):
@@ -31,8 +27,7 @@ def backbone_cfg(**kwargs):
     )
 
 
-@pytest.fixture
-def segmentor(build_snnet):
+def test_costs_of_a_segmentor():
     """SETR of mmseg with an auxiliary head, on a small stitched backbone."""
     pytest.importorskip('mmseg')
     from mmseg.models import EncoderDecoder, SegDataPreProcessor
@@ -50,19 +45,13 @@ def segmentor(build_snnet):
             kernel_size=1,
         )
 
-    model = EncoderDecoder(
+    segmentor = EncoderDecoder(
         data_preprocessor=SegDataPreProcessor(size=SIZE),
         backbone=backbone_cfg(out_indices=(2, 6), eval_maps=(1,)),
         decode_head=head(1, 1),
         auxiliary_head=[head(0, 2)],
         test_cfg=dict(mode='whole'),
     )
-    model.backbone.anchors[0].eval()
-    set_stitch(model, 5)
-    return model
-
-
-def test_costs_of_a_segmentor(segmentor):
     table = cost_table(segmentor)
     assert table.input_size == SIZE
     # The decode head: a 1x1 convolution, then one to the classes at 4 times the size.
@@ -71,42 +60,6 @@ def test_costs_of_a_segmentor(segmentor):
     for stitch in segmentor.backbone.space:
         macs, params = cost_by_hand(stitch, [6])
         assert table[stitch.id][:2] == (macs + head_macs, params + head_params)
-
-
-@pytest.fixture
-def depth_model():
-    """DPT on a small stitched backbone with cls tokens."""
-    pytest.importorskip('mmseg')
-    from mmseg.models import SegDataPreProcessor
-
-    from snnet_mm.integrations.mmseg import DPTDepthEstimator
-
-    model = DPTDepthEstimator(
-        data_preprocessor=SegDataPreProcessor(size=SIZE),
-        backbone=backbone_cfg(out_indices=(0, 2, 4, 6), with_cls=True),
-        decode_head=dict(
-            type='DPTDepthHead',
-            in_channels=12,
-            channels=6,
-            post_process_channels=(4, 6, 8, 10),
-        ),
-        test_cfg=dict(mode='whole'),
-    )
-    set_stitch(model, 5)
-    return model
-
-
-def test_costs_of_a_depth_model(depth_model):
-    table = cost_table(depth_model)
-    head = {}
-    for stitch in depth_model.backbone.space:
-        macs, params = cost_by_hand(stitch, [0, 2, 4, 6])
-        flops, total = table[stitch.id][:2]
-        head[flops - macs] = total - params
-    # One head, whatever the stitch; with all of its parameters.
-    assert list(head.values()) == [
-        sum(p.numel() for p in depth_model.decode_head.parameters())
-    ]
 
 
 class Model(BaseModel):
@@ -175,97 +128,13 @@ def test_the_size_is_that_of_the_data_preprocessor(build_snnet):
     assert cost_table(model, SIZE).input_size == SIZE
 
 
-def test_without_a_size_there_are_no_flops(build_snnet):
-    for model in (build_snnet(), Model(build_snnet(), nn.Identity())):
-        with pytest.raises(ValueError, match='input_size, model.data_preprocessor'):
-            cost_table(model)
-
-
-def test_without_a_stitched_backbone_there_are_no_stitches():
+@pytest.mark.parametrize('alone', [True, False])
+def test_without_a_size_or_a_backbone_nothing_is_counted(build_snnet, alone):
+    model = build_snnet() if alone else Model(build_snnet(), nn.Identity())
+    with pytest.raises(ValueError, match='input_size, model.data_preprocessor'):
+        cost_table(model)
     with pytest.raises(ValueError, match='Conv2d with 0.*; allowed: a model with one'):
         cost_table(nn.Conv2d(3, 3, 1), SIZE)
-
-
-def ade20k_segmentor():
-    pytest.importorskip('mmseg')
-    from mmseg.models import EncoderDecoder, SegDataPreProcessor
-
-    head = dict(
-        type='SETRUPHead',
-        in_channels=1024,
-        channels=256,
-        num_classes=150,
-        dropout_ratio=0,
-        norm_cfg=dict(type='BN'),
-        up_scale=4,
-        kernel_size=1,
-    )
-    anchor = dict(type='PlainViT', img_size=512, rel_pos_bias=True)
-    with torch.device('meta'):
-        return EncoderDecoder(
-            data_preprocessor=SegDataPreProcessor(size=(512, 512)),
-            backbone=dict(
-                type='SNNetv2',
-                anchors=[dict(arch=arch, **anchor) for arch in ('small', 'large')],
-                out_indices=(9, 14, 19, 23),
-                eval_maps=(3,),
-            ),
-            decode_head=dict(head, in_index=3, num_convs=1),
-            auxiliary_head=[dict(head, in_index=j, num_convs=2) for j in range(3)],
-            test_cfg=dict(mode='whole'),
-        )
-
-
-def test_published_costs_of_deit3_small_and_large_on_ade20k(published):
-    model = ade20k_segmentor()
-    assert isinstance(model.backbone, SNNetv2)
-    table = cost_table(model)
-    assert set(table) == set(published)
-    for stitch in model.backbone.space:
-        ratio = table[stitch.id].flops / published[stitch.id]['flops']
-        assert abs(ratio - 1) < (0.01 if stitch.end_anchor == 1 else 0.03), stitch
-
-
-def test_published_size_of_deit3_small_and_large_on_ade20k():
-    model = ade20k_segmentor()
-    params = sum(p.numel() for p in model.parameters())
-    auxiliary = sum(p.numel() for p in model.auxiliary_head.parameters())
-    assert params / 1e6 == pytest.approx(338.99, abs=0.005)
-    assert (params - auxiliary) / 1e6 == pytest.approx(337.88, abs=0.005)
-
-
-@pytest.mark.parametrize('name', ['segmentor', 'depth_model'])
-def test_counting_leaves_the_model_as_it_was(request, name):
-    model = request.getfixturevalue(name)
-
-    def tensors():
-        return {
-            k: (id(v), v.data_ptr(), v.device, v._version)
-            for k, v in (*model.named_parameters(), *model.named_buffers())
-        }
-
-    def hooks():
-        return [
-            len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules()
-        ]
-
-    model.backbone.train()
-    model.backbone.anchors[0].eval()
-    before = (
-        tensors(),
-        hooks(),
-        [m.training for m in model.modules()],
-        {k: v.clone() for k, v in model.state_dict().items()},
-    )
-    cost_table(model)
-    assert tensors() == before[0]
-    assert hooks() == before[1]
-    assert [m.training for m in model.modules()] == before[2]
-    assert {v.device.type for v in model.state_dict().values()} == {'cpu'}
-    for key, value in model.state_dict().items():
-        assert value.equal(before[3][key]), key
-    assert model.backbone.active_stitch.id == 5
-    assert all(p.grad is None for p in model.parameters())
 
 
 class SharedHead(BaseModel):
@@ -293,13 +162,21 @@ def test_counting_leaves_shared_modules_and_tensors_alone(ema):
 
     def held():
         everything = dict(remove_duplicate=False)
-        return dict(model.named_parameters(**everything)) | dict(
-            model.named_buffers(**everything)
-        )
+        tensors = dict(model.named_parameters(**everything))
+        return tensors | dict(model.named_buffers(**everything))
 
+    def settings():
+        return [(m.training, len(m._forward_hooks)) for m in model.modules()]
+
+    set_stitch(model, 5)
+    find_stitched_backbone(model).anchors[0].eval()
     before, copies = held(), {k: v.clone() for k, v in held().items()}
+    settings_before = settings()
     shared = cost_table(model, SIZE)
     after = held()
+    assert settings() == settings_before
+    assert find_stitched_backbone(model).active_stitch.id == 5
+    assert all(p.grad is None for p in model.parameters())
     assert 'second.weight' in {k.removeprefix('module.') for k in after}
     assert after.keys() == before.keys()
     assert all(after[k] is before[k] for k in after)

@@ -83,9 +83,8 @@ def _grid(
     """Make axes without frames, one row for every shape of images."""
     shares = [height / width for height, width, *_ in shapes]
     figure = new_figure(CELL_WIDTH * len(titles), CELL_WIDTH * sum(shares) + 0.4)
-    grid = figure.subplots(
-        len(shares), len(titles), squeeze=False, height_ratios=shares
-    )
+    size = len(shares), len(titles)
+    grid = figure.subplots(*size, squeeze=False, height_ratios=shares)
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title, fontsize='medium')
     for axes in grid.flat:

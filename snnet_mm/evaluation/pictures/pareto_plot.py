@@ -111,11 +111,10 @@ def _add_tooltips(path: Path, drawn: dict[str, list[StitchResult]]) -> None:
         for r, point in zip(found, points, strict=True):
             lines = [f'stitch {r.id} ({r.kind}): {r.route}']
             lines += [f'{name}: {value:.5g}' for name, value in r.metrics.items()]
-            costs = {name: getattr(r, name) for name in UNITS}
             lines += [
-                f'{UNITS[name].heading}: {UNITS[name].cell(value)}'
-                for name, value in costs.items()
-                if value is not None
+                f'{unit.heading}: {unit.cell(getattr(r, name))}'
+                for name, unit in UNITS.items()
+                if getattr(r, name) is not None
             ]
             title = ElementTree.SubElement(point, f'{{{SVG[""]}}}title')
             title.text = '\n'.join(lines)

@@ -68,14 +68,9 @@ def draw_sample(
     sample: BaseDataElement,
     **settings,
 ) -> None:
-    """Let mm's visualizer of the task draw a sample.
+    """Let mm's visualizer of the task draw a sample on an RGB image ``(H, W, 3)``.
 
-    Args:
-        visualizer: mm's visualizer.
-        name: Name of the picture.
-        image: The image ``(H, W, 3)`` in RGB.
-        sample: Predictions, and the truth.
-        **settings: Arguments of the visualizer's method.
+    ``settings`` are those of the visualizer's method.
     """
     for matches, draw in DRAWERS:
         if matches(visualizer):
@@ -86,13 +81,7 @@ def draw_sample(
 def _image_of(
     path: Path, loaded: np.ndarray, shape: Sequence[int] | None
 ) -> np.ndarray:
-    """Return an image (H, W, 3) in RGB: its file's or, without one, as it was loaded.
-
-    Args:
-        path: The image's path.
-        loaded: The image (3, h, w) in BGR, as the pipeline gave it.
-        shape: Height and width of the annotations; None for those of ``loaded``.
-    """
+    """Return an image (H, W, 3) in RGB: its file's or, without one, as loaded."""
     if path.is_file():
         encoded = np.frombuffer(fileio.get(str(path)), np.uint8)
         return cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from snnet_mm.stitching import (
     Position,
     StagedSpace,
@@ -26,8 +28,9 @@ UNUSED_COLOR, LINE_COLOR, BACK_COLOR = '#e6e7ea', '#20242b', '#b03a2e'
 COLUMNS, BLOCK_HEIGHT, STAGE_GAP = 2, 0.46, 0.025
 TITLE = dict(loc='left', fontsize='small', pad=2)
 
+Point = tuple[float, float]
 # Left and right of every block, for every anchor; a row goes from 0 to 1.
-Edges = list[list[tuple[float, float]]]
+Edges = list[list[Point]]
 
 
 def plot_routes(
@@ -95,17 +98,12 @@ def _draw_blocks(
     axes: Axes, space: StitchingSpace, edges: Edges, used: Callable[[Position], bool]
 ) -> None:
     for a, row in enumerate(edges):
+        lefts, rights = np.transpose(row)
+        runs = [used(Position(a, i)) for i in range(len(row))]
         color = ANCHOR_COLORS[a % len(ANCHOR_COLORS)]
-        axes.barh(
-            [-a] * len(row),
-            [right - left for left, right in row],
-            BLOCK_HEIGHT,
-            [left for left, _ in row],
-            color=[
-                color if used(Position(a, i)) else UNUSED_COLOR for i in range(len(row))
-            ],
-            edgecolor='white',
-        )
+        colors = [color if run else UNUSED_COLOR for run in runs]
+        widths, style = rights - lefts, dict(color=colors, edgecolor='white')
+        axes.barh([-a] * len(row), widths, BLOCK_HEIGHT, lefts, **style)
         axes.text(-0.008, -a, space.anchor_names[a], ha='right', va='center', size=8)
     axes.set_xlim(-0.085, 1.015)
     axes.set_ylim(-len(edges) + 1 - 0.45, 0.45)
@@ -119,7 +117,8 @@ def _draw_joint(axes: Axes, edges: Edges, before: Position, after: Position) -> 
     start = edges[before.anchor][before.block][1] + side, -before.anchor - half
     end = edges[after.anchor][after.block][0] + side, -after.anchor + half
     style = '-|>,head_width=0.13,head_length=0.25'
-    _draw_arrow(axes, start, end, style, LINE_COLOR if sign == 1 else BACK_COLOR, 0.8)
+    color = LINE_COLOR if sign == 1 else BACK_COLOR
+    _draw_arrow(axes, start, end, style, color=color, linewidth=0.8)
 
 
 def _draw_route(axes: Axes, edges: Edges, stitch: Stitch) -> None:
@@ -129,20 +128,13 @@ def _draw_route(axes: Axes, edges: Edges, stitch: Stitch) -> None:
         runs.append((-s.anchor, row[s.begin][0], row[s.end - 1][1]))
     for n, (y, left, right) in enumerate(runs, 1):
         style = '-|>' if n == len(runs) else '-'
-        _draw_arrow(axes, (left, y), (right, y), style, LINE_COLOR, 1.6)
+        _draw_arrow(axes, (left, y), (right, y), style, color=LINE_COLOR, linewidth=1.6)
     for (y0, _, x0), (y1, x1, _) in pairwise(runs):
         axes.plot([x0, x1], [y0, y1], color=LINE_COLOR, linewidth=1.6, zorder=3)
         dot = dict(color='white', markeredgecolor=LINE_COLOR, ms=6, zorder=4)
         axes.plot((x0 + x1) / 2, (y0 + y1) / 2, 'o', **dot)
 
 
-def _draw_arrow(
-    axes: Axes,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    style: str,
-    color: str,
-    linewidth: float,
-) -> None:
-    arrow = dict(arrowstyle=style, color=color, linewidth=linewidth)
-    axes.annotate('', end, start, arrowprops=dict(arrow, shrinkA=0, shrinkB=0))
+def _draw_arrow(axes: Axes, start: Point, end: Point, style: str, **line) -> None:
+    arrow = dict(arrowstyle=style, shrinkA=0, shrinkB=0, **line)
+    axes.annotate('', end, start, arrowprops=arrow)

@@ -74,9 +74,3 @@ def test_stages_stand_below_each_other():
         assert row[-1][1] == pytest.approx(1)
     starts = [edges[0][1][0], edges[1][2][0]]
     assert starts == pytest.approx([2 * room + route_plot.STAGE_GAP] * 2)
-
-
-def test_an_unknown_stitch(tmp_path):
-    with pytest.raises(ValueError, match='stitch id 99 is not in'):
-        plot_routes(TwoWaySpace((3, 6)), tmp_path / 'a.png', [99])
-    assert not list(tmp_path.iterdir())

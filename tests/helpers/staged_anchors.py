@@ -4,8 +4,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
-def anchor(model, args, **kwargs):
-    config = dict(type='TimmStageAnchor', model=model, img_size=64, model_args=args)
+def anchor(name, args, /, **kwargs):
+    config = dict(type='TimmStageAnchor', model=name, img_size=64, model_args=args)
     return config | kwargs
 
 

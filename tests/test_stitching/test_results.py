@@ -20,7 +20,6 @@ MEASURED = COSTS.measured(
     Setup('cpu', 1, 'float32'), {s.id: 7.5 for s in SPACE} | {0: 10, 2: 1}
 )
 DATA = Path(__file__).parents[1] / 'data'
-NAN = float('nan')
 
 
 def collect(lower_is_better=None, **by_metric):
@@ -55,18 +54,6 @@ def test_an_unknown_direction_is_asked_for_and_kept(tmp_path):
     results.save(path)
     assert StitchResults.read(path, lower_is_better=['none']).front() == [0, 7]
     assert StitchResults.read(path, lower_is_better=['kappa']).front() == [0, 2]
-
-
-def test_nan_is_on_no_front(tmp_path):
-    results = collect(mIoU=[6, NAN, 4])
-    assert results.scores() == {7: 6, 2: 4}
-    assert results.front() == [2, 7]
-    assert collect(RMSE=[NAN, 0.5, 0.4]).front() == [0, 2]
-    path = tmp_path / 'stitches.json'
-    results.save(path)
-    assert StitchResults.read(path).scores() == {7: 6, 2: 4}
-    with pytest.raises(ValueError, match='mIoU is NaN for all 3 stitches'):
-        collect(mIoU=[NAN] * 3).front()
 
 
 def test_another_metric_may_rank():

@@ -2,7 +2,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from snnet_mm.stitching import Position, StitchingLayerSpec, TwoWaySpace
+from snnet_mm.stitching import Position, TwoWaySpace
 
 FAST, SLOW = 0, 1
 DEPTHS = [(12, 24), (12, 40), (5, 12), (7, 7), (24, 40), (3, 7), (1, 1), (1, 5)]
@@ -64,6 +64,12 @@ def test_every_route_by_its_id(depths):
         expected |= {n: ('SFS', sfs), n + len(pairs): ('FSF', fsf)}
     space = TwoWaySpace(depths)
     assert {s.id: (s.kind, s.segments) for s in space} == expected
+    layers = {}
+    for i in range(d1):
+        fast, slow = Position(FAST, i), Position(SLOW, e[i])
+        layers |= {f'0to1_{i}': (fast, slow), f'1to0_{i}': (slow, fast)}
+    del layers[f'1to0_{d1 - 1}']
+    assert space.layers == layers
     assert space.anchor_ids == (0, 1)
     for stitch in space:
         ends_fast = stitch.kind.endswith('F') or stitch.id == 0
@@ -73,18 +79,6 @@ def test_every_route_by_its_id(depths):
             source, target = space.layers[name]
             assert source == (before.anchor, before.end - 1)
             assert target == (after.anchor, after.begin - 1)
-
-
-@pytest.mark.parametrize('depths', DEPTHS)
-def test_what_stitching_layers_map(depths):
-    d1 = depths[0]
-    expected = {}
-    for i in range(d1):
-        fast, slow = Position(FAST, i), Position(SLOW, last_slow_block(i, depths))
-        expected[f'0to1_{i}'] = StitchingLayerSpec(fast, slow)
-        if i < d1 - 1:
-            expected[f'1to0_{i}'] = StitchingLayerSpec(slow, fast)
-    assert TwoWaySpace(depths).layers == expected
 
 
 @pytest.mark.parametrize('depths', CHAINS)

@@ -10,9 +10,8 @@ from snnet_mm.models import LeastSquares
 def maps_by_hand(net, images):
     """Weight and bias of every stitching layer, fitted to what it joins."""
     states, maps = {}, {}
-    for a in {
-        position.anchor for spec in net.space.layers.values() for position in spec
-    }:
+    joined = [p for spec in net.space.layers.values() for p in spec]
+    for a in {position.anchor for position in joined}:
         states[a, -1] = net.anchors[a].embed(images)
         states |= {(a, i): s for i, s in enumerate(states_of(net.anchors[a], images))}
     for name, (source, target) in net.space.layers.items():

@@ -165,7 +165,7 @@ def test_single_stitch_holds_the_route_alone(layer):
         (dict(stages=[(0, 1)], joints=[(1, 3)]), 'allowed: one'),
         (
             dict(stages=[(0, 1)], stitching_layer=dict(type='StitchingLayer')),
-            'for BridgedBackbone a dict with a type of Adap',
+            'a type of Adapter',
         ),
         (dict(stages=[(0, 1)], out='maps', out_indices=(2,)), '=2; .* 3 to 8'),
     ],

@@ -104,10 +104,8 @@ def test_eval_maps_are_all_that_eval_mode_gives(build_snnet, eval_maps):
         for a, b in zip(net.train()(images), expected, strict=True):
             assert a.equal(b)
         for j, (a, b) in enumerate(zip(net.eval()(images), expected, strict=True)):
-            if eval_maps is None or j in eval_maps:
-                assert a.equal(b)
-            else:
-                assert a is None
+            wanted = eval_maps is None or j in eval_maps
+            assert a.equal(b) if wanted else a is None
 
 
 @torch.no_grad()

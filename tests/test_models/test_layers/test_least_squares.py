@@ -112,10 +112,9 @@ def test_activations_that_are_not_finite_are_refused(value, which):
             solve()
 
 
-@pytest.mark.parametrize('method', ['x_to_y', 'y_to_x'])
-def test_nothing_seen_is_refused(method):
+def test_nothing_seen_is_refused():
     with pytest.raises(ValueError, match='images to fit the stitching'):
-        getattr(LeastSquares(2, 3), method)()
+        LeastSquares(2, 3).x_to_y()
 
 
 def fit_on_rank(rank, folder):
@@ -137,7 +136,5 @@ def test_two_ranks_find_the_map_of_one(tmp_path):
     mp.spawn(fit_on_rank, args=(tmp_path,), nprocs=2)
     first, second = (torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
-    fit = fitted(x, y)
-    torch.testing.assert_close(
-        first, (fit.x_to_y(), fit.y_to_x()), rtol=1e-9, atol=1e-9
-    )
+    wanted = fitted(x, y).x_to_y(), fitted(x, y).y_to_x()
+    torch.testing.assert_close(first, wanted, rtol=1e-9, atol=1e-9)

@@ -1,14 +1,12 @@
 """Training of stitches: samplers, hooks, exact resume and optimizer constructors."""
 
-from .hooks import (
-    ExactResumeHook,
-    LabelCheckHook,
-    StitchCheckpointHook,
-    StitchInitHook,
-    StitchReportHook,
-    StitchSamplingHook,
-    TrainableParamsHook,
-)
+from .hooks.exact_resume_hook import ExactResumeHook
+from .hooks.label_check_hook import LabelCheckHook
+from .hooks.stitch_checkpoint_hook import StitchCheckpointHook
+from .hooks.stitch_init_hook import StitchInitHook
+from .hooks.stitch_report_hook import StitchReportHook
+from .hooks.stitch_sampling_hook import StitchSamplingHook
+from .hooks.trainable_params_hook import TrainableParamsHook
 from .layer_decay import AnchorLayerDecayConstructor
 from .samplers import (
     ResourceConstrainedSampler,

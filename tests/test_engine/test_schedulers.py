@@ -80,7 +80,6 @@ def test_the_state_is_plain_data_and_goes_on():
     assert values(other, second, 10).equal(values(one, first, 10))
 
 
-@pytest.mark.parametrize('pct_start', [0, 0.1, 1])
-def test_a_turn_outside_the_steps(pct_start):
-    with pytest.raises(ValueError, match=f'pct_start={pct_start}; .* 10 steps'):
-        GroupOneCycleLR(new_optimizer(), pct_start=pct_start, begin=0, end=10)
+def test_a_turn_outside_the_steps():
+    with pytest.raises(ValueError, match='pct_start=1; .* 10 steps'):
+        GroupOneCycleLR(new_optimizer(), pct_start=1, begin=0, end=10)

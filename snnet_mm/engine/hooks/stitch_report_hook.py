@@ -65,7 +65,6 @@ def write_by_group(
 
 
 def _loss_of(role: str, logged: Mapping[str, Tensor]) -> float | None:
-    """Return the loss of one of several stitches, or with no role of the only one."""
     if not role:
         return logged['loss'].item() if 'loss' in logged else None
     own = [v.item() for k, v in logged.items() if k.startswith(role) and 'loss' in k]

@@ -42,15 +42,6 @@ def test_they_are_written_with_every_validation(tmp_path):
     assert files(tmp_path) == expected
 
 
-def test_epochs(tmp_path):
-    runner = build_runner(tmp_path, checkpoint=dict(by_epoch=True, max_keep_ckpts=2))
-    runner._train_loop = dict(by_epoch=True, max_epochs=3)
-    runner._train_dataloader['sampler'] = dict(type='DefaultSampler')
-    runner.train()
-    assert files(tmp_path) == ['epoch_2.pth', 'epoch_3.pth', 'last_checkpoint']
-    assert step_of(tmp_path / 'epoch_3.pth') == 6
-
-
 def test_another_folder_is_kept_and_resumed_from(tmp_path):
     work_dir = tmp_path / 'run'
     options = dict(out_dir=str(tmp_path / 'big_disk'), max_keep_ckpts=1)

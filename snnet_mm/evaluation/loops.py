@@ -212,7 +212,8 @@ class StitchTestLoop(TestLoop):
     def _attach_statistics(self, ids: Sequence[int]) -> PerStitchBN:
         """Recalibrate batch norm for stitches, and use it until it is detached."""
         runner = self.runner
-        train_cfg, allowed = runner.cfg.get('train_dataloader'), 'training images'
+        train_cfg = runner.cfg.get('train_dataloader')
+        allowed = 'training images, to recalibrate batch norm with'
         check(train_cfg, 'train_dataloader', train_cfg, allowed)
         train = Runner.build_dataloader(train_cfg, seed=runner.seed)
         batch_size = train.batch_size * get_world_size()
@@ -272,7 +273,10 @@ def _spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over a few images, evenly spread over its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset have no subsets.
-    allowed = 'a data set without a wrapper, for --limit and --screen'
+    allowed = (
+        'a data set without a wrapper, to take fewer images of (config keys: '
+        'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
+    )
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
     total = len(dataset)
     number = min(num_images, total)

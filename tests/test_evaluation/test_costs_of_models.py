@@ -18,7 +18,6 @@ def backbone_cfg(**kwargs):
                 arch=dict(embed_dims=dim, depth=depth, num_heads=2),
                 img_size=32,
                 patch_size=PATCH,
-                drop_path_rate=0.1,
             )
             for dim, depth in zip(WIDTHS, DEPTHS, strict=True)
         ],

@@ -22,8 +22,7 @@ EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, 40
 class Clock:
     """Time that passes only where a part of the model is run."""
 
-    def __init__(self):
-        self.now = 0.0
+    now = 0.0
 
     def takes(self, module, milliseconds):
         def tick(*_):
@@ -127,14 +126,13 @@ def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
 
 
 def test_low_rank_layers_are_timed_merged(build_snnet, monkeypatch):
-    net = build_snnet(DEPTHS).train()
-    seen = []
-    forward = StitchingLayer.forward
-    monkeypatch.setattr(
-        StitchingLayer,
-        'forward',
-        lambda self, x: seen.append(type(self)) or forward(self, x),
-    )
+    net, seen, forward = build_snnet(DEPTHS).train(), [], StitchingLayer.forward
+
+    def seeing(self, x):
+        seen.append(type(self))
+        return forward(self, x)
+
+    monkeypatch.setattr(StitchingLayer, 'forward', seeing)
     layers, active = dict(net.stitching_layers), net.active_stitch
     measure_latency(net, SIZE, rounds=1)
     assert set(seen) == {StitchingLayer}
@@ -143,19 +141,12 @@ def test_low_rank_layers_are_timed_merged(build_snnet, monkeypatch):
     assert all(m.training for m in net.modules())
 
 
-def test_by_default_some_of_every_kind_are_checked(build_snnet):
-    found = measure_latency(build_snnet(DEPTHS), SIZE, rounds=2)
-    assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
-    assert min(found.by_stitch.values()) > 0
-    for c in found.checks:
-        assert c.predicted == found.by_stitch[c.stitch_id]
-        assert c.error == c.predicted / c.measured - 1
-
-
 def test_batch_and_type_are_those_asked_for(build_snnet):
     net, seen = build_snnet(DEPTHS).double(), []
     net.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    measure_latency(net, SIZE, batch=3, rounds=1)
+    found = measure_latency(net, SIZE, batch=3, rounds=1)
+    # By default some of every kind are checked.
+    assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
     assert {(tuple(x.shape), x.dtype) for x in seen} == {((3, 3, *SIZE), torch.float64)}
     assert torch.get_num_threads() == 1
     assert measuring_setup(net, 3) == Setup('cpu, 1 thread', 3, 'float64')
@@ -173,9 +164,6 @@ def test_batch_and_type_are_those_asked_for(build_snnet):
 def test_bad_requests_are_refused(build_snnet, settings, message):
     with pytest.raises(ValueError, match=message):
         measure_latency(build_snnet(DEPTHS), **dict(input_size=SIZE) | settings)
-
-
-def test_memory_is_measured_on_a_gpu_only(build_snnet):
     with pytest.raises(ValueError, match="device='cpu'; allowed: a GPU"):
         measure_memory(build_snnet(DEPTHS), SIZE)
 

@@ -28,9 +28,8 @@ def results():
         stitch(7, 'FS', 20, 33.0),
         stitch(8, 'SF', 10, 35.0),
     ]
-    return StitchResults(
-        stitches, 'mIoU', {'mIoU': 'higher', 'aAcc': 'higher'}, (32, 48)
-    )
+    directions = dict(mIoU='higher', aAcc='higher')
+    return StitchResults(stitches, 'mIoU', directions, (32, 48))
 
 
 def cells(table, column):
@@ -70,9 +69,8 @@ def nothing_known(results):
 
 def all_nan(results):
     metrics = dict(aAcc=1.0, mIoU=math.nan)
-    return replace(
-        results, stitches=[replace(r, metrics=metrics) for r in results.stitches]
-    )
+    stitches = [replace(r, metrics=metrics) for r in results.stitches]
+    return replace(results, stitches=stitches)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +92,7 @@ def test_an_evaluation_without_a_front_is_not_lost(
 def test_rank_correlation(results):
     # Ranks by FLOPs 3 0 2 1, by mIoU 3 0 1 2: 1 - 6 * 2 / (4 * 15).
     assert results.rank_correlation() == pytest.approx(0.8)
-    alone = StitchResults(
-        results.stitches[:1], 'mIoU', {'mIoU': 'higher', 'aAcc': 'higher'}, (32, 48)
-    )
+    alone = replace(results, stitches=results.stitches[:1])
     assert math.isnan(alone.rank_correlation())
 
 

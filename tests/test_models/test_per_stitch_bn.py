@@ -3,6 +3,7 @@ from copy import deepcopy
 import pytest
 import torch
 from mmengine.model import BaseDataPreprocessor, BaseModel
+from mmengine.registry import MODEL_WRAPPERS
 from staged_anchors import disturb, resnet
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -88,6 +89,28 @@ def test_a_switch_brings_the_statistics(model, batches):
     bn.detach()
     assert torch.equal(model.head.bn.running_mean, mixed)
     assert not hasattr(model, 'per_stitch_bn')
+
+
+class Parallel(nn.Module):
+    """As DDP, it holds a model as ``module``."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+
+def test_a_model_in_a_wrapper_has_the_same_statistics(model, batches, monkeypatch):
+    monkeypatch.setitem(MODEL_WRAPPERS.module_dict, 'Parallel', Parallel)
+    alone = recalibrate_bn(model, batches, (0, 7))
+    held = Parallel(model.eval())
+    statistics = recalibrate_bn(held, batches, (0, 7))
+    for stitch_id, values in alone.items():
+        assert values.keys() == statistics[stitch_id].keys()
+        assert all(v.equal(statistics[stitch_id][k]) for k, v in values.items())
+    bn = PerStitchBN(held, statistics).attach()
+    set_stitch(held, 7)
+    assert model.head.bn.running_mean.equal(statistics[7]['head.bn.running_mean'])
+    bn.detach()
 
 
 def test_wrong_statistics_and_models_are_refused(model, batches):

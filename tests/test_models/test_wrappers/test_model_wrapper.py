@@ -152,3 +152,20 @@ def test_the_config_inside_wrappers():
     wrapped = dict(type='SandwichWrapper', model=dict(type=ModelWrapper, model=inner))
     assert unwrapped_config(wrapped) is inner
     assert unwrapped_config(inner) is inner
+
+
+def test_the_model_itself_hears_of_stitches_and_spaces(build_classifier):
+    class Listening(type(build_classifier())):
+        def on_stitch(self, stitch):
+            self.heard = stitch.id
+
+        def check_space(self, space):
+            self.space = space
+
+    model = build_classifier()
+    model.__class__ = Listening
+    wrapper = ModelWrapper(model)
+    set_stitch(wrapper, 5)
+    assert model.heard == 5
+    asked = [m for m in wrapper.modules() if hasattr(type(m), 'check_space')]
+    assert asked == [model]

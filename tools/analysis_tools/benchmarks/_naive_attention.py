@@ -26,7 +26,7 @@ class NaiveAttention(nn.Module):
         self.qkv, self.proj = attention.qkv, attention.proj
         self.bias = attention.rel_pos_bias
 
-    def forward(self, x: Tensor, grid: tuple[int, int], biases: object) -> Tensor:
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Attend among all tokens ``(B, L, C)``."""
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)

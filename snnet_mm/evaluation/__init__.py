@@ -2,7 +2,7 @@
 
 from .costs import cost_table
 from .loops import StitchTestLoop, StitchValLoop
-from .measure import measure_latency, measure_memory, measuring_setup
+from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
 from .parts import preprocessed_size
 from .pictures.image_grid import DepthExample, plot_depths, plot_sheet
 from .pictures.pareto_plot import Baseline, plot_pareto
@@ -14,6 +14,7 @@ from .trainable import count_parameters
 __all__ = [
     'Baseline',
     'DepthExample',
+    'LatencyCheck',
     'StitchTestLoop',
     'StitchValLoop',
     'as_text',

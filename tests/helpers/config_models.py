@@ -31,9 +31,15 @@ def build_on_meta(cfg):
         return MODELS.build(cfg.model)
 
 
-@cache
 def load(name):
-    """A config and its model, for tests that only look."""
+    """A config and its model, for tests that only look; the scope is the config's."""
+    cfg, model = _load(name)
+    init_default_scope(cfg.default_scope)
+    return cfg, model
+
+
+@cache
+def _load(name):
     cfg = read(name)
     return cfg, build_on_meta(cfg)
 

@@ -53,7 +53,7 @@ def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (written,) = (tmp_path / 'test').glob('*/stitches.json')
-    del cfg.custom_hooks
+    cfg.pop('custom_hooks')
     cfg.load_from, cfg.work_dir = str(checkpoint), str(tmp_path / 'one')
     cfg.test_cfg = dict(
         type='StitchTestLoop', stitches=STITCHES, out_dir=str(tmp_path / 'one')

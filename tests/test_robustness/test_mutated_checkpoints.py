@@ -52,7 +52,7 @@ def broken(checkpoint, place, how):
     parent = checkpoint = copy.deepcopy(checkpoint)
     *parents, key = (int(k) if k.isdigit() else k for k in place.split('.'))
     for k in parents:
-        parent = parent[k]
+        parent = parent[list(parent)[k] if isinstance(k, int) else k]
     if parents == ['state_dict']:
         key = list(parent)[key]
     old = parent.pop(key)

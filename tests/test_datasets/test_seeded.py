@@ -55,7 +55,10 @@ def test_a_sample_depends_on_its_place_alone():
 
 
 # Upstream mmengine 0.10.7 resumes by reading and dropping samples.
-@pytest.mark.skipif(not hasattr(InfiniteSampler, 'skip'), reason='there is no skip()')
+@pytest.mark.skipif(
+    not hasattr(InfiniteSampler, 'skip'),
+    reason='upstream mmengine 0.10.7 has no skip(): it reads and drops samples',
+)
 @pytest.mark.parametrize('num_workers', [0, 2])
 def test_skipped_samples_leave_the_others_as_they_were(num_workers):
     expected = batches(build_loader())

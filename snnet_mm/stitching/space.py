@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from snnet_mm.utils import refusal
+from snnet_mm.utils import check, is_whole, refusal
 
 from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
 
@@ -39,6 +39,8 @@ class StitchingSpace:
         if len(self._stitches) != len(stitches):
             raise ValueError('two stitches of a stitching space share an id')
         if ids is not None:
+            listed = isinstance(ids, Collection) and not isinstance(ids, str)
+            check(listed, 'backbone.stitch_ids', ids, 'a list of stitch ids')
             chosen = {*(self[i].id for i in ids), *self.anchor_ids}
             self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
         used = {name for stitch in self for name in stitch.layers} | set(map_layers)
@@ -51,14 +53,14 @@ class StitchingSpace:
         return iter(self._stitches.values())
 
     def __getitem__(self, stitch_id: int) -> Stitch:
-        try:
+        # True equals 1, and a list cannot be looked up.
+        if is_whole(stitch_id) and stitch_id in self._stitches:
             return self._stitches[stitch_id]
-        except KeyError:
-            raise ValueError(
-                f'stitch id {stitch_id!r} is not in the stitching space; allowed are '
-                f'{_ranges(self.ids)} (config key: backbone.stitch_ids or stitches; '
-                'option: --stitch-id)'
-            ) from None
+        raise ValueError(
+            f'stitch id {stitch_id!r} is not in the stitching space; allowed are '
+            f'{_ranges(self.ids)} (config key: backbone.stitch_ids or stitches; '
+            'option: --stitch-id)'
+        )
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from mmengine.model import ExponentialMovingAverage
@@ -43,11 +45,15 @@ def test_every_listener_hears_of_the_stitch_once(build_snnet):
     assert deep.heard == shallow.heard == [net.space[8], net.space[0]]
 
 
-def test_nobody_hears_of_a_stitch_that_is_not_there(build_snnet):
+@pytest.mark.parametrize('wrong', [4, True, [1], 1.5, 'x'])
+def test_nobody_hears_of_a_stitch_that_is_not_there(build_snnet, wrong):
     net = build_snnet()
     listener = Listener(net)
-    with pytest.raises(ValueError, match='stitch id 4 is not in the stitching space'):
-        set_stitch(nn.Sequential(net, listener), 4)
+    words = f'stitch id {re.escape(repr(wrong))} is not in .* allowed are 0-3, 5-8'
+    with pytest.raises(ValueError, match=words):
+        set_stitch(nn.Sequential(net, listener), wrong)
+    with pytest.raises(ValueError, match=words):
+        net.set_stitch(wrong)
     assert listener.heard == []
     assert net.active_stitch.id == 1
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from snnet_mm.stitching import (
@@ -29,11 +31,17 @@ def test_fingerprints_stay(space, fingerprint):
     assert space.fingerprint == fingerprint
 
 
-@pytest.mark.parametrize('wrong', [13, '5'])
+@pytest.mark.parametrize('wrong', [13, '5', True, 1.0, 1.5, [1], {1: 1}, None])
 def test_unknown_id_is_refused(wrong):
-    words = rf'stitch id {wrong!r} .* allowed are 0-12, 14-134 \('
+    words = rf'stitch id {re.escape(repr(wrong))} .* allowed are 0-12, 14-134 \('
     with pytest.raises(ValueError, match=words):
         TwoWaySpace((12, 24))[wrong]
+
+
+@pytest.mark.parametrize('ids', [5, True, '5'])
+def test_what_is_no_list_of_ids_is_refused(ids):
+    with pytest.raises(ValueError, match=f'stitch_ids={ids!r}; allowed: a list'):
+        TwoWaySpace((12, 24), ids=ids)
 
 
 @pytest.mark.parametrize(

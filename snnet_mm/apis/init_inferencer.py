@@ -12,6 +12,7 @@ import numpy as np
 from mmengine.infer import BaseInferencer
 from torch import nn
 
+from snnet_mm.deploy.single import inference_pipeline
 from snnet_mm.evaluation import draw_sample
 from snnet_mm.utils import check
 
@@ -57,9 +58,7 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         inferencer.visualizer = visualization.UniversalVisualizer()
         import_module('mmpretrain.utils.progress').disable_progress_bar = True
         return inferencer
-    dataset = cfg.test_dataloader.dataset
-    # An annotation that mm does not take out of the pipeline by itself.
-    dataset.pipeline = [s for s in dataset.pipeline if s['type'] != 'LoadDepthMap']
+    cfg.test_dataloader.dataset.pipeline = inference_pipeline(cfg)
     inferencer = inferencer_class(cfg, device=next(model.parameters()).device.type)
     inferencer.show_progress = False  # not every package takes it as an argument
     return inferencer

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from mmengine.config import Config
 from mmengine.logging import print_log
 from mmengine.registry import DATASETS
+from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
@@ -45,7 +46,10 @@ def sample_images(
 def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
     """Predict images ``(B, 3, H, W)`` as mm loads them."""
     model.eval()
-    data = model.data_preprocessor(dict(inputs=list(images)), False)
+    # Preprocessors that pad note it in the samples.
+    samples = [BaseDataElement() for _ in images]
+    data = dict(inputs=list(images), data_samples=samples)
+    data = model.data_preprocessor(data, False)
     return predict(model, data['inputs'])
 
 

@@ -51,7 +51,8 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     Backbone and loops become plain ones. A part of the model with a method
     ``config_of_stitch(config, stitch)`` gives its own config for the stitch. Auxiliary
     heads, hooks with ``stitched_only = True``, pretrained weights and names that only
-    the config itself used are left out.
+    the config itself used are left out; ``test_pipeline``, which mmseg's inference
+    reads, is that of the test set without its annotations.
     """
     runner_keys = inspect.signature(Runner.__init__).parameters
     out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
@@ -74,7 +75,27 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     out['custom_hooks'] = [h for h in hooks if not _stitched_only(h)]
     out.update(load_from=None, resume=False)
     out.pop('work_dir', None)
+    if out.get('test_dataloader'):
+        out['test_pipeline'] = inference_pipeline(cfg)
     return Config(out)
+
+
+def inference_pipeline(cfg: Config) -> list[dict]:
+    """Return the test pipeline of a config for images without annotations.
+
+    It begins with loading an image, also where a data set generates its images.
+    """
+    dataset = cfg.test_dataloader.dataset
+    while 'pipeline' not in dataset:  # of a wrapper
+        dataset = dataset.get('dataset') or dataset.datasets[0]
+    steps = [dict(type='LoadImageFromFile')]
+    for step in deepcopy(dataset.pipeline):
+        kind = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
+        if kind.startswith('LoadImage'):
+            steps[0] = step
+        elif not kind.startswith('Load'):
+            steps.append(step)
+    return steps
 
 
 def _stitched_only(hook: dict | None) -> bool:
@@ -93,7 +114,8 @@ def save_single(cfg: Config, single: nn.Module, path: str | os.PathLike) -> None
             temporary.write_bytes(save(state, origin))
         else:
             meta = dict(exported_from=single.exported_from)
-            meta['dataset_meta'] = getattr(single, 'dataset_meta', {})
+            if hasattr(single, 'dataset_meta'):
+                meta['dataset_meta'] = single.dataset_meta
             torch.save(dict(meta=meta, state_dict=state), temporary)
     with atomic_path(path.with_suffix('.py')) as temporary:
         cfg.dump(temporary)

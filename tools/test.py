@@ -18,6 +18,7 @@ from snnet_mm.utils import (
     guard_checkpoints,
     load_config,
     prepare_cpu_distributed,
+    suggesting_types,
 )
 
 
@@ -163,7 +164,8 @@ def main() -> None:
     check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
     prepare_cpu_distributed(cfg)
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
-    with guard_checkpoints(args.trust_checkpoint), closing_process_group():
+    guard = guard_checkpoints(args.trust_checkpoint)
+    with guard, closing_process_group(), suggesting_types():
         build(cfg).test()
 
 

@@ -9,6 +9,8 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.utils import register
+
 from .checkpoint_filters import to_our_names
 from .fit_positions import fit_bias_tables, fit_offsets, fit_pos_embed
 from .plain_vit_settings import check_settings, read_arch, read_windows
@@ -36,7 +38,7 @@ class PatchEmbed(nn.Module):
         return self.proj(images).flatten(2).transpose(1, 2)
 
 
-@MODELS.register_module()
+@register(MODELS)
 class PlainViT(TokenAnchor):
     """A plain (isotropic) vision transformer: an anchor, or a backbone by itself.
 

@@ -8,7 +8,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 from snnet_mm.utils.licences import log_timm_licence
 from snnet_mm.utils.timm_models import convert_timm_weights, create_timm_model
 
@@ -24,7 +24,7 @@ _HEADS = ('head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool', 'neck')
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 
 
-@MODELS.register_module()
+@register(MODELS)
 class TimmAnchor(TokenAnchor):
     """A plain ViT of timm: an anchor, or a backbone by itself.
 

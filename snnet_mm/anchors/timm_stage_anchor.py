@@ -8,7 +8,7 @@ from mmengine.registry import MODELS
 from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 from snnet_mm.utils.timm_models import (
     convert_timm_weights,
     create_timm_model,
@@ -23,7 +23,7 @@ from .stage_families import FAMILIES
 _DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
 
 
-@MODELS.register_module()
+@register(MODELS)
 class TimmStageAnchor(Anchor):
     """A network of timm that has stages: an anchor, or a backbone by itself.
 

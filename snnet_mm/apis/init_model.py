@@ -16,7 +16,13 @@ from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.models import PerStitchBN, model_config, set_stitch
-from snnet_mm.utils import check_ops_for, load_config, load_weights_only, refusal
+from snnet_mm.utils import (
+    check_ops_for,
+    load_config,
+    load_weights_only,
+    refusal,
+    suggesting_types,
+)
 
 from .compile_blocks import compile_blocks
 
@@ -62,7 +68,8 @@ def init_model(
         cfg = load_config(config, cfg_options)
     check_ops_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
-    model = MODELS.build(model_config(cfg))
+    with suggesting_types():
+        model = MODELS.build(model_config(cfg))
     if weights is None:
         message = 'no checkpoint was given: the weights are random'
         print_log(message, logger='current', level=logging.WARNING)

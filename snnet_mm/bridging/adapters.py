@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.anchors.vit_block import Block
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 RESIZES = ('bilinear', 'strided', 'none')
 
@@ -145,7 +145,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         check(whole, f'{key}.resize', self.resize, wanted)
 
 
-@MODELS.register_module()
+@register(MODELS)
 class LinearAdapter(Adapter):
     """An affine map of every token, what nearly all prior work stitches with."""
 
@@ -154,7 +154,7 @@ class LinearAdapter(Adapter):
         return nn.Linear(in_dim, out_dim)
 
 
-@MODELS.register_module()
+@register(MODELS)
 class LinearReLUAdapter(Adapter):
     """An affine map of every token and a ReLU."""
 
@@ -163,7 +163,7 @@ class LinearReLUAdapter(Adapter):
         return nn.Sequential(nn.Linear(in_dim, out_dim), nn.ReLU())
 
 
-@MODELS.register_module()
+@register(MODELS)
 class Conv3x3Adapter(Adapter):
     """A 3x3 convolution and a ReLU."""
 
@@ -176,7 +176,7 @@ class Conv3x3Adapter(Adapter):
         )
 
 
-@MODELS.register_module()
+@register(MODELS)
 class BottleneckAdapter(Adapter):
     """ResNet's bottleneck block, a quarter of the width inside."""
 
@@ -188,7 +188,7 @@ class BottleneckAdapter(Adapter):
         return Bottleneck(in_dim, out_dim, stride)
 
 
-@MODELS.register_module()
+@register(MODELS)
 class ViTBlockAdapter(Adapter):
     """A transformer block of a plain ViT, after an affine map if the width changes.
 

@@ -9,13 +9,13 @@ from mmengine.registry import MODELS
 from snnet_mm.anchors import Anchor
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.stitching import StitchingLayerSpec
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 from .adapters import Adapter
 from .bridge_space import PAIRS, BridgeSpace, joint_between, stages_to_bridge
 
 
-@MODELS.register_module()
+@register(MODELS)
 class BridgedBackbone(StitchedBackbone):
     """Two networks of any kind, joined across any gap by adapters (section 2).
 

@@ -9,7 +9,7 @@ from mmengine.dist import get_rank
 from mmengine.registry import DATA_SAMPLERS, DATASETS
 from torch.utils.data import Sampler
 
-from snnet_mm.utils import check, seed_everything
+from snnet_mm.utils import check, register, seed_everything
 
 # Keeps the seeds of samples apart from those of iterations.
 SAMPLES = 1
@@ -31,7 +31,7 @@ class SeededIndex(int):
         return int(self), self.seed
 
 
-@DATASETS.register_module()
+@register(DATASETS, passes_on=True)
 class SeededDataset:
     """A data set whose augmentation follows the seeds of the indices.
 
@@ -63,7 +63,7 @@ class SeededDataset:
         return getattr(self.dataset, name)
 
 
-@DATA_SAMPLERS.register_module()
+@register(DATA_SAMPLERS, passes_on=True)
 class SeededSampler(Sampler):
     """Another sampler whose indices have the seed of their place in the stream.
 

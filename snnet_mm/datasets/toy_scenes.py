@@ -9,7 +9,7 @@ import numpy as np
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 from .toy_drawing import CLASSES, DISK, GROUND, Scene, draw_scene
 
@@ -23,7 +23,7 @@ CROWDS = ('sparse', 'scattered', 'crowded')
 SHARES = (0.1, 0.3)
 
 
-@DATASETS.register_module()
+@register(DATASETS)
 class ToyScenes(BaseDataset):
     """Generated scenes with segmentation maps or depth maps; no files.
 
@@ -101,7 +101,7 @@ class ToyScenes(BaseDataset):
         return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])
 
 
-@DATASETS.register_module()
+@register(DATASETS)
 class ToyInstances(ToyScenes):
     """Generated scenes with the boxes and masks of their objects; no files.
 
@@ -126,7 +126,7 @@ class ToyInstances(ToyScenes):
         return dict(instances=instances)
 
 
-@DATASETS.register_module()
+@register(DATASETS)
 class ToyObjects(ToyInstances):
     """:class:`ToyInstances` with one class, which is learnt in far fewer iterations."""
 
@@ -138,7 +138,7 @@ class ToyObjects(ToyInstances):
         return dict(instances=[dict(i, bbox_label=0) for i in instances])
 
 
-@DATASETS.register_module()
+@register(DATASETS)
 class ToyLabels(ToyScenes):
     """Generated scenes labelled by how much of them is objects; no files.
 

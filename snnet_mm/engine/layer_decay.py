@@ -16,7 +16,7 @@ from torch import nn
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.models import SingleStitch, StitchedBackbone
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 # Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
 # in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
@@ -38,7 +38,7 @@ class _Decayed(NamedTuple):
         return self.rate ** (num_levels - 1 - level)
 
 
-@OPTIM_WRAPPER_CONSTRUCTORS.register_module()
+@register(OPTIM_WRAPPER_CONSTRUCTORS)
 class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     """Learning rates that fall towards the embedding of every anchor.
 

@@ -17,7 +17,7 @@ from snnet_mm.stitching import (
     group_by_cost,
     split_cost_range,
 )
-from snnet_mm.utils import check, is_whole
+from snnet_mm.utils import check, is_whole, register
 
 NUM_LOGGED_GROUPS = 10
 DEFAULT_STEP = 10e9
@@ -68,7 +68,7 @@ class StitchSampler(metaclass=ABCMeta):
         return f'{sum(self.costs[i].flops for i in group) / len(group) / 1e9:.3g}'
 
 
-@TASK_UTILS.register_module()
+@register(TASK_UTILS)
 class UniformSampler(StitchSampler):
     """Draws every stitch equally often, as SN-Netv1 does.
 
@@ -90,7 +90,7 @@ class UniformSampler(StitchSampler):
         return (self._ids[rng.integers(len(self._ids))],)
 
 
-@TASK_UTILS.register_module()
+@register(TASK_UTILS)
 class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
@@ -137,7 +137,7 @@ class ResourceConstrainedSampler(StitchSampler):
         return (group[rng.integers(len(group))],)
 
 
-@TASK_UTILS.register_module()
+@register(TASK_UTILS)
 class SandwichSampler(StitchSampler):
     """Draws random stitches, and with them anchors (SN-Netv1, supplement D).
 

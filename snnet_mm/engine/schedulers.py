@@ -10,7 +10,7 @@ from mmengine.optim.scheduler.lr_scheduler import LRSchedulerMixin
 from mmengine.optim.scheduler.momentum_scheduler import MomentumSchedulerMixin
 from mmengine.registry import PARAM_SCHEDULERS
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 
 class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
@@ -41,7 +41,7 @@ class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
         return b + (a - b) / 2 * (1 + math.cos(math.pi * share))
 
 
-@PARAM_SCHEDULERS.register_module()
+@register(PARAM_SCHEDULERS)
 class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
     """Learning rates of the one-cycle policy, each group up to its own rate.
 
@@ -73,7 +73,7 @@ class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
         return first, base, first / self.final_div_factor
 
 
-@PARAM_SCHEDULERS.register_module()
+@register(PARAM_SCHEDULERS)
 class OneCycleMomentum(MomentumSchedulerMixin, _OneCycle):
     """Momentum (Adam's first beta) of the one-cycle policy: low where the rate is high.
 

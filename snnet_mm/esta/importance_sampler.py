@@ -10,10 +10,10 @@ from mmengine.registry import TASK_UTILS
 
 from snnet_mm.engine import StitchSampler
 from snnet_mm.stitching import CostTable, split_cost_range
-from snnet_mm.utils import check, is_number, is_whole
+from snnet_mm.utils import check, is_number, is_whole, register
 
 
-@TASK_UTILS.register_module()
+@register(TASK_UTILS)
 class ImportanceSampler(StitchSampler):
     """Draws a cost interval, then a stitch in it by importance (ESTA, section 4.2).
 

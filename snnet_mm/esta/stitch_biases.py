@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import PlainViT
 from snnet_mm.models import StitchedBackbone
-from snnet_mm.models.backbones.stitched_backbone import MOVED_SETTINGS
 from snnet_mm.stitching import Stitch
-from snnet_mm.utils import check
+from snnet_mm.utils import MOVED_SETTINGS, check, register
 
 MOVED_SETTINGS['stitch_bias'] = "plugins=dict(stitch_biases=dict(type='StitchBiases'))"
 
 
-@MODELS.register_module()
+@register(MODELS)
 class StitchBiases(nn.Module):
     """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
 

@@ -22,7 +22,7 @@ from snnet_mm.stitching import (
     best_per_budget_group,
     select_stitches,
 )
-from snnet_mm.utils import atomic_path, check, is_whole, quiet_terminal
+from snnet_mm.utils import atomic_path, check, is_whole, quiet_terminal, register
 
 from .costs import cost_table
 from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
@@ -37,7 +37,7 @@ from .tables import report_stitches
 Metrics = dict[int, dict[str, float]]
 
 
-@LOOPS.register_module()
+@register(LOOPS)
 class StitchValLoop(ValLoop):
     """Validates the listed stitches in one pass over the data.
 
@@ -74,7 +74,7 @@ class StitchValLoop(ValLoop):
         return select_stitches(space, self.stitches)
 
 
-@LOOPS.register_module()
+@register(LOOPS)
 class StitchTestLoop(TestLoop):
     """Tests the listed stitches in one pass and reports them with their costs.
 

@@ -16,12 +16,13 @@ from .json_file import read_json
 from .logging import quiet_terminal
 from .ops import check_ops, check_ops_for
 from .random import isolated_rng, seed_everything, shared_seed
+from .registering import MOVED_SETTINGS, register, suggesting_types
 
 __all__ = [
-    'AtomicBackend', 'UntrustedCheckpointError', 'UnwritableError', 'atomic_path',
-    'check', 'check_ops', 'check_ops_for', 'check_writable',
+    'MOVED_SETTINGS', 'AtomicBackend', 'UntrustedCheckpointError', 'UnwritableError',
+    'atomic_path', 'check', 'check_ops', 'check_ops_for', 'check_writable',
     'closing_process_group', 'guard_checkpoints', 'is_number', 'is_whole',
     'isolated_rng', 'load_config', 'load_weights_only', 'prepare_cpu_distributed',
-    'quiet_terminal', 'read_json', 'refusal', 'remove_leftovers', 'seed_everything',
-    'shared_seed',
+    'quiet_terminal', 'read_json', 'refusal', 'register', 'remove_leftovers',
+    'seed_everything', 'shared_seed', 'suggesting_types',
 ]  # fmt: skip

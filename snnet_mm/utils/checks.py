@@ -22,16 +22,18 @@ def check(ok: object, key: str, value: object, allowed: str | Collection) -> Non
         raise refusal(key, value, allowed)
 
 
-def refusal(key: str, value: object, allowed: str | Collection) -> ValueError:
+def refusal(
+    key: str, value: object, allowed: str | Collection, misspelt: object = None
+) -> ValueError:
     """Return an error that names a value, what is allowed, and where it is set.
 
     Arguments are those of :func:`check`; keys may be joined by commas. A misspelt
-    string is answered with the nearest allowed one.
+    string, by default the value, is answered with the nearest allowed one.
     """
-    hint = ''
+    hint, word = '', value if misspelt is None else misspelt
     if not isinstance(allowed, str):
         names = [a for a in allowed if isinstance(a, str)]
-        near = get_close_matches(value, names, 1) if isinstance(value, str) else []
+        near = get_close_matches(word, names, 1) if isinstance(word, str) else []
         hint = f'; did you mean {near[0]!r}?' if near else ''
         allowed = ', '.join(map(repr, allowed)) or 'nothing'
     name = key.rsplit('.', 1)[-1].lstrip('-')

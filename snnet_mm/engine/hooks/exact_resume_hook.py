@@ -7,7 +7,7 @@ from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
-from snnet_mm.utils import seed_everything
+from snnet_mm.utils import register, seed_everything
 
 from .stitch_sampling_hook import accumulative_counts
 
@@ -15,7 +15,7 @@ from .stitch_sampling_hook import accumulative_counts
 ITERATIONS = 0
 
 
-@HOOKS.register_module()
+@register(HOOKS)
 class ExactResumeHook(Hook):
     """Seeds every training iteration, so that resumed training goes on exactly.
 

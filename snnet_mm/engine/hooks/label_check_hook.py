@@ -10,14 +10,14 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import check, isolated_rng
+from snnet_mm.utils import check, isolated_rng, register
 
 # Names of heads with a class for each of the data's; ``snnet_mm.integrations`` adds
 # those of the mm packages.
 HEADS: list[str] = []
 
 
-@HOOKS.register_module()
+@register(HOOKS)
 class LabelCheckHook(Hook):
     """Looks at some labels of segmentation or classification before training starts.
 

@@ -26,12 +26,12 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
-from snnet_mm.utils import check, is_whole, remove_leftovers
+from snnet_mm.utils import check, is_whole, register, remove_leftovers
 
 from ..resume import check_resumable, check_weights_fit, find_resumable
 
 
-@HOOKS.register_module()
+@register(HOOKS)
 class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 

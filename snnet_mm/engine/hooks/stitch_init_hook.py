@@ -13,12 +13,12 @@ from torch import Tensor
 
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.utils import check, is_whole, isolated_rng, shared_seed
+from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
 
 METHODS = ('least-squares', 'kaiming')
 
 
-@HOOKS.register_module()
+@register(HOOKS)
 class StitchInitHook(Hook):
     """Gives the stitching layers their first weights before training.
 

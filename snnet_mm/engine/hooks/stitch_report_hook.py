@@ -7,12 +7,14 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
 
+from snnet_mm.utils import register
+
 from .stitch_sampling_hook import sampling_hook
 
 HISTOGRAM = 'stitch_histogram'
 
 
-@HOOKS.register_module()
+@register(HOOKS)
 class StitchReportHook(Hook):
     """Reports which stitches were sampled, and the loss of each cost group.
 

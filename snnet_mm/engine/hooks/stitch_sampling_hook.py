@@ -13,12 +13,12 @@ from mmengine.runner import Runner
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone, set_stitches
 from snnet_mm.stitching import CostTable, Stitch
-from snnet_mm.utils import check, shared_seed
+from snnet_mm.utils import check, register, shared_seed
 
 FINGERPRINT = 'stitch_costs'
 
 
-@HOOKS.register_module()
+@register(HOOKS)
 class StitchSamplingHook(Hook):
     """Activates another stitch before every optimizer step.
 

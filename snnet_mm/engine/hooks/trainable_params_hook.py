@@ -6,12 +6,12 @@ from mmengine.runner import Runner
 
 from snnet_mm.evaluation import count_parameters
 from snnet_mm.models import StitchedBackbone
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 from .stitch_sampling_hook import sampling_hook
 
 
-@HOOKS.register_module()
+@register(HOOKS)
 class TrainableParamsHook(Hook):
     """Logs how many parameters are trained, by part of the model.
 

@@ -12,12 +12,12 @@ from mmdet.registry import METRICS
 from mmdet.structures.mask import encode_mask_results
 from mmengine.logging import MMLogger
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 KEYS = 'test_evaluator.ann_file, test_dataloader.dataset'
 
 
-@METRICS.register_module()
+@register(METRICS)
 class StitchCocoMetric(CocoMetric):
     """mmdet's COCO metric, but exact for parts of a data set and poor stitches.
 

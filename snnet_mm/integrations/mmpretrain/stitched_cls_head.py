@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.stitching import Stitch, StitchingSpace
-from snnet_mm.utils import check, is_whole
+from snnet_mm.utils import check, is_whole, register
 
 from .anchor_classifier import AnchorClassifier
 
 KEYS = 'head.anchor_heads, backbone.anchors'
 
 
-@MODELS.register_module()
+@register(MODELS)
 class StitchedClsHead(ClsHead):
     """A final norm and a classifier per anchor (SN-Netv2, section 5.1).
 

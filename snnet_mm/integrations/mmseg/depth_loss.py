@@ -7,7 +7,7 @@ from mmengine.logging import MessageHub
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 EPS = 1e-3
 MEAN_WEIGHT = 0.15
@@ -15,7 +15,7 @@ MEAN_WEIGHT = 0.15
 LEAST_SQUARE = 1e-12
 
 
-@MODELS.register_module()
+@register(MODELS)
 class ScaleInvariantLogLoss(nn.Module):
     """The scale-invariant log loss over all valid pixels of a batch.
 

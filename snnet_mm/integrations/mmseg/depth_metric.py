@@ -14,7 +14,7 @@ from mmengine.evaluator import BaseMetric
 from mmseg.registry import METRICS
 from torch import Tensor
 
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.utils import atomic_path, check, register
 
 from .dpt_depth_head import check_depth_range
 
@@ -26,7 +26,7 @@ CROPS = {
 }
 
 
-@METRICS.register_module()
+@register(METRICS)
 class RunningDepthMetric(BaseMetric):
     """The six metrics of SN-Netv2, appendix C: means over images.
 

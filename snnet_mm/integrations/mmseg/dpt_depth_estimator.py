@@ -6,12 +6,12 @@ from mmseg.models import DepthEstimator
 from mmseg.registry import MODELS
 from torch import Tensor
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 MODES = ('whole', 'slide')
 
 
-@MODELS.register_module()
+@register(MODELS)
 class DPTDepthEstimator(DepthEstimator):
     """mmseg's depth estimator with a flip test, and a slide mode that slides.
 

@@ -10,7 +10,7 @@ from mmseg.models.utils import resize
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 READOUTS = ('ignore', 'add', 'project')
 
@@ -23,7 +23,7 @@ def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]
     return depths
 
 
-@MODELS.register_module()
+@register(MODELS)
 class DPTDepthHead(DPTHead):
     """mmseg's DPT head with one depth per pixel for output (SN-Netv2, section 5.3).
 

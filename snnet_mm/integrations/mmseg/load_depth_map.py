@@ -5,10 +5,10 @@ from __future__ import annotations
 from mmseg.datasets.transforms import LoadDepthAnnotation
 from mmseg.registry import TRANSFORMS
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 
-@TRANSFORMS.register_module()
+@register(TRANSFORMS)
 class LoadDepthMap(LoadDepthAnnotation):
     """mmseg's loading of a depth map, which refuses one that does not fit its image.
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from snnet_mm.anchors import Anchor, BackboneMap, TokenState
 from snnet_mm.stitching import Position, Segment, Stitch
 from snnet_mm.stitching.routes import check_route
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 from ..layers.stitching_layer import StitchingLayer
 from .walk import Tap, walk
 
 
-@MODELS.register_module()
+@register(MODELS)
 class SingleStitch(BaseModule):
     """Runs one route and holds only what it runs; trains as any backbone does.
 

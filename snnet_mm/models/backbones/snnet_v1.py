@@ -9,12 +9,12 @@ from mmengine.registry import MODELS
 from snnet_mm.anchors import Anchor
 from snnet_mm.stitching import SlidingWindowSpace, StagedSpace, TwoWaySpace
 from snnet_mm.stitching.sliding_window_space import check_direction
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 from .stitched_backbone import StitchedBackbone, build_anchors
 
 
-@MODELS.register_module()
+@register(MODELS)
 class SNNetv1(StitchedBackbone):
     """Networks stitched one way (Stitchable Neural Networks, section 3.2).
 

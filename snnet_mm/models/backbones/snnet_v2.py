@@ -8,12 +8,12 @@ from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.stitching import KINDS, TwoWaySpace
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 from .stitched_backbone import StitchedBackbone, build_anchors
 
 
-@MODELS.register_module()
+@register(MODELS)
 class SNNetv2(StitchedBackbone):
     """Plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
 

@@ -21,15 +21,12 @@ from snnet_mm.anchors import (
     check_with_cls,
 )
 from snnet_mm.stitching import Position, Stitch, StitchingLayerSpec, StitchingSpace
-from snnet_mm.utils import check, refusal
+from snnet_mm.utils import check
 
 from ..layers.stitching_layer import StitchingLayer
 from .prefix_cache import PrefixCache
 from .space_record import SPACE_RECORD, as_space_record, check_space_of_weights
 from .walk import Tap, walk
-
-# Settings of earlier versions, and what stands in their place; methods add theirs.
-MOVED_SETTINGS: dict[str, str] = {}
 
 
 class StitchedBackbone(BaseModule):
@@ -56,7 +53,6 @@ class StitchedBackbone(BaseModule):
             attributes ``exported_settings``, ``shares_prefixes`` and ``active``; see
             :class:`snnet_mm.esta.StitchBiases`.
         init_cfg: mmengine's initialisation config.
-        **unknown: Refused.
     """
 
     # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
@@ -75,11 +71,7 @@ class StitchedBackbone(BaseModule):
         eval_maps: Sequence[int] | None = None,
         plugins: Mapping[str, dict] | None = None,
         init_cfg: dict | None = None,
-        **unknown,
     ) -> None:
-        for key, value in unknown.items():
-            wanted = MOVED_SETTINGS.get(key, f'a setting of {type(self).__name__}')
-            raise refusal(f'backbone.{key}', value, wanted)
         super().__init__(init_cfg)
         # A plain ModuleList would hide the anchors' init_cfg from mmengine.
         self.anchors = ModuleList(anchors)

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors.low_rank import LowRankUpdate
 from snnet_mm.anchors.token_state import TokenState
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 
-@MODELS.register_module()
+@register(MODELS)
 class StitchingLayer(nn.Linear):
     """An affine map of every token (SN-Net's 1x1 convolution), fully trained."""
 
@@ -37,7 +37,7 @@ class StitchingLayer(nn.Linear):
         return self
 
 
-@MODELS.register_module()
+@register(MODELS)
 class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     """A frozen affine map with a trained low-rank update (SN-Netv2, section 4.3).
 

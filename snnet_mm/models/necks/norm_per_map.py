@@ -9,12 +9,12 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 DEFAULT_NORM = dict(type='MapLayerNorm', eps=1e-5)
 
 
-@MODELS.register_module()
+@register(MODELS)
 class MapLayerNorm(nn.LayerNorm):
     """Layer norm over the channels of every place of a map.
 
@@ -33,8 +33,8 @@ class MapLayerNorm(nn.LayerNorm):
         return x.permute(0, 3, 1, 2).contiguous()
 
 
-@MODELS.register_module('MapNorms')  # its name in earlier versions
-@MODELS.register_module()
+@register(MODELS, 'MapNorms')  # its name in earlier versions
+@register(MODELS)
 class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.
 

@@ -10,12 +10,12 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 DEFAULT_NORM = dict(type='MapLayerNorm')
 
 
-@MODELS.register_module()
+@register(MODELS)
 class SimpleFeaturePyramid(BaseModule):
     """A feature pyramid of the last map of a plain backbone (ViTDet, section 3).
 

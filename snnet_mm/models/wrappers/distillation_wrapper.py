@@ -8,7 +8,7 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from snnet_mm.anchors.pretrained import Weights, load_into
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 from snnet_mm.utils.timm_models import create_timm_model
 
 from .distillation import Distillation, check_logits, find_head, recorded_logits
@@ -16,7 +16,7 @@ from .model_wrapper import ModelWrapper
 from .normalisation import Renormalisation
 
 
-@MODELS.register_module()
+@register(MODELS)
 class DistillationWrapper(ModelWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
@@ -91,7 +91,7 @@ class DistillationWrapper(ModelWrapper):
         return self._teacher
 
 
-@MODELS.register_module()
+@register(MODELS, passes_on=True)
 class TimmTeacher(BaseModel):
     """A classifier of timm that knows how its images are normalised.
 

@@ -1,0 +1,97 @@
+"""Registration of our classes: settings and types that do not exist are named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, signature
+
+from mmengine import registry as mmengine_registries
+from mmengine.registry import Registry
+
+from .checks import refusal
+
+# Settings that stock classes or earlier versions have, and what stands in their place.
+MOVED_SETTINGS = {
+    'pretrained': 'nothing here, nor in the model, but an init_cfg with a checkpoint; '
+    'in a stitched backbone one for each anchor'
+}
+VARIADIC = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
+MISSING_TYPE = re.compile(r'(\S+) is not in the (\w+)::(.+?) registry')
+
+
+def register(
+    registry: Registry, name: str | None = None, passes_on: bool = False
+) -> Callable[[type], type]:
+    """Register a class, and refuse settings that it does not have.
+
+    A misspelt or left-over key of a config ends in a ValueError that names the key, its
+    value and the nearest setting, in whichever tool the class is built.
+
+    Args:
+        registry: A registry of mmengine or of another mm package.
+        name: Name in the registry; by default that of the class.
+        passes_on: Whether arguments without a name of their own go to another class
+            than its bases, which then refuses what it does not know.
+    """
+
+    def decorate(cls: type) -> type:
+        init, allowed = cls.__init__, _settings(cls)
+        arguments = signature(init)
+
+        @wraps(init)
+        def checked_init(self: object, *args, **kwargs) -> None:
+            of = type(self).__name__
+            for key in [] if passes_on else kwargs.keys() - allowed:
+                wanted = MOVED_SETTINGS.get(key, sorted(allowed))
+                raise refusal(f'{of}.{key}', kwargs[key], wanted, misspelt=key)
+            try:
+                arguments.bind(self, *args, **kwargs)
+            except TypeError as error:
+                raise ValueError(f'{of}: {error} (config key: {of})') from None
+            init(self, *args, **kwargs)
+
+        cls.__init__ = checked_init
+        return registry.register_module(name, module=cls)
+
+    return decorate
+
+
+def _settings(cls: type) -> set[str]:
+    """Names of the arguments of a class, and of the bases that it hands others to."""
+    names: set[str] = set()
+    for base in cls.__mro__:
+        if '__init__' in vars(base):
+            _, *parameters = signature(base.__init__).parameters.values()
+            kinds = {p.name: p.kind for p in parameters}
+            names |= {name for name, kind in kinds.items() if kind not in VARIADIC}
+            if Parameter.VAR_KEYWORD not in kinds.values():
+                break
+    return names
+
+
+@contextmanager
+def suggesting_types() -> Iterator[None]:
+    """Name the nearest registered type where mmengine does not find one."""
+    try:
+        yield
+    except KeyError as error:
+        found = MISSING_TYPE.match(str(error.args[0]))
+        if not found:
+            raise
+        wrong, scope, name = found.groups()
+        types: set[str] = set()
+        for root in vars(mmengine_registries).values():
+            if isinstance(root, Registry):
+                child = root.children.get(scope, root)
+                if name in (root.name, child.name):
+                    types |= {*root.module_dict, *child.module_dict}
+        near = get_close_matches(wrong, sorted(types), 1)
+        hint = f'; did you mean {near[0]!r}?' if near else ''
+        raise ValueError(
+            f'type={wrong!r}; allowed: what is registered as a {name} in {scope} or '
+            f'mmengine{hint} (config keys: type, custom_imports)'
+        ) from error

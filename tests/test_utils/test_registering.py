@@ -1,0 +1,141 @@
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+from mmengine import registry as registries
+from mmengine.hooks import CheckpointHook, Hook
+from mmengine.registry import HOOKS, MODELS, TASK_UTILS, Registry
+from mmengine.runner import Runner
+from tiny import tiny_config
+from torch import nn
+
+from snnet_mm.stitching import Cost, CostTable
+from snnet_mm.utils import register, suggesting_types
+
+COSTS = CostTable({0: Cost(10**9, 1), 1: Cost(9 * 10**9, 2)}, (32, 32))
+INTEGRATIONS = [f'snnet_mm.integrations.{s}' for s in ('mmseg', 'mmdet', 'mmpretrain')]
+
+
+def of_ours():
+    """Registry and class of everything of ours in the root registries."""
+    for root in vars(registries).values():
+        if isinstance(root, Registry):
+            for registry in (root, *root.children.values()):
+                for cls in set(registry.module_dict.values()):
+                    if cls.__module__.startswith('snnet_mm.'):
+                        yield registry, cls
+
+
+def test_every_class_of_ours_refuses_settings_that_it_lacks():
+    for name in INTEGRATIONS:
+        try:
+            import_module(name)
+        except ImportError:  # an environment without the package
+            continue
+    parts, passing_on = list(of_ours()), set()
+    assert len(parts) > 40
+    for registry, cls in parts:
+        names = list(inspect.signature(cls).parameters)
+        config = dict.fromkeys({*names} - {'args', 'kwargs'}) | dict(type=cls)
+        try:
+            registry.build(config | dict(no_such_setting=3))
+        except Exception as error:
+            words = rf'no_such_setting=3; allowed: .*{cls.__name__}.no_such_setting\)'
+            if not re.match(words, str(error)):
+                passing_on.add(cls.__name__)
+    assert passing_on == {'SeededDataset', 'SeededSampler', 'TimmTeacher'}
+
+
+@pytest.mark.parametrize(
+    ('registry', 'config', 'words'),
+    [
+        (
+            *(MODELS, dict(type='SNNetv2', stiching_layer=dict(rank=2))),
+            r"stiching_layer=\{'rank': 2\}; .*did you mean 'stitching_layer'\? "
+            r'\(config key: SNNetv2.stiching_layer\)',
+        ),
+        (
+            *(MODELS, dict(type='SNNetv2', pretrained='open-mmlab://resnet50')),
+            r"pretrained='open-mm.*'; allowed: nothing .*an init_cfg .*each anchor",
+        ),
+        (
+            *(MODELS, dict(type='SNNetv2', stitch_bias=True)),
+            "stitch_bias=True; allowed: plugins=.*'StitchBiases'",
+        ),
+        (MODELS, dict(type='SNNetv2'), "SNNetv2: missing a required argument: 'anch"),
+        (MODELS, dict(type='PlainViT', archs='s'), "did you mean 'arch'"),
+        (
+            *(MODELS, dict(type='LoRAStitchingLayer', in_dim=2, out_dim=2, ranks=1)),
+            "ranks=1; allowed: 'alpha', 'in_dim', 'out_dim', 'rank'; did you mean 'r",
+        ),
+        (
+            *(TASK_UTILS, dict(type='ResourceConstrainedSampler', steps=1e9)),
+            r"steps=.*mean 'step'\? \(config key: ResourceConstrainedSampler.steps",
+        ),
+        (HOOKS, dict(type='StitchInitHook', num_image=4), "did you mean 'num_images'"),
+        (HOOKS, dict(type='StitchCheckpointHook', intervall=4), "mean 'interval'"),
+        (MODELS, dict(type='SandwichWrapper', modell=None), "did you mean 'model'"),
+    ],
+)
+def test_the_nearest_setting_is_named(registry, config, words):
+    defaults = dict(costs=COSTS) if registry is TASK_UTILS else None
+    with pytest.raises(ValueError, match=words):
+        registry.build(config, default_args=defaults)
+
+
+def test_stock_classes_are_left_as_they_are():
+    with pytest.raises(TypeError, match='unexpected keyword'):
+        HOOKS.build(dict(type='LoggerHook', no_such_setting=1))
+    for stock in (Hook, CheckpointHook, nn.Linear):
+        assert not hasattr(stock.__init__, '__wrapped__')
+
+
+def test_a_class_is_what_it_was():
+    registry = Registry('part', scope='here')
+
+    class Base:
+        def __init__(self, a, *args, b=1):
+            self.held = a, *args, b
+
+    @register(registry, 'Other')
+    @register(registry)
+    class Part(Base):
+        """A part."""
+
+        def __init__(self, *args, c=2, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.c = c
+
+    assert registry.get('Part') is registry.get('Other') is Part
+    assert list(inspect.signature(Part).parameters) == ['args', 'c', 'kwargs']
+    assert (Part(5, 6, b=7).held, Part(5, c=3).c) == ((5, 6, 7), 3)
+
+    class OfAUser(Part):
+        def __init__(self, d, **kwargs):
+            super().__init__(1, **kwargs)
+
+    assert OfAUser(4, c=8).c == 8
+    with pytest.raises(ValueError, match='bb=9.*OfAUser.bb'):
+        OfAUser(4, bb=9)
+
+
+@pytest.mark.parametrize(
+    ('change', 'words'),
+    [
+        ({'model.backbone.type': 'SNNetV2'}, "type='SNNetV2'; .*mean 'SNNetv2'"),
+        ({'model.decode_head.type': 'SETRHead'}, "='SETRHead'; .* in mmseg or"),
+        ({'default_hooks.logger.type': 'LogerHook'}, "a hook .*mean 'LoggerHook'"),
+        (
+            {'default_hooks.stitch_sampling.sampler.type': 'UniformSampeler'},
+            "mean 'UniformSampler'",
+        ),
+        ({'model.backbone.pretrained': 'a.pth'}, r'config key: SNNetv2.pretrained'),
+    ],
+)
+def test_the_nearest_type_is_named_in_a_training(change, words, tmp_path):
+    cfg = tiny_config()
+    cfg.merge_from_dict(change | dict(work_dir=str(tmp_path)))
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    with pytest.raises(ValueError, match=words), suggesting_types():
+        Runner.from_cfg(cfg).train()

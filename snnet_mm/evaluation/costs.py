@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections import defaultdict
 from collections.abc import Callable
 
 import torch
+from mmengine.logging import print_log
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -15,7 +18,9 @@ from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import Cost, CostTable
 from snnet_mm.utils import refusal
 
+from .extensions import Forward
 from .parts import (
+    FEATURES,
     Part,
     Rest,
     T,
@@ -23,6 +28,8 @@ from .parts import (
     empty_images,
     parameters_by_part,
     parts_by_stitch,
+    run_features,
+    run_model,
     run_parts,
 )
 
@@ -37,6 +44,10 @@ def cost_table(
     maps computed in eval mode and the heads that prediction runs; auxiliary heads are
     not, low-rank updates count as merged, and test-time augmentation is not counted.
 
+    Heads that cannot run on meta tensors, as they need ground truth, proposals or the
+    content of their images, are left out: the table's ``scope`` is then ``'backbone and
+    neck alone'``, and the reason is logged.
+
     Args:
         model: A stitched backbone, or an mm model that holds one.
         input_size: See :func:`empty_images`.
@@ -44,17 +55,52 @@ def cost_table(
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
     size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
-    counter = _CostCounter(model)
+    scope = None
     try:
-        with torch.no_grad():
-            costs = functional_call(
-                counter, _on_meta(counter), (size,), tie_weights=False
-            )
+        costs = _count(model, size, run_model)
+    except Exception as error:
+        _refuse_shapes(error, size)
+        costs, scope = _count_features(model, size), FEATURES
+        print_log(
+            f'Costs of {type(model).__name__} are those of {scope}. What follows '
+            f'cannot be counted: {_described(error)}',
+            'current',
+            logging.WARNING,
+        )
+    return CostTable(costs, size, space.fingerprint, scope=scope)
+
+
+def _count_features(model: nn.Module, size: tuple[int, int]) -> dict[int, Cost]:
+    try:
+        return _count(model, size, run_features)
     except RuntimeError as error:
+        _refuse_shapes(error, size)
+        raise
+
+
+def _described(error: Exception) -> str:
+    """Return an error in one line, with the function of the model that raised it."""
+    *_, where = (
+        f'{frame.f_globals["__name__"]}.{frame.f_code.co_name}'
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename != __file__
+        and frame.f_globals['__name__'].partition('.')[0] != 'torch'
+    )
+    return f'{type(error).__name__} in {where}: {str(error).partition(chr(10))[0]}'
+
+
+@torch.no_grad()
+def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
+    counter = _CostCounter(model, run)
+    return functional_call(counter, _on_meta(counter), (size,), tie_weights=False)
+
+
+def _refuse_shapes(error: Exception, size: tuple[int, int]) -> None:
+    """Refuse what fails on any device; what fails on meta tensors alone names them."""
+    if type(error) is RuntimeError and 'meta' not in str(error):
         reason = f'those that the model can run: {str(error).splitlines()[0]}'
         keys = 'in_channels of the neck and the heads, input_size'
         raise refusal(keys, size, reason) from error
-    return CostTable(costs, size, space.fingerprint)
 
 
 def _on_meta(model: nn.Module) -> dict[str, Tensor]:
@@ -74,9 +120,9 @@ def _on_meta(model: nn.Module) -> dict[str, Tensor]:
 class _CostCounter(nn.Module):
     """Counts the parts of a model; to be run with meta tensors in their place."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, run: Forward) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.run = model, run
 
     def forward(self, input_size: tuple[int, int]) -> dict[int, Cost]:
         """The cost of every stitch by id."""
@@ -110,7 +156,7 @@ class _CostCounter(nn.Module):
             flops[part] = counter.get_total_flops() // 2
             return result
 
-        run_parts(self.model, images, count)
+        run_parts(self.model, images, count, self.run)
         return flops, params
 
 

@@ -222,8 +222,9 @@ class StitchTestLoop(TestLoop):
             f'Recalibrating batch norm for {len(ids)} stitches on '
             f'{self.recalibrate_bn} images'
         )
-        # Heads with a forward of their own see detections in this mode only.
-        mode = 'predict' if special_forward(runner.model) else 'tensor'
+        # Heads that images alone do not reach see what they need in this mode only.
+        other = special_forward(runner.model) or self._costs.scope
+        mode = 'predict' if other else 'tensor'
         statistics = recalibrate_bn(runner.model, batches, ids, mode)
         if is_main_process():
             with atomic_path(self.out_dir / 'bn_statistics.pth') as temporary:

@@ -17,7 +17,8 @@ from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import refusal
 
 from .costs import cost_table
-from .parts import T, as_shipped, empty_images, parts_by_stitch, run_model, run_parts
+from .extensions import Forward
+from .parts import SCOPES, T, as_shipped, empty_images, parts_by_stitch, run_parts
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ def measure_latency(
 ) -> Latencies:
     """Time the parts of a model and sum them along the route of every stitch.
 
-    A forward goes from preprocessed images to the raw output of the heads, on the
-    device and in the data type of the model, in eval mode with merged stitching layers.
+    A forward goes from preprocessed images to the raw output of the heads, or as far as
+    :func:`cost_table` counts, on the device and in the data type of the model, in eval
+    mode with merged stitching layers.
     In every round all parts are timed and some stitches end to end, in turn first, so
     that both meet the same load; a latency is the median over the rounds. The first two
     rounds warm up and do not count.
@@ -78,6 +80,7 @@ def measure_latency(
         if number < 1:
             raise refusal(option, number, '1 or more')
     space = find_stitched_backbone(model).space
+    run = SCOPES[cost_table(model, input_size).scope]
     ids = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch).normal_()
     warm_up, timed = 2, []
@@ -85,11 +88,11 @@ def measure_latency(
         parts = parts_by_stitch(model)
         for n in _track(range(rounds + warm_up), 'Timing', progress):
             part_times, end_to_end = (_Stopwatch(images.device) for _ in range(2))
-            runs = [partial(run_parts, model, images, part_times.time)]
+            runs = [partial(run_parts, model, images, part_times.time, run)]
             for i in ids:
-                runs.append(partial(_run_stitch, model, images, i, end_to_end))
-            for run in reversed(runs) if n % 2 else runs:
-                run()
+                runs.append(partial(_run_stitch, model, images, i, end_to_end, run))
+            for step in reversed(runs) if n % 2 else runs:
+                step()
             timed.append((part_times.milliseconds(), end_to_end.milliseconds()))
     timed = timed[warm_up:]
     by_stitch = {
@@ -125,7 +128,8 @@ def measure_memory(
     weight = next(model.parameters())
     if not weight.is_cuda:
         raise refusal('--device', str(weight.device), 'a GPU, to measure memory')
-    params = cost_table(model, input_size).column('params')
+    costs = cost_table(model, input_size)
+    params, run = costs.column('params'), SCOPES[costs.scope]
     images = empty_images(model, input_size, batch)
     peaks = {}
     with as_shipped(model):
@@ -133,7 +137,7 @@ def measure_memory(
             set_stitch(model, stitch_id)
             torch.cuda.reset_peak_memory_stats(images.device)
             before = torch.cuda.memory_allocated(images.device)
-            run_model(model, images)
+            run(model, images)
             peak = torch.cuda.max_memory_allocated(images.device) - before
             weights = params[stitch_id] * weight.element_size()
             peaks[stitch_id] = weights + images.untyped_storage().nbytes() + peak
@@ -155,10 +159,10 @@ def _track(items: Collection[int], title: str, progress: bool):
 
 
 def _run_stitch(
-    model: nn.Module, images: Tensor, stitch_id: int, watch: _Stopwatch
+    model: nn.Module, images: Tensor, stitch_id: int, watch: _Stopwatch, run: Forward
 ) -> None:
     set_stitch(model, stitch_id)
-    watch.time(stitch_id, partial(run_model, model, images))
+    watch.time(stitch_id, partial(run, model, images))
 
 
 def _compare(stitch_id: int, predicted: float, rounds: Sequence[float]) -> LatencyCheck:

@@ -49,7 +49,7 @@ Part = Step | FeatureMap | Rest
 Measure = Callable[[Part, Callable[[], T]], T]
 
 
-def run_parts(model: nn.Module, images: Tensor, measure: Measure) -> None:
+def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) -> None:
     """Run every part of a model once, in the order of its anchors.
 
     Every anchor is walked block by block, so that a part finds the device and its
@@ -60,19 +60,20 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure) -> None:
         model: A stitched backbone, or an mm model that holds one.
         images: Of shape ``(B, 3, H, W)``.
         measure: Runs a part.
+        run: Runs the model; see :data:`SCOPES`.
     """
     backbone = find_stitched_backbone(model)
     for a, anchor in enumerate(backbone.anchors):
         state = measure(Position(a, -1), partial(anchor.embed, images))
         _run_parts_at(backbone, Position(a, -1), state, measure)
         for i in range(anchor.depth):
-            run = partial(anchor.run_block, state, i)
-            state = measure(Position(a, i), run)
+            block = partial(anchor.run_block, state, i)
+            state = measure(Position(a, i), block)
             _run_parts_at(backbone, Position(a, i), state, measure)
     if model is not backbone:
         for a in _end_anchors(backbone):
-            with _given_backbone_output(model, images, a):
-                measure(Rest(a), partial(run_model, model, images))
+            with _given_backbone_output(model, images, a, run):
+                measure(Rest(a), partial(run, model, images))
 
 
 def _run_parts_at(
@@ -136,6 +137,18 @@ def run_model(model: nn.Module, images: Tensor) -> object:
     if isinstance(model, BaseModel):
         return model(images, mode='tensor')
     return model(images)
+
+
+def run_features(model: nn.Module, images: Tensor) -> object:
+    """Run backbone and neck alone."""
+    if hasattr(model, 'extract_feat'):
+        return model.extract_feat(images)
+    return find_stitched_backbone(model)(images)
+
+
+# Forwards by the scope of a cost table, as heads may need more than images to run.
+FEATURES = 'backbone and neck alone'
+SCOPES: dict[str | None, Forward] = {None: run_model, FEATURES: run_features}
 
 
 def preprocessed_size(model: nn.Module) -> tuple[int, int]:
@@ -213,7 +226,7 @@ def _end_anchors(backbone: StitchedBackbone) -> list[int]:
 
 @contextmanager
 def _given_backbone_output(
-    model: nn.Module, images: Tensor, end_anchor: int
+    model: nn.Module, images: Tensor, end_anchor: int, run: Forward
 ) -> Iterator[None]:
     """Let the backbone answer with what it gave once, without running anything."""
     backbone = find_stitched_backbone(model)
@@ -221,7 +234,7 @@ def _given_backbone_output(
     kept: list[object] = []
     hook = backbone.register_forward_hook(lambda *args: kept.append(args[-1]))
     try:
-        run_model(model, images)
+        run(model, images)
     finally:
         hook.remove()
     backbone.forward = lambda *args, **kwargs: kept[0]

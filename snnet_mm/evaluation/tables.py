@@ -36,7 +36,8 @@ def as_text(table: Table) -> str:
 def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
     """Return a table of costs, one row per stitch in the order of the ids."""
     height, width = costs.input_size
-    where = '' if costs.setup is None else f' ({costs.setup})'
+    notes = '; '.join(str(note) for note in (costs.setup, costs.scope) if note)
+    where = notes and f' ({notes})'
     title = f'{len(ids)} stitches at {height}x{width}{where}'
     known = next(iter(costs.costs.values()))
     names = [name for name in UNITS if getattr(known, name) is not None]
@@ -55,7 +56,8 @@ def stitch_table(results: StitchResults) -> Table:
     headings = [UNITS['flops'].heading, UNITS['params'].heading]
     headings += [m.rsplit('/')[-1] for m in metrics]
     headings += ['images'] * screened + ['Pareto']
-    title = f'Stitches at {height}x{width}: {len(results.stitches)}'
+    where = results.scope and f' (costs: {results.scope})'
+    title = f'Stitches at {height}x{width}: {len(results.stitches)}{where or ""}'
     table = _table(title, headings)
     try:
         front = results.front()

@@ -85,12 +85,15 @@ class CostTable:
         input_size: Height and width in pixels that the costs hold for.
         space: Fingerprint of the stitching space; None in tables made by hand.
         setup: What latency and memory were measured on, if they were.
+        scope: The parts that costs are of, such as ``'backbone and neck alone'``;
+            None for all that prediction runs.
     """
 
     costs: Mapping[int, Cost]
     input_size: tuple[int, int]
     space: str | None = None
     setup: Setup | None = None
+    scope: str | None = None
 
     def __getitem__(self, stitch_id: int) -> Cost:
         return self.costs[stitch_id]
@@ -136,6 +139,9 @@ class CostTable:
             why += 'measure at that size (option: --shape)'
         elif None not in (self.space, other.space) and self.space != other.space:
             why = 'is of another stitching space than the model'
+        elif self.scope != other.scope:
+            scopes = [table.scope or 'the whole model' for table in (self, other)]
+            why = 'holds costs of {}, wanted are those of {}'.format(*scopes)
         elif odd:
             why = f'and the model do not share stitches {odd}'
         elif changed:
@@ -154,6 +160,8 @@ class CostTable:
             input_size=list(self.input_size),
             space=self.space,
             setup=None if self.setup is None else asdict(self.setup),
+            # Left out where it says nothing: fingerprints stay what they were.
+            **({} if self.scope is None else dict(scope=self.scope)),
             units={name: unit.meaning for name, unit in UNITS.items()},
             stitches=[dict(id=i, **c._asdict()) for i, c in self.costs.items()],
         )
@@ -183,14 +191,16 @@ class CostTable:
 
 def read_header(
     data: Mapping,
-) -> tuple[tuple[int, int], str | None, Setup | None]:
-    """Input size, fingerprint of the space and setup in data that was read."""
+) -> tuple[tuple[int, int], str | None, Setup | None, str | None]:
+    """Input size, fingerprint of the space, setup and scope in data that was read."""
     size, space, setup = data['input_size'], data.get('space'), data.get('setup')
     listed = isinstance(size, list | tuple) and len(size) == 2
     require(listed and all(is_whole(x, 1) for x in size), 'input_size', size)
     require(space is None or isinstance(space, str), 'space', space)
+    scope = data.get('scope')
+    require(scope is None or isinstance(scope, str), 'scope', scope)
     if setup is not None:
         setup = Setup(**setup)
         texts = isinstance(setup.device, str) and isinstance(setup.dtype, str)
         require(texts and is_whole(setup.batch, 1), 'setup', data['setup'])
-    return tuple(size), space, setup
+    return tuple(size), space, setup, scope

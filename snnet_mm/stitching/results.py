@@ -65,6 +65,7 @@ class StitchResults:
         input_size: Height and width that the costs hold for.
         space: Fingerprint of the stitching space, if known.
         setup: What latency and memory were measured on, if they were.
+        scope: The parts that costs are of; see :class:`CostTable`.
     """
 
     stitches: Sequence[StitchResult]
@@ -73,6 +74,7 @@ class StitchResults:
     input_size: tuple[int, int]
     space: str | None = None
     setup: Setup | None = None
+    scope: str | None = None
 
     @classmethod
     def collect(
@@ -114,8 +116,8 @@ class StitchResults:
             for stitch_id, found in metrics.items()
         ]
         directions = metric_directions(names, lower_is_better)
-        metric, size = key_metric(names), costs.input_size
-        return cls(results, metric, directions, size, space.fingerprint, costs.setup)
+        header = costs.input_size, space.fingerprint, costs.setup, costs.scope
+        return cls(results, key_metric(names), directions, *header)
 
     def ranked_by(
         self,
@@ -182,7 +184,7 @@ class StitchResults:
         """The same results with measured costs put in."""
         own = {r.id: Cost(r.flops, r.params) for r in self.stitches}
         known = {i: costs[i] for i in own if i in costs.costs}
-        counted = CostTable(own, self.input_size, self.space)
+        counted = CostTable(own, self.input_size, self.space, scope=self.scope)
         replace(costs, costs=known).check_same_model(counted)
         stitches = [replace(r, **known[r.id]._asdict()) for r in self.stitches]
         return replace(self, stitches=stitches, setup=costs.setup)

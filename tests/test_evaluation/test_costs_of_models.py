@@ -1,12 +1,18 @@
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from costs_by_hand import DEPTHS, LAYERS, NUM_PATCHES, PATCH, SIZE, WIDTHS, cost_by_hand
+from mmengine.config import Config
+from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, ExponentialMovingAverage, ImgDataPreprocessor
-from mmengine.registry import MODELS
+from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.evaluation import cost_table, preprocessed_size
+from snnet_mm.evaluation import cost_table, measure_latency, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.stitching import CostTable
 
 
 def backbone_cfg(**kwargs):
@@ -151,6 +157,121 @@ class SharedHead(BaseModel):
     def forward(self, inputs, data_samples=None, mode='tensor'):
         (x,) = self.backbone(inputs)
         return self.third(self.norms[1](self.second(self.norms[0](self.first(x)))))
+
+
+class ByContent(nn.Module):
+    """A head whose shapes depend on what its images hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.cache = nn.Conv2d(12, 3, 1), nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return self.conv(x)[x[:, :3] > 0]
+
+
+class WithTruth(ByContent):
+    def forward(self, x, truth=None):
+        return self.conv(x)[:, truth.labels]
+
+
+class WrongWidth(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(13, 3, 1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    said, logger = [], MMLogger.get_current_instance()
+    monkeypatch.setattr(logger, 'handle', lambda record: said.append(record.msg))
+    return lambda: [words for words in said if words.startswith('Costs of')]
+
+
+@pytest.mark.parametrize('neck', [False, True])
+@pytest.mark.parametrize(
+    ('head', 'reason'),
+    [(ByContent, 'in .*test_costs_of_models.forward: '), (WithTruth, "'labels'")],
+)
+def test_heads_that_need_more_than_images_are_left_out(
+    build_snnet, warnings, head, reason, neck
+):
+    net = build_snnet(DEPTHS, stitching_layer=LAYERS[0])
+    model = Model(net, head()).train()
+    if neck:
+        model.neck = nn.Conv2d(12, 12, 1)
+        model.extract_feat = lambda images: model.neck(net(images)[0])
+    before, tensors = vars(net).copy(), dict(model.named_parameters())
+    table = cost_table(model, SIZE)
+    assert table.scope == 'backbone and neck alone'
+    (warning,) = warnings()
+    assert re.search(f'Costs of Model are those of {table.scope}.*{reason}', warning)
+    macs, params = (NUM_PATCHES * 12 * 12, 13 * 12) if neck else (0, 0)
+    for stitch in net.space:
+        expected = cost_by_hand(stitch, [6])
+        assert table[stitch.id][:2] == (expected[0] + macs, expected[1] + params)
+    assert vars(net) == before
+    assert all(p is tensors[name] for name, p in model.named_parameters())
+    assert all(m.training and not m._forward_hooks for m in model.modules())
+    # What is timed is what is counted.
+    found = measure_latency(model, SIZE, rounds=1, check=[0])
+    assert found.by_stitch.keys() == table.costs.keys()
+    assert CostTable.from_dict(table.to_dict()) == table
+    with pytest.raises(ValueError, match='holds costs of backbone and neck alone, wan'):
+        table.check_same_model(cost_table(Model(net, nn.Identity()), SIZE))
+
+
+def test_heads_that_do_not_fit_are_refused(build_snnet, warnings):
+    with pytest.raises(ValueError, match='in_channels of the neck and the heads, inp'):
+        cost_table(Model(build_snnet(), WrongWidth()), SIZE)
+    assert not warnings()
+
+
+# Stock configs whose heads need ground truth, queries or points, with what they are
+# built for here and FLOPs per patch and parameters of their necks.
+STOCK = [
+    pytest.param(
+        'mmdet/detr/detr_r50_8xb2-150e_coco',
+        {'neck.in_channels': [12], 'encoder.num_layers': 1, 'decoder.num_layers': 1},
+        (12 * 256, 13 * 256),
+        marks=pytest.mark.ops,
+    ),
+    pytest.param(
+        'mmdet/mask2former/mask2former_r50_8xb2-lsj-50e_coco',
+        {'panoptic_head.in_channels': [12] * 4},
+        (0, 0),
+        marks=pytest.mark.ops,
+    ),
+    pytest.param(
+        'mmseg/point_rend/pointrend_r50_4xb4-160k_ade20k-512x512',
+        {'neck.in_channels': [12] * 4},
+        (4 * (12 + 9 * 256) * 256, 4 * (13 + 9 * 256 + 1) * 256),
+    ),
+]
+
+
+@pytest.mark.parametrize(('name', 'settings', 'neck'), STOCK)
+def test_stock_heads_that_cannot_be_traced(warnings, name, settings, neck):
+    package, name = name.split('/', 1)
+    folder = Path(pytest.importorskip(package).__file__).parent / '.mim' / 'configs'
+    init_default_scope(package)
+    cfg = Config.fromfile(folder / f'{name}.py')
+    cfg.merge_from_dict({f'model.{key}': value for key, value in settings.items()})
+    cfg = cfg.model
+    cfg.pop('pretrained', None)
+    maps = [6] if 'detr' in name else [0, 2, 4, 6]
+    cfg.backbone = backbone_cfg(out_indices=maps)
+    model = MODELS.build(cfg)
+    table = cost_table(model, SIZE)
+    assert table.scope == 'backbone and neck alone'
+    assert len(warnings()) == 1
+    for stitch in model.backbone.space:
+        macs, params = cost_by_hand(stitch, maps)
+        assert table[stitch.id].flops == macs + NUM_PATCHES * neck[0]
+        assert table[stitch.id].params == params + neck[1]
 
 
 @pytest.mark.parametrize('ema', [False, True])

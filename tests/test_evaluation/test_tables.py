@@ -118,6 +118,12 @@ def test_only_known_costs_are_shown():
         'GFLOPs': ['7.00', '0.00'],
         'params (M)': ['2.00', '2.00'],
     }
-    measured = cost_report(SPACE, MEASURED, [7])
+    features = replace(MEASURED, scope='backbone and neck alone')
+    measured = cost_report(SPACE, features, [7])
     assert columns(measured)['ms'] == ['1.75']
-    assert 'a board, batch 2, float32' in measured.title
+    where = '(a board, batch 2, float32; backbone and neck alone)'
+    assert measured.title == f'1 stitches at 32x48 {where}'
+    metrics = {7: dict(mIoU=1.0)}
+    results = StitchResults.collect(SPACE, features, metrics)
+    assert StitchResults.from_dict(results.to_dict()) == results
+    assert '(costs: backbone and neck alone)' in stitch_table(results).title

@@ -42,7 +42,11 @@ def test_latency_adds_up(detector):
     assert len({round(ms, 6) for ms in latencies.by_stitch.values()}) == 14
 
 
-def test_cascades_are_refused(detector):
+def test_of_cascades_backbone_and_neck_are_counted(detector):
+    alone, neck = cost_table(detector.backbone, (64, 64)), num_params(detector.neck)
     detector.roi_head.bbox_head = torch.nn.ModuleList([detector.roi_head.bbox_head])
-    with pytest.raises(ValueError, match='a cascade runs several in a row'):
-        cost_table(detector)
+    costs = cost_table(detector)
+    assert costs.scope == 'backbone and neck alone'
+    assert {i: costs[i].params for i in costs} == {
+        i: alone[i].params + neck for i in alone
+    }

@@ -122,8 +122,8 @@ def _add_tooltips(path: Path, drawn: dict[str, list[StitchResult]]) -> None:
 
 
 def _cost_label(results: StitchResults, cost: str) -> str:
-    if cost == 'params':
-        return UNITS[cost].heading
-    how = 'multiply-accumulates' if cost == 'flops' else results.setup
+    how = dict(flops='multiply-accumulates', params=None).get(cost, results.setup)
+    notes = '; '.join(str(note) for note in (how, results.scope) if note)
     height, width = results.input_size
-    return f'{UNITS[cost].heading} at {height}x{width}' + (f' ({how})' if how else '')
+    size = '' if cost == 'params' else f' at {height}x{width}'
+    return f'{UNITS[cost].heading}{size}' + (notes and f' ({notes})')

@@ -11,7 +11,7 @@ from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.models import fit_stitching_layers
 from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[1]

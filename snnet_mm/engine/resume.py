@@ -14,7 +14,7 @@ from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 
 from snnet_mm.models import StitchedBackbone, unwrapped
-from snnet_mm.models.backbones.space_record import (
+from snnet_mm.models.backbones.stitched_backbone import (
     SPACE_RECORD,
     check_space_of_weights,
 )

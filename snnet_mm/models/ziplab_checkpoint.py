@@ -11,7 +11,7 @@ from torch import Tensor
 from snnet_mm.stitching import TwoWaySpace
 from snnet_mm.utils import check
 
-from .backbones.space_record import SPACE_RECORD, as_space_record
+from .backbones.stitched_backbone import SPACE_RECORD, as_space_record
 
 # Applied in this order to the part of a key that follows 'backbone.'.
 _RENAMES = (

@@ -2,7 +2,7 @@
 
 from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .checks import check, is_number, is_whole, refusal
-from .config_file import load_config, merge_options
+from .config_file import load_config
 from .distributed import closing_process_group, prepare_cpu_distributed
 from .files import (
     AtomicBackend,
@@ -22,7 +22,7 @@ __all__ = [
     'MOVED_SETTINGS', 'AtomicBackend', 'UntrustedCheckpointError', 'UnwritableError',
     'atomic_path', 'check', 'check_ops', 'check_ops_for', 'check_writable',
     'closing_process_group', 'guard_checkpoints', 'is_number', 'is_whole',
-    'isolated_rng', 'load_config', 'load_weights_only', 'merge_options',
-    'prepare_cpu_distributed', 'quiet_terminal', 'read_json', 'refusal', 'register',
-    'remove_leftovers', 'seed_everything', 'shared_seed', 'suggesting_types',
+    'isolated_rng', 'load_config', 'load_weights_only', 'prepare_cpu_distributed',
+    'quiet_terminal', 'read_json', 'refusal', 'register', 'remove_leftovers',
+    'seed_everything', 'shared_seed', 'suggesting_types',
 ]  # fmt: skip

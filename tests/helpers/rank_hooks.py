@@ -11,8 +11,7 @@ from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 
-from snnet_mm.models import find_stitched_backbone
-from snnet_mm.models.stitch_switch import unwrapped
+from snnet_mm.models import find_stitched_backbone, unwrapped
 
 
 @HOOKS.register_module()

@@ -21,8 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from snnet_mm.anchors import PlainViT, TimmAnchor
 from snnet_mm.anchors.timm_families import TIMM_FAMILIES
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models import SNNetv2
-from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.models import SNNetv2, fit_stitching_layers
 
 timm = pytest.importorskip('timm')
 BEIT, ROPE_MIXED = 'beitv2_base_patch16_224', 'vit_small_patch16_rope_mixed_224'

@@ -25,8 +25,12 @@ from snnet_mm.engine.hooks import stitch_init_hook
 from snnet_mm.esta import ImportanceSampler
 from snnet_mm.esta.saliency import SaliencyScorer
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models import SandwichWrapper, set_stitch, set_stitches
-from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.models import (
+    SandwichWrapper,
+    fit_stitching_layers,
+    set_stitch,
+    set_stitches,
+)
 
 STITCHES = 0, 7, 1
 SANDWICH = 1, 0, 5, 7  # the slowest anchor of a 3/7 space first

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from snnet_mm.models.ziplab_checkpoint import convert_ziplab
+from snnet_mm.models import convert_ziplab
 
 STITCH = 'stitch_layers.0.0.transform.weight'
 

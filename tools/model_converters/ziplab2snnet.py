@@ -4,7 +4,7 @@ import argparse
 
 import torch
 
-from snnet_mm.models.ziplab_checkpoint import convert_ziplab
+from snnet_mm.models import convert_ziplab
 from snnet_mm.utils import atomic_path, load_weights_only
 
 

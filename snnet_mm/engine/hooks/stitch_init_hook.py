@@ -11,8 +11,11 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from snnet_mm.models import StitchedBackbone, find_stitched_backbone
-from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.models import (
+    StitchedBackbone,
+    find_stitched_backbone,
+    fit_stitching_layers,
+)
 from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
 
 METHODS = ('least-squares', 'kaiming')

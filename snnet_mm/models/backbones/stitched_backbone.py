@@ -20,13 +20,21 @@ from snnet_mm.anchors import (
     check_tokens_correspond,
     check_with_cls,
 )
-from snnet_mm.stitching import Position, Stitch, StitchingLayerSpec, StitchingSpace
+from snnet_mm.stitching import (
+    Position,
+    Stitch,
+    StitchingLayerSpec,
+    StitchingSpace,
+    check_space_record,
+    write_space_record,
+)
 from snnet_mm.utils import check
 
 from ..layers.stitching_layer import StitchingLayer
-from .prefix_cache import PrefixCache
-from .space_record import SPACE_RECORD, as_space_record, check_space_of_weights
-from .walk import Tap, walk
+from .walk import PrefixCache, Tap, walk
+
+# Where torch keeps what ``get_extra_state`` gives: here, the record of the space.
+SPACE_RECORD = '_extra_state'
 
 
 class StitchedBackbone(BaseModule):
@@ -210,3 +218,34 @@ def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
         check(staged or widths[0] <= widths[1], 'backbone.anchors', widths, wanted)
         check_tokens_correspond(fast, slow)
     return built
+
+
+def as_space_record(space: StitchingSpace) -> Tensor:
+    """Return the record of a space as bytes ``(N,)``, as weights can hold them."""
+    record = bytearray(write_space_record(space).encode())
+    return torch.frombuffer(record, dtype=torch.uint8)
+
+
+def check_space_of_weights(
+    weights: Mapping[str, Tensor],
+    space: StitchingSpace,
+    prefix: str = '',
+    exact: bool = False,
+) -> bool:
+    """Refuse weights of another space before any are loaded.
+
+    Args:
+        weights: A state dict, where the names of the backbone begin with ``prefix``.
+        space: The space of the backbone.
+        prefix: As above.
+        exact: See :func:`check_space_record`.
+
+    Returns:
+        Whether they have a record, or need none without stitching layers.
+    """
+    if prefix + SPACE_RECORD not in weights:
+        return not any(k.startswith(f'{prefix}stitching_layers.') for k in weights)
+    record = weights[prefix + SPACE_RECORD]
+    text = bytes(record.cpu().numpy()) if isinstance(record, Tensor) else ''
+    check_space_record(text, space, exact)
+    return True

@@ -1,13 +1,14 @@
-"""The walk along a route that all backbones share."""
+"""The walk along a route that all backbones share, and states kept between walks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, TokenState
-from snnet_mm.stitching import Position, Step
+from snnet_mm.stitching import Position, Step, common_prefix
 
 # A place on a route, and the stitching layer that maps the state there, if any does.
 Tap = tuple[Position, str | None]
@@ -54,3 +55,35 @@ def walk(
                 if tapped == here and layer and (here, layer) not in states:
                     states[here, layer] = layers[layer].map_state(state)
     return state, {tap: states[tap] for tap in taps}
+
+
+class PrefixCache:
+    """The states of the route that ran last, for each images since :meth:`rewind`.
+
+    In slide mode a stitch sees one crop after the other, and the next stitch sees the
+    same crops in the same order; each has states of its own. Images are compared by
+    value, so that others never meet states that are not theirs.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Tensor, Sequence[Step], dict[Tap, TokenState]]] = []
+        self._next = 0
+
+    def rewind(self) -> None:
+        """Expect the first images again: another stitch is about to run."""
+        self._next = 0
+
+    def states(self, images: Tensor, steps: Sequence[Step]) -> dict[Tap, TokenState]:
+        """Return the states that a route shares with the last one; the walk adds."""
+        place, self._next = self._next, self._next + 1
+        if place < len(self._runs):
+            seen, last, states = self._runs[place]
+            if torch.equal(seen, images):
+                shared = set(steps[: common_prefix(last, steps)])
+                states = {tap: s for tap, s in states.items() if tap[0] in shared}
+                self._runs[place] = seen, steps, states
+                return states
+        # A copy, because the caller may write new images into the same memory.
+        states = {}
+        self._runs[place:] = [(images.clone(), steps, states)]
+        return states

@@ -1,12 +1,19 @@
-"""Least-squares maps between two anchors' activations, from streamed sums."""
+"""Least squares: from streamed activations to the maps of all stitching layers."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from snnet_mm.anchors import Anchor, TokenState
+from snnet_mm.stitching import Position
 from snnet_mm.utils import check
+
+from ..backbones.stitched_backbone import StitchedBackbone
+from ..backbones.walk import walk
 
 
 class LeastSquares:
@@ -43,11 +50,7 @@ class LeastSquares:
         ]
 
     def update(self, x: Tensor, y: Tensor) -> None:
-        """Add paired activations ``(..., x_dim)`` and ``(..., y_dim)``.
-
-        Whether they are finite is asked when a map is solved for: a rank that stopped
-        here would leave the others waiting for its sums.
-        """
+        """Add paired activations ``(..., x_dim)`` and ``(..., y_dim)``."""
         x, y = _augment(x, self.x_dim), _augment(y, self.y_dim)
         # The last is not kept for one way alone.
         for total, (a, b) in zip(self._sums, ((x, x), (x, y), (y, y)), strict=False):
@@ -75,6 +78,7 @@ class LeastSquares:
         return _solve(yy, xy.T[:, :-1], self.ridge)
 
     def _seen(self) -> list[Tensor]:
+        """Sums, checked now: a rank that stopped before would keep others waiting."""
         wanted = 'images to fit the stitching layers to'
         check(self.num_seen, 'train_dataloader.dataset', self.num_seen, wanted)
         finite = all(total.isfinite().all() for total in self._sums)
@@ -96,3 +100,73 @@ def _solve(gram: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     factor = torch.linalg.cholesky(gram + guard.diag())
     solution = torch.cholesky_solve(cross, factor)
     return solution[:-1].T, solution[-1]
+
+
+@torch.no_grad()
+def fit_stitching_layers(
+    backbone: StitchedBackbone, batches: Iterable[Tensor], ridge: float = 1e-8
+) -> int:
+    """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
+
+    All anchors run on the preprocessed images ``(B, 3, H, W)`` in eval mode; layers of
+    both directions between the same two positions share their sums. In a distributed
+    run every rank gives its own images, or none if others have some; all ranks end with
+    equal maps, or all raise.
+
+    Returns:
+        The number of images seen on this rank.
+    """
+    for layer in backbone.stitching_layers.values():
+        affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'
+        check(affine, 'default_hooks.stitch_init', type(layer).__name__, wanted)
+    fits = _new_fits(backbone, ridge)
+    positions = {position for pair in fits for position in pair}
+    training, num_images = backbone.training, 0
+    backbone.eval()
+    try:
+        for images in batches:
+            with torch.autocast(images.device.type, enabled=False):
+                states = _states_at(backbone.anchors, images, positions)
+                for (a, b), fit in fits.items():
+                    fit.update(states[a].tokens, states[b].tokens)
+            num_images += len(images)
+    finally:
+        backbone.train(training)
+    # Every rank adds its sums before any rank may raise.
+    for fit in fits.values():
+        fit.all_reduce()
+    maps = {
+        name: fits[a, b].x_to_y() if (a, b) in fits else fits[b, a].y_to_x()
+        for name, (a, b) in backbone.space.layers.items()
+    }
+    for name, weight_and_bias in maps.items():
+        backbone.stitching_layers[name].set_map(*weight_and_bias)
+    backbone.stitching_initialized.fill_(True)
+    return num_images
+
+
+def _new_fits(
+    backbone: StitchedBackbone, ridge: float
+) -> dict[tuple[Position, Position], LeastSquares]:
+    """One fit for each two positions, in the direction of their first layer."""
+    fits, device = {}, next(backbone.parameters()).device
+    directions = dict.fromkeys((a, b) for a, b in backbone.space.layers.values())
+    for a, b in directions:
+        if (b, a) not in fits:
+            widths = backbone.width_at(a), backbone.width_at(b)
+            fits[a, b] = LeastSquares(*widths, (b, a) in directions, ridge, device)
+    return fits
+
+
+def _states_at(
+    anchors: Sequence[Anchor], images: Tensor, positions: set[Position]
+) -> dict[Position, TokenState]:
+    """Return the states of whole anchors at the given positions."""
+    found: dict[Position, TokenState] = {}
+    for a in {position.anchor for position in positions}:
+        blocks = [position.block for position in positions if position.anchor == a]
+        steps = [Position(a, i) for i in range(-1, max(blocks) + 1)]
+        taps = [(Position(a, i), None) for i in blocks]
+        _, states = walk(anchors, {}, steps, images, taps)
+        found |= {position: state for (position, _), state in states.items()}
+    return found

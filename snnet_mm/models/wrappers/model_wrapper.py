@@ -75,14 +75,6 @@ class ModelWrapper(BaseModel):
             return self.loss(inputs, data_samples)
         return self.wrapped(inputs, data_samples, mode=mode)
 
-    def val_step(self, data: dict | tuple | list) -> list:
-        """Predict as the model does."""
-        return self.wrapped.val_step(data)
-
-    def test_step(self, data: dict | tuple | list) -> list:
-        """Predict as the model does."""
-        return self.wrapped.test_step(data)
-
     def parse_losses(self, losses: dict) -> tuple[Tensor, dict]:
         """Return the sum of all losses, and what is logged of them."""
         return self.wrapped.parse_losses(losses)
@@ -105,20 +97,16 @@ def _name_as_in_model(
         versions[name.rstrip('.')] = versions.pop(key)
 
 
-def unwrapped_config(model: dict) -> dict:
-    """Return the config of the mm model inside any wrappers, which is shipped."""
-    while _is_wrapper(model['type']):
-        model = model['model']
-    return model
-
-
 def model_config(cfg: Config) -> dict:
     """Return the config of the mm model that mmengine's Runner builds of a config.
 
     A ``data_preprocessor`` at the top level belongs to a model without one of its own.
     Wrappers are left out.
     """
-    model = deepcopy(unwrapped_config(cfg.model))
+    model = cfg.model
+    while _is_wrapper(model['type']):
+        model = model['model']
+    model = deepcopy(model)
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', deepcopy(cfg.data_preprocessor))
     return model

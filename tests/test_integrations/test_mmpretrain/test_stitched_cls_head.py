@@ -12,7 +12,7 @@ from mmpretrain.models import ImageClassifier  # noqa: E402
 from mmpretrain.structures import DataSample  # noqa: E402
 
 from snnet_mm.apis import set_stitch  # noqa: E402
-from snnet_mm.models.ziplab_checkpoint import convert_ziplab  # noqa: E402
+from snnet_mm.models import convert_ziplab  # noqa: E402
 
 CLASSES = 5
 

@@ -9,7 +9,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.models import Distillation, DistillationWrapper, set_stitch
-from snnet_mm.models.wrappers.normalisation import Renormalisation
+from snnet_mm.models.wrappers.distillation import Renormalisation
 
 # --- the loss
 

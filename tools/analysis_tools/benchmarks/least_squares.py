@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.models import LeastSquares, StitchedBackbone
-from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.models import LeastSquares, StitchedBackbone, fit_stitching_layers
 
 from ._common import S_L, build, devices, elapsed_ms, limits, medians, read_config
 from ._naive_attention import with_naive_attention

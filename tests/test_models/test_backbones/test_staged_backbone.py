@@ -104,7 +104,7 @@ def test_costs_are_those_that_the_authors_published(name):
     classifiers = pytest.importorskip('mmpretrain.models')
     from snnet_mm.integrations.mmpretrain import StitchedClsHead
 
-    path = Path(__file__).parents[1] / f'data/imagenet_v1_{name}.json'
+    path = Path(__file__).parents[2] / f'data/imagenet_v1_{name}.json'
     published = {int(k): v for k, v in json.loads(path.read_text())['stitches'].items()}
     networks, stages, exact = PUBLISHED[name]
     with torch.device('meta'):

@@ -2,8 +2,7 @@ import pytest
 import torch
 from states import states_on_route
 
-from snnet_mm.models import SNNetv1, SNNetv2
-from snnet_mm.models.stitching_init import fit_stitching_layers
+from snnet_mm.models import SNNetv1, SNNetv2, fit_stitching_layers
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from snnet_mm.models.stitching_init import fit_stitching_layers
-from snnet_mm.models.ziplab_checkpoint import convert_ziplab
+from snnet_mm.models import convert_ziplab, fit_stitching_layers
 
-CONVERTER = Path(__file__).parents[2] / 'tools/model_converters/ziplab2snnet.py'
+CONVERTER = Path(__file__).parents[3] / 'tools/model_converters/ziplab2snnet.py'
 
 
 @torch.no_grad()

@@ -9,8 +9,8 @@ from mmengine.runner.checkpoint import load_checkpoint, weights_to_cpu
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from snnet_mm.models.backbones.space_record import SPACE_RECORD
-from snnet_mm.models.ziplab_checkpoint import convert_ziplab
+from snnet_mm.models import convert_ziplab
+from snnet_mm.models.backbones.stitched_backbone import SPACE_RECORD
 from snnet_mm.stitching import TwoWaySpace, write_space_record
 from snnet_mm.utils import load_weights_only
 

@@ -1,4 +1,4 @@
-"""SN-Netv1: anchors stitched one way."""
+"""SN-Netv1 and SN-Netv2: anchors stitched one way, and two ways."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.stitching import SlidingWindowSpace, StagedSpace, TwoWaySpace
+from snnet_mm.stitching import KINDS, SlidingWindowSpace, StagedSpace, TwoWaySpace
 from snnet_mm.stitching.sliding_window_space import check_direction
 from snnet_mm.utils import check, register
 
@@ -32,8 +32,8 @@ class SNNetv1(StitchedBackbone):
             depth are stitched to neighbours alone.
         direction: ``'FS'``, fast to slow, or ``'SF'`` for plain anchors; the paper
             compares them in figure 9a.
-        stages: See :class:`StagedSpace`, for anchors with stages.
         stitch_ids: Keep only these stitches, and the anchors.
+        stages: See :class:`StagedSpace`, for anchors with stages.
         out, **kwargs: See :class:`StitchedBackbone`.
     """
 
@@ -53,14 +53,13 @@ class SNNetv1(StitchedBackbone):
         if stitching_layer is None:
             stitching_layer = dict(type='StitchingLayer')
         anchors = build_anchors(anchors)
-        depths = [a.depth for a in anchors]
+        depths, maps = [a.depth for a in anchors], out == 'maps'
         staged = any(len(a.stages) > 1 for a in anchors)
         given = dict(kernel=kernel, stride=stride, nearest=nearest, direction=direction)
         plain = given == dict(kernel=2, stride=1, nearest=True, direction='FS')
         fits = plain if staged else stages is None
         wanted = 'stages for anchors that have some, and the others for plain anchors'
         check(fits, 'backbone.stages', dict(given, stages=stages), wanted)
-        maps = out == 'maps'
         if staged:
             of_anchors = [[len(stage) for stage in a.stages] for a in anchors]
             space = StagedSpace(of_anchors, stages, stitch_ids, maps)
@@ -71,4 +70,40 @@ class SNNetv1(StitchedBackbone):
             check(nearest or len(depths) == 2, 'backbone.nearest', nearest, wanted)
             kinds = (check_direction(direction),)
             space = TwoWaySpace(depths, kinds, stitch_ids, maps)
+        super().__init__(anchors, space, stitching_layer, out, **kwargs)
+
+
+@register(MODELS)
+class SNNetv2(StitchedBackbone):
+    """Plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
+
+    The paper stitches two; three or more are stitched as a chain of neighbours, see
+    :class:`TwoWaySpace` for their routes, ids and feature maps.
+
+    Args:
+        anchors: The anchors or their configs, ordered fast -> slow.
+        stitching_layer: Config of the stitching layers, without their widths; the
+            paper's default is a low-rank update of rank 16.
+        kinds: Kinds of stitches besides the anchors; see :class:`TwoWaySpace`.
+        stitch_ids: Keep only these stitches, and the anchors.
+        out, **kwargs: See :class:`StitchedBackbone`.
+    """
+
+    def __init__(
+        self,
+        anchors: Sequence[dict | Anchor],
+        stitching_layer: dict | None = None,
+        kinds: Collection[str] = KINDS,
+        stitch_ids: Collection[int] | None = None,
+        out: str = 'maps',
+        **kwargs,
+    ) -> None:
+        if stitching_layer is None:
+            stitching_layer = dict(type='LoRAStitchingLayer', rank=16)
+        anchors = build_anchors(anchors)
+        plain = all(len(a.stages) == 1 for a in anchors)
+        wanted = "'SNNetv1' for anchors with stages, which are stitched one way"
+        check(plain, 'backbone.type', 'SNNetv2', wanted)
+        depths = [a.depth for a in anchors]
+        space = TwoWaySpace(depths, kinds, stitch_ids, maps=out == 'maps')
         super().__init__(anchors, space, stitching_layer, out, **kwargs)

@@ -1,1 +1,0 @@
-"""Necks between backbones and dense heads."""

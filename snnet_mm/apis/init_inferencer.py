@@ -36,9 +36,9 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         set_stitch(model, 30)
         inferencer(['a.jpg', array], batch_size=2)['predictions']
 
-    Its calls take what :func:`list_images` takes; arrays are BGR. For their other
-    arguments see mmseg's ``MMSegInferencer``, mmdet's ``DetInferencer`` and
-    mmpretrain's ``ImageClassificationInferencer``.
+    Its calls take what :func:`list_images` takes. For their other arguments see mmseg's
+    ``MMSegInferencer``, mmdet's ``DetInferencer`` and mmpretrain's
+    ``ImageClassificationInferencer``.
     """
     cfg = deepcopy(model.cfg)
     scope = cfg.get('default_scope')
@@ -77,7 +77,7 @@ def draw_prediction(
 
     Args:
         inferencer: One of :func:`init_inferencer`.
-        image: BGR image ``(H, W, 3)``.
+        image: An image as :func:`as_bgr` takes it.
         opacity: Opacity of what is drawn, above 0 to 1.
         with_labels: Whether to write the names of classes, with the scores of
             detections; by default those of detections, but none on segmentations.
@@ -86,6 +86,7 @@ def draw_prediction(
     Returns:
         The BGR picture; small images of classifiers are enlarged.
     """
+    image = as_bgr(image)
     found = inferencer(image, return_datasamples=True)
     found = found['predictions'] if isinstance(found, dict) else found
     # mmseg's gives the sample of a single image by itself.
@@ -98,24 +99,53 @@ def draw_prediction(
             visualizer.draw_texts = lambda *args, **kwargs: visualizer
     elif 'pred_label' not in sample:
         settings = dict(with_labels=bool(with_labels))
-    rgb = np.ascontiguousarray(image[..., ::-1])
+    rgb = np.ascontiguousarray(image[..., ::-1].round(), np.uint8)
     draw_sample(visualizer, 'image', rgb, sample, draw_gt=False, **settings)
     return visualizer.get_image()[..., ::-1]
 
 
 def list_images(inputs: Any) -> list[str | np.ndarray]:
-    """List the images of an image file, an array, a folder, or a list of these two."""
+    """List the images of an image file, an array, a folder, or a list of these two.
+
+    Arrays are those of :func:`as_bgr`.
+    """
     if isinstance(inputs, (str, os.PathLike)) and Path(inputs).is_dir():
         files = sorted(Path(inputs).iterdir())
-        images = [str(f) for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
+        images = [f for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
     else:
-        several = isinstance(inputs, (list, tuple))
-        images = [
-            os.fspath(i) if isinstance(i, os.PathLike) else i
-            for i in (inputs if several else [inputs])
-        ]
-    missing = [i for i in images if isinstance(i, str) and not Path(i).is_file()]
+        images = inputs if isinstance(inputs, (list, tuple)) else [inputs]
     files = f'image files that exist ({", ".join(IMAGE_SUFFIXES)})'
     allowed = f'{files}, arrays, and folders with images'
-    check(images and not missing, 'inputs', missing or inputs, allowed)
-    return images
+    check(images, 'inputs', inputs, allowed)
+    listed = []
+    for image in images:
+        if not isinstance(image, np.ndarray):
+            is_file = isinstance(image, (str, os.PathLike)) and Path(image).is_file()
+            check(is_file, 'inputs', image, allowed)
+        listed.append(
+            as_bgr(image) if isinstance(image, np.ndarray) else os.fspath(image)
+        )
+    return listed
+
+
+def as_bgr(array: np.ndarray) -> np.ndarray:
+    """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
+
+    Grey, ``(H, W)`` or ``(H, W, 1)``, becomes three equal channels, the alpha of BGRA
+    is dropped. Whole numbers become uint8, others float32. Values of 16 bits, or from 0
+    to 1, are refused: only the user knows which of them is white.
+    """
+    image = array[..., None] if array.ndim == 2 else array
+    fits = image.ndim == 3 and image.size and image.shape[-1] in (1, 3, 4)
+    allowed = 'arrays (H, W), (H, W, 1), (H, W, 3) BGR and (H, W, 4) BGRA with pixels'
+    check(fits, 'inputs', f'an array of shape {array.shape}', f'{allowed}, or a list')
+    image = image[..., :3] if image.shape[-1] > 1 else image.repeat(3, axis=-1)
+    kind, low, high = image.dtype.kind, image.min(), image.max()
+    numbers = kind in 'uif' and image.dtype not in (np.uint16, np.int16)
+    # Written this way round, NaN is refused too.
+    in_range = numbers and 0 <= low <= high <= 255
+    scaled = kind != 'f' or not 0 < high <= 1
+    found = f'an array of {image.dtype} from {low} to {high}'
+    allowed = 'values from 0 to 255 as uint8 or float, to which others are to be scaled'
+    check(in_range and scaled, 'inputs', found, allowed)
+    return np.ascontiguousarray(image, np.float32 if kind == 'f' else np.uint8)

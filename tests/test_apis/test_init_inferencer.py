@@ -59,6 +59,53 @@ def test_predictions_are_drawn_on_arrays(model, images):
     assert (off <= 2).mean() > 0.8
 
 
+GREY, COLOUR = (np.random.default_rng(0).integers(0, 256, (40, 60, n)) for n in (1, 3))
+ALPHA = np.concatenate([COLOUR, np.full_like(GREY, 7)], axis=-1)
+
+
+@pytest.mark.parametrize(
+    ('array', 'plain'),
+    [
+        (GREY, GREY.repeat(3, -1)),
+        (GREY[..., 0].astype(np.uint8), GREY.repeat(3, -1)),
+        (ALPHA.astype(np.uint8), COLOUR),
+        (ALPHA.astype(np.float64), COLOUR),
+        (COLOUR.astype(np.float16), COLOUR),
+        (COLOUR.astype(np.int64)[:, ::-1], COLOUR[:, ::-1]),
+    ],
+)
+def test_arrays_whose_meaning_is_plain(model, array, plain):
+    inferencer, plain = init_inferencer(model), plain.astype(np.uint8)
+    found = inferencer(array)['predictions']
+    wanted = inferencer(np.ascontiguousarray(plain))['predictions']
+    # Resized floats are not rounded.
+    assert (found == wanted).mean() > (0.98 if array.dtype.kind == 'f' else 0.999)
+    drawn = draw_prediction(inferencer, array)
+    assert drawn.shape == (40, 60, 3)
+    assert (drawn == draw_prediction(inferencer, plain)).mean() > 0.98
+
+
+@pytest.mark.parametrize(
+    ('array', 'words'),
+    [
+        (COLOUR[..., :2], r'shape \(40, 60, 2\).; allowed: arrays'),
+        (COLOUR[None], r'shape \(1, 40, 60, 3\).*or a list'),
+        (COLOUR[:0], r'shape \(0, 60, 3\)'),
+        (COLOUR.astype(np.uint16), 'uint16 from 0 to 255.*to be scaled'),
+        (COLOUR + 1, 'int64 from 1 to 256'),
+        (COLOUR - 1.0, 'float64 from -1.0 to 254.0'),
+        (COLOUR / 255, 'float64 from 0.0 to 1.0'),
+        (np.where(COLOUR == 9, np.nan, COLOUR), 'float64 from nan to nan'),
+        (COLOUR > 9, 'bool from False'),
+    ],
+)
+def test_arrays_that_are_no_images(model, array, words):
+    inferencer = init_inferencer(model)
+    for predict in (inferencer, lambda array: draw_prediction(inferencer, array)):
+        with pytest.raises(ValueError, match=words):
+            predict(array)
+
+
 def test_visualizers_without_a_name(images):
     """Those of mmpretrain's own configs have none."""
     (config,) = (CONFIGS / 'imagenet/tiny').glob('snnetv1-resnet*')
@@ -75,10 +122,11 @@ def test_images_are_listed(images, tmp_path):
     files = [str(images / f'{name}.png') for name in 'abc']
     assert list_images(images) == files
     assert list_images(files[0]) == files[:1]
-    array = np.zeros((2, 2, 3))
-    assert list_images(array)[0] is array
-    assert list_images((images / 'b.png', array)) == [files[1], array]
-    for inputs in ([images / 'a.png', 'nowhere.jpg'], tmp_path, []):
+    array = np.zeros((2, 2, 3), np.uint8)
+    file, listed = list_images((images / 'b.png', array))
+    assert file == files[1]
+    assert np.shares_memory(listed, array)
+    for inputs in ([images / 'a.png', 'nowhere.jpg'], tmp_path, [], None, [array, 3]):
         with pytest.raises(ValueError, match='inputs=.*allowed: image files'):
             list_images(inputs)
 

@@ -8,16 +8,9 @@ from .adapters import (
     LinearReLUAdapter,
     ViTBlockAdapter,
 )
-from .bridge_space import BridgeSpace
-from .bridged_backbone import BridgedBackbone
+from .bridged_backbone import BridgedBackbone, BridgeSpace
 
 __all__ = [
-    'Adapter',
-    'BottleneckAdapter',
-    'BridgeSpace',
-    'BridgedBackbone',
-    'Conv3x3Adapter',
-    'LinearAdapter',
-    'LinearReLUAdapter',
-    'ViTBlockAdapter',
-]
+    'Adapter', 'BottleneckAdapter', 'BridgeSpace', 'BridgedBackbone',
+    'Conv3x3Adapter', 'LinearAdapter', 'LinearReLUAdapter', 'ViTBlockAdapter',
+]  # fmt: skip

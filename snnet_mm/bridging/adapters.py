@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,17 +21,8 @@ from snnet_mm.utils import check, register
 RESIZES = ('bilinear', 'strided', 'none')
 
 
-class AdapterStage(NamedTuple):
-    """Width and stride, pixels between two tokens, after one adapter of a chain."""
-
-    dim: int
-    stride: int
-
-
 class Adapter(nn.Module, metaclass=ABCMeta):
     """A chain of adapters, one per stage crossed, with batch norms around each.
-
-    Before each adapter the patches are resampled to the grid that it leads to.
 
     Where both networks have the same prefix tokens, and the adapter needs no map, these
     go through it as the patches do. Otherwise a cls token that comes in is concatenated
@@ -44,8 +34,8 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         in_stride: Pixels between two of its tokens.
         hops: Width and stride after each adapter.
         prefix: Prefix tokens of the network that is left, and of the one entered.
-        resize: ``'bilinear'`` interpolation before each adapter; ``'strided'``
-            convolutions, the paper's integrated down-sampling; or ``'none'``.
+        resize: How grids change: ``'bilinear'`` interpolation before each adapter,
+            ``'strided'`` convolutions, the paper's down-sampling, or ``'none'``.
     """
 
     strides = False  # whether it can reduce the grid by itself
@@ -60,59 +50,53 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         resize: str = 'bilinear',
     ) -> None:
         super().__init__()
-        self.hops = tuple(AdapterStage(*hop) for hop in hops)
-        self.arguments = dict(
-            in_dim=in_dim,
-            in_stride=in_stride,
-            hops=[tuple(hop) for hop in hops],
-            prefix=tuple(prefix),
-            resize=resize,
-        )
-        self.in_stride, self.resize = in_stride, resize
+        self.in_dim, self.in_stride, self.resize = in_dim, in_stride, resize
+        self.hops = tuple(tuple(hop) for hop in hops)
         self.num_prefix, self.out_prefix = prefix
         self.folds = self.spatial or self.num_prefix != self.out_prefix
-        strides = (in_stride, *(hop.stride for hop in self.hops))
-        self._check(strides)
-        width = in_dim * (2 if self.folds and self.num_prefix else 1)
+        self._check([in_stride, *(stride for _, stride in self.hops)])
+        width, before = in_dim * (2 if self.folds and self.num_prefix else 1), in_stride
         self.chain = nn.ModuleList()
-        for hop, before in zip(self.hops, strides, strict=False):
-            factor = hop.stride // before if resize == 'strided' else 1
+        for dim, stride in self.hops:
             parts = nn.ModuleDict(dict(norm_in=TokenNorm(width)))
-            parts['adapt'] = self.build(width, hop.dim, factor)
-            parts['norm_out'] = TokenNorm(hop.dim)
+            factor = stride // before if resize == 'strided' else 1
+            parts['adapt'] = self._build(width, dim, factor)
+            parts['norm_out'] = TokenNorm(dim)
             self.chain.append(parts)
-            width = hop.dim
+            width, before = dim, stride
 
     @abstractmethod
-    def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
+    def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         """Build one adapter, of tokens ``(B, L, C)`` or, if it is spatial, of a map."""
 
-    def adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
+    def _adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
         """Run one adapter: give tokens or, if it is spatial, a map."""
         return layer(_to_map(state) if self.spatial else state.tokens)
 
     def config(self) -> dict:
         """Return the config that :class:`SingleStitch` builds it from."""
-        return dict(type=type(self).__name__, **self.arguments)
+        kind, prefix = type(self).__name__, (self.num_prefix, self.out_prefix)
+        source = dict(in_dim=self.in_dim, in_stride=self.in_stride, prefix=prefix)
+        return dict(type=kind, hops=list(self.hops), resize=self.resize, **source)
 
     def map_state(self, state: TokenState) -> TokenState:
-        """Return the state in the other network, on the grid that it expects."""
+        """Call the adapter, as any stitching layer is called."""
         return self(state)
 
     def forward(self, state: TokenState) -> TokenState:
-        """See :meth:`map_state`."""
-        grid, stride = state.grid, self.in_stride
+        """Return the state in the other network, on the grid that it expects."""
+        grid = state.grid
         if self.folds and self.num_prefix:
             cls, patches = state.tokens[:, :1], state.tokens[:, 1:]
             tokens = torch.cat([patches, cls.expand_as(patches)], dim=2)
             state = TokenState(tokens, grid)
-        for parts, hop in zip(self.chain, self.hops, strict=True):
+        for parts, (_, stride) in zip(self.chain, self.hops, strict=True):
             if self.resize == 'bilinear':
                 # From the first grid, so that what was rounded up does not add up.
-                wanted = tuple(-(-n * stride // hop.stride) for n in grid)
+                wanted = tuple(-(-n * self.in_stride // stride) for n in grid)
                 state = self._resized(state, wanted)
             state = state._replace(tokens=parts['norm_in'](state.tokens))
-            x = self.adapt(parts['adapt'], state)
+            x = self._adapt(parts['adapt'], state)
             state = _to_state(x) if x.ndim == 4 else state._replace(tokens=x)
             state = state._replace(tokens=parts['norm_out'](state.tokens))
         if self.folds and self.out_prefix:
@@ -128,15 +112,13 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         prefix, patches = state.tokens[:, :num_prefix], state.tokens[:, num_prefix:]
         x = _to_map(state._replace(tokens=patches))
         x = _to_state(F.interpolate(x, grid, mode='bilinear', align_corners=False))
-        if num_prefix:
-            x = x._replace(tokens=torch.cat([prefix, x.tokens], dim=1))
-        return x
+        return x._replace(tokens=torch.cat([prefix, x.tokens], dim=1))
 
     def _check(self, strides: Sequence[int]) -> None:
-        key, kind = 'backbone.stitching_layer', type(self).__name__
+        key, most = 'backbone.stitching_layer', max(self.num_prefix, self.out_prefix)
         prefix = f'{self.num_prefix} to {self.out_prefix} prefix tokens'
-        fits = not self.folds or max(self.num_prefix, self.out_prefix) < 2
-        wanted = f'none or one cls token for a {kind}, and no registers'
+        fits = not self.folds or most < 2
+        wanted = f'none or one cls token for a {type(self).__name__}, and no registers'
         check(fits, f'{key}.type', prefix, wanted)
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
@@ -149,8 +131,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
 class LinearAdapter(Adapter):
     """An affine map of every token, what nearly all prior work stitches with."""
 
-    def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """See :meth:`Adapter.build`."""
+    def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         return nn.Linear(in_dim, out_dim)
 
 
@@ -158,8 +139,7 @@ class LinearAdapter(Adapter):
 class LinearReLUAdapter(Adapter):
     """An affine map of every token and a ReLU."""
 
-    def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """See :meth:`Adapter.build`."""
+    def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         return nn.Sequential(nn.Linear(in_dim, out_dim), nn.ReLU())
 
 
@@ -169,11 +149,9 @@ class Conv3x3Adapter(Adapter):
 
     strides = spatial = True
 
-    def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """See :meth:`Adapter.build`."""
-        return nn.Sequential(
-            nn.Conv2d(in_dim, out_dim, 3, stride, padding=1), nn.ReLU()
-        )
+    def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
+        conv = nn.Conv2d(in_dim, out_dim, 3, stride, padding=1)
+        return nn.Sequential(conv, nn.ReLU())
 
 
 @register(MODELS)
@@ -182,8 +160,7 @@ class BottleneckAdapter(Adapter):
 
     strides = spatial = True
 
-    def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """See :meth:`Adapter.build`."""
+    def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         check(out_dim > 3, 'backbone.anchors', out_dim, 'widths of 4 or more')
         return Bottleneck(in_dim, out_dim, stride)
 
@@ -198,22 +175,22 @@ class ViTBlockAdapter(Adapter):
     def __init__(self, *args, head_dim: int = 64, **kwargs) -> None:
         self.head_dim = head_dim
         super().__init__(*args, **kwargs)
-        self.arguments['head_dim'] = head_dim
 
-    def build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """See :meth:`Adapter.build`."""
+    def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         divides = self.head_dim > 0 and out_dim % self.head_dim == 0
         key, wanted = 'backbone.stitching_layer.head_dim', 'divisors of the width'
         check(divides, key, self.head_dim, f'{wanted} {out_dim}')
-        parts = dict(block=Block(out_dim, out_dim // self.head_dim))
-        if in_dim != out_dim:
-            parts = dict(widen=nn.Linear(in_dim, out_dim), **parts)
+        parts = dict(widen=nn.Linear(in_dim, out_dim)) if in_dim != out_dim else {}
+        parts['block'] = Block(out_dim, out_dim // self.head_dim)
         return nn.ModuleDict(parts)
 
-    def adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
-        """See :meth:`Adapter.adapt`."""
+    def _adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
         x = layer['widen'](state.tokens) if 'widen' in layer else state.tokens
         return layer['block'](x, state.grid)
+
+    def config(self) -> dict:
+        """See :meth:`Adapter.config`."""
+        return super().config() | dict(head_dim=self.head_dim)
 
 
 class Bottleneck(nn.Module):
@@ -222,13 +199,9 @@ class Bottleneck(nn.Module):
     def __init__(self, in_dim: int, out_dim: int, stride: int = 1) -> None:
         super().__init__()
         planes = out_dim // 4
-        self.branch = nn.Sequential(
-            *_conv_bn(in_dim, planes, 1),
-            nn.ReLU(),
-            *_conv_bn(planes, planes, 3, stride),
-            nn.ReLU(),
-            *_conv_bn(planes, out_dim, 1),
-        )
+        first = *_conv_bn(in_dim, planes, 1), nn.ReLU()
+        second = *_conv_bn(planes, planes, 3, stride), nn.ReLU()
+        self.branch = nn.Sequential(*first, *second, *_conv_bn(planes, out_dim, 1))
         self.shortcut = nn.Identity()
         if in_dim != out_dim or stride > 1:
             self.shortcut = nn.Sequential(*_conv_bn(in_dim, out_dim, 1, stride))
@@ -246,11 +219,9 @@ class TokenNorm(nn.BatchNorm1d):
         return super().forward(x.transpose(1, 2)).transpose(1, 2)
 
 
-def _conv_bn(
-    in_dim: int, out_dim: int, size: int, stride: int = 1
-) -> tuple[nn.Module, nn.Module]:
+def _conv_bn(in_dim: int, out_dim: int, size: int, stride: int = 1) -> list[nn.Module]:
     conv = nn.Conv2d(in_dim, out_dim, size, stride, padding=size // 2, bias=False)
-    return conv, nn.BatchNorm2d(out_dim)
+    return [conv, nn.BatchNorm2d(out_dim)]
 
 
 def _to_map(state: TokenState) -> Tensor:

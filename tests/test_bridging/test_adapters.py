@@ -3,6 +3,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+from staged_anchors import disturb
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.bridging import (
@@ -22,15 +23,7 @@ assert_close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-4)
 def build(kind, *args, **kwargs):
     torch.manual_seed(0)
     options = dict(head_dim=4) if kind is ViTBlockAdapter else {}
-    adapter = kind(*args, **options, **kwargs).eval()
-    for name, p in adapter.named_parameters():
-        torch.nn.init.normal_(p, std=0.3 if p.ndim > 1 else 0.1)
-        if name.endswith('weight') and p.ndim == 1:
-            p.data += 1
-    for name, buffer in adapter.named_buffers():
-        if name.endswith(('running_mean', 'running_var')):
-            buffer.uniform_(0.1, 0.5)
-    return adapter
+    return disturb(kind(*args, **options, **kwargs)).eval()
 
 
 def to_map(tokens, grid):
@@ -44,8 +37,8 @@ def to_state(x):
 def normalised(x, norm):
     """A batch norm of a map ``(B, C, H, W)`` by its formula."""
     mean, var, weight, bias = (
-        t.reshape(-1, 1, 1)
-        for t in (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+        getattr(norm, key).reshape(-1, 1, 1)
+        for key in ('running_mean', 'running_var', 'weight', 'bias')
     )
     return (x - mean) / (var + norm.eps).sqrt() * weight + bias
 
@@ -93,18 +86,6 @@ def test_chain_equals_one_composed_by_hand(kind, resize):
     assert_close(to_map(state.tokens, state.grid), x)
 
 
-def test_bilinear_halving_is_the_mean_of_four():
-    adapter = LinearAdapter(1, 4, [(1, 8)]).eval()
-    with torch.no_grad():
-        adapter.chain[0]['adapt'].weight.fill_(1)
-        adapter.chain[0]['adapt'].bias.zero_()
-    x = torch.arange(16.0).reshape(1, 1, 4, 4)
-    state = adapter(to_state(x))
-    # Fresh batch norms divide by sqrt(1 + eps), twice.
-    expected = torch.tensor([2.5, 4.5, 10.5, 12.5]) / (1 + 1e-5)
-    assert_close(state.tokens.flatten(), expected)
-
-
 @pytest.mark.parametrize('kind', KINDS)
 def test_no_resize_keeps_the_grid(kind):
     state = to_state(torch.randn(1, 6, 4, 6))
@@ -116,20 +97,16 @@ def test_no_resize_keeps_the_grid(kind):
 
 
 @pytest.mark.parametrize('kind', [LinearAdapter, Conv3x3Adapter])
-def test_a_cls_token_is_made_of_the_mean(kind):
-    plain, with_cls = (build(kind, 6, 4, HOPS, p) for p in ((0, 0), (0, 1)))
-    state = TokenState(torch.randn(2, 30, 6), (5, 6))
-    tokens, other = plain(state).tokens, with_cls(state).tokens
-    assert other[:, 1:].equal(tokens)
-    assert_close(other[:, 0], tokens.mean(1))
-
-
-@pytest.mark.parametrize('kind', [LinearAdapter, Conv3x3Adapter])
-def test_a_cls_token_is_concatenated_to_all_others(kind):
-    wide, folding = (build(kind, d, 4, HOPS, p) for d, p in ((12, (0, 0)), (6, (1, 0))))
+def test_a_cls_token_is_concatenated_to_all_others_or_made_of_their_mean(kind):
+    narrow, wide = (build(kind, dim, 4, HOPS) for dim in (6, 12))
     cls, patches = torch.randn(2, 1, 6), torch.randn(2, 30, 6)
+    tokens = narrow(TokenState(patches, (5, 6))).tokens
+    out = build(kind, 6, 4, HOPS, (0, 1))(TokenState(patches, (5, 6)))
+    assert out.tokens[:, 1:].equal(tokens)
+    assert_close(out.tokens[:, 0], tokens.mean(1))
+    both = TokenState(torch.cat([cls, patches], dim=1), (5, 6))
+    out = build(kind, 6, 4, HOPS, (1, 0))(both)
     doubled = torch.cat([patches, cls.repeat(1, 30, 1)], dim=2)
-    out = folding(TokenState(torch.cat([cls, patches], dim=1), (5, 6)))
     assert out.grid == (2, 2)
     assert out.tokens.equal(wide(TokenState(doubled, (5, 6))).tokens)
 
@@ -142,15 +119,6 @@ def test_equal_prefix_tokens_are_mapped_like_patches():
     assert_close(out[:, 1:], alone(TokenState(patches, (4, 4))).tokens)
     alone.resize = 'none'
     assert_close(out[:, :1], alone(TokenState(cls, (1, 1))).tokens)
-
-
-def test_batch_norm_of_tokens_is_that_of_the_map():
-    adapter = LinearAdapter(6, 4, [(8, 4)]).train()
-    x = torch.randn(3, 6, 2, 4)
-    norm = adapter.chain[0]['norm_in']
-    y = norm(x.flatten(2).transpose(1, 2))
-    wanted = F.batch_norm(x, None, None, training=True)
-    assert_close(to_map(y, (2, 4)), wanted)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from statistics import median
 from typing import Any, NamedTuple
 
 from snnet_mm.utils import atomic_path, check, is_number, is_whole
 from snnet_mm.utils.json_file import read_json, require
 
 from .cost_units import UNITS
+
+# FLOPs of stitches of one model differ by less; a slip of a hand by more.
+MAX_SPREAD = 1000
 
 
 class Cost(NamedTuple):
@@ -29,14 +33,30 @@ class Cost(NamedTuple):
     latency: float | None = None
     memory: int | None = None
 
-    def check(self, stitch_id: int) -> Cost:
-        """The cost itself, as it was read for a stitch, unless a value is none."""
-        for name, value in self._asdict().items():
+
+def check_costs(rows: Mapping[int, Any], optional: Collection[str]) -> None:
+    """Refuse costs in a file that the stitches of a model cannot have.
+
+    Args:
+        rows: A :class:`Cost`, or what has its fields, by stitch id.
+        optional: Costs that may be None.
+    """
+    for name in UNITS:
+        column = {i: getattr(row, name) for i, row in rows.items()}
+        if name in optional:
+            column = {i: value for i, value in column.items() if value is not None}
+        for i, value in column.items():
             number = is_number(value) if name == 'latency' else is_whole(value)
-            unmeasured = value is None and name in ('latency', 'memory')
-            right = unmeasured or (number and value >= 0)
-            require(right, f'{name} of stitch {stitch_id}', value)
-        return self
+            wanted = 'a whole number' if name != 'latency' else 'a number'
+            wanted += ' above 0' if name == 'flops' else ', 0 or more'
+            right = number and value >= (name == 'flops')
+            require(right, f'{name} of stitch {i}', value, wanted)
+    flops = {i: row.flops for i, row in rows.items()}
+    middle = median(flops.values())
+    for i, value in flops.items():
+        near = middle / MAX_SPREAD <= value <= middle * MAX_SPREAD
+        wanted = f'within {MAX_SPREAD} times the median of the stitches, {middle:g}'
+        require(near, f'flops of stitch {i}', value, wanted)
 
 
 def cost_column(rows: Mapping[int, Any], name: str) -> dict[int, float]:
@@ -172,9 +192,11 @@ class CostTable:
         costs: dict[int, Cost] = {}
         for row in data['stitches']:
             i = row['id']
-            require(is_whole(i, 0) and i not in costs, 'id of a stitch', i)
-            costs[i] = Cost(*(row[name] for name in Cost._fields)).check(i)
-        require(len(costs) > 0, 'stitches', data['stitches'])
+            new = is_whole(i, 0) and i not in costs
+            require(new, 'id of a stitch', i, 'whole numbers, each once')
+            costs[i] = Cost(*(row[name] for name in Cost._fields))
+        require(costs, 'stitches', data['stitches'], 'one or more')
+        check_costs(costs, ('latency', 'memory'))
         return cls(costs, *read_header(data))
 
     def save(self, path: str | os.PathLike, **more: Any) -> None:
@@ -191,16 +213,20 @@ class CostTable:
 
 def read_header(
     data: Mapping,
-) -> tuple[tuple[int, int], str | None, Setup | None, str | None]:
+) -> tuple[tuple[int, int], str, Setup | None, str | None]:
     """Input size, fingerprint of the space, setup and scope in data that was read."""
     size, space, setup = data['input_size'], data.get('space'), data.get('setup')
-    listed = isinstance(size, list | tuple) and len(size) == 2
-    require(listed and all(is_whole(x, 1) for x in size), 'input_size', size)
-    require(space is None or isinstance(space, str), 'space', space)
+    right = isinstance(size, list | tuple) and len(size) == 2
+    right = right and all(is_whole(x, 1) for x in size)
+    require(right, 'input_size', size, 'height and width in pixels')
+    wanted = 'the fingerprint of the stitching space, as it was written'
+    require(isinstance(space, str), 'space', space, wanted)
     scope = data.get('scope')
-    require(scope is None or isinstance(scope, str), 'scope', scope)
+    right = scope is None or isinstance(scope, str)
+    require(right, 'scope', scope, 'null, or text that says what was counted')
     if setup is not None:
         setup = Setup(**setup)
-        texts = isinstance(setup.device, str) and isinstance(setup.dtype, str)
-        require(texts and is_whole(setup.batch, 1), 'setup', data['setup'])
+        right = isinstance(setup.device, str) and isinstance(setup.dtype, str)
+        wanted = 'device and dtype as text, batch as a whole number'
+        require(right and is_whole(setup.batch, 1), 'setup', data['setup'], wanted)
     return tuple(size), space, setup, scope

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from numbers import Real
 
-from snnet_mm.utils import atomic_path, check, is_whole
+from snnet_mm.utils import atomic_path, check, is_number, is_whole
 from snnet_mm.utils.json_file import read_json, require
 
-from .cost_table import Cost, CostTable, Setup, cost_column, read_header
+from .cost_table import (
+    Cost,
+    CostTable,
+    Setup,
+    check_costs,
+    cost_column,
+    read_header,
+)
 from .metrics import HIGHER, LOWER, NONE, key_metric, metric_directions
 from .pareto import drop_nan, pareto_front, rank_correlation
 from .space import StitchingSpace
@@ -36,21 +43,18 @@ class StitchResult:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchResult:
-        """A result from plain data."""
-        result = cls(**data)
-        require(is_whole(result.id, 0), 'id of a stitch', result.id)
+        """A result from plain data; its costs are checked with those of the others."""
+        require(is_whole(data['id'], 0), 'id of a stitch', data['id'], 'whole numbers')
+        of, images = f'of stitch {data["id"]}', data.get('num_images')
         for name in ('kind', 'route'):
-            require(isinstance(data[name], str), f'{name} of {result.id}', data[name])
-        # Published figures lack parameters.
-        cost = Cost(result.flops, result.params or 0, result.latency, result.memory)
-        cost.check(result.id)
-        images = result.num_images
-        require(images is None or is_whole(images, 1), 'num_images', images)
-        for name, value in result.metrics.items():
-            # NaN, which a metric can be, is a float.
-            real = isinstance(value, Real) and not isinstance(value, bool)
-            require(real, f'{name} of stitch {result.id}', value)
-        return result
+            require(isinstance(data[name], str), f'{name} {of}', data[name], 'text')
+        right = images is None or is_whole(images, 1)
+        require(right, f'num_images {of}', images, 'a whole number from 1')
+        for name, value in data['metrics'].items():
+            wanted = 'a finite number, or null where the metric is undefined'
+            require(value is None or is_number(value), f'{name} {of}', value, wanted)
+        metrics = {n: math.nan if v is None else v for n, v in data['metrics'].items()}
+        return cls(**data | dict(metrics=metrics))
 
 
 @dataclass(frozen=True)
@@ -200,24 +204,32 @@ class StitchResults:
             )
 
     def to_dict(self) -> dict:
-        """Plain data, for JSON; :meth:`from_dict` reads it back."""
-        return asdict(self)
+        """Plain data, for JSON, where NaN is None; :meth:`from_dict` reads it back."""
+        data = asdict(self)
+        for row in data['stitches']:
+            for name, value in row['metrics'].items():
+                row['metrics'][name] = value if math.isfinite(value) else None
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchResults:
         """Results from what :meth:`to_dict` gave."""
         stitches = [StitchResult.from_dict(s) for s in data['stitches']]
+        by_id = {s.id: s for s in stitches}
         ids = [s.id for s in stitches]
-        require(ids and len(set(ids)) == len(ids), 'ids of stitches', ids)
+        right = 0 < len(by_id) == len(stitches)
+        require(right, 'ids of stitches', ids, 'one or more, each once')
+        check_costs(by_id, ('params', 'latency', 'memory'))  # figures lack parameters
         names = set(stitches[0].metrics)
         for s in stitches:
-            require(set(s.metrics) == names, f'metrics of {s.id}', list(s.metrics))
+            same = set(s.metrics) == names
+            require(same, f'metrics of stitch {s.id}', list(s.metrics), sorted(names))
         metric = data['metric']
-        require(metric in names, 'metric', metric)
-        # Files of before there were directions hold a guess.
         directions = data.get('directions', metric_directions(names))
-        right = set(directions) <= names, set(directions.values()) <= {HIGHER, LOWER}
-        require(all(right), 'directions', directions)
+        require(metric in names, 'metric', metric, sorted(names))
+        right = directions.keys() <= names and {*directions.values()} <= {HIGHER, LOWER}
+        wanted = f'{HIGHER!r} or {LOWER!r} by metric'
+        require(right, 'directions', directions, wanted)
         return cls(stitches, metric, directions, *read_header(data))
 
     def save(self, path: str | os.PathLike) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,14 +31,18 @@ def read_json(
     except (RecursionError, ValueError) as error:
         raise ValueError(f'{path} is damaged: {error}; {writer}') from None
     try:
-        require(isinstance(data, dict), 'what it holds', type(data).__name__)
+        require(isinstance(data, dict), 'what it holds', data, 'an object')
         return parse(data)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        why = f'is no {what}: {type(error).__name__} {error}'
-        raise ValueError(f'{path} {why}; {writer}') from None
+    except KeyError as error:
+        why = f'{error} is missing'
+    except ValueError as error:
+        why = str(error)
+    except (AttributeError, TypeError) as error:
+        why = f'{type(error).__name__} {error}'
+    raise ValueError(f'{path} is no {what}: {why}; {writer}')
 
 
-def require(right: bool, name: str, value: object) -> None:
+def require(right: object, name: str, value: object, allowed: str | Collection) -> None:
     """Refuse an entry of a file unless it is right."""
     if not right:
-        raise ValueError(f'{name} is {value!r}')
+        raise ValueError(f'{name} is {value!r}; allowed: {allowed}')

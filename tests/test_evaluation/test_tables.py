@@ -29,7 +29,7 @@ def results():
         stitch(8, 'SF', 10, 35.0),
     ]
     directions = dict(mIoU='higher', aAcc='higher')
-    return StitchResults(stitches, 'mIoU', directions, (32, 48))
+    return StitchResults(stitches, 'mIoU', directions, (32, 48), 'space')
 
 
 def cells(table, column):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 
 import pytest
 
@@ -68,7 +69,10 @@ def at(tree, path):
     return tree
 
 
-@pytest.mark.parametrize('wrong', ['text', -1, 2.5, None, [3], {'text': 3}, 'removed'])
+WRONG = ['text', -1, 2.5, math.nan, None, [3], {'text': 3}, 'removed']
+
+
+@pytest.mark.parametrize('wrong', WRONG)
 @pytest.mark.parametrize('name', FILES)
 def test_a_fault_is_refused_or_does_no_harm(name, wrong, tmp_path):
     file = tmp_path / 'file.json'

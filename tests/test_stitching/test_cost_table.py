@@ -1,3 +1,5 @@
+import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -76,12 +78,21 @@ def test_tables_of_other_models_are_refused(other, words):
 @pytest.mark.parametrize(
     ('content', 'words'),
     [
-        ('{"input_size": [1', 'is damaged: .*stitch_table.py'),
-        ('{"stitches": []}', r'is no cost table.*stitches is \[\]'),
+        (dict(stitches=[]), r'stitches is \[\]; allowed: one or more'),
+        (dict(space=None), 'space is None; allowed: the fingerprint'),
+        (dict(input_size=[48]), r'input_size is \[48\]; allowed: height and width'),
+        (dict(id=1), 'id of a stitch is 1; allowed: whole numbers, each once'),
+        (dict(flops=0), 'flops of stitch 0 is 0; allowed: a whole number above 0'),
+        (dict(flops=10**9), 'flops of stitch 0 is 1000000000; .*the median'),
+        (dict(params=None), 'params of stitch 0 is None'),
+        (dict(latency=math.nan), 'latency of stitch 0 is nan; allowed: a number, 0 or'),
+        (dict(memory=-1), 'memory of stitch 0 is -1'),
     ],
 )
-def test_bad_files_are_refused_in_words(tmp_path, content, words):
+def test_tables_edited_by_hand_are_refused_in_words(tmp_path, content, words):
     path = tmp_path / 'costs.json'
-    path.write_text(content)
-    with pytest.raises(ValueError, match=f'{path} {words}'):
+    data = MEASURED.to_dict()
+    (data if content.keys() <= data.keys() else data['stitches'][0]).update(content)
+    path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=f'{path} is no cost table: {words}'):
         CostTable.read(path)

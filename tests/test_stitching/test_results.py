@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,10 +111,19 @@ def test_results_know_their_space(tmp_path):
     replace(results, space=None).check_space(other)
 
 
-def test_results_of_before_there_were_fingerprints_can_be_read(tmp_path):
+def test_undefined_metrics_of_an_honest_run_stay_readable(tmp_path):
+    path = tmp_path / 'stitches.json'
+    found = collect(RMSE=[4, math.nan, math.inf])
+    found.save(path)
+    assert '"RMSE": null' in path.read_text()
+    read = StitchResults.read(path, SPACE)
+    assert read.scores() == {7: 4}
+    assert all(math.isnan(r.metrics['RMSE']) for r in read.stitches[1:])
+
+
+def test_results_without_directions_or_measured_costs_can_be_read(tmp_path):
     data = collect(RMSE=[4, 5, 6]).to_dict()
-    for key in ('directions', 'space', 'setup'):
-        del data[key]
+    del data['directions'], data['setup']
     for stitch in data['stitches']:
         del stitch['latency'], stitch['memory']
     path = tmp_path / 'stitches.json'
@@ -138,15 +148,32 @@ def test_published_figures_are_results():
 @pytest.mark.parametrize(
     ('content', 'words'),
     [
-        (dict(stitches=[dict(id=0)]), 'missing.*tools/test.py --stitch-id all'),
+        (dict(stitches=[dict(id=0)]), "'kind' is missing; tools/test.py --stitch-id"),
         (dict(stitches=[]), r'ids of stitches is \[\]'),
-        (dict(metric='rmse'), "metric is 'rmse'"),
+        (dict(metric='rmse'), r"metric is 'rmse'; allowed: \['mIoU'\]"),
         (dict(directions=dict(mIoU='up')), "directions is {'mIoU': 'up'}"),
         (dict(directions=dict(kappa='lower')), "directions is {'kappa'"),
+        (dict(space=None), 'space is None; allowed: the fingerprint'),
+        (dict(metrics=dict(mIoU=math.nan)), 'mIoU of stitch 7 is nan; allowed: a fin'),
+        (dict(metrics=dict(mIoU=-math.inf)), 'mIoU of stitch 7 is -inf'),
+        (dict(metrics=dict(mIoU='4')), "mIoU of stitch 7 is '4'"),
+        (
+            dict(metrics=dict(aAcc=4)),
+            r"metrics of stitch 0 is \['mIoU'\]; allowed: \[",
+        ),
+        (
+            dict(flops=-100),
+            'flops of stitch 7 is -100; allowed: a whole number above',
+        ),
+        (dict(flops=107.5), 'flops of stitch 7 is 107.5; allowed: a whole'),
+        (dict(flops=10**6), 'flops of stitch 7 is 1000000; .*1000 times the median'),
+        (dict(params=-1), 'params of stitch 7 is -1; allowed: a whole number, 0 or'),
     ],
 )
-def test_bad_files_are_refused_in_words(tmp_path, content, words):
+def test_results_edited_by_hand_are_refused_in_words(tmp_path, content, words):
     path = tmp_path / 'stitches.json'
-    path.write_text(json.dumps(collect(mIoU=[4, 5, 6]).to_dict() | content))
-    with pytest.raises(ValueError, match=f'{path} is no file of results.*{words}'):
+    data = collect(mIoU=[4, 5, 6]).to_dict()
+    (data if content.keys() <= data.keys() else data['stitches'][0]).update(content)
+    path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=f'{path} is no file of results: {words}'):
         StitchResults.read(path)

@@ -22,7 +22,7 @@ def results(tmp_path):
 
     def results(*metrics):
         stitch = dict(kind='FS', route='fast[0:3]', params=5)
-        results = dict(metric='mIoU', higher_is_better=True, input_size=[8, 8])
+        results = dict(metric='mIoU', space='s', input_size=[8, 8])
         results['stitches'] = [
             dict(stitch, id=i, flops=i + 1, metrics=m) for i, m in enumerate(metrics)
         ]
@@ -42,7 +42,7 @@ def test_a_damaged_file_ends_in_words(run_here, tmp_path):
 
 
 def test_results_are_drawn_over_measured_costs(run_here, results, tmp_path):
-    costs = dict(input_size=[8, 8], space=None)
+    costs = dict(input_size=[8, 8], space='s')
     costs['setup'] = dict(device='a board', batch=1, dtype='float32')
     costs['stitches'] = [dict(id=0, flops=1, params=5, latency=3.5, memory=None)]
     (tmp_path / 'costs.json').write_text(json.dumps(costs))

@@ -10,8 +10,8 @@ from snnet_mm.utils import read_json
         (b'{"a": [1', 'is damaged: .*; a tool writes a table'),
         (b'[' * 100_000, 'is damaged'),
         (b'\xff\xfe\x00\xd8', "is damaged: 'utf-8' codec"),
-        (b'[1]', "is no table: ValueError what it holds is 'list'"),
-        (b'{}', "is no table: KeyError 'a'; a tool writes a table"),
+        (b'[1]', r'is no table: what it holds is \[1\]; allowed: an object'),
+        (b'{}', "is no table: 'a' is missing; a tool writes a table"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(text, message, tmp_path):

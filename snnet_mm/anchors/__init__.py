@@ -3,6 +3,7 @@
 from .base import (
     Anchor,
     BackboneMap,
+    TokenState,
     check_out,
     check_out_indices,
     check_tokens_correspond,
@@ -12,7 +13,6 @@ from .low_rank import LoRALinear, LowRankUpdate
 from .plain_vit import PlainViT
 from .timm_anchor import TimmAnchor
 from .timm_stage_anchor import TimmStageAnchor
-from .token_state import TokenState
 
 __all__ = [
     'Anchor',

@@ -7,6 +7,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from mmengine.model import BaseModule
@@ -16,10 +17,22 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 from snnet_mm.utils import check, is_whole
 
 from .pretrained import Weights, load_into, pretrained_options
-from .token_state import TokenState
 
 OUTPUTS = ('maps', 'end')
 BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls token
+
+
+class TokenState(NamedTuple):
+    """Activations between two blocks, of whatever kind the network is.
+
+    Args:
+        tokens: Of shape ``(B, L, C)``, prefix tokens first, then the patches, or the
+            places of a map as ``map.flatten(2).transpose(1, 2)`` has them.
+        grid: Rows and columns of patches.
+    """
+
+    tokens: Tensor
+    grid: tuple[int, int]
 
 
 class Anchor(BaseModule, metaclass=ABCMeta):
@@ -34,17 +47,14 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         num_prefix: Tokens before the patches.
         has_cls: Whether the first of them is a cls token.
         out_indices: Blocks whose feature maps ``forward`` returns.
-        with_cls: Whether ``forward`` returns every map with the cls token after the
-            same block, as ``(map, cls)``.
-        out: What ``forward`` returns: ``'maps'``, or ``'end'`` for the final state, as
-            classifiers read it.
+        with_cls: Whether every map comes with the cls token, as ``(map, cls)``.
+        out: ``'maps'``, or ``'end'`` to return the final state, as classifiers read it.
         frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
             and the first k **blocks**, and the depth also the final norm. What is
             frozen has no gradient and stays in eval mode.
         with_cp: Whether blocks are run again in the backward pass: less memory, more
             time, the same gradients. Batch norms then see every batch twice.
-        kept_blocks: Build only these blocks, under their numbers, for a network that
-            runs no others; by default all.
+        kept_blocks: Build only these blocks, under their numbers; by default all.
         embedding: Whether the embedding is built.
         init_cfg: mmengine's initialisation config.
     """
@@ -73,22 +83,18 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.depth = len(block_dims)
+        self.depth = depth = len(block_dims)
         self.block_dims, self.block_strides = tuple(block_dims), tuple(block_strides)
         self.num_prefix, self.has_cls = num_prefix, has_cls
-        self.out_indices = check_out_indices(out_indices, self.depth)
+        self.out_indices = check_out_indices(out_indices, depth)
         self.with_cls = check_with_cls(with_cls, [self])
         self.out, self.with_cp = check_out(out), with_cp
-        check(
-            is_whole(frozen_stages, -1) and frozen_stages <= self.depth,
-            'frozen_stages',
-            frozen_stages,
-            f'-1 (nothing), 0 (the embedding) to {self.depth}',
-        )
-        blocks = set(range(self.depth))
-        self.kept_blocks = blocks if kept_blocks is None else set(kept_blocks)
-        allowed = f'blocks 0 to {self.depth - 1}'
-        check(self.kept_blocks <= blocks, 'kept_blocks', kept_blocks, allowed)
+        right = is_whole(frozen_stages, -1) and frozen_stages <= depth
+        allowed = f'-1 (nothing), 0 (the embedding) to {depth}'
+        check(right, 'frozen_stages', frozen_stages, allowed)
+        self.kept_blocks = set(range(depth) if kept_blocks is None else kept_blocks)
+        right, allowed = self.kept_blocks <= {*range(depth)}, f'blocks 0 to {depth - 1}'
+        check(right, 'kept_blocks', kept_blocks, allowed)
         self.frozen_stages, self.has_embedding = frozen_stages, embedding
 
     @property
@@ -111,6 +117,18 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     def run_block(self, state: TokenState, i: int) -> TokenState:
         """Return the state after block i; a final norm belongs to the last block."""
 
+    @abstractmethod
+    def to_feature_map(self, state: TokenState) -> Tensor:
+        """Return the state as a map ``(B, C, H, W)`` for dense heads."""
+
+    @abstractmethod
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        """Resample, once for all, what depends on the size of the images.
+
+        Outputs for images of this size, in pixels, stay the same; a traced graph then
+        holds no resampling.
+        """
+
     def adapt_weights(self, weights: Weights) -> Weights:
         """Return pretrained weights in the anchor's names and shapes.
 
@@ -131,18 +149,6 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         load_into(self, *source, prefix, adapt, self.strict_keys)
         self.is_init = True
 
-    @abstractmethod
-    def to_feature_map(self, state: TokenState) -> Tensor:
-        """Return the state as a map ``(B, C, H, W)`` for dense heads."""
-
-    @abstractmethod
-    def fix_input_size(self, size: tuple[int, int]) -> None:
-        """Resample, once for all, what depends on the size of the images.
-
-        Outputs for images of this size, in pixels, stay the same; a traced graph then
-        holds no resampling.
-        """
-
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         """Return the depth of a parameter for layer-wise decay, and of how many levels.
 
@@ -154,6 +160,22 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         if part == 'blocks':
             return int(rest[0]) + 1, levels
         return (levels - 1 if part == 'norm' else 0), levels
+
+    def drop_unused(self, shared: Collection[str] = ()) -> None:
+        """Take out what is not to be kept: blocks, the final norm, the embedding.
+
+        Of the embedding, modules that are ``shared`` with the blocks stay.
+        """
+        trunk = self.trunk
+        for i in {*range(self.depth)} - self.kept_blocks:
+            trunk.blocks[i] = nn.Identity()
+        if self.depth - 1 not in self.kept_blocks and hasattr(trunk, 'norm'):
+            trunk.norm = nn.Identity()
+        if not self.has_embedding:
+            for name in {*trunk._modules} - {'blocks', 'norm', *shared}:
+                setattr(trunk, name, nn.Identity())
+            for name in trunk._parameters:
+                setattr(trunk, name, None)
 
     def freeze(self) -> None:
         """Take the gradients from the first ``frozen_stages`` blocks and before."""
@@ -218,29 +240,18 @@ def check_out_indices(out_indices: Sequence[int], depth: int) -> tuple[int, ...]
 
 
 def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
-    """Refuse two anchors that no stitching layer can join token by token.
-
-    A stitching layer maps each token by itself: it can neither resample a grid of
-    patches, nor make up a register that the other anchor lacks.
-    """
-    pair = fast, slow
-    a, b = (tuple(x.block_strides[stage[0]] for stage in x.stages) for x in pair)
-    check(
-        a == b,
-        'backbone.anchors.patch_size',
-        (a, b),
-        'equal patch sizes or, in networks with stages, strides; only the adapters of '
-        'a BridgedBackbone resample grids',
-    )
-    a, b = (
-        f'{int(x.has_cls)} cls token and {x.num_prefix - x.has_cls} registers'
-        for x in pair
-    )
-    check(
-        a == b,
-        'backbone.anchors.num_registers',
-        (a, b),
-        'equal prefix tokens: choose other variants of the weights, or set '
-        'num_registers and cls_token of a PlainViT, or reg_tokens in the model_args of '
-        'a TimmAnchor, and train what is new',
-    )
+    """Refuse anchors that differ in patches or prefix: layers map token by token."""
+    strides, prefixes = [], []
+    for x in (fast, slow):
+        strides.append(tuple(x.block_strides[stage[0]] for stage in x.stages))
+        registers = x.num_prefix - x.has_cls
+        prefixes.append(f'{int(x.has_cls)} cls token and {registers} registers')
+    allowed = 'equal patch sizes or, in networks with stages, strides; only the '
+    allowed += 'adapters of a BridgedBackbone resample grids'
+    key = 'backbone.anchors.patch_size'
+    check(strides[0] == strides[1], key, (*strides,), allowed)
+    allowed = 'equal prefix tokens: other variants of the weights, or num_registers '
+    allowed += 'and cls_token of a PlainViT, or reg_tokens in the model_args of a '
+    allowed += 'TimmAnchor, and train what is new'
+    key = 'backbone.anchors.num_registers'
+    check(prefixes[0] == prefixes[1], key, (*prefixes,), allowed)

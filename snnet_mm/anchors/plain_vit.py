@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.utils import register
+from snnet_mm.utils import check, is_number, is_whole, register
 
-from .checkpoint_filters import to_our_names
-from .fit_positions import fit_bias_tables, fit_offsets, fit_pos_embed
-from .plain_vit_settings import check_settings, read_arch, read_windows
+from .checkpoint_filters import (
+    fit_bias_tables,
+    fit_offsets,
+    fit_pos_embed,
+    to_our_names,
+)
 from .position import (
     DecomposedRelPosBias,
     RelativePositionBias,
@@ -23,7 +26,16 @@ from .position import (
 )
 from .pretrained import Weights, check_shapes
 from .token_anchor import TokenAnchor
-from .vit_block import Block
+from .vit_block import AttentionBias, Block
+
+# Width, depth and heads.
+ARCHITECTURES = {
+    'tiny': (192, 12, 3),
+    'small': (384, 12, 6),
+    'base': (768, 12, 12),
+    'large': (1024, 24, 16),
+    'huge': (1280, 32, 16),
+}
 
 
 class PatchEmbed(nn.Module):
@@ -101,31 +113,35 @@ class PlainViT(TokenAnchor):
         norm_eps: float = 1e-6,
         **kwargs,
     ) -> None:
-        dim, depth, num_heads, mlp_ratio = read_arch(arch)
-        check_settings(
-            img_size, patch_size, num_registers, drop_path_rate, layer_scale_init
-        )
-        num_prefix = int(cls_token) + num_registers
-        super().__init__(dim, depth, patch_size, num_prefix, cls_token, **kwargs)
+        dim, depth, num_heads, mlp_ratio = _read_arch(arch)
+        _check_sizes(img_size, patch_size, num_registers)
+        right = layer_scale_init is None or is_number(layer_scale_init)
+        check(right, 'layer_scale_init', layer_scale_init, 'None or a number')
+        prefix = int(cls_token) + num_registers, cls_token
+        super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
         # Prefix tokens that have an entry in the position embedding.
-        prefix_embedded = abs_pos_embed and pos_embed_prefix
-        self.num_embedded_prefix = num_prefix if prefix_embedded else 0
-        relative = rel_pos_bias, decomposed_rel_pos
-        windows = read_windows(window_size, global_blocks, depth, num_prefix, *relative)
-        self.patch_embed = nn.Identity()
-        self.cls_token = self.reg_token = self.pos_embed = None
-        if self.has_embedding:
-            self._add_embedding(in_channels, dim, abs_pos_embed)
+        has_entries = abs_pos_embed and pos_embed_prefix
+        self.num_embedded_prefix = self.num_prefix if has_entries else 0
+        local = window_size, global_blocks, decomposed_rel_pos
+        _check_windows(depth, self.num_prefix, rel_pos_bias, *local)
+        self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
+        length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
+        self._add_tokens('cls_token', int(cls_token))
+        self._add_tokens('reg_token', num_registers)
+        self._add_tokens('pos_embed', length if abs_pos_embed else 0)
         settings = dict(mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, norm_eps=norm_eps)
         settings |= dict(layer_scale_init=layer_scale_init, mlp_shortcut=mlp_shortcut)
-        self._add_blocks(num_heads, drop_path_rate, windows, relative, settings)
-        # The final norm belongs to the last block.
-        self.norm = nn.Identity()
-        if final_norm and depth - 1 in self.kept_blocks:
-            self.norm = nn.LayerNorm(dim, eps=norm_eps)
+        rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
+        self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
+        for i in sorted(self.kept_blocks):
+            window = 0 if i in global_blocks else window_size
+            bias = self._new_bias(num_heads, window, rel_pos_bias, decomposed_rel_pos)
+            self.blocks[i] = Block(dim, num_heads, rates[i], bias, window, **settings)
+        self.norm = nn.LayerNorm(dim, eps=norm_eps) if final_norm else nn.Identity()
         self._randomise()
+        self.drop_unused()
         self.freeze()
 
     def adapt_weights(
@@ -146,14 +162,13 @@ class PlainViT(TokenAnchor):
         positions = re.compile(r'pos_embed$|\.rel_pos_bias\.')
         check_shapes({k: v for k, v in weights.items() if not positions.search(k)}, own)
         grid = None if img_size is None else grid_of(img_size, self.patch_size)
-        has_tables = any(k.endswith('.rel_pos_bias.table') for k in weights)
         if 'pos_embed' in own and 'pos_embed' in weights:
             num_entries = self.num_embedded_prefix
             weights = fit_pos_embed(weights, self.grid, num_entries, grid)
-        elif 'pos_embed' in own and has_tables:
+        elif 'pos_embed' in own and any('rel_pos_bias.table' in k for k in weights):
             # BEiT has no absolute positions: exact, where random ones would disturb it.
             weights['pos_embed'] = torch.zeros_like(own['pos_embed'])
-        if any(k.endswith('.rel_pos_bias.table') for k in own):
+        if any('rel_pos_bias.table' in k for k in own):
             weights = fit_bias_tables(weights, self.grid, self.num_prefix, grid)
         return fit_offsets(weights, own)
 
@@ -177,36 +192,18 @@ class PlainViT(TokenAnchor):
                 block.fix_grid(grid)
         self.grid = grid
 
-    def _add_embedding(self, in_channels: int, dim: int, abs_pos_embed: bool) -> None:
-        self.patch_embed = PatchEmbed(self.patch_size, in_channels, dim)
-        length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
-        num_cls = int(self.has_cls)
-        numbers = dict(cls_token=num_cls, reg_token=self.num_prefix - num_cls)
-        numbers['pos_embed'] = length if abs_pos_embed else 0
-        for name, number in numbers.items():
-            if number:
-                setattr(self, name, nn.Parameter(torch.zeros(1, number, dim)))
+    def _add_tokens(self, name: str, number: int) -> None:
+        zeros = torch.zeros(1, number, self.block_dims[0])
+        self.register_parameter(name, nn.Parameter(zeros) if number else None)
 
-    def _add_blocks(
-        self,
-        num_heads: int,
-        drop_path_rate: float,
-        windows: Sequence[int],
-        relative: tuple[bool, bool],
-        settings: dict,
-    ) -> None:
-        rates = torch.linspace(0, drop_path_rate, self.depth, device='cpu').tolist()
-        blocks = [nn.Identity() for _ in range(self.depth)]
-        (dim, *_), (has_table, decomposed) = self.block_dims, relative
-        for i in sorted(self.kept_blocks):
-            bias, window = None, windows[i]
-            if has_table:
-                bias = RelativePositionBias(self.grid, num_heads, self.num_prefix)
-            elif decomposed:
-                grid = (window, window) if window else self.grid
-                bias = DecomposedRelPosBias(grid, dim // num_heads)
-            blocks[i] = Block(dim, num_heads, rates[i], bias, window, **settings)
-        self.blocks = nn.ModuleList(blocks)
+    def _new_bias(
+        self, num_heads: int, window: int, has_table: bool, decomposed: bool
+    ) -> AttentionBias | None:
+        if has_table:
+            return RelativePositionBias(self.grid, num_heads, self.num_prefix)
+        grid = (window, window) if window else self.grid
+        head_dim = self.block_dims[0] // num_heads
+        return DecomposedRelPosBias(grid, head_dim) if decomposed else None
 
     def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor | None:
         if self.pos_embed is None:
@@ -219,9 +216,56 @@ class PlainViT(TokenAnchor):
         for name, parameter in self.named_parameters():
             if '.rel_pos_bias.' in name:
                 continue  # has its own
-            if name.endswith(('embed', 'token')) or (
-                name.startswith('blocks') and parameter.ndim == 2
-            ):
+            in_block = name.startswith('blocks')
+            matrix = in_block and parameter.ndim == 2
+            if matrix or name.endswith(('embed', 'token')):
                 nn.init.trunc_normal_(parameter, std=0.02)
-            elif name.startswith('blocks') and name.endswith('bias'):
+            elif in_block and name.endswith('bias'):
                 nn.init.zeros_(parameter)
+
+
+def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
+    """Return width, depth, attention heads and mlp ratio."""
+    if isinstance(arch, str):
+        check(arch in ARCHITECTURES, 'arch', arch, ARCHITECTURES)
+        return *ARCHITECTURES[arch], 4
+    needed = ('embed_dims', 'depth', 'num_heads')
+    known = isinstance(arch, Mapping) and {*needed} <= {*arch} <= {*needed, 'mlp_ratio'}
+    check(known, 'arch', arch, f'a name, or a dict of {needed} and mlp_ratio')
+    (width, depth, heads), ratio = (arch[k] for k in needed), arch.get('mlp_ratio', 4)
+    right = all(is_whole(n, 1) for n in (width, depth, heads)) and is_number(ratio)
+    allowed = 'whole numbers, embed_dims divisible by num_heads, mlp_ratio above 0'
+    right = right and ratio > 0 and width % heads == 0
+    check(right, 'arch', dict(arch), allowed)
+    return width, depth, heads, ratio
+
+
+def _check_sizes(
+    img_size: int | Sequence[int], patch_size: int, num_registers: int
+) -> None:
+    check(is_whole(patch_size, 1), 'patch_size', patch_size, 'pixels, 1 or more')
+    sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
+    right = len(sides) == 2 and all(is_whole(side, patch_size) for side in sides)
+    allowed = f'pixels, or height and width, of a patch ({patch_size}) or more'
+    check(right, 'img_size', img_size, allowed)
+    check(is_whole(num_registers, 0), 'num_registers', num_registers, '0 or more')
+
+
+def _check_windows(
+    depth: int,
+    num_prefix: int,
+    rel_pos_bias: bool,
+    window_size: int,
+    global_blocks: Sequence[int],
+    decomposed: bool,
+) -> None:
+    check(is_whole(window_size, 0), 'window_size', window_size, '0 (none) or more')
+    right = all(i in range(depth) for i in global_blocks)
+    right = right and (window_size or not len(global_blocks))
+    allowed = f'blocks 0 to {depth - 1}, and none where window_size is 0'
+    check(right, 'global_blocks', tuple(global_blocks), allowed)
+    local, allowed = window_size or decomposed, 'with window_size or decomposed_rel_pos'
+    key, none = 'cls_token, num_registers', '0 prefix tokens, which lie nowhere, '
+    check(not (num_prefix and local), key, num_prefix, none + allowed)
+    right = not (rel_pos_bias and local)
+    check(right, 'rel_pos_bias', rel_pos_bias, f'False {allowed}')

@@ -106,22 +106,27 @@ def gather_bias(
 class KeptTensors:
     """Tensors made of weights, each kept until its weights or its key change.
 
-    Changes in place are seen, but for those through ``.data``: clear it after them.
+    Nothing is kept that a gradient flows through. Changes in place are seen, but for
+    those through ``.data``: clear it after them.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[tuple, Tensor]] = {}
 
     def get(
-        self, slot: int, key: object, weight: Tensor, make: Callable[[], Tensor]
+        self,
+        slot: int,
+        key: tuple,
+        weight: Tensor | None,
+        make: Callable[[], Tensor],
     ) -> Tensor:
         """Return what is kept in a slot, or made anew of another weight or key."""
-        version = None if weight.is_inference() else weight._version
-        key = key, weight.data_ptr(), version, weight.device, weight.dtype
-        return self.get_fixed(slot, key, make)
-
-    def get_fixed(self, slot: int, key: object, make: Callable[[], Tensor]) -> Tensor:
-        """Return what is kept in a slot, or made anew of another key."""
+        key = *key, torch.is_inference_mode_enabled()
+        if weight is not None:
+            if torch.is_grad_enabled() and weight.requires_grad:
+                return make()
+            version = None if weight.is_inference() else weight._version
+            key = *key, weight.data_ptr(), version, weight.device, weight.dtype
         if slot not in self._kept or self._kept[slot][0] != key:
             self._kept[slot] = key, make()
         return self._kept[slot][1]
@@ -154,9 +159,7 @@ class RelativePositionBias(nn.Module):
     def forward(self, grid: tuple[int, int], queries: Tensor | None = None) -> Tensor:
         """Return the bias ``(1, heads, L, L)`` for a grid, whatever the queries."""
         make = partial(gather_bias, self.table, self.grid, grid, self.num_prefix)
-        if self.training or torch.is_grad_enabled():
-            return make()
-        return self._kept.get(0, grid, self.table, make)
+        return make() if self.training else self._kept.get(0, grid, self.table, make)
 
     def fix_grid(self, grid: tuple[int, int]) -> None:
         """Resample the table to a grid, once for all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from mmengine.registry import MODELS
@@ -12,16 +12,16 @@ from snnet_mm.utils import check, register
 from snnet_mm.utils.licences import log_timm_licence
 from snnet_mm.utils.timm_models import convert_timm_weights, create_timm_model
 
-from .plain_vit_settings import check_drop_path_rate
 from .position import grid_of
 from .pretrained import Weights
 from .timm_families import TIMM_FAMILIES, TimmFamily
 from .token_anchor import TokenAnchor
 
 # What timm's models have after the features of a backbone.
-_HEADS = ('head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool', 'neck')
+_HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool', 'neck'}
 # Arguments of our own, and patches that would be dropped.
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
+_OWN_KEYS |= {'patch_drop_rate'}
 
 
 @register(MODELS)
@@ -59,19 +59,25 @@ class TimmAnchor(TokenAnchor):
         drop_path_rate: float = 0,
         **kwargs,
     ) -> None:
-        given = _read_arguments(model_args, drop_path_rate)
+        given = dict(model_args or {})
+        allowed = f'a dict without {sorted(_OWN_KEYS)}'
+        check(not _OWN_KEYS & given.keys(), 'model_args', given, allowed)
+        if drop_path_rate:
+            given['drop_path_rate'] = drop_path_rate
         family, patch_size, arguments = _plan(model, given, img_size)
         vit = create_timm_model(model, **arguments)
-        family, depth = family(vit), len(vit.blocks)
+        family, size = family(vit), (vit.embed_dim, len(vit.blocks), patch_size)
         prefix = family.num_prefix, family.has_cls
-        super().__init__(vit.embed_dim, depth, patch_size, *prefix, **kwargs)
+        super().__init__(*size, *prefix, drop_path_rate, **kwargs)
         right = not pretrained or self.init_cfg is None
         check(right, 'init_cfg', self.init_cfg, 'None with pretrained=True')
         self.model, self.pretrained, self.arguments = model, pretrained, arguments
         self.family, self.vit = family, vit
-        _keep_features(vit, self.kept_blocks, final_norm)
-        if not self.has_embedding:
-            _drop_embedding(vit, family.shared)
+        if not final_norm or not hasattr(vit, 'norm'):
+            vit.norm = nn.Identity()
+        for name in vit._modules.keys() & _HEADS:
+            setattr(vit, name, nn.Identity())
+        self.drop_unused(family.shared)
         self.freeze()
 
     @property
@@ -134,17 +140,6 @@ class TimmAnchor(TokenAnchor):
         return super().layer_depth(param_name.removeprefix('vit.'))
 
 
-def _read_arguments(model_args: Mapping | None, drop_path_rate: float) -> dict:
-    """Return arguments of ``timm.create_model``, without name and size."""
-    given = dict(model_args or {})
-    own = _OWN_KEYS | {'patch_drop_rate'}
-    check(not own & set(given), 'model_args', given, f'a dict without {sorted(own)}')
-    check_drop_path_rate(drop_path_rate)
-    if drop_path_rate:
-        given['drop_path_rate'] = drop_path_rate
-    return dict(given, num_classes=0)
-
-
 def _plan(
     model: str, arguments: Mapping, img_size: int | Sequence[int] | None
 ) -> tuple[type[TimmFamily], int, dict]:
@@ -152,39 +147,17 @@ def _plan(
 
     Which class it is only a built model tells; on the meta device that costs nothing.
     """
+    arguments = dict(arguments, num_classes=0)
     with torch.device('meta'):
         sketch = create_timm_model(model, **arguments)
     name = type(sketch).__name__
-    check(
-        name in TIMM_FAMILIES,
-        'model',
-        model,
-        f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is a {name}; '
-        'docs/families.md shows how to add another',
-    )
+    allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is a '
+    allowed += f'{name}; docs/families.md shows how to add another'
+    check(name in TIMM_FAMILIES, 'model', model, allowed)
     height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
     square = 'models with square patches'
     check(height == width, 'model, model_args.patch_size', (height, width), square)
-    family, size = TIMM_FAMILIES[name], {}
+    family = TIMM_FAMILIES[name]
     if img_size is not None:
-        size['img_size'] = tuple(n * height for n in grid_of(img_size, height))
-    return family, height, {**family.arguments, **arguments, **size}
-
-
-def _keep_features(vit: nn.Module, kept: Collection[int], final_norm: bool) -> None:
-    """Leave out blocks that are not kept, and the classifier."""
-    blocks = enumerate(vit.blocks)
-    vit.blocks = nn.ModuleList(b if i in kept else nn.Identity() for i, b in blocks)
-    for name in _HEADS:
-        if hasattr(vit, name):
-            setattr(vit, name, nn.Identity())
-    if not (final_norm and len(vit.blocks) - 1 in kept and hasattr(vit, 'norm')):
-        vit.norm = nn.Identity()
-
-
-def _drop_embedding(vit: nn.Module, shared: Collection[str]) -> None:
-    for name, _ in list(vit.named_children()):
-        if name not in ('blocks', 'norm', *shared):
-            setattr(vit, name, nn.Identity())
-    for name, _ in list(vit.named_parameters(recurse=False)):
-        setattr(vit, name, None)
+        arguments['img_size'] = tuple(n * height for n in grid_of(img_size, height))
+    return family, height, {**family.arguments, **arguments}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from snnet_mm.utils import check
@@ -62,18 +61,18 @@ class TimmFamily:
         self.vit.dynamic_img_size = False
         self.grid = grid
 
-    def pos_embed(self, grid: Grid) -> Tensor:
+    def pos_embed(self, grid: Grid) -> Tensor | None:
         """Return the position embedding for a grid, resampled as timm does."""
         table = self.vit.pos_embed
+        if table is None:
+            return None
         num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
         return resize_pos_embed(table, self.grid, grid, num_prefix)
 
     def to_tokens(self, patches: Tensor, grid: Grid) -> Tensor:
         """Turn patches ``(B, h * w, C)`` into tokens, where timm's own does not."""
-        vit = self.vit
-        pos_embed = None if vit.pos_embed is None else self.pos_embed(grid)
-        registers = getattr(vit, 'reg_token', None)
-        return vit.pos_drop(add_positions(patches, pos_embed, vit.cls_token, registers))
+        prefix = self.vit.cls_token, getattr(self.vit, 'reg_token', None)
+        return self.vit.pos_drop(add_positions(patches, self.pos_embed(grid), *prefix))
 
 
 class EvaFamily(TimmFamily):
@@ -91,26 +90,16 @@ class EvaFamily(TimmFamily):
         return self.vit.norm_pre(self.to_tokens(patches, grid))
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.run_block`."""
-        return self.vit.blocks[i](tokens, rope=self._rope(i, grid))
-
-    def _rope(self, i: int, grid: Grid) -> Tensor | None:
-        """The rotary embedding of a block; mixed ones are learned for each."""
+        """See :meth:`TimmFamily.run_block`; a mixed rotary embedding is learned."""
         rope = self.vit.rope
-        if rope is None:
-            return None
-        if self.vit.rope_mixed:
+        if rope is not None:
             make = partial(rope.get_embed, grid)
-            graded = torch.is_grad_enabled()
-            return (make() if graded else self.kept.get(0, grid, rope.freqs, make))[i]
-
-        def make() -> Tensor:
-            # Kept in training, too: there is nothing to learn in it.
-            with torch.inference_mode(False), torch.no_grad():
-                return rope.get_embed(grid)
-
-        buffer = next(rope.buffers())
-        return self.kept.get_fixed(0, (grid, buffer.device, buffer.dtype), make)
+            if self.vit.rope_mixed:
+                rope = self.kept.get(0, grid, rope.freqs, make)[i]
+            else:
+                table = next(rope.buffers())
+                rope = self.kept.get(0, (*grid, table.device, table.dtype), None, make)
+        return self.vit.blocks[i](tokens, rope=rope)
 
 
 class BeitFamily(TimmFamily):
@@ -139,16 +128,14 @@ class BeitFamily(TimmFamily):
             table = getattr(module, 'relative_position_bias_table', None)
             if table is not None:
                 make = partial(gather_bias, table, self.grid, grid, self.num_prefix)
-                graded = torch.is_grad_enabled()
-                own = make() if graded else self.kept.get(slot, grid, table, make)
+                own = self.kept.get(slot, grid, table, make)
                 bias = own if bias is None else bias + own
         return block(tokens, shared_rel_pos_bias=bias)
 
     def fix_grid(self, grid: Grid) -> None:
         """See :meth:`TimmFamily.fix_grid`."""
-        for module in self.vit.modules():
-            table = getattr(module, 'relative_position_bias_table', None)
-            if table is not None:
+        for name, table in self.vit.named_parameters():
+            if name.endswith('relative_position_bias_table'):
                 table.data = resize_bias_table(table.data, self.grid, grid)
         super().fix_grid(grid)
 

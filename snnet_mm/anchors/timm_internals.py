@@ -60,11 +60,7 @@ def fix_mask(block: nn.Module, grid: tuple[int, int]) -> None:
 
 
 def forget_biases(levit: nn.Module) -> None:
-    """Keep no biases of old weights in the attention of ``Levit``.
-
-    In eval mode it keeps them in ``attention_bias_cache``, whatever becomes of the
-    weights.
-    """
+    """Keep no biases in ``attention_bias_cache`` of ``Levit``: they outlive weights."""
     for module in levit.modules():
         if isinstance(getattr(module, 'attention_bias_cache', None), dict):
             module.register_forward_pre_hook(_forget)
@@ -75,8 +71,5 @@ def _forget(attention: nn.Module, args: tuple) -> None:
 
 
 def split_attention(attention: nn.Module) -> None:
-    """Leave fused attention in ``vision_transformer_sam.Attention`` for a graph.
-
-    ONNX has it for four dimensions, timm's has three.
-    """
+    """Leave fused attention of SAM for a graph: ONNX has 4 dimensions, timm's has 3."""
     attention.fused_attn = False

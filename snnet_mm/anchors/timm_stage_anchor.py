@@ -1,8 +1,14 @@
-"""Networks of timm that have stages, as anchors."""
+"""Networks of timm that have stages, as anchors.
+
+A family takes a few lines here; ``docs/families.md`` has a worked example.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
 
 from mmengine.registry import MODELS
 from mmengine.utils import to_2tuple
@@ -17,26 +23,111 @@ from snnet_mm.utils.timm_models import (
 
 from .base import Anchor, TokenState
 from .pretrained import Weights
-from .stage_families import FAMILIES
+from .timm_internals import accept_any_size, fix_mask, forget_biases
 
+Grid = tuple[int, int]
 # Tables that old files hold.
 _DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
+
+
+@dataclass
+class NetworkParts:
+    """A network as a stem and the blocks of its stages.
+
+    Args:
+        stem: From images ``(B, 3, H, W)`` to the map before block 0, which is in
+            the blocks' layout, or for ``'NLC'`` in ``'NCHW'``.
+        stages: The blocks of every stage, modules from one map to the next. What
+            changes width and stride belongs to the first block of the stage after it.
+        layout: Of what the blocks read: ``'NCHW'``, ``'NHWC'`` or ``'NLC'``, the tokens
+            of a map.
+        fix_grid: Readies a block for maps of one grid, if that saves work.
+        one_size: Whether the network is for images of one size only.
+        widths: Width after every block, where those of a stage differ.
+    """
+
+    stem: nn.Module
+    stages: list[list[nn.Module]]
+    layout: str = 'NCHW'
+    fix_grid: Callable[[nn.Module, Grid], None] | None = None
+    one_size: bool = False
+    widths: list[int] | None = None
+
+
+def _swin(net: nn.Module) -> NetworkParts:
+    accept_any_size(net)
+    stages = [downsampling_first(s.downsample, s.blocks) for s in net.layers]
+    return NetworkParts(net.patch_embed, stages, layout='NHWC', fix_grid=fix_mask)
+
+
+def _resnet(net: nn.Module) -> NetworkParts:
+    names = ('conv1', 'bn1', 'act1', 'maxpool')
+    stem = nn.Sequential(OrderedDict((name, getattr(net, name)) for name in names))
+    stages = [net.layer1, net.layer2, net.layer3, net.layer4]
+    return NetworkParts(stem, [list(stage) for stage in stages])
+
+
+def _convnext(net: nn.Module) -> NetworkParts:
+    stages = [downsampling_first(s.downsample, s.blocks) for s in net.stages]
+    return NetworkParts(net.stem, stages)
+
+
+def _levit(net: nn.Module) -> NetworkParts:
+    forget_biases(net)
+    layout = 'NCHW' if net.use_conv else 'NLC'
+    return NetworkParts(net.stem, _convnext(net).stages, layout=layout, one_size=True)
+
+
+def _mobilenetv3(net: nn.Module) -> NetworkParts:
+    # Four stages as in a ResNet: what comes before the stride of 4 is the stem's.
+    *_, before, a, b, c, d = (info['module'] for info in net.feature_info)
+    starts = [
+        int(name.split('.')[1]) + 1 if name.startswith('blocks.') else 0
+        for name in (before, a, b, c, d)
+    ]
+    first = net.blocks[: starts[0]]
+    stem = OrderedDict(conv_stem=net.conv_stem, bn1=net.bn1, blocks=first)
+    stages = [list(chain(*net.blocks[a:b])) for a, b in pairwise(starts)]
+    widths = [
+        [m for m in block.modules() if isinstance(m, nn.BatchNorm2d)][-1].num_features
+        for block in chain(*stages)
+    ]
+    return NetworkParts(nn.Sequential(stem), stages, widths=widths)
+
+
+def downsampling_first(
+    downsample: nn.Module, blocks: Iterable[nn.Module]
+) -> list[nn.Module]:
+    """Return the blocks of a stage, what leads into it joined to the first."""
+    first, *others = blocks
+    if not isinstance(downsample, nn.Identity):
+        first = nn.Sequential(OrderedDict(downsample=downsample, block=first))
+    return [first, *others]
+
+
+# How a network is split, by the module of timm that it is in.
+FAMILIES: dict[str, Callable[[nn.Module], NetworkParts]] = {
+    'convnext': _convnext,
+    'levit': _levit,
+    'mobilenetv3': _mobilenetv3,
+    'resnet': _resnet,
+    'swin_transformer': _swin,
+    'swin_transformer_v2': _swin,
+}
 
 
 @register(MODELS)
 class TimmStageAnchor(Anchor):
     """A network of timm that has stages: an anchor, or a backbone by itself.
 
-    Swin (v1 and v2), ResNet, ConvNeXt, LeViT and MobileNetV3, by their names in timm;
-    for others see :data:`snnet_mm.anchors.stage_families.FAMILIES`. Blocks are numbered
-    through all stages, and what changes the stride belongs to the first block after
-    it. It ends with the last block: pooling, norm and classifier of timm's network
-    belong to the head.
+    Swin (v1 and v2), ResNet, ConvNeXt, LeViT and MobileNetV3, by their names in timm,
+    and whatever else is in :data:`FAMILIES`. Blocks are numbered through all stages,
+    and what changes the stride belongs to the first block after it. It ends with the
+    last block: pooling, norm and classifier of timm's network belong to the head.
 
     Args:
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.
-        pretrained: Whether the weights are those of this name in timm, fetched when
-            training starts; the same as ``init_cfg=dict(type='Pretrained',
+        pretrained: The same as ``init_cfg=dict(type='Pretrained',
             checkpoint='timm://<model>')``.
         model_args: What else ``timm.create_model`` takes, such as ``dict(embed_dim=32,
             depths=(2, 2, 6, 2), num_heads=(1, 2, 4, 8), window_size=4)``.
@@ -62,30 +153,26 @@ class TimmStageAnchor(Anchor):
         if pretrained:
             check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
             init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
-        family = FAMILIES[timm_family(model, FAMILIES)]
+        family, is_sized = timm_family(model, FAMILIES)
         settings = dict(model_args or {}, drop_path_rate=drop_path_rate)
-        if family.sized and img_size is not None:
+        if is_sized and img_size is not None:
             settings['img_size'] = tuple(to_2tuple(img_size))
         net = create_timm_model(model, **settings)
         names = {id(t): name for name, t in net.state_dict(keep_vars=True).items()}
-        parts = family.split(net)
-        blocks = [block for stage in parts.stages for block in stage]
+        parts = FAMILIES[family](net)
+        dims, strides = [], []
         info = net.feature_info[-len(parts.stages) :]
-        dims, strides = (
-            [i[key] for i, stage in zip(info, parts.stages, strict=True) for _ in stage]
-            for key in ('num_chs', 'reduction')
-        )
+        for of_stage, stage in zip(info, parts.stages, strict=True):
+            dims += [of_stage['num_chs']] * len(stage)
+            strides += [of_stage['reduction']] * len(stage)
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
         size = img_size or net.pretrained_cfg['input_size'][1:]
         self.input_size = tuple(to_2tuple(size))
         self._layout, self._one_size = parts.layout, parts.one_size
         self._fix_grid = parts.fix_grid
-        self.stem = parts.stem if self.has_embedding else nn.Identity()
-        self.blocks = nn.ModuleList(
-            block if i in self.kept_blocks else nn.Identity()
-            for i, block in enumerate(blocks)
-        )
+        self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
+        self.drop_unused()
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
         self.freeze()
@@ -147,7 +234,7 @@ class TimmStageAnchor(Anchor):
         allowed = f'{self.input_size} alone, as {self.model} is built for it'
         check(right, 'anchors.img_size', tuple(size), allowed)
 
-    def _grid_after(self, i: int, grid: tuple[int, int]) -> tuple[int, int]:
+    def _grid_after(self, i: int, grid: Grid) -> Grid:
         """Rows and columns after block i, from those before it."""
         ratio = self.block_strides[i] // self.block_strides[max(i - 1, 0)]
         return -(-grid[0] // ratio), -(-grid[1] // ratio)

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, is_number
 
-from .base import Anchor
+from .base import Anchor, TokenState
 from .low_rank import LoRALinear
-from .plain_vit_settings import read_lora
 from .position import grid_of
-from .token_state import TokenState
+
+LORA_TARGETS = ('qkv', 'proj')
 
 
 class TokenAnchor(Anchor):
@@ -28,6 +28,7 @@ class TokenAnchor(Anchor):
         patch_size: Pixels of a patch's side.
         num_prefix: Tokens before the patches: cls token and registers.
         has_cls: Whether the first of them is a cls token.
+        drop_path_rate: Checked alone; stochastic depth is that of the blocks.
         lora: Trains low-rank updates of the attention's linear layers instead of the
             anchor, which is frozen but for them: ``rank``, and if they are not the
             default ``alpha`` (1) and ``targets`` (``('qkv', 'proj')``); see
@@ -44,13 +45,23 @@ class TokenAnchor(Anchor):
         patch_size: int,
         num_prefix: int,
         has_cls: bool,
+        drop_path_rate: float = 0,
         lora: Mapping | None = None,
         **kwargs,
     ) -> None:
         dims, strides = [dim] * depth, [patch_size] * depth
         super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
+        right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
+        check(right, 'drop_path_rate', drop_path_rate, 'from 0 to below 1')
         self.patch_size = patch_size
-        self._lora = None if lora is None else read_lora(lora)
+        self._lora = None
+        if lora is not None:
+            self._lora = dict(alpha=1, targets=LORA_TARGETS) | dict(lora)
+            right = {*self._lora} == {'rank', 'alpha', 'targets'}
+            targets = {*self._lora['targets']}
+            right = right and targets and targets <= {*LORA_TARGETS}
+            allowed = f'a dict with rank, alpha and targets among {LORA_TARGETS}'
+            check(right, 'lora', dict(lora), allowed)
 
     @abstractmethod
     def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -92,18 +103,19 @@ class TokenAnchor(Anchor):
             self.requires_grad_(False)
             for block in self.trunk.blocks:
                 if not isinstance(block, nn.Identity):
-                    self._add_lora(block.attn, **self._lora)
+                    _add_lora(block.attn, **self._lora)
             self._lora = None
         super().freeze()
 
-    def _add_lora(
-        self, attention: nn.Module, rank: int, alpha: float, targets: Sequence[str]
-    ) -> None:
-        for name in targets:
-            layer = getattr(attention, name, None)
-            # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
-            read = name == 'qkv' and getattr(attention, 'q_bias', None) is not None
-            right = type(layer) is nn.Linear and not read
-            allowed = f'linear layers that the attention calls, which {name} is not'
-            check(right, 'lora.targets', targets, allowed)
-            setattr(attention, name, LoRALinear.of(layer, rank, alpha))
+
+def _add_lora(
+    attention: nn.Module, rank: int, alpha: float, targets: Sequence[str]
+) -> None:
+    for name in targets:
+        layer = getattr(attention, name, None)
+        # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
+        read = name == 'qkv' and getattr(attention, 'q_bias', None) is not None
+        right = type(layer) is nn.Linear and not read
+        allowed = f'linear layers that the attention calls, which {name} is not'
+        check(right, 'lora.targets', targets, allowed)
+        setattr(attention, name, LoRALinear.of(layer, rank, alpha))

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .position import DecomposedRelPosBias, RelativePositionBias
-from .windows import from_windows, to_windows
 
 AttentionBias = RelativePositionBias | DecomposedRelPosBias
 
@@ -126,3 +125,24 @@ class Block(nn.Module):
         """Resample, once for all, what depends on the grid of patches."""
         if self.attn.rel_pos_bias is not None and not self.window_size:
             self.attn.rel_pos_bias.fix_grid(grid)
+
+
+def to_windows(tokens: Tensor, grid: tuple[int, int], size: int) -> Tensor:
+    """Cut tokens ``(B, L, C)`` into windows ``(B * windows, size * size, C)`` by rows.
+
+    Zeros fill the windows at the right and lower edge; as in ViTDet they are tokens
+    like others, and attention sees them.
+    """
+    x = tokens.unflatten(1, grid)
+    x = F.pad(x, (0, 0, 0, -grid[1] % size, 0, -grid[0] % size))
+    x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size))
+    # (B, rows of windows, rows, columns of windows, columns, C)
+    return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
+
+
+def from_windows(windows: Tensor, grid: tuple[int, int], size: int) -> Tensor:
+    """Put windows together again, the padding left out; see :func:`to_windows`."""
+    x = windows.unflatten(1, (size, size))
+    x = x.unflatten(0, (-1, -(-grid[0] // size), -(-grid[1] // size)))
+    x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+    return x[:, : grid[0], : grid[1]].flatten(1, 2)

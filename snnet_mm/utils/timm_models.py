@@ -41,14 +41,16 @@ def convert_timm_weights(
         raise ValueError(f'timm cannot convert it: {why}') from error
 
 
-def timm_family(name: str, families: Iterable[str]) -> str:
-    """Return the module of timm that a network is in, one of ``families``."""
-    models = _import_timm(name).models
-    name = name.split('.')[0]
+def timm_family(name: str, families: Iterable[str]) -> tuple[str, bool]:
+    """Return a network's module in timm, and whether it is built for a size of images.
+
+    The module is one of ``families``.
+    """
+    models, name = _import_timm(name).models, name.split('.')[0]
     found = [f for f in families if models.is_model_in_modules(name, [f])]
     kinds = f'networks of the families {sorted(families)} of timm'
     check(found, 'model', name, kinds)
-    return found[0]
+    return found[0], models.get_pretrained_cfg(name).fixed_input_size
 
 
 def _import_timm(name: str) -> ModuleType:

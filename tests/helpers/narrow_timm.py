@@ -1,3 +1,5 @@
+"""Plain ViTs of timm, narrowed: as anchors and as they are."""
+
 import pytest
 import torch
 from states import states_of
@@ -37,9 +39,9 @@ NARROW = dict(embed_dim=32, depth=3, num_heads=2)
 def randomise(model):
     for name, parameter in model.named_parameters():
         flat = parameter.ndim == 1 or name.endswith(('embed', 'token', 'table'))
-        std = 0.3 if flat else parameter[0].numel() ** -0.5
-        parameter.normal_(std=std)
-    return model.eval()
+        parameter.normal_(std=0.3 if flat else parameter[0].numel() ** -0.5)
+    model.eval()
+    return model
 
 
 def patch_of(name):
@@ -54,39 +56,44 @@ def anchor_of(name, **kwargs):
     return randomise(TimmAnchor(name, model_args=dict(NARROW, **args), **kwargs))
 
 
+def resize_tables(weights, model):
+    """Weights of a BEiT with its tables resized for another, by timm's function."""
+    resize, own = timm.layers.resize_rel_pos_bias_table_simple, model.state_dict()
+    grid = model.patch_embed.grid_size
+    return {
+        k: resize(v, grid, own[k].shape) if k.endswith('bias_table') else v
+        for k, v in weights.items()
+    }
+
+
 def timm_of(name, anchor, img_size=None, **kwargs):
     """timm's model with the weights of an anchor."""
-    args, _ = FAMILIES[name]
     if not name.startswith(('beit', 'samvit')):
         kwargs |= dict(dynamic_img_size=True, dynamic_img_pad=True)
     size = img_size or anchor.input_size
-    kwargs = dict(NARROW, num_classes=0, img_size=size) | args | kwargs
+    kwargs = dict(NARROW, num_classes=0, img_size=size) | FAMILIES[name][0] | kwargs
     model = timm.create_model(name, **kwargs)
     if next(model.parameters()).is_meta:
         return model.eval()
     weights = anchor.vit.state_dict()
-    for key, table in weights.items():
-        if key.endswith('bias_table') and img_size:
-            weights[key] = timm.layers.resize_rel_pos_bias_table_simple(
-                table, model.patch_embed.grid_size, model.state_dict()[key].shape
-            )
-        elif key == 'pos_embed' and img_size and 'beit' in name:
-            new = model.patch_embed.grid_size
-            weights[key] = timm.layers.resample_abs_pos_embed(table, new, anchor.grid)
+    if img_size and 'beit' in name:
+        weights = resize_tables(weights, model)
+        if 'pos_embed' in weights:
+            new = model.patch_embed.grid_size, anchor.grid
+            resized = timm.layers.resample_abs_pos_embed(weights['pos_embed'], *new)
+            weights['pos_embed'] = resized
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert {k.split('.')[0] for k in missing} <= {'neck', 'attn_pool', 'fc_norm'}
     assert not unexpected
     return model.eval()
 
 
+@torch.no_grad()
 def assert_equal_to_timm(name, anchor, model, images):
-    with torch.no_grad():
-        end = states_of(anchor, images)[-1].tokens
-        maps = anchor(images)
-        wanted = model.forward_intermediates(images, intermediates_only=True)
-        if 'sam' not in name:
-            assert_close(end, model.forward_features(images), rtol=1e-5, atol=1e-5)
-            wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
+    end = states_of(anchor, images)[-1].tokens
+    wanted = model.forward_intermediates(images, intermediates_only=True)
+    if 'sam' not in name:
+        assert_close(end, model.forward_features(images), rtol=1e-5, atol=1e-5)
+        wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
     assert end.std() > 0.1
-    for ours, theirs in zip(maps, wanted, strict=True):
-        assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert_close(anchor(images), tuple(wanted), rtol=1e-5, atol=1e-5)

@@ -1,68 +1,27 @@
-"""Weights of every family in our names: by name, and by equal outputs."""
+"""Weights of every family in our names and for our grid: by equal outputs."""
 
 import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 from mmengine.registry import MODELS
+from narrow_timm import randomise, resize_tables
 from states import states_of
 from torch.testing import assert_close
 from weights import build_from
 
-from snnet_mm.anchors.checkpoint_filters import to_our_names
+from snnet_mm.anchors.checkpoint_filters import (
+    fit_bias_tables,
+    fit_pos_embed,
+    to_our_names,
+)
 
 timm = pytest.importorskip('timm')
 
-
-@pytest.mark.parametrize(
-    ('theirs', 'ours'),
-    [
-        ('blocks.11.gamma_2', 'blocks.11.ls2.gamma'),
-        ('register_tokens', 'reg_token'),
-        ('dist_token', 'reg_token'),
-        ('layers.0.ln1.weight', 'blocks.0.norm1.weight'),
-        ('layers.10.attn.gamma1.weight', 'blocks.10.ls1.gamma'),
-        ('layers.1.ffn.gamma2.weight', 'blocks.1.ls2.gamma'),
-        ('layers.1.ffn.layers.0.0.bias', 'blocks.1.mlp.fc1.bias'),
-        ('layers.1.ffn.layers.1.bias', 'blocks.1.mlp.fc2.bias'),
-        ('patch_embed.projection.bias', 'patch_embed.proj.bias'),
-        ('ln1.bias', 'norm.bias'),
-        ('blocks.0.attn.q_bias', 'blocks.0.attn.q_bias'),
-        ('decode_head.weight', 'decode_head.weight'),
-        ('head.weight', None),
-        ('head_dist.bias', None),
-        ('fc_norm.weight', None),
-        ('pre_logits.fc.weight', None),
-        ('lm_head.weight', None),
-        ('mask_token', None),
-        ('decoder_embed.weight', None),
-        ('decoder_blocks.0.norm1.weight', None),
-        ('blocks.0.attn.relative_position_index', None),
-    ],
-)
-def test_names(theirs, ours):
-    assert list(to_our_names({theirs: torch.ones(2)})) == ([ours] if ours else [])
-
-
-def test_beit_bias_and_tables():
-    attn = 'blocks.1.attn'
-    weights = {
-        f'{attn}.q_bias': torch.tensor([1.0, 2]),
-        f'{attn}.v_bias': torch.tensor([3.0, 4]),
-        f'{attn}.relative_position_bias_table': torch.tensor([[5.0]]),
-        'rel_pos_bias.relative_position_bias_table': torch.tensor([[7.0]]),
-        'blocks.0.gamma_1': torch.ones(2),
-    }
-    converted = to_our_names(weights)
-    assert len(weights) == 5
-    assert {k: v.tolist() for k, v in converted.items()} == {
-        f'{attn}.qkv.bias': [1, 2, 0, 0, 3, 4],
-        f'{attn}.rel_pos_bias.table': [[12]],
-        'blocks.0.attn.rel_pos_bias.table': [[7]],
-        'blocks.0.ls1.gamma': [1, 1],
-    }
-
-
+LEFT_OUT = 'head.weight', 'head_dist.bias', 'fc_norm.weight', 'pre_logits.fc.weight'
+LEFT_OUT += 'lm_head.weight', 'mask_token', 'decoder_embed.weight', 'decoder_pos_embed'
+LEFT_OUT += 'decoder_blocks.0.norm1.bias', 'blocks.0.attn.relative_position_index'
 DINOV2 = dict(patch_size=14, num_registers=4, final_norm=True)
 ViT = dict(pos_embed_prefix=True, layer_scale_init=None)
 BEIT = dict(abs_pos_embed=False, rel_pos_bias=True)
@@ -76,24 +35,28 @@ FAMILIES = {
 }
 
 
-@torch.no_grad()
-def randomise(model):
-    """Random values everywhere."""
-    for name, parameter in model.named_parameters():
-        flat = parameter.ndim == 1 or name.endswith(('embed', 'token', 'table'))
-        parameter.normal_(std=0.5 if flat else parameter[0].numel() ** -0.5)
-    model.eval()
-    return model
+def test_classifiers_and_decoders_are_left_out():
+    kept = 'blocks.0.attn.q_bias', 'decode_head.weight', 'norm.weight'
+    weights = dict.fromkeys((*LEFT_OUT, *kept), torch.ones(2))
+    assert tuple(to_our_names(weights)) == kept
+
+
+def test_tables_of_a_block_and_of_all_are_added():
+    one, table = torch.ones(1, 1), 'relative_position_bias_table'
+    weights = {f'blocks.1.attn.{table}': one, f'rel_pos_bias.{table}': one}
+    found = to_our_names(weights | {'blocks.0.norm1.weight': one})
+    name = 'blocks.{}.attn.rel_pos_bias.table'
+    assert [found[name.format(i)].item() for i in (0, 1)] == [1, 2]
 
 
 def build(name, **options):
     """The model of timm and the arguments of our anchor for it, ``img_size`` apart."""
     theirs, ours = FAMILIES[name]
-    arch = dict(embed_dims=32, depth=3, num_heads=4)
-    theirs = dict(theirs, depth=3, embed_dim=32, num_heads=4, num_classes=5) | options
+    args = dict(theirs, depth=3, embed_dim=32, num_heads=4, num_classes=5) | options
     if 'beit' not in name:
-        theirs = dict(theirs, dynamic_img_size=True)
-    return randomise(timm.create_model(name, **theirs)), dict(ours, arch=arch)
+        args['dynamic_img_size'] = True
+    arch = dict(embed_dims=32, depth=3, num_heads=4)
+    return randomise(timm.create_model(name, **args)), dict(ours, arch=arch)
 
 
 def as_published(name, model):
@@ -113,24 +76,10 @@ def load(path, checkpoint, **kwargs):
 
 
 @torch.no_grad()
-def assert_equal(vit, model, size):
+def assert_equal(vit, model, size=(224, 224)):
     images = torch.randn(2, 3, *size)
     found, wanted = states_of(vit, images)[-1].tokens, model.forward_features(images)
     assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-
-
-def resized_beit(model, name, img_size):
-    """timm's BEiT at another size, its tables resized by timm's simple function."""
-    other = build(name, img_size=img_size)[0]
-    weights = model.state_dict()
-    for key, table in weights.items():
-        if key.endswith('bias_table'):
-            shape = other.state_dict()[key].shape
-            weights[key] = timm.layers.resize_rel_pos_bias_table_simple(
-                table, other.patch_embed.grid_size, shape
-            )
-    other.load_state_dict(weights)
-    return other
 
 
 @pytest.mark.parametrize('where', ['native', 'other', 'built for other'])
@@ -143,7 +92,9 @@ def test_tokens_equal_those_of_timm(name, where, tmp_path, log):
     kwargs['img_size'] = size if where == 'built for other' else img_size
     ours = load(tmp_path / 'weights.pth', as_published(name, theirs), **kwargs)
     if 'beit' in name and where != 'native':
-        theirs = resized_beit(theirs, name, size)
+        other = build(name, img_size=size)[0]
+        other.load_state_dict(resize_tables(theirs.state_dict(), other))
+        theirs = other
     assert_equal(ours, theirs, size)
     unloaded = MODELS.build(dict(type='PlainViT', **kwargs)).eval()
     with pytest.raises(AssertionError, match='not close'):
@@ -170,7 +121,7 @@ def test_beit_tables_shared_by_all_blocks(tmp_path):
     shared = randomise(timm.models.Beit(**args))
     checkpoint = dict(module=shared.state_dict())
     ours = load(tmp_path / 'a.pth', checkpoint, **kwargs, final_norm=True)
-    assert_equal(ours, shared, (224, 224))
+    assert_equal(ours, shared)
 
 
 def test_beit_in_an_anchor_with_position_embedding(tmp_path):
@@ -179,7 +130,7 @@ def test_beit_in_an_anchor_with_position_embedding(tmp_path):
     kwargs |= dict(abs_pos_embed=True)
     ours = load(tmp_path / 'a.pth', as_published('beit', theirs), **kwargs)
     assert not ours.pos_embed.any()
-    assert_equal(ours, theirs, (224, 224))
+    assert_equal(ours, theirs)
     images = torch.randn(2, 3, 224, 224, dtype=torch.float64)
     ours.double()(images)[0].square().mean().backward()
     for block in ours.blocks:
@@ -199,18 +150,81 @@ def test_distilled_deit_has_a_register(tmp_path):
 def test_weights_of_mmpretrain(tmp_path):
     backbones = pytest.importorskip('mmpretrain.models.backbones')
     arch = dict(embed_dims=32, num_heads=4)
-    theirs = randomise(
-        backbones.VisionTransformer(
-            dict(arch, num_layers=2, feedforward_channels=128),
-            img_size=224,
-            layer_scale_init_value=1e-5,
-            out_type='raw',
-        )
-    )
+    layers = dict(arch, num_layers=2, feedforward_channels=128)
+    more = dict(img_size=224, layer_scale_init_value=1e-5, out_type='raw')
+    theirs = randomise(backbones.VisionTransformer(layers, **more))
     weights = {f'backbone.{k}': v for k, v in theirs.state_dict().items()}
     weights['head.fc.weight'] = torch.randn(5, 32)
     config = dict(type='PlainViT', arch=dict(arch, depth=2), pos_embed_prefix=True)
     state, path = dict(state_dict=weights), tmp_path / 'a.pth'
     ours = build_from(path, state, dict(config, final_norm=True), prefix='backbone')
     theirs.forward_features = lambda images: theirs(images)[0]
-    assert_equal(ours, theirs, (224, 224))
+    assert_equal(ours, theirs)
+
+
+def weights(num_entries, grid=(4, 4), registers=2):
+    """A position embedding with some entries for prefix tokens, and the tokens."""
+    tokens = dict(cls_token=torch.randn(1, 1, 4))
+    if registers:
+        tokens['reg_token'] = torch.randn(1, registers, 4)
+    length = num_entries + grid[0] * grid[1]
+    return dict(tokens, pos_embed=torch.randn(1, length, 4))
+
+
+@pytest.mark.parametrize('number', [0, 1, 3])
+def test_entries_are_added_to_the_tokens(number):
+    """Registers without entries stay as they are."""
+    loaded = weights(number)
+    fitted, names = fit_pos_embed(loaded, (4, 4), 0), ('cls_token', 'reg_token')
+    before, after = (torch.cat([w[n] for n in names], 1) for w in (loaded, fitted))
+    before[:, :number] += loaded['pos_embed'][:, :number]
+    assert after.equal(before)
+    assert fitted['pos_embed'].equal(loaded['pos_embed'][:, number:])
+
+
+@pytest.mark.parametrize('number', [0, 1])
+def test_missing_entries_are_zero(number):
+    loaded = weights(number)
+    fitted = fit_pos_embed(loaded, (4, 4), 3)['pos_embed']
+    assert not fitted[:, number:3].any()
+    kept = torch.cat([fitted[:, :number], fitted[:, 3:]], dim=1)
+    assert kept.equal(loaded['pos_embed'])
+
+
+def test_a_grid_that_is_told_is_believed():
+    loaded = weights(0, grid=(2, 8))
+    fitted = fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(2, 8))['pos_embed']
+    image = loaded['pos_embed'][0].T.reshape(1, 4, 2, 8)
+    image = F.interpolate(image, size=(4, 4), mode='bicubic', antialias=True)
+    assert_close(fitted[0], image[0].flatten(1).T)
+    with pytest.raises(ValueError, match='neither 3x8 patches .*init_cfg.img_size'):
+        fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(3, 8))
+
+
+@pytest.mark.parametrize(
+    ('loaded', 'grid', 'message'),
+    [
+        (weights(0, (2, 4)), (3, 3), 'with 8 entries fits neither 3x3 patches nor'),
+        (weights(3, (3, 3)), (3, 3), '3 prefix tokens, .* has 1 '),
+        # 16 may be 4x4 patches, or the anchor's 3x5 after a cls token.
+        (weights(0, registers=0), (3, 5), '16 entries fits 4x4 .* or 3x5 patches'),
+    ],
+)
+def test_embeddings_that_do_not_fit(loaded, grid, message):
+    with pytest.raises(ValueError, match=message + '.*config keys?: '):
+        fit_pos_embed(loaded, grid, 1)
+
+
+@pytest.mark.parametrize(
+    ('rows', 'num_prefix', 'grid', 'message'),
+    [
+        (25, 1, (3, 3), 'has 0 rows for prefix tokens, the anchor has 3'),
+        (28, 0, (3, 3), 'has 3 rows for prefix tokens, the anchor has 0'),
+        (16, 0, (3, 3), 'with 16 entries fits neither 3x3 patches'),
+        (225, 0, (3, 23), '225 entries fits 3x23 patches or 8x8 patches'),
+    ],
+)
+def test_tables_that_do_not_fit(rows, num_prefix, grid, message):
+    key = 'blocks.5.attn.rel_pos_bias.table'
+    with pytest.raises(ValueError, match=f'^{key} .*{message}'):
+        fit_bias_tables({key: torch.zeros(rows, 2)}, grid, num_prefix)

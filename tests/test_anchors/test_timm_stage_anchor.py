@@ -12,7 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 from weights import build_from
 
-from snnet_mm.anchors import stage_families
+from snnet_mm.anchors import timm_stage_anchor
 from snnet_mm.models import SNNetv1
 
 timm = pytest.importorskip('timm')
@@ -206,7 +206,7 @@ def test_the_family_that_the_docs_add(monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/families.md').read_text()
     blocks = [part.split('```')[0] for part in text.split('```python\n')]
     (code,) = [block for block in blocks if "FAMILIES['regnet']" in block]
-    monkeypatch.setitem(stage_families.FAMILIES, 'regnet', None)
+    monkeypatch.setitem(timm_stage_anchor.FAMILIES, 'regnet', None)
     exec(code, {})  # noqa: S102
     pair = []
     for name in ('regnetx_002', 'regnetx_004'):

@@ -6,8 +6,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors.low_rank import LowRankUpdate
-from snnet_mm.anchors.token_state import TokenState
+from snnet_mm.anchors import LowRankUpdate, TokenState
 from snnet_mm.utils import check, register
 
 

@@ -11,6 +11,7 @@ from .base import (
 )
 from .low_rank import LoRALinear, LowRankUpdate
 from .plain_vit import PlainViT
+from .smaller_vit import contract_width, keep_blocks, principal_directions
 from .timm_anchor import TimmAnchor
 from .timm_stage_anchor import TimmStageAnchor
 
@@ -27,4 +28,7 @@ __all__ = [
     'check_out_indices',
     'check_tokens_correspond',
     'check_with_cls',
+    'contract_width',
+    'keep_blocks',
+    'principal_directions',
 ]

@@ -9,15 +9,16 @@ from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches, unwrapped
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher
+from .wrappers.fast_anchor_wrapper import FastAnchorWrapper, recorded_tokens
 from .wrappers.model_wrapper import ModelWrapper, model_config
 from .wrappers.sandwich_wrapper import SandwichWrapper
 from .ziplab_checkpoint import convert_ziplab
 
 __all__ = [
-    'Distillation', 'DistillationWrapper', 'LeastSquares', 'LoRAStitchingLayer',
-    'MapLayerNorm', 'ModelWrapper', 'NormPerMap', 'PerStitchBN', 'SNNetv1', 'SNNetv2',
+    'Distillation', 'DistillationWrapper', 'FastAnchorWrapper', 'LeastSquares',
+    'LoRAStitchingLayer', 'MapLayerNorm', 'ModelWrapper', 'NormPerMap', 'PerStitchBN', 'SNNetv1', 'SNNetv2',
     'SandwichWrapper', 'SimpleFeaturePyramid', 'SingleStitch', 'StitchedBackbone',
     'StitchingLayer', 'TimmTeacher', 'build_anchors', 'convert_ziplab',
     'find_stitched_backbone', 'fit_stitching_layers', 'model_config', 'recalibrate_bn',
-    'set_stitch', 'set_stitches', 'unwrapped',
+    'recorded_tokens',     'set_stitch', 'set_stitches', 'unwrapped',
 ]  # fmt: skip

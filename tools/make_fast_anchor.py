@@ -1,0 +1,215 @@
+"""Make a fast anchor of a slow one: ``tools/make_fast_anchor.py CONFIG CKPT``.
+
+Leaves out blocks (``--every``, ``--blocks``) or narrows all of them (``--width``), then
+trains the smaller network to do what the slow one does on the images of the config.
+Writes ``fast.py``, the config of the fast anchor alone, and ``fast.pth``, its weights,
+and says how good the slow anchor, the cut one and the trained one are.
+"""
+
+import argparse
+import json
+import math
+import os.path as osp
+from copy import deepcopy
+from itertools import islice
+from pathlib import Path
+
+import torch
+from mmengine.config import Config, DictAction
+from mmengine.registry import MODELS
+from mmengine.runner import Runner
+from rich.console import Console
+from rich.table import Table
+
+from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
+from snnet_mm.apis import init_model
+from snnet_mm.models import model_config, recorded_tokens
+from snnet_mm.utils import (
+    atomic_path,
+    check,
+    check_writable,
+    guard_checkpoints,
+    load_config,
+)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
+    add = parser.add_argument
+    add('config', help='config of the slow anchor alone, a PlainViT in any mm model')
+    add('checkpoint', help='its trained checkpoint')
+    size = parser.add_mutually_exclusive_group()
+    what = 'keep every n-th block (default: 2)'
+    size.add_argument('--every', type=int, default=2, help=what)
+    what = 'blocks to keep, such as 0 3 6 9'
+    size.add_argument('--blocks', type=int, nargs='+', help=what)
+    what = 'keep all blocks, this wide, a multiple of the width of a head'
+    size.add_argument('--width', type=int, help=what)
+    what = 'output folder (default: work_dirs/NAME_fast)'
+    add('--work-dir', type=Path, help=what)
+    add('--iters', type=int, default=300, help='iterations of training (default: 300)')
+    add('--no-labels', action='store_true', help='learn from tokens alone')
+    what = 'images that the directions of --width are from (default: 64)'
+    add('--num-images', type=int, default=64, help=what)
+    add('--resume', action='store_true', help='go on with an interrupted training')
+    what = 'override settings of the config, in the form of key=value pairs'
+    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    args = parser.parse_args()
+    check(args.iters > 0, '--iters', args.iters, '1 or more')
+    check(args.every > 1, '--every', args.every, '2 or more')
+    check(args.num_images > 0, '--num-images', args.num_images, '1 or more')
+    if args.work_dir is None:
+        args.work_dir = Path('work_dirs', Path(args.config).stem + '_fast')
+    return args
+
+
+def cut(cfg: Config, args: argparse.Namespace) -> tuple[dict, list[int], dict]:
+    """Cut the slow anchor; return arch, places, and the weights to begin with."""
+    model = init_model(cfg, args.checkpoint, device='cpu')
+    anchor, prefix = model.backbone, 'backbone.'
+    check(type(anchor) is PlainViT, 'backbone.type', type(anchor).__name__, 'PlainViT')
+    weights, depth, (width, *_) = model.state_dict(), anchor.depth, anchor.block_dims
+    heads = anchor.blocks[0].attn.num_heads
+    arch = dict(embed_dims=width, depth=depth, num_heads=heads)
+    arch['mlp_ratio'] = anchor.blocks[0].mlp.fc1.out_features / width
+    own = anchor.state_dict()
+    if args.width is None:
+        blocks = args.blocks or list(range(0, depth, args.every))
+        own = keep_blocks(own, blocks)
+        places = [*(b - 1 for b in blocks[1:]), depth - 1]
+        arch['depth'] = len(blocks)
+    else:
+        basis, places = find_directions(model, cfg, args), list(range(depth))
+        own = contract_width(own, basis, heads)
+        arch |= dict(embed_dims=args.width, num_heads=heads * args.width // width)
+        weights = {}  # a head is of one width
+        with atomic_path(args.work_dir / 'basis.pth') as temporary:
+            torch.save(dict(basis=basis), temporary)
+    rest = {k: v for k, v in weights.items() if not k.startswith(prefix)}
+    return arch, places, rest | {prefix + k: v for k, v in own.items()}
+
+
+@torch.no_grad()
+def find_directions(model, cfg: Config, args: argparse.Namespace) -> torch.Tensor:
+    """Return the principal directions of the tokens of all blocks."""
+    collected = {i: [] for i in range(model.backbone.depth)}
+    loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
+    for batch in islice(loader, math.ceil(args.num_images / loader.batch_size)):
+        with recorded_tokens(model.backbone) as tokens:
+            model.backbone(model.data_preprocessor(batch)['inputs'])
+        for i, found in tokens.items():
+            collected[i].append(found.flatten(0, 1))
+    return principal_directions([torch.cat(x) for x in collected.values()], args.width)
+
+
+def write_config(cfg: Config, arch: dict, args: argparse.Namespace) -> Path:
+    """Write the config of the fast anchor alone."""
+    path, checkpoint = args.work_dir / 'fast.py', args.work_dir / 'fast.pth'
+    base = osp.relpath(args.config, args.work_dir)
+    head = next((k for k in ('decode_head', 'neck', 'head') if k in cfg.model), None)
+    narrow = (
+        ''
+        if args.width is None or head is None
+        else (f',\n    {head}=dict(in_channels={args.width}, init_cfg=None)')
+    )
+    init = dict(type='Pretrained', checkpoint=str(checkpoint), prefix='backbone.')
+    arch, init = dict(_delete_=True, **arch), dict(_delete_=True, **init)
+    text = (
+        f'# A fast anchor made out of that of {osp.basename(args.config)} by '
+        f'tools/make_fast_anchor.py.\n_base_ = [{base!r}]\nmodel = dict(\n'
+        f'    backbone=dict(\n        arch={arch!r},\n        init_cfg={init!r},\n    )'
+        f'{narrow},\n)\n'
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(text)
+    return path
+
+
+def training_config(
+    cfg: Config, fast: Config, places: list[int], args: argparse.Namespace
+) -> Config:
+    """Return the config that trains the fast anchor with the slow one as teacher."""
+    cfg, student = deepcopy(cfg), deepcopy(fast.model)
+    student.backbone.init_cfg = None
+    teacher = deepcopy(cfg.model)
+    teacher.backbone.init_cfg = None
+    cfg.model = dict(
+        type='FastAnchorWrapper',
+        model=student,
+        teacher=teacher,
+        teacher_checkpoint=args.checkpoint,
+        places=places,
+        labels=not args.no_labels,
+    )
+    if args.width is not None:
+        cfg.model.basis = str(args.work_dir / 'basis.pth')
+    warm_up = min(50, args.iters // 10 + 1)
+    cfg.train_cfg = dict(
+        type='IterBasedTrainLoop', max_iters=args.iters, val_interval=args.iters
+    )
+    cfg.param_scheduler = [
+        dict(type='LinearLR', start_factor=1e-3, end=warm_up, by_epoch=False),
+        dict(
+            type='CosineAnnealingLR',
+            eta_min_ratio=0.01,
+            begin=warm_up,
+            end=args.iters,
+            by_epoch=False,
+        ),
+    ]
+    cfg.load_from, cfg.resume = str(args.work_dir / 'cut.pth'), args.resume
+    cfg.work_dir = str(args.work_dir / 'training')
+    return cfg
+
+
+def train(cfg: Config, path: Path) -> None:
+    """Train the fast anchor, and write its weights in the names of the model alone."""
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    with atomic_path(path) as temporary:
+        torch.save(dict(state_dict=runner.model.state_dict()), temporary)
+
+
+def evaluate(cfg: Config, checkpoint: str | Path, name: str) -> dict[str, float]:
+    """Return the test metrics of a model alone."""
+    cfg = deepcopy(cfg)
+    cfg.model.backbone.init_cfg = None
+    cfg.load_from, cfg.resume = str(checkpoint), False
+    cfg.experiment_name = f'{Path(cfg.work_dir).name}_{name}'
+    return {k: float(v) for k, v in Runner.from_cfg(cfg).test().items()}
+
+
+def report(metrics: dict[str, dict[str, float]], path: Path) -> None:
+    """Print the metrics of all networks, and write them to a file."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(metrics, indent=1))
+    table = Table('network', *next(iter(metrics.values())))
+    for name, found in metrics.items():
+        table.add_row(name, *(f'{value:.2f}' for value in found.values()))
+    Console().print(table)
+
+
+def main() -> None:
+    args = parse_args()
+    cfg = load_config(args.config, args.cfg_options)
+    check_writable(str(args.work_dir), 'option: --work-dir')
+    args.work_dir.mkdir(parents=True, exist_ok=True)
+    first, last = args.work_dir / 'cut.pth', args.work_dir / 'fast.pth'
+    with guard_checkpoints():
+        arch, places, weights = cut(cfg, args)
+        fast = load_config(write_config(cfg, arch, args), args.cfg_options)
+        student = MODELS.build(model_config(fast))
+        student.load_state_dict(weights, strict=False)  # a narrow one has a new head
+        with atomic_path(first) as temporary:
+            torch.save(dict(state_dict=student.state_dict()), temporary)
+        train(training_config(cfg, fast, places, args), last)
+        fast.work_dir = cfg.work_dir = str(args.work_dir)
+        networks = {'slow anchor': (cfg, args.checkpoint), 'cut': (fast, first)}
+        networks['trained'] = fast, last
+        metrics = {n: evaluate(*network, n) for n, network in networks.items()}
+    report(metrics, args.work_dir / 'fast_anchor.json')
+    print(f'Wrote {args.work_dir / "fast.py"} and {last}')
+
+
+if __name__ == '__main__':
+    main()

@@ -102,27 +102,29 @@ def find_directions(model, cfg: Config, args: argparse.Namespace) -> torch.Tenso
     return principal_directions([torch.cat(x) for x in collected.values()], args.width)
 
 
-def write_config(cfg: Config, arch: dict, args: argparse.Namespace) -> Path:
-    """Write the config of the fast anchor alone."""
-    path, checkpoint = args.work_dir / 'fast.py', args.work_dir / 'fast.pth'
-    base = osp.relpath(args.config, args.work_dir)
-    head = next((k for k in ('decode_head', 'neck', 'head') if k in cfg.model), None)
-    narrow = (
-        ''
-        if args.width is None or head is None
-        else (f',\n    {head}=dict(in_channels={args.width}, init_cfg=None)')
-    )
-    init = dict(type='Pretrained', checkpoint=str(checkpoint), prefix='backbone.')
-    arch, init = dict(_delete_=True, **arch), dict(_delete_=True, **init)
-    text = (
-        f'# A fast anchor made out of that of {osp.basename(args.config)} by '
-        f'tools/make_fast_anchor.py.\n_base_ = [{base!r}]\nmodel = dict(\n'
-        f'    backbone=dict(\n        arch={arch!r},\n        init_cfg={init!r},\n    )'
-        f'{narrow},\n)\n'
+def write_config(cfg: Config, arch: dict, args: argparse.Namespace) -> Config:
+    """Write the config of the fast anchor alone, and return it."""
+    path, checkpoint = args.work_dir / 'fast.py', str(args.work_dir / 'fast.pth')
+    init_cfg = dict(type='Pretrained', checkpoint=checkpoint, prefix='backbone.')
+    model = dict(backbone=dict(arch=arch, init_cfg=init_cfg))
+    head = next((k for k in ('neck', 'decode_head', 'head') if k in cfg.model), None)
+    if args.width is not None and head is not None:
+        model[head] = dict(in_channels=args.width)
+    fast = deepcopy(cfg)
+    fast.model.backbone.pop('arch')
+    fast.model.backbone.pop('init_cfg', None)
+    fast.merge_from_dict(dict(model=model))
+    for value in (arch, init_cfg):
+        value['_delete_'] = True
+    changes = Config(
+        dict(_base_=[osp.relpath(args.config, args.work_dir)], model=model)
     )
     with atomic_path(path) as temporary:
-        temporary.write_text(text)
-    return path
+        temporary.write_text(
+            f'# A fast anchor made of that of {osp.basename(args.config)} by '
+            f'tools/make_fast_anchor.py.\n{changes.pretty_text}'
+        )
+    return fast
 
 
 def training_config(
@@ -197,7 +199,7 @@ def main() -> None:
     first, last = args.work_dir / 'cut.pth', args.work_dir / 'fast.pth'
     with guard_checkpoints():
         arch, places, weights = cut(cfg, args)
-        fast = load_config(write_config(cfg, arch, args), args.cfg_options)
+        fast = write_config(cfg, arch, args)
         student = MODELS.build(model_config(fast))
         student.load_state_dict(weights, strict=False)  # a narrow one has a new head
         with atomic_path(first) as temporary:

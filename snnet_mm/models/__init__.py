@@ -16,9 +16,10 @@ from .ziplab_checkpoint import convert_ziplab
 
 __all__ = [
     'Distillation', 'DistillationWrapper', 'FastAnchorWrapper', 'LeastSquares',
-    'LoRAStitchingLayer', 'MapLayerNorm', 'ModelWrapper', 'NormPerMap', 'PerStitchBN', 'SNNetv1', 'SNNetv2',
+    'LoRAStitchingLayer', 'MapLayerNorm', 'ModelWrapper', 'NormPerMap', 'PerStitchBN',
+    'SNNetv1', 'SNNetv2',
     'SandwichWrapper', 'SimpleFeaturePyramid', 'SingleStitch', 'StitchedBackbone',
     'StitchingLayer', 'TimmTeacher', 'build_anchors', 'convert_ziplab',
     'find_stitched_backbone', 'fit_stitching_layers', 'model_config', 'recalibrate_bn',
-    'recorded_tokens',     'set_stitch', 'set_stitches', 'unwrapped',
+    'recorded_tokens', 'set_stitch', 'set_stitches', 'unwrapped',
 ]  # fmt: skip

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import load_into, read_weights
-from snnet_mm.utils import check
+from snnet_mm.utils import check, register
 
 from .distillation import Distillation, find_head, recorded_logits
 from .model_wrapper import ModelWrapper
 
 
-@MODELS.register_module()
+@register(MODELS)
 class FastAnchorWrapper(ModelWrapper):
     """A model whose anchor learns to do what a larger one does, block by block.
 

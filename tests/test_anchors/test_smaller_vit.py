@@ -1,0 +1,89 @@
+import pytest
+import torch
+
+from snnet_mm.anchors import (
+    PlainViT,
+    contract_width,
+    keep_blocks,
+    principal_directions,
+)
+
+
+def build_vit(depth=4, width=16, heads=4, **kwargs):
+    arch = dict(embed_dims=width, depth=depth, num_heads=heads)
+    settings = dict(img_size=16, patch_size=8, layer_scale_init=0.5)
+    anchor = PlainViT(arch, **(settings | kwargs)).eval()
+    for parameter in anchor.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return anchor
+
+
+@pytest.mark.parametrize('blocks', [[0, 2], [1, 2, 3], [3]])
+def test_a_network_of_some_blocks_runs_these_one_after_the_other(blocks):
+    wide, short = build_vit(), build_vit(depth=len(blocks))
+    short.load_state_dict(keep_blocks(wide.state_dict(), blocks))
+    images = torch.randn(2, 3, 16, 16)
+    state = wide.embed(images)
+    for i in blocks:
+        state = wide.run_block(state, i)
+    torch.testing.assert_close(short(images)[-1], wide.to_feature_map(state))
+
+
+@pytest.mark.parametrize('blocks', [[], [2, 0], [0, 0], [0, 4], [0, 1, 2, 3], [0.5]])
+def test_blocks_that_are_not_there_are_refused(blocks):
+    with pytest.raises(ValueError, match='--blocks'):
+        keep_blocks(build_vit().state_dict(), blocks)
+
+
+def test_directions_span_what_tokens_vary_in_whatever_their_scale():
+    # Zero-mean directions, as layer norms take the mean out.
+    true = torch.linalg.qr(torch.randn(8, 3) - torch.randn(8, 3).mean(0))[0]
+    true = torch.linalg.qr(true - true.mean(0))[0]
+    small = torch.randn(50, 2) @ true[:, :2].T + 5
+    large = 1000 * torch.randn(50, 1) @ true[:, 2:].T
+    basis = principal_directions([small, large], 3)
+    torch.testing.assert_close(basis.T @ basis, torch.eye(3))
+    torch.testing.assert_close(basis @ basis.T, true @ true.T, atol=1e-5, rtol=0)
+    # Both tensors count alike: the one direction of `large` explains half.
+    torch.testing.assert_close(
+        (basis[:, 0] @ true[:, 2]).abs(), torch.tensor(1.0), atol=1e-4, rtol=0
+    )
+
+
+def test_tokens_in_the_directions_are_mapped_as_by_the_wide_network():
+    """A network that never leaves the directions is contracted without a loss."""
+    wide, width = build_vit(layer_scale_init=0.5), 8
+    ones = torch.ones(16, 1)
+    basis = torch.linalg.qr(torch.cat([ones, torch.randn(16, 8)], dim=1))[0][:, 1:]
+    # What has no mean, wide and narrow, so that both layer norms divide alike.
+    inside = basis @ (torch.eye(8) - 1 / 8) @ basis.T
+    with torch.no_grad():
+        for name in ('pos_embed', 'cls_token'):
+            getattr(wide, name).copy_(getattr(wide, name) @ inside)
+        proj = wide.patch_embed.proj
+        proj.weight.copy_(torch.einsum('oihw,od->dihw', proj.weight, inside))
+        proj.bias.copy_(proj.bias @ inside)
+        for block in wide.blocks:
+            for layer, scale in (
+                (block.attn.proj, block.ls1),
+                (block.mlp.fc2, block.ls2),
+            ):
+                scale.gamma.fill_(0.7)
+                layer.weight.copy_(inside @ layer.weight)
+                layer.bias.copy_(inside @ layer.bias)
+            # Two heads, and half of the hidden units, do nothing.
+            block.attn.proj.weight[:, 4:12] = 0
+            block.mlp.fc2.weight[:, 32:] = 0
+    narrow = build_vit(width=width, heads=2)
+    narrow.load_state_dict(contract_width(wide.state_dict(), basis, num_heads=4))
+    images = torch.randn(2, 3, 16, 16)
+    expected = torch.einsum('bchw,cd->bdhw', wide(images)[-1], basis)
+    torch.testing.assert_close(narrow(images)[-1], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_widths_that_no_heads_make_are_refused():
+    weights = build_vit().state_dict()
+    with pytest.raises(ValueError, match='multiples of 4'):
+        contract_width(weights, torch.linalg.qr(torch.randn(16, 6))[0], 4)
+    with pytest.raises(ValueError, match='--width'):
+        principal_directions([torch.randn(9, 16)], 16)

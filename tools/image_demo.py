@@ -18,7 +18,7 @@ from snnet_mm.apis import (
     select_stitches,
     set_stitch,
 )
-from snnet_mm.evaluation import plot_sheet
+from snnet_mm.evaluation import plot_images
 from snnet_mm.utils import atomic_path, check
 
 
@@ -94,7 +94,7 @@ def main() -> None:
             print(out_file)
             rows[file].append(picture[..., ::-1])
     if args.sheet is not None:
-        plot_sheet(list(rows.values()), titles_of(model, ids), args.sheet)
+        plot_images(list(rows.values()), titles_of(model, ids), args.sheet)
         print(args.sheet)
 
 

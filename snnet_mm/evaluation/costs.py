@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from mmengine.logging import print_log
@@ -14,7 +15,7 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.models import find_stitched_backbone, unwrapped
+from snnet_mm.models import StitchedBackbone, find_stitched_backbone, unwrapped
 from snnet_mm.stitching import Cost, CostTable
 from snnet_mm.utils import refusal
 
@@ -55,27 +56,19 @@ def cost_table(
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
     size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
-    scope = None
     try:
-        costs = _count(model, size, run_model)
+        return CostTable(_count(model, size, run_model), size, space.fingerprint)
     except Exception as error:
-        _refuse_shapes(error, size)
-        costs, scope = _count_features(model, size), FEATURES
-        print_log(
-            f'Costs of {type(model).__name__} are those of {scope}. What follows '
-            f'cannot be counted: {_described(error)}',
-            'current',
-            logging.WARNING,
-        )
-    return CostTable(costs, size, space.fingerprint, scope=scope)
-
-
-def _count_features(model: nn.Module, size: tuple[int, int]) -> dict[int, Cost]:
-    try:
-        return _count(model, size, run_features)
-    except RuntimeError as error:
-        _refuse_shapes(error, size)
-        raise
+        # Of shapes that do not fit: what meta tensors alone raise names them.
+        if type(error) is RuntimeError and 'meta' not in str(error):
+            allowed = f'those that the model can run: {str(error).splitlines()[0]}'
+            keys = 'in_channels of the neck and the heads, input_size'
+            raise refusal(keys, size, allowed) from error
+        reason = _described(error)
+    costs, name = _count(model, size, run_features), type(model).__name__
+    words = f'Costs of {name} are those of {FEATURES}. What follows cannot be counted'
+    print_log(f'{words}: {reason}', 'current', logging.WARNING)
+    return CostTable(costs, size, space.fingerprint, scope=FEATURES)
 
 
 def _described(error: Exception) -> str:
@@ -92,29 +85,16 @@ def _described(error: Exception) -> str:
 @torch.no_grad()
 def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
     counter = _CostCounter(model, run)
-    return functional_call(counter, _on_meta(counter), (size,), tie_weights=False)
-
-
-def _refuse_shapes(error: Exception, size: tuple[int, int]) -> None:
-    """Refuse what fails on any device; what fails on meta tensors alone names them."""
-    if type(error) is RuntimeError and 'meta' not in str(error):
-        reason = f'those that the model can run: {str(error).splitlines()[0]}'
-        keys = 'in_channels of the neck and the heads, input_size'
-        raise refusal(keys, size, reason) from error
-
-
-def _on_meta(model: nn.Module) -> dict[str, Tensor]:
-    """Return all parameters and buffers without their data; tied ones stay tied."""
     metas: dict[int, Tensor] = {}
     named = {}
     # A module held under two names is visited once: functional_call would take the
     # meta tensor that it finds under the second name for the weight to put back.
-    for path, module in model.named_modules():
+    for path, module in counter.named_modules():
         for name, t in (*module._parameters.items(), *module._buffers.items()):
             if t is not None:
                 meta = metas.setdefault(id(t), t.detach().to('meta'))
                 named[f'{path}.{name}' if path else name] = meta
-    return named
+    return functional_call(counter, named, (size,), tie_weights=False)
 
 
 class _CostCounter(nn.Module):
@@ -125,28 +105,13 @@ class _CostCounter(nn.Module):
         self.model, self.run = model, run
 
     def forward(self, input_size: tuple[int, int]) -> dict[int, Cost]:
-        """The cost of every stitch by id."""
-        images = empty_images(self.model, input_size, batch=1)
-        with as_shipped(self.model):
-            flops, params = self._count_parts(images)
-            return {
-                i: Cost(sum(flops[p] for p in parts), sum(params[p] for p in parts))
-                for i, parts in parts_by_stitch(self.model).items()
-            }
-
-    def _count_parts(self, images: Tensor) -> tuple[dict[Part, int], dict[Part, int]]:
-        """FLOPs and parameters of every part."""
+        """Return the cost of every stitch by id."""
         # Imported here, for it loads a compiler of kernels, which training needs not.
         from torch.utils.flop_counter import FlopCounterMode
 
         backbone = find_stitched_backbone(self.model)
         flops: dict[Part, int] = {}
         params = defaultdict(int)
-        for part, parameters in parameters_by_part(backbone).items():
-            params[part] = sum(p.numel() for p in parameters)
-        outside = {id(p): p.numel() for p in self.model.parameters()}
-        for p in backbone.parameters():
-            outside.pop(id(p), None)
 
         def count(part: Part, run: Callable[[], T]) -> T:
             with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
@@ -156,8 +121,18 @@ class _CostCounter(nn.Module):
             flops[part] = counter.get_total_flops() // 2
             return result
 
-        run_parts(self.model, images, count, self.run)
-        return flops, params
+        images = empty_images(self.model, input_size, batch=1)
+        with as_shipped(self.model):
+            for part, parameters in parameters_by_part(backbone).items():
+                params[part] = sum(p.numel() for p in parameters)
+            outside = {id(p): p.numel() for p in self.model.parameters()}
+            for p in backbone.parameters():
+                outside.pop(id(p), None)
+            run_parts(self.model, images, count, self.run)
+            return {
+                i: Cost(sum(flops[p] for p in parts), sum(params[p] for p in parts))
+                for i, parts in parts_by_stitch(self.model).items()
+            }
 
 
 class _UsedTensors(TorchDispatchMode):
@@ -171,3 +146,29 @@ class _UsedTensors(TorchDispatchMode):
         read = tree_leaves((args, kwargs))
         self.ids |= {id(x) for x in read if isinstance(x, Tensor)}
         return func(*args, **(kwargs or {}))
+
+
+class ParameterCount(NamedTuple):
+    """Parameters of a part of a model that are trained, and all of them."""
+
+    trained: int
+    total: int
+
+    def __str__(self) -> str:
+        return f'{self.trained:,} of {self.total:,}'
+
+
+def count_parameters(model: nn.Module) -> dict[str, ParameterCount]:
+    """Count parameters by part: ``'decode_head'``; of a stitched backbone several."""
+    model = unwrapped(model)
+    stitched = (n for n, m in model.named_modules() if isinstance(m, StitchedBackbone))
+    prefixes = [f'{name}.' if name else '' for name in stitched]
+    counts: dict[str, ParameterCount] = {}
+    for name, parameter in model.named_parameters():
+        prefix = next((p for p in prefixes if name.startswith(p)), '')
+        part = prefix + name.removeprefix(prefix).partition('.')[0]
+        trained, total = counts.get(part, (0, 0))
+        number = parameter.numel()
+        trained += number * parameter.requires_grad
+        counts[part] = ParameterCount(trained, total + number)
+    return counts

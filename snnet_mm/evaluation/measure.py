@@ -5,24 +5,24 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from rich.progress import track
-from torch import Tensor, nn
+from torch import nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Setup, middle_stitches
-from snnet_mm.utils import refusal
+from snnet_mm.utils import check, refusal
 
 from .costs import cost_table
-from .extensions import Forward
 from .parts import SCOPES, T, as_shipped, empty_images, parts_by_stitch, run_parts
 
+WARM_UP = 2  # rounds that do not count
 
-@dataclass(frozen=True)
-class LatencyCheck:
+
+class LatencyCheck(NamedTuple):
     """A stitch that was timed end to end, in milliseconds.
 
     ``spread`` is the distance between the quartiles of its rounds over their median: on
@@ -40,8 +40,7 @@ class LatencyCheck:
         return self.predicted / self.measured - 1
 
 
-@dataclass(frozen=True)
-class Latencies:
+class Latencies(NamedTuple):
     """Milliseconds of one forward of a batch: predicted by stitch id, and checked."""
 
     by_stitch: Mapping[int, float]
@@ -60,17 +59,15 @@ def measure_latency(
 
     A forward goes from preprocessed images to the raw output of the heads, or as far as
     :func:`cost_table` counts, on the device and in the data type of the model, in eval
-    mode with merged stitching layers.
-    In every round all parts are timed and some stitches end to end, in turn first, so
-    that both meet the same load; a latency is the median over the rounds. The first two
-    rounds warm up and do not count.
+    mode with merged stitching layers. In every round all parts are timed and some
+    stitches end to end, in turn first, so that both meet the same load; a latency is
+    the median over the rounds.
 
     Args:
         model: A stitched backbone, or an mm model that holds one.
-        input_size: Height and width in pixels; by default the fixed size of the
-            model's data preprocessor.
+        input_size: See :func:`cost_table`.
         batch: Images in a batch.
-        rounds: Rounds that count.
+        rounds: Rounds that count, after two that warm up.
         check: Stitches to time end to end; by default the anchors and, of every kind,
             the middle one.
         progress: Whether to show a progress bar.
@@ -80,28 +77,25 @@ def measure_latency(
         if number < 1:
             raise refusal(option, number, '1 or more')
     space = find_stitched_backbone(model).space
-    run = SCOPES[cost_table(model, input_size).scope]
+    forward = SCOPES[cost_table(model, input_size).scope]
     ids = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch).normal_()
-    warm_up, timed = 2, []
+    timed = []
     with as_shipped(model):
         parts = parts_by_stitch(model)
-        for n in _track(range(rounds + warm_up), 'Timing', progress):
-            part_times, end_to_end = (_Stopwatch(images.device) for _ in range(2))
-            runs = [partial(run_parts, model, images, part_times.time, run)]
+        for n in _track(range(rounds + WARM_UP), 'Timing', progress):
+            of_parts, end_to_end = _Stopwatch(images.device), _Stopwatch(images.device)
+            runs = [partial(run_parts, model, images, of_parts.time, forward)]
             for i in ids:
-                runs.append(partial(_run_stitch, model, images, i, end_to_end, run))
-            for step in reversed(runs) if n % 2 else runs:
-                step()
-            timed.append((part_times.milliseconds(), end_to_end.milliseconds()))
-    timed = timed[warm_up:]
-    by_stitch = {
-        i: statistics.median(
-            sum(times[part] for part in parts[i]) for times, _ in timed
-        )
-        for i in parts
-    }
-    checks = [_compare(i, by_stitch[i], [whole[i] for _, whole in timed]) for i in ids]
+                run = partial(forward, model, images)
+                runs.append(partial(_run_stitch, model, i, end_to_end, run))
+            for run in reversed(runs) if n % 2 else runs:
+                run()
+            timed.append((of_parts.milliseconds(), end_to_end.milliseconds()))
+    sums = {i: [sum(t[p] for p in parts[i]) for t, _ in timed[WARM_UP:]] for i in parts}
+    by_stitch = {i: statistics.median(times) for i, times in sums.items()}
+    wholes = {i: [times[i] for _, times in timed[WARM_UP:]] for i in ids}
+    checks = (_compare(i, by_stitch[i], times) for i, times in wholes.items())
     return Latencies(by_stitch, tuple(checks))
 
 
@@ -116,20 +110,14 @@ def measure_memory(
     That is the stitch's own weights, as if it were shipped alone, the images, and the
     most that torch's allocator hands out for activations, workspaces of cuDNN and
     cuBLAS included. Torch tells no peak on other devices, and adding up the tensors
-    that are alive sees nothing of what a kernel needs inside.
-
-    Args:
-        model: A stitched backbone, or an mm model that holds one.
-        input_size: See :func:`measure_latency`.
-        batch: Images in a batch.
-        progress: Whether to show a progress bar.
+    that are alive sees nothing of what a kernel needs inside. Arguments are those of
+    :func:`measure_latency`.
     """
     model = unwrapped(model)
     weight = next(model.parameters())
-    if not weight.is_cuda:
-        raise refusal('--device', str(weight.device), 'a GPU, to measure memory')
+    check(weight.is_cuda, '--device', str(weight.device), 'a GPU, to measure memory')
     costs = cost_table(model, input_size)
-    params, run = costs.column('params'), SCOPES[costs.scope]
+    params, forward = costs.column('params'), SCOPES[costs.scope]
     images = empty_images(model, input_size, batch)
     peaks = {}
     with as_shipped(model):
@@ -137,7 +125,7 @@ def measure_memory(
             set_stitch(model, stitch_id)
             torch.cuda.reset_peak_memory_stats(images.device)
             before = torch.cuda.memory_allocated(images.device)
-            run(model, images)
+            forward(model, images)
             peak = torch.cuda.max_memory_allocated(images.device) - before
             weights = params[stitch_id] * weight.element_size()
             peaks[stitch_id] = weights + images.untyped_storage().nbytes() + peak
@@ -159,26 +147,24 @@ def _track(items: Collection[int], title: str, progress: bool):
 
 
 def _run_stitch(
-    model: nn.Module, images: Tensor, stitch_id: int, watch: _Stopwatch, run: Forward
+    model: nn.Module, stitch_id: int, watch: _Stopwatch, run: Callable[[], object]
 ) -> None:
     set_stitch(model, stitch_id)
-    watch.time(stitch_id, partial(run, model, images))
+    watch.time(stitch_id, run)
 
 
 def _compare(stitch_id: int, predicted: float, rounds: Sequence[float]) -> LatencyCheck:
-    median = statistics.median(rounds)
-    low, high = median, median
-    if len(rounds) > 1:
-        low, _, high = statistics.quantiles(rounds, n=4, method='inclusive')
+    # One round is all of its quartiles.
+    rounds = rounds * 2 if len(rounds) == 1 else rounds
+    low, median, high = statistics.quantiles(rounds, n=4, method='inclusive')
     return LatencyCheck(stitch_id, predicted, median, (high - low) / median)
 
 
-@dataclass
 class _Stopwatch:
     """Times calls; on a GPU by events, without waiting between calls."""
 
-    device: torch.device
-    marks: dict = field(default_factory=dict)
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.marks = device, {}
 
     def time(self, key: object, run: Callable[[], T]) -> T:
         start = self._mark()

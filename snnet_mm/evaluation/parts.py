@@ -10,10 +10,9 @@ from functools import partial
 from typing import TypeVar
 
 import torch
-from mmengine.model import BaseDataPreprocessor, BaseModel
+from mmengine.model import BaseModel
 from torch import Tensor, nn
 
-from snnet_mm.anchors import TokenState
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
@@ -21,7 +20,7 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Position, Step, Stitch
-from snnet_mm.utils import check, is_whole, refusal
+from snnet_mm.utils import check, is_whole
 
 from .extensions import FORWARDS, Forward
 
@@ -53,8 +52,7 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
     """Run every part of a model once, in the order of its anchors.
 
     Every anchor is walked block by block, so that a part finds the device and its
-    caches as it does in a real forward. Stitching layers are run where the activations
-    are that they map.
+    caches as in a real forward; stitching layers and maps run where their input arises.
 
     Args:
         model: A stitched backbone, or an mm model that holds one.
@@ -63,42 +61,33 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
         run: Runs the model; see :data:`SCOPES`.
     """
     backbone = find_stitched_backbone(model)
+    slow = backbone.anchors[-1]
     for a, anchor in enumerate(backbone.anchors):
-        state = measure(Position(a, -1), partial(anchor.embed, images))
-        _run_parts_at(backbone, Position(a, -1), state, measure)
-        for i in range(anchor.depth):
-            block = partial(anchor.run_block, state, i)
-            state = measure(Position(a, i), block)
-            _run_parts_at(backbone, Position(a, i), state, measure)
+        step = partial(anchor.embed, images)
+        for i in range(-1, anchor.depth):
+            state = measure(Position(a, i), step)
+            for name, spec in backbone.space.layers.items():
+                if spec.source == Position(a, i):
+                    layer = backbone.stitching_layers[name]
+                    measure(name, partial(layer.map_state, state))
+            for j in backbone.wanted_maps():
+                if anchor is slow and i == backbone.out_indices[j]:
+                    measure(FeatureMap(j), partial(slow.to_feature_map, state))
+            step = partial(anchor.run_block, state, i + 1)
     if model is not backbone:
         for a in _end_anchors(backbone):
             with _given_backbone_output(model, images, a, run):
                 measure(Rest(a), partial(run, model, images))
 
 
-def _run_parts_at(
-    backbone: StitchedBackbone, here: Position, state: TokenState, measure: Measure
-) -> None:
-    """Run the stitching layers that leave a position, and the maps taken from it."""
-    for name, spec in backbone.space.layers.items():
-        if spec.source == here:
-            measure(name, partial(backbone.stitching_layers[name].map_state, state))
-    slow = len(backbone.anchors) - 1
-    for j in backbone.wanted_maps():
-        if here == Position(slow, backbone.out_indices[j]):
-            run = partial(backbone.anchors[slow].to_feature_map, state)
-            measure(FeatureMap(j), run)
-
-
 def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
-    """Return the parts of a model that each of its stitches runs, each of them once."""
+    """Return the parts of a model that each of its stitches runs, by stitch id."""
     backbone = find_stitched_backbone(model)
-    parts = {stitch.id: parts_of(backbone, stitch) for stitch in backbone.space}
-    if model is not backbone:
-        ends = _end_anchors(backbone)
-        for stitch in backbone.space:
-            end = stitch.end_anchor
-            parts[stitch.id].add(Rest(end if end in ends else ends[0]))
+    parts, ends = {}, _end_anchors(backbone)
+    for stitch in backbone.space:
+        end = stitch.end_anchor if stitch.end_anchor in ends else ends[0]
+        rest = set() if model is backbone else {Rest(end)}
+        parts[stitch.id] = parts_of(backbone, stitch) | rest
     return parts
 
 
@@ -157,23 +146,20 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
     mmdet's has them in its ``batch_augments``; mmpretrain's pads nothing: classifiers
     see images of the size that their slow anchor is built for.
     """
-    for module in model.modules():
-        if isinstance(module, BaseDataPreprocessor):
-            for part in module.modules():
-                if (size := getattr(part, 'size', None)) is not None:
-                    return tuple(size) if isinstance(size, Sequence) else size
-    for module in model.modules():
-        if isinstance(module, StitchedBackbone) and module.out == 'end':
-            size = module.anchors[-1].input_size
-            if size is not None:
-                return size
-    raise refusal('input_size, model.data_preprocessor.size', None, SIZE)
+    preprocessor = getattr(unwrapped(model), 'data_preprocessor', None) or nn.Module()
+    sizes = [getattr(part, 'size', None) for part in preprocessor.modules()]
+    backbone = find_stitched_backbone(model)
+    if backbone.out == 'end':
+        sizes.append(backbone.anchors[-1].input_size)
+    size = next((size for size in sizes if size is not None), None)
+    check(size is not None, 'input_size, model.data_preprocessor.size', size, SIZE)
+    return tuple(size) if isinstance(size, Sequence) else size
 
 
 def empty_images(
     model: nn.Module, input_size: Sequence[int] | None, batch: int
 ) -> Tensor:
-    """Return images ``(B, 3, H, W)`` without content, as the weights of a model are.
+    """Return images ``(B, 3, H, W)`` of any content, of the weights' device and type.
 
     ``input_size`` is height and width in pixels, by default :func:`preprocessed_size`.
     """

@@ -5,12 +5,13 @@
 
 import argparse
 
+import numpy as np
 import torch
 from mmengine.registry import DATASETS
 
 from snnet_mm.apis import cost_table, find_stitched_backbone, init_model, set_stitch
 from snnet_mm.datasets import check_data_folders
-from snnet_mm.evaluation import DepthExample, plot_depths
+from snnet_mm.evaluation import plot_images
 from snnet_mm.stitching import select_stitches
 from snnet_mm.utils import check, load_config
 
@@ -39,15 +40,16 @@ def main() -> None:
     check('gt_depth_map' in found, 'test_dataloader.dataset', found, 'a set with depth')
     stitches = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
     costs = cost_table(model, cfg.test_cfg.get('input_size'))
-    examples = [draw(model, dataset[i], stitches) for i in args.images]
+    rows = [draw(model, dataset[i], stitches) for i in args.images]
     titles = [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in stitches]
-    plot_depths(examples, titles, args.out)
+    farthest = max(truth.max() for _, truth, *_ in rows)
+    plot_images(rows, ['image', 'truth', *titles], args.out, farthest)
     print(f'Wrote {args.out}')
 
 
 @torch.no_grad()
-def draw(model, item: dict, stitches: list[int]) -> DepthExample:
-    """A test image with the depths that some stitches predict."""
+def draw(model, item: dict, stitches: list[int]) -> list[np.ndarray]:
+    """A test image, its truth and the depths that some stitches predict."""
     sample, predictions = item['data_samples'], []
     for stitch_id in stitches:
         set_stitch(model, stitch_id)
@@ -56,7 +58,7 @@ def draw(model, item: dict, stitches: list[int]) -> DepthExample:
         predictions.append(result.pred_depth_map.data[0].numpy())
     image = item['inputs'].numpy().transpose(1, 2, 0)[..., ::-1]
     truth = sample.gt_depth_map.data[0].numpy()
-    return DepthExample(image, truth, predictions)
+    return [image, truth, *predictions]
 
 
 if __name__ == '__main__':

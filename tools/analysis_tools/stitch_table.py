@@ -125,7 +125,7 @@ def main() -> None:
     console.print(cost_report(space, costs, ids))
     if args.checks:
         console.print(check_table(space, args.checks))
-    costs.save(out / 'costs.json', checks=[vars(c) for c in args.checks])
+    costs.save(out / 'costs.json', checks=[c._asdict() for c in args.checks])
     console.print(f'Wrote costs.json to {out}', soft_wrap=True)
     if args.draw_routes is not None:
         plot_routes(space, out / 'routes.png', args.draw_routes or None)

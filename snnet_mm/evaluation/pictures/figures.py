@@ -1,18 +1,23 @@
-"""Figures of matplotlib."""
+"""Figures of matplotlib, and one of images in rows and columns."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from snnet_mm.utils import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CELL_WIDTH = 2.8  # inches
+
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches.
+    """Make an empty figure, in inches.
 
     It imports matplotlib, which takes longer than all of this package, and most runs
     draw nothing.
@@ -26,3 +31,37 @@ def save_figure(figure: Figure, path: str | os.PathLike, dpi: int = 130) -> None
     """Write a figure, whole or not at all; the ending of the path tells the format."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=dpi)
+
+
+def plot_images(
+    rows: Sequence[Sequence[np.ndarray]],
+    titles: Sequence[str],
+    path: str | os.PathLike,
+    farthest: float | None = None,
+) -> None:
+    """Draw images in rows, and depth maps among them by colour.
+
+    Args:
+        rows: Images ``(H, W, 3)``, uint8, RGB, and depths ``(H, W)`` in metres, 0 where
+            there is none; rows are as high as their first image.
+        titles: One per column.
+        path: Picture to write; the ending tells the format.
+        farthest: Depth at the end of the scale that all depth maps share.
+    """
+    from matplotlib import colormaps  # see new_figure
+
+    # Near is red, far is blue.
+    colors = colormaps['turbo_r'].with_extremes(bad='gainsboro')
+    shares = [row[0].shape[0] / row[0].shape[1] for row in rows]
+    figure = new_figure(CELL_WIDTH * len(titles), CELL_WIDTH * sum(shares) + 0.4)
+    size = len(rows), len(titles)
+    grid = figure.subplots(*size, squeeze=False, height_ratios=shares)
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title, fontsize='medium')
+    for axes, image in zip(grid.flat, (i for row in rows for i in row), strict=True):
+        axes.set_axis_off()
+        shown = image if image.ndim == 3 else np.ma.masked_equal(image, 0)
+        drawn = axes.imshow(shown, cmap=colors, vmin=0, vmax=farthest)
+    if farthest is not None:
+        figure.colorbar(drawn, ax=grid, label='depth (m)', shrink=0.9, pad=0.01)
+    save_figure(figure, path)

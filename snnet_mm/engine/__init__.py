@@ -1,5 +1,6 @@
 """Training of stitches: samplers, hooks, exact resume and optimizer constructors."""
 
+from .fsdp_strategy import StitchFSDPStrategy
 from .hooks.exact_resume_hook import ExactResumeHook
 from .hooks.label_check_hook import LabelCheckHook
 from .hooks.stitch_checkpoint_hook import StitchCheckpointHook
@@ -25,6 +26,7 @@ __all__ = [
     'ResourceConstrainedSampler',
     'SandwichSampler',
     'StitchCheckpointHook',
+    'StitchFSDPStrategy',
     'StitchInitHook',
     'StitchReportHook',
     'StitchSampler',

@@ -220,6 +220,8 @@ def check_resumable(
     check(fits, 'load_from', name, of_others)
     params = [p for group in groups for p in group['params']]
     for i, state in saved['state'].items():
+        if isinstance(i, str):  # a name: FSDP looks for it itself
+            continue
         for key in FULL_SIZE & set(state):
             value = state[key]
             fits = value is None or value.shape == params[i].shape

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from mmengine.dist import get_rank
@@ -32,23 +31,26 @@ class StitchSampler(metaclass=ABCMeta):
     a hook, which keeps what it learned equal on all ranks and saved.
 
     Args:
-        costs: Costs of the stitches to draw from.
+        costs: Costs of the stitches, or None where they are not known.
         seed: Seed of the draws.
         per_rank: Whether every rank draws a stitch of its own.
-        space: The stitching space, for samplers that go by routes.
+        space: The stitching space.
+        ids: The stitches to draw from; by default those with costs, else the space's.
     """
 
     def __init__(
         self,
-        costs: CostTable,
+        costs: CostTable | None,
         seed: int = 0,
         per_rank: bool = False,
         space: StitchingSpace | None = None,
+        ids: Collection[int] | None = None,
     ) -> None:
         self.costs, self.seed, self.per_rank = costs, seed, per_rank
         self.space = space
+        self.ids = tuple((costs or space.ids) if ids is None else ids)
         # Cost groups that the log tells apart; some samplers draw by them.
-        self.groups = split_cost_range(costs.column('flops'), NUM_LOGGED_GROUPS)
+        self.groups = [] if costs is None else self.split(NUM_LOGGED_GROUPS)
 
     def hooks(self) -> list[Hook]:
         """Return hooks to register before training; by default none."""
@@ -63,6 +65,17 @@ class StitchSampler(metaclass=ABCMeta):
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """Draw one or more stitch ids."""
 
+    def column(self, cost: str) -> dict[int, float]:
+        """Return a cost of the stitches to draw from, by stitch id."""
+        kind, other = type(self).__name__, 'a sampler without costs, such as Uniform'
+        check(self.costs is not None, 'sampler.type', kind, f'{other}Sampler')
+        column = self.costs.column(cost)
+        return {i: column[i] for i in self.ids}
+
+    def split(self, num_groups: int, cost: str = 'flops') -> list[tuple[int, ...]]:
+        """Return groups of stitches by equal parts of the range of a cost."""
+        return split_cost_range(self.column(cost), num_groups)
+
     def mean_gflops(self, group: Sequence[int]) -> str:
         """Return the mean GFLOPs of a cost group, by which logs name it."""
         return f'{sum(self.costs[i].flops for i in group) / len(group) / 1e9:.3g}'
@@ -73,21 +86,23 @@ class UniformSampler(StitchSampler):
     """Draws every stitch equally often, as SN-Netv1 does.
 
     Args:
-        costs: Costs of the stitches to draw from.
+        costs: Costs of the stitches, which it does not go by.
         anchors: Whether the anchors themselves are drawn; not where they are frozen.
         **kwargs: See :class:`StitchSampler`.
     """
 
-    def __init__(self, costs: CostTable, anchors: bool = True, **kwargs) -> None:
+    def __init__(
+        self, costs: CostTable | None = None, anchors: bool = True, **kwargs
+    ) -> None:
         super().__init__(costs, **kwargs)
         left_out = () if anchors else self.space.anchor_ids
-        self._ids = [i for i in costs if i not in left_out]
-        other = f'True, as the stitches {list(costs)} are all anchors'
-        check(self._ids, 'sampler.anchors', anchors, other)
+        self._drawn = [i for i in self.ids if i not in left_out]
+        other = f'True, as the stitches {list(self.ids)} are all anchors'
+        check(self._drawn, 'sampler.anchors', anchors, other)
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """See :meth:`StitchSampler.draw`."""
-        return (self._ids[rng.integers(len(self._ids))],)
+        return (self._drawn[rng.integers(len(self._drawn))],)
 
 
 @register(TASK_UTILS)
@@ -116,9 +131,9 @@ class ResourceConstrainedSampler(StitchSampler):
         super().__init__(costs, **kwargs)
         one = step is None or num_groups is None
         check(one, 'sampler.step', step, 'None, as num_groups is given')
-        column = costs.column(cost)
+        column = self.column(cost)
         if num_groups is not None:
-            self.groups = split_cost_range(column, num_groups)
+            self.groups = self.split(num_groups, cost)
             key, value = 'sampler.num_groups', num_groups
         else:
             value = DEFAULT_STEP if step is None else step
@@ -158,7 +173,7 @@ class SandwichSampler(StitchSampler):
 
     def __init__(
         self,
-        costs: CostTable,
+        costs: CostTable | None,
         space: StitchingSpace,
         num_random: int = 1,
         sampler: dict | None = None,
@@ -170,10 +185,10 @@ class SandwichSampler(StitchSampler):
         check(valid, 'sampler.anchors', anchors, SANDWICH_ANCHORS)
         self.num_random, self.anchors = num_random, anchors
         always = space.anchor_ids[-1:] if anchors == 'slowest' else space.anchor_ids
-        middle = {i: costs[i] for i in costs if i not in always}
+        middle = [i for i in self.ids if i not in always]
         enough = is_whole(num_random, 1) and num_random <= len(middle)
         check(enough, 'sampler.num_random', num_random, f'1 to {len(middle)}')
-        defaults = dict(costs=replace(costs, costs=middle), space=space)
+        defaults = dict(costs=costs, space=space, ids=middle)
         self.sampler = TASK_UTILS.build(
             sampler or dict(type='UniformSampler'), default_args=defaults
         )

@@ -9,7 +9,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import TASK_UTILS
 
 from snnet_mm.engine import StitchSampler
-from snnet_mm.stitching import CostTable, split_cost_range
+from snnet_mm.stitching import CostTable
 from snnet_mm.utils import check, is_number, is_whole, register
 
 
@@ -53,7 +53,7 @@ class ImportanceSampler(StitchSampler):
         check(not self.per_rank, 'sampler.per_rank', self.per_rank, 'False')
         self.warm_up, self.momentum = warm_up, momentum
         self.num_groups, self.cost = num_groups, cost
-        self.groups = split_cost_range(costs.column(cost), num_groups)
+        self.groups = self.split(num_groups, cost)
         self.scores: dict[int, float] = {}
         self.num_scored_steps = 0
 
@@ -66,8 +66,7 @@ class ImportanceSampler(StitchSampler):
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """See :meth:`snnet_mm.engine.StitchSampler.draw`."""
         if self.num_scored_steps < self.warm_up:
-            ids = list(self.costs)
-            return (ids[rng.integers(len(ids))],)
+            return (self.ids[rng.integers(len(self.ids))],)
         group = self.groups[rng.integers(len(self.groups))]
         return (group[rng.choice(len(group), p=self.probabilities(group))],)
 

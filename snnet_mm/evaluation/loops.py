@@ -13,9 +13,15 @@ from mmengine.dataset import BaseDataset, DefaultSampler
 from mmengine.dist import get_world_size, is_main_process
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop, ValLoop
+from torch import nn
 from torch.utils.data import DataLoader
 
-from snnet_mm.models import PerStitchBN, find_stitched_backbone, recalibrate_bn
+from snnet_mm.models import (
+    PerStitchBN,
+    find_stitched_backbone,
+    gathered,
+    recalibrate_bn,
+)
 from snnet_mm.stitching import (
     CostTable,
     StitchResults,
@@ -54,7 +60,8 @@ class StitchValLoop(ValLoop):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.stitches = stitches
-        self._selected_ids()  # at once: the first validation may be hours away
+        if isinstance(self.runner.model, nn.Module):  # FlexibleRunner builds it later
+            self._selected_ids()  # at once: the first validation may be hours away
 
     def run(self) -> dict[str, float]:
         """Launch validation."""
@@ -178,7 +185,8 @@ class StitchTestLoop(TestLoop):
         return metrics
 
     def _cost_table(self) -> CostTable:
-        counted = cost_table(self.runner.model, self.input_size)
+        with gathered(self.runner.model):
+            counted = cost_table(self.runner.model, self.input_size)
         if self.known_costs is None:
             return counted
         measured = CostTable.read(self.known_costs)

@@ -88,6 +88,7 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
 
     Every call writes into data samples of its own.
     """
+    wrapper = model
     if is_model_wrapper(model):
         model = model.module
     if isinstance(model, BaseTTAModel):
@@ -95,10 +96,12 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
         return lambda: model.test_step(data_batch)
     data = model.data_preprocessor(data_batch, False)
     samples = data['data_samples']
+    # FSDP's gathers weights, DDP has none.
+    forward = getattr(wrapper, '_run_forward', model._run_forward)
 
     def predict() -> Predictions:
         # mm writes predictions into the samples it is given.
         own = dict(data, data_samples=[sample.new() for sample in samples])
-        return model._run_forward(own, mode='predict')
+        return forward(own, mode='predict')
 
     return predict

@@ -7,6 +7,7 @@ from .layers.least_squares import LeastSquares, fit_stitching_layers
 from .layers.stitching_layer import LoRAStitchingLayer, StitchingLayer
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
 from .per_stitch_bn import PerStitchBN, recalibrate_bn
+from .sharding import gathered
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches, unwrapped
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher
 from .wrappers.fast_anchor_wrapper import FastAnchorWrapper, recorded_tokens
@@ -20,6 +21,6 @@ __all__ = [
     'SNNetv1', 'SNNetv2',
     'SandwichWrapper', 'SimpleFeaturePyramid', 'SingleStitch', 'StitchedBackbone',
     'StitchingLayer', 'TimmTeacher', 'build_anchors', 'convert_ziplab',
-    'find_stitched_backbone', 'fit_stitching_layers', 'model_config', 'recalibrate_bn',
+    'find_stitched_backbone', 'fit_stitching_layers', 'gathered', 'model_config', 'recalibrate_bn',
     'recorded_tokens', 'set_stitch', 'set_stitches', 'unwrapped',
 ]  # fmt: skip

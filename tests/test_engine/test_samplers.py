@@ -101,6 +101,22 @@ def test_draws_are_those_of_earlier_versions(config, drawn):
     assert [sampler.sample(t) for t in range(6)] == drawn
 
 
+@pytest.mark.parametrize('kind', ['UniformSampler', 'SandwichSampler'])
+def test_samplers_that_go_by_no_costs_need_none(kind):
+    space = TwoWaySpace([4, 8])
+    costs = CostTable({i: Cost(1, 1) for i in space.ids}, (8, 8))
+    without, given = (
+        TASK_UTILS.build(dict(type=kind, costs=c, space=space)) for c in (None, costs)
+    )
+    drawn = [without.sample(t) for t in range(20)]
+    assert drawn == [given.sample(t) for t in range(20)]
+    assert len(set(drawn)) > 5
+    ros = dict(type='ResourceConstrainedSampler')
+    for config in (ros, dict(type='SandwichSampler', sampler=ros)):
+        with pytest.raises(ValueError, match="'Resource.* without costs.*sampler.type"):
+            TASK_UTILS.build(dict(config, costs=None, space=space))
+
+
 # --- sandwiches
 
 

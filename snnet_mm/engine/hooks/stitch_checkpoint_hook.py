@@ -26,6 +26,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
+from snnet_mm.models import gathered
 from snnet_mm.utils import check, is_whole, register, remove_leftovers
 
 from ..resume import check_resumable, check_weights_fit, find_resumable
@@ -64,6 +65,8 @@ class StitchCheckpointHook(CheckpointHook):
         folder = self.out_dir or runner.work_dir
         if not runner._resume or runner._load_from or not _is_local(folder):
             return
+        if hasattr(runner, 'strategy'):  # FlexibleRunner has loaded by now
+            return
         if folder != runner.work_dir:  # as CheckpointHook.before_train does
             folder = osp.join(folder, osp.basename(runner.work_dir.rstrip(osp.sep)))
         found = [None, None]
@@ -94,10 +97,12 @@ class StitchCheckpointHook(CheckpointHook):
         """Refuse a checkpoint that is not of this model."""
         name, resumed = runner._load_from or 'given', runner._resume
         fine_tunes = isinstance(runner._train_loop, BaseLoop) and not resumed
-        check_weights_fit(runner.model, checkpoint, name, not fine_tunes, resumed)
+        model = runner.model
+        with gathered(model):
+            check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
         if resumed:
-            # It is a config until it is built for what is resumed.
-            runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+            if isinstance(runner.optim_wrapper, dict):  # until it is built to resume
+                runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
             check_resumable(checkpoint, name, runner.optim_wrapper)
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:

@@ -15,6 +15,7 @@ from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
     fit_stitching_layers,
+    gathered,
 )
 from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
 
@@ -68,7 +69,7 @@ class StitchInitHook(Hook):
     def _fit(self, runner: Runner, backbone: StitchedBackbone) -> None:
         start = time.time()
         # The images neither depend on what was drawn before nor change later draws.
-        with isolated_rng(runner.seed):
+        with isolated_rng(runner.seed), gathered(runner.model):
             batches = self._image_batches(runner)
             num_images = fit_stitching_layers(backbone, batches, self.ridge)
         runner.logger.info(
@@ -92,7 +93,8 @@ class StitchInitHook(Hook):
         enough = len(chosen) >= ranks
         check(enough, 'StitchInitHook.num_images', self.num_images, allowed)
         own = chosen[get_rank() :: ranks].tolist()
-        for i in range(0, len(own), loader.batch_size):
-            samples = [dataset[j] for j in own[i : i + loader.batch_size]]
-            batch = loader.collate_fn(samples)
+        # One by one where a batch sampler groups images, which is against padding.
+        size = loader.batch_size or 1
+        for i in range(0, len(own), size):
+            batch = loader.collate_fn([dataset[j] for j in own[i : i + size]])
             yield model.data_preprocessor(batch, training=True)['inputs']

@@ -46,6 +46,8 @@ class StitchReportHook(Hook):
     def after_train(self, runner: Runner) -> None:
         """Log the counts of all cost groups."""
         sampler = self._sampling.sampler
+        if not sampler.groups:
+            return
         counts = ', '.join(
             f'{sampler.mean_gflops(group)} G: '
             f'{sum(self._histogram.get(i, 0) for i in group)}'
@@ -58,9 +60,9 @@ def write_by_group(
     runner: Runner, name: str, stitch_id: int, value: float | None
 ) -> None:
     """Give visualisation backends a value of a stitch under its cost group."""
-    if value is None:
-        return
     sampler = sampling_hook(runner).sampler
+    if value is None or not sampler.groups:
+        return
     group = next(group for group in sampler.groups if stitch_id in group)
     tag = f'{name}_by_gflops/{sampler.mean_gflops(group)}'
     runner.visualizer.add_scalar(tag, value, step=runner.iter + 1)

@@ -11,7 +11,7 @@ from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models import find_stitched_backbone, set_stitches
+from snnet_mm.models import find_stitched_backbone, gathered, set_stitches
 from snnet_mm.stitching import CostTable, Stitch
 from snnet_mm.utils import check, register, shared_seed
 
@@ -68,11 +68,16 @@ class StitchSamplingHook(Hook):
         for module in runner.model.modules():
             if hasattr(type(module), 'check_space'):
                 module.check_space(space)
-        costs = cost_table(runner.model, self._input_size)
+        costs, unknown = self._count(runner)
         if self._costs_file is not None:
             costs = self._read_costs(runner, costs)
         defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
-        self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
+        try:
+            self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
+        except ValueError as error:
+            if unknown is None:
+                raise
+            raise ValueError(f'{error}. Costs are not known: {unknown}') from error
         for hook in self.sampler.hooks():
             runner.register_hook(hook)
 
@@ -83,8 +88,20 @@ class StitchSamplingHook(Hook):
         step = runner.iter // accumulative_counts(runner.optim_wrapper)
         ids = self.sampler.sample(step)
         self.stitches = set_stitches(runner.model, ids)
-        gflops = sum(self.sampler.costs[i].flops for i in ids) / 1e9
-        runner.message_hub.update_scalar('train/stitch_gflops', gflops)
+        if (costs := self.sampler.costs) is not None:
+            gflops = sum(costs[i].flops for i in ids) / 1e9
+            runner.message_hub.update_scalar('train/stitch_gflops', gflops)
+
+    def _count(self, runner: Runner) -> tuple[CostTable | None, ValueError | None]:
+        """Count costs, or return why a sampler must do without."""
+        try:
+            with gathered(runner.model):
+                return cost_table(runner.model, self._input_size), None
+        except ValueError as error:
+            if self._input_size is not None or self._costs_file is not None:
+                raise
+            runner.logger.warning(f'Stitches are sampled without costs: {error}')
+            return None, error
 
     def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
         """Read saved costs; measured ones are never measured again.

@@ -5,7 +5,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from snnet_mm.evaluation import count_parameters
-from snnet_mm.models import StitchedBackbone
+from snnet_mm.models import StitchedBackbone, gathered
 from snnet_mm.utils import check, register
 
 from .stitch_sampling_hook import sampling_hook
@@ -20,7 +20,8 @@ class TrainableParamsHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         """Log before the first iteration."""
-        counts = count_parameters(runner.model)
+        with gathered(runner.model):
+            counts = count_parameters(runner.model)
         trained = sum(count.trained for count in counts.values())
         total = sum(count.total for count in counts.values())
         keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'

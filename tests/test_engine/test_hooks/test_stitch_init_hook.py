@@ -2,7 +2,9 @@ import copy
 
 import pytest
 import torch
+from mmengine.registry import DATA_SAMPLERS
 from mmengine.runner import Runner
+from torch.utils.data import BatchSampler
 from watching_hooks import Recorder, train
 
 from snnet_mm.engine import StitchInitHook
@@ -36,6 +38,24 @@ def test_least_squares_sets_the_layers_before_training(toy_cfg):
     assert torch.equal(torch.get_rng_state(), state)
     for key, value in layers_of(fresh.model.state_dict()).items():
         torch.testing.assert_close(value, recorder.start[key])
+
+
+@DATA_SAMPLERS.register_module()
+class GroupingSampler(BatchSampler):
+    """As mmdet's AspectRatioBatchSampler: the loader knows no batch size."""
+
+    def __init__(self, sampler, batch_size):
+        super().__init__(sampler, batch_size, drop_last=False)
+
+
+def test_images_of_a_loader_with_a_batch_sampler(toy_cfg):
+    _, plain = train(toy_cfg)
+    toy_cfg.train_dataloader.batch_sampler = dict(type='GroupingSampler')
+    toy_cfg.work_dir += '/grouped'
+    runner, grouped = train(toy_cfg)
+    assert runner.train_dataloader.batch_size is None
+    fitted = layers_of(plain.start)
+    torch.testing.assert_close(layers_of(grouped.start), fitted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,28 @@ def test_the_cost_of_the_sampled_stitch_is_logged(toy_cfg):
     assert recorder.logged == [costs[i].flops / 1e9 for i in recorder.stitches]
 
 
+def test_a_model_that_cannot_be_counted(toy_cfg, monkeypatch, caplog):
+    """It is sampled without costs, by a sampler that goes by none."""
+
+    def fail(model, input_size):
+        raise ValueError('its head wants ground truth')
+
+    monkeypatch.setattr(stitch_sampling_hook, 'cost_table', fail)
+    sampling = toy_cfg.default_hooks.stitch_sampling
+    message = 'without costs, such as UniformSampler.* its head wants ground truth'
+    with pytest.raises(ValueError, match=message):
+        train(toy_cfg)
+    sampling.sampler = dict(type='UniformSampler')
+    toy_cfg.log_level = 'WARNING'
+    runner = Runner.from_cfg(toy_cfg)
+    runner.logger.addHandler(caplog.handler)
+    runner.train()
+    (said,) = [m for m in caplog.messages if 'without costs' in m]
+    assert said.endswith('its head wants ground truth')
+    assert sum(runner.message_hub.get_info('stitch_histogram').values()) == 2
+    assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
+
+
 def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
     class Picky(torch.nn.Module):
         def check_space(self, space):

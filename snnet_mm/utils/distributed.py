@@ -54,6 +54,10 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
     wrapper |= cfg.get('model_wrapper_cfg') or {}
     cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
+    strategy = cfg.get('strategy') or {}
+    if strategy.get('type') == 'DDPStrategy':  # of FlexibleRunner
+        given = strategy.get('model_wrapper') or {}
+        strategy['model_wrapper'] = {**cfg.model_wrapper_cfg, **given}
     hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
     cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
 

@@ -66,6 +66,12 @@ def test_what_changes_without_gpus(initialised):
     assert cfg.to_dict() == expected
 
 
+def test_a_strategy_of_mmengine_is_told_too(initialised):
+    cfg = config(strategy=dict(type='DDPStrategy', model_wrapper=dict(bucket_cap_mb=1)))
+    prepare_cpu_distributed(cfg)
+    assert cfg.strategy.model_wrapper == dict(cfg.model_wrapper_cfg, bucket_cap_mb=1)
+
+
 def test_a_wrapper_of_the_config_is_kept(initialised):
     own = dict(type='MyWrapper', find_unused_parameters=False, static_graph=True)
     cfg = config(model_wrapper_cfg=dict(own, device_ids=[0]))

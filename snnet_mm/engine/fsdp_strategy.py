@@ -9,6 +9,7 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 from snnet_mm.anchors import Anchor
+from snnet_mm.utils import register
 
 
 @FUNCTIONS.register_module()
@@ -24,7 +25,7 @@ def wrap_anchor_blocks(module: nn.Module, recurse: bool, nonwrapped_numel: int) 
     return recurse or getattr(module, 'is_fsdp_unit', False)
 
 
-@STRATEGIES.register_module()
+@register(STRATEGIES)
 class StitchFSDPStrategy(FSDPStrategy):
     """mmengine's ``FSDPStrategy`` for models of which an iteration trains a part.
 

@@ -21,6 +21,6 @@ __all__ = [
     'SNNetv1', 'SNNetv2',
     'SandwichWrapper', 'SimpleFeaturePyramid', 'SingleStitch', 'StitchedBackbone',
     'StitchingLayer', 'TimmTeacher', 'build_anchors', 'convert_ziplab',
-    'find_stitched_backbone', 'fit_stitching_layers', 'gathered', 'model_config', 'recalibrate_bn',
-    'recorded_tokens', 'set_stitch', 'set_stitches', 'unwrapped',
+    'find_stitched_backbone', 'fit_stitching_layers', 'gathered', 'model_config',
+    'recalibrate_bn', 'recorded_tokens', 'set_stitch', 'set_stitches', 'unwrapped',
 ]  # fmt: skip

@@ -1,29 +1,36 @@
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
 from mmcv.cnn import ConvModule
-from mmengine.registry import DefaultScope
-from torch import nn
+from mmengine.registry import MODELS, DefaultScope
 
 from snnet_mm.models import MapLayerNorm, SimpleFeaturePyramid
 
 
-def build(**kwargs):
-    pyramid = SimpleFeaturePyramid(in_channels=8, out_channels=6, **kwargs)
-    for parameter in pyramid.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return pyramid
+@pytest.fixture
+def build(randomise):
+    return lambda **kw: randomise(SimpleFeaturePyramid(8, out_channels=6, **kw))
 
 
-def test_layer_norm_of_maps_is_over_channels():
-    norm, x = MapLayerNorm(4), torch.randn(2, 4, 3, 5)
-    nn.init.normal_(norm.weight)
-    nn.init.normal_(norm.bias)
-    mean = x.mean(1, keepdim=True)
-    variance = (x - mean).square().mean(1, keepdim=True)
-    expected = (x - mean) / (variance + 1e-6).sqrt()
-    expected = expected * norm.weight.view(-1, 1, 1) + norm.bias.view(-1, 1, 1)
-    torch.testing.assert_close(norm(x), expected)
+def norm_by_hand(norm, x):
+    mean, variance = x.mean(1, True), x.var(1, False, keepdim=True)
+    scale, shift = (p.view(-1, 1, 1) for p in norm.parameters())
+    return (x - mean) / (variance + norm.eps).sqrt() * scale + shift
+
+
+def test_norms_of_maps_are_over_channels(randomise):
+    norm, x = randomise(MapLayerNorm(4)), torch.randn(2, 4, 3, 5)
+    assert norm.eps == 1e-6
+    torch.testing.assert_close(norm(x), norm_by_hand(norm, x))
+    neck = randomise(MODELS.build(dict(type='NormPerMap', in_channels=(4, 6))))
+    found, nothing = neck([x, None])
+    assert neck.norms[0].eps == 1e-5
+    torch.testing.assert_close(found, norm_by_hand(neck.norms[0], x))
+    assert nothing is None
+    with pytest.raises(ValueError, match='=1; allowed: 2 maps'):
+        neck([x])
 
 
 @pytest.mark.parametrize('scope', ['mmseg', 'mmdet', 'mmpretrain'])
@@ -35,7 +42,7 @@ def test_mm_builds_the_norm_by_name(scope):
 
 
 @pytest.mark.parametrize('in_stride', [16, 8, 64])
-def test_every_level_has_its_stride(in_stride):
+def test_every_level_has_its_stride(build, in_stride):
     strides = [in_stride // 4 * 2**i for i in range(6)]
     pyramid = build(in_stride=in_stride, strides=strides)
     height, width = 8 * in_stride, 16 * in_stride
@@ -44,7 +51,7 @@ def test_every_level_has_its_stride(in_stride):
         assert level.shape == (2, 6, height // stride, width // stride)
 
 
-def test_the_levels_of_vitdet_by_hand():
+def test_the_levels_of_vitdet_by_hand(build):
     pyramid, x = build(), torch.randn(2, 8, 4, 6)
 
     def end(layers, y):
@@ -75,15 +82,14 @@ def test_the_levels_of_vitdet_by_hand():
 @pytest.mark.parametrize(
     'strides', [(), (0, 0), (4, 16), (3, 6), (64, 128), (32, 16), (4, 8, 8)]
 )
-def test_strides_that_cannot_be_made_are_refused(strides):
-    with pytest.raises(ValueError) as error:
+def test_strides_that_cannot_be_made_are_refused(build, strides):
+    message = rf'{re.escape(f"strides={strides}")}.*neck\.strides'
+    with pytest.raises(ValueError, match=message):
         build(strides=strides)
-    assert f'strides={strides}' in str(error.value)
-    assert 'neck.strides' in str(error.value)
 
 
 @pytest.mark.ops
-def test_regions_are_read_from_the_pyramid_as_they_are():
+def test_regions_are_read_from_the_pyramid_as_they_are(build):
     """mmcv's RoIAlign would misread maps whose memory is in another order."""
     from mmcv.ops import RoIAlign
     from torchvision.ops import roi_align

@@ -1,6 +1,6 @@
-"""Weights know of which stitching space they are, wherever they go."""
+"""Anchors' weights, the active stitch, and the record of the space in weights."""
 
-from copy import deepcopy
+import copy
 
 import pytest
 import torch
@@ -9,81 +9,99 @@ from mmengine.runner.checkpoint import load_checkpoint, weights_to_cpu
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from snnet_mm.models import convert_ziplab
+from snnet_mm.models import SNNetv2, convert_ziplab
 from snnet_mm.models.backbones.stitched_backbone import SPACE_RECORD
 from snnet_mm.stitching import TwoWaySpace, write_space_record
 from snnet_mm.utils import load_weights_only
 
 KEY = f'backbone.{SPACE_RECORD}'
+LAYER = dict(type='LoRAStitchingLayer', rank=2)
 
 
-class Segmentor(nn.Module):
-    def __init__(self, backbone):
-        super().__init__()
-        self.backbone = backbone
-        self.head = nn.Linear(2, 2)
+@pytest.mark.parametrize('which', [0, 1])
+def test_each_anchor_loads_weights_of_its_own(build_vit, tmp_path, which):
+    trained = build_vit(width := (8, 12)[which], 3)
+    weights = {f'backbone.{k}': v for k, v in trained.state_dict().items()}
+    torch.save(dict(state_dict=weights), path := str(tmp_path / 'trained.pth'))
+    loading = dict(type='Pretrained', checkpoint=path, prefix='backbone.')
+    anchors = [build_vit(8, 3), build_vit(12, 3)]
+    anchors[which] = build_vit(width, 3, init_cfg=loading)
+    net = SNNetv2(anchors, LAYER)
+    other = copy.deepcopy(net.anchors[1 - which].state_dict())
+    net.init_weights()
+    for key, value in net.anchors[which].state_dict().items():
+        assert value.equal(trained.state_dict()[key]), key
+    for key, value in net.anchors[1 - which].state_dict().items():
+        assert value.equal(other[key]), key
+
+
+def test_grids_of_different_sizes_are_bridged(build_vit):
+    net = SNNetv2([build_vit(8, 2, img_size=16), build_vit(12, 4, img_size=64)], LAYER)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        assert net(torch.randn(2, 3, 16, 24))[0].shape == (2, 12, 2, 3)
+
+
+def test_the_active_stitch(build_snnet):
+    assert build_snnet((2, 2, 2), (8, 12, 16)).active_stitch.id == 2
+    net = build_snnet()
+    net.set_stitch(5)
+    other = copy.deepcopy(net)
+    other.set_stitch(2)
+    assert net.active_stitch.id == 5
 
 
 @pytest.fixture
 def build(build_snnet):
-    return lambda **kwargs: Segmentor(build_snnet(**kwargs))
+    """Builds a segmentor."""
+
+    def build(**kwargs):
+        parts = dict(backbone=build_snnet(**kwargs), head=nn.Linear(2, 2))
+        return nn.ModuleDict(parts)
+
+    return build
 
 
-def torch_loads(model, weights, tmp_path):
-    model.load_state_dict(weights)
+def through_mmengine(model, weights, path):
+    torch.save(dict(state_dict=weights_to_cpu(weights)), path)
+    load_checkpoint(model, str(path))
 
 
-def torch_loads_what_fits(model, weights, tmp_path):
-    model.load_state_dict(weights, strict=False)
+def weights_only(model, weights, path):
+    torch.save(weights, path)
+    model.load_state_dict(load_weights_only(path))
 
 
-def mmengine_loads(model, weights, tmp_path):
-    torch.save(dict(state_dict=weights_to_cpu(weights)), tmp_path / 'a.pth')
-    load_checkpoint(model, str(tmp_path / 'a.pth'))
+def through_safetensors(model, weights, path):
+    save_file(dict(weights), path)
+    model.load_state_dict(load_file(path))
 
 
-def weights_only(model, weights, tmp_path):
-    torch.save(weights, tmp_path / 'a.pth')
-    model.load_state_dict(load_weights_only(tmp_path / 'a.pth'))
-
-
-def safetensors(model, weights, tmp_path):
-    save_file(dict(weights), tmp_path / 'a.safetensors')
-    model.load_state_dict(load_file(tmp_path / 'a.safetensors'))
-
-
-WAYS = [torch_loads, torch_loads_what_fits, mmengine_loads, weights_only, safetensors]
-
-
-@pytest.mark.parametrize('load', WAYS)
-def test_however_weights_are_loaded(build, load, tmp_path):
-    model, twin = build(), build()
-    weights = model.state_dict()
-    text = write_space_record(TwoWaySpace((3, 7)))
+@pytest.mark.parametrize(
+    'load',
+    [
+        lambda model, weights, _: model.load_state_dict(weights),
+        lambda model, weights, _: model.load_state_dict(weights, strict=False),
+        through_mmengine,
+        weights_only,
+        through_safetensors,
+    ],
+)
+def test_weights_know_their_space_however_they_are_loaded(build, load, tmp_path):
+    model, path = build(), tmp_path / 'a.pth'
+    weights, text = model.state_dict(), write_space_record(TwoWaySpace((3, 7)))
     assert bytes(weights[KEY].numpy()).decode() == text
-    load(twin, weights, tmp_path)
-    for key, value in twin.state_dict().items():
-        assert value.equal(weights[key])
+    del (older := model.state_dict())[KEY]
+    for state in (weights, older):
+        load(twin := build(), copy.copy(state), path)
+        for key, value in twin.state_dict().items():
+            assert value.equal(weights[key])
     # Every parameter would fit: only the blocks that a stitch runs differ.
-    other = write_space_record(TwoWaySpace((3, 7))).replace(
-        '[[0,0,1],[1,3,7]]', '[[0,0,1],[1,2,7]]'
-    )
-    assert other != text
+    other = text.replace('[[0,0,1],[1,3,7]]', '[[0,0,1],[1,2,7]]')
     weights[KEY] = torch.frombuffer(bytearray(other.encode()), dtype=torch.uint8)
-    with pytest.raises(
-        ValueError, match=r'Stitch 2 is fast\[0:1\] > slow\[2:7\] .* in'
-    ):
-        load(twin, weights, tmp_path)
-
-
-@pytest.mark.parametrize('load', WAYS)
-def test_weights_from_before_there_were_records(build, load, tmp_path):
-    model, twin = build(), build()
-    weights = model.state_dict()
-    del weights[KEY]
-    load(twin, weights, tmp_path)
-    for key, value in weights.items():
-        assert value.equal(twin.state_dict()[key])
+    message = r'Stitch 2 is fast\[0:1\] > slow\[2:7\] .* in'
+    with pytest.raises(ValueError, match=message):
+        load(build(), weights, path)
 
 
 def test_fewer_stitches_have_the_weights_of_all(build):
@@ -91,8 +109,9 @@ def test_fewer_stitches_have_the_weights_of_all(build):
     fewer.load_state_dict(model.state_dict(), strict=False)
     images = torch.randn(1, 3, 32, 32)
     for net in (model, fewer):
-        net.eval().backbone.set_stitch(8)
-    assert fewer.backbone(images)[0].equal(model.backbone(images)[0])
+        net.eval()['backbone'].set_stitch(8)
+    pair = (net['backbone'](images)[0] for net in (model, fewer))
+    assert torch.equal(*pair)
     with pytest.raises(ValueError, match='Stitch 3 is unknown in the weights'):
         model.load_state_dict(fewer.state_dict(), strict=False)
 
@@ -105,7 +124,7 @@ def test_a_model_average_and_a_copy_have_the_record(build):
     state = average.state_dict()
     assert state[f'module.{KEY}'].equal(model.state_dict()[KEY])
     average.load_state_dict(state)
-    assert deepcopy(model).state_dict()[KEY].equal(model.state_dict()[KEY])
+    assert copy.deepcopy(model).state_dict()[KEY].equal(model.state_dict()[KEY])
 
 
 @pytest.mark.parametrize('record', [torch.zeros(3, dtype=torch.uint8), 'text', None])
@@ -116,26 +135,20 @@ def test_a_damaged_record(build, record):
         build().load_state_dict(weights)
 
 
+def record_of(weights):
+    return bytes(convert_ziplab(weights)[SPACE_RECORD].numpy()).decode()
+
+
 def test_weights_of_the_authors_know_their_space(golden_v1, golden_v2):
-    for golden, space in (
-        (golden_v2, TwoWaySpace(golden_v2.meta['depths'])),
-        (golden_v1, TwoWaySpace(golden_v1.meta['depths'], ('FS',))),
-    ):
-        converted = convert_ziplab(golden.part('sd.'))
-        text = bytes(converted[SPACE_RECORD].numpy()).decode()
-        assert text == write_space_record(space)
+    for golden, kinds in ((golden_v2, {}), (golden_v1, dict(kinds=('FS',)))):
+        space = TwoWaySpace(golden.meta['depths'], **kinds)
+        assert record_of(golden.part('sd.')) == write_space_record(space)
 
 
 def test_weights_that_do_not_tell_their_space_get_no_record():
     # Sliding windows may be of any size.
-    weights = {
-        f'anchors.{a}.blocks.{i}.norm1.weight': torch.zeros(1)
-        for a in range(2)
-        for i in range(3)
-    }
-    weights['stitch_layers.0.transform.weight'] = torch.zeros(1)
+    names = [f'anchors.{a}.blocks.{i}.norm1.weight' for a in range(2) for i in range(3)]
+    weights = dict.fromkeys([*names, 'stitch_layers.0.transform.weight'], 0)
     assert SPACE_RECORD not in convert_ziplab(weights)
-    weights['stitch_layers.1.0.transform.weight'] = torch.zeros(1)
-    converted = convert_ziplab(weights)
-    text = write_space_record(TwoWaySpace((3, 3)))
-    assert bytes(converted[SPACE_RECORD].numpy()).decode() == text
+    weights['stitch_layers.1.0.transform.weight'] = 0
+    assert record_of(weights) == write_space_record(TwoWaySpace((3, 3)))

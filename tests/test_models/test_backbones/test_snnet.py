@@ -1,0 +1,258 @@
+"""Routes, maps and gradients of plain anchors stitched one way and two ways."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from mmengine.registry import MODELS
+from states import states_on_route
+
+from snnet_mm.models import SNNetv1, SNNetv2, StitchingLayer
+
+OUT_INDICES = (6, 0, 2, 3)
+IMAGES = (2, 3, 16, 24)
+WIDTHS = (8, 12, 16, 20)
+ANCHORS = {
+    'cls': dict(),
+    'bias': dict(rel_pos_bias=True, final_norm=True, layer_scale_init=None),
+    'registers': dict(num_registers=2, pos_embed_prefix=True),
+    'no prefix': dict(cls_token=False),
+    'windows': dict(
+        cls_token=False, window_size=2, global_blocks=(1,), decomposed_rel_pos=True
+    ),
+}
+
+
+def served_by_hand(net, states, j):
+    """Tokens of a slow block on a route, or of the faster block it belongs to."""
+    depths = [anchor.depth for anchor in net.anchors]
+    a, i = slowest, block = len(depths) - 1, j
+    while (a, i) not in states:
+        a, i = a - 1, i * depths[a - 1] // depths[a]
+    if (a, i) == (slowest, block):
+        return states[a, i].tokens
+    return net.stitching_layers[f'{a}to{slowest}_{i}'](states[a, i].tokens)
+
+
+def maps_by_hand(net, stitch, images):
+    """Maps, 16x24 images in patches of 8, and cls tokens of the blocks wanted."""
+    states, prefix = states_on_route(net, stitch, images), net.anchors[-1].num_prefix
+    tokens = [served_by_hand(net, states, j) for j in net.out_indices]
+    maps = [x[:, prefix:].transpose(1, 2).unflatten(2, (2, 3)) for x in tokens]
+    return list(zip(maps, [x[:, 0] for x in tokens], strict=True))
+
+
+def check_every_route(net, images):
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        wanted, found = maps_by_hand(net, stitch, images), net(images)
+        for x, (feature_map, cls) in zip(found, wanted, strict=True):
+            assert (x[0] if net.with_cls else x).equal(feature_map), stitch
+            # Through the same stitching layers.
+            assert not net.with_cls or x[1].equal(cls), stitch
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (4, 8), (2, 3, 7)])
+@pytest.mark.parametrize('out_indices', [OUT_INDICES, range(-7, 0)])
+@pytest.mark.parametrize('anchor', ANCHORS)
+def test_every_route_equals_its_blocks_composed(
+    build_snnet, depths, out_indices, anchor
+):
+    settings = dict(anchor=ANCHORS[anchor], out_indices=out_indices)
+    net = build_snnet(depths, WIDTHS[: len(depths)], **settings)
+    assert net.out_indices == tuple(j % depths[-1] for j in out_indices)
+    for with_cls in {False, net.anchors[0].has_cls}:
+        net.with_cls = with_cls
+        check_every_route(net, torch.randn(IMAGES))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(9, 21), (5, 12), (7, 7), (3, 5, 8), (2, 3, 4, 9)])
+def test_routes_of_depths_that_do_not_divide(build_snnet, depths):
+    widths, last = (4, 6, 8, 10)[: len(depths)], depths[-1]
+    out_indices = (last // 4 - 1, last // 2, last - 2, last - 1)
+    net = build_snnet(depths, widths, out_indices=out_indices)
+    assert len(net.space) == len(depths) + sum(d * (d - 1) for d in depths[:-1])
+    check_every_route(net, torch.randn(1, 3, 16, 24))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('direction', ['FS', 'SF'])
+def test_sliding_windows_equal_their_blocks_composed(build_vit, randomise, direction):
+    settings = dict(out='end', nearest=False, direction=direction)
+    net = SNNetv1([build_vit(width, 4) for width in WIDTHS[:3]], **settings)
+    images = torch.randn(IMAGES)
+    assert len(randomise(net.eval()).space) == 3 + 3 * 10 + 63
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        *_, end = states_on_route(net, stitch, images).values()
+        assert net(images).tokens.equal(end.tokens)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (2, 3, 7)])
+@pytest.mark.parametrize('direction', ['FS', 'SF'])
+def test_either_direction_is_a_part_of_two_ways(
+    build_vit, randomise, depths, direction
+):
+    anchors = [build_vit(*s) for s in zip(WIDTHS, depths, strict=False)]
+    settings = dict(stitching_layer=dict(type='StitchingLayer'), out_indices=(0, 3, 6))
+    two_way = randomise(SNNetv2(anchors, **settings)).eval()
+    net = SNNetv1(anchors, direction=direction, **settings).eval()
+    net.load_state_dict({k: two_way.state_dict()[k] for k in net.state_dict()})
+    images, kinds = torch.randn(1, 3, 32, 32), {'anchor', direction}
+    assert net.space.ids == tuple(s.id for s in two_way.space if s.kind in kinds)
+    for stitch_id in net.space.ids:
+        net.set_stitch(stitch_id)
+        two_way.set_stitch(stitch_id)
+        for a, b in zip(net(images), two_way(images), strict=True):
+            assert a.equal(b)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('eval_maps', [None, (0,), (3, 1)])
+def test_eval_maps_are_all_that_eval_mode_gives(build_snnet, eval_maps):
+    net = build_snnet(out_indices=OUT_INDICES, eval_maps=eval_maps)
+    images = torch.randn(IMAGES)
+    check_every_route(net.train(), images)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        expected, found = maps_by_hand(net, stitch, images), net.eval()(images)
+        for j, (a, (b, _)) in enumerate(zip(found, expected, strict=True)):
+            wanted = eval_maps is None or j in eval_maps
+            assert a.equal(b) if wanted else a is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (2, 3, 7)])
+def test_out_end_is_the_final_state_of_the_end_anchor(build_snnet, depths):
+    net = build_snnet(depths, WIDTHS[: len(depths)], out='end')
+    images = torch.randn(IMAGES)
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        *_, expected = states_on_route(net, stitch, images).values()
+        for state in (net.train()(images), net.eval()(images)):
+            assert state.tokens.equal(expected.tokens)
+            assert state.tokens.shape[-1] == WIDTHS[stitch.end_anchor]
+            assert state.grid == (2, 3)
+
+
+@torch.no_grad()
+def test_slow_stitch_is_the_slow_anchor_bit_for_bit(build_snnet, build_vit):
+    net = build_snnet(out_indices=OUT_INDICES, anchor=ANCHORS['bias']).eval()
+    alone = build_vit(12, 7, out_indices=OUT_INDICES, **ANCHORS['bias']).eval()
+    alone.load_state_dict(net.anchors[1].state_dict())
+    images = torch.randn(IMAGES)
+    net.set_stitch(1)
+    for a, b in zip(net(images), alone(images), strict=True):
+        assert a.equal(b)
+
+
+def parts_on_route(stitch):
+    """Names of blocks and layers that serve all slow blocks, for depths 3 and 7."""
+    blocks = [(a, i) for a, begin, end in stitch.segments for i in range(begin, end)]
+    served = {f'0to1_{i}' for a, i in blocks if a == 0}
+    names = {f'anchors.{a}.blocks.{i}' for a, i in blocks}
+    return names | {f'stitching_layers.{n}' for n in served.union(stitch.layers)}
+
+
+@pytest.mark.parametrize(
+    'layer', [dict(type='StitchingLayer'), dict(type='LoRAStitchingLayer', rank=2)]
+)
+def test_gradient_and_forward_reach_each_part_of_the_route_once(build_snnet, layer):
+    net = build_snnet(out_indices=range(7), stitching_layer=layer)
+    calls, names = Counter(), {m: n for n, m in net.named_modules()}
+    blocks = [*net.anchors[0].blocks, *net.anchors[1].blocks]
+    for module in [*blocks, *net.stitching_layers.values()]:
+        module.register_forward_hook(lambda m, *_: calls.update([names[m]]))
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        net.zero_grad()
+        calls.clear()
+        sum(m.square().sum() for m in net(torch.randn(IMAGES))).backward()
+        parts = parts_on_route(stitch)
+        assert calls == dict.fromkeys(parts, 1)
+        embedding = f'anchors.{stitch.segments[0].anchor}.'
+        embedding = tuple(embedding + n for n in ('cls', 'pos', 'patch'))
+        on_route = tuple(f'{n}.' for n in parts) + embedding
+        for name, parameter in net.named_parameters():
+            reached = parameter.grad is not None and bool(parameter.grad.any())
+            trained = parameter.requires_grad and name.startswith(on_route)
+            assert reached == trained, (stitch, name)
+
+
+def random_states():
+    numpy_state = np.random.get_state()[1].tolist()
+    return torch.get_rng_state().tolist(), numpy_state, random.getstate()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('training', [True, False])
+def test_without_drop_path_forward_draws_nothing(build_snnet, training):
+    rate = 0 if training else 0.5
+    net = build_snnet(anchor=dict(drop_path_rate=rate)).train(training)
+    images = torch.randn(IMAGES)
+    before = random_states()
+    for stitch in net.space:
+        net.set_stitch(stitch.id)
+        assert net(images)[0].equal(net(images)[0])
+        assert net.active_stitch is stitch
+    assert random_states() == before
+
+
+def vit(width=8, depth=2, **kwargs):
+    arch = dict(embed_dims=width, depth=depth, num_heads=2)
+    return dict(type='PlainViT', img_size=32, patch_size=8, arch=arch) | kwargs
+
+
+def test_stitching_layers_by_default_and_as_they_are_set():
+    anchors = [vit(16), vit(24, 3)]
+    net = MODELS.build(dict(type='SNNetv2', anchors=anchors))
+    assert {layer.rank for layer in net.stitching_layers.values()} == {16}
+    net = SNNetv2(anchors, dict(type='StitchingLayer'))
+    assert {type(m) for m in net.stitching_layers.values()} == {StitchingLayer}
+
+
+THREE = [vit(depth=depth) for depth in (2, 3, 4)]
+EQUAL = [vit(depth=3)] * 3
+
+
+@pytest.mark.parametrize(
+    ('kind', 'anchors', 'kwargs', 'message'),
+    [
+        (SNNetv1, EQUAL, {}, "out='maps'; allowed: 'end'"),
+        (SNNetv1, EQUAL, dict(direction='up'), "direction='up'; .*backbone.direction"),
+        (SNNetv1, THREE, dict(direction='FSF'), "direction='FSF'; .*'FS', 'SF'"),
+        (SNNetv1, THREE, dict(nearest=False), r'nearest=False; .*\(2, 3, 4\)'),
+        (SNNetv1, EQUAL, dict(stitch_ids=[33]), 'stitch id 33 .* 0-16'),
+        (SNNetv2, [vit(), vit(patch_size=16)], {}, r'patch_size=\(\(8,\), \(16,\)\)'),
+        (SNNetv2, [vit(), vit(cls_token=False)], {}, '1 cls token.* .0 cls token'),
+        (SNNetv2, [vit(num_registers=4), vit()], {}, '4 registers.* 0 registers'),
+        (SNNetv2, [vit(12), vit()], {}, r'\(12, 8\); allowed: widths in order'),
+        (SNNetv2, [vit(depth=5), vit(depth=4)], {}, r'anchors=\(5, 4\)'),
+        (SNNetv2, [vit()], {}, r'anchors=\(2,\)'),
+        (SNNetv2, [vit(), vit(depth=3), vit()], {}, r'anchors=\(2, 3, 2\)'),
+        (SNNetv2, THREE[1], {}, "anchors=.*'PlainViT'.*a list of the configs"),
+        (SNNetv2, THREE, dict(kinds=('FS', 'SS')), r"\('FS', 'SS'\); .*'FS'"),
+        (SNNetv2, THREE, dict(out='logits'), "'logits'; allowed: 'maps', 'end'"),
+        (SNNetv2, THREE, dict(out_indices=(3, 4)), r'\(3, 4\); .* blocks -4 to 3'),
+        (SNNetv2, THREE, dict(out_indices=()), r'out_indices=\(\)'),
+        (SNNetv2, THREE, dict(eval_maps=(1,)), r'=\(1,\); allowed: places 0 to 0'),
+        (SNNetv2, THREE, dict(eval_maps=()), r'eval_maps=\(\); allowed'),
+        (SNNetv2, THREE, dict(stitching_layer=dict(type='LinearAdapter')), 'a type of'),
+        (
+            *(SNNetv2, [vit(cls_token=False)] * 2, dict(with_cls=True)),
+            'with_cls=True; .* no cls',
+        ),
+    ],
+)
+def test_what_cannot_be_stitched_is_refused(kind, anchors, kwargs, message):
+    layer = dict(stitching_layer=dict(type='StitchingLayer'))
+    if kind is SNNetv1 and kwargs:
+        layer['out'] = 'end'
+    with pytest.raises(ValueError, match=message) as error:
+        kind(anchors, **layer | kwargs)
+    assert 'config key: ' in str(error.value)

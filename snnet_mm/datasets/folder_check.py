@@ -12,13 +12,10 @@ from snnet_mm.utils import check
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     """Refuse a dataloader whose data folders or annotation file are missing or empty.
 
-    Only data sets with ``data_root``, ``data_prefix`` and ``ann_file`` are looked at,
-    and only what is on a local disk. A folder of ``seg`` maps, which mmdet's instance
-    configs inherit from panoptic ones, counts where a transform loads them.
-
-    Args:
-        dataloader: A dataloader's config, or None.
-        key: Its config key, such as ``'train_dataloader'``.
+    Only what is on a local disk is looked at, and what ``data_root``, ``data_prefix``
+    and ``ann_file`` say. A folder of ``seg`` maps, which mmdet's instance configs
+    inherit from panoptic ones, counts where a transform loads them. ``key`` is the
+    dataloader's config key.
     """
     dataset = (dataloader or {}).get('dataset', {})
     root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix', {})
@@ -28,29 +25,20 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     for name, prefix in named.items():
         folder = osp.join(root, prefix or '')
         unused = name == 'seg' and not _loads_seg(dataset.get('pipeline', ()))
-        if not folder or '://' in folder or unused:
-            continue
-        ok = osp.isdir(folder) and os.listdir(folder)
-        keys = f'{key}.dataset.data_root, {key}.dataset.data_prefix'
-        keys += f'.{name}' if name else ''
-        check(ok, keys, folder, 'a folder with data in it, or a link to one')
+        if folder and '://' not in folder and not unused:
+            keys = f'{key}.dataset.data_root, {key}.dataset.data_prefix'
+            keys += f'.{name}' if name else ''
+            ok = osp.isdir(folder) and os.listdir(folder)
+            check(ok, keys, folder, 'a folder with data in it, or a link to one')
 
 
-def check_annotation_file(
-    config: Mapping | None, key: str, root: str | None = None
-) -> None:
-    """Refuse an ``ann_file`` that is missing or empty, if it is on a local disk.
-
-    Args:
-        config: Config of a data set or an evaluator, or None.
-        key: Its config key.
-        root: Folder that the name is relative to.
-    """
+def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> None:
+    """Refuse an ``ann_file``, in a folder, that is missing or empty on a local disk."""
     name = config.get('ann_file') if isinstance(config, Mapping) else None
-    file = osp.join(root or '', name or '')
+    file = osp.join(root, name or '')
     if name and '://' not in file:
-        ok = osp.isfile(file) and osp.getsize(file)
         keys = f'{key}.data_root, {key}.ann_file' if root else f'{key}.ann_file'
+        ok = osp.isfile(file) and osp.getsize(file)
         check(ok, keys, file, 'a file with annotations in it')
 
 

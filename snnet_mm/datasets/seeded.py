@@ -37,8 +37,7 @@ class SeededDataset:
 
     With :class:`SeededSampler` a sample is the same after a resume and for any number
     of workers. Covered are ``random``, numpy's global generator and torch's on the
-    CPU, not transforms with a state of their own (a cache of images, a generator).
-    Everything else, such as ``metainfo``, is that of the data set inside.
+    CPU, not transforms with a state of their own. All else is of the data set inside.
 
     Args:
         of: Type of the data set.
@@ -67,8 +66,7 @@ class SeededDataset:
 class SeededSampler(Sampler):
     """Another sampler whose indices have the seed of their place in the stream.
 
-    The place is the epoch, where there are epochs, the rank and how many samples the
-    rank has drawn before.
+    The place is the epoch, if any, the rank, and how many samples it has drawn before.
 
     Args:
         dataset: The data set, a :class:`SeededDataset`.

@@ -16,6 +16,8 @@ TEXTURES = ('plain', 'stripes', 'checker', 'noise')
 TEXTURE_OF = {DISK: 'stripes', BOX: 'checker', TRIANGLE: 'noise', BAR: 'plain'}
 TEXTURE_RATE = 0.8
 
+Size = tuple[int, int]
+
 SKY_DEPTH = 80.0  # metres
 MAX_GROUND_DEPTH = 40.0  # metres
 CAMERA_HEIGHT = 1.6  # metres; the focal length is the height of the image
@@ -41,7 +43,7 @@ class Scene:
 
 
 def draw_scene(
-    rng: np.random.Generator, size: tuple[int, int], num_objects: tuple[int, int]
+    rng: np.random.Generator, size: Size, num_objects: tuple[int, int]
 ) -> Scene:
     """Draw a scene of ``size`` (H, W) with least to greatest number of objects."""
     height, width = size
@@ -55,8 +57,8 @@ def draw_scene(
     owner = np.full(size, -1)
     for index, (label, below) in enumerate(zip(labels, feet, strict=True)):
         length = max(rng.uniform(1, 2) * below / CAMERA_HEIGHT, 5)  # pixels
-        place = width * rng.uniform(0.05, 0.95), horizon + below
-        mask = _outline(rng, label, length, place, size)
+        x = width * rng.uniform(0.05, 0.95)
+        mask = _outline(rng, label, length, x, horizon + below, size)
         distance = CAMERA_HEIGHT * height / below
         own = rng.random() < TEXTURE_RATE
         texture = TEXTURE_OF[label] if own else rng.choice(TEXTURES)
@@ -68,51 +70,43 @@ def draw_scene(
     return Scene(_expose(rng, image), semantic, depth, labels, masks)
 
 
-def _smooth_noise(
-    rng: np.random.Generator, size: tuple[int, int], cells: tuple[int, int]
-) -> np.ndarray:
+def _smooth_noise(rng: np.random.Generator, size: Size, *cells: int) -> np.ndarray:
     """Random numbers of a coarse grid, blended to (H, W)."""
     return cv2.resize(rng.random(cells), size[::-1], interpolation=cv2.INTER_LINEAR)
 
 
 def _draw_surfaces(
-    rng: np.random.Generator, size: tuple[int, int], horizon: float, haze: np.ndarray
+    rng: np.random.Generator, size: Size, horizon: float, haze: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw sky and ground: an image (H, W, 3) float, classes and depths (H, W)."""
-    height = size[0]
+    height, _ = size
     rows = np.arange(height)[:, None] + 0.5
     below = np.maximum(rows - horizon, CAMERA_HEIGHT * height / MAX_GROUND_DEPTH)
     distance = np.broadcast_to(CAMERA_HEIGHT * height / below, size)
-    hills = _smooth_noise(rng, size, (1, 5)) * rng.uniform(0, 0.15) * height
+    hills = _smooth_noise(rng, size, 1, 5) * rng.uniform(0, 0.15) * height
     is_ground = rows > horizon - hills
 
     zenith, low, cloud, first, second = rng.uniform(
         [[110]] * 3 + [[40]] * 2, [[240]] * 3 + [[200]] * 2, (5, 3)
     )
-    cover = _smooth_noise(rng, size, (7, 4))[..., None] * rng.uniform(0, 0.9)
+    cover = _smooth_noise(rng, size, 7, 4)[..., None] * rng.uniform(0, 0.9)
     sky = zenith + (low - zenith) * np.minimum(rows / horizon, 1)[..., None]
     sky = sky + (cloud - sky) * cover
-    ground = first + (second - first) * _smooth_noise(rng, size, (9, 6))[..., None]
+    ground = first + (second - first) * _smooth_noise(rng, size, 9, 6)[..., None]
     ground += (haze - ground) * (distance / SKY_DEPTH)[..., None]
-    return (
-        np.where(is_ground[..., None], ground, sky),
-        np.where(is_ground, GROUND, SKY).astype(np.uint8),
-        np.where(is_ground, distance, SKY_DEPTH).astype(np.float32),
-    )
+    semantic = np.where(is_ground, GROUND, SKY).astype(np.uint8)
+    depth = np.where(is_ground, distance, SKY_DEPTH).astype(np.float32)
+    return np.where(is_ground[..., None], ground, sky), semantic, depth
 
 
 def _outline(
-    rng: np.random.Generator,
-    label: int,
-    length: float,
-    place: tuple[float, float],
-    size: tuple[int, int],
+    rng: np.random.Generator, label: int, length: float, x: float, y: float, size: Size
 ) -> np.ndarray:
-    """Draw the mask (H, W) of an object that stands at ``place`` (x, y), in pixels.
+    """Draw the mask (H, W) of an object that stands at (x, y), in pixels.
 
     A box and a bar have the same outline and differ in their proportions alone.
     """
-    (x, y), mask = place, np.zeros(size, np.uint8)
+    mask = np.zeros(size, np.uint8)
     if label == DISK:
         points = cv2.ellipse2Poly((0, 0), (1000, 1000), 0, 0, 360, 10) / 1000
         corners = points * length / 2 + (x, y - length / 2)
@@ -130,22 +124,19 @@ def _outline(
 
 
 def _texture(
-    rng: np.random.Generator, kind: str, period: float, size: tuple[int, int]
+    rng: np.random.Generator, kind: str, period: float, size: Size
 ) -> np.ndarray:
     """Draw a texture of two random colours, (H, W, 3)."""
     row, column = (np.indices(size) / period).astype(int)
-    mix = dict(
-        plain=np.zeros(size),
-        stripes=(column if rng.random() < 0.5 else row) % 2,
-        checker=(row + column) % 2,
-        noise=rng.random(size),
-    )[kind]
+    mix = dict(plain=np.zeros(size), checker=(row + column) % 2)
+    mix['stripes'] = (column if rng.random() < 0.5 else row) % 2
+    mix['noise'] = rng.random(size)
     first, second = rng.uniform(20, 255, (2, 3))
-    return first + (second - first) * mix[..., None]
+    return first + (second - first) * mix[kind][..., None]
 
 
 def _expose(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
     """Add uneven light and the noise of a sensor; (H, W, 3) uint8."""
-    light = rng.uniform(0.6, 1) + 0.3 * _smooth_noise(rng, image.shape[:2], (2, 2))
+    light = rng.uniform(0.6, 1) + 0.3 * _smooth_noise(rng, image.shape[:2], 2, 2)
     noise = rng.normal(0, rng.uniform(2, 14), image.shape)
     return np.clip(image * light[..., None] + noise, 0, 255).astype(np.uint8)

@@ -27,14 +27,11 @@ SHARES = (0.1, 0.3)
 class ToyScenes(BaseDataset):
     """Generated scenes with segmentation maps or depth maps; no files.
 
-    Scene ``i`` depends on ``seed``, ``split`` and ``i`` alone, so that any process can
-    draw any scene and a longer data set begins with the scenes of a shorter one. It is
-    the same on every run of one installation; other versions of numpy and OpenCV may
-    draw another one.
+    Scene ``i`` depends on ``seed``, ``split`` and ``i`` alone, in any process; other
+    versions of numpy and OpenCV may draw another one.
 
-    The pipeline starts with images and maps already there and holds no loading
-    transform. ``img_path`` names the scene, as metrics and visualisers expect, but
-    there is no such file.
+    Pipelines hold no loading transform. ``img_path`` names the scene, as metrics and
+    visualisers expect, but there is no such file.
 
     Args:
         num_scenes: Number of scenes.
@@ -58,8 +55,7 @@ class ToyScenes(BaseDataset):
         depth: bool = False,
         **kwargs,
     ) -> None:
-        least, greatest = num_objects
-        ok = 0 <= least <= greatest
+        ok = 0 <= num_objects[0] <= num_objects[1]
         check(ok, 'dataset.num_objects', num_objects, '(least, greatest)')
         check(split in SPLITS, 'dataset.split', split, SPLITS)
         check(min(size) >= MIN_SIDE, 'dataset.size', size, '(H, W), 16 or more')
@@ -73,17 +69,14 @@ class ToyScenes(BaseDataset):
         return [dict(scene_index=index) for index in range(self.num_scenes)]
 
     def get_data_info(self, idx: int) -> dict:
-        """Return 'img' (H, W, 3) uint8 BGR, the truth, and what loading would add.
-
-        Args:
-            idx: Place in the data set, which in a subset is not the scene's own index.
-        """
+        """Return 'img' (H, W, 3) uint8 BGR, the truth, and what loading would add."""
         info = super().get_data_info(idx)
         scene = self.draw(info['scene_index'])
-        info |= dict(img=scene.image, img_id=info['scene_index'])
-        info['img_path'] = f'toy_scenes/{self.split}/{info["img_id"]:06d}.png'
-        info |= dict(zip(('height', 'width'), self.size, strict=True))
-        info |= dict(img_shape=self.size, ori_shape=self.size, scale_factor=(1.0, 1.0))
+        index, (height, width) = info['scene_index'], self.size
+        path = f'toy_scenes/{self.split}/{index:06d}.png'
+        info |= dict(img=scene.image, img_id=index, img_path=path)
+        info |= dict(height=height, width=width, scale_factor=(1.0, 1.0))
+        info |= dict(img_shape=self.size, ori_shape=self.size)
         info |= dict(reduce_zero_label=False, seg_fields=[])
         return info | self.truth_of(scene)
 

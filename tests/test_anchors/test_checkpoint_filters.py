@@ -25,6 +25,9 @@ LEFT_OUT += 'decoder_blocks.0.norm1.bias', 'blocks.0.attn.relative_position_inde
 DINOV2 = dict(patch_size=14, num_registers=4, final_norm=True)
 ViT = dict(pos_embed_prefix=True, layer_scale_init=None)
 BEIT = dict(abs_pos_embed=False, rel_pos_bias=True)
+NO_BIAS = dict(qkv_bias=False, layer_scale_init=None, final_norm=True)
+NO_CLS = dict(class_token=False, global_pool='', qkv_bias=False)
+REGISTERS = dict(ViT, num_registers=2, final_norm=True)
 # Arguments of timm's model and of the anchor, see docs/anchors.md.
 FAMILIES = {
     'deit3_small_patch16_224': ({}, dict(final_norm=True)),
@@ -32,6 +35,9 @@ FAMILIES = {
     'vit_base_patch16_224.mae': (dict(global_pool='avg'), ViT),
     'vit_small_patch14_reg4_dinov2': (dict(img_size=224), DINOV2),
     'beitv2_base_patch16_224': ({}, BEIT),
+    # No cls token and no biases; registers with entries in the embedding.
+    'vit_small_patch16_224': (NO_CLS, dict(NO_BIAS, cls_token=False)),
+    'vit_base_patch32_224': (dict(reg_tokens=2, patch_size=16), REGISTERS),
 }
 
 
@@ -62,7 +68,7 @@ def build(name, **options):
 def as_published(name, model):
     """What the official file of a family holds, from timm's model of it."""
     weights = model.state_dict()
-    if 'augreg' in name or 'dinov2' in name:
+    if name.startswith('vit'):
         return weights
     if 'deit3' in name:
         pattern = re.compile(r'\.ls([12])\.gamma$')

@@ -7,42 +7,6 @@ from torch.testing import assert_close
 
 from snnet_mm.anchors import PlainViT
 
-FAMILIES = {
-    'deit3': (dict(no_embed_class=True, init_values=1e-6), dict()),
-    'vit': (dict(), dict(pos_embed_prefix=True, layer_scale_init=None)),
-    'embedded registers': (
-        dict(reg_tokens=2),
-        dict(num_registers=2, pos_embed_prefix=True, layer_scale_init=None),
-    ),
-    'no cls': (
-        dict(class_token=False, qkv_bias=False),
-        dict(cls_token=False, qkv_bias=False, layer_scale_init=None),
-    ),
-}
-
-
-@pytest.mark.parametrize('size', [(32, 32), (48, 24)])
-@pytest.mark.parametrize('family', FAMILIES)
-def test_equal_to_timm(family, size, randomise):
-    timm = pytest.importorskip('timm')
-    theirs_kwargs, ours_kwargs = FAMILIES[family]
-    arch, rest = dict(depth=3, num_heads=2), dict(num_classes=0, global_pool='')
-    rest |= dict(embed_dim=16, img_size=32, patch_size=8, dynamic_img_size=True)
-    theirs = timm.models.VisionTransformer(**arch, **rest, **theirs_kwargs)
-    theirs = randomise(theirs).eval()
-    arch = dict(arch, embed_dims=16)
-    ours = PlainViT(arch, 32, 8, final_norm=True, **ours_kwargs).eval()
-    ours.load_state_dict(theirs.state_dict())
-    images, only = torch.randn(2, 3, *size), dict(norm=True, intermediates_only=True)
-    with torch.no_grad():
-        state, found = states_of(ours, images)[-1], ours(images)
-        assert_close(
-            state.tokens, theirs.forward_features(images), rtol=1e-5, atol=1e-5
-        )
-        wanted = theirs.forward_intermediates(images, [2], **only)
-    assert_close(found, tuple(wanted), rtol=1e-5, atol=1e-5)
-    assert state.grid == (size[0] // 8, size[1] // 8)
-
 
 def test_forward_returns_the_maps_of_the_out_indices(build_vit):
     vit, images = build_vit(depth=4, out_indices=(2, -1, 0)), torch.randn(2, 3, 16, 32)

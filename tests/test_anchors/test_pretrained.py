@@ -174,10 +174,8 @@ def test_licences_of_official_files(save, log):
     names = dict(
         mae_finetuned_vit_base='cc-by-nc-4.0', deit_3_small_224_21k='apache-2.0'
     )
-    for name in (*names, 'mine'):
-        path = save(vit.state_dict(), f'{name}.pth')
-        for _ in range(2):
-            load(vit, path)
+    for name in (*names, *names, 'mine'):
+        load(vit, save(vit.state_dict(), f'{name}.pth'))
     assert [text for text in log(0) if 'licence' in text] == [
         f'Weights of {name}.pth: licence {licence}, if it is the official file'
         for name, licence in names.items()

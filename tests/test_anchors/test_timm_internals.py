@@ -25,12 +25,15 @@ def test_beit_adds_its_own_bias_to_that_of_the_caller(fused):
     assert not torch.allclose(attention(x, shared_rel_pos_bias=bias), wanted)
 
 
+def network(config):
+    args = config['model_args'] | dict(img_size=64)
+    return disturb(timm.create_model(config['model'], **args)).eval()
+
+
 @torch.no_grad()
 def test_masks_of_swin_follow_the_size():
-    config = swin()
-    args = config['model_args'] | dict(img_size=64)
-    net = disturb(timm.create_model(config['model'], **args)).eval()
-    block, x = net.layers[0].blocks[1], torch.randn(1, 24, 16, 8)
+    net, x = network(swin()), torch.randn(1, 24, 16, 8)
+    block = net.layers[0].blocks[1]
     assert isinstance(block, swin_transformer.SwinTransformerBlock)
     assert block.shift_size != (0, 0)
     assert (block.dynamic_mask, block.input_resolution) == (False, (16, 16))
@@ -46,10 +49,8 @@ def test_masks_of_swin_follow_the_size():
 
 @torch.no_grad()
 def test_levit_keeps_biases_until_it_is_told_not_to():
-    config = levit()
-    args = config['model_args'] | dict(img_size=64)
-    net = disturb(timm.create_model(config['model'], **args)).eval()
-    attention, x = net.stages[0].blocks[0].attn, torch.randn(1, 16, 16)
+    net, x = network(levit()), torch.randn(1, 16, 16)
+    attention = net.stages[0].blocks[0].attn
     before = attention(x)
     attention.attention_biases.normal_(std=9)
     assert attention(x).equal(before)

@@ -8,30 +8,35 @@ def loader(root, pipeline=(), **prefixes):
     return dict(dataset=data)
 
 
-def test_folders_with_data_pass(tmp_path):
+@pytest.fixture
+def root(tmp_path):
+    """A folder with an image."""
     (tmp_path / 'images').mkdir()
-    keys = 'train_dataloader.dataset.data_prefix.img_path'
-    for name in ('images', 'nothing'):  # one is empty, one is not there
-        data = loader(tmp_path, img_path=name)
-        with pytest.raises(ValueError, match=rf'{tmp_path}/{name}.*{keys}'):
-            check_data_folders(data, 'train_dataloader')
     (tmp_path / 'images' / '0.jpg').touch()
-    check_data_folders(loader(tmp_path, img_path='images'), 'train_dataloader')
-    data['dataset']['data_prefix'] = 'none'
-    with pytest.raises(ValueError, match='none.*dataset.data_prefix'):
+    (tmp_path / 'empty').mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize('name', ['empty', 'nothing'])
+def test_folders_with_data_pass(root, name):
+    check_data_folders(loader(root, img_path='images'), 'train_dataloader')
+    data = loader(root, img_path=name)
+    keys = 'train_dataloader.dataset.data_prefix.img_path'
+    with pytest.raises(ValueError, match=rf'{root}/{name}.*{keys}'):
+        check_data_folders(data, 'train_dataloader')
+    data['dataset']['data_prefix'] = name
+    with pytest.raises(ValueError, match=f'{name}.*dataset.data_prefix'):
         check_data_folders(data, 'train_dataloader')
 
 
-def test_folders_of_maps_count_where_they_are_loaded(tmp_path):
+def test_folders_of_maps_count_where_they_are_loaded(root):
     """mmdet's stock Mask2Former for instances inherits a panoptic config's folder."""
-    (tmp_path / 'images').mkdir()
-    (tmp_path / 'images' / '0.jpg').touch()
     boxes = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
     prefixes = dict(img='images', seg='annotations/panoptic')
-    check_data_folders(loader(tmp_path, [boxes], **prefixes), 'train_dataloader')
+    check_data_folders(loader(root, [boxes], **prefixes), 'train_dataloader')
     for step in (dict(type='LoadPanopticAnnotations'), dict(boxes, with_seg=True)):
         with pytest.raises(ValueError, match='annotations/panoptic'):
-            check_data_folders(loader(tmp_path, [step], **prefixes), 'train_dataloader')
+            check_data_folders(loader(root, [step], **prefixes), 'train_dataloader')
 
 
 def test_data_without_folders_and_far_away_are_left_alone():
@@ -42,18 +47,17 @@ def test_data_without_folders_and_far_away_are_left_alone():
         check_annotation_file(config, 'test_evaluator')
 
 
-@pytest.mark.parametrize('content', [None, ''])
-def test_annotation_files(tmp_path, content):
-    path = tmp_path / 'all.json'
-    if content is not None:
-        path.write_text(content)
-    data = dict(dataset=dict(data_root=str(tmp_path), ann_file='all.json'))
+@pytest.mark.parametrize('name', ['empty.json', 'nothing.json'])
+def test_annotation_files(root, name):
+    path = root / 'empty.json'
+    path.touch()
+    data = dict(dataset=dict(data_root=str(root), ann_file=name))
     keys = 'test_dataloader.dataset.data_root, test_dataloader.dataset.ann_file'
-    with pytest.raises(ValueError, match=f'all.json.*{keys}'):
+    with pytest.raises(ValueError, match=f'{name}.*{keys}'):
         check_data_folders(data, 'test_dataloader')
-    evaluator = dict(ann_file=str(path))
+    evaluator = dict(ann_file=str(root / name))
     with pytest.raises(ValueError, match='config key: test_evaluator.ann_file'):
         check_annotation_file(evaluator, 'test_evaluator')
-    path.write_text('{}')
+    (root / name).write_text('{}')
     check_data_folders(data, 'test_dataloader')
     check_annotation_file(evaluator, 'test_evaluator')

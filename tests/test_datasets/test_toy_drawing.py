@@ -21,19 +21,8 @@ def draw(num, size=(64, 64), num_objects=(3, 7)):
     return [draw_scene(np.random.default_rng(i), size, num_objects) for i in range(num)]
 
 
-@pytest.fixture(scope='module')
-def scenes():
-    return draw(100)
-
-
-def test_every_class_is_frequent_enough(scenes):
-    counts = sum(np.bincount(s.semantic.ravel(), minlength=6) for s in scenes)
-    share = counts / counts.sum()
-    assert ((share[:2] > 0.2) & (share[:2] < 0.5)).all()
-    assert ((share[2:] > 0.03) & (share[2:] < 0.16)).all()
-
-
-def test_maps_are_composed_of_the_masks(scenes):
+def test_maps_are_composed_of_the_masks():
+    scenes = draw(100)
     for scene in scenes:
         assert (scene.masks.sum(0) <= 1).all()
         assert (scene.semantic[~scene.masks.any(0)] <= GROUND).all()
@@ -44,6 +33,7 @@ def test_maps_are_composed_of_the_masks(scenes):
         depths = [scene.depth[m][0] for m in scene.masks if m.any()]
         assert depths == sorted(depths, reverse=True)
     assert {len(s.labels) for s in scenes} == {3, 4, 5, 6, 7}
+    assert {label for s in scenes for label in s.labels} == {DISK, BOX, TRIANGLE, BAR}
     assert any(not m.any() for s in scenes for m in s.masks)
 
 
@@ -66,20 +56,6 @@ def test_near_objects_are_larger():
         (mask,) = scene.masks
         sizes[scene.depth[mask][0] < 3.5].append(mask.sum())
     assert np.median(sizes[True]) > 2 * np.median(sizes[False])
-
-
-def test_shapes_fill_their_boxes_as_their_outlines_say():
-    shares = {DISK: [], BOX: [], TRIANGLE: [], BAR: []}
-    for scene in draw(150, (96, 128), num_objects=(1, 1)):
-        rows, columns = (np.flatnonzero(scene.masks[0].any(a)) for a in (1, 0))
-        inside = 0 < columns[0] <= columns[-1] < 127 and 0 < rows[0] <= rows[-1] < 95
-        if inside and len(rows) > 16:
-            share = scene.masks[0].sum() / (len(rows) * len(columns))
-            shares[scene.labels[0]].append(share)
-    assert min(map(len, shares.values())) >= 5
-    np.testing.assert_allclose(shares[DISK], np.pi / 4, atol=0.06)
-    np.testing.assert_allclose(shares[TRIANGLE], 0.5, atol=0.08)
-    assert min(shares[BOX]) > 0.7
 
 
 @pytest.mark.parametrize('size', [(16, 16), (16, 80), (80, 16)])

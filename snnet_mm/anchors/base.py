@@ -23,16 +23,11 @@ BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls toke
 
 
 class TokenState(NamedTuple):
-    """Activations between two blocks, of whatever kind the network is.
+    """Activations between two blocks, of whatever kind the network is."""
 
-    Args:
-        tokens: Of shape ``(B, L, C)``, prefix tokens first, then the patches, or the
-            places of a map as ``map.flatten(2).transpose(1, 2)`` has them.
-        grid: Rows and columns of patches.
-    """
-
+    # (B, L, C), prefix tokens first, then the patches or the places of a map by rows.
     tokens: Tensor
-    grid: tuple[int, int]
+    grid: tuple[int, int]  # rows and columns of patches
 
 
 class Anchor(BaseModule, metaclass=ABCMeta):
@@ -48,7 +43,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         has_cls: Whether the first of them is a cls token.
         out_indices: Blocks whose feature maps ``forward`` returns.
         with_cls: Whether every map comes with the cls token, as ``(map, cls)``.
-        out: ``'maps'``, or ``'end'`` to return the final state, as classifiers read it.
+        out: ``'maps'``, or ``'end'`` for the final state, as classifiers read it.
         frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
             and the first k **blocks**, and the depth also the final norm. What is
             frozen has no gradient and stays in eval mode.
@@ -123,17 +118,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     @abstractmethod
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """Resample, once for all, what depends on the size of the images.
-
-        Outputs for images of this size, in pixels, stay the same; a traced graph then
-        holds no resampling.
-        """
+        """Resample, once for all, what depends on the size of the images in pixels."""
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        """Return pretrained weights in the anchor's names and shapes.
-
-        More arguments are keys of an ``init_cfg`` of type Pretrained.
-        """
+        """Return pretrained weights in own names; other arguments are of init_cfg."""
         return weights
 
     def init_weights(self) -> None:
@@ -150,10 +138,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         self.is_init = True
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """Return the depth of a parameter for layer-wise decay, and of how many levels.
+        """Return the level of a parameter for layer-wise decay, and their number.
 
-        It is 0 for the embedding, ``i + 1`` for ``blocks.i``, and ``depth + 1`` for
-        ``norm``, which comes after; there are ``depth + 2`` levels.
+        It is 0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for ``norm``.
         """
         levels = self.depth + 2
         part, *rest = param_name.split('.')
@@ -162,10 +149,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         return (levels - 1 if part == 'norm' else 0), levels
 
     def drop_unused(self, shared: Collection[str] = ()) -> None:
-        """Take out what is not to be kept: blocks, the final norm, the embedding.
-
-        Of the embedding, modules that are ``shared`` with the blocks stay.
-        """
+        """Take out what is not kept; of the embedding, what blocks share stays."""
         trunk = self.trunk
         for i in {*range(self.depth)} - self.kept_blocks:
             trunk.blocks[i] = nn.Identity()

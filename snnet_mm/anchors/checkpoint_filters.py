@@ -48,10 +48,7 @@ _BIAS_TABLE = 'relative_position_bias_table'
 
 
 def to_our_names(weights: Weights) -> dict[str, Tensor]:
-    """Return weights of any known family in our names, without classifier.
-
-    Keys that no family has keep their names.
-    """
+    """Return weights of any known family in our names, without classifier."""
     renamed = {}
     for key, value in weights.items():
         if not _LEFT_OUT.search(key):
@@ -64,11 +61,10 @@ def to_our_names(weights: Weights) -> dict[str, Tensor]:
 
 
 def _join_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Join biases of BEiT and BEiTv2, finetuned or not.
+    """Join biases of q and v, and tables of a block and of all, in BEiT's weights.
 
-    Only q and v have a bias. A bias of k adds the same to all logits of a query, which
-    the softmax ignores: zeros are exact, and stay so in training. Files of the
-    pretraining share one bias table among the blocks.
+    A bias of k adds the same to all logits of a query, which the softmax ignores: zeros
+    are exact, and stay so in training.
     """
     shared = weights.pop(f'rel_pos_bias.{_BIAS_TABLE}', None)
     blocks = {m[0] for k in weights if (m := re.match(r'blocks\.\d+', k))}
@@ -98,16 +94,10 @@ def _without_cls_entry(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def fit_pos_embed(
     weights: Weights, grid: Grid, num_entries: int, loaded_grid: Grid | None = None
 ) -> dict[str, Tensor]:
-    """Resize ``pos_embed`` and bridge its entries for prefix tokens, exactly.
+    """Resize ``pos_embed`` to a grid and bridge its entries for prefix tokens, exactly.
 
-    Entries that the anchor lacks are added to the tokens themselves, entries that the
-    checkpoint lacks are zero: both give the same sums.
-
-    Args:
-        weights: Weights in our names.
-        grid: Rows and columns of the anchor's embedding.
-        num_entries: Prefix tokens with an entry in the anchor's embedding.
-        loaded_grid: Rows and columns of the checkpoint's embedding, if known.
+    Entries beyond the anchor's ``num_entries`` are added to the tokens themselves,
+    entries that the checkpoint lacks are zero: both give the same sums.
     """
     weights, tokens = dict(weights), ('cls_token', 'reg_token')
     pos_embed = weights['pos_embed']
@@ -139,10 +129,7 @@ def fit_pos_embed(
 def fit_bias_tables(
     weights: Weights, grid: Grid, num_prefix: int, loaded_grid: Grid | None = None
 ) -> dict[str, Tensor]:
-    """Resize the relative position bias tables of all blocks.
-
-    See :func:`fit_pos_embed`; ``num_prefix`` is that of the anchor.
-    """
+    """Resize the relative position bias tables of all blocks to an anchor's grid."""
     weights, num_rows = dict(weights), 3 if num_prefix else 0
     for key in [k for k in weights if k.endswith('.rel_pos_bias.table')]:
         layout = key, len(weights[key]), {0, 3}, grid, loaded_grid
@@ -175,8 +162,7 @@ def _read_layout(
 ) -> tuple[int, Grid]:
     """Return how many entries, among ``extras``, belong to no patch, and the grid.
 
-    Files do not say it. It may be the anchor's grid or a square; where several readings
-    are possible, guessing could garble the embedding.
+    Files do not say it: the anchor's grid or a square, if only one reading is possible.
     """
     readings = set()
     for extra in extras:

@@ -27,8 +27,7 @@ def resize_pos_embed(
 ) -> Tensor:
     """Resample the patches of a ``(1, num_prefix + rows * columns, C)`` embedding.
 
-    Bicubically, from an old grid of rows and columns to a new one; with ``antialias``
-    as timm does, which also changes the kernel.
+    With ``antialias``, which also changes the bicubic kernel, as timm does.
     """
     if old == new:
         return pos_embed
@@ -79,11 +78,7 @@ def relative_position_index(
 def resize_bias_table(
     table: Tensor, old: tuple[int, int], new: tuple[int, int]
 ) -> Tensor:
-    """Resample a relative position bias table for another grid, bicubically.
-
-    The table is ``((2h-1)(2w-1) + extra rows, heads)`` for a grid of ``h`` rows and
-    ``w`` columns; extra rows stay as they are.
-    """
+    """Resample a table ``((2h-1)(2w-1) + others, heads)`` for another grid (h, w)."""
     if old == new:
         return table
     old, new = [(2 * h - 1, 2 * w - 1) for h, w in (old, new)]
@@ -106,8 +101,7 @@ def gather_bias(
 class KeptTensors:
     """Tensors made of weights, each kept until its weights or its key change.
 
-    Nothing is kept that a gradient flows through. Changes in place are seen, but for
-    those through ``.data``: clear it after them.
+    None has a gradient. Changes through ``.data`` are not seen: clear it after them.
     """
 
     def __init__(self) -> None:
@@ -139,13 +133,8 @@ class KeptTensors:
 class RelativePositionBias(nn.Module):
     """BEiT's learned attention bias for every offset between two patches.
 
-    Without gradients, in eval mode, the bias is gathered once per grid.
-
-    Args:
-        grid: Rows and columns of patches that the table is for; for another grid the
-            table is resampled bicubically.
-        num_heads: Attention heads.
-        num_prefix: Prefix tokens before the patches.
+    Without gradients, in eval mode, the bias is gathered once per grid. For another
+    ``grid`` of rows and columns than its own the table is resampled bicubically.
     """
 
     def __init__(self, grid: tuple[int, int], num_heads: int, num_prefix: int) -> None:
@@ -177,12 +166,8 @@ class DecomposedRelPosBias(nn.Module):
     """The attention bias of MViTv2 and ViTDet, which depends on the query.
 
     A query meets one embedding for the rows and one for the columns that lie between
-    it and the key, the same for all heads; the bias is the sum of both products.
-
-    Args:
-        grid: Rows and columns that the embeddings are for; for another grid they are
-            resampled linearly.
-        head_dim: Width of a head.
+    it and the key, the same for all heads; the bias is the sum of both products. For
+    another ``grid`` than their own the embeddings are resampled linearly.
     """
 
     def __init__(self, grid: tuple[int, int], head_dim: int) -> None:
@@ -191,10 +176,7 @@ class DecomposedRelPosBias(nn.Module):
         self.rel_pos_w = nn.Parameter(torch.zeros(2 * grid[1] - 1, head_dim))
 
     def forward(self, grid: tuple[int, int], queries: Tensor) -> Tensor:
-        """Return the bias ``(B, heads, L, L)`` of ``(B, heads, L, head_dim)`` queries.
-
-        They are not scaled yet, and there are no other tokens than patches.
-        """
+        """Return the bias ``(B, heads, L, L)`` of unscaled queries of the patches."""
         queries = queries.unflatten(2, grid)
         rows = _between(self.rel_pos_h, grid[0])
         columns = _between(self.rel_pos_w, grid[1])

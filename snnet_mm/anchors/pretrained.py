@@ -23,10 +23,7 @@ _OPTIONAL = re.compile(r'\.lora_[AB]$|num_batches_tracked$')
 
 
 def pretrained_options(init_cfg: Mapping | None, *allowed: str) -> dict | None:
-    """Return what an ``init_cfg`` of type Pretrained says to load, else None.
-
-    It may have ``checkpoint``, ``prefix`` and the allowed keys.
-    """
+    """Return checkpoint, prefix and other options of a Pretrained one, else None."""
     if not isinstance(init_cfg, Mapping) or init_cfg.get('type') != 'Pretrained':
         return None
     options = {k: v for k, v in init_cfg.items() if k != 'type'}
@@ -52,12 +49,10 @@ def load_into(
     Args:
         module: What they are for.
         checkpoint: ``'timm://<name>'``, or path or http address of an official file, of
-            a timm state dict, or of an mm checkpoint. Files are read without running
-            code in them.
+            a timm state dict, or of an mm checkpoint; code in it is not run.
         key: Config key of the checkpoint.
         prefix: Where in the checkpoint the module is, such as ``'backbone.'``.
-        adapt: Turns the weights into those of the module: renames, resamples and
-            leaves out.
+        adapt: Renames and resamples the weights for the module.
         strict: Pattern of names that must be in both or in neither; by default all.
     """
     own = module.state_dict()

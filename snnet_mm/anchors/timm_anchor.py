@@ -143,11 +143,9 @@ class TimmAnchor(TokenAnchor):
 def _plan(
     model: str, arguments: Mapping, img_size: int | Sequence[int] | None
 ) -> tuple[type[TimmFamily], int, dict]:
-    """Return family and patch size of a model, and all arguments to build it with.
-
-    Which class it is only a built model tells; on the meta device that costs nothing.
-    """
+    """Return family and patch size of a model, and all arguments to build it with."""
     arguments = dict(arguments, num_classes=0)
+    # Which class it is only a built model tells; on the meta device that costs nothing.
     with torch.device('meta'):
         sketch = create_timm_model(model, **arguments)
     name = type(sketch).__name__

@@ -25,11 +25,7 @@ Grid = tuple[int, int]
 
 
 class TimmFamily:
-    """timm's ``VisionTransformer``; other families override what they do otherwise.
-
-    Args:
-        vit: The model of timm.
-    """
+    """timm's ``VisionTransformer``; other families override what they do otherwise."""
 
     # What timm.create_model is told, so that images of other sizes can be embedded.
     arguments: dict = dict(dynamic_img_size=True)
@@ -103,10 +99,7 @@ class EvaFamily(TimmFamily):
 
 
 class BeitFamily(TimmFamily):
-    """timm's ``Beit``: BEiT and BEiTv2, with relative position biases.
-
-    For another grid than timm's own the tables are resampled bicubically.
-    """
+    """timm's ``Beit``: BEiT and BEiTv2, with relative position biases."""
 
     arguments: dict = {}
     shared = ('rel_pos_bias',)
@@ -141,10 +134,7 @@ class BeitFamily(TimmFamily):
 
 
 class SamFamily(TimmFamily):
-    """timm's ``VisionTransformerSAM``, whose blocks take maps and cut windows.
-
-    Its neck, which changes the width, is no part of the anchor.
-    """
+    """timm's ``VisionTransformerSAM`` without neck; its blocks take maps."""
 
     arguments: dict = {}
     shared = ('rope_global', 'rope_window')

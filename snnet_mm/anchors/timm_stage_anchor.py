@@ -37,10 +37,8 @@ class NetworkParts:
     Args:
         stem: From images ``(B, 3, H, W)`` to the map before block 0, which is in
             the blocks' layout, or for ``'NLC'`` in ``'NCHW'``.
-        stages: The blocks of every stage, modules from one map to the next. What
-            changes width and stride belongs to the first block of the stage after it.
-        layout: Of what the blocks read: ``'NCHW'``, ``'NHWC'`` or ``'NLC'``, the tokens
-            of a map.
+        stages: The blocks of every stage, modules from one map to the next.
+        layout: Of what the blocks read: ``'NCHW'``, ``'NHWC'`` or ``'NLC'`` (tokens).
         fix_grid: Readies a block for maps of one grid, if that saves work.
         one_size: Whether the network is for images of one size only.
         widths: Width after every block, where those of a stage differ.
@@ -120,10 +118,9 @@ FAMILIES: dict[str, Callable[[nn.Module], NetworkParts]] = {
 class TimmStageAnchor(Anchor):
     """A network of timm that has stages: an anchor, or a backbone by itself.
 
-    Swin (v1 and v2), ResNet, ConvNeXt, LeViT and MobileNetV3, by their names in timm,
-    and whatever else is in :data:`FAMILIES`. Blocks are numbered through all stages,
-    and what changes the stride belongs to the first block after it. It ends with the
-    last block: pooling, norm and classifier of timm's network belong to the head.
+    Swin (v1 and v2), ResNet, ConvNeXt, LeViT, MobileNetV3, and whatever else is in
+    :data:`FAMILIES`. Blocks are numbered through all stages; what changes the stride
+    belongs to the block after it, and what follows the last block to the head.
 
     Args:
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.

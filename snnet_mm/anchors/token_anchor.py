@@ -28,11 +28,10 @@ class TokenAnchor(Anchor):
         patch_size: Pixels of a patch's side.
         num_prefix: Tokens before the patches: cls token and registers.
         has_cls: Whether the first of them is a cls token.
-        drop_path_rate: Checked alone; stochastic depth is that of the blocks.
-        lora: Trains low-rank updates of the attention's linear layers instead of the
-            anchor, which is frozen but for them: ``rank``, and if they are not the
-            default ``alpha`` (1) and ``targets`` (``('qkv', 'proj')``); see
-            :class:`LoRALinear`. Frozen stages have none that train.
+        drop_path_rate: Stochastic depth, which the blocks have, of the last one.
+        lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of the
+            attention's linear layers: a dict with ``rank`` and, optionally, ``alpha``
+            (1) and ``targets`` (``('qkv', 'proj')``). Frozen stages have none.
         **kwargs: See :class:`Anchor`.
     """
 

@@ -69,16 +69,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A pre-norm transformer block.
-
-    Args:
-        dim: Width.
-        num_heads: Attention heads.
-        drop_path: Probability that an image skips a branch in training.
-        rel_pos_bias: A relative position bias of its own, or None.
-
-    All others are those of :class:`PlainViT`.
-    """
+    """A pre-norm transformer block; for its arguments see :class:`PlainViT`."""
 
     def __init__(
         self,
@@ -130,8 +121,7 @@ class Block(nn.Module):
 def to_windows(tokens: Tensor, grid: tuple[int, int], size: int) -> Tensor:
     """Cut tokens ``(B, L, C)`` into windows ``(B * windows, size * size, C)`` by rows.
 
-    Zeros fill the windows at the right and lower edge; as in ViTDet they are tokens
-    like others, and attention sees them.
+    Zeros fill the last ones, which attention sees, as in ViTDet.
     """
     x = tokens.unflatten(1, grid)
     x = F.pad(x, (0, 0, 0, -grid[1] % size, 0, -grid[0] % size))

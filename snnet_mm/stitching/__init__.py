@@ -1,9 +1,8 @@
 """Routes, spaces, costs, results and how stitches are chosen, in pure Python."""
 
-from .cost_groups import group_by_cost, split_cost_range
-from .cost_table import Cost, CostTable, Setup
-from .cost_units import UNITS, Budget, parse_budget
-from .pareto import pareto_front, rank_correlation
+from .cost_table import CostTable, Setup
+from .costs import UNITS, Budget, Cost, group_by_cost, parse_budget, split_cost_range
+from .metrics import pareto_front, rank_correlation
 from .prior import prior_scores
 from .results import StitchResult, StitchResults
 from .routes import (
@@ -17,8 +16,7 @@ from .routes import (
 )
 from .selection import best_per_budget_group, middle_stitches, pick, select_stitches
 from .sliding_window_space import SlidingWindowSpace
-from .space import StitchingSpace
-from .space_record import check_space_record, write_space_record
+from .space import StitchingSpace, check_space_record, write_space_record
 from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
 

@@ -8,85 +8,19 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-from snnet_mm.utils import atomic_path, check, is_number, is_whole
-from snnet_mm.utils.json_file import read_json, require
+from snnet_mm.utils import is_number, is_whole, read_json, require, write_json
 
-from .cost_units import UNITS
+from .costs import UNITS, Cost, cost_column
 
 # FLOPs of stitches of one model differ by less; a slip of a hand by more.
 MAX_SPREAD = 1000
 
 
-class Cost(NamedTuple):
-    """Cost of one stitch.
-
-    ``flops`` are multiply-accumulates of one image, as in the papers; ``params`` are
-    those that the stitch uses, with low-rank updates merged. ``latency`` are
-    milliseconds and ``memory`` the bytes at the peak of one forward of a whole batch,
-    see :class:`Setup`; both are None if they were not measured.
-    """
-
-    flops: int
-    params: int
-    latency: float | None = None
-    memory: int | None = None
-
-
-def check_costs(rows: Mapping[int, Any], optional: Collection[str]) -> None:
-    """Refuse costs in a file that the stitches of a model cannot have.
-
-    Args:
-        rows: A :class:`Cost`, or what has its fields, by stitch id.
-        optional: Costs that may be None.
-    """
-    for name in UNITS:
-        column = {i: getattr(row, name) for i, row in rows.items()}
-        if name in optional:
-            column = {i: value for i, value in column.items() if value is not None}
-        for i, value in column.items():
-            number = is_number(value) if name == 'latency' else is_whole(value)
-            wanted = 'a whole number' if name != 'latency' else 'a number'
-            wanted += ' above 0' if name == 'flops' else ', 0 or more'
-            right = number and value >= (name == 'flops')
-            require(right, f'{name} of stitch {i}', value, wanted)
-    flops = {i: row.flops for i, row in rows.items()}
-    middle = median(flops.values())
-    for i, value in flops.items():
-        near = middle / MAX_SPREAD <= value <= middle * MAX_SPREAD
-        wanted = f'within {MAX_SPREAD} times the median of the stitches, {middle:g}'
-        require(near, f'flops of stitch {i}', value, wanted)
-
-
-def cost_column(rows: Mapping[int, Any], name: str) -> dict[int, float]:
-    """One cost by stitch id.
-
-    Args:
-        rows: A :class:`Cost`, or what has its fields, by stitch id.
-        name: ``'flops'``, ``'params'``, ``'latency'`` or ``'memory'``.
-    """
-    check(name in UNITS, 'cost', name, UNITS)
-    column = {i: getattr(row, name) for i, row in rows.items()}
-    if None in column.values():
-        raise ValueError(
-            f'the {name} of these stitches was not measured; measure it with '
-            f'tools/analysis_tools/stitch_table.py CONFIG --{name} and give the '
-            'costs.json that it writes (config key: StitchSamplingHook.costs; option: '
-            '--costs)'
-        )
-    return column
-
-
 @dataclass(frozen=True)
 class Setup:
-    """Device that latency and memory were measured on.
-
-    Args:
-        device: The device in words, with the number of threads of a CPU.
-        batch: Images in a batch.
-        dtype: Data type of weights and images, such as ``'float32'``.
-    """
+    """Device, in words, batch size and data type of measured latency and memory."""
 
     device: str
     batch: int
@@ -103,7 +37,7 @@ class CostTable:
     Args:
         costs: Cost by stitch id.
         input_size: Height and width in pixels that the costs hold for.
-        space: Fingerprint of the stitching space; None in tables made by hand.
+        space: Fingerprint of the stitching space, which files always have.
         setup: What latency and memory were measured on, if they were.
         scope: The parts that costs are of, such as ``'backbone and neck alone'``;
             None for all that prediction runs.
@@ -131,7 +65,7 @@ class CostTable:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def column(self, name: str) -> dict[int, float]:
-        """One cost by stitch id; see :func:`cost_column`."""
+        """One cost by stitch id."""
         return cost_column(self.costs, name)
 
     def measured(
@@ -141,9 +75,8 @@ class CostTable:
         memory: Mapping[int, int] | None = None,
     ) -> CostTable:
         """The table with what was measured on a device put in."""
-        none: dict = dict.fromkeys(self)
-        measured = latency or none, memory or none
-        costs = {i: Cost(*self[i][:2], *(m[i] for m in measured)) for i in self}
+        latency, memory = latency or {}, memory or {}
+        costs = {i: Cost(*self[i][:2], latency.get(i), memory.get(i)) for i in self}
         return replace(self, costs=costs, setup=setup)
 
     def check_same_model(self, other: CostTable, name: str = 'the cost table') -> None:
@@ -165,11 +98,9 @@ class CostTable:
         elif odd:
             why = f'and the model do not share stitches {odd}'
         elif changed:
-            here, there = other[changed[0]], self[changed[0]]
-            why = (
-                f'is of another model: stitch {changed[0]} has {there.flops} FLOPs and '
-                f'{there.params} parameters there, {here.flops} and {here.params} here'
-            )
+            i, counts = changed[0], '{} FLOPs and {} parameters'
+            there, here = (counts.format(*table[i]) for table in (self, other))
+            why = f'is of another model: stitch {i} has {there} there, {here} here'
         else:
             return
         raise ValueError(f'{name} {why}')
@@ -189,20 +120,14 @@ class CostTable:
     @classmethod
     def from_dict(cls, data: Mapping) -> CostTable:
         """A table from what :meth:`to_dict` gave."""
-        costs: dict[int, Cost] = {}
-        for row in data['stitches']:
-            i = row['id']
-            new = is_whole(i, 0) and i not in costs
-            require(new, 'id of a stitch', i, 'whole numbers, each once')
-            costs[i] = Cost(*(row[name] for name in Cost._fields))
-        require(costs, 'stitches', data['stitches'], 'one or more')
-        check_costs(costs, ('latency', 'memory'))
+        rows = data['stitches']
+        costs = {s['id']: Cost(*(s[name] for name in Cost._fields)) for s in rows}
+        check_rows(rows, costs, ('latency', 'memory'))
         return cls(costs, *read_header(data))
 
     def save(self, path: str | os.PathLike, **more: Any) -> None:
         """Write the table to a JSON file, with ``more`` for people that read it."""
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(self.to_dict() | more, indent=1))
+        write_json(path, self.to_dict() | more)
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> CostTable:
@@ -211,22 +136,45 @@ class CostTable:
         return read_json(path, cls.from_dict, 'cost table', made_by)
 
 
+def check_rows(
+    rows: Collection[Mapping], costs: Mapping[int, Any], optional: Collection[str]
+) -> None:
+    """Refuse stitches as they were read, or their costs, that no model can have.
+
+    ``costs`` have the fields of :class:`Cost`, of which the ``optional`` may be None.
+    """
+    ids = [row['id'] for row in rows]
+    right = all(is_whole(i, 0) for i in ids) and 0 < len(costs) == len(ids)
+    require(right, 'ids of stitches', ids, 'whole numbers, one or more, each once')
+    for name in UNITS:
+        whole, least = name != 'latency', int(name == 'flops')
+        wanted = f'{"whole " * whole}numbers from {least}'
+        for i, row in costs.items():
+            value = getattr(row, name)
+            right = is_whole(value) if whole else is_number(value)
+            right = value is None and name in optional or right and value >= least
+            require(right, f'{name} of stitch {i}', value, wanted)
+    middle = median(row.flops for row in costs.values())
+    for i, row in costs.items():
+        near = middle / MAX_SPREAD <= row.flops <= middle * MAX_SPREAD
+        wanted = f'within {MAX_SPREAD} times the median of the stitches, {middle:g}'
+        require(near, f'flops of stitch {i}', row.flops, wanted)
+
+
 def read_header(
     data: Mapping,
 ) -> tuple[tuple[int, int], str, Setup | None, str | None]:
     """Input size, fingerprint of the space, setup and scope in data that was read."""
-    size, space, setup = data['input_size'], data.get('space'), data.get('setup')
+    size, space, setup, scope = map(data.get, ('input_size', 'space', 'setup', 'scope'))
     right = isinstance(size, list | tuple) and len(size) == 2
     right = right and all(is_whole(x, 1) for x in size)
     require(right, 'input_size', size, 'height and width in pixels')
     wanted = 'the fingerprint of the stitching space, as it was written'
     require(isinstance(space, str), 'space', space, wanted)
-    scope = data.get('scope')
-    right = scope is None or isinstance(scope, str)
-    require(right, 'scope', scope, 'null, or text that says what was counted')
+    require(isinstance(scope, str | None), 'scope', scope, 'null, or parts in words')
     if setup is not None:
         setup = Setup(**setup)
-        right = isinstance(setup.device, str) and isinstance(setup.dtype, str)
+        right = (type(setup.device), type(setup.dtype)) == (str, str)
         wanted = 'device and dtype as text, batch as a whole number'
         require(right and is_whole(setup.batch, 1), 'setup', data['setup'], wanted)
     return tuple(size), space, setup, scope

@@ -1,8 +1,10 @@
-"""Directions of metrics: higher or lower is better; a new metric goes in here."""
+"""Metrics: their directions, Pareto fronts and how well orders agree."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from snnet_mm.utils import check
 
@@ -45,11 +47,9 @@ def metric_directions(
 ) -> dict[str, str]:
     """Direction of every metric whose direction is known.
 
-    Args:
-        metrics: Names of the metrics.
-        lower_is_better: Metrics that are better when lower, ``('none',)`` if none are;
-            all others of unknown direction are then better when higher.
-        known: Directions that were said before, besides :data:`DIRECTIONS`.
+    Besides :data:`DIRECTIONS` those ``known`` from before count. ``lower_is_better``
+    names metrics that are better when lower, ``('none',)`` if none are; all others of
+    unknown direction are then better when higher.
     """
     metrics = list(metrics)
     found = {m: DIRECTIONS[n] for m in metrics if (n := short_name(m)) in DIRECTIONS}
@@ -63,3 +63,47 @@ def metric_directions(
     return {
         m: LOWER if short_name(m) in lower else found.get(m, HIGHER) for m in metrics
     }
+
+
+def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:
+    """Leave out stitches whose score is NaN, which is neither good nor bad."""
+    numbers = {i: score for i, score in scores.items() if not math.isnan(score)}
+    if scores and not numbers:
+        raise ValueError(
+            f'{name} is NaN for all {len(scores)} stitches: none can be chosen by it'
+        )
+    return numbers
+
+
+def pareto_front(
+    costs: Mapping[int, float],
+    scores: Mapping[int, float],
+    higher_is_better: bool = True,
+) -> list[int]:
+    """Stitch ids on the Pareto front, ascending in cost.
+
+    Their score is strictly better than that of every stitch of equal or lower cost; of
+    stitches equal in both it is the smallest id. NaN is never on the front.
+    """
+    unknown = sorted(set(scores) - set(costs))
+    if unknown:
+        raise ValueError(f'stitches {unknown} have a score but no cost')
+    sign, front = 1 if higher_is_better else -1, []
+    scores = drop_nan(scores)
+    for stitch_id in sorted(scores, key=lambda i: (costs[i], -sign * scores[i], i)):
+        if not front or sign * (scores[stitch_id] - scores[front[-1]]) > 0:
+            front.append(stitch_id)
+    return front
+
+
+def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's rank correlation of two lists; NaN if all values of one are equal."""
+    if len(set(a)) < 2 or len(set(b)) < 2:
+        return math.nan
+    return statistics.correlation(_ranks(a), _ranks(b))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 0; equal values share the mean of theirs."""
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 from snnet_mm.utils import check
 
-from .routes import Stitch
 from .space import StitchingSpace
 
 # Penalty of a change of anchor at the very end of a route, in units of the range of
@@ -20,29 +19,23 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
 
     The anchors score 0, 1, 2 and so on. Between the FLOPs of its fastest and slowest
     anchor a stitch scores in proportion, and every change of anchor is worse the later
-    it comes: the more so if the route goes on in the slower anchor. That stitching
-    early is better, that SFS is the weakest kind and that SF leads at low FLOPs is what
-    SN-Netv2 finds in appendix E; the two weights were chosen on the authors' ADE20K
-    results. docs/choosing.md says how well it ranks.
+    it comes, as SN-Netv2 finds in appendix E: the more so into the slower anchor. The
+    two weights were chosen on the authors' ADE20K results; docs/choosing.md says how
+    well it ranks.
     """
     wanted = 'results of an evaluation: no guess is made for a ' + type(space).__name__
     check(space.has_prior, '--results', None, wanted)
     anchor_flops = [flops[i] for i in space.anchor_ids]
-    return {s.id: _score(s, flops[s.id], anchor_flops, space.depths) for s in space}
-
-
-def _score(
-    stitch: Stitch, flops: float, anchor_flops: Sequence[float], depths: Sequence[int]
-) -> float:
-    anchors = {segment.anchor for segment in stitch.segments}
-    low, high = min(anchors), max(anchors)
-    if low == high:
-        return low
-    least, most = anchor_flops[low], anchor_flops[high]
-    place = (flops - least) / ((most - least) or 1)
-    penalty = sum(
-        (INTO_SLOWER if after.anchor > before.anchor else INTO_FASTER)
-        * (before.end / depths[before.anchor])
-        for before, after in pairwise(stitch.segments)
-    )
-    return low + (high - low) * (place - penalty)
+    scores = {}
+    for stitch in space:
+        anchors = [segment.anchor for segment in stitch.segments]
+        low, high = min(anchors), max(anchors)
+        least, most = anchor_flops[low], anchor_flops[high]
+        place = (flops[stitch.id] - least) / ((most - least) or 1)
+        penalty = sum(
+            (INTO_SLOWER if after.anchor > before.anchor else INTO_FASTER)
+            * (before.end / space.depths[before.anchor])
+            for before, after in pairwise(stitch.segments)
+        )
+        scores[stitch.id] = low + (high - low) * (place - penalty)
+    return scores

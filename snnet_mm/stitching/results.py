@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from snnet_mm.utils import atomic_path, check, is_number, is_whole
-from snnet_mm.utils.json_file import read_json, require
+from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
 
-from .cost_table import (
-    Cost,
-    CostTable,
-    Setup,
-    check_costs,
-    cost_column,
-    read_header,
+from .cost_table import CostTable, Setup, check_rows, read_header
+from .costs import Cost, cost_column
+from .metrics import (
+    HIGHER,
+    LOWER,
+    NONE,
+    drop_nan,
+    key_metric,
+    metric_directions,
+    pareto_front,
+    rank_correlation,
 )
-from .metrics import HIGHER, LOWER, NONE, key_metric, metric_directions
-from .pareto import drop_nan, pareto_front, rank_correlation
 from .space import StitchingSpace
 
 
@@ -41,21 +41,6 @@ class StitchResult:
     memory: int | None = None
     num_images: int | None = None
 
-    @classmethod
-    def from_dict(cls, data: Mapping) -> StitchResult:
-        """A result from plain data; its costs are checked with those of the others."""
-        require(is_whole(data['id'], 0), 'id of a stitch', data['id'], 'whole numbers')
-        of, images = f'of stitch {data["id"]}', data.get('num_images')
-        for name in ('kind', 'route'):
-            require(isinstance(data[name], str), f'{name} {of}', data[name], 'text')
-        right = images is None or is_whole(images, 1)
-        require(right, f'num_images {of}', images, 'a whole number from 1')
-        for name, value in data['metrics'].items():
-            wanted = 'a finite number, or null where the metric is undefined'
-            require(value is None or is_number(value), f'{name} {of}', value, wanted)
-        metrics = {n: math.nan if v is None else v for n, v in data['metrics'].items()}
-        return cls(**data | dict(metrics=metrics))
-
 
 @dataclass(frozen=True)
 class StitchResults:
@@ -66,10 +51,7 @@ class StitchResults:
         metric: The metric that ranks them.
         directions: ``'higher'`` or ``'lower'``, which is better, by metric; metrics
             without are asked for before they rank anything.
-        input_size: Height and width that the costs hold for.
-        space: Fingerprint of the stitching space, if known.
-        setup: What latency and memory were measured on, if they were.
-        scope: The parts that costs are of; see :class:`CostTable`.
+        input_size: See :class:`CostTable`, also for ``space``, ``setup`` and ``scope``.
     """
 
     stitches: Sequence[StitchResult]
@@ -89,14 +71,9 @@ class StitchResults:
         num_images: int | None = None,
         lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
-        """Join the metrics of evaluated stitches with what is known of them.
+        """Join the metrics, by stitch id and name, with what is known of stitches.
 
-        Args:
-            space: The stitching space.
-            costs: Costs of its stitches.
-            metrics: Metrics by name, by stitch id.
-            num_images: Number of images that they are from.
-            lower_is_better: See :func:`metric_directions`.
+        ``lower_is_better`` is as in :func:`metric_directions`.
         """
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
         for stitch_id, found in metrics.items():
@@ -128,10 +105,7 @@ class StitchResults:
         metric: str | None = None,
         lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
-        """The same results, ranked by another of their metrics.
-
-        ``lower_is_better`` is as in :func:`metric_directions`.
-        """
+        """The same results, ranked by another of their metrics; see :meth:`collect`."""
         metric, names = metric or self.metric, list(self.stitches[0].metrics)
         check(metric in names, '--metric', metric, names)
         directions = metric_directions(names, lower_is_better, self.directions)
@@ -168,7 +142,7 @@ class StitchResults:
         return drop_nan({r.id: self.score(r) for r in self.complete}, self.metric)
 
     def column(self, name: str) -> dict[int, float]:
-        """One cost by stitch id; see :func:`cost_column`."""
+        """One cost by stitch id."""
         return cost_column({r.id: r for r in self.stitches}, name)
 
     def front(self, cost: str = 'flops') -> list[int]:
@@ -193,11 +167,11 @@ class StitchResults:
         stitches = [replace(r, **known[r.id]._asdict()) for r in self.stitches]
         return replace(self, stitches=stitches, setup=costs.setup)
 
-    def check_space(self, space: StitchingSpace) -> None:
+    def check_space(self, space: StitchingSpace, name: str = 'results') -> None:
         """Refuse results that are not of this stitching space, if theirs is known."""
         if self.space not in (None, space.fingerprint):
             raise ValueError(
-                f'results of {len(self.stitches)} stitches are of another stitching '
+                f'{name} of {len(self.stitches)} stitches are of another stitching '
                 f'space than that of the model, which has depths {space.depths} and '
                 f'{len(space)} stitches (config keys: backbone.anchors, '
                 'backbone.kinds, backbone.stitch_ids)'
@@ -207,26 +181,23 @@ class StitchResults:
         """Plain data, for JSON, where NaN is None; :meth:`from_dict` reads it back."""
         data = asdict(self)
         for row in data['stitches']:
-            for name, value in row['metrics'].items():
-                row['metrics'][name] = value if math.isfinite(value) else None
+            found = row['metrics'].items()
+            row['metrics'] = {n: v if math.isfinite(v) else None for n, v in found}
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping) -> StitchResults:
         """Results from what :meth:`to_dict` gave."""
-        stitches = [StitchResult.from_dict(s) for s in data['stitches']]
-        by_id = {s.id: s for s in stitches}
-        ids = [s.id for s in stitches]
-        right = 0 < len(by_id) == len(stitches)
-        require(right, 'ids of stitches', ids, 'one or more, each once')
-        check_costs(by_id, ('params', 'latency', 'memory'))  # figures lack parameters
-        names = set(stitches[0].metrics)
-        for s in stitches:
-            same = set(s.metrics) == names
-            require(same, f'metrics of stitch {s.id}', list(s.metrics), sorted(names))
+        rows = data['stitches']
+        stitches = [StitchResult(**row) for row in rows]
+        # Published figures lack parameters.
+        optional = 'params', 'latency', 'memory'
+        check_rows(rows, {s.id: s for s in stitches}, optional)
+        names = stitches[0].metrics.keys()
+        stitches = [_checked(s, names) for s in stitches]
         metric = data['metric']
-        directions = data.get('directions', metric_directions(names))
         require(metric in names, 'metric', metric, sorted(names))
+        directions = data.get('directions', metric_directions(names))
         right = directions.keys() <= names and {*directions.values()} <= {HIGHER, LOWER}
         wanted = f'{HIGHER!r} or {LOWER!r} by metric'
         require(right, 'directions', directions, wanted)
@@ -234,8 +205,7 @@ class StitchResults:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the results to a JSON file, whole or not at all."""
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(self.to_dict(), indent=1))
+        write_json(path, self.to_dict())
 
     @classmethod
     def read(
@@ -244,18 +214,26 @@ class StitchResults:
         space: StitchingSpace | None = None,
         lower_is_better: Collection[str] | None = None,
     ) -> StitchResults:
-        """The results in a JSON file that :meth:`save` wrote.
-
-        Args:
-            path: The file, such as ``stitches.json``.
-            space: The stitching space that they must be of.
-            lower_is_better: See :func:`metric_directions`.
-        """
+        """The results in a JSON file that :meth:`save` wrote, of a space if given."""
         made_by = 'tools/test.py --stitch-id all'
         results = read_json(path, cls.from_dict, 'file of results', made_by)
         if space is not None:
-            try:
-                results.check_space(space)
-            except ValueError as error:
-                raise ValueError(f'{path}: {error}') from None
+            results.check_space(space, f'{path}: results')
         return results.ranked_by(lower_is_better=lower_is_better)
+
+
+def _checked(result: StitchResult, names: Collection[str]) -> StitchResult:
+    """A result as it was read, unless a value is none; an undefined metric is NaN."""
+    of, images = f'of stitch {result.id}', result.num_images
+    for name in ('kind', 'route'):
+        text = getattr(result, name)
+        require(isinstance(text, str), f'{name} {of}', text, 'text')
+    right = images is None or is_whole(images, 1)
+    require(right, f'num_images {of}', images, 'whole numbers from 1')
+    found = result.metrics
+    require(found.keys() == names, f'metrics {of}', list(found), sorted(names))
+    for name, value in found.items():
+        wanted = 'a finite number, or null where the metric is undefined'
+        require(value is None or is_number(value), f'{name} {of}', value, wanted)
+    metrics = {n: math.nan if v is None else v for n, v in found.items()}
+    return replace(result, metrics=metrics)

@@ -33,10 +33,7 @@ class Segment(NamedTuple):
 
 
 class StitchingLayerSpec(NamedTuple):
-    """Ends of a stitching layer: it maps ``source`` to ``target`` activations.
-
-    The target is also what the layer is fitted to by least squares.
-    """
+    """A layer maps ``source`` to ``target``, which least squares fit it to."""
 
     source: Position
     target: Position
@@ -61,12 +58,10 @@ class Stitch:
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """The route one step at a time, from the embedding to the last block."""
-        steps: list[Step] = [Position(self.segments[0].anchor, -1)]
-        for layer, (anchor, begin, end) in zip(
-            (None, *self.layers), self.segments, strict=True
-        ):
-            steps += [layer] if layer is not None else []
-            steps += [Position(anchor, i) for i in range(begin, end)]
+        entries = (Position(self.segments[0].anchor, -1), *self.layers)
+        steps: list[Step] = []
+        for entry, (anchor, begin, end) in zip(entries, self.segments, strict=True):
+            steps += [entry, *(Position(anchor, i) for i in range(begin, end))]
         return tuple(steps)
 
     @property
@@ -101,17 +96,18 @@ def common_prefix(a: Sequence[Step], b: Sequence[Step]) -> int:
 def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
     """Refuse a route that anchors of these depths and these layers cannot run."""
     segments = tuple(tuple(segment) for segment in stitch.segments)
-    runs = all(
+    right = segments and all(
         0 <= anchor < len(depths) and 0 <= begin < end <= depths[anchor]
         for anchor, begin, end in segments
     )
-    key = f'stitches[{stitch.id}].segments'
-    blocks = f'(anchor, begin, end) for anchors of {tuple(depths)} blocks'
-    check(segments and runs, key, segments, blocks)
-    changes = all(a[0] != b[0] for a, b in pairwise(segments))
-    check(changes, key, segments, 'another anchor after every joint')
-    whole = segments[0][1] == 0 and segments[-1][2] == depths[segments[-1][0]]
-    check(whole, key, segments, 'a route from a first to a last block')
+    right = right and all(a[0] != b[0] for a, b in pairwise(segments))
+    right = right and segments[0][1] == 0
+    right = right and segments[-1][2] == depths[segments[-1][0]]
+    wanted = (
+        '(anchor, begin, end) from a first to a last block, another anchor after '
+        f'every joint, for anchors of {tuple(depths)} blocks'
+    )
+    check(right, f'stitches[{stitch.id}].segments', segments, wanted)
     fit = len(stitch.layers) == len(segments) - 1 and set(stitch.layers) <= set(layers)
     key, names = f'stitches[{stitch.id}].layers', ', '.join(sorted(layers))
     check(fit, key, stitch.layers, f'one stitching layer per joint, of: {names}')

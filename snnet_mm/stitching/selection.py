@@ -6,10 +6,9 @@ from collections.abc import Collection, Sequence
 
 from snnet_mm.utils import check, is_whole
 
-from .cost_groups import split_cost_range
 from .cost_table import CostTable
-from .cost_units import BUDGETS, UNITS, Budget, is_budget, parse_budget
-from .pareto import drop_nan
+from .costs import BUDGETS, UNITS, Budget, is_budget, parse_budget, split_cost_range
+from .metrics import drop_nan
 from .prior import prior_scores
 from .results import StitchResults
 from .routes import ANCHOR_KIND
@@ -31,15 +30,14 @@ def pick(
 ) -> int:
     """The best stitch within a budget.
 
-    With results it is the best of the evaluated stitches. Without, it is the one of
-    the whole space that :func:`prior_scores` ranks first, which is a guess. Of equally
-    good stitches it is the cheapest.
+    Without results it is the one that :func:`prior_scores` ranks first, which is a
+    guess. Of equally good stitches it is the cheapest.
 
     Args:
         space: The stitching space.
         budget: Such as ``'120G'``, ``'60M'`` or ``'25ms'``.
         costs: Costs of the stitches; by default those that the results hold.
-        results: What an evaluation found.
+        results: Results, of whose stitches the best is picked.
         lower_is_better: See :func:`metric_directions`.
     """
     if not isinstance(budget, Budget):
@@ -84,17 +82,18 @@ def select_stitches(
         results: See :func:`pick`.
         lower_is_better: See :func:`pick`.
     """
-    if isinstance(stitches, str) and stitches in ('all', 'anchors'):
+    if not isinstance(stitches, str):
+        items = tuple(stitches) if isinstance(stitches, Collection) else (stitches,)
+    elif stitches in ('all', 'anchors'):
         return space.ids if stitches == 'all' else space.anchor_ids
-    if isinstance(stitches, str) and stitches == 'pareto':
+    elif stitches == 'pareto':
         wanted = 'a stitches.json of tools/test.py --stitch-id all, for pareto'
         check(results is not None, '--results', None, wanted)
         results.check_space(space)
         front = results.ranked_by(lower_is_better=lower_is_better).front()
         return tuple(space[i].id for i in front)
-    if isinstance(stitches, str):
-        stitches = [part.strip() for part in stitches.split(',')]
-    items = tuple(stitches) if isinstance(stitches, Collection) else (stitches,)
+    else:
+        items = tuple(part.strip() for part in stitches.split(','))
     if any(map(is_budget, items)):
         best = [pick(space, item, costs, results, lower_is_better) for item in items]
         return tuple(dict.fromkeys(best))  # two budgets may buy the same stitch
@@ -114,8 +113,8 @@ def best_per_budget_group(results: StitchResults, keep: int) -> tuple[int, ...]:
     none of the best.
     """
     check(keep >= 1, '--keep', keep, '1 stitch per budget group or more')
-    scores = {r.id: results.score(r) for r in results.stitches}
-    scores = drop_nan(scores, results.metric)
+    found = {r.id: results.score(r) for r in results.stitches}
+    scores = drop_nan(found, results.metric)
     sign = -1 if results.higher_is_better else 1
     chosen = {r.id for r in results.stitches if r.kind == ANCHOR_KIND}
     for group in split_cost_range(results.column('flops'), NUM_BUDGET_GROUPS):

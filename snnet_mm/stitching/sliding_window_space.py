@@ -18,16 +18,14 @@ class SlidingWindowSpace(StitchingSpace):
     """One-way stitches of k anchors of equal depth (SN-Netv1, section 3.2).
 
     A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
-    Within a window every block of the anchor that is left may be the last one before
-    the joint and every block of the other one the first after it; the whole window
-    shares one stitching layer, a joint that lies in two windows belongs to the first.
-    The layer is fitted to what enters the window's first block after the joint: the
-    output of the block before it, or the embedding.
+    Within it every block of the anchor that is left may be the last before the joint
+    and every block of the other one the first after it; all share one stitching layer,
+    and a joint in two windows belongs to the first. The layer is fitted to what enters
+    the window's first block after the joint: a block's output, or the embedding.
 
     Ids follow the authors: the anchors, fast -> slow, then pair by pair the joints in
-    ascending order within each window. Routes through more than two anchors come last.
-    Slow to fast, a stitch has the id of the fast-to-slow one with the same joints
-    between the same anchors, which it passes the other way round.
+    ascending order within each window, then routes through more than two anchors. Slow
+    to fast, a stitch has the id of the fast-to-slow one with the same joints.
 
     Args:
         depths: Number of blocks of every anchor, all equal, ordered fast -> slow.
@@ -35,7 +33,7 @@ class SlidingWindowSpace(StitchingSpace):
         stride: Blocks that the window moves by.
         nearest: Whether only anchors next to each other in cost are stitched; else
             any two, and routes may pass through several.
-        ids: Keep only these stitches, and the anchors.
+        ids: See :class:`StitchingSpace`.
         direction: ``'FS'``, fast to slow, or ``'SF'`` (figure 9a).
     """
 

@@ -1,13 +1,20 @@
-"""Stitching spaces: all stitches of a set of anchors, numbered."""
+"""Stitching spaces: all stitches of a set of anchors, numbered, and their records."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from snnet_mm.utils import check, is_whole, refusal
 
 from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
+
+RECORD_VERSION = 1
+OPTIONS = (
+    'config keys: backbone.type, backbone.anchors, and those that choose its stitches, '
+    'such as backbone.kinds and backbone.stitch_ids'
+)
 
 
 class StitchingSpace:
@@ -102,6 +109,73 @@ def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
     """Segments as a route for people: first blocks, and the ones after the last."""
     names = _names(num_anchors)
     return ' > '.join(f'{names[a]}[{begin}:{end}]' for a, begin, end in segments)
+
+
+def write_space_record(space: StitchingSpace) -> str:
+    """All routes of a space by stitch id and its fingerprint, as versioned JSON."""
+    record = dict(
+        version=RECORD_VERSION,
+        fingerprint=space.fingerprint,
+        depths=space.depths,
+        stitches={s.id: (s.segments, s.layers) for s in space},
+    )
+    return json.dumps(record, separators=(',', ':'))
+
+
+def check_space_record(
+    text: str | bytes, space: StitchingSpace, exact: bool = False
+) -> None:
+    """Check that a record in weights is of the stitches of a space.
+
+    Every stitch must be in the record, by the same blocks and stitching layers; anchors
+    by themselves need not be there. The record may hold more stitches, unless it must
+    be ``exact``, as for resumed trainings.
+    """
+    depths, fingerprint, known = _read_record(text)
+    both = (
+        'the weights are of another stitching space than the model: of '
+        f'{len(known)} stitches of anchors of depths {depths} (fingerprint '
+        f'{fingerprint}), the model has {len(space)} of {space.depths} '
+        f'({space.fingerprint})'
+    )
+    for stitch in space:
+        wanted = [[list(segment) for segment in stitch.segments], list(stitch.layers)]
+        held = known.get(str(stitch.id))
+        if held != wanted and (held is not None or stitch.kind != ANCHOR_KIND):
+            raise ValueError(
+                f'{both}. Stitch {stitch.id} is {_describe(held, len(depths))} in the '
+                f'weights, {_describe(wanted, len(space.depths))} in the model '
+                f'({OPTIONS}). To start from the anchors in these weights, give each '
+                "an init_cfg with a prefix such as 'backbone.anchors.0.'"
+            )
+    if exact and fingerprint != space.fingerprint:
+        raise ValueError(
+            f'{both}; a training goes on with the stitches it began '
+            f'with ({OPTIONS}, resume)'
+        )
+
+
+def _read_record(text: str | bytes) -> tuple[tuple[int, ...], str, dict[str, list]]:
+    """Depths, fingerprint and routes by stitch id."""
+    try:
+        record = json.loads(text)
+        if record['version'] != RECORD_VERSION:
+            raise ValueError(f'version {record["version"]!r}, not {RECORD_VERSION}')
+        depths, stitches = tuple(record['depths']), dict(record['stitches'].items())
+        return depths, record['fingerprint'], stitches
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            'the record of the stitching space in the weights is damaged, or a newer '
+            f'snnet_mm wrote it: {type(error).__name__} {error}'
+        ) from None
+
+
+def _describe(route: Sequence | None, num_anchors: int) -> str:
+    if route is None:
+        return 'unknown'
+    segments, layers = route
+    by = f' by {", ".join(layers)}' if layers else ''
+    return f'{describe_route(segments, num_anchors)}{by}'
 
 
 def _names(num_anchors: int) -> tuple[str, ...]:

@@ -23,11 +23,9 @@ class StagedSpace(StitchingSpace):
 
     Ids and joints are those of the authors' published Swin, ResNet and LeViT: the
     anchors, fast -> slow, then stage by stage, pair by pair, the joints in ascending
-    order. That differs from the paper in two ways. Its nearest interpolation would
-    leave the fast anchor after block ``floor(j * d1 / d2)``; and for pairs of equal
-    depth, such as Swin-S/B, it has sliding windows of two blocks, where the authors'
-    models have but the joints ``(j, j + 1)``, which is the same rule as for other
-    depths.
+    order. The paper differs: by nearest interpolation it leaves the fast anchor after
+    block ``floor(j * d1 / d2)``, and pairs of equal depth, such as Swin-S/B, have
+    sliding windows of two blocks.
 
     Feature maps are those of the last blocks of stages. Where a route ran a stage
     to its end in a faster anchor, one layer projects that anchor's map straight to the
@@ -39,7 +37,7 @@ class StagedSpace(StitchingSpace):
         stages: Stages that are stitched, from 0; by default all but the last. The
             authors have ``(0, 1, 2)`` for Swin, ``(1, 2)`` for ResNet and ResNet with
             Swin, ``(0, 1)`` for LeViT.
-        ids: Keep only these stitches, and the anchors.
+        ids: See :class:`StitchingSpace`.
         maps: Whether there are layers for feature maps.
     """
 
@@ -90,11 +88,10 @@ class StagedSpace(StitchingSpace):
         wanted = f'last blocks of the stages of the slowest anchor: {slowest}'
         check(block in slowest, 'backbone.out_indices', block, wanted)
         stage = slowest.index(block)
-        substitutes = [
+        return tuple(
             (Position(a, ends[stage]), self._map_layer_name(a, stage))
-            for a, ends in enumerate(faster)
-        ]
-        return tuple(reversed(substitutes))
+            for a, ends in reversed(list(enumerate(faster)))
+        )
 
     def _joints(self) -> Iterator[tuple[int, int, int]]:
         """Anchor, its last block before and the next anchor's first block after."""

@@ -21,29 +21,26 @@ class TwoWaySpace(StitchingSpace):
     every boundary ``i = 0 .. d1-2`` a route may leave the fast anchor after block ``i``
     or the slow one after block ``e(i)`` and go on in the other.
 
-    Three anchors or more form a chain: every anchor and the next slower one are such a
-    pair, and no route leaves its pair (the nearest stitching of SN-Netv1). k anchors
-    have ``k + sum of d * (d - 1)`` stitches, summed over all but the slowest: 134 for
-    depths 12/24, 267 for 12/12/24.
+    Three anchors or more form a chain of such pairs, and no route leaves its pair (the
+    nearest stitching of SN-Netv1). There are ``k + sum of d * (d - 1)`` stitches of k
+    anchors, summed over all but the slowest: 134 for depths 12/24, 267 for 12/12/24.
 
     Ids follow the authors: first the anchors, fast -> slow, then pair by pair FS, SF,
     SFS, FSF, boundaries ascending. FS after the last fast block would run no slow
     block: its id stays free, ``d1 + 1`` for two anchors.
 
-    Feature maps have the width of the slowest anchor. Where a route lacks a block of
-    it, the block that this one belongs to stands in, found pair by pair down the chain,
-    and one stitching layer projects it straight to the slowest width. From the next
-    faster anchor that is an FS layer; anchors further away have layers of their own for
-    it, which serve nothing but maps and are fitted to the last block they stand in for.
+    The substitute of a block of the slowest anchor is the block that it belongs to,
+    found pair by pair down the chain; one stitching layer projects its map straight to
+    the slowest width. From the next faster anchor that is an FS layer; anchors further
+    away have layers for maps alone, fitted to the last block that they substitute.
 
     Args:
         depths: Number of blocks of every anchor, ordered fast -> slow.
-        kinds: Kinds of stitches besides the anchors. Ids keep their numbers when
-            kinds are left out; with ``('FS',)`` alone it is the space of SN-Netv1.
-        ids: Keep only these stitches, and the anchors.
-        maps: Whether there are layers for feature maps. Without, the last FS layer of
-            the slowest pair still is where FS stitches are: the authors' classifiers
-            hold it.
+        kinds: Kinds of stitches besides the anchors; ids keep their numbers. With
+            ``('FS',)`` alone it is the space of SN-Netv1.
+        ids: See :class:`StitchingSpace`.
+        maps: Whether there are layers for feature maps. Without, the last FS layer
+            still is where FS stitches are: the authors' classifiers hold it.
     """
 
     def __init__(
@@ -55,9 +52,7 @@ class TwoWaySpace(StitchingSpace):
     ) -> None:
         self.depths = tuple(depths)
         ordered = list(depths) == sorted(depths) and len(depths) > 1 and depths[0] > 0
-        wanted = (
-            'depths of two anchors or more, fast -> slow, none deeper than the next'
-        )
+        wanted = 'two or more, fast -> slow, of depths none above the next'
         check(ordered, 'backbone.anchors', self.depths, wanted)
         check(set(kinds) <= set(KINDS), 'backbone.kinds', tuple(kinds), KINDS)
         self._maps = maps
@@ -67,11 +62,8 @@ class TwoWaySpace(StitchingSpace):
             if cuts != (self.depths[first] - 1,) and kind in (ANCHOR_KIND, *kinds)
         ]
         slowest = len(self.depths) - 1
-        map_layers = [
-            layer_name(a, slowest, i)
-            for a in range(slowest)
-            for i in range(self.depths[a])
-        ]
+        places = [(a, i) for a in range(slowest) for i in range(self.depths[a])]
+        map_layers = [layer_name(a, slowest, i) for a, i in places]
         if not maps:
             map_layers = map_layers[-1:] if 'FS' in kinds else []
         super().__init__(depths, stitches, self._layer_specs(), map_layers, ids)
@@ -114,14 +106,10 @@ class TwoWaySpace(StitchingSpace):
         """Layers both ways between any two anchors; most of a long chain are unused."""
         specs = {}
         for fast, slow in combinations(range(len(self.depths)), 2):
-            joints = [
-                (Position(fast, i), Position(slow, self._last(fast, i, slow)))
-                for i in range(self.depths[fast])
-            ]
-            for i, (a, b) in enumerate(joints):
-                specs[layer_name(fast, slow, i)] = StitchingLayerSpec(a, b)
-            for i, (a, b) in enumerate(joints):
-                specs[layer_name(slow, fast, i)] = StitchingLayerSpec(b, a)
+            for a, b in ((fast, slow), (slow, fast)):
+                for i in range(self.depths[fast]):
+                    ends = (Position(x, self._last(fast, i, x)) for x in (a, b))
+                    specs[layer_name(a, b, i)] = StitchingLayerSpec(*ends)
         return specs
 
     def _last(self, fast: int, i: int, anchor: int) -> int:

@@ -9,10 +9,12 @@ from .files import (
     UnwritableError,
     atomic_path,
     check_writable,
+    read_json,
     remove_leftovers,
+    require,
+    write_json,
 )
 from .guarded_loading import guard_checkpoints
-from .json_file import read_json
 from .logging import quiet_terminal
 from .ops import check_ops, check_ops_for
 from .random import isolated_rng, seed_everything, shared_seed
@@ -24,5 +26,5 @@ __all__ = [
     'closing_process_group', 'guard_checkpoints', 'is_number', 'is_whole',
     'isolated_rng', 'load_config', 'load_weights_only', 'prepare_cpu_distributed',
     'quiet_terminal', 'read_json', 'refusal', 'register', 'remove_leftovers',
-    'seed_everything', 'shared_seed', 'suggesting_types',
+    'seed_everything', 'shared_seed', 'suggesting_types', 'require', 'write_json',
 ]  # fmt: skip

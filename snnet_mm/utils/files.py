@@ -1,14 +1,16 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, and JSON that a user hands back."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from mmengine.fileio import LocalBackend, register_backend
 
@@ -16,6 +18,7 @@ DISK_ERRORS = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES,
     errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR,
 )  # fmt: skip
+T = TypeVar('T')
 
 
 class UnwritableError(OSError, ValueError):
@@ -92,18 +95,61 @@ def _sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
+def read_json(
+    path: str | os.PathLike, parse: Callable[[Mapping], T], what: str, made_by: str
+) -> T:
+    """Read a JSON file that a user hands back, or say in words what is wrong with it.
+
+    Args:
+        path: The file.
+        parse: Makes the result of the data; may fail on data of another form.
+        what: The kind of file.
+        made_by: The tool that writes such files.
+    """
+    writer = f'{made_by} writes a {what}'
+    try:
+        data = json.loads(Path(path).read_text(encoding='utf-8'))
+    except OSError as error:
+        why = f'cannot be read as a {what}: {error.strerror}'
+        raise ValueError(f'{path} {why}; {writer}') from None
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f'{path} is damaged: {error}; {writer}') from None
+    try:
+        require(isinstance(data, dict), 'what it holds', data, 'an object')
+        return parse(data)
+    except KeyError as error:
+        why = f'{error} is missing'
+    except ValueError as error:
+        why = str(error)
+    except (AttributeError, TypeError) as error:
+        why = f'{type(error).__name__} {error}'
+    raise ValueError(f'{path} is no {what}: {why}; {writer}')
+
+
+def require(right: object, name: str, value: object, allowed: str | Collection) -> None:
+    """Refuse an entry of a file unless it is right."""
+    if not right:
+        raise ValueError(f'{name} is {value!r}; allowed: {allowed}')
+
+
+def write_json(path: str | os.PathLike, data: Mapping) -> None:
+    """Write a JSON file, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(data, indent=1))
+
+
 @register_backend('snnet_atomic', force=True)
 class AtomicBackend(LocalBackend):
     """A backend of local files that have their names only when they are whole."""
 
     def put(self, obj: bytes, filepath: str | os.PathLike) -> None:
-        """Write bytes to a file."""
+        """See ``LocalBackend``."""
         with atomic_path(filepath) as temporary:
             super().put(obj, temporary)
 
     def put_text(
         self, obj: str, filepath: str | os.PathLike, encoding: str = 'utf-8'
     ) -> None:
-        """Write text to a file."""
+        """See ``LocalBackend``."""
         with atomic_path(filepath) as temporary:
             super().put_text(obj, temporary, encoding)

@@ -63,10 +63,11 @@ def test_the_fingerprint_tells_tables_apart():
     [
         (dict(input_size=(32, 32)), 'my.json holds for images of 32x32.*at 48x64'),
         (dict(space='0'), 'my.json is of another stitching space'),
+        (dict(scope='neck alone'), 'costs of neck alone, wanted .* of the whole model'),
         (dict(costs={0: Cost(100, 10)}), r'do not share stitches \[1, 2, 3, 5'),
         (
             dict(costs={**COUNTED.costs, 5: Cost(105, 16)}),
-            'stitch 5 has 105 FLOPs and 16 parameters there, 105 and 15 here',
+            '5 has 105 FLOPs and 16 parameters there, 105 FLOPs and 15 parameters here',
         ),
     ],
 )
@@ -78,21 +79,29 @@ def test_tables_of_other_models_are_refused(other, words):
 @pytest.mark.parametrize(
     ('content', 'words'),
     [
-        (dict(stitches=[]), r'stitches is \[\]; allowed: one or more'),
+        (dict(stitches=[]), r'ids of stitches is \[\]; allowed: whole numbers, one or'),
         (dict(space=None), 'space is None; allowed: the fingerprint'),
         (dict(input_size=[48]), r'input_size is \[48\]; allowed: height and width'),
-        (dict(id=1), 'id of a stitch is 1; allowed: whole numbers, each once'),
-        (dict(flops=0), 'flops of stitch 0 is 0; allowed: a whole number above 0'),
-        (dict(flops=10**9), 'flops of stitch 0 is 1000000000; .*the median'),
-        (dict(params=None), 'params of stitch 0 is None'),
-        (dict(latency=math.nan), 'latency of stitch 0 is nan; allowed: a number, 0 or'),
+        (dict(scope=1), 'scope is 1; allowed: null'),
+        (dict(setup=dict(device='a', batch=0, dtype='b')), 'setup is .*batch as a'),
+        (dict(id=1), r'ids of stitches is \[1, 1, 2'),
+        (dict(flops=0), 'flops of stitch 0 is 0; allowed: whole numbers from 1'),
+        (dict(flops=-100), 'flops of stitch 0 is -100; allowed: whole numbers from 1'),
+        (dict(flops=1.5), 'flops of stitch 0 is 1.5; allowed: whole numbers from 1'),
+        (dict(flops=10**9), 'flops of stitch 0 is 1000000000; .*1000 times the median'),
+        (
+            dict(params=None),
+            'params of stitch 0 is None; allowed: whole numbers',
+        ),
+        (dict(latency=math.nan), 'latency of stitch 0 is nan; allowed: numbers from 0'),
         (dict(memory=-1), 'memory of stitch 0 is -1'),
     ],
 )
 def test_tables_edited_by_hand_are_refused_in_words(tmp_path, content, words):
     path = tmp_path / 'costs.json'
     data = MEASURED.to_dict()
-    (data if content.keys() <= data.keys() else data['stitches'][0]).update(content)
+    of = data if content.keys() <= {*data, 'scope'} else data['stitches'][0]
+    of.update(content)
     path.write_text(json.dumps(data))
     with pytest.raises(ValueError, match=f'{path} is no cost table: {words}'):
         CostTable.read(path)

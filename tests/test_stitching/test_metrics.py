@@ -1,6 +1,11 @@
+import math
+
 import pytest
 
+from snnet_mm.stitching import pareto_front, rank_correlation
 from snnet_mm.stitching.metrics import key_metric, metric_directions
+
+NAN = math.nan
 
 
 @pytest.mark.parametrize(
@@ -29,13 +34,52 @@ def test_a_user_says_which_are_lower():
         metric_directions(names, ['kapa'])
 
 
+def test_the_metric_that_ranks():
+    assert key_metric(['coco/segm_mAP', 'coco/bbox_mAP']) == 'coco/bbox_mAP'
+    assert key_metric(['AbsRel', 'nyu/rmse']) == 'nyu/rmse'
+    assert key_metric(['kappa', 'mAcc']) == 'kappa'
+
+
 @pytest.mark.parametrize(
-    ('metrics', 'key'),
+    ('costs', 'scores', 'front'),
     [
-        (['coco/segm_mAP', 'coco/bbox_mAP'], 'coco/bbox_mAP'),
-        (['AbsRel', 'nyu/rmse'], 'nyu/rmse'),
-        (['kappa', 'mAcc'], 'kappa'),
+        ([3, 2, 1], [30, 20, 10], [2, 1, 0]),
+        ([1, 2, 3], [10, 5, 30], [0, 2]),
+        ([1, 2, 2], [10, 20, 25], [0, 2]),
+        ([1, 1, 2], [10, 10, 10], [0]),
+        ([2, 1, 1], [20, 10, 10], [1, 0]),
+        ([], [], []),
+        ([1, 2, 3], [10, 20, NAN], [0, 1]),
     ],
 )
-def test_the_metric_that_ranks(metrics, key):
-    assert key_metric(metrics) == key
+def test_front_by_hand(costs, scores, front):
+    costs, scores = dict(enumerate(costs)), dict(enumerate(scores))
+    assert pareto_front(costs, scores) == front
+    losses = {i: -s for i, s in scores.items()}
+    assert pareto_front(costs, losses, higher_is_better=False) == front
+
+
+def test_front_of_the_published_stitches(published):
+    costs = {i: v['flops'] for i, v in published.items()}
+    scores = {i: v['mIoU'] for i, v in published.items()}
+    front = pareto_front(costs, scores)
+    assert front == [0, 90, 108, 91, 109, 93, 94, 96, 20, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ('costs', 'scores', 'words'),
+    [
+        ({0: 1}, {7: 1, 0: 1, 3: 2}, r'stitches \[3, 7\] have a score but no cost'),
+        ({0: 1, 1: 2}, {0: NAN, 1: NAN}, 'score is NaN for all 2 stitches'),
+    ],
+)
+def test_scores_that_choose_nothing(costs, scores, words):
+    with pytest.raises(ValueError, match=words):
+        pareto_front(costs, scores)
+
+
+def test_rank_correlation_by_hand():
+    assert rank_correlation([1, 2, 3], [9, 5, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(0.8)
+    assert rank_correlation([1, 2, 2], [1, 3, 2]) == pytest.approx(0.75**0.5)
+    assert math.isnan(rank_correlation([1, 1], [1, 2]))

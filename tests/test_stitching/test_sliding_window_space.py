@@ -58,17 +58,3 @@ def test_slow_to_fast_is_the_mirror_image(nearest):
         assert slow > fast
         assert target.block == window - 1
         assert f'{fast}to{slow}_{window}' in there.layers
-
-
-@pytest.mark.parametrize(
-    ('depths', 'settings', 'words'),
-    [
-        ((4, 5), {}, 'two or more of equal depth'),
-        ((4, 4), dict(kernel=5), 'kernel=5; allowed: 1 to 4'),
-        ((4, 4), dict(stride=3), 'stride=3; allowed: 1 to'),
-        ((4, 4), dict(direction='FSF'), "direction='FSF'; allowed: 'FS', 'SF'"),
-    ],
-)
-def test_spaces_there_cannot_be(depths, settings, words):
-    with pytest.raises(ValueError, match=words):
-        SlidingWindowSpace(depths, **settings)

@@ -1,6 +1,9 @@
-import re
+"""All spaces: fingerprints, what they refuse, their routes and their records."""
+
+import json
 
 import pytest
+from block_counts import count_blocks
 
 from snnet_mm.stitching import (
     Position,
@@ -11,7 +14,18 @@ from snnet_mm.stitching import (
     StitchingLayerSpec,
     StitchingSpace,
     TwoWaySpace,
+    check_space_record,
+    visiting_order,
+    write_space_record,
 )
+from snnet_mm.stitching.routes import common_prefix
+
+SPACES = [
+    TwoWaySpace((3, 7)),
+    TwoWaySpace((3, 3, 5)),
+    SlidingWindowSpace((4, 4, 4)),
+    StagedSpace([(1, 2, 1), (2, 3, 1)]),
+]
 
 
 @pytest.mark.parametrize(
@@ -31,17 +45,43 @@ def test_fingerprints_stay(space, fingerprint):
     assert space.fingerprint == fingerprint
 
 
-@pytest.mark.parametrize('wrong', [13, '5', True, 1.0, 1.5, [1], {1: 1}, None])
-def test_unknown_id_is_refused(wrong):
-    words = rf'stitch id {re.escape(repr(wrong))} .* allowed are 0-12, 14-134 \('
+def staged(*depths, **settings):
+    return StagedSpace(depths, **settings)
+
+
+PAIR = (2, 2), (2, 4)
+REFUSED = [
+    (lambda: TwoWaySpace((12, 24))[13], r'id 13 .* allowed are 0-12, 14-134 \('),
+    (lambda: TwoWaySpace((12, 24))['5'], "stitch id '5' .* allowed are 0-12, 14-134"),
+    (lambda: TwoWaySpace((12, 24))[True], 'stitch id True .* allowed are 0-12'),
+    (lambda: TwoWaySpace((12, 24))[[1]], r'stitch id \[1\] .* allowed are 0-12'),
+    (lambda: TwoWaySpace((5, 3)), r'anchors=\(5, 3\); .*backbone.anchors'),
+    (lambda: TwoWaySpace([12]), r'anchors=\(12,\); .*backbone.anchors'),
+    (lambda: TwoWaySpace([]), r'anchors=\(\); .*backbone.anchors'),
+    (lambda: TwoWaySpace((0, 5)), r'anchors=\(0, 5\); .*backbone.anchors'),
+    (lambda: TwoWaySpace((3, 6), ['SS']), "kinds=.*'SS'.*allowed: 'FS', 'SF'"),
+    (lambda: TwoWaySpace((3, 6), ids=[4]), 'id 4 is not .* 0-3, 5-8 .*stitch_ids'),
+    (lambda: TwoWaySpace((3, 6), ids='4'), "stitch_ids='4'; allowed: a list"),
+    (lambda: SlidingWindowSpace((4, 5)), 'two or more of equal depth.*anchors'),
+    (lambda: SlidingWindowSpace((4, 4), 5), 'kernel=5; allowed: 1 to 4'),
+    (lambda: SlidingWindowSpace((4, 4), stride=3), 'stride=3; allowed: 1 to'),
+    (
+        lambda: SlidingWindowSpace((4, 4), direction='FSF'),
+        "direction='FSF'; allowed: 'FS', 'SF'",
+    ),
+    (lambda: staged((2, 2)), 'two anchors or more.*config key: '),
+    (lambda: staged((2, 2), (2, 2, 2)), 'as many stages.*config key: '),
+    (lambda: staged(*PAIR, stages=(0, 0)), 'allowed: stages 0 to 1, each once'),
+    (lambda: staged((2, 2), (1, 2), stages=(0,)), 'two blocks or more in the slower'),
+    (lambda: staged(*PAIR).substitutes(3), r'indices=3; .*last blocks.*\[1, 5\]'),
+    (lambda: staged(*PAIR, maps=False).substitutes(5), "allowed: 'end'"),
+]
+
+
+@pytest.mark.parametrize(('build', 'words'), REFUSED)
+def test_spaces_and_stitches_there_cannot_be(build, words):
     with pytest.raises(ValueError, match=words):
-        TwoWaySpace((12, 24))[wrong]
-
-
-@pytest.mark.parametrize('ids', [5, True, '5'])
-def test_what_is_no_list_of_ids_is_refused(ids):
-    with pytest.raises(ValueError, match=f'stitch_ids={ids!r}; allowed: a list'):
-        TwoWaySpace((12, 24), ids=ids)
+        build()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +91,7 @@ def test_what_is_no_list_of_ids_is_refused(ids):
         ([(2, 0, 3)], [], r'for anchors of \(3, 5\) blocks'),
         ([(0, 0, 4)], [], r'segments=\(\(0, 0, 4\),\)'),
         ([(0, 0, 1), (0, 1, 3)], ['ab'], 'another anchor after every joint'),
-        ([(0, 0, 1), (1, 2, 4)], ['ab'], 'a route from a first to a last block'),
+        ([(0, 0, 1), (1, 2, 4)], ['ab'], 'from a first to a last block'),
         ([(0, 0, 1), (1, 2, 5)], [], r'layers=\(\); .*one stitching layer per joint'),
         ([(0, 0, 1), (1, 2, 5)], ['ba'], r"layers=\('ba',\); .* of: ab"),
     ],
@@ -61,3 +101,99 @@ def test_routes_that_cannot_be_run(segments, layers, message):
     specs = {'ab': StitchingLayerSpec(Position(0, 0), Position(1, 1))}
     with pytest.raises(ValueError, match=rf'{message}.*stitches\[7\]\.'):
         StitchingSpace((3, 5), [stitch], specs)
+
+
+def test_steps_and_distinct_blocks():
+    fast_slow = next(s for s in TwoWaySpace((2, 4)) if s.kind == 'FS')
+    blocks = [Position(*p) for p in ((0, -1), (0, 0), (1, 2), (1, 3))]
+    assert fast_slow.steps == (*blocks[:2], fast_slow.layers[0], *blocks[2:])
+    space = TwoWaySpace((12, 24))
+    assert count_blocks(space, shared=False) == 2412
+    assert count_blocks(space, shared=True) == 894
+
+
+@pytest.mark.parametrize('space', [TwoWaySpace((3, 7)), SlidingWindowSpace((12,) * 3)])
+def test_a_walk_in_visiting_order_runs_every_distinct_block_once(space):
+    runs, before = 0, ()
+    stitches = visiting_order(space)
+    assert sorted(s.id for s in stitches) == list(space.ids)
+    for stitch in stitches:
+        new = stitch.steps[common_prefix(before, stitch.steps) :]
+        runs += sum(isinstance(step, Position) and step.block >= 0 for step in new)
+        before = stitch.steps
+    assert runs == count_blocks(space, shared=True)
+
+
+# --- records in weights
+
+
+def test_the_record_of_a_space():
+    space = TwoWaySpace((2, 3), ids=[2, 4])
+    assert json.loads(write_space_record(space)) == {
+        'version': 1,
+        'fingerprint': space.fingerprint,
+        'depths': [2, 3],
+        'stitches': {
+            '0': [[[0, 0, 2]], []],
+            '1': [[[1, 0, 3]], []],
+            '2': [[[0, 0, 1], [1, 2, 3]], ['0to1_0']],
+            '4': [[[1, 0, 2], [0, 1, 2]], ['1to0_0']],
+        },
+    }
+
+
+@pytest.mark.parametrize('space', SPACES, ids=lambda s: type(s).__name__)
+def test_a_space_takes_what_it_wrote_and_no_other(space):
+    record = write_space_record(space)
+    check_space_record(record, space, exact=True)
+    check_space_record(record.encode(), space)
+    for other in SPACES:
+        if other is not space:
+            words = rf'another.*space.*{space.fingerprint}.*{other.fingerprint}'
+            with pytest.raises(ValueError, match=words):
+                check_space_record(record, other)
+
+
+def test_the_message_says_both_routes_and_the_keys():
+    words = (
+        r'of 8 stitches of anchors of depths \(3, 7\) .*the model has 8 of \(3, 8\).*'
+        r'Stitch 1 is slow\[0:7\] in the weights, slow\[0:8\] in the model \(config k'
+    )
+    with pytest.raises(ValueError, match=words):
+        check_space_record(write_space_record(SPACES[0]), TwoWaySpace((3, 8)))
+    text = write_space_record(SPACES[0]).replace('0to1_1', '0to1_0')
+    with pytest.raises(ValueError, match=r'by 0to1_0 in the weights, .* by 0to1_1 in'):
+        check_space_record(text, SPACES[0])
+
+
+@pytest.mark.parametrize('part', [dict(ids=[3]), dict(kinds=('FS',))])
+def test_fewer_stitches_are_taken_but_not_to_go_on_with(part):
+    whole, fewer = SPACES[0], TwoWaySpace((3, 7), **part)
+    check_space_record(write_space_record(whole), fewer)
+    with pytest.raises(ValueError, match='goes on with the stitches .*resume'):
+        check_space_record(write_space_record(whole), fewer, exact=True)
+
+
+def test_more_stitches_are_refused_unless_they_are_anchors():
+    fewer = write_space_record(TwoWaySpace((3, 7), kinds=('FS',)))
+    with pytest.raises(ValueError, match='Stitch 5 is unknown in the weights, slow'):
+        check_space_record(fewer, SPACES[0])
+    record = json.loads(write_space_record(SPACES[0]))
+    del record['stitches']['0']
+    check_space_record(json.dumps(record), SPACES[0])
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (dict(version=2), 'a newer snnet_mm wrote it: ValueError version 2, not 1'),
+        (dict(stitches=[]), "'list' object has no attribute 'items'"),
+        (dict(depths=None), "'NoneType' object is not iterable"),
+        *[(text, 'damaged') for text in ('{}', '{', b'\xff\xfe\x00', '3')],
+    ],
+)
+def test_a_record_that_cannot_be_read(change, message):
+    if isinstance(change, dict):
+        change = json.dumps(json.loads(write_space_record(SPACES[0])) | change)
+    with pytest.raises(ValueError, match=f'record of the stitching space .*{message}'):
+        check_space_record(change, SPACES[0])

@@ -1,5 +1,3 @@
-import pytest
-
 from snnet_mm.stitching import Position, StagedSpace
 
 SWIN = [(2, 2, 6, 2), (2, 2, 18, 2), (2, 2, 18, 2)]
@@ -67,25 +65,3 @@ def test_every_map_has_its_substitutes():
         for stitch in space:
             places = (Position(2, block), middle, fast)
             assert any(stitch.runs(place) for place in places)
-
-
-@pytest.mark.parametrize(
-    ('depths', 'kwargs', 'message'),
-    [
-        ([(2, 2)], {}, 'two anchors or more'),
-        ([(2, 2), (2, 2, 2)], {}, 'as many stages'),
-        ([(2, 2), (2, 2)], dict(stages=(0, 0)), 'allowed: stages 0 to 1, each once'),
-        ([(2, 2), (1, 2)], dict(stages=(0,)), 'two blocks or more in the slower'),
-    ],
-)
-def test_spaces_there_cannot_be(depths, kwargs, message):
-    with pytest.raises(ValueError, match=rf'{message}.*config key: '):
-        StagedSpace(depths, **kwargs)
-
-
-def test_maps_of_other_blocks_are_refused():
-    pair = [(2, 2), (2, 4)]
-    with pytest.raises(ValueError, match=r'indices=3; .*last blocks.*\[1, 5\]'):
-        StagedSpace(pair).substitutes(3)
-    with pytest.raises(ValueError, match="allowed: 'end'"):
-        StagedSpace(pair, maps=False).substitutes(5)

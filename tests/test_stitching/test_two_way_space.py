@@ -168,19 +168,3 @@ def test_kinds_and_ids_of_a_chain_keep_their_numbers():
     assert [space[i] for i in space.ids] == [whole[i] for i in space.ids]
     assert whole.describe(whole[9]) == 'anchor0[0:1] > anchor1[2:3] > anchor0[2:3]'
     assert whole.describe(whole[15]) == 'anchor2[0:5] > anchor1[2:4]'
-
-
-@pytest.mark.parametrize(
-    ('depths', 'settings', 'words'),
-    [
-        *[
-            ((*d,), {}, 'anchors=.*backbone.anchors')
-            for d in ([5, 3], [12], [], [0, 5])
-        ],
-        ((3, 6), dict(kinds=('FS', 'SS')), "kinds=.*'SS'.*allowed: 'FS', 'SF', 'SFS'"),
-        ((3, 6), dict(ids=[2, 4]), r'stitch id 4 is not .* 0-3, 5-8 .*stitch_ids'),
-    ],
-)
-def test_spaces_there_cannot_be(depths, settings, words):
-    with pytest.raises(ValueError, match=words):
-        TwoWaySpace(depths, **settings)

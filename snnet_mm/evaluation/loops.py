@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -32,15 +33,17 @@ from snnet_mm.utils import atomic_path, check, is_whole, quiet_terminal, registe
 
 from .costs import cost_table
 from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
-from .metric_buffers import MetricBuffers
 from .one_pass import run_one_pass
-from .partial_evaluation import PartialEvaluation, identify, identify_data
+from .partial_results import (
+    MetricBuffers,
+    Metrics,
+    PartialEvaluation,
+    identify,
+    identify_data,
+)
 from .parts import special_forward
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_stitches
-
-# Metrics by name, for every stitch id.
-Metrics = dict[int, dict[str, float]]
 
 
 @register(LOOPS)
@@ -91,13 +94,11 @@ class StitchTestLoop(TestLoop):
     Args:
         *args: See mmengine's ``TestLoop``.
         stitches: See :func:`snnet_mm.stitching.select_stitches`.
-        input_size: Height and width that costs are counted at; by default the fixed
-            size of the model's data preprocessor.
+        input_size: See :func:`cost_table`.
         results: A ``stitches.json`` of the same stitching space, which ``'pareto'`` and
             budgets choose by; see :func:`snnet_mm.stitching.pick`.
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, whose
-            measured costs budgets choose by and the report holds; by default FLOPs and
-            parameters are counted.
+            measured costs budgets choose by and the report holds.
         lower_is_better: Metrics that are better when lower, ``'none'`` if none are;
             asked for where the direction of a metric is not known.
         out_dir: Folder of the report; by default that of the log.
@@ -152,8 +153,8 @@ class StitchTestLoop(TestLoop):
                 check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')
         self.draw = None
         if show or show_dir is not None:
-            visualizer = self.runner.visualizer
-            self.draw = PredictionDrawer(visualizer, show_dir, show, wait_time)
+            window = dict(show=show, wait_time=wait_time)
+            self.draw = PredictionDrawer(self.runner.visualizer, show_dir, **window)
 
     def run(self) -> dict[str, float]:
         """Launch test."""
@@ -168,12 +169,8 @@ class StitchTestLoop(TestLoop):
         self._check_metrics(ids)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
         self._under_way: list[PartialEvaluation] = []
-        bn = self._attach_statistics(ids) if self.recalibrate_bn else None
-        try:
+        with self._recalibrated(ids) if self.recalibrate_bn else nullcontext():
             report = self._screen_and_evaluate(ids)
-        finally:
-            if bn is not None:
-                bn.detach()
         if is_main_process():
             report_stitches(report, self.out_dir)
         for partial in self._under_way:
@@ -217,19 +214,18 @@ class StitchTestLoop(TestLoop):
                 name = type(metric).__name__
                 check(ok, 'test_evaluator', name, f'{what} (--limit, --screen)')
 
-    def _attach_statistics(self, ids: Sequence[int]) -> PerStitchBN:
-        """Recalibrate batch norm for stitches, and use it until it is detached."""
-        runner = self.runner
+    @contextmanager
+    def _recalibrated(self, ids: Sequence[int]) -> Iterator[None]:
+        """Give stitches batch norm statistics of their own."""
+        runner, number = self.runner, self.recalibrate_bn
         train_cfg = runner.cfg.get('train_dataloader')
         allowed = 'training images, to recalibrate batch norm with'
         check(train_cfg, 'train_dataloader', train_cfg, allowed)
         train = Runner.build_dataloader(train_cfg, seed=runner.seed)
-        batch_size = train.batch_size * get_world_size()
-        batches = islice(train, math.ceil(self.recalibrate_bn / batch_size))
         runner.logger.info(
-            f'Recalibrating batch norm for {len(ids)} stitches on '
-            f'{self.recalibrate_bn} images'
+            f'Recalibrating batch norm for {len(ids)} stitches on {number} images'
         )
+        batches = islice(train, math.ceil(number / train.batch_size / get_world_size()))
         # Heads that images alone do not reach see what they need in this mode only.
         other = special_forward(runner.model) or self._costs.scope
         mode = 'predict' if other else 'tensor'
@@ -237,7 +233,11 @@ class StitchTestLoop(TestLoop):
         if is_main_process():
             with atomic_path(self.out_dir / 'bn_statistics.pth') as temporary:
                 torch.save(statistics, temporary)
-        return PerStitchBN(runner.model, statistics).attach()
+        norms = PerStitchBN(runner.model, statistics).attach()
+        try:
+            yield
+        finally:
+            norms.detach()
 
     def _screen_and_evaluate(self, ids: Sequence[int]) -> StitchResults:
         """Evaluate stitches on all images, or those that pass a screening."""
@@ -257,11 +257,9 @@ class StitchTestLoop(TestLoop):
         if limit is not None:
             dataloader = _spread(dataloader, limit)
         num_images = len(dataloader.dataset)
-        partial = PartialEvaluation(
-            Path(runner.work_dir) / 'partial_test',
-            self._identity | identify_data(dataloader),
-            self.resume,
-        )
+        identity = self._identity | identify_data(dataloader)
+        folder = Path(runner.work_dir) / 'partial_test'
+        partial = PartialEvaluation(folder, identity, self.resume)
         self._under_way.append(partial)
         left = [i for i in ids if i not in partial.finished]
         per_pass = self.stitches_per_pass or max(len(left), 1)
@@ -282,22 +280,15 @@ def _spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over a few images, evenly spread over its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset have no subsets.
-    allowed = (
-        'a data set without a wrapper, to take fewer images of (config keys: '
-        'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
-    )
+    allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
+    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
     total = len(dataset)
     number = min(num_images, total)
     subset = dataset.get_subset([i * total // number for i in range(number)])
-    return DataLoader(
-        subset,
-        batch_size=dataloader.batch_size,
-        sampler=DefaultSampler(subset, shuffle=False),
-        num_workers=dataloader.num_workers,
-        collate_fn=dataloader.collate_fn,
-        worker_init_fn=dataloader.worker_init_fn,
-    )
+    names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
+    settings = {name: getattr(dataloader, name) for name in names}
+    return DataLoader(subset, sampler=DefaultSampler(subset, shuffle=False), **settings)
 
 
 def _compute(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics:
@@ -310,9 +301,9 @@ def _compute(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics
     return metrics
 
 
-def _flatten(by_stitch: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+def _flatten(metrics: Metrics) -> dict[str, float]:
     return {
         f'stitch_{stitch_id}/{name}': value
-        for stitch_id, metrics in by_stitch.items()
-        for name, value in metrics.items()
+        for stitch_id, values in metrics.items()
+        for name, value in values.items()
     }

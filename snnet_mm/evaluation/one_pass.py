@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import visiting_order
 
-from .metric_buffers import MetricBuffers
+from .partial_results import MetricBuffers
 
 SECONDS_BETWEEN_LOGS = 10
 
@@ -73,11 +73,10 @@ def run_one_pass(
             left = len(dataloader) - idx - 1
             if time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
                 logged = time.time()
-                per_batch = (logged - start) / (idx + 1 - begin)
+                each = (logged - start) / (idx + 1 - begin)
                 runner.logger.info(
-                    f'Stitches in one pass: {len(stitches)}, batch {idx + 1}/'
-                    f'{len(dataloader)}, {per_batch:.2f} s per batch, eta: '
-                    f'{per_batch * left:.0f} s'
+                    f'{len(stitches)} stitches in one pass: batch {idx + 1} of '
+                    f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'
                 )
     finally:
         set_stitch(model, active.id)
@@ -88,20 +87,17 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
 
     Every call writes into data samples of its own.
     """
-    wrapper = model
-    if is_model_wrapper(model):
-        model = model.module
+    wrapper, model = model, model.module if is_model_wrapper(model) else model
     if isinstance(model, BaseTTAModel):
         # It preprocesses inside, one augmented copy of the batch after the other.
         return lambda: model.test_step(data_batch)
     data = model.data_preprocessor(data_batch, False)
-    samples = data['data_samples']
     # FSDP's gathers weights, DDP has none.
     forward = getattr(wrapper, '_run_forward', model._run_forward)
 
     def predict() -> Predictions:
         # mm writes predictions into the samples it is given.
-        own = dict(data, data_samples=[sample.new() for sample in samples])
-        return forward(own, mode='predict')
+        samples = [sample.new() for sample in data['data_samples']]
+        return forward(dict(data, data_samples=samples), mode='predict')
 
     return predict

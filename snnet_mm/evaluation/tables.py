@@ -35,30 +35,28 @@ def as_text(table: Table) -> str:
 
 def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
     """Return a table of costs, one row per stitch in the order of the ids."""
-    height, width = costs.input_size
     notes = '; '.join(str(note) for note in (costs.setup, costs.scope) if note)
-    where = notes and f' ({notes})'
-    title = f'{len(ids)} stitches at {height}x{width}{where}'
+    title = f'{len(ids)} stitches at ' + '{}x{}'.format(*costs.input_size)
     known = next(iter(costs.costs.values()))
     names = [name for name in UNITS if getattr(known, name) is not None]
-    table = _table(title, [UNITS[name].heading for name in names])
+    headings = [UNITS[name].heading for name in names]
+    table = _table(title + (notes and f' ({notes})'), headings)
     for i in ids:
         cells = [UNITS[name].cell(getattr(costs[i], name)) for name in names]
-        _add_row(table, i, space[i].kind, space.describe(space[i]), cells)
+        _add_row(table, i, space[i].kind, space.describe(space[i]), *cells)
     return table
 
 
 def stitch_table(results: StitchResults) -> Table:
     """Return a table of results, one row per stitch, ascending in FLOPs."""
-    height, width = results.input_size
     metrics = [m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT)]
     screened = len(results.complete) < len(results.stitches)
     headings = [UNITS['flops'].heading, UNITS['params'].heading]
     headings += [m.rsplit('/')[-1] for m in metrics]
     headings += ['images'] * screened + ['Pareto']
-    where = results.scope and f' (costs: {results.scope})'
-    title = f'Stitches at {height}x{width}: {len(results.stitches)}{where or ""}'
-    table = _table(title, headings)
+    notes = f' (costs: {results.scope})' if results.scope else ''
+    where = '{}x{}'.format(*results.input_size)
+    table = _table(f'Stitches at {where}: {len(results.stitches)}{notes}', headings)
     try:
         front = results.front()
     except ValueError:  # all are NaN, or nobody knows which way is better
@@ -70,7 +68,7 @@ def stitch_table(results: StitchResults) -> Table:
         values = [r.metrics[m] for m in metrics]
         cells += [f'{v:.2f}' if v >= 1 else f'{v:.3f}' for v in values]
         cells += [str(r.num_images)] * screened + ['*' if r.id in front else '']
-        _add_row(table, r.id, r.kind, r.route, cells)
+        _add_row(table, r.id, r.kind, r.route, *cells)
     return table
 
 
@@ -101,8 +99,6 @@ def _table(title: str, headings: Iterable[str]) -> Table:
     return table
 
 
-def _add_row(
-    table: Table, stitch_id: int, kind: str, route: str, cells: Sequence[str]
-) -> None:
+def _add_row(table: Table, stitch_id: int, kind: str, *cells: str) -> None:
     style = 'bold' if kind == 'anchor' else None
-    table.add_row(str(stitch_id), kind, route, *cells, style=style)
+    table.add_row(str(stitch_id), kind, *cells, style=style)

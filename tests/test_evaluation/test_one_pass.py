@@ -13,7 +13,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch.utils.data import DataLoader
 
-from snnet_mm.evaluation.partial_evaluation import identify_data
+from snnet_mm.evaluation.partial_results import identify_data
 from snnet_mm.models import find_stitched_backbone, set_stitch
 
 

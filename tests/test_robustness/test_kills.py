@@ -10,7 +10,7 @@ from mmengine.runner import Runner
 from PIL import Image
 
 from snnet_mm.evaluation import loops
-from snnet_mm.evaluation.metric_buffers import MetricBuffers
+from snnet_mm.evaluation.partial_results import MetricBuffers
 from snnet_mm.utils import load_weights_only
 
 FEW = 3

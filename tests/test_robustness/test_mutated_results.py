@@ -8,7 +8,7 @@ import pytest
 
 from snnet_mm.esta import importance_results
 from snnet_mm.evaluation import cost_report, stitch_table
-from snnet_mm.evaluation.partial_evaluation import PartialEvaluation
+from snnet_mm.evaluation.partial_results import PartialEvaluation
 from snnet_mm.stitching import (
     Cost,
     CostTable,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -59,32 +60,30 @@ def plot_pareto(
         others: Labels and results of other models, whose fronts are drawn.
         title: Heading.
     """
-    scores, unit = results.scores(), UNITS[cost].factor
-    x = {i: value / unit for i, value in results.column(cost).items()}
     figure = new_figure(8, 4.5)
     axes = figure.subplots()
     drawn: dict[str, list[StitchResult]] = {}
+    scores = results.scores()
     for kind, style in KIND_STYLES.items():
         found = [r for r in results.complete if r.kind == kind and r.id in scores]
         if found:
             drawn[kind] = found
-            points = [x[r.id] for r in found], [scores[r.id] for r in found]
-            label = f'{kind} ({len(found)})'
             style = dict(linewidth=0.6, gid=f'stitches-{kind}') | style
-            axes.scatter(*points, label=label, **style)
+            points = _points(results, cost, [r.id for r in found])
+            axes.scatter(*points, label=f'{kind} ({len(found)})', **style)
     front = results.front(cost)
-    points = [x[i] for i in front], [scores[i] for i in front]
-    label = f'Pareto front ({len(front)})'
-    axes.plot(*points, color='crimson', linewidth=1.2, label=label, zorder=4)
-    for n, (name, other) in enumerate(others):
-        front, column, scores = other.front(cost), other.column(cost), other.scores()
-        points = [column[i] / unit for i in front], [scores[i] for i in front]
-        style = dict(color=OTHER_COLORS[n % len(OTHER_COLORS)], linewidth=1, zorder=1)
-        axes.plot(*points, '.--', label=name, **style)
-    for n, (name, value, score) in enumerate(baselines):
+    style = dict(color='crimson', linewidth=1.2, zorder=4)
+    style['label'] = f'Pareto front ({len(front)})'
+    axes.plot(*_points(results, cost, front), **style)
+    for (name, other), color in zip(others, cycle(OTHER_COLORS), strict=False):
+        style = dict(label=name, color=color, linewidth=1, zorder=1)
+        axes.plot(*_points(other, cost, other.front(cost)), '.--', **style)
+    for (name, value, score), color in zip(
+        baselines, cycle(OTHER_COLORS), strict=False
+    ):
         style = dict(marker='X', s=70, edgecolor='black', linewidth=0.6, zorder=6)
-        color = OTHER_COLORS[n % len(OTHER_COLORS)]
-        axes.scatter([value / unit], [score], color=color, label=name, **style)
+        x = value / UNITS[cost].factor
+        axes.scatter([x], [score], color=color, label=name, **style)
     axes.set_xlabel(_cost_label(results, cost))
     better = '' if results.higher_is_better else ' (lower is better)'
     axes.set_ylabel(results.metric + better)
@@ -97,6 +96,13 @@ def plot_pareto(
         figure.savefig(temporary, dpi=160)
         if temporary.suffix == '.svg':
             _add_tooltips(temporary, drawn)
+
+
+def _points(
+    results: StitchResults, cost: str, ids: Sequence[int]
+) -> tuple[list[float], list[float]]:
+    column, scores = results.column(cost), results.scores()
+    return [column[i] / UNITS[cost].factor for i in ids], [scores[i] for i in ids]
 
 
 def _add_tooltips(path: Path, drawn: dict[str, list[StitchResult]]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from mmengine import fileio
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
@@ -23,19 +22,17 @@ class PredictionDrawer:
         out_dir: Pictures go to ``out_dir/stitch_<id>/<name of the image>.png``; those
             of classifiers to a folder in it that is named as the image's. None for no
             files.
-        show: Whether to open a window for every picture.
-        wait_time: Seconds that a window stays; 0 waits for a key.
+        **window: ``show``, whether to open a window for every picture, and
+            ``wait_time``, the seconds that it stays; 0 waits for a key.
     """
 
     def __init__(
         self,
         visualizer: Visualizer,
         out_dir: str | os.PathLike | None = None,
-        show: bool = False,
-        wait_time: float = 0,
+        **window: bool | float,
     ) -> None:
-        self.visualizer, self.out_dir = visualizer, out_dir
-        self.window = dict(show=show, wait_time=wait_time)
+        self.visualizer, self.out_dir, self.window = visualizer, out_dir, window
 
     def __call__(
         self, stitch_id: int, data_batch: dict, outputs: Sequence[BaseDataElement]
@@ -51,14 +48,15 @@ class PredictionDrawer:
                 folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
                 folder.mkdir(parents=True, exist_ok=True)
                 out_file = str(folder / f'{path.stem}.png')
-            draw_sample(
-                self.visualizer,
-                f'{path.name}, stitch {stitch_id}',
-                _image_of(path, loaded.numpy(), sample.get('ori_shape')),
-                sample,
-                out_file=out_file,
-                **self.window,
-            )
+            if path.is_file():
+                image = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+            else:
+                image = np.ascontiguousarray(loaded.numpy()[::-1].transpose(1, 2, 0))
+                height, width = sample.get('ori_shape', image.shape[:2])
+                image = cv2.resize(image, (width, height))
+            name, settings = f'{path.name}, stitch {stitch_id}', self.window
+            settings = dict(settings, out_file=out_file)
+            draw_sample(self.visualizer, name, image, sample, **settings)
 
 
 def draw_sample(
@@ -76,14 +74,3 @@ def draw_sample(
         if matches(visualizer):
             return draw(visualizer, name, image, sample, **settings)
     return visualizer.add_datasample(name, image, data_sample=sample, **settings)
-
-
-def _image_of(
-    path: Path, loaded: np.ndarray, shape: Sequence[int] | None
-) -> np.ndarray:
-    """Return an image (H, W, 3) in RGB: its file's or, without one, as loaded."""
-    if path.is_file():
-        encoded = np.frombuffer(fileio.get(str(path)), np.uint8)
-        return cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB)
-    image = np.ascontiguousarray(loaded[::-1].transpose(1, 2, 0))
-    return image if shape is None else cv2.resize(image, shape[1::-1])

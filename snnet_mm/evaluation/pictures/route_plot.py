@@ -28,9 +28,8 @@ UNUSED_COLOR, LINE_COLOR, BACK_COLOR = '#e6e7ea', '#20242b', '#b03a2e'
 COLUMNS, BLOCK_HEIGHT, STAGE_GAP = 2, 0.46, 0.025
 TITLE = dict(loc='left', fontsize='small', pad=2)
 
-Point = tuple[float, float]
 # Left and right of every block, for every anchor; a row goes from 0 to 1.
-Edges = list[list[Point]]
+Edges = list[list[tuple[float, float]]]
 
 
 def plot_routes(
@@ -87,8 +86,8 @@ def block_edges(space: StitchingSpace) -> Edges:
     for depths in stages:
         left, row = 0.0, []
         for depth, most in zip(depths, deepest, strict=True):
-            width = most * room / depth
-            row += [(left + i * width, left + (i + 1) * width) for i in range(depth)]
+            sides = np.linspace(left, left + most * room, depth + 1)
+            row += pairwise(sides.tolist())
             left += most * room + STAGE_GAP
         edges.append(row)
     return edges
@@ -98,12 +97,11 @@ def _draw_blocks(
     axes: Axes, space: StitchingSpace, edges: Edges, used: Callable[[Position], bool]
 ) -> None:
     for a, row in enumerate(edges):
-        lefts, rights = np.transpose(row)
-        runs = [used(Position(a, i)) for i in range(len(row))]
         color = ANCHOR_COLORS[a % len(ANCHOR_COLORS)]
-        colors = [color if run else UNUSED_COLOR for run in runs]
-        widths, style = rights - lefts, dict(color=colors, edgecolor='white')
-        axes.barh([-a] * len(row), widths, BLOCK_HEIGHT, lefts, **style)
+        for i, (left, right) in enumerate(row):
+            fill = color if used(Position(a, i)) else UNUSED_COLOR
+            style = dict(color=fill, edgecolor='white')
+            axes.barh(-a, right - left, BLOCK_HEIGHT, left, **style)
         axes.text(-0.008, -a, space.anchor_names[a], ha='right', va='center', size=8)
     axes.set_xlim(-0.085, 1.015)
     axes.set_ylim(-len(edges) + 1 - 0.45, 0.45)
@@ -122,19 +120,20 @@ def _draw_joint(axes: Axes, edges: Edges, before: Position, after: Position) -> 
 
 
 def _draw_route(axes: Axes, edges: Edges, stitch: Stitch) -> None:
+    line = dict(color=LINE_COLOR, linewidth=1.6)
     runs = []
     for s in stitch.segments:
         row = edges[s.anchor]
         runs.append((-s.anchor, row[s.begin][0], row[s.end - 1][1]))
     for n, (y, left, right) in enumerate(runs, 1):
         style = '-|>' if n == len(runs) else '-'
-        _draw_arrow(axes, (left, y), (right, y), style, color=LINE_COLOR, linewidth=1.6)
+        _draw_arrow(axes, (left, y), (right, y), style, **line)
     for (y0, _, x0), (y1, x1, _) in pairwise(runs):
-        axes.plot([x0, x1], [y0, y1], color=LINE_COLOR, linewidth=1.6, zorder=3)
+        axes.plot([x0, x1], [y0, y1], zorder=3, **line)
         dot = dict(color='white', markeredgecolor=LINE_COLOR, ms=6, zorder=4)
         axes.plot((x0 + x1) / 2, (y0 + y1) / 2, 'o', **dot)
 
 
-def _draw_arrow(axes: Axes, start: Point, end: Point, style: str, **line) -> None:
+def _draw_arrow(axes: Axes, start: tuple, end: tuple, style: str, **line) -> None:
     arrow = dict(arrowstyle=style, shrinkA=0, shrinkB=0, **line)
     axes.annotate('', end, start, arrowprops=arrow)

@@ -3,8 +3,8 @@ import pytest
 import torch
 from mmengine.evaluator import BaseMetric, Evaluator
 
-from snnet_mm.evaluation import metric_buffers
-from snnet_mm.evaluation.metric_buffers import MetricBuffers
+from snnet_mm.evaluation import partial_results
+from snnet_mm.evaluation.partial_results import MetricBuffers
 
 
 class Sum(BaseMetric):
@@ -67,7 +67,7 @@ def test_taken_up_where_all_stitches_and_ranks_are(evaluator, tmp_path, monkeypa
     assert buffers.evaluate(2, 20) == expected(2, 10)
     assert buffers.evaluate(5, 20) == expected(5, 10)
     # Another rank has one record only.
-    monkeypatch.setattr(metric_buffers, 'all_gather_object', lambda n: [n, 1])
+    monkeypatch.setattr(partial_results, 'all_gather_object', lambda n: [n, 1])
     buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
     assert buffers.num_batches == 3
     feed(buffers, 3, 4)
@@ -144,7 +144,7 @@ class Custom:
 @pytest.mark.parametrize('thing', [Custom(), lambda: 0], ids=['pickled', 'not at all'])
 def test_what_is_no_plain_data_stays_in_memory(tmp_path, monkeypatch, thing):
     warned = []
-    logger = metric_buffers.MMLogger.get_current_instance()
+    logger = partial_results.MMLogger.get_current_instance()
     monkeypatch.setattr(logger, 'warning', warned.append)
     evaluator = Evaluator(Keep())
     buffers = MetricBuffers(evaluator, (0, 1), tmp_path, interval=1)

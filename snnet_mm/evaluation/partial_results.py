@@ -1,26 +1,44 @@
-"""Results that metrics collect per image: a buffer for each stitch, safe on disk."""
+"""Results of an evaluation that is under way, on disk for one that is resumed."""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import pickle
+import shutil
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
 import torch
-from mmengine.dist import all_gather_object, get_rank
+from mmengine.dataset import BaseDataset
+from mmengine.dist import (
+    all_gather_object,
+    barrier,
+    get_rank,
+    get_world_size,
+    is_main_process,
+)
 from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
+from mmengine.runner import Runner
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
+from snnet_mm.utils import atomic_path, read_json
 from snnet_mm.utils.checkpoint import plain_globals
 
 # In front of every record: its length in bytes, its check sum, the batches seen so far.
 HEADER = struct.Struct('<QIQ')
+STATE = 'state.json'
+
+Identity = dict[str, str | int]
+Metrics = dict[int, dict[str, float]]
 
 
 class MetricBuffers:
@@ -51,13 +69,12 @@ class MetricBuffers:
     ) -> None:
         self.evaluator, self.ids, self.interval = evaluator, tuple(ids), interval
         self._collected = {i: self._empty() for i in self.ids}
-        self._files = {}
+        self._files, self._writes, self.num_batches = {}, folder is not None, 0
         if folder is not None:
             folder = folder / f'rank{get_rank()}'
             folder.mkdir(parents=True, exist_ok=True)
             self._files = {i: folder / f'stitch_{i}.results' for i in self.ids}
-        self._writes = bool(self._files)
-        self.num_batches = self._written = self._take_up() if self._files else 0
+            self._take_up()
 
     @contextmanager
     def of(self, stitch_id: int) -> Iterator[None]:
@@ -74,7 +91,7 @@ class MetricBuffers:
     def end_batch(self) -> None:
         """Count a batch that every stitch has seen."""
         self.num_batches += 1
-        if self._writes and self.num_batches - self._written >= self.interval:
+        if self._writes and self.num_batches % self.interval == 0:
             self._write()
 
     def evaluate(self, stitch_id: int, num_images: int) -> dict[str, float]:
@@ -109,10 +126,9 @@ class MetricBuffers:
             with path.open('ab') as file:
                 file.write(header + record)
             self._collected[stitch_id] = self._empty()
-        self._written = self.num_batches
 
-    def _take_up(self) -> int:
-        """Cut all files, on all ranks, to the records of all; the batches in them."""
+    def _take_up(self) -> None:
+        """Cut all files, on all ranks, to the records that all of them have."""
         records = {}
         for stitch_id, path in self._files.items():
             path.touch()
@@ -120,9 +136,8 @@ class MetricBuffers:
             records[stitch_id] = [(0, 0), *((e, n) for e, n, _ in _records(path))]
         complete = min(all_gather_object(min(map(len, records.values())) - 1))
         for stitch_id, path in self._files.items():
-            end, num_batches = records[stitch_id][complete]
+            end, self.num_batches = records[stitch_id][complete]
             os.truncate(path, end)
-        return num_batches
 
 
 def _encode(results: list[list]) -> bytes | None:
@@ -151,3 +166,111 @@ def _records(path: Path) -> Iterator[tuple[int, int, bytes]]:
             if len(record) < length or zlib.crc32(record) != check_sum:
                 return  # what a crash left of it
             yield file.tell(), num_batches, record
+
+
+class PartialEvaluation:
+    """Metrics of finished stitches on disk, and a folder for the buffers of others.
+
+    Args:
+        root: Folder of all partial evaluations of a work directory. Each has a
+            folder of its own, named after its identity.
+        identity: What must not change; see :func:`identify`, :func:`identify_data`.
+        resume: Whether to take up what an interrupted evaluation left.
+    """
+
+    def __init__(self, root: Path, identity: Identity, resume: bool) -> None:
+        self.identity, self.finished = identity, {}
+        self.folder = root / _digest([json.dumps(identity)])
+        if resume and not self.folder.exists():
+            _refuse_others(root, identity)
+        barrier()
+        if is_main_process() and not resume:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        barrier()
+        if (self.folder / STATE).exists():
+            _, self.finished = _read(self.folder / STATE)
+        self.finish({})
+
+    def finish(self, metrics: Metrics) -> None:
+        """Keep the metrics of stitches that are through."""
+        for stitch_id, values in metrics.items():
+            # Metrics come as numpy scalars too, which JSON does not know.
+            self.finished[stitch_id] = {k: float(v) for k, v in values.items()}
+        if is_main_process():
+            state = dict(identity=self.identity, finished=self.finished)
+            with atomic_path(self.folder / STATE) as temporary:
+                temporary.write_text(json.dumps(state, indent=1))
+
+    def remove(self) -> None:
+        """Forget all of it: the evaluation is complete."""
+        barrier()
+        if is_main_process():
+            shutil.rmtree(self.folder)
+            with suppress(OSError):  # not empty: there are others
+                self.folder.parent.rmdir()
+
+
+def identify(runner: Runner) -> Identity:
+    """Return what the results of a test depend on, by the names users know."""
+    cfg = runner.cfg
+    data = cfg.get('test_dataloader', {}).get('dataset')
+    parts = cfg.get('model'), data, cfg.get('test_evaluator')
+    return {
+        'config': _digest(map(repr, parts)),
+        'checkpoint': _digest(_tensor_bytes(runner.model.state_dict())),
+        'number of processes': get_world_size(),
+    }
+
+
+def identify_data(dataloader: DataLoader) -> Identity:
+    """Return which images a test sees, and how they are grouped."""
+    names = _digest(_image_names(dataloader.dataset))
+    return {'data set': names, 'batch size': dataloader.batch_size}
+
+
+def _read(path: Path) -> tuple[Identity, Metrics]:
+    def parse(data: Mapping) -> tuple[Identity, Metrics]:
+        finished = {
+            int(i): {str(name): float(value) for name, value in metrics.items()}
+            for i, metrics in data['finished'].items()
+        }
+        return dict(data['identity']), finished
+
+    writer = 'an interrupted test; started anew without --resume, it'
+    return read_json(path, parse, 'state of a test', writer)
+
+
+def _refuse_others(root: Path, identity: Identity) -> None:
+    others = sorted(root.glob(f'*/{STATE}'), key=lambda p: p.stat().st_mtime)
+    if not others:
+        return
+    other, _ = _read(others[-1])
+    differs = [name for name in identity if other.get(name) != identity[name]]
+    raise ValueError(
+        f'the interrupted evaluation in {others[-1].parent} cannot be resumed, because '
+        f'of another {", ".join(differs)}; resume it with what it was started with, or '
+        'start anew without --resume (config key: test_cfg.resume)'
+    )
+
+
+def _digest(parts: Iterable[str | bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else part)
+    return digest.hexdigest()[:16]
+
+
+def _tensor_bytes(state: Mapping[str, object]) -> Iterable[str | memoryview]:
+    for name, value in state.items():
+        yield name
+        if isinstance(value, Tensor):
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            yield flat.view(torch.uint8).numpy()
+
+
+def _image_names(dataset: Dataset) -> Iterable[str]:
+    for i in range(len(dataset)):
+        # The base class's, because others may load or paint the image.
+        known = isinstance(dataset, BaseDataset)
+        info = BaseDataset.get_data_info(dataset, i) if known else {}
+        yield f'{info.get("img_path", i)}\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 
 import torch
 from mmengine.dist import all_reduce
@@ -35,21 +36,18 @@ class PerStitchBN(nn.Module):
         model = unwrapped(model)
         norms = batch_norms(model)
         space = find_stitched_backbone(model).space
-        for stitch_id, values in statistics.items():
-            optional = _norms_of_some_stitches(model, norms, space[stitch_id])
-            needed = {f'{n}.{k}' for n in norms.keys() - optional for k in KEYS}
-            known = {f'{n}.{k}' for n in norms for k in KEYS}
-            wrong = sorted((needed - values.keys()) | (values.keys() - known))
-            wanted = (
-                f'all {len(norms)} batch norms of the model, for stitch {stitch_id}; '
-                'a file of an older model is written anew by tools/test.py '
-                '--recalibrate-bn'
-            )
-            check(not wrong, '--bn-statistics', wrong[:3], wanted)
         # In tuples, which hide them: they are registered where they belong.
         self._model, self._norms = (model,), (norms,)
-        self._mixed = _read(norms)
-        self.statistics = statistics
+        self._mixed, self.statistics = _read(norms), statistics
+        for i, values in statistics.items():
+            optional = _norms_of_some_stitches(model, norms, space[i])
+            needed = {k for k in self._mixed if k.rpartition('.')[0] not in optional}
+            wrong = (needed - values.keys()) | (values.keys() - self._mixed.keys())
+            wanted = (
+                f'all {len(norms)} batch norms of the model, for stitch {i}; a file of '
+                'an older model is written anew by tools/test.py --recalibrate-bn'
+            )
+            check(not wrong, '--bn-statistics', sorted(wrong)[:3], wanted)
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Copy the statistics of a stitch into the batch norms."""
@@ -114,7 +112,8 @@ def recalibrate_bn(
                     for name, value in _observe(model, norms, data, mode).items():
                         totals[stitch.id][name] += value
     check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
-    return {s.id: _average(model, norms, s, totals[s.id]) for s in stitches}
+    idle = {s.id: _norms_of_some_stitches(model, norms, s) for s in stitches}
+    return {s.id: _average(totals[s.id], s, idle[s.id]) for s in stitches}
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
@@ -127,23 +126,19 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
 
 
 def _average(
-    model: nn.Module,
-    norms: Mapping[str, _BatchNorm],
-    stitch: Stitch,
-    totals: Mapping[str, Tensor],
+    totals: Mapping[str, Tensor], stitch: Stitch, optional: set[str]
 ) -> dict[str, Tensor]:
     """Divide sums over the batches of all ranks by the batches that reached a norm."""
-    statistics, optional = {}, _norms_of_some_stitches(model, norms, stitch)
+    statistics = {}
     for name, total in totals.items():
         all_reduce(total)
-        if number := total[-1]:
-            values = (total[:-1] / number).chunk(2)
+        reached, wanted = bool(total[-1]), 'more images or better weights: none reached'
+        wanted += f' {name} with stitch {stitch.id}, as where nothing was detected'
+        check(reached or name in optional, '--recalibrate-bn', 0, wanted)
+        if reached:
+            values = (total[:-1] / total[-1]).chunk(2)
             for key, value in zip(KEYS, values, strict=True):
                 statistics[f'{name}.{key}'] = value.clone()
-            continue
-        wanted = f'more images or better weights: none reached {name} with stitch '
-        wanted += f'{stitch.id}, as where nothing was detected'
-        check(name in optional, '--recalibrate-bn', 0, wanted)
     return statistics
 
 
@@ -164,17 +159,15 @@ def _norms_of_some_stitches(
 @contextmanager
 def _restored(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[None]:
     """Eval mode; afterwards mode, statistics and active stitch are as before."""
-    counts = {name: norm.num_batches_tracked.clone() for name, norm in norms.items()}
-    mixed, training = _read(norms), model.training
-    active = find_stitched_backbone(model).active_stitch
+    states = {norm: deepcopy(norm.state_dict()) for norm in norms.values()}
+    active, training = find_stitched_backbone(model).active_stitch, model.training
     model.eval()
     try:
         yield
     finally:
-        _write(norms, mixed)
-        for name, norm in norms.items():
-            norm.num_batches_tracked.copy_(counts[name])
         set_stitch(model, active.id)
+        for norm, state in states.items():
+            norm.load_state_dict(state)
         model.train(training)
 
 

@@ -105,9 +105,12 @@ class DistillationWrapper(ModelWrapper):
     ) -> None:
         super().__init__(model, data_preprocessor)
         self._distillation = Distillation(labels, alpha, temperature)
-        self._teacher_cfg = dict(type='TimmTeacher') if teacher is None else teacher
-        self._teacher_checkpoint = teacher_checkpoint
-        _check_has_weights(self._teacher_cfg, teacher_checkpoint)
+        teacher = dict(type='TimmTeacher') if teacher is None else teacher
+        pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
+        known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
+        wanted = 'one with weights: a teacher_checkpoint, or its pretrained or init_cfg'
+        check(known, 'model.teacher', teacher['type'], wanted)
+        self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
         find_head(self.wrapped, logits_from)
         self._logits_from = logits_from
         # In a tuple, which hides it from the optimizer and from checkpoints.
@@ -120,8 +123,7 @@ class DistillationWrapper(ModelWrapper):
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images, with ``loss_distill``."""
-        head = find_head(self.wrapped, self._logits_from)
-        with recorded_logits(head) as logits:
+        with recorded_logits(find_head(self.wrapped, self._logits_from)) as logits:
             losses = super().loss(inputs, data_samples)
         return self._distillation.add_to(losses, logits[-1], self.teach(inputs))
 
@@ -225,9 +227,8 @@ def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
     forward = head.forward
 
     def recording(*args, **kwargs) -> Tensor:
-        logits = forward(*args, **kwargs)
-        outputs.append(check_logits(logits, type(head).__name__))
-        return logits
+        outputs.append(check_logits(forward(*args, **kwargs), type(head).__name__))
+        return outputs[-1]
 
     # A forward hook would miss mmsegmentation's heads, which call it by its name.
     head.forward = recording
@@ -258,13 +259,6 @@ def _normalisation(preprocessor: BaseDataPreprocessor) -> tuple[Tensor, Tensor, 
     keys = ('_channel_conversion', 'channel_conversion', 'to_rgb')
     reverses = any(getattr(preprocessor, key, False) for key in keys)
     return mean.double(), std.double(), reverses
-
-
-def _check_has_weights(teacher: dict, checkpoint: str | None) -> None:
-    pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
-    known = checkpoint or pretrained or teacher.get('init_cfg')
-    wanted = 'a teacher with weights: teacher_checkpoint, or its pretrained or init_cfg'
-    check(known, 'model.teacher', teacher['type'], wanted)
 
 
 def _load(teacher: BaseModel, checkpoint: str) -> None:

@@ -76,19 +76,15 @@ class SandwichWrapper(ModelWrapper):
         losses, taught = {}, None
         for role, stitch in self.roles.items():
             set_stitch(self, stitch.id)
-            own, taught = self._loss_of_active(inputs, data_samples, taught)
+            if self._distillation is None:
+                own = super().loss(inputs, data_samples)
+            else:
+                head = find_head(self.wrapped, self._logits_from)
+                with recorded_logits(head) as logits:
+                    own = super().loss(inputs, data_samples)
+                if taught is None:
+                    taught = logits[-1].detach()
+                else:
+                    own = self._distillation.add_to(own, logits[-1], taught)
             losses |= {f'{role}{name}': value for name, value in own.items()}
         return losses
-
-    def _loss_of_active(
-        self, inputs: Tensor, data_samples: list | None, taught: Tensor | None
-    ) -> tuple[dict, Tensor | None]:
-        """Return the losses of the active stitch, and logits that teach the next."""
-        if self._distillation is None:
-            return super().loss(inputs, data_samples), None
-        head = find_head(self.wrapped, self._logits_from)
-        with recorded_logits(head) as logits:
-            losses = super().loss(inputs, data_samples)
-        if taught is None:
-            return losses, logits[-1].detach()
-        return self._distillation.add_to(losses, logits[-1], taught), taught

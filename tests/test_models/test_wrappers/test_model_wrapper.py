@@ -3,6 +3,7 @@ import pickle
 
 import pytest
 import torch
+from equality import assert_same
 from mmengine.config import Config
 from mmengine.model import ExponentialMovingAverage
 from mmengine.optim import OptimWrapper
@@ -28,23 +29,27 @@ def pair(build_classifier):
 def test_names_and_weights_are_those_of_the_model(pair):
     model, wrapper = pair
     for names in ('named_parameters', 'named_buffers'):
-        a, b = (dict(getattr(m, names)()) for m in pair)
-        assert list(a) == list(b)
-        assert all(torch.equal(a[k], b[k]) for k in a)
+        a, b = (list(dict(getattr(m, names)())) for m in pair)
+        assert a == b
+    assert_same(*(dict(m.state_dict()) for m in pair))
     for state in (wrapper.state_dict(), get_state_dict(wrapper)):
         assert list(state) == list(model.state_dict())
         assert state._metadata == model.state_dict()._metadata
     assert len(list(wrapper.parameters())) == len(list(wrapper.wrapped.parameters()))
 
 
-def test_checkpoints_go_both_ways(pair, randomise):
+def test_checkpoints_go_both_ways_in_other_wrappers_too(pair, randomise):
     model, wrapper = pair
-    randomise(model)
-    load_state_dict(wrapper, get_state_dict(model), strict=True)
+    load_state_dict(wrapper, get_state_dict(randomise(model)), strict=True)
     assert torch.equal(wrapper.wrapped.head[0].weight, model.head[0].weight)
     randomise(wrapper)
     model.load_state_dict(wrapper.state_dict())
     assert torch.equal(wrapper.wrapped.head[0].weight, model.head[0].weight)
+    plain, held = (ExponentialMovingAverage(m) for m in (randomise(model), wrapper))
+    names, other = ([k for k, _ in m.named_parameters()] for m in (plain, held))
+    assert names == other
+    held.load_state_dict(plain.state_dict(), strict=True)
+    assert all(v.equal(held.state_dict()[k]) for k, v in plain.state_dict().items())
 
 
 def test_predictions_and_losses_are_those_of_the_model(pair, batch):
@@ -57,9 +62,7 @@ def test_predictions_and_losses_are_those_of_the_model(pair, batch):
         assert torch.equal(wrapper.val_step(batch), model.val_step(batch))
         images = data['inputs']
         assert torch.equal(wrapper(images), model(images))
-        a, b = (m(**data, mode='loss') for m in pair)
-        assert a.keys() == b.keys()
-        assert all(torch.equal(a[k], b[k]) for k in a)
+        assert_same(*(m(**data, mode='loss') for m in pair))
     assert find_stitched_backbone(wrapper).active_stitch.id == 5
     assert cost_table(wrapper, (32, 32)).costs == cost_table(model, (32, 32)).costs
 
@@ -69,12 +72,10 @@ def test_training_steps_are_those_of_the_model(pair, batch):
     for model in pair:
         parameters = [p for p in model.parameters() if p.requires_grad]
         optimizer = OptimWrapper(torch.optim.SGD(parameters, 0.1))
-        for _ in range(3):
-            logged.append(model.train_step(copy.deepcopy(batch), optimizer))
+        logged += [model.train_step(copy.deepcopy(batch), optimizer) for _ in range(3)]
     assert logged[:3] == logged[3:]
     assert logged[0]['loss'] > logged[2]['loss']
-    a, b = (m.state_dict() for m in pair)
-    assert all(torch.equal(a[k], b[k]) for k in a)
+    assert_same(*(dict(m.state_dict()) for m in pair))
 
 
 def test_the_model_is_a_child(pair):
@@ -91,15 +92,6 @@ def test_the_model_is_a_child(pair):
     assert wrapper.setting == 3
     with pytest.raises(AttributeError, match='nothing'):
         _ = wrapper.nothing
-
-
-def test_names_in_other_wrappers_are_those_of_the_model(pair, randomise):
-    model, wrapper = pair
-    plain, held = (ExponentialMovingAverage(m) for m in (randomise(model), wrapper))
-    names, other = ([k for k, _ in m.named_parameters()] for m in (plain, held))
-    assert names == other
-    held.load_state_dict(plain.state_dict(), strict=True)
-    assert all(v.equal(held.state_dict()[k]) for k, v in plain.state_dict().items())
 
 
 def test_strict_loading_names_what_is_wrong(pair):
@@ -131,11 +123,9 @@ def test_versions_of_modules_come_with_weights(pair):
     assert seen == [7, 7]
 
 
-def through_pickle(model):
-    return pickle.loads(pickle.dumps(model))
-
-
-@pytest.mark.parametrize('copied', [copy.deepcopy, through_pickle])
+@pytest.mark.parametrize(
+    'copied', [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
+)
 def test_copies_are_whole(pair, copied):
     _, wrapper = pair
     other = copied(wrapper)

@@ -3,20 +3,24 @@
 import argparse
 import os
 import os.path as osp
+from contextlib import nullcontext
 
 from mmengine.config import DictAction
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.engine import check_loop, make_safe
 from snnet_mm.utils import (
     check_ops_for,
     check_writable,
     closing_process_group,
     guard_checkpoints,
+    launched_rank,
     load_config,
     prepare_cpu_distributed,
     suggesting_types,
+    work_dir_lock,
 )
 
 
@@ -36,6 +40,10 @@ def parse_args() -> argparse.Namespace:
     what = """load checkpoints with whatever is in them, code that runs included; by
         default they are read as weights and plain data only"""
     add('--trust-checkpoint', action='store_true', help=what)
+    what = """leave the hooks of the config as they are; by default mm's checkpoint hook
+        is replaced by one that writes whole files, resuming is made exact, and labels
+        are checked"""
+    add('--plain-hooks', action='store_true', help=what)
     # torchrun passes it with an underscore or a hyphen, depending on its version.
     add('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
@@ -56,15 +64,20 @@ def main() -> None:
         cfg.optim_wrapper.type = 'AmpOptimWrapper'
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     cfg.resume = args.resume or cfg.get('resume', False)
+    first = launched_rank(args.launcher) == 0
+    if not args.plain_hooks and (parts := make_safe(cfg)) and first:
+        print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
+    check_loop(cfg.get('train_cfg'))
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     for key in ('train_dataloader', 'val_dataloader'):
         check_data_folders(cfg.get(key), key)
     check_annotation_file(cfg.get('val_evaluator'), 'val_evaluator')
     prepare_cpu_distributed(cfg)
+    lock = work_dir_lock(cfg.work_dir) if first else nullcontext()
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     guard = guard_checkpoints(args.trust_checkpoint)
-    with guard, closing_process_group(), suggesting_types():
+    with lock, guard, closing_process_group(), suggesting_types():
         build(cfg).train()
 
 

@@ -61,6 +61,13 @@ class SeededDataset:
             raise AttributeError(f'{type(self).__name__} has no attribute {name!r}')
         return getattr(self.dataset, name)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        # As mm's hooks do, which switch the pipeline of a loader's data set.
+        if name == 'dataset':
+            super().__setattr__(name, value)
+        else:
+            setattr(self.dataset, name, value)
+
 
 @register(DATA_SAMPLERS, passes_on=True)
 class SeededSampler(Sampler):

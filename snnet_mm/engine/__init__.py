@@ -9,6 +9,7 @@ from .hooks.stitch_report_hook import StitchReportHook
 from .hooks.stitch_sampling_hook import StitchSamplingHook
 from .hooks.trainable_params_hook import TrainableParamsHook
 from .layer_decay import AnchorLayerDecayConstructor
+from .safe_training import check_loop, make_safe
 from .samplers import (
     ResourceConstrainedSampler,
     SandwichSampler,
@@ -33,4 +34,6 @@ __all__ = [
     'StitchSamplingHook',
     'TrainableParamsHook',
     'UniformSampler',
+    'check_loop',
+    'make_safe',
 ]

@@ -3,7 +3,11 @@
 from .checkpoint import UntrustedCheckpointError, load_weights_only
 from .checks import check, is_number, is_whole, refusal
 from .config_file import load_config
-from .distributed import closing_process_group, prepare_cpu_distributed
+from .distributed import (
+    closing_process_group,
+    launched_rank,
+    prepare_cpu_distributed,
+)
 from .files import (
     AtomicBackend,
     UnwritableError,
@@ -19,12 +23,14 @@ from .logging import quiet_terminal
 from .ops import check_ops, check_ops_for
 from .random import isolated_rng, seed_everything, shared_seed
 from .registering import MOVED_SETTINGS, register, suggesting_types
+from .work_dir_lock import work_dir_lock
 
 __all__ = [
     'MOVED_SETTINGS', 'AtomicBackend', 'UntrustedCheckpointError', 'UnwritableError',
     'atomic_path', 'check', 'check_ops', 'check_ops_for', 'check_writable',
     'closing_process_group', 'guard_checkpoints', 'is_number', 'is_whole',
-    'isolated_rng', 'load_config', 'load_weights_only', 'prepare_cpu_distributed',
-    'quiet_terminal', 'read_json', 'refusal', 'register', 'remove_leftovers',
-    'seed_everything', 'shared_seed', 'suggesting_types', 'require', 'write_json',
+    'isolated_rng', 'launched_rank', 'load_config', 'load_weights_only',
+    'prepare_cpu_distributed', 'quiet_terminal', 'read_json', 'refusal', 'register',
+    'remove_leftovers', 'seed_everything', 'shared_seed', 'suggesting_types',
+    'require', 'work_dir_lock', 'write_json',
 ]  # fmt: skip

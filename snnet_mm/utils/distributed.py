@@ -62,6 +62,11 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
 
 
+def launched_rank(launcher: str) -> int:
+    """Return the rank that a launcher gave this process; 0 without a launcher."""
+    return int(os.environ.get(LAUNCHERS[launcher][0], 0)) if launcher != 'none' else 0
+
+
 @contextmanager
 def closing_process_group() -> Iterator[None]:
     """Leave the process group, if there is one, after what exchanges with other ranks.

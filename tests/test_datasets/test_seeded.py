@@ -102,6 +102,8 @@ def test_indices_and_the_data_set_inside_travel():
         assert (len(shown), shown.num_scenes) == (5, 5)
         assert shown.metainfo == ToyScenes.METAINFO
         assert shown.get_data_info(3)['scene_index'] == 3
+    dataset.pipeline = shown.pipeline  # as mm's hooks do which switch it
+    assert dataset.dataset.pipeline is shown.dataset.pipeline
     # Least squares asks for samples without a place in the stream.
     assert SeededDataset('Draws')[1][1:] != SeededDataset('Draws')[1][1:]
     with pytest.raises(AttributeError, match='colour'):

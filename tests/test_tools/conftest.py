@@ -1,12 +1,8 @@
-import runpy
-import sys
 from functools import cache
-from pathlib import Path
 
 import launching
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from running_here import run_here  # noqa: F401
 
 
 @pytest.fixture(scope='session')
@@ -41,17 +37,3 @@ def run_demo(run_tool, tmp_path_factory):
 def demo(run_demo):
     """The demo of segmentation."""
     return run_demo('seg')
-
-
-@pytest.fixture
-def run_here(monkeypatch, capsys):
-    """Run a tool inside the test, which is quicker; returns what it printed."""
-
-    def run(tool, *args):
-        path = str(ROOT / 'tools' / tool)
-        monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(sys, 'argv', [path, *map(str, args)])
-        runpy.run_path(path, run_name='__main__')
-        return capsys.readouterr().out
-
-    return run

@@ -27,10 +27,11 @@ class LabelCheckHook(Hook):
 
     Args:
         num_samples: Number of training samples to look at, drawn at random.
-        ignore_index: The label of pixels that belong to no class.
+        ignore_index: The label of pixels that belong to no class; by default that of
+            the model's ``decode_head``, else 255.
     """
 
-    def __init__(self, num_samples: int = 16, ignore_index: int = 255) -> None:
+    def __init__(self, num_samples: int = 16, ignore_index: int | None = None) -> None:
         self.num_samples, self.ignore_index = num_samples, ignore_index
 
     def before_train(self, runner: Runner) -> None:
@@ -38,24 +39,31 @@ class LabelCheckHook(Hook):
         dataset = runner.train_dataloader.dataset
         num_samples = len(dataset)
         check(num_samples, 'train_dataloader.dataset', num_samples, '1 sample or more')
-        classes = dataset.metainfo.get('classes')
+        classes = getattr(dataset, 'metainfo', {}).get('classes')
         if classes is None:
             return
+        model = unwrapped(runner.model)
         chosen = np.random.default_rng(runner.seed).permutation(num_samples)
         with isolated_rng(runner.seed):
             for i in chosen[: self.num_samples].tolist():
-                sample = dataset[i]['data_samples']
-                if 'gt_sem_seg' in sample:
+                sample = dataset[i].get('data_samples', ())
+                if 'gt_instances' in sample:
+                    break  # mmdet numbers them itself, by the classes
+                elif 'gt_sem_seg' in sample:
                     labels = sample.gt_sem_seg.data.unique()
-                    ignored = {self.ignore_index}
+                    ignored = {self._ignored_label(model)}
                     _check_labels(labels, sample, 'seg_map_path', classes, ignored)
                 elif 'gt_label' in sample:
                     _check_labels(sample.gt_label, sample, 'img_path', classes)
-                elif 'gt_instances' in sample:
-                    break  # mmdet numbers them itself, by the classes
                 else:
                     return
-        _check_heads(unwrapped(runner.model), len(classes))
+        _check_heads(model, len(classes))
+
+    def _ignored_label(self, model: nn.Module) -> int:
+        head = getattr(model, 'decode_head', None)
+        head = head[-1] if isinstance(head, nn.ModuleList) else head
+        own = getattr(head, 'ignore_index', 255)
+        return own if self.ignore_index is None else self.ignore_index
 
 
 def _check_labels(

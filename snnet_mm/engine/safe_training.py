@@ -1,0 +1,76 @@
+"""Checks and parts that make the training of any config safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mmengine.config import Config
+from mmengine.hooks import CheckpointHook
+
+from snnet_mm.utils import check, is_whole
+
+# Samplers whose place in the stream of samples seeds augmentation.
+SEEDED = (
+    'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
+    'RepeatAugSampler',
+)  # fmt: skip
+SCOPES = 'mmseg', 'mmdet', 'mmpretrain'
+LEAST = dict(max_iters=1, max_epochs=1, val_interval=1, val_begin=0)
+
+
+def check_loop(train_cfg: Mapping | None) -> None:
+    """Refuse lengths and intervals of a training by which nothing would be trained."""
+    for key, least in LEAST.items():
+        if (value := (train_cfg or {}).get(key)) is not None:
+            allowed = f'whole numbers from {least} on'
+            check(is_whole(value, least), f'train_cfg.{key}', value, allowed)
+
+
+def make_safe(cfg: Config) -> list[str]:
+    """Put the project's safe hooks in where a config has mm's stock ones.
+
+    Checkpoints are then whole or absent, and resuming is exact: samples are seeded by
+    their place in the stream, and the run by a fixed number.
+
+    Returns:
+        What was put in; nothing for the configs of this project.
+    """
+    hooks = dict(cfg.get('default_hooks') or {})
+    present = {*map(_name, hooks.values()), *map(_name, cfg.get('custom_hooks') or [])}
+    done = []
+    # mmengine's default; a hook that is None was taken out.
+    checkpoint = hooks.get('checkpoint', dict(type='CheckpointHook', interval=1))
+    if checkpoint and _name(checkpoint) == CheckpointHook.__name__:
+        safe = dict(type='StitchCheckpointHook')
+        hooks['checkpoint'] = dict(interval=-1) | dict(checkpoint) | safe
+        done.append('StitchCheckpointHook')
+    if 'ExactResumeHook' not in present:
+        hooks['exact_resume'] = dict(type='ExactResumeHook')
+        done += ['ExactResumeHook', *_seed(cfg)]
+    grounded = 'language_model' in cfg.model  # its heads count words
+    checked = grounded or 'LabelCheckHook' in present
+    if not checked and cfg.get('default_scope') in SCOPES:
+        hooks['label_check'] = dict(type='LabelCheckHook')
+        done.append('LabelCheckHook')
+    cfg.default_hooks = hooks
+    return done
+
+
+def _seed(cfg: Config) -> Iterator[str]:
+    """Seed samples, where the sampler is known to tell places, and the run."""
+    loader = cfg.get('train_dataloader') or {}
+    data, sampler = loader.get('dataset'), loader.get('sampler')
+    if sampler and _name(sampler) in SEEDED and _name(data) != 'SeededDataset':
+        loader['dataset'] = dict(data, type='SeededDataset', of=data['type'])
+        loader['sampler'] = dict(sampler, type='SeededSampler', of=sampler['type'])
+        yield 'SeededDataset and SeededSampler'
+    randomness = cfg.get('randomness') or {}
+    if randomness.get('seed') is None:
+        cfg.randomness = dict(randomness, seed=0)
+        yield 'randomness.seed=0'
+
+
+def _name(part: object) -> str:
+    """Name of the class of a part or of its config, without a scope."""
+    kind = part.get('type') if isinstance(part, Mapping) else type(part)
+    return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]

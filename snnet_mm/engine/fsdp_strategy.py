@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from mmengine._strategy import FSDPStrategy
-from mmengine.registry import FUNCTIONS, STRATEGIES
+from mmengine.registry import STRATEGIES
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 
@@ -12,7 +12,6 @@ from snnet_mm.anchors import Anchor
 from snnet_mm.utils import register
 
 
-@FUNCTIONS.register_module()
 def wrap_anchor_blocks(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
     """Make every block of an anchor a unit of FSDP, and all the rest another one.
 
@@ -40,8 +39,7 @@ class StitchFSDPStrategy(FSDPStrategy):
     """
 
     def __init__(self, *, model_wrapper: dict | None = None, **kwargs) -> None:
-        policy = dict(type='wrap_anchor_blocks')
-        wrapper = dict(use_orig_params=True, auto_wrap_policy=policy)
+        wrapper = dict(use_orig_params=True, auto_wrap_policy=wrap_anchor_blocks)
         if on_cpu := not torch.accelerator.is_available():
             wrapper['device_id'] = 'cpu'
         kwargs.setdefault('state_dict_cfg', 'full')

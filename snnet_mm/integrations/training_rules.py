@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snnet_mm.engine.hooks.label_check_hook import HEADS
+from snnet_mm.engine.hooks.label_check_hook import HEADS, ONE_CLASS
 
 # Of classifiers, segmentors and detectors. Semantic heads of detectors have classes of
 # their own, and an ``rpn_head`` has one.
@@ -11,3 +11,5 @@ HEADS.extend(
 )
 ROI_PARTS = 'bbox_head', 'mask_head', 'mask_iou_head', 'point_head'
 HEADS.extend(f'roi_head.{part}' for part in ROI_PARTS)
+# mmdet's RPN is a ``bbox_head`` where it is trained alone.
+ONE_CLASS.add('RPNHead')

@@ -15,6 +15,8 @@ from snnet_mm.utils import check, isolated_rng, register
 # Names of heads with a class for each of the data's; ``snnet_mm.integrations`` adds
 # those of the mm packages.
 HEADS: list[str] = []
+# Names of classes of heads that tell objects from background, whatever the data.
+ONE_CLASS: set[str] = set()
 
 
 @register(HOOKS)
@@ -57,7 +59,9 @@ class LabelCheckHook(Hook):
                     _check_labels(sample.gt_label, sample, 'img_path', classes)
                 else:
                     return
-        _check_heads(model, len(classes))
+        # Heads of panoptic models may have the classes of things alone.
+        things = dataset.metainfo.get('thing_classes') or classes
+        _check_heads(model, {len(classes), len(things)})
 
     def _ignored_label(self, model: nn.Module) -> int:
         head = getattr(model, 'decode_head', None)
@@ -80,12 +84,15 @@ def _check_labels(
     check(not wrong, keys, wrong, f'labels {allowed} in {of}')
 
 
-def _check_heads(model: nn.Module, num_classes: int) -> None:
+def _check_heads(model: nn.Module, allowed: set[int]) -> None:
     for name in HEADS:
         head = model
         for attribute in name.split('.'):
             head = getattr(head, attribute, None)
         for part in head if isinstance(head, nn.ModuleList) else [head]:
-            number = getattr(part, 'num_classes', num_classes)
-            data = f'{num_classes}, the number of classes of the training set'
-            check(number == num_classes, f'model.{name}.num_classes', number, data)
+            if {kind.__name__ for kind in type(part).__mro__} & ONE_CLASS:
+                continue
+            number = getattr(part, 'num_classes', max(allowed))
+            numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
+            data = f'{numbers}, the number of classes of the training set'
+            check(number in allowed, f'model.{name}.num_classes', number, data)

@@ -78,3 +78,20 @@ def test_a_head_of_another_number_of_classes(name):
     model.get_submodule(name)[1].num_classes = 3
     with pytest.raises(ValueError, match=f'=3; allowed: 2, .*model.{name}.num_classes'):
         LabelCheckHook().before_train(runner)
+
+
+def test_heads_of_things_and_of_objects_alone_pass():
+    sample = BaseDataElement(gt_instances=BaseDataElement())
+    data = DetectionSet([dict(data_samples=sample)])
+    data.metainfo = dict(
+        classes=('cell', 'spot', 'sky'), thing_classes=('cell', 'spot')
+    )
+    model, one_class = nn.Module(), type('RPNHead', (Part,), dict(num_classes=1))
+    model.panoptic_head, model.mask_head = Part(), Part()
+    model.panoptic_head.num_classes, model.bbox_head = 3, one_class()
+    loader = SimpleNamespace(dataset=data)
+    runner = SimpleNamespace(model=model, seed=0, train_dataloader=loader)
+    LabelCheckHook().before_train(runner)
+    model.mask_head.num_classes = 1
+    with pytest.raises(ValueError, match='=1; allowed: 3 or 2, .*model.mask_head'):
+        LabelCheckHook().before_train(runner)

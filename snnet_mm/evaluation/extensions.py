@@ -18,5 +18,9 @@ FORWARDS: list[tuple[Callable[[nn.Module], bool], Forward]] = []
 SAVING_KEYS = ['out_file_path']
 # Tests of metrics that are wrong on a part of a data set, and what to use instead.
 WHOLE_DATA_METRICS: list[tuple[Callable[[BaseMetric], bool], str]] = []
+# A test of metrics that are silent where nothing was found, and what they would say.
+EMPTY_METRICS: list[
+    tuple[Callable[[BaseMetric], bool], Callable[[BaseMetric], dict[str, float]]]
+] = []
 # A test of visualizers, and how to draw a sample with those that pass it.
 DRAWERS: list[tuple[Callable[[Visualizer], bool], Callable]] = []

@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import torch
@@ -32,6 +32,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from snnet_mm.utils import atomic_path, read_json
 from snnet_mm.utils.checkpoint import plain_globals
+
+from .extensions import EMPTY_METRICS
 
 # In front of every record: its length in bytes, its check sum, the batches seen so far.
 HEADER = struct.Struct('<QIQ')
@@ -104,6 +106,9 @@ class MetricBuffers:
         ]
         with self.of(stitch_id):
             metrics = self.evaluator.evaluate(num_images)
+        for metric, (fits, values) in product(self.evaluator.metrics, EMPTY_METRICS):
+            if fits(metric):
+                metrics = values(metric) | metrics
         self._collected[stitch_id] = self._empty()
         return metrics
 

@@ -9,6 +9,7 @@ from mmengine.visualization import Visualizer
 
 from snnet_mm.evaluation.extensions import (
     DRAWERS,
+    EMPTY_METRICS,
     FORWARDS,
     SAVING_KEYS,
     WHOLE_DATA_METRICS,
@@ -16,6 +17,7 @@ from snnet_mm.evaluation.extensions import (
 
 from .two_stage import run_two_stage
 
+PRECISIONS = 'mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l'
 MIN_SIDE = 256  # pixels of the shorter side of a classified image
 
 
@@ -36,8 +38,21 @@ def counts_missed_images(metric: BaseMetric) -> bool:
     return hasattr(metric, 'img_ids') and not hasattr(metric, 'only_seen_images')
 
 
+def is_silent_on_nothing(metric: BaseMetric) -> bool:
+    """Tell mmdet's COCO metric, which gives no names where nothing was detected."""
+    return metric.default_prefix == 'coco' and hasattr(metric, 'proposal_nums')
+
+
+def precision_of_nothing(metric: BaseMetric) -> dict[str, float]:
+    """Return zeros by the names that mmdet's COCO metric gives otherwise."""
+    kinds = [kind for kind in metric.metrics if kind in ('bbox', 'segm')]
+    items = metric.metric_items or PRECISIONS
+    return {f'{metric.prefix}/{k}_{item}': 0.0 for k in kinds for item in items}
+
+
 FORWARDS.append((lambda model: hasattr(model, 'roi_head'), run_two_stage))
 # Of mmseg's and our metrics, and of mmdet's.
 SAVING_KEYS.extend(['output_dir', 'outfile_prefix'])
 WHOLE_DATA_METRICS.append((counts_missed_images, "type='StitchCocoMetric'"))
+EMPTY_METRICS.append((is_silent_on_nothing, precision_of_nothing))
 DRAWERS.append((lambda drawer: hasattr(drawer, 'visualize_cls'), draw_classified))

@@ -34,3 +34,11 @@ def test_detections_of_several_stitches_are_not_mixed(make_runner, det_cfg, tmp_
     make_runner(stitches=[4]).test()
     found = json.loads((tmp_path / 'found.segm.json').read_text())
     assert {d['image_id'] for d in found} == {0, 1, 2, 3}
+
+
+def test_a_stitch_that_detects_nothing_scores_nothing(make_runner, det_cfg):
+    det_cfg.model.test_cfg.rcnn.score_thr = 2
+    det_cfg.test_evaluator = dict(type='CocoMetric', metric=['bbox', 'segm'])
+    metrics = make_runner(stitches=[0, 1]).test()
+    assert set(metrics.values()) == {0}
+    assert {'stitch_0/coco/bbox_mAP', 'stitch_1/coco/segm_mAP_50'} <= set(metrics)

@@ -8,6 +8,7 @@ from .base import (
     check_out_indices,
     check_tokens_correspond,
     check_with_cls,
+    layer_depth_among,
 )
 from .low_rank import LoRALinear, LowRankUpdate
 from .plain_vit import PlainViT
@@ -30,5 +31,6 @@ __all__ = [
     'check_with_cls',
     'contract_width',
     'keep_blocks',
+    'layer_depth_among',
     'principal_directions',
 ]

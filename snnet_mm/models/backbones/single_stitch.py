@@ -8,7 +8,7 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, BackboneMap, TokenState
+from snnet_mm.anchors import Anchor, BackboneMap, TokenState, layer_depth_among
 from snnet_mm.stitching import Position, Segment, Stitch
 from snnet_mm.stitching.routes import check_route
 from snnet_mm.utils import check, register
@@ -77,6 +77,10 @@ class SingleStitch(BaseModule):
         return tuple(
             tap and anchor.to_output(states[tap], self.with_cls) for tap in self.maps
         )
+
+    def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
+        """See :meth:`StitchedBackbone.get_layer_depth`."""
+        return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
         """See :meth:`Anchor.fix_input_size`."""

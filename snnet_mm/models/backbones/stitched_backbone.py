@@ -19,6 +19,7 @@ from snnet_mm.anchors import (
     check_out_indices,
     check_tokens_correspond,
     check_with_cls,
+    layer_depth_among,
 )
 from snnet_mm.stitching import (
     Position,
@@ -174,6 +175,14 @@ class StitchedBackbone(BaseModule):
         slow = Position(len(self.anchors) - 1, block)
         sources = ((slow, None), *self.space.substitutes(block))
         return next(source for source in sources if stitch.runs(source[0]))
+
+    def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
+        """Return the level of a parameter and of how many, as mmpretrain decays rates.
+
+        Those of an anchor are its own, see :meth:`Anchor.layer_depth`; all that
+        follows, such as stitching layers and heads, is of the last level.
+        """
+        return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
     def get_extra_state(self) -> Tensor:
         """Return the record of the space."""

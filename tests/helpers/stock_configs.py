@@ -1,0 +1,162 @@
+"""Configs of the installed mm packages with a stitched backbone, made small."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.utils import is_seq_of
+
+# The width that all stages, necks and heads are narrowed to.
+WIDTH, SIDE, IMAGE = 32, 64, (160, 112)
+# Of the images of detectors, whose coarsest maps are then not a single place.
+PADDED = 128, 256
+AT_MOST = dict(
+    embed_dim=WIDTH,
+    embed_dims=WIDTH,
+    num_feats=WIDTH // 2,
+    num_layers=2,
+    stacked_convs=1,
+    num_queries=40,
+    num_proposals=20,
+    num_points=64,
+    max_per_img=30,
+    max_per_image=30,
+    score_thr=0,
+    mask_thr=0,
+    filter_thr=0,
+)
+# As in README.md, "In a config of your own".
+OWN = """
+_base_ = [{stock!r}]
+custom_imports = dict(imports={imports}, allow_failed_imports=False)
+model = {model!r}
+default_hooks = dict(
+    stitch_init=dict(type='StitchInitHook', num_images=2),
+    stitch_sampling=dict(
+        type='StitchSamplingHook',
+        sampler=dict(type='ResourceConstrainedSampler', num_groups=3),
+        {size}
+    ),
+    stitch_report=dict(type='StitchReportHook'),
+)
+test_cfg = dict(_delete_=True, type='StitchTestLoop', stitches={stitches}, {size})
+{extra}
+"""
+
+
+def plain_vits(**kwargs):
+    """A narrow SN-Netv2 of plain ViTs, whose maps have stride 16."""
+    anchors = [
+        dict(
+            type='PlainViT',
+            img_size=SIDE,
+            arch=dict(embed_dims=width, depth=depth, num_heads=2),
+        )
+        for width, depth in ((16, 2), (WIDTH, 4))
+    ]
+    layer = dict(type='LoRAStitchingLayer', rank=2)
+    return dict(type='SNNetv2', anchors=anchors, stitching_layer=layer, **kwargs)
+
+
+def convnexts(**kwargs):
+    """A narrow SN-Netv1 of two ConvNeXts, whose four maps have strides 4 to 32."""
+    anchors = [
+        dict(
+            type='TimmStageAnchor',
+            model='convnext_tiny',
+            model_args=dict(dims=(width,) * 4, depths=depths),
+        )
+        for width, depths in ((16, (1, 1, 1, 1)), (WIDTH, (2, 2, 2, 2)))
+    ]
+    return dict(type='SNNetv1', anchors=anchors, stages=(0, 1, 2), **kwargs)
+
+
+def pyramid(*strides, **model):
+    """Plain ViTs and the neck that makes a detector's levels of their last map."""
+    neck = dict(type='SimpleFeaturePyramid', in_channels=WIDTH, out_channels=WIDTH)
+    return model | dict(
+        backbone=plain_vits(out_indices=(3,)),
+        neck=neck | dict(strides=strides, _delete_=True),
+        data_preprocessor=dict(pad_size_divisor=strides[-1]),
+    )
+
+
+def classifier(backbone, **head):
+    """A backbone with the head of each anchor."""
+    heads = [dict(in_channels=width, **head) for width in (16, WIDTH)]
+    loss = dict(type='CrossEntropyLoss')
+    head = dict(type='StitchedClsHead', num_classes=2, anchor_heads=heads, loss=loss)
+    return dict(
+        backbone=backbone(out='end'), neck=None, head=head | dict(_delete_=True)
+    )
+
+
+def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
+    """Write what a user writes to stitch a stock config, and read it."""
+    folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
+    imports = ['snnet_mm', f'snnet_mm.integrations.{package}']
+    size = f'input_size={PADDED}' if package == 'mmdet' else ''
+    # A checkpoint of the stock backbone.
+    model = dict(model, pretrained=None) if package == 'mmseg' else dict(model)
+    model['backbone'] = dict(model['backbone'], _delete_=True)
+    settings = dict(imports=imports, model=model, stitches=stitches, size=size)
+    stock = str(folder / f'{stock}.py')
+    path.write_text(OWN.format(stock=stock, extra=extra, **settings))
+    return Config.fromfile(path)
+
+
+def narrow_stock(cfg, root, work_dir):
+    """Make the model narrow, images small and the training short, nothing else."""
+    narrow(cfg.model)
+    for key in ('train_dataloader', 'test_dataloader', 'test_pipeline', 'custom_hooks'):
+        shrink(cfg.get(key))
+    for key in ('data_preprocessor', 'test_cfg'):
+        shrink(cfg.model.get(key))
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        loader.update(batch_size=2, num_workers=0, persistent_workers=False)
+        dataset = loader.dataset.get('dataset', loader.dataset)
+        dataset.data_root = str(root)
+        if cfg.default_scope == 'mmpretrain':
+            dataset.metainfo = dict(classes=('a', 'b'))
+    if cfg.default_scope == 'mmpretrain':
+        cfg.data_preprocessor.num_classes, cfg.test_evaluator.topk = 2, (1,)
+    if cfg.default_scope == 'mmdet':
+        cfg.test_evaluator.ann_file = f'{root}/annotations/instances_val2017.json'
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    cfg.train_cfg['max_iters' if 'max_iters' in cfg.train_cfg else 'max_epochs'] = 2
+    cfg.param_scheduler = []  # some begin after the second epoch
+    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
+    return cfg
+
+
+def narrow(model):
+    """Narrow all widths of a config to that of the slow anchor."""
+    for key, value in _items(model):
+        most = WIDTH if str(key).endswith('channels') else AT_MOST.get(key)
+        if most and is_seq_of(value, int):
+            model[key] = type(value)(min(v, most) for v in value)
+        elif most is not None and isinstance(value, (int, float)):
+            model[key] = min(value, most)
+        else:
+            narrow(value)
+
+
+def shrink(pipeline):
+    """Make images small, wherever a config says a size."""
+    for key, value in _items(pipeline):
+        if key in ('crop_size', 'size', 'stride', 'scale', 'img_scale', 'scales'):
+            pair = IMAGE if 'scale' in key else (SIDE, SIDE)
+            small = [SIDE if isinstance(v, int) else pair for v in _listed(key, value)]
+            pipeline[key] = small if key == 'scales' else small[0]
+        else:
+            shrink(value)
+
+
+def _items(config):
+    if isinstance(config, dict):
+        return list(config.items())
+    return enumerate(config) if isinstance(config, (list, tuple)) else ()
+
+
+def _listed(key, value):
+    return value if key == 'scales' else [value]

@@ -40,14 +40,19 @@ class PredictionGraph(nn.Module):
         return predict(self.model, (images - self.mean) / self.std)
 
 
-def predict(model: nn.Module, images: Tensor) -> Predictions:
+def predict(model: nn.Module, images: Tensor, number: int = 1) -> Predictions:
     """Predict preprocessed images ``(B, 3, H, W)``.
 
     Segmentors and depth estimators give maps of the images' size, detectors those of
     every level of their pyramid, for what their heads do next depends on the image.
+
+    Args:
+        model: The model.
+        images: The images.
+        number: How many they are, which heads of queries ask; a graph's may vary.
     """
     if hasattr(model, 'encode_decode'):
-        return model.encode_decode(images, [dict(img_shape=images.shape[2:])])
+        return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)
     if is_detector(model):
         return tuple(model.extract_feat(images))
     return model(images, mode='tensor')

@@ -34,7 +34,7 @@ def single_stitch(
     """
     exported = single_stitch_config(cfg, model, stitch_id)
     init_default_scope(exported.get('default_scope', 'mmengine'))
-    single = MODELS.build(exported.model)
+    single = MODELS.build(deepcopy(exported.model))  # DETRs write into theirs
     state = merged_state(model, stitch_id)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
     if hasattr(model, 'dataset_meta'):

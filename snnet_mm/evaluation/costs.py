@@ -59,8 +59,9 @@ def cost_table(
     try:
         return CostTable(_count(model, size, run_model), size, space.fingerprint)
     except Exception as error:
-        # Of shapes that do not fit: what meta tensors alone raise names them.
-        if type(error) is RuntimeError and 'meta' not in str(error):
+        # Of shapes that do not fit: what meta tensors alone raise names a device.
+        named = any(device in str(error) for device in ('meta', 'CPU', 'CUDA'))
+        if type(error) is RuntimeError and not named:
             allowed = f'those that the model can run: {str(error).splitlines()[0]}'
             keys = 'in_channels of the neck and the heads, input_size'
             raise refusal(keys, size, allowed) from error

@@ -1,0 +1,198 @@
+"""Stock configs of the mm packages, with a stitched backbone and nothing else new."""
+
+import copy
+import json
+
+import pytest
+import torch
+from mmengine.runner import Runner
+from narrow_configs import write_data
+from stock_configs import (
+    WIDTH,
+    classifier,
+    convnexts,
+    narrow_stock,
+    plain_vits,
+    pyramid,
+    read_own,
+)
+from torch.testing import assert_close
+
+from snnet_mm.apis import cost_table, init_inferencer, init_model, set_stitch
+from snnet_mm.deploy import StitchExporter
+from snnet_mm.evaluation.parts import FEATURES
+
+OPS = pytest.mark.ops
+SLOW = pytest.mark.slow
+PLAIN = dict(backbone=plain_vits(out_indices=(0, 1, 2, 3)))
+STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
+LAST = dict(backbone=plain_vits(out_indices=(3,)))
+WITH_CLS = dict(backbone=plain_vits(out_indices=(0, 1, 2, 3), with_cls=True))
+STRIDE_16 = dict(anchor_generator=dict(strides=[16]))
+# As wide as necks and transformers are narrowed to.
+QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
+# The stock one knows the blocks of stock backbones alone.
+LAYER_DECAY = """
+optim_wrapper = dict(
+    constructor='AnchorLayerDecayConstructor',
+    paramwise_cfg=dict(_delete_=True, decay_rates=0.9),
+)
+"""
+# What is changed in a stock config, and its marks; all of mmdet needs mmcv's ops.
+SEGMENTORS = {
+    'upernet/upernet_r50_4xb4-80k_ade20k-512x512': (STAGES,),
+    'vit/vit_deit-s16_mln_upernet_8xb2-160k_ade20k-512x512': (PLAIN, SLOW),
+    'segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512': (STAGES, SLOW),
+    'deeplabv3plus/deeplabv3plus_r50-d8_4xb4-80k_ade20k-512x512': (PLAIN, SLOW),
+    'pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512': (PLAIN, SLOW),
+    'segmenter/segmenter_vit-s_mask_8xb1-160k_ade20k-512x512': (
+        LAST | dict(decode_head=dict(num_heads=2)),
+        SLOW,
+    ),
+    'dpt/dpt_vit-b16_8xb2-160k_ade20k-512x512': (WITH_CLS, SLOW),
+    'knet/knet-s3_r50-d8_upernet_8xb2-adamw-80k_ade20k-512x512': (PLAIN, SLOW),
+    'beit/beit-base_upernet_8xb2-160k_ade20k-640x640': (PLAIN, SLOW),
+    'mask2former/mask2former_r50_8xb2-160k_ade20k-512x512': (STAGES, OPS),
+    'maskformer/maskformer_r50-d32_8xb2-160k_ade20k-512x512': (STAGES, SLOW, OPS),
+    'point_rend/pointrend_r50_4xb4-160k_ade20k-512x512': (STAGES, SLOW, OPS),
+}
+DETECTORS = {
+    'faster_rcnn/faster-rcnn_r50_fpn_1x_coco': (pyramid(4, 8, 16, 32, 64),),
+    'retinanet/retinanet_r50_fpn_1x_coco': (pyramid(8, 16, 32, 64, 128),),
+    'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco': (pyramid(8, 16, 32, 64, 128), SLOW),
+    'yolof/yolof_r50-c5_8xb8-1x_coco': (LAST | dict(bbox_head=STRIDE_16), SLOW),
+    'solov2/solov2_r50_fpn_1x_coco': (
+        pyramid(4, 8, 16, 32, 64, mask_head=dict(num_grids=[8, 8, 6, 5, 4])),
+        SLOW,
+    ),
+    'detr/detr_r50_8xb2-150e_coco': (LAST,),
+    'deformable_detr/deformable-detr_r50_16xb2-50e_coco': (QUERIES, SLOW),
+    'dino/dino-4scale_r50_8xb2-12e_coco': (QUERIES, SLOW),
+    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': (pyramid(4, 8, 16, 32, 64), SLOW),
+    'mask2former/mask2former_r50_8xb2-lsj-50e_coco': (STAGES, SLOW),
+    'rtmdet/rtmdet_tiny_8xb32-300e_coco': (pyramid(8, 16, 32),),
+}
+CLASSIFIERS = {
+    'resnet/resnet50_8xb32_in1k': (classifier(convnexts, pooling='mean'),),
+    'deit/deit-small_4xb256_in1k': (classifier(plain_vits),),
+    'swin_transformer/swin-tiny_16xb64_in1k': (
+        classifier(convnexts, pooling='mean'),
+        SLOW,
+    ),
+    'convnext/convnext-tiny_32xb128_in1k': (
+        classifier(convnexts, pooling='mean'),
+        SLOW,
+    ),
+}
+
+
+# Heads that need more than the maps of images: what their boxes, queries or points are.
+UNTRACED = {
+    *('mask2former', 'maskformer', 'point_rend', 'cascade_rcnn'),
+    *('detr', 'deformable_detr', 'dino', 'conditional_detr', 'dab_detr', 'ddq'),
+    *('sparse_rcnn', 'queryinst', 'htc', 'tood', 'vfnet'),
+}
+
+
+def cases():
+    groups = dict(mmseg=SEGMENTORS, mmdet=DETECTORS, mmpretrain=CLASSIFIERS)
+    for package, configs in groups.items():
+        for stock, (model, *marks) in configs.items():
+            marks += [OPS] * (package == 'mmdet' and OPS not in marks)
+            name = f'{package}-{stock.partition("/")[0]}'
+            yield pytest.param(package, stock, model, marks=marks, id=name)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+    """Generated images in the layouts of ADE20K, COCO and ImageNet."""
+    root = tmp_path_factory.mktemp('data')
+    write_data(root, coco_classes())
+    return root
+
+
+def coco_classes():
+    from mmdet.datasets import CocoDataset
+
+    return CocoDataset.METAINFO['classes']
+
+
+@pytest.mark.parametrize('package, stock, model', cases())
+def test_a_stock_config_does_all_that_a_stitched_model_does(
+    package, stock, model, data, tmp_path, request
+):
+    if request.node.get_closest_marker('ops'):
+        pytest.importorskip('mmcv._ext', reason=f"{stock} needs mmcv's compiled ops")
+    check_stock_config(package, stock, model, data, tmp_path)
+
+
+def check_stock_config(package, stock, model, data, tmp_path, **settings):
+    """Train, test, count and export, and compare by the package's own calls."""
+    extra = LAYER_DECAY if stock.startswith('beit') else ''
+    settings = dict(extra=extra) | settings
+    cfg = read_own(package, stock, model, tmp_path / 'own.py', **settings)
+    cfg = narrow_stock(cfg, data, tmp_path)
+    stitches = cfg.test_cfg.stitches
+    runner = Runner.from_cfg(copy.deepcopy(cfg))
+    runner.train()
+    assert runner.iter >= 2
+    metrics = runner.test()
+    assert {name.split('/')[0] for name in metrics} == {f'stitch_{i}' for i in stitches}
+    (written,) = tmp_path.glob('*/stitches.json')
+    results = json.loads(written.read_text())
+    size = tuple(results['input_size'])
+    before = {k: v.clone() for k, v in runner.model.state_dict().items()}
+    costs = cost_table(runner.model, size)
+    assert {r['id']: r['flops'] for r in results['stitches']} == {
+        i: costs[i].flops for i in stitches
+    }
+    assert costs.scope == results.get('scope')
+    assert costs.scope == (FEATURES if stock.partition('/')[0] in UNTRACED else None)
+    assert costs[0].flops < costs[stitches[-1]].flops < costs[1].flops
+    for name, value in runner.model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+    checkpoint = (tmp_path / 'last_checkpoint').read_text()
+    model = init_model(cfg, checkpoint, device='cpu')
+    StitchExporter(cfg, model, tmp_path, size).export_stitch(stitches[-1])
+    alone = [str(tmp_path / f'stitch_{stitches[-1]}{s}') for s in ('.py', '.pth')]
+    set_stitch(model, stitches[-1])
+    image = str(data / 'images/validation/0.jpg')
+    got, wanted = PREDICT[package](*alone, model, image)
+    assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def segment(config, weights, stitched, image):
+    """The logits of an exported stitch and of the stitched model."""
+    from mmseg.apis import inference_model
+    from mmseg.apis import init_model as init_segmentor
+
+    models = init_segmentor(config, weights, device='cpu'), stitched
+    for model in models:
+        torch.manual_seed(0)  # some heads draw
+        yield dict(logits=inference_model(model, image).seg_logits.data)
+
+
+def detect(config, weights, stitched, image):
+    """Detections of both."""
+    from mmdet.apis import inference_detector, init_detector
+
+    models = init_detector(config, weights, palette='random', device='cpu'), stitched
+    for model in models:
+        found = inference_detector(model, image).pred_instances
+        assert len(found)
+        yield {key: found[key] for key in ('scores', 'labels', 'bboxes')}
+
+
+def classify(config, weights, stitched, image):
+    """The scores of both."""
+    from mmpretrain.apis import ImageClassificationInferencer
+
+    alone = ImageClassificationInferencer(
+        config, weights, device='cpu', classes=['a', 'b']
+    )
+    for run in (alone, init_inferencer(stitched)):
+        yield dict(scores=torch.tensor(run(image)[0]['pred_scores']))
+
+
+PREDICT = dict(mmseg=segment, mmdet=detect, mmpretrain=classify)

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 from snnet_mm.utils.checkpoint import load_url, load_weights_only
-from snnet_mm.utils.licences import log_file_licence
-from snnet_mm.utils.timm_models import create_timm_model
+from snnet_mm.utils.timm_models import create_timm_model, log_file_licence
 
 Weights = Mapping[str, Tensor]
 

@@ -9,8 +9,11 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.utils import check, register
-from snnet_mm.utils.licences import log_timm_licence
-from snnet_mm.utils.timm_models import convert_timm_weights, create_timm_model
+from snnet_mm.utils.timm_models import (
+    convert_timm_weights,
+    create_timm_model,
+    log_timm_licence,
+)
 
 from .position import grid_of
 from .pretrained import Weights

@@ -1,8 +1,12 @@
 """Small helpers that any part may use."""
 
-from .checkpoint import UntrustedCheckpointError, load_weights_only
+from .checkpoint import (
+    UntrustedCheckpointError,
+    guard_checkpoints,
+    load_weights_only,
+)
 from .checks import check, is_number, is_whole, refusal
-from .config_file import load_config
+from .config_file import check_ops, check_ops_for, load_config
 from .distributed import (
     closing_process_group,
     launched_rank,
@@ -18,9 +22,7 @@ from .files import (
     require,
     write_json,
 )
-from .guarded_loading import guard_checkpoints
 from .logging import quiet_terminal
-from .ops import check_ops, check_ops_for
 from .random import isolated_rng, seed_everything, shared_seed
 from .registering import MOVED_SETTINGS, register, suggesting_types
 from .work_dir_lock import work_dir_lock

@@ -1,13 +1,15 @@
-"""Reading checkpoints without running what is in them."""
+"""Checkpoints are data: they are read without running what is in them."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import pickle
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,7 +17,8 @@ from urllib.parse import urlparse
 
 import numpy as np
 import torch
-from mmengine.logging import HistoryBuffer
+from mmengine.logging import HistoryBuffer, print_log
+from mmengine.runner.checkpoint import CheckpointLoader, load_from_http, load_from_local
 from safetensors.torch import load_file
 
 _PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
@@ -25,6 +28,12 @@ _REFUSAL = re.compile(
     r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
     r'Can only (?:create|build|append|extend|set)).*'
 )
+FLAG = '--trust-checkpoint'
+KEYS = (
+    'config keys: load_from, init_cfg.checkpoint; of tools/test.py: the argument '
+    'checkpoint'
+)
+SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
 
 
 class UntrustedCheckpointError(ValueError):
@@ -55,26 +64,29 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
         with torch.serialization.safe_globals(plain_globals()):
             loaded = torch.load(path, map_location='cpu', weights_only=True)
     except Exception as error:
-        # What a damaged file raises depends on where it is damaged.
-        refusal = _REFUSAL.search(str(error))
-        if isinstance(error, pickle.UnpicklingError) and (
-            refusal or path.read_bytes()[:1] == pickle.PROTO
-        ):
-            reason = refusal[0] if refusal else 'it is a bare pickle'
-            reason = reason.strip().partition(' Please use')[0]
-            raise UntrustedCheckpointError(
-                f'checkpoint {path} holds objects that could run code: {reason}'
-            ) from error
-        reason = f'{type(error).__name__} {error}'.splitlines()[0]
-        raise ValueError(
-            f'checkpoint {path} is truncated, damaged or no checkpoint at all '
-            f'({path.stat().st_size} bytes): {reason.partition(". ")[0]}'
-        ) from error
+        raise _explained(path, error) from error
     if not isinstance(loaded, Mapping):
         raise ValueError(
             f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
     return dict(loaded)
+
+
+def _explained(path: Path, error: Exception) -> ValueError:
+    """The error to raise for one of reading, which differs by where a file is bad."""
+    refusal = _REFUSAL.search(str(error))
+    bare = path.read_bytes()[:1] == pickle.PROTO
+    if isinstance(error, pickle.UnpicklingError) and (refusal or bare):
+        reason = refusal[0] if refusal else 'it is a bare pickle'
+        return UntrustedCheckpointError(
+            f'checkpoint {path} holds objects that could run code: '
+            + reason.strip().partition(' Please use')[0]
+        )
+    reason = f'{type(error).__name__} {error}'.splitlines()[0].partition('. ')[0]
+    return ValueError(
+        f'checkpoint {path} is truncated, damaged or no checkpoint at all '
+        f'({path.stat().st_size} bytes): {reason}'
+    )
 
 
 def load_url(url: str) -> dict[str, Any]:
@@ -129,3 +141,59 @@ def _history_statistic(owner: object, name: str) -> Any:
     if owner is not HistoryBuffer or name not in _STATISTICS:
         raise pickle.UnpicklingError(f'getattr of {name!r} is not trusted')
     return getattr(HistoryBuffer, name)
+
+
+@contextmanager
+def guard_checkpoints(trust: bool = False) -> Iterator[None]:
+    """Let mmengine read checkpoints as data, where it would run what is in them.
+
+    mmengine (0.10) unpickles what torch refuses, and on resuming it runs the config
+    that a checkpoint holds. Inside this context files and addresses are read by
+    :func:`load_weights_only`, through mmengine's own ``register_scheme``, and without
+    that config. What loads otherwise torch itself confines to weights. Should mmengine
+    load in another way one day, tests/test_utils/test_checkpoint.py fails. With
+    ``trust`` everything stays as mmengine has it, and a warning says so.
+    """
+    if trust:
+        print_log(
+            f'{FLAG}: checkpoints are loaded as they are. Any code in them runs with '
+            'your rights.',
+            logger='current',
+            level=logging.WARNING,
+        )
+        yield
+        return
+    switch = os.environ.get(SWITCH, '0')
+    os.environ[SWITCH] = '1'
+    _register(_guarded(load_weights_only), _guarded(load_url))
+    try:
+        yield
+    finally:
+        os.environ[SWITCH] = switch
+        _register(load_from_local, load_from_http)
+
+
+def _register(local: Callable, http: Callable) -> None:
+    CheckpointLoader.register_scheme('', local, force=True)
+    CheckpointLoader.register_scheme(('http://', 'https://'), http, force=True)
+
+
+def _guarded(load: Callable[[str], dict[str, Any]]) -> Callable:
+    """Return a loader of mmengine; all parts move tensors to their own device."""
+
+    def load_from_guarded(filename: str, map_location: Any = None) -> dict[str, Any]:
+        try:
+            checkpoint = load(filename)
+        except UntrustedCheckpointError as error:
+            raise UntrustedCheckpointError(
+                f'{error}; nothing of it was run. If you trust where it comes from, '
+                f'pass {FLAG} ({KEYS})'
+            ) from None
+        except ValueError as error:
+            raise ValueError(f'{error} ({KEYS})') from None
+        if isinstance(checkpoint.get('meta'), dict):
+            for key in ('cfg', 'config'):
+                checkpoint['meta'].pop(key, None)
+        return checkpoint
+
+    return load_from_guarded

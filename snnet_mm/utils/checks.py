@@ -10,14 +10,7 @@ from typing import Any
 
 
 def check(ok: object, key: str, value: object, allowed: str | Collection) -> None:
-    """Refuse a value that a user gave unless it is right.
-
-    Args:
-        ok: Any value; a true one passes.
-        key: Config key or, with leading dashes, option of a tool that the value has.
-        value: The value.
-        allowed: What would be right: words, or the allowed values.
-    """
+    """Refuse a value that a user gave, unless ``ok`` is true; see :func:`refusal`."""
     if not ok:
         raise refusal(key, value, allowed)
 
@@ -27,8 +20,11 @@ def refusal(
 ) -> ValueError:
     """Return an error that names a value, what is allowed, and where it is set.
 
-    Arguments are those of :func:`check`; keys may be joined by commas. A misspelt
-    string, by default the value, is answered with the nearest allowed one.
+    Args:
+        key: Config key or, with leading dashes, option of a tool; several by commas.
+        value: The value.
+        allowed: What would be right: words, or the allowed values.
+        misspelt: What to name the nearest allowed one of; by default the value.
     """
     hint, word = '', value if misspelt is None else misspelt
     if not isinstance(allowed, str):

@@ -10,11 +10,7 @@ PACKAGES = ('snnet_mm', 'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'tim
 
 
 def collect_env() -> dict[str, str]:
-    """Collect versions, compiler and GPUs of this environment.
-
-    mmengine's list goes on with the packages as they are imported, each with the
-    distributions that bring it, and with whether mmcv has its compiled ops.
-    """
+    """Collect what mmengine does, packages with their distributions, mmcv's ops."""
     env = {key: str(value) for key, value in collect_mmengine_env().items()}
     distributions = metadata.packages_distributions()
     for name in PACKAGES:

@@ -1,10 +1,11 @@
-"""Configs by their files, or by their names in installed packages."""
+"""Configs by their files or names in packages, and the ops that some need."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,11 @@ PACKAGE = 'snnet_mm'
 def load_config(
     name: str | os.PathLike, options: Mapping[str, Any] | None = None
 ) -> Config:
-    """Read a config and override settings of it.
+    """Read a config and override settings of it, as ``'a.b'`` to value.
 
-    Args:
-        name: Its file, or its name in an installed package, such as
-            ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
-            The files of ``_base_`` may be named in both ways, too.
-        options: Settings to override, as ``'a.b'`` to value.
+    Its name is a file, or of an installed package, such as
+    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``. The files of
+    ``_base_`` may be named in both ways, too.
     """
     path = _path_of(str(name))
     try:
@@ -88,3 +87,24 @@ def dicts_in(node: Any) -> Iterator[dict]:
     if isinstance(node, list | tuple):
         for child in node:
             yield from dicts_in(child)
+
+
+def check_ops_for(cfg: Mapping) -> None:
+    """See :func:`check_ops`, if a config is one of mmdetection's."""
+    if cfg.get('default_scope') == 'mmdet':
+        check_ops()
+
+
+def check_ops() -> None:
+    """Refuse an mmcv without the compiled operations that mmdetection needs."""
+    try:
+        import_module('mmcv._ext')
+        import_module('mmdet')
+    except ImportError as error:
+        raise ValueError(
+            f"detection needs mmdetection and mmcv's compiled ops, and this "
+            f'environment lacks them ({error}). `make test` builds such an '
+            'environment, once; by hand: pip wheel --no-build-isolation --no-deps '
+            '--no-cache-dir --no-binary onedl-mmcv onedl-mmcv, then pip install '
+            '--force-reinstall --no-deps onedl_mmcv-*.whl, and onedl-mmdetection'
+        ) from error

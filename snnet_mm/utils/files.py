@@ -29,8 +29,8 @@ class UnwritableError(OSError, ValueError):
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """Give a temporary path next to ``path`` that takes its place if all went well.
 
-    Missing folders are made, and an error leaves no file. When the block is left, the
-    file and its name are on the disk, not only in its cache.
+    Missing folders are made, and an error leaves no file. After the block the file and
+    its name are on the disk, not only in its cache.
     """
     path = Path(path)
     # The suffix stays last, because writers tell the format by it.
@@ -100,29 +100,25 @@ def read_json(
 ) -> T:
     """Read a JSON file that a user hands back, or say in words what is wrong with it.
 
-    Args:
-        path: The file.
-        parse: Makes the result of the data; may fail on data of another form.
-        what: The kind of file.
-        made_by: The tool that writes such files.
+    ``parse`` makes the result of the data and may fail on data of another form;
+    ``what`` is the kind of file, ``made_by`` the tool that writes such files.
     """
     writer = f'{made_by} writes a {what}'
     try:
         data = json.loads(Path(path).read_text(encoding='utf-8'))
+        require(isinstance(data, dict), 'what it holds', data, 'an object')
     except OSError as error:
         why = f'cannot be read as a {what}: {error.strerror}'
         raise ValueError(f'{path} {why}; {writer}') from None
     except (RecursionError, ValueError) as error:
         raise ValueError(f'{path} is damaged: {error}; {writer}') from None
     try:
-        require(isinstance(data, dict), 'what it holds', data, 'an object')
         return parse(data)
     except KeyError as error:
         why = f'{error} is missing'
-    except ValueError as error:
-        why = str(error)
-    except (AttributeError, TypeError) as error:
-        why = f'{type(error).__name__} {error}'
+    except (AttributeError, TypeError, ValueError) as error:
+        kind = type(error).__name__
+        why = str(error) if kind == 'ValueError' else f'{kind} {error}'
     raise ValueError(f'{path} is no {what}: {why}; {writer}')
 
 

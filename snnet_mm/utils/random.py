@@ -12,23 +12,16 @@ from mmengine.dist import broadcast
 
 
 def seed_everything(seed: int, *key: int, devices: bool = True) -> None:
-    """Seed ``random``, numpy's global generator and torch's.
+    """Seed ``random``, numpy's global generator and torch's, all not negative.
 
-    Args:
-        seed: Non-negative seed of the run.
-        *key: Non-negative numbers that tell what is seeded; other numbers give other,
-            unrelated random streams.
-        devices: Whether to seed torch's generators of all devices; if not, only that
-            of the CPU, which takes microseconds.
+    Other keys give other, unrelated random streams. Without ``devices`` only torch's
+    generator of the CPU is seeded, which takes microseconds.
     """
     sequence = np.random.SeedSequence(seed, spawn_key=key)
     for_python, for_numpy, for_torch = sequence.generate_state(3).tolist()
     random.seed(for_python)
     np.random.seed(for_numpy)
-    if devices:
-        torch.manual_seed(for_torch)
-    else:
-        torch.default_generator.manual_seed(for_torch)
+    (torch if devices else torch.default_generator).manual_seed(for_torch)
 
 
 @contextmanager
@@ -54,10 +47,7 @@ def isolated_rng(seed: int) -> Iterator[None]:
 
 
 def shared_seed(seed: int) -> int:
-    """The seed of rank 0, on every rank.
-
-    Runs with ``randomness.diff_rank_seed`` have another seed on every rank.
-    """
+    """The seed of rank 0, on every rank; with ``diff_rank_seed`` theirs differ."""
     shared = torch.tensor(seed)
     broadcast(shared)
     return int(shared)

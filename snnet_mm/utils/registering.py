@@ -29,13 +29,8 @@ def register(
     """Register a class, and refuse settings that it does not have.
 
     A misspelt or left-over key of a config ends in a ValueError that names the key, its
-    value and the nearest setting, in whichever tool the class is built.
-
-    Args:
-        registry: A registry of mmengine or of another mm package.
-        name: Name in the registry; by default that of the class.
-        passes_on: Whether arguments without a name of their own go to another class
-            than its bases, which then refuses what it does not know.
+    value and the nearest setting, in whichever tool the class is built. Where a class
+    ``passes_on`` its ``**kwargs`` to another than its bases, that one may refuse them.
     """
 
     def decorate(cls: type) -> type:

@@ -10,7 +10,7 @@ from weights import load
 
 from snnet_mm.anchors import PlainViT, TimmAnchor
 from snnet_mm.anchors.pretrained import load_into
-from snnet_mm.utils import licences
+from snnet_mm.utils import timm_models
 
 KEY = r'\(config key: init_cfg\.checkpoint\)'
 
@@ -149,7 +149,7 @@ def test_weights_of_timm_are_loaded(save, log):
     read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
     source.set_input_size((70, 56))
     for anchor in (fetched, read):
-        licences._log_once.cache_clear()
+        timm_models._log_once.cache_clear()
         anchor.init_weights()
         assert_same(anchor.vit, source.state_dict())
     told = [text for text in log(0) if 'licence' in text]
@@ -169,7 +169,7 @@ def test_weights_of_timm_are_loaded(save, log):
 
 
 def test_licences_of_official_files(save, log):
-    licences._log_once.cache_clear()
+    timm_models._log_once.cache_clear()
     vit = PlainViT(dict(embed_dims=16, depth=1, num_heads=1), 32)
     names = dict(
         mae_finetuned_vit_base='cc-by-nc-4.0', deit_3_small_224_21k='apache-2.0'

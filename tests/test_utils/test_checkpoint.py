@@ -5,15 +5,23 @@ from argparse import Namespace
 from collections import OrderedDict
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from malicious import Malicious
 from mmengine.logging import HistoryBuffer, MessageHub
+from mmengine.runner import checkpoint as mm_checkpoint
+from mmengine.runner.checkpoint import CheckpointLoader
 from safetensors.torch import save_file
 
-from snnet_mm.utils import load_weights_only
+from snnet_mm.utils import (
+    UntrustedCheckpointError,
+    checkpoint,
+    guard_checkpoints,
+    load_weights_only,
+)
 from snnet_mm.utils.checkpoint import load_url
 
 
@@ -167,3 +175,65 @@ def test_safetensors_become_a_state_dict(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match='safetensors is truncated, damaged'):
         load_weights_only(path)
+
+
+# --- what mmengine loads
+
+load = CheckpointLoader.load_checkpoint
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """The file that malicious code makes."""
+    return tmp_path / 'it_ran'
+
+
+@pytest.fixture
+def malicious(tmp_path, trace):
+    path = tmp_path / 'malicious.pth'
+    torch.save(dict(state_dict={}, meta=Malicious(Path.touch, trace)), path)
+    return path
+
+
+@pytest.mark.parametrize('name', ['{file}', 'https://x.org/a.pth'])
+def test_what_is_refused_is_said_with_how_to_trust_it(
+    name, malicious, trace, monkeypatch
+):
+    monkeypatch.setattr(checkpoint, '_download', lambda url: malicious)
+    words = f'{malicious} .*nothing of it .*--trust-checkpoint .*load_from'
+    with guard_checkpoints(), pytest.raises(UntrustedCheckpointError, match=words):
+        load(name.format(file=malicious))
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize('name', ['torchvision://a', 'open-mmlab://a'])
+def test_torch_guards_what_mmengine_loads_in_other_ways(
+    name, malicious, trace, monkeypatch
+):
+    unsafe = partial(torch.load, malicious, weights_only=False)
+    models = dict(a='https://x.org/a.pth')
+    for function in ('get_torchvision_models', 'get_external_models'):
+        monkeypatch.setattr(mm_checkpoint, function, lambda: models)
+    monkeypatch.setattr(mm_checkpoint, 'load_url', lambda *args, **kwargs: unsafe())
+    with guard_checkpoints(), pytest.raises(pickle.UnpicklingError, match='^Weights'):
+        load(name)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize('trust', [True, False])
+def test_code_runs_where_it_is_trusted_and_after_the_guard(malicious, trace, trust):
+    loaders = dict(CheckpointLoader._schemes)
+    with guard_checkpoints(trust):
+        if trust:
+            load(str(malicious))
+            assert trace.exists()
+    assert dict(CheckpointLoader._schemes) == loaders
+    load(str(malicious))
+    assert trace.exists()
+
+
+def test_configs_are_dropped(tmp_path):
+    path = tmp_path / 'a.pth'
+    torch.save(dict(meta=dict(config='1 / 0', cfg='1 / 0', iter=3)), path)
+    with guard_checkpoints():
+        assert load(str(path)) == dict(meta=dict(iter=3))

@@ -1,6 +1,8 @@
+import sys
+
 import pytest
 
-from snnet_mm.utils import load_config
+from snnet_mm.utils import check_ops_for, load_config
 
 
 def write(folder, **texts):
@@ -41,3 +43,12 @@ def test_options_that_do_not_fit_are_said(tmp_path):
     write(tmp_path, a='hooks = [dict(a=1)]')
     with pytest.raises(ValueError, match=r'hooks.3.a.*a.py.*--cfg-options'):
         load_config(tmp_path / 'a.py', {'hooks.3.a': 2})
+
+
+def test_an_mmcv_without_ops_is_refused_where_they_are_needed(monkeypatch):
+    # None makes the import fail as a missing module does.
+    monkeypatch.setitem(sys.modules, 'mmcv._ext', None)
+    check_ops_for(dict(default_scope='mmseg'))
+    check_ops_for({})
+    with pytest.raises(ValueError, match='mmcv._ext.*`make test` builds .* pip wheel'):
+        check_ops_for(dict(default_scope='mmdet'))

@@ -23,7 +23,8 @@ def of_ours():
         if isinstance(root, Registry):
             for registry in (root, *root.children.values()):
                 for cls in set(registry.module_dict.values()):
-                    if cls.__module__.startswith('snnet_mm.'):
+                    ours = cls.__module__.startswith('snnet_mm.')
+                    if ours and inspect.isclass(cls):
                         yield registry, cls
 
 

@@ -1,7 +1,7 @@
 import json
 import random
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -50,9 +50,7 @@ def _randomise(model):
     return model
 
 
-@pytest.fixture
-def randomise():
-    return _randomise
+randomise = pytest.fixture(lambda: _randomise)
 
 
 @pytest.fixture
@@ -108,11 +106,9 @@ class Golden:
     def build(self):
         """The same backbone of ours, with random weights."""
         m = self.meta
-        common = dict(type='PlainViT', img_size=m['img'], patch_size=m['patch'])
-        if self.is_seg:
-            common |= dict(rel_pos_bias=True)
-        else:
-            common |= dict(mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False)
+        depth = dict(mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False)
+        common = dict(rel_pos_bias=True) if self.is_seg else depth
+        common |= dict(type='PlainViT', img_size=m['img'], patch_size=m['patch'])
         sizes = zip(m['embed_dims'], m['depths'], m['num_heads'], strict=True)
         anchors = [
             dict(arch=dict(embed_dims=width, depth=depth, num_heads=heads), **common)
@@ -145,31 +141,25 @@ tiny_golden = _golden('seg_v2_tiny')
 cls_golden = _golden('cls_v2_tiny')
 
 
-@pytest.fixture(scope='session')
-def published_v1():
-    """Routes of the authors' 71 SN-Netv1 stitches of DeiT-Ti/S/B, by stitch id."""
-    text = (DATA / 'imagenet_v1_deit_ti_s_b.json').read_text()
-    return {int(k): v for k, v in json.loads(text)['stitches'].items()}
+def _published(read, name):
+    """Figures of the authors' stitches, by stitch id."""
+    return pytest.fixture(lambda: read(DATA / f'{name}.json'), scope='session')
 
 
-def _published(name):
-    """FLOPs and metrics of the authors' 134 stitches, by stitch id."""
-    results = StitchResults.read(DATA / f'{name}.json')
+def _figures(path):
+    results = StitchResults.read(path)
     return {r.id: dict(flops=r.flops, **r.metrics) for r in results.stitches}
 
 
-@pytest.fixture(scope='session')
-def published():
-    return _published('ade20k_setr_deit3_s_l')
+def _stitches(path, key=None):
+    stitches = json.loads(path.read_text())['stitches']
+    return {int(i): stitch[key] if key else stitch for i, stitch in stitches.items()}
 
 
-@pytest.fixture(scope='session')
-def published_cls():
-    return _published('imagenet_deit3_s_l')
-
-
-@pytest.fixture(scope='session')
-def published_depth():
-    """FLOPs of the authors' 134 stitches on NYUv2, by stitch id."""
-    text = (DATA / 'nyuv2_dpt_deit3_s_l_flops.json').read_text()
-    return {int(k): v['flops'] for k, v in json.loads(text)['stitches'].items()}
+published = _published(_figures, 'ade20k_setr_deit3_s_l')
+published_cls = _published(_figures, 'imagenet_deit3_s_l')
+# FLOPs alone, on NYUv2; routes of the 71 SN-Netv1 stitches of DeiT-Ti/S/B.
+published_depth = _published(
+    partial(_stitches, key='flops'), 'nyuv2_dpt_deit3_s_l_flops'
+)
+published_v1 = _published(_stitches, 'imagenet_v1_deit_ti_s_b')

@@ -3,14 +3,13 @@ from pathlib import Path
 
 import mmseg
 import numpy as np
-import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
 from PIL import Image
 
-from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
+from snnet_mm.apis import cost_table, find_stitched_backbone
 
 README = Path(__file__).parents[1] / 'README.md'
 SPACES = README.parent / 'docs' / 'spaces.md'
@@ -23,33 +22,27 @@ def python_of(page):
     return re.findall(r'```python\n(.*?)```', page.read_text(), re.DOTALL)
 
 
-@pytest.fixture
-def snippets():
-    return python_of(README)
+def build(cfg):
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    with torch.device('meta'):
+        return MODELS.build(cfg['model'])
 
 
-def test_the_config_turns_a_stock_one_into_a_stitched_one(snippets, tmp_path):
+def test_the_config_turns_a_stock_one_into_a_stitched_one(tmp_path):
     stock = Path(mmseg.__file__).parent / '.mim' / 'configs' / STOCK
     own = tmp_path / 'own.py'
-    own.write_text(f'_base_ = [{str(stock)!r}]\n{snippets[0]}')
+    own.write_text(f'_base_ = [{str(stock)!r}]\n{python_of(README)[0]}')
     cfg = Config.fromfile(own)
-    init_default_scope(cfg.default_scope)
-    with torch.device('meta'):
-        model = MODELS.build(cfg.model)
-    backbone = find_stitched_backbone(model)
-    assert len(backbone.space) == 134
-    set_stitch(model, 0)
-    assert backbone.active_stitch.kind == 'anchor'
+    assert len(find_stitched_backbone(build(cfg)).space) == 134
     assert (cfg.val_cfg.type, cfg.test_cfg.type) == ('StitchValLoop', 'StitchTestLoop')
 
 
-def test_the_python_of_the_readme(snippets, tmp_path, monkeypatch):
-    config = README.parent / 'configs' / CAMVID
+def test_the_python_of_the_readme(tmp_path, monkeypatch):
     image = Image.fromarray(np.zeros((90, 120, 3), np.uint8))
     image.save(tmp_path / 'a.jpg')
     monkeypatch.chdir(tmp_path)
-    namespace = dict(config=config, checkpoint=None)
-    exec(snippets[1], namespace)
+    namespace = dict(config=README.parent / 'configs' / CAMVID, checkpoint=None)
+    exec(python_of(README)[1], namespace)
     model = namespace['model']
     assert find_stitched_backbone(model).active_stitch.id == 0
     assert namespace['costs'][0] == cost_table(model, (176, 240))[0]
@@ -68,34 +61,25 @@ def test_what_the_page_about_spaces_says_of_them():
     assert said == 11
 
 
-@pytest.mark.parametrize(('snippet', 'stitches'), [(1, 267), (2, 13)])
-def test_the_backbones_on_the_page_about_spaces(snippet, stitches):
-    cfg = Config.fromstring(python_of(SPACES)[snippet], '.py')
-    with torch.device('meta'):
-        backbone = MODELS.build(cfg.model.backbone)
-    assert len(backbone.space) == stitches
-    far = [m for n, m in backbone.stitching_layers.items() if n.startswith('0to2')]
-    if snippet == 1:
-        sizes = [sum(p.numel() for p in m.parameters()) for m in (*far, backbone)]
-        assert (round(sum(sizes[:-1]) / 1e6, 1), round(sizes[-1] / 1e6)) == (5.0, 443)
-    else:
-        trained = {
-            n.split('.')[0] for n, p in backbone.named_parameters() if p.requires_grad
-        }
-        assert trained == {'stitching_layers'}
-        assert 'decode_head' in cfg.optim_wrapper.paramwise_cfg.custom_keys
+def test_the_backbones_on_the_page_about_spaces():
+    first, second = (Config.fromstring(t, '.py') for t in python_of(SPACES)[1:3])
+    three, two = (build(dict(model=cfg.model.backbone)) for cfg in (first, second))
+    assert (len(three.space), len(two.space)) == (267, 13)
+    far = [m for n, m in three.stitching_layers.items() if n.startswith('0to2')]
+    sizes = [sum(p.numel() for p in m.parameters()) for m in (*far, three)]
+    assert (round(sum(sizes[:-1]) / 1e6, 1), round(sizes[-1] / 1e6)) == (5.0, 443)
+    trained = {n.split('.')[0] for n, p in two.named_parameters() if p.requires_grad}
+    assert trained == {'stitching_layers'}
+    assert 'decode_head' in second.optim_wrapper.paramwise_cfg.custom_keys
 
 
 def test_the_configs_of_the_training_page(tmp_path):
-    models = []
+    models, base = [], repr(str(README.parent / 'configs' / TOY))
     for i, text in enumerate(python_of(README.parent / 'docs' / 'training.md')):
         path = tmp_path / f'{i}.py'
-        base = repr(str(README.parent / 'configs' / TOY))
-        path.write_text(re.sub(r"'./my_\w+.py'", lambda _, b=base: b, text))
+        path.write_text(re.sub(r"'./my_\w+.py'", lambda _: base, text))
         cfg = Config.fromfile(path)
-        init_default_scope(cfg.default_scope)
-        with torch.device('meta'):
-            models.append(MODELS.build(cfg.model))
+        models.append(build(cfg))
     names = [type(model).__name__ for model in models]
     assert names == ['DistillationWrapper', 'SandwichWrapper', 'EncoderDecoder']
     assert cfg.model.backbone.anchors[1].init_cfg.prefix == 'backbone.'

@@ -20,8 +20,8 @@ VITDET_NORM = dict(type='MapLayerNorm')
 class MapLayerNorm(nn.LayerNorm):
     """Layer norm over the channels of every place of a map.
 
-    In mm configs, ``norm_cfg=dict(type='MapLayerNorm')``. ViTDet has it in its pyramid
-    and heads: unlike batch norm it does not mix the statistics of stitches.
+    In mm configs ``norm_cfg=dict(type='MapLayerNorm')``; ViTDet has it in its pyramid
+    and heads. Unlike batch norm it does not mix the statistics of stitches.
     """
 
     def __init__(self, num_channels: int, eps: float = 1e-6) -> None:
@@ -41,9 +41,8 @@ class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.
 
     Swin has them after its stages in mmseg and mmdet. As a neck they serve every
-    stitch, whichever anchor its maps come from, and train at the rate of the head. In
-    front of another neck, both go into a list: ``neck=[dict(type='NormPerMap', ...),
-    dict(type='FPN', ...)]``.
+    stitch, whichever anchor its maps come from, also in front of another:
+    ``neck=[dict(type='NormPerMap', ...), dict(type='FPN', ...)]``.
 
     Args:
         in_channels: Channels of every map.
@@ -76,17 +75,15 @@ class SimpleFeaturePyramid(BaseModule):
 
     Levels below the stride of the map are deconvolved from it, the one above it is
     max-pooled, and each gets a 1x1 and a 3x3 convolution with norms. Every further
-    level takes every other place of the level before it.
-
-    Images are to be padded to multiples of the largest stride (config key:
-    ``data_preprocessor.pad_size_divisor``).
+    level takes every other place of the level before it. Images are to be padded to
+    multiples of the largest stride (``data_preprocessor.pad_size_divisor``).
 
     Args:
         in_channels: Channels of the map: the slow anchor's width.
         out_channels: Channels of every level.
         in_stride: Pixels between the places of the map: the anchors' patch size.
-        strides: The same for every level, finest first, each twice the one before it;
-            the detector's anchor generator and RoI extractors must have these strides.
+        strides: The same for every level, finest first, each twice the one before it,
+            as in the detector's anchor generator and RoI extractors.
         norm_cfg: Config of the norms.
         init_cfg: mmengine's initialisation config.
     """
@@ -101,8 +98,14 @@ class SimpleFeaturePyramid(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        _check_strides(in_stride, strides)
         self.strides = tuple(strides)
+        first = self.strides[0] if strides else 0
+        doubled = all(s == first * 2**i for i, s in enumerate(self.strides))
+        # Halves and doubles lead from the stride of the map to the first one.
+        steps = 2 * in_stride / first if first > 0 else 0
+        reached = steps >= 1 and math.log2(steps).is_integer()
+        wanted = f'strides that double, from {2 * in_stride} divided by a power of two'
+        check(doubled and reached, 'neck.strides', self.strides, wanted)
         self.levels = nn.ModuleList(
             _level(in_channels, out_channels, in_stride, stride, norm_cfg)
             for stride in self.strides
@@ -110,11 +113,7 @@ class SimpleFeaturePyramid(BaseModule):
         )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Make the levels, finest first, of the last map ``(B, in_channels, H, W)``.
-
-        Returns:
-            One map ``(B, out_channels, H * in_stride / stride, ...)`` per stride.
-        """
+        """Make all levels of the last map ``(B, in_channels, H, W)``, finest first."""
         levels = [level(maps[-1]) for level in self.levels]
         while len(levels) < len(self.strides):
             levels.append(F.max_pool2d(levels[-1], kernel_size=1, stride=2))
@@ -129,30 +128,12 @@ def _level(
     def norm(channels: int) -> nn.Module:
         return MODELS.build(dict(norm_cfg, num_channels=channels))
 
-    layers: list[nn.Module] = []
-    if stride > in_stride:
-        layers.append(nn.MaxPool2d(2))
+    layers = [nn.MaxPool2d(2)] if stride > in_stride else []
     for i in range(round(math.log2(in_stride / stride))):
         if i:
             layers += [norm(dim), nn.GELU()]
         layers.append(nn.ConvTranspose2d(dim, dim // 2, 2, stride=2))
         dim //= 2
-    layers += [
-        nn.Conv2d(dim, out_dim, 1, bias=False),
-        norm(out_dim),
-        nn.Conv2d(out_dim, out_dim, 3, padding=1, bias=False),
-        norm(out_dim),
-    ]
-    return nn.Sequential(*layers)
-
-
-def _check_strides(in_stride: int, strides: Sequence[int]) -> None:
-    doubled = strides and all(s == strides[0] * 2**i for i, s in enumerate(strides))
-    # Halves and doubles lead from the stride of the map to the first one.
-    power = math.log2(in_stride / strides[0]) if doubled and strides[0] > 0 else -2
-    wanted = (
-        f'strides that double, the first of them at most twice {in_stride} and '
-        f'{in_stride} times a power of two'
-    )
-    reached = power >= -1 and power == round(power)
-    check(reached, 'neck.strides', tuple(strides), wanted)
+    layers += [nn.Conv2d(dim, out_dim, 1, bias=False), norm(out_dim)]
+    last = nn.Conv2d(out_dim, out_dim, 3, padding=1, bias=False)
+    return nn.Sequential(*layers, last, norm(out_dim))

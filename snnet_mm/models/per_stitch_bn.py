@@ -18,8 +18,8 @@ from snnet_mm.utils import check
 from .stitch_switch import find_stitched_backbone, set_stitch, unwrapped
 
 KEYS = ('running_mean', 'running_var')
-# Both, of every batch norm by its name, for each stitch id.
-Statistics = dict[int, dict[str, Tensor]]
+Statistics = dict[int, dict[str, Tensor]]  # by stitch id, and name in the state dict
+Norms = Mapping[str, _BatchNorm]
 
 
 class PerStitchBN(nn.Module):
@@ -34,8 +34,7 @@ class PerStitchBN(nn.Module):
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
         super().__init__()
         model = unwrapped(model)
-        norms = batch_norms(model)
-        space = find_stitched_backbone(model).space
+        norms, space = batch_norms(model), find_stitched_backbone(model).space
         # In tuples, which hide them: they are registered where they belong.
         self._model, self._norms = (model,), (norms,)
         self._mixed, self.statistics = _read(norms), statistics
@@ -104,8 +103,8 @@ def recalibrate_bn(
     num_batches = 0
     with _restored(model, norms):
         for data_batch in batches:
-            data = model.data_preprocessor(data_batch, False)
             num_batches += 1
+            data = model.data_preprocessor(data_batch, False)
             with share():
                 for stitch in stitches:
                     set_stitch(model, stitch.id)
@@ -118,11 +117,8 @@ def recalibrate_bn(
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     """Return all batch norms with statistics, by name."""
-    return {
-        name: m
-        for name, m in model.named_modules()
-        if isinstance(m, _BatchNorm) and m.track_running_stats
-    }
+    norms = [(n, m) for n, m in model.named_modules() if isinstance(m, _BatchNorm)]
+    return {name: norm for name, norm in norms if norm.track_running_stats}
 
 
 def _average(
@@ -142,22 +138,16 @@ def _average(
     return statistics
 
 
-def _norms_of_some_stitches(
-    model: nn.Module, norms: Mapping[str, _BatchNorm], stitch: Stitch
-) -> set[str]:
+def _norms_of_some_stitches(model: nn.Module, norms: Norms, stitch: Stitch) -> set[str]:
     """Return the norms that a stitch may leave out: in the backbone, and idle ones."""
     inside = set(find_stitched_backbone(model).modules())
-    idle = {
-        id(parameter)
-        for module in model.modules()
-        if hasattr(type(module), 'idle_parameters')
-        for parameter in module.idle_parameters(stitch)
-    }
+    asked = [m for m in model.modules() if hasattr(type(m), 'idle_parameters')]
+    idle = {id(p) for module in asked for p in module.idle_parameters(stitch)}
     return {n for n, norm in norms.items() if norm in inside or id(norm.weight) in idle}
 
 
 @contextmanager
-def _restored(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[None]:
+def _restored(model: nn.Module, norms: Norms) -> Iterator[None]:
     """Eval mode; afterwards mode, statistics and active stitch are as before."""
     states = {norm: deepcopy(norm.state_dict()) for norm in norms.values()}
     active, training = find_stitched_backbone(model).active_stitch, model.training
@@ -172,40 +162,35 @@ def _restored(model: nn.Module, norms: Mapping[str, _BatchNorm]) -> Iterator[Non
 
 
 def _observe(
-    model: BaseModel, norms: Mapping[str, _BatchNorm], data: dict, mode: str
+    model: BaseModel, norms: Norms, data: dict, mode: str
 ) -> dict[str, Tensor]:
     """Return mean, variance and 1 of a batch for every batch norm that it reaches.
 
     Where one runs more than once, as on the levels of a pyramid, they are means.
     """
-    momentum = {name: norm.momentum for name, norm in norms.items()}
-    for norm in norms.values():
-        norm.train()
+    momentum = {norm: norm.momentum for norm in norms.values()}
+    for norm in momentum:
+        norm.train().reset_running_stats()
         norm.momentum = None
-        norm.reset_running_stats()
     try:
         model._run_forward(data, mode=mode)
-        one = norm.running_var.new_ones(1)
-        return {
-            name: torch.cat([norm.running_mean, norm.running_var, one])
-            for name, norm in norms.items()
-            if norm.num_batches_tracked
-        }
     finally:
-        for name, norm in norms.items():
-            norm.eval()
-            norm.momentum = momentum[name]
+        for norm, before in momentum.items():
+            norm.eval().momentum = before
+    found = {}
+    for name, norm in norms.items():
+        if norm.num_batches_tracked:
+            mean, var = norm.running_mean, norm.running_var
+            found[name] = torch.cat([mean, var, var.new_ones(1)])
+    return found
 
 
-def _read(norms: Mapping[str, _BatchNorm]) -> dict[str, Tensor]:
-    return {
-        f'{name}.{key}': getattr(norm, key).clone()
-        for name, norm in norms.items()
-        for key in KEYS
-    }
+def _read(norms: Norms) -> dict[str, Tensor]:
+    pairs = [(name, norm, key) for name, norm in norms.items() for key in KEYS]
+    return {f'{name}.{key}': getattr(norm, key).clone() for name, norm, key in pairs}
 
 
-def _write(norms: Mapping[str, _BatchNorm], values: Mapping[str, Tensor]) -> None:
+def _write(norms: Norms, values: Mapping[str, Tensor]) -> None:
     for name, norm in norms.items():
         for key in KEYS:
             getattr(norm, key).copy_(values[f'{name}.{key}'])

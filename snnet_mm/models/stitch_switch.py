@@ -27,11 +27,7 @@ def find_stitched_backbone(model: nn.Module) -> StitchedBackbone:
 
 
 def set_stitch(model: nn.Module, stitch_id: int) -> None:
-    """Switch a model to another stitch.
-
-    Every module with a method ``on_stitch(stitch)`` is told, so that parts which
-    depend on the stitch follow.
-    """
+    """Switch a model to another stitch, and tell modules with ``on_stitch(stitch)``."""
     backbone, listeners = _find(model, 'on_stitch')
     backbone.set_stitch(stitch_id)
     for module in listeners:
@@ -42,11 +38,8 @@ def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
     """Choose the stitches that the next training iteration trains, one or several.
 
     A wrapper model that has a method ``on_stitches(stitches)`` gets them all, and runs
-    them in one forward; any other model takes one.
-
-    Returns:
-        The stitches by what their losses are named after: ``'<role>.'``, or ``''`` if
-        the only losses are those of one stitch.
+    them in one forward; any other model takes one. They are returned by the prefix of
+    their losses, ``'<role>.'``, or ``''`` where there is only one.
     """
     backbone, wrappers = _find(model, 'on_stitches')
     stitches = [backbone.space[i] for i in ids]

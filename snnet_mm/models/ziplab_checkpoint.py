@@ -35,9 +35,8 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename the weights of the authors' SN-Netv1 or v2 to ours.
 
     They are those of a backbone, of a segmentor that holds it under ``backbone.``, or
-    of their classifier, for ours with a ``StitchedClsHead``. What is outside the
-    backbone keeps its name. Where the weights tell their stitching space, its record is
-    with them; those of SN-Netv1 for anchors of equal depth do not.
+    of their classifier, for ours with a ``StitchedClsHead``. Where they tell their
+    stitching space (not for sliding windows) its record is added.
     """
     prefix = 'backbone.' if any(k.startswith('backbone.') for k in state_dict) else ''
     theirs = any(k.startswith(f'{prefix}stitch_layers.') for k in state_dict)

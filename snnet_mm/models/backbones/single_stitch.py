@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
@@ -34,8 +34,7 @@ class SingleStitch(BaseModule):
         maps: Anchor and block that every map is taken from, and the stitching layer
             that projects it, or None; None in place of a map that nothing reads.
             Without maps ``forward`` returns the final state.
-        with_cls: Whether every map comes with the cls token of the same place.
-        init_cfg: mmengine's initialisation config.
+        with_cls, init_cfg: See :class:`StitchedBackbone`.
     """
 
     def __init__(
@@ -49,20 +48,17 @@ class SingleStitch(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        layers = stitching_layers or {}
-        route = tuple(Segment(*segment) for segment in segments)
+        layers, route = stitching_layers or {}, tuple(Segment(*s) for s in segments)
         self.stitch = Stitch(0, 'single', route, tuple(joints))
         self.anchors = ModuleList(
             config and _build_part(config, a, route) for a, config in enumerate(anchors)
         )
         depths = [anchor.depth if anchor else 0 for anchor in self.anchors]
         check_route(self.stitch, depths, layers)
-        self.stitching_layers = nn.ModuleDict(
-            {
-                name: MODELS.build(c) if isinstance(c, dict) else StitchingLayer(*c)
-                for name, c in layers.items()
-            }
-        )
+        self.stitching_layers = nn.ModuleDict()
+        for name, c in layers.items():
+            layer = MODELS.build(c) if isinstance(c, dict) else StitchingLayer(*c)
+            self.stitching_layers[name] = layer
         self.maps = tuple(_read_map(m, self.stitch, layers) for m in maps)
         self.with_cls = with_cls
 
@@ -89,7 +85,6 @@ class SingleStitch(BaseModule):
 
 
 def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:
-    """Build the part of an anchor that a route runs."""
     blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
     embedding = route[0].anchor == a
     config = dict(config, kept_blocks=blocks, embedding=embedding)
@@ -97,13 +92,11 @@ def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:
     return MODELS.build(config)
 
 
-def _read_map(
-    source: Sequence | None, stitch: Stitch, layers: Collection[str]
-) -> Tap | None:
+def _read_map(source: Sequence | None, stitch: Stitch, layers: Mapping) -> Tap | None:
     if source is None:
         return None
-    anchor, block, layer = source
-    position = Position(anchor, block)
+    *place, layer = source
+    position = Position(*place)
     fits = stitch.runs(position) and (layer is None or layer in layers)
     wanted = f'an anchor, a block of it on the route {stitch.segments}, and None or '
     wanted += f'one of the stitching layers {sorted(layers)}'

@@ -18,11 +18,10 @@ from .stitched_backbone import StitchedBackbone, build_anchors
 class SNNetv1(StitchedBackbone):
     """Networks stitched one way (Stitchable Neural Networks, section 3.2).
 
-    Anchors with stages, such as Swin and ResNet, are stitched within stages of equal
-    stride; see :class:`StagedSpace`. They may be of different families. Plain anchors
-    of equal depth are stitched by sliding windows and give ``out='end'`` only.
-    Others are matched by nearest interpolation: the FS or SF part of
-    :class:`TwoWaySpace`, whose ids they have.
+    Anchors with stages, such as Swin and ResNet, also of different families, are
+    stitched within stages of equal stride: :class:`StagedSpace`. Plain anchors of equal
+    depth are stitched by sliding windows, for ``out='end'`` only. Others are matched by
+    nearest interpolation: the FS or SF part of :class:`TwoWaySpace`.
 
     Args:
         anchors: The anchors or their configs, ordered fast -> slow.
@@ -30,8 +29,7 @@ class SNNetv1(StitchedBackbone):
             default fully trained ones.
         kernel, stride, nearest: See :class:`SlidingWindowSpace`; anchors of unequal
             depth are stitched to neighbours alone.
-        direction: ``'FS'``, fast to slow, or ``'SF'`` for plain anchors; the paper
-            compares them in figure 9a.
+        direction: ``'FS'``, or ``'SF'`` for plain anchors (figure 9a of the paper).
         stitch_ids: Keep only these stitches, and the anchors.
         stages: See :class:`StagedSpace`, for anchors with stages.
         out, **kwargs: See :class:`StitchedBackbone`.
@@ -77,15 +75,12 @@ class SNNetv1(StitchedBackbone):
 class SNNetv2(StitchedBackbone):
     """Plain ViTs stitched two ways (Stitched ViTs are Flexible Vision Backbones).
 
-    The paper stitches two; three or more are stitched as a chain of neighbours, see
-    :class:`TwoWaySpace` for their routes, ids and feature maps.
+    Three or more are stitched as a chain of neighbours. By default stitching layers are
+    low-rank updates of rank 16, as in the paper.
 
     Args:
-        anchors: The anchors or their configs, ordered fast -> slow.
-        stitching_layer: Config of the stitching layers, without their widths; the
-            paper's default is a low-rank update of rank 16.
+        anchors, stitching_layer, stitch_ids: See :class:`SNNetv1`.
         kinds: Kinds of stitches besides the anchors; see :class:`TwoWaySpace`.
-        stitch_ids: Keep only these stitches, and the anchors.
         out, **kwargs: See :class:`StitchedBackbone`.
     """
 

@@ -41,26 +41,23 @@ SPACE_RECORD = '_extra_state'
 class StitchedBackbone(BaseModule):
     """Anchors joined by stitching layers; runs the active stitch.
 
-    A new backbone runs its slowest anchor; ``forward`` never chooses a stitch. The
-    state dict holds a record of the space.
+    A new backbone runs its slowest anchor; ``forward`` never chooses a stitch.
 
     Args:
         anchors: The anchors, ordered fast -> slow; see :func:`build_anchors`.
-        space: The stitching space of their depths.
+        space: The stitching space of their depths, whose record is in the state dict.
         stitching_layer: Config of a stitching layer, without its widths.
         out: ``'maps'`` for a tuple of feature maps of the slowest anchor's width, which
             dense heads read, or ``'end'`` for the final state of the end anchor.
         out_indices: Blocks of the slowest anchor whose maps are returned. Where a
             route lacks a block, its substitute is the faster block that it belongs to,
             projected to the slowest width.
-        with_cls: Whether every map comes with the cls token of the same place, through
-            the same stitching layers, as ``(map, cls)``: DPT's readout needs it.
+        with_cls: Whether every map comes with the cls token of the same place, as
+            ``(map, cls)``: DPT's readout needs it.
         eval_maps: Places in ``out_indices`` whose maps are needed outside training; the
             others, which auxiliary heads read, are then None. By default all.
-        plugins: Configs of parts that change how stitches run, by name, which are built
-            with ``backbone=``. Each has a method ``exported_weights(stitch)`` and the
-            attributes ``exported_settings``, ``shares_prefixes`` and ``active``; see
-            :class:`snnet_mm.esta.StitchBiases`.
+        plugins: Configs of parts that change how stitches run, by name; see
+            docs/extending.md and :class:`snnet_mm.esta.StitchBiases`.
         init_cfg: mmengine's initialisation config.
     """
 
@@ -93,7 +90,7 @@ class StitchedBackbone(BaseModule):
         self.with_cls = check_with_cls(with_cls, anchors)
         places = range(len(self.out_indices))
         self.eval_maps = tuple(places if eval_maps is None else eval_maps)
-        known = self.eval_maps and set(self.eval_maps) <= set(places)
+        known = self.eval_maps and {*self.eval_maps} <= {*places}
         wanted = f'places 0 to {places[-1]} in out_indices'
         check(known, 'backbone.eval_maps', self.eval_maps, wanted)
         self.stitching_layers = self._build_layers(stitching_layer)
@@ -152,9 +149,8 @@ class StitchedBackbone(BaseModule):
     def sharing_prefixes(self) -> Iterator[None]:
         """Run blocks that stitches have in common once, for the same images.
 
-        Inside, in eval mode, a stitch goes on from where its route leaves that of the
-        stitch before it, if no plug-in forbids it; the results are the same. Visit
-        stitches in the order of :func:`snnet_mm.stitching.visiting_order`.
+        In eval mode a stitch goes on from where its route leaves that of the stitch
+        before it, in the order of :func:`snnet_mm.stitching.visiting_order` at best.
         """
         parts = (self, *(getattr(self, name) for name in self.plugins))
         if all(part.shares_prefixes for part in parts):
@@ -199,8 +195,8 @@ class StitchedBackbone(BaseModule):
             missing_keys.remove(prefix + SPACE_RECORD)
 
     def _build_layers(self, config: dict) -> nn.ModuleDict:
-        names = type(self).__name__, self.layer_class.__name__
-        wanted = 'for {} a dict with a type of {}'.format(*names)
+        wanted = f'for {type(self).__name__} a dict with a type of '
+        wanted += self.layer_class.__name__
         kind = config.get('type') if isinstance(config, dict) else None
         kind = MODELS.get(kind) if isinstance(kind, str) else kind
         fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
@@ -241,16 +237,10 @@ def check_space_of_weights(
     prefix: str = '',
     exact: bool = False,
 ) -> bool:
-    """Refuse weights of another space before any are loaded.
+    """Refuse weights of another space; see :func:`check_space_record`.
 
-    Args:
-        weights: A state dict, where the names of the backbone begin with ``prefix``.
-        space: The space of the backbone.
-        prefix: As above.
-        exact: See :func:`check_space_record`.
-
-    Returns:
-        Whether they have a record, or need none without stitching layers.
+    Names of the backbone begin with ``prefix``. Returns whether the weights have a
+    record, or need none without stitching layers.
     """
     if prefix + SPACE_RECORD not in weights:
         return not any(k.startswith(f'{prefix}stitching_layers.') for k in weights)

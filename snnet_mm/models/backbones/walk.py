@@ -27,7 +27,7 @@ def walk(
     Args:
         anchors: The anchors.
         layers: Stitching layers by name, each of which maps a state once.
-        steps: The route; see :attr:`snnet_mm.stitching.Stitch.steps`.
+        steps: The route, :attr:`snnet_mm.stitching.Stitch.steps`.
         images: Of shape ``(B, 3, H, W)``.
         taps: Where states are wanted, on the route.
         kept: States of a route that begins alike; gets all of this one.
@@ -60,9 +60,8 @@ def walk(
 class PrefixCache:
     """The states of the route that ran last, for each images since :meth:`rewind`.
 
-    In slide mode a stitch sees one crop after the other, and the next stitch sees the
-    same crops in the same order; each has states of its own. Images are compared by
-    value, so that others never meet states that are not theirs.
+    In slide mode every stitch sees the same crops in the same order. Images are
+    compared by value, so that others never meet states that are not theirs.
     """
 
     def __init__(self) -> None:

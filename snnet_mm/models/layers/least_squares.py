@@ -19,14 +19,12 @@ from ..backbones.walk import walk
 class LeastSquares:
     """Best affine maps between paired activations x and y.
 
-    Equation 2 of SN-Netv2 solves ``min ||x M - y||`` by a pseudo-inverse over all
-    tokens of all images. Here only the float64 sums ``X'X``, ``X'Y`` and ``Y'Y`` are
-    kept, X and Y having a column of ones that gives the bias: memory does not grow with
-    the number of images, and ranks add their sums.
+    For equation 2 of SN-Netv2, ``min ||x M - y||``, only the float64 sums ``X'X``,
+    ``X'Y`` and ``Y'Y`` are kept, X and Y having a column of ones that gives the bias:
+    memory does not grow with the number of images, and ranks add their sums.
 
     Args:
-        x_dim: Width of x.
-        y_dim: Width of y.
+        x_dim, y_dim: Widths of x and y.
         both_ways: Whether the map from y to x, which needs ``Y'Y``, is wanted too.
         ridge: Share by which each entry of the diagonal grows, the bias excepted, so
             that too few tokens or dependent channels still give a finite map.
@@ -78,7 +76,7 @@ class LeastSquares:
         return _solve(yy, xy.T[:, :-1], self.ridge)
 
     def _seen(self) -> list[Tensor]:
-        """Sums, checked now: a rank that stopped before would keep others waiting."""
+        # Checked only now: a rank that stopped before would keep others waiting.
         wanted = 'images to fit the stitching layers to'
         check(self.num_seen, 'train_dataloader.dataset', self.num_seen, wanted)
         finite = all(total.isfinite().all() for total in self._sums)
@@ -108,13 +106,9 @@ def fit_stitching_layers(
 ) -> int:
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
-    All anchors run on the preprocessed images ``(B, 3, H, W)`` in eval mode; layers of
-    both directions between the same two positions share their sums. In a distributed
-    run every rank gives its own images, or none if others have some; all ranks end with
-    equal maps, or all raise.
-
-    Returns:
-        The number of images seen on this rank.
+    Anchors run on preprocessed images ``(B, 3, H, W)`` in eval mode. In a distributed
+    run every rank gives its own, or none if others have some; all ranks end with equal
+    maps, or all raise. Returns the number of images seen on this rank.
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'

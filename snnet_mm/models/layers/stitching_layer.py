@@ -44,8 +44,7 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
     letters of :class:`LowRankUpdate` the other way round.
 
     Args:
-        in_dim: Width of the anchor that is left.
-        out_dim: Width of the anchor that is entered.
+        in_dim, out_dim: Widths of the anchors that are left and entered.
         rank: Rank of the update, or a share of the smaller width: ESTA has 0.25.
         alpha: Scale of the update before division by the rank; None for the rank
             itself, so that the update is not scaled, as in ESTA.

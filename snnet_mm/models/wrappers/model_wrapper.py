@@ -34,8 +34,8 @@ class ModelWrapper(BaseModel):
         if isinstance(model, dict) and data_preprocessor is not None:
             model = {'data_preprocessor': data_preprocessor, **model}
         model = MODELS.build(model) if isinstance(model, dict) else model
-        fits, wanted = isinstance(model, BaseModel), 'mm models'
-        check(fits, 'model.model', type(model).__name__, wanted)
+        kind = type(model).__name__
+        check(isinstance(model, BaseModel), 'model.model', kind, 'mm models')
         self.wrapped = model
         self.register_state_dict_post_hook(_name_as_in_model)
 

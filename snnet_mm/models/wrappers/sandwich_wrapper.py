@@ -25,15 +25,14 @@ class SandwichWrapper(ModelWrapper):
     Of the stitches of the last :meth:`on_stitches` the slowest anchor runs first, on
     the ground truth alone; its logits, without gradient, teach the others (in-place
     distillation; SN-Netv1, supplement D). Losses are named ``slowest.*``, ``fastest.*``
-    for the other anchor, ``stitch0.*``, ``stitch1.*`` for the rest, and summed; memory
-    grows with every stitch, whose graphs are held until the one backward.
+    for the other anchor, ``stitch0.*``, ``stitch1.*`` for the rest; memory grows with
+    every stitch, whose graphs are held until the one backward.
 
     Args:
         model: Config of an mm model with a stitched backbone.
         labels: See :class:`Distillation`; None leaves the distillation out, so that
             every stitch learns from the ground truth alone, in any task.
-        alpha: See :class:`Distillation`. At 1, the default, the others learn from the
-            slowest alone, as in universally slimmable networks.
+        alpha: See :class:`Distillation`. At 1 the others learn from the slowest alone.
         temperature, logits_from, data_preprocessor: See :class:`DistillationWrapper`.
     """
 

@@ -10,6 +10,7 @@ from mmengine.registry import MODELS
 from states import states_on_route
 
 from snnet_mm.models import SNNetv1, SNNetv2, StitchingLayer
+from snnet_mm.stitching import TwoWaySpace
 
 OUT_INDICES = (6, 0, 2, 3)
 IMAGES = (2, 3, 16, 24)
@@ -80,36 +81,14 @@ def test_routes_of_depths_that_do_not_divide(build_snnet, depths):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize('direction', ['FS', 'SF'])
-def test_sliding_windows_equal_their_blocks_composed(build_vit, randomise, direction):
-    settings = dict(out='end', nearest=False, direction=direction)
-    net = SNNetv1([build_vit(width, 4) for width in WIDTHS[:3]], **settings)
-    images = torch.randn(IMAGES)
-    assert len(randomise(net.eval()).space) == 3 + 3 * 10 + 63
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        *_, end = states_on_route(net, stitch, images).values()
-        assert net(images).tokens.equal(end.tokens)
-
-
-@torch.no_grad()
 @pytest.mark.parametrize('depths', [(3, 7), (2, 3, 7)])
 @pytest.mark.parametrize('direction', ['FS', 'SF'])
-def test_either_direction_is_a_part_of_two_ways(
-    build_vit, randomise, depths, direction
-):
+def test_one_way_is_a_part_of_two_ways(build_vit, randomise, depths, direction):
     anchors = [build_vit(*s) for s in zip(WIDTHS, depths, strict=False)]
-    settings = dict(stitching_layer=dict(type='StitchingLayer'), out_indices=(0, 3, 6))
-    two_way = randomise(SNNetv2(anchors, **settings)).eval()
-    net = SNNetv1(anchors, direction=direction, **settings).eval()
-    net.load_state_dict({k: two_way.state_dict()[k] for k in net.state_dict()})
-    images, kinds = torch.randn(1, 3, 32, 32), {'anchor', direction}
-    assert net.space.ids == tuple(s.id for s in two_way.space if s.kind in kinds)
-    for stitch_id in net.space.ids:
-        net.set_stitch(stitch_id)
-        two_way.set_stitch(stitch_id)
-        for a, b in zip(net(images), two_way(images), strict=True):
-            assert a.equal(b)
+    net = SNNetv1(anchors, direction=direction, out_indices=OUT_INDICES)
+    wanted = [s for s in TwoWaySpace(depths) if s.kind in ('anchor', direction)]
+    assert list(net.space) == wanted
+    check_every_route(randomise(net), torch.randn(IMAGES))
 
 
 @torch.no_grad()
@@ -127,9 +106,17 @@ def test_eval_maps_are_all_that_eval_mode_gives(build_snnet, eval_maps):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize('depths', [(3, 7), (2, 3, 7)])
-def test_out_end_is_the_final_state_of_the_end_anchor(build_snnet, depths):
-    net = build_snnet(depths, WIDTHS[: len(depths)], out='end')
+@pytest.mark.parametrize('direction', ['two ways', 'FS', 'SF'])
+def test_out_end_is_the_final_state_of_the_end_anchor(
+    build_snnet, build_vit, randomise, direction
+):
+    if direction == 'two ways':
+        net = build_snnet((2, 3, 7), WIDTHS[:3], out='end')
+    else:
+        settings = dict(out='end', nearest=False, direction=direction)
+        anchors = [build_vit(width, 4) for width in WIDTHS[:3]]
+        net = randomise(SNNetv1(anchors, **settings))
+        assert len(net.space) == 3 + 3 * 10 + 63
     images = torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)

@@ -11,7 +11,7 @@ from mmengine.config import DictAction
 from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
-from snnet_mm.deploy import FORMATS, Manifest, StitchExporter
+from snnet_mm.deploy import FORMATS, StitchExporter
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_config
@@ -63,22 +63,23 @@ def main() -> None:
     report(manifest, args.out)
 
 
-def report(manifest: Manifest, out: Path) -> None:
+def report(manifest: dict, out: Path) -> None:
     """Print a table of the files."""
-    table = Table(title=f'Compared with the stitched model on {manifest.compared_on}')
+    title = f'Compared with the stitched model on {manifest["compared_on"]}'
+    table = Table(title=title)
     for name in ('id', 'route', 'GFLOPs', 'params (M)', 'file', 'MB', 'difference'):
         table.add_column(name, justify='left' if name in ('route', 'file') else 'right')
-    for stitch in manifest.stitches:
-        costs = (f'{stitch.flops / 1e9:.3g}', f'{stitch.params / 1e6:.2f}')
-        for file in stitch.files:
-            written = (file.name, f'{file.bytes / 1e6:.2f}')
-            difference = f'{file.max_difference:.1e}'
-            table.add_row(str(stitch.id), stitch.route, *costs, *written, difference)
+    for stitch in manifest['stitches']:
+        about = str(stitch['id']), stitch['route'], f'{stitch["flops"] / 1e9:.3g}'
+        for file in stitch['files']:
+            written = file['name'], f'{file["bytes"] / 1e6:.2f}'
+            difference = f'{file["max_difference"]:.1e}'
+            params = f'{stitch["params"] / 1e6:.2f}'
+            table.add_row(*about, params, *written, difference)
     console = wide_console()
     console.print(table)
-    if manifest.weights:
-        megabytes = manifest.weights['bytes'] / 1e6
-        console.print(f'{manifest.weights["name"]}: {megabytes:.2f} MB')
+    if weights := manifest['weights']:
+        console.print(f'{weights["name"]}: {weights["bytes"] / 1e6:.2f} MB')
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
 
 

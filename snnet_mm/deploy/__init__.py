@@ -2,14 +2,12 @@
 
 from .budget_controller import BudgetController, fit_times
 from .exporter import FORMATS, StitchExporter
-from .manifest import Manifest
 from .onnx_files import open_onnx, run_onnx
 from .single import load_single, single_stitch, single_stitch_config
 
 __all__ = [
     'BudgetController',
     'FORMATS',
-    'Manifest',
     'StitchExporter',
     'fit_times',
     'load_single',

@@ -29,9 +29,8 @@ class BudgetController:
     """Chooses the stitch of every call such that calls take a target time.
 
     A call of stitch i is expected to take ``load * costs[i]``. The load is the median
-    ratio of measured times to costs since the last switch or the last change of the
-    load, so that single outliers do not matter. The best stitch that meets the target
-    is run::
+    ratio of measured times to costs since the last switch or change of the load. The
+    best stitch that meets the target is run::
 
         controller = BudgetController(latencies, target_fps=25, load=1)
         for image in images:
@@ -39,15 +38,13 @@ class BudgetController:
             with controller.measure():
                 predict(image)
 
-    Three things keep it from swinging between stitches: noisy times must show more
-    before anything changes, a better stitch is taken only if it leaves some headroom,
-    and if it had to be taken back, the next attempt waits twice as many calls, until
-    the load changes.
+    Against swinging, noisy times must show more before anything changes, a better
+    stitch must leave some headroom, and one that had to be taken back is tried again
+    after twice as many calls, until the load changes.
 
     Args:
-        costs: Expected cost of every candidate by stitch id, in any unit that is
-            proportional to time: milliseconds of a latency table, or FLOPs. The closer
-            to the truth, the fewer switches are needed.
+        costs: Cost of every candidate by stitch id, in any unit proportional to time:
+            milliseconds of a latency table, or FLOPs.
         scores: Scores of the candidates; those that another one beats at an equal or
             lower cost are never run. By default the costlier is the better one.
         higher_is_better: Whether a larger score is better.
@@ -112,11 +109,7 @@ class BudgetController:
 
     @contextmanager
     def measure(self) -> Iterator[None]:
-        """Time a call of the active stitch, and learn from it.
-
-        On an accelerator the call must wait for its result, as one that brings it to
-        the CPU does.
-        """
+        """Time a call of the active stitch, which waits for its result, and learn."""
         start = self._clock()
         yield
         self.update((self._clock() - start) * 1000)
@@ -145,7 +138,12 @@ class BudgetController:
         error = self._error(len(self._ratios))
         allowed = self.target_ms * (1 + max(TOO_SLOW, error))
         if self.expected_ms(self.stitch) > allowed:
-            self._warn_if_cheapest()
+            if self._index == 0 and not self._warned:
+                self._warned = True
+                message = f'stitch {self.stitch}, the cheapest one, takes '
+                message += f'{self.expected_ms(self.stitch):.3g} ms; the target of '
+                message += f'{self.target_ms:.3g} ms cannot be met'
+                print_log(message, logger='current', level=logging.WARNING)
             wanted = self._best_within(self.target_ms)
             if wanted < self._index:
                 self._patience *= 2 if self._stepped_up else 1
@@ -172,15 +170,6 @@ class BudgetController:
         # Costs are never quite right: what comes is measured for itself.
         self._ratios.clear()
 
-    def _warn_if_cheapest(self) -> None:
-        """Warn once that even the cheapest stitch is too slow."""
-        if self._index == 0 and not self._warned:
-            self._warned = True
-            message = f'stitch {self.stitch}, the cheapest one, takes '
-            message += f'{self.expected_ms(self.stitch):.3g} ms; the target of '
-            message += f'{self.target_ms:.3g} ms cannot be met'
-            print_log(message, logger='current', level=logging.WARNING)
-
 
 def fit_times(
     costs: Mapping[int, float], measured_ms: Mapping[int, float]
@@ -188,10 +177,8 @@ def fit_times(
     """Fit milliseconds of all stitches to those of a few: the line through them.
 
     FLOPs leave out what every stitch takes alike, such as loading the image. Timing
-    the cheapest and the costliest stitch once tells that apart.
-
-    Raises:
-        ValueError: If times do not rise with the costs of two stitches or more.
+    the cheapest and the costliest stitch once tells that apart; times that do not rise
+    with the costs of two stitches or more are a ValueError.
     """
     known, times = [costs[i] for i in measured_ms], list(measured_ms.values())
     slope, offset = linear_regression(known, times) if len({*known}) > 1 else (0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,13 +21,14 @@ from .graph import (
     PredictionGraph,
     Predictions,
     as_tuple,
+    check_parity,
     output_names,
+    predict_loaded,
     run_torch_export,
+    sample_images,
     trace,
 )
-from .manifest import ExportedFile, ExportedStitch, Manifest
 from .onnx_files import WEIGHTS, OnnxBundle, require_onnx, run_onnx, save_onnx, to_onnx
-from .parity import check_parity, predict_loaded, sample_images
 from .single import load_single, save_single, single_stitch
 
 # Formats, with the suffixes of their files.
@@ -44,7 +46,9 @@ class StitchExporter:
     They are compared with those of the stitched model, on images of the test set or on
     noise where these are not at hand; a file that differs is an error. Parts of the
     model that follow :func:`set_stitch`, such as a :class:`PerStitchBN`, are exported
-    as they are for the stitch.
+    as they are for the stitch. Both ways of export return what they write to
+    ``manifest.json``: how graphs are fed, what they predict, and about each stitch its
+    route, costs, metrics and files.
 
     Args:
         cfg: Config of the stitched model.
@@ -78,7 +82,6 @@ class StitchExporter:
         self.costs = cost_table(model, self.size)
         if results is not None:
             results.check_space(self.space)
-        self.metrics = {r.id: r.metrics for r in results.stitches} if results else {}
         self.preprocessor = model_config(cfg).get('data_preprocessor') or {}
         to_rgb = any(self.preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
         self.channels = 'RGB' if to_rgb else 'BGR'
@@ -87,9 +90,7 @@ class StitchExporter:
         self.graph_images = self.images.flip(1) if to_rgb else self.images
         self.compared_on = f'{num_images} {source}'
 
-    def export_stitch(
-        self, stitch_id: int, formats: Sequence[str] = ('mm',)
-    ) -> Manifest:
+    def export_stitch(self, stitch_id: int, formats: Sequence[str] = ('mm',)) -> dict:
         """Write one stitch as a model of its own, and the manifest.
 
         ``'mm'`` and ``'safetensors'`` write a config and a checkpoint, ``'onnx'`` and
@@ -115,7 +116,7 @@ class StitchExporter:
             files.append(self._compare(kind, stitch_id, path, wanted))
         return self._write_manifest({stitch_id: files}, wanted)
 
-    def export_bundle(self, stitches: str | Sequence[int]) -> Manifest:
+    def export_bundle(self, stitches: str | Sequence[int]) -> dict:
         """Write several stitches as ONNX graphs that share one file of weights.
 
         For ``stitches`` see :func:`snnet_mm.stitching.select_stitches`.
@@ -126,13 +127,10 @@ class StitchExporter:
         ids = select_stitches(self.space, stitches, costs, self.results)
         paths = {i: self.out_dir / f'stitch_{i}.onnx' for i in ids}
         # Graphs of another bundle point into weights that would be replaced.
-        left = sorted(
-            p.name for p in {*self.out_dir.glob('stitch_*.onnx')} - {*paths.values()}
-        )
-        allowed = (
-            f'a folder without the bundle of {", ".join(left)}, which needs {WEIGHTS}'
-        )
-        alone = not left or not (self.out_dir / WEIGHTS).exists()
+        others = {*self.out_dir.glob('stitch_*.onnx')} - {*paths.values()}
+        names = ', '.join(sorted(p.name for p in others))
+        alone = not others or not (self.out_dir / WEIGHTS).exists()
+        allowed = f'a folder without the bundle of {names}, which needs {WEIGHTS}'
         check(alone, '--out', str(self.out_dir), allowed)
         bundle, wanted = OnnxBundle(self.out_dir), {}
         for i, path in paths.items():
@@ -155,7 +153,7 @@ class StitchExporter:
 
     def _compare(
         self, kind: str, stitch_id: int, path: Path, wanted: Predictions
-    ) -> ExportedFile:
+    ) -> dict:
         if kind == 'onnx':
             got = run_onnx(path, self.graph_images)
         elif kind == 'torch-export':
@@ -163,32 +161,42 @@ class StitchExporter:
         else:
             got = predict_loaded(load_single(path), self.images)
         difference = check_parity(kind, stitch_id, got, wanted)
-        return ExportedFile(kind, path.name, path.stat().st_size, difference)
+        about = dict(format=kind, name=path.name, bytes=path.stat().st_size)
+        return about | dict(max_difference=difference)
 
     def _write_manifest(
         self,
-        files: Mapping[int, Sequence[ExportedFile]],
+        files: Mapping[int, Sequence[dict]],
         predictions: Predictions,
         weights: Mapping | None = None,
-    ) -> Manifest:
+    ) -> dict:
+        measured = self.results.stitches if self.results else ()
+        metrics = {result.id: dict(result.metrics) for result in measured}
         stitches = []
         for i, written in files.items():
             stitch, cost = self.space[i], self.costs[i]
-            about = stitch.kind, self.space.describe(stitch), cost.flops, cost.params
-            metrics = self.metrics.get(i, {})
-            stitches.append(ExportedStitch(i, *about, written, metrics))
+            about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
+            about |= dict(flops=cost.flops, params=cost.params, files=written)
+            stitches.append(about | dict(metrics=metrics.get(i, {})))
         images = dict(name=INPUT, dtype='float32', shape=['batch', 3, *self.size])
         images |= dict(channels=self.channels, range=[0, 255])
         images |= {key: self.preprocessor.get(key) for key in ('mean', 'std')}
         tensors = as_tuple(predictions)
+        names = zip(output_names(len(tensors)), tensors, strict=True)
         outputs = [
             dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
-            for name, tensor in zip(output_names(len(tensors)), tensors, strict=True)
+            for name, tensor in names
         ]
         meta = getattr(self.model, 'dataset_meta', None) or {}
-        classes, space = list(meta.get('classes') or ()), self.space.fingerprint
-        manifest = Manifest(
-            images, outputs, classes, self.compared_on, space, stitches, weights
+        manifest = dict(
+            input=images,
+            outputs=outputs,
+            classes=list(meta.get('classes') or ()),
+            compared_on=self.compared_on,
+            space=self.space.fingerprint,
+            stitches=stitches,
+            weights=weights,
         )
-        manifest.write(self.out_dir)
+        with atomic_path(self.out_dir / 'manifest.json') as temporary:
+            temporary.write_text(json.dumps(manifest, indent=1))
         return manifest

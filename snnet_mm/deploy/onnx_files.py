@@ -46,18 +46,13 @@ def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Mo
     """Turn a traced graph, and the images it was traced with, into an ONNX model."""
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
+    outputs = output_names(len(program.graph_signature.user_outputs))
+    settings = dict(dynamo=True, dynamic_shapes={INPUT: {0: 'batch'}}, verbose=False)
+    settings |= dict(input_names=[INPUT], output_names=outputs)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
-            exported = torch.onnx.export(
-                program,
-                (images,),
-                input_names=[INPUT],
-                output_names=output_names(len(program.graph_signature.user_outputs)),
-                dynamo=True,
-                dynamic_shapes={INPUT: {0: 'batch'}},
-                verbose=False,
-            )
+            exported = torch.onnx.export(program, (images,), **settings)
         except torch.onnx.OnnxExporterError as error:
             # Such as torch 2.6 with batch norm.
             allowed = 'what torch can write; that of requirements/constraints.txt can'
@@ -92,7 +87,10 @@ class OnnxBundle:
         """
         import onnx_ir as ir
 
-        model, names = to_onnx(program, images), _names_of(program)
+        model, names = to_onnx(program, images), {}
+        for name, tensor in program.state_dict.items():
+            name, array = name.removeprefix('model.'), tensor.detach().numpy()
+            names |= {_digest(array.T): f'{name}.T', _digest(array): name}
         for value in list(model.graph.initializers.values()):
             array = value.const_value.numpy()
             content = _digest(array)
@@ -104,8 +102,7 @@ class OnnxBundle:
                 name = next(n for n in numbered if n not in self._arrays)
                 self._stored[content] = name
                 self._arrays[name] = np.ascontiguousarray(array)
-            name = self._stored[content]
-            value.name = name
+            value.name = name = self._stored[content]
             value.const_value = ir.tensor(self._arrays[name], name=name)
         self._graphs[file] = model
 
@@ -113,16 +110,25 @@ class OnnxBundle:
         """Write all files; return the path of the weights."""
         import onnx_ir as ir
 
+        content = save(self._arrays)
         with atomic_path(self.path) as temporary:
-            temporary.write_bytes(save(self._arrays))
-        places = _places(self.path)
+            temporary.write_bytes(content)
+        # A safetensors file begins with the length of its header, in 8 bytes.
+        start = 8 + int.from_bytes(content[:8], 'little')
+        header = json.loads(content[8:start])
         for file, model in self._graphs.items():
-            for name in places.keys() & model.graph.initializers.keys():
+            for name in header.keys() & model.graph.initializers.keys():
                 value = model.graph.initializers[name]
-                tensor, place = value.const_value, (self.path.name, *places[name])
-                settings = dict(name=name, base_dir=self.path.parent)
-                settings |= dict(dtype=tensor.dtype, shape=tensor.shape)
-                value.const_value = ir.ExternalTensor(*place, **settings)
+                begin, end = header[name]['data_offsets']
+                value.const_value = ir.ExternalTensor(
+                    self.path.name,
+                    start + begin,
+                    end - begin,
+                    dtype=value.const_value.dtype,
+                    shape=value.const_value.shape,
+                    name=name,
+                    base_dir=self.path.parent,
+                )
             save_onnx(model, self.path.parent / file)
         return self.path
 
@@ -143,28 +149,6 @@ def run_onnx(path: str | os.PathLike, images: Tensor) -> Predictions:
     arrays = open_onnx(path).run(None, {INPUT: images.numpy()})
     outputs = tuple(map(torch.from_numpy, arrays))
     return outputs[0] if len(outputs) == 1 else outputs
-
-
-def _places(path: Path) -> dict[str, tuple[int, int]]:
-    """Read offset and length in bytes of every tensor of a safetensors file."""
-    with open(path, 'rb') as file:
-        header_bytes = int.from_bytes(file.read(8), 'little')
-        header = json.loads(file.read(header_bytes))
-    offsets = {name: entry['data_offsets'] for name, entry in header.items()}
-    start = 8 + header_bytes
-    return {
-        name: (start + begin, end - begin) for name, (begin, end) in offsets.items()
-    }
-
-
-def _names_of(program: torch.export.ExportedProgram) -> dict[bytes, str]:
-    """Name the weights of a traced graph, as they are and transposed, by content."""
-    names = {}
-    for name, tensor in program.state_dict.items():
-        name, array = name.removeprefix('model.'), tensor.detach().numpy()
-        names[_digest(array.T)] = f'{name}.T'
-        names[_digest(array)] = name
-    return names
 
 
 def _digest(array: np.ndarray) -> bytes:

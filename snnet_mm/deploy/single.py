@@ -28,9 +28,8 @@ def single_stitch(
 ) -> tuple[Config, nn.Module]:
     """Build one stitch, which is the active one of a stitched model, as its own model.
 
-    Returns:
-        Config and model, in eval mode; the model holds what prediction runs and
-        nothing else. Its ``exported_from`` names the stitch, its route and the space.
+    The model is in eval mode and holds what prediction runs, nothing else. Its
+    ``exported_from`` names the stitch, its route and the space.
     """
     exported = single_stitch_config(cfg, model, stitch_id)
     init_default_scope(exported.get('default_scope', 'mmengine'))
@@ -48,14 +47,13 @@ def single_stitch(
 def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Config:
     """Write the config of one stitch of a stitched model as a plain model.
 
-    Backbone and loops become plain ones. A part of the model with a method
-    ``config_of_stitch(config, stitch)`` gives its own config for the stitch. Auxiliary
-    heads, hooks with ``stitched_only = True``, pretrained weights and names that only
-    the config itself used are left out; ``test_pipeline``, which mmseg's inference
-    reads, is that of the test set without its annotations.
+    A part of the model with a method ``config_of_stitch(config, stitch)`` gives its own
+    config for the stitch. Auxiliary heads, hooks with ``stitched_only = True``,
+    pretrained weights and variables of the files are left out. ``test_pipeline``, which
+    mmseg's inference reads, is that of the test set without its annotations.
     """
-    runner_keys = inspect.signature(Runner.__init__).parameters
-    out = {k: deepcopy(v) for k, v in cfg.items() if k in (*runner_keys, *TOOL_KEYS)}
+    kept = {*inspect.signature(Runner.__init__).parameters, *TOOL_KEYS} - {'work_dir'}
+    out = {k: deepcopy(v) for k, v in cfg.items() if k in kept}
     config = out['model'] = model_config(cfg)
     backbone = find_stitched_backbone(model)
     stitch = backbone.space[stitch_id]
@@ -69,12 +67,10 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
         loop = out.get(f'{mode}_cfg') or {}
         if loop.get('type', '').startswith('Stitch'):
             out[f'{mode}_cfg'] = dict(type=f'{mode.capitalize()}Loop')
-    hooks = out.get('default_hooks') or {}
-    out['default_hooks'] = {k: h for k, h in hooks.items() if not _stitched_only(h)}
-    hooks = out.get('custom_hooks') or []
-    out['custom_hooks'] = [h for h in hooks if not _stitched_only(h)]
+    named, listed = out.get('default_hooks') or {}, out.get('custom_hooks') or []
+    out['default_hooks'] = {k: h for k, h in named.items() if not _stitched_only(h)}
+    out['custom_hooks'] = [h for h in listed if not _stitched_only(h)]
     out.update(load_from=None, resume=False)
-    out.pop('work_dir', None)
     if out.get('test_dataloader'):
         out['test_pipeline'] = inference_pipeline(cfg)
     return Config(out)
@@ -150,12 +146,11 @@ def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
 def _backbone_config(
     config: ConfigDict, backbone: StitchedBackbone, stitch: Stitch
 ) -> dict:
-    maps: list[tuple | None] = []
-    if backbone.out == 'maps':
-        maps = [None] * len(backbone.out_indices)
-        for j in backbone.eval_maps:
-            position, layer = backbone.map_source(stitch, backbone.out_indices[j])
-            maps[j] = (*position, layer)
+    with_maps = backbone.out == 'maps'
+    maps = [None] * (len(backbone.out_indices) if with_maps else 0)
+    for j in backbone.eval_maps if with_maps else ():
+        position, layer = backbone.map_source(stitch, backbone.out_indices[j])
+        maps[j] = (*position, layer)
     used = {*stitch.layers, *(m[2] for m in maps if m)}
     layers = backbone.stitching_layers.items()
     anchors = [None] * len(config.anchors)

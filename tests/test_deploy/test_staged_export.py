@@ -55,7 +55,7 @@ def test_one_stitch_alone(name, tmp_path):
     stitch = model.backbone.space.ids[-1]
     exporter = StitchExporter(cfg, model, tmp_path, size=(64, 64))
     manifest = exporter.export_stitch(stitch, ['mm'])
-    assert manifest.stitches[0].files[0].max_difference == 0
+    assert manifest['stitches'][0]['files'][0]['max_difference'] == 0
     single = load_single(tmp_path / f'stitch_{stitch}.pth').eval()
     images = torch.randn(2, 3, 64, 64)
     set_stitch(model, stitch)

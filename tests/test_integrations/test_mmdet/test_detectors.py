@@ -92,7 +92,7 @@ def test_pyramids_are_exported_as_graphs(detector, exporter, tmp_path):
     with torch.no_grad():
         (found,) = detector.roi_head.predict(maps, proposals, samples, rescale=True)
     assert_close(found.scores, detections(detector, image).scores, rtol=1e-3, atol=1e-4)
-    assert [(o['name'], o['shape'][1:]) for o in manifest.outputs] == [
+    assert [(o['name'], o['shape'][1:]) for o in manifest['outputs']] == [
         (f'level_{i}', [32, n, n]) for i, n in enumerate((16, 8, 4, 2))
     ]
 

@@ -235,7 +235,7 @@ def test_every_format_of_an_export_predicts_the_same(cfg, randomise, tmp_path):
     exporter = StitchExporter(cfg, model, tmp_path / 'export')
     # Its own comparison of predictions raises if they differ.
     manifest = exporter.export_stitch(6, list(FORMATS))
-    assert manifest.compared_on == '2 test images'
+    assert manifest['compared_on'] == '2 test images'
     images = 255 * torch.rand(3, 3, 64, 64)
     with torch.no_grad():
         wanted = model((images - MEAN) / STD)

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.deploy import StitchExporter, open_onnx
-from snnet_mm.deploy.parity import predict_loaded
+from snnet_mm.deploy.graph import predict_loaded
 
 from ._common import CAMVID, CONFIGS, in_turn
 
@@ -19,21 +19,21 @@ def run() -> dict:
         manifest = exporter.export_bundle(STITCHES)
         inputs = dict(images=exporter.graph_images[:1].numpy())
         rows = []
-        for stitch in manifest.stitches:
-            (file,) = stitch.files
-            session = open_onnx(Path(folder) / file.name)
-            set_stitch(model, stitch.id)
+        for stitch in manifest['stitches']:
+            (file,) = stitch['files']
+            session = open_onnx(Path(folder) / file['name'])
+            set_stitch(model, stitch['id'])
             runs = dict(
                 pytorch_ms=lambda: predict_loaded(model, exporter.images[:1]),
                 onnxruntime_ms=lambda s=session: s.run(None, inputs),
             )
             times = in_turn(runs, ROUNDS)
             times['ratio'] = times['pytorch_ms'] / times['onnxruntime_ms']
-            row = dict(stitch=stitch.id, route=stitch.route, gflops=stitch.flops / 1e9)
-            rows.append(row | times | dict(max_difference=file.max_difference))
+            row = {key: stitch[key] for key in ('id', 'route', 'flops', 'params')}
+            rows.append(row | times | dict(max_difference=file['max_difference']))
     return dict(
         stitches=rows,
-        compared_on=manifest.compared_on,
-        shared_weights_mb=manifest.weights['bytes'] / 1e6,
-        weights_of_each_alone_mb=sum(4 * s.params for s in manifest.stitches) / 1e6,
+        compared_on=manifest['compared_on'],
+        shared_weights_mb=manifest['weights']['bytes'] / 1e6,
+        weights_of_each_alone_mb=sum(4 * r['params'] for r in rows) / 1e6,
     )

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,36 +33,38 @@ def read_places(path):
     return places
 
 
-ANCHORS = {
-    'absolute': dict(with_cp=True),
-    'relative': dict(abs_pos_embed=False, rel_pos_bias=True),
-    'windows': dict(
-        cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
-    ),
-}
+# Tracing takes its time for every block: depths 2 and 3, of which stitch 2 runs one
+# and one. Ids are anchors 0 and 1, FS 2, SF 4.
+SHORT = ((8, 2), (12, 3))
+WINDOWS = dict(window_size=3, global_blocks=(0,), decomposed_rel_pos=True)
+CASES = [
+    (dict(with_cp=True), ['torch-export', 'onnx']),
+    (dict(abs_pos_embed=False, rel_pos_bias=True), ['onnx']),
+    (dict(cls_token=False, **WINDOWS), ['onnx']),
+]
 
 
-@pytest.mark.parametrize('anchor', ANCHORS.values(), ids=ANCHORS)
+@pytest.mark.parametrize('anchor, formats', CASES)
 @writes_onnx
 def test_graphs_for_images_of_another_size(
-    toy_cfg, build, logits, compare_graphs, tmp_path, anchor
+    toy_cfg, build, logits, compare_graphs, tmp_path, anchor, formats
 ):
-    cfg = toy_cfg(anchor)
+    cfg = toy_cfg(anchor, SHORT)
     exporter = StitchExporter(cfg, build(cfg), tmp_path, size=(40, 56))
-    manifest = compare_graphs(exporter, 8, ['torch-export', 'onnx'], logits)
+    manifest = compare_graphs(exporter, 2, formats, logits)
     assert manifest['input']['shape'] == ['batch', 3, 40, 56]
     assert manifest['input']['channels'] == 'RGB'
     assert manifest['outputs'][0]['shape'] == ['batch', 6, 40, 56]
     source = str(Path(snnet_mm.__file__).parent).encode()
-    for path in tmp_path.glob('stitch_8.*'):
+    for path in tmp_path.glob('stitch_2.*'):
         assert source not in path.read_bytes()
 
 
 @writes_onnx
 def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
-    cfg = toy_cfg()
+    cfg = toy_cfg(sizes=SHORT)
     model = build(cfg)
-    ids = (0, 1, 3, 7)
+    ids = (0, 1, 2)
     # Stitch 0 has batch norm statistics of its own.
     mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
     statistics = dict.fromkeys(ids, mixed)
@@ -87,14 +90,14 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     assert len(set(places.values())) == len(places)
     assert {location for location, _, _ in places.values()} == {'weights.safetensors'}
     for name, sharing in (
-        ('backbone.anchors.0.pos_embed', {0, 3}),
-        ('backbone.anchors.0.blocks.0.norm1.weight', {0, 3}),
-        ('backbone.anchors.0.blocks.0.attn.qkv.weight.T', {0, 3}),
-        ('backbone.anchors.1.blocks.4.mlp.fc2.weight.T', {1, 3, 7}),
-        ('backbone.stitching_layers.0to1_1.weight.T', {3, 7}),
-        ('decode_head.conv_seg.weight', {0, 1, 3, 7}),
+        ('backbone.anchors.0.pos_embed', {0, 2}),
+        ('backbone.anchors.0.blocks.0.norm1.weight', {0, 2}),
+        ('backbone.anchors.0.blocks.0.attn.qkv.weight.T', {0, 2}),
+        ('backbone.anchors.1.blocks.2.mlp.fc2.weight.T', {1, 2}),
+        ('backbone.stitching_layers.0to1_0.weight.T', {2}),
+        ('decode_head.conv_seg.weight', {0, 1, 2}),
         ('decode_head.up_convs.0.0.conv.weight', {0}),
-        ('decode_head.up_convs.0.0.conv.weight@2', {1, 3, 7}),
+        ('decode_head.up_convs.0.0.conv.weight@2', {1, 2}),
     ):
         assert {i for i in ids if name in used[i]} == sharing, name
     # What is stored is what each part needs once.
@@ -102,10 +105,10 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     stored = sum(length for _, _, length in places.values())
     sum_of_graphs = sum(length for w in used.values() for _, _, length in w.values())
     assert stored < size < stored + 150 * len(places)
-    assert sum_of_graphs > 1.5 * stored
+    assert sum_of_graphs > 1.2 * stored
     with safe_open(tmp_path / 'weights.safetensors', 'pt') as file:
-        merged = file.get_tensor('backbone.stitching_layers.0to1_1.weight.T')
-    layer = model.backbone.stitching_layers['0to1_1'].merged()
+        merged = file.get_tensor('backbone.stitching_layers.0to1_0.weight.T')
+    layer = model.backbone.stitching_layers['0to1_0'].merged()
     assert torch.equal(merged, layer.weight.T)
 
 
@@ -154,35 +157,24 @@ def test_an_export_that_differs_is_refused():
         check_parity('onnx', 5, wanted * torch.nan, wanted)
 
 
-@pytest.mark.parametrize(
-    ('arguments', 'export', 'message'),
-    [
-        (dict(out_dir='file'), None, 'cannot be written to: .*option: --out'),
-        (dict(size=(0, 64)), None, r'shape=\(0, 64\); allowed: positive'),
-        (dict(), ('export_stitch', 0, ['tf']), r"format=\('tf',\); allowed: 'mm', "),
-        (dict(out_dir='other'), ('export_bundle', '0,1'), 'bundle of stitch_7.onnx'),
-        (dict(), ('export_bundle', 'all'), "'.\\[onnx\\]', for onnxscript"),
-    ],
-)
-def test_exports_that_cannot_be(
-    toy_cfg, build, tmp_path, monkeypatch, arguments, export, message
-):
-    cfg = toy_cfg()
-    (tmp_path / 'file').touch()
-    (tmp_path / 'other').mkdir()
+def test_exports_that_cannot_be(toy_cfg, build, tmp_path, monkeypatch):
+    cfg = toy_cfg(sizes=SHORT)
+    exporter_to = partial(StitchExporter, cfg, build(cfg))
     for name in ('stitch_1.onnx', 'stitch_7.onnx', 'weights.safetensors'):
-        (tmp_path / 'other' / name).touch()
-    if 'onnxscript' in message:
-        find = 'snnet_mm.deploy.onnx_files.importlib.util.find_spec'
-        monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
-
-    def run():
-        out = tmp_path / arguments.pop('out_dir', 'out')
-        exporter = StitchExporter(cfg, build(cfg), out, **arguments)
-        getattr(exporter, export[0])(*export[1:])
-
-    with pytest.raises(ValueError, match=message):
-        run()
+        (tmp_path / name).touch()
+    exporter, beside = exporter_to(tmp_path / 'out'), exporter_to(tmp_path)
+    for message, call in {
+        "format=.'tf',.; allowed: 'mm', ": lambda: exporter.export_stitch(0, ['tf']),
+        'written to: .*option: --out': lambda: exporter_to(tmp_path / 'stitch_1.onnx'),
+        r'shape=\(0, 64\); allowed: pos': lambda: exporter_to(tmp_path, size=(0, 64)),
+        'bundle of stitch_7.onnx': lambda: beside.export_bundle('0,1'),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+    find = 'snnet_mm.deploy.onnx_files.importlib.util.find_spec'
+    monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
+    with pytest.raises(ValueError, match=r"'.\[onnx\]', for onnxscript"):
+        exporter.export_bundle('all')
     assert not [*tmp_path.glob('out/*')]
 
 
@@ -192,7 +184,10 @@ def test_a_bundle_of_depth_models(build, tmp_path):
     config = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
     cfg = Config.fromfile(Path(__file__).parents[2] / config)
     cfg.test_dataloader.dataset.num_scenes = 4
-    manifest = StitchExporter(cfg, build(cfg), tmp_path).export_bundle((0, 8))
+    for anchor in cfg.model.backbone.anchors:
+        anchor.arch.depth = 4
+    cfg.model.backbone.out_indices = (0, 1, 2, 3)
+    manifest = StitchExporter(cfg, build(cfg), tmp_path).export_bundle((2,))
     assert manifest['outputs'][0]['shape'] == ['batch', 1, 64, 64]
     assert all(s['files'][0]['max_difference'] < 1e-3 for s in manifest['stitches'])
     stored = (tmp_path / 'weights.safetensors').stat().st_size

@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 from torch.testing import assert_close
 
 from snnet_mm.apis import cost_table, set_stitch
-from snnet_mm.deploy import load_single, single_stitch
+from snnet_mm.deploy import single_stitch
 from snnet_mm.deploy.single import save_single
 
 TOY = Path(__file__).parents[2] / 'configs/toy'
@@ -70,10 +70,9 @@ def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build
     model = build(cfg)
     _, single = single_stitch(cfg, model, 8)
     source, state = model.state_dict(), single.state_dict()
-    changed = {k for k, v in state.items() if not torch.equal(v, source[k])}
+    changed = {k for k, v in state.items() if not v.equal(source[k])}
     layers = ('0to1_0', '1to0_1', '0to1_2')
     assert changed == {f'backbone.stitching_layers.{name}.weight' for name in layers}
-    assert not [k for k in state if 'lora' in k]
     blocks = {'.'.join(k.split('.')[2:5]) for k in state if '.blocks.' in k}
     assert blocks == {'0.blocks.0', '0.blocks.2', '1.blocks.2', '1.blocks.3'}
     assert 'backbone.anchors.0.pos_embed' in state
@@ -91,8 +90,6 @@ def test_lora_of_anchors_is_merged(toy_cfg, build):
     assert_close(plain.weight, weight)
     assert torch.equal(plain.bias, qkv.bias)
     assert 'lora' not in exported.pretty_text
-    # The stitched model still has its updates.
-    assert 'backbone.anchors.1.blocks.4.attn.qkv.lora_A' in model.state_dict()
 
 
 def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
@@ -132,32 +129,20 @@ def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     assert cfg.model.backbone.anchors[0].init_cfg.type == 'Pretrained'
 
 
-@pytest.mark.parametrize('suffix', ['.pth', '.safetensors'])
-def test_files_hold_the_model(toy_cfg, build, logits, tmp_path, suffix):
-    cfg = toy_cfg()
-    exported, single = single_stitch(cfg, build(cfg), 7)
-    save_single(exported, single, tmp_path / f'stitch{suffix}')
-    assert {p.name for p in tmp_path.iterdir()} == {'stitch.py', f'stitch{suffix}'}
-    read = load_single(tmp_path / f'stitch{suffix}').eval()
-    images = torch.randn(1, 3, 64, 64)
-    assert torch.equal(logits(read, images), logits(single, images))
-
-
 def test_it_trains_like_any_backbone(toy_cfg, build, tmp_path):
     cfg = toy_cfg()
     exported, single = single_stitch(cfg, build(cfg), 8)
     save_single(exported, single, tmp_path / 'stitch.pth')
     tuning = Config.fromfile(tmp_path / 'stitch.py')
     tuning.update(work_dir=str(tmp_path), load_from=str(tmp_path / 'stitch.pth'))
-    tuning.update(log_level='ERROR', param_scheduler=[])
-    tuning.update(val_cfg=None, val_dataloader=None, val_evaluator=None)
+    tuning.update(log_level='ERROR', param_scheduler=[], val_cfg=None)
+    tuning.update(val_dataloader=None, val_evaluator=None)
     tuning.train_cfg.max_iters = tuning.train_dataloader.batch_size = 2
     tuning.optim_wrapper.optimizer.lr = 0.1
     runner = Runner.from_cfg(tuning)
     runner.train()
     before = single.state_dict()
-    kept = [k for k, p in runner.model.named_parameters() if torch.equal(p, before[k])]
-    assert kept == []
+    assert not any(p.equal(before[k]) for k, p in runner.model.named_parameters())
 
 
 @MODELS.register_module(force=True)
@@ -178,11 +163,9 @@ def test_routes_of_three_anchors_that_end_anywhere(randomise):
     anchors = [dict(anchor, arch=arch) for arch in archs]
     backbone = dict(type='SNNetv1', anchors=anchors, nearest=False, out='end')
     cfg = Config(dict(model=dict(type='_EndReader', backbone=backbone)))
-    model = randomise(MODELS.build(cfg.model)).eval()
-    model.backbone.requires_grad_(False)
+    model = randomise(MODELS.build(cfg.model)).eval().requires_grad_(False)
     images = torch.randn(2, 3, 32, 32)
     costs = cost_table(model, (32, 32))
-    entered_at_first_block = 0
     for stitch in model.backbone.space:
         set_stitch(model, stitch.id)
         exported, single = single_stitch(cfg, model, stitch.id)
@@ -191,8 +174,8 @@ def test_routes_of_three_anchors_that_end_anywhere(randomise):
         run = {s.anchor for s in stitch.segments}
         anchors = exported.model.backbone.anchors
         assert [a is not None for a in anchors] == [a in run for a in range(3)]
-        entered_at_first_block += any(s.begin == 0 for s in stitch.segments[1:])
-    assert entered_at_first_block > 0
+    later = [segment for s in model.backbone.space for segment in s.segments[1:]]
+    assert any(segment.begin == 0 for segment in later)
 
 
 @pytest.mark.parametrize(

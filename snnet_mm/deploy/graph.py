@@ -31,7 +31,7 @@ class PredictionGraph(nn.Module):
         self, model: nn.Module, size: tuple[int, int], preprocessor: Mapping
     ) -> None:
         super().__init__()
-        self.model = deepcopy(model).eval().requires_grad_(False)
+        self.model = deepcopy(model).eval()
         self.model.backbone.fix_input_size(size)
         if is_detector(model):
             for name in [n for n, _ in self.model.named_children()]:
@@ -99,14 +99,17 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
     """Trace a graph on two images or more, for any number of images of their size."""
     # Without a bound torch 2.6 says that 2 ** 63 - 1 images are not allowed.
     batch = torch.export.Dim('batch', max=2**31 - 1)
-    # With gradients on, a relative position bias stays a table and its lookup; kept
-    # for one size, it would be stored once per block, many times as large. The first
-    # run makes the index of the lookup, which tracing takes as it is.
+    # With gradients, a relative position bias stays a table and its lookup; kept for
+    # one size, it would be stored once per block, many times as large. The first run
+    # makes the index of the lookup, which tracing takes as it is.
+    graph.requires_grad_(True)
     with torch.enable_grad():
         graph(images)
         program = torch.export.export(
             graph, (images,), dynamic_shapes={INPUT: {0: batch}}, strict=False
         )
+    for weight in program.state_dict.values():
+        weight.requires_grad_(False)
     # A file that is given away names no lines of code and holds no images.
     for node in program.graph.nodes:
         node.meta.pop('stack_trace', None)

@@ -117,11 +117,10 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     model = build(cfg)
     cfg.data_preprocessor = cfg.model.pop('data_preprocessor')
     model.dataset_meta = dict(classes=('a', 'b'))
-    cost, space = cost_table(model)[3], model.backbone.space
-    stitch = dict(id=3, kind='FS', route='fast[0:2] > slow[4:5]')
-    stitch |= dict(flops=cost.flops, params=cost.params, metrics=dict(mIoU=7))
-    results = dict(metric='mIoU', higher_is_better=True, input_size=[64, 64])
-    results = StitchResults.from_dict(results | dict(stitches=[stitch]))
+    costs, space = cost_table(model), model.backbone.space
+    stitch = dict(id=3, kind='FS', route='fast[0:2] > slow[4:5]', metrics=dict(mIoU=7))
+    stitch |= dict(flops=costs[3].flops, params=costs[3].params)
+    results = StitchResults.collect(space, costs, {3: dict(mIoU=7)})
     exporter = StitchExporter(cfg, model, tmp_path, results=results)
     exporter.export_stitch(3, ['mm', 'safetensors'])
     manifest = json.loads((tmp_path / 'manifest.json').read_text())

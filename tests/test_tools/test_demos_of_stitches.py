@@ -10,7 +10,7 @@ import torch
 
 from snnet_mm.apis import init_model
 from snnet_mm.esta import importance_results
-from snnet_mm.stitching import Cost, CostTable, TwoWaySpace
+from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
@@ -103,12 +103,12 @@ def test_a_video_is_painted_frame_by_frame(run_here, checkpoint, video, tmp_path
 def test_an_easy_target_runs_the_best_of_the_results(
     run_here, checkpoint, video, tmp_path
 ):
-    stitch = dict(kind='', route='', params=0)
-    results = dict(metric='mIoU', higher_is_better=True, input_size=[176, 240])
-    results['stitches'] = [
-        dict(stitch, id=i, flops=flops, metrics=dict(mIoU=score))
-        for i, flops, score in ((0, 10, 1.0), (5, 20, 4.0), (22, 30, 3.0), (1, 40, 2.0))
-    ]
+    space = TwoWaySpace([6, 12])
+    costs = {0: 10, 5: 20, 22: 30, 1: 40}
+    costs = CostTable({i: Cost(c, 1) for i, c in costs.items()}, (176, 240))
+    scores = {0: 1.0, 5: 4.0, 22: 3.0, 1: 2.0}
+    metrics = {i: dict(mIoU=score) for i, score in scores.items()}
+    results = StitchResults.collect(space, costs, metrics).to_dict()
     (tmp_path / 'a.json').write_text(json.dumps(results))
     args = (video, CONFIG, checkpoint, '--device', 'cpu', '--target-fps', 0.01)
     args += ('--output-file', tmp_path / 'out.avi')

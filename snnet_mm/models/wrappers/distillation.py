@@ -72,24 +72,69 @@ class Distillation:
         return weighed
 
 
+class TeacherWrapper(ModelWrapper):
+    """A model that learns from a teacher, which is no part of it.
+
+    The teacher is frozen, in eval mode, neither in checkpoints nor given to the
+    optimizer, and built only where a model is trained.
+
+    Args:
+        model, data_preprocessor: See :class:`ModelWrapper`.
+        teacher: Config of the teacher, an mm model.
+        teacher_checkpoint: Weights of the teacher, a file of any source; by default
+            those that its config names, by ``pretrained`` or ``init_cfg``.
+    """
+
+    def __init__(
+        self,
+        model: dict | BaseModel,
+        teacher: dict,
+        teacher_checkpoint: str | None = None,
+        data_preprocessor: dict | None = None,
+    ) -> None:
+        super().__init__(model, data_preprocessor)
+        self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
+        # In a tuple, which hides it from the optimizer and from checkpoints.
+        self._teacher: tuple[BaseModel, ...] = ()
+
+    def init_weights(self) -> None:
+        """Initialise the model, and build the teacher before training begins."""
+        super().init_weights()
+        self.teacher_on(next(self.parameters()).device)
+
+    def teacher_on(self, device: torch.device) -> BaseModel:
+        """Return the teacher, built and moved if need be."""
+        if not self._teacher:
+            teacher = MODELS.build(self._teacher_cfg)
+            teacher.init_weights()
+            if self._teacher_checkpoint is not None:
+                _load(teacher, self._teacher_checkpoint)
+            self._complete(teacher)
+            self._teacher = (teacher.eval().requires_grad_(False),)
+        (teacher,) = self._teacher
+        if next(teacher.parameters()).device != device:
+            teacher.to(device)
+        return teacher
+
+    def _complete(self, teacher: BaseModel) -> None:
+        """Add to a new teacher what moves with it."""
+
+
 @register(MODELS)
-class DistillationWrapper(ModelWrapper):
+class DistillationWrapper(TeacherWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
     The teacher sees the student's images, augmented and mixed, normalised as its own
-    data preprocessor does it. It is frozen, in eval mode, neither in checkpoints nor
-    given to the optimizer, and built only where a model is trained.
+    data preprocessor does it.
 
     Args:
         model: Config of the student, any mm model with logits of classes.
         teacher: Config of the teacher: a :class:`TimmTeacher` or an mm model of the
             same classes.
-        teacher_checkpoint: Weights of the teacher, a file of any source; by default
-            those that its config names, by ``pretrained`` or ``init_cfg``.
+        teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
         labels, alpha, temperature: See :class:`Distillation`.
         logits_from: Name of the part of the student that gives the logits; by default
             ``'head'`` of a classifier, ``'decode_head'`` of a segmentor.
-        data_preprocessor: See :class:`ModelWrapper`.
     """
 
     def __init__(
@@ -103,23 +148,15 @@ class DistillationWrapper(ModelWrapper):
         logits_from: str | None = None,
         data_preprocessor: dict | None = None,
     ) -> None:
-        super().__init__(model, data_preprocessor)
-        self._distillation = Distillation(labels, alpha, temperature)
         teacher = dict(type='TimmTeacher') if teacher is None else teacher
+        super().__init__(model, teacher, teacher_checkpoint, data_preprocessor)
+        self._distillation = Distillation(labels, alpha, temperature)
         pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
         known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
         wanted = 'one with weights: a teacher_checkpoint, or its pretrained or init_cfg'
         check(known, 'model.teacher', teacher['type'], wanted)
-        self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
         find_head(self.wrapped, logits_from)
         self._logits_from = logits_from
-        # In a tuple, which hides it from the optimizer and from checkpoints.
-        self._teacher: tuple[BaseModel, Renormalisation] | None = None
-
-    def init_weights(self) -> None:
-        """Initialise the model, and build the teacher before training begins."""
-        super().init_weights()
-        self._build_teacher()
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images, with ``loss_distill``."""
@@ -130,23 +167,13 @@ class DistillationWrapper(ModelWrapper):
     @torch.no_grad()
     def teach(self, inputs: Tensor) -> Tensor:
         """Return the teacher's logits of images preprocessed for the student."""
-        teacher, renormalise = self._build_teacher()
-        if next(teacher.parameters()).device != inputs.device:
-            teacher.to(inputs.device)
-            renormalise.to(inputs.device)
-        logits = teacher(renormalise(inputs), mode='tensor')
+        teacher = self.teacher_on(inputs.device)
+        logits = teacher(teacher.renormalise(inputs), mode='tensor')
         return check_logits(logits, f'teacher {type(teacher).__name__}')
 
-    def _build_teacher(self) -> tuple[BaseModel, Renormalisation]:
-        if self._teacher is None:
-            teacher = MODELS.build(self._teacher_cfg)
-            teacher.init_weights()
-            if self._teacher_checkpoint is not None:
-                _load(teacher, self._teacher_checkpoint)
-            teacher.eval().requires_grad_(False)
-            preprocessors = self.data_preprocessor, teacher.data_preprocessor
-            self._teacher = teacher, Renormalisation(*preprocessors)
-        return self._teacher
+    def _complete(self, teacher: BaseModel) -> None:
+        preprocessors = self.data_preprocessor, teacher.data_preprocessor
+        teacher.renormalise = Renormalisation(*preprocessors)
 
 
 @register(MODELS, passes_on=True)

@@ -12,33 +12,35 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.anchors.pretrained import load_into, read_weights
+from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.utils import check, register
 
-from .distillation import Distillation, find_head, recorded_logits
-from .model_wrapper import ModelWrapper
+from .distillation import (
+    Distillation,
+    TeacherWrapper,
+    find_head,
+    recorded_logits,
+)
 
 
 @register(MODELS)
-class FastAnchorWrapper(ModelWrapper):
+class FastAnchorWrapper(TeacherWrapper):
     """A model whose anchor learns to do what a larger one does, block by block.
 
     The loss is that of the task, plus ``logits_weight`` times the Kullback-Leibler
     divergence of the logits, plus ``1 - cosine`` of each token with the teacher's: the
-    mean over the blocks, and once more after the last. The teacher is frozen, in eval
-    mode, and not in checkpoints.
+    mean over the blocks, and once more after the last.
 
     Args:
         model: Config of an mm model with the small anchor as its backbone.
         teacher: That of the model with the large anchor; it sees the same images.
-        teacher_checkpoint: Weights of the teacher; by default those that it names.
+        teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
         places: For every block of the small anchor, the block of the large one after
             which tokens are compared.
         basis: File with directions ``(C, c)`` onto which the teacher's tokens are
             projected, for a small anchor of another width.
         labels: Whether images have labels; else tokens alone are learnt from.
         logits_weight: Weight of the logits of classes; 0 where there are none.
-        data_preprocessor: See :class:`ModelWrapper`.
     """
 
     def __init__(
@@ -52,12 +54,10 @@ class FastAnchorWrapper(ModelWrapper):
         logits_weight: float = 0.1,
         data_preprocessor: dict | None = None,
     ) -> None:
-        super().__init__(model, data_preprocessor)
+        super().__init__(model, teacher, teacher_checkpoint, data_preprocessor)
         anchor = getattr(self.wrapped, 'backbone', None)
-        wanted = 'an anchor of its own'
-        check(
-            isinstance(anchor, Anchor), 'model.backbone', type(anchor).__name__, wanted
-        )
+        kind, wanted = type(anchor).__name__, 'an anchor of its own'
+        check(isinstance(anchor, Anchor), 'model.backbone', kind, wanted)
         wanted = f'one block of the teacher for each of {anchor.depth}'
         check(len(places) == anchor.depth, 'model.places', tuple(places), wanted)
         if logits_weight:
@@ -66,23 +66,15 @@ class FastAnchorWrapper(ModelWrapper):
         self.logits_weight = logits_weight if labels else 0
         self._logits = Distillation('soft', alpha=1)
         self._basis_file = basis
-        self._teacher_cfg, self._teacher_checkpoint = teacher, teacher_checkpoint
-        # In a tuple, which hides it from the optimizer and from checkpoints.
-        self._teacher: tuple[BaseModel, Tensor | None] | None = None
-
-    def init_weights(self) -> None:
-        """Initialise the model, and build the teacher before training begins."""
-        super().init_weights()
-        self._build_teacher()
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images by name."""
-        teacher, basis = self._build_teacher(inputs.device)
+        teacher = self.teacher_on(inputs.device)
         with torch.no_grad():
             states, logits = self._run(teacher, inputs, None, set(self.places))
-        wanted = [
-            states[i] if basis is None else states[i] @ basis for i in self.places
-        ]
+        wanted = [states[i] for i in self.places]
+        if teacher.basis is not None:
+            wanted = [tokens @ teacher.basis for tokens in wanted]
         samples = data_samples if self.labels else None
         states, outputs = self._run(self.wrapped, inputs, samples)
         losses = outputs.pop('losses', {})
@@ -120,22 +112,10 @@ class FastAnchorWrapper(ModelWrapper):
             outputs['logits'] = logits[-1]
         return states, outputs
 
-    def _build_teacher(
-        self, device: torch.device | None = None
-    ) -> tuple[BaseModel, Tensor | None]:
-        if self._teacher is None:
-            teacher, basis = MODELS.build(self._teacher_cfg), None
-            teacher.init_weights()
-            if (path := self._teacher_checkpoint) is not None:
-                load_into(teacher, path, 'model.teacher_checkpoint')
-            if self._basis_file is not None:
-                basis = read_weights(self._basis_file)['basis']
-            self._teacher = teacher.eval().requires_grad_(False), basis
-        teacher, basis = self._teacher
-        if device is not None and next(teacher.parameters()).device != device:
-            basis = basis if basis is None else basis.to(device)
-            self._teacher = teacher.to(device), basis
-        return self._teacher
+    def _complete(self, teacher: BaseModel) -> None:
+        file = self._basis_file
+        basis = None if file is None else read_weights(file)['basis']
+        teacher.register_buffer('basis', basis)
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def test_the_teacher_is_no_part_of_the_model(build_classifier, batch, teacher):
     keys = list(student.state_dict())
     model = DistillationWrapper(student, TEACHER, teacher.path)
     model.init_weights()
-    built, _ = model._teacher
+    (built,) = model._teacher
     assert list(model.state_dict()) == keys
     parts = {*built.modules(), *built.parameters()}
     assert not parts & {*model.modules(), *model.parameters()}

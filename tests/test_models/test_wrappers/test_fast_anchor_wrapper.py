@@ -86,7 +86,7 @@ def test_only_the_student_is_trained_and_saved(slow, tmp_path):
     model(batch()[0], mode='loss')['loss_tokens'].backward()
     assert set(model.state_dict()) == keys == set(MODELS.build(cfg).state_dict())
     assert model.backbone.blocks[0].mlp.fc1.weight.grad.any()
-    teacher, _ = model._build_teacher()
+    (teacher,) = model._teacher
     assert all(p.grad is None for p in teacher.parameters())
     assert not teacher.training
 

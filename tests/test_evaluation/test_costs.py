@@ -14,8 +14,9 @@ from costs_by_hand import (
 )
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+from toy_classifier import ToyClassifier
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation import cost_table, count_parameters
 
 
 @pytest.mark.parametrize('layer', LAYERS, ids=['full', 'lora'])
@@ -59,25 +60,19 @@ def test_costs_of_windows_in_closed_form(build_snnet):
     assert fast.params == expected
 
 
+def size(*modules):
+    return sum(p.numel() for m in modules for p in m.parameters())
+
+
 def test_parameters_of_everything_optional(build_snnet):
-    net = build_snnet(
-        DEPTHS,
-        anchor=dict(rel_pos_bias=True, final_norm=True, num_registers=2),
-        stitching_layer=LAYERS[0],
-    )
+    anchor = dict(rel_pos_bias=True, final_norm=True, num_registers=2)
+    net = build_snnet(DEPTHS, anchor=anchor, stitching_layer=LAYERS[0])
     table = cost_table(net, SIZE)
-    fast, slow = net.anchors
-    last = net.stitching_layers['0to1_2']
-    joint = net.stitching_layers['0to1_0']
-
-    def size(*modules):
-        return sum(p.numel() for m in modules for p in m.parameters())
-
+    (fast, slow), layers = net.anchors, net.stitching_layers
     assert table[1].params == size(slow)
-    assert table[0].params == size(fast, last)
-    fs = size(fast) - size(*fast.blocks[1:], fast.norm)
-    fs += size(joint, *slow.blocks[3:], slow.norm)
-    assert table[2].params == fs
+    assert table[0].params == size(fast, layers['0to1_2'])
+    fs = size(fast, layers['0to1_0'], *slow.blocks[3:], slow.norm)
+    assert table[2].params == fs - size(*fast.blocks[1:], fast.norm)
 
 
 def counted(run):
@@ -86,8 +81,9 @@ def counted(run):
     return counter.get_total_flops() // 2
 
 
-@pytest.mark.parametrize('depths', [(4, 9), (2, 4, 9)], ids=['pair', 'chain'])
-@pytest.mark.parametrize('layer', LAYERS, ids=['full', 'lora'])
+@pytest.mark.parametrize(
+    ('depths', 'layer'), [((4, 9), LAYERS[1]), ((2, 4, 9), LAYERS[0])]
+)
 @torch.no_grad()
 def test_costs_equal_those_of_real_forwards(build_snnet, layer, depths):
     net = build_snnet(
@@ -108,20 +104,41 @@ def test_costs_equal_those_of_real_forwards(build_snnet, layer, depths):
 
 
 @torch.no_grad()
-def test_outputs_are_the_same_after_counting(build_snnet):
-    net = build_snnet(anchor=dict(rel_pos_bias=True)).eval()
+def test_counting_and_the_state_of_the_model_are_independent(build_snnet):
+    anchor = dict(rel_pos_bias=True)
+    net = build_snnet(anchor=anchor, out_indices=(0, 6), eval_maps=(1,)).eval()
     images = torch.randn(1, 3, *SIZE)
-    before, state = net(images)[0], torch.get_rng_state()
-    cost_table(net, SIZE)
-    assert net(images)[0].equal(before)
+    before, state = net(images)[-1], torch.get_rng_state()
+    table = cost_table(net, SIZE)
+    assert net(images)[-1].equal(before)
     assert torch.get_rng_state().equal(state)
-
-
-def test_costs_do_not_depend_on_mode_or_active_stitch(build_snnet):
-    net = build_snnet(out_indices=(0, 6), eval_maps=(1,))
-    table = cost_table(net.train(), SIZE)
-    assert cost_table(nn.DataParallel(net), SIZE) == table
+    assert cost_table(nn.DataParallel(net.train()), SIZE) == table
     for stitch_id in net.space.ids:
         net.set_stitch(stitch_id)
-        assert cost_table(net.eval(), SIZE) == table
+        assert cost_table(net, SIZE) == table
         assert net.active_stitch.id == stitch_id
+
+
+def test_parameters_of_a_stitched_model_by_part(build_snnet):
+    """Anchors of 3 blocks x 8 and 7 x 12 channels, trained by updates of rank 2."""
+    net = build_snnet(anchor=dict(lora=dict(rank=2)))
+    counts = count_parameters(nn.DataParallel(ToyClassifier(net)))
+    assert list(counts) == ['backbone.anchors', 'backbone.stitching_layers', 'head']
+    # A is rank x C, B is 3C x rank for qkv and C x rank for proj.
+    per_width = 2 * (1 + 3 + 1 + 1)
+    assert counts['backbone.anchors'].trained == per_width * (3 * 8 + 7 * 12)
+    # Three layers to the slow anchor, two back: A and B of every one.
+    layers = counts['backbone.stitching_layers']
+    assert layers.trained == 5 * 2 * (8 + 12)
+    assert layers.total == layers.trained + 5 * 8 * 12 + 3 * 12 + 2 * 8
+    assert counts['head'] == (12 * 5 + 5, 12 * 5 + 5)
+    assert str(counts['head']) == '65 of 65'
+    total = sum(count.total for count in counts.values())
+    assert total == size(ToyClassifier(net))
+    assert list(count_parameters(net)) == ['anchors', 'stitching_layers']
+
+
+def test_parameters_of_any_other_model_by_part(build_vit):
+    counts = count_parameters(ToyClassifier(build_vit(12, frozen_stages=3)))
+    assert list(counts) == ['backbone', 'head']
+    assert counts['backbone'].trained == 0

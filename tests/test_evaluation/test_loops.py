@@ -71,24 +71,21 @@ def test_a_chain_of_three_anchors(toy_cfg, tmp_path):
     toy_cfg.test_cfg = dict(type='TestLoop')
     alone = Runner.from_cfg(toy_cfg)
     alone.model.load_state_dict(runner.model.state_dict())
-    for stitch_id in (0, 3, 5, 10, 12):
+    for stitch_id in (0, 5, 12):
         set_stitch(alone.model, stitch_id)
         for name, value in alone.test().items():
             assert together[f'stitch_{stitch_id}/{name}'] == value
 
 
-@pytest.mark.parametrize('task', METRICS)
-def test_validation_during_training(toy_cfg, task):
+def test_validation_during_training(toy_cfg):
     toy_cfg.val_dataloader = toy_cfg.test_dataloader
     toy_cfg.val_evaluator = toy_cfg.test_evaluator
     toy_cfg.val_cfg = dict(type='StitchValLoop', stitches='0,4')
     toy_cfg.train_cfg.val_interval = 2
-    key = METRICS[task][0]
-    rule = 'greater' if task == 'seg' else 'less'
-    toy_cfg.default_hooks.checkpoint.update(save_best=f'stitch_4/{key}', rule=rule)
-    runner = Runner.from_cfg(toy_cfg)
-    runner.train()
-    assert (Path(toy_cfg.work_dir) / f'best_stitch_4_{key}_iter_2.pth').exists()
+    best = dict(save_best='stitch_4/mIoU', rule='greater')
+    toy_cfg.default_hooks.checkpoint.update(best)
+    Runner.from_cfg(toy_cfg).train()
+    assert (Path(toy_cfg.work_dir) / 'best_stitch_4_mIoU_iter_2.pth').exists()
 
 
 def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):

@@ -43,13 +43,10 @@ def one_at_a_time(cfg, *state_dicts, ids=None):
     return metrics
 
 
-def test_runner(cfg, **test_cfg):
+def runner_of(cfg, stitches='all', **test_cfg):
     cfg = copy.deepcopy(cfg)
-    cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', **test_cfg)
+    cfg.test_cfg = dict(type='StitchTestLoop', stitches=stitches, **test_cfg)
     return Runner.from_cfg(cfg)
-
-
-test_runner.__test__ = False
 
 
 @pytest.mark.parametrize(
@@ -63,7 +60,7 @@ def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
         num_crops = 4
     if toy_cfg.model.test_cfg.get('flip'):
         num_crops *= 2
-    runner = test_runner(toy_cfg)
+    runner = runner_of(toy_cfg)
     backbone = find_stitched_backbone(runner.model)
     runs = count_runs(*(b for anchor in backbone.anchors for b in anchor.blocks))
     metrics = runner.test()
@@ -86,10 +83,11 @@ def test_test_time_augmentation_equals_one_at_a_time(toy_cfg):
         )
     ]
     toy_cfg.model = dict(type='SegTTAModel', module=toy_cfg.model)
-    runner = test_runner(toy_cfg)
+    runner = runner_of(toy_cfg, stitches=(0, 6, 9))
     metrics = runner.test()
-    assert metrics == one_at_a_time(toy_cfg, runner.model.state_dict())
-    assert test_runner(toy_cfg, stitches_per_pass=5).test() == metrics
+    alone = one_at_a_time(toy_cfg, runner.model.state_dict(), ids=(0, 6, 9))
+    assert metrics == alone
+    assert runner_of(toy_cfg, stitches=(0, 6, 9), stitches_per_pass=2).test() == alone
 
 
 def count_runs(*modules):
@@ -106,129 +104,105 @@ def count_batches(runner):
     return count_runs(find_stitched_backbone(runner.model).anchors[0].patch_embed)
 
 
-class TestResume:
-    @pytest.fixture
-    def cfg(self, toy_cfg):
-        toy_cfg.test_dataloader.batch_size = 1
-        toy_cfg.test_dataloader.dataset.num_scenes = 12
-        return toy_cfg
+@pytest.fixture
+def many(toy_cfg):
+    """The toy config with twelve batches to test."""
+    toy_cfg.test_dataloader.batch_size = 1
+    toy_cfg.test_dataloader.dataset.num_scenes = 12
+    return toy_cfg
 
-    def stopped_at(self, cfg, batch, **test_cfg):
-        runner = test_runner(cfg, **test_cfg)
-        runner.register_hook(StopBefore(batch))
-        with pytest.raises(InterruptedError):
-            runner.test()
-        return Path(cfg.work_dir) / 'partial_test'
 
-    def test_goes_on_where_it_stopped(self, cfg):
-        whole = test_runner(cfg).test()
-        partial = self.stopped_at(cfg, 11)
-        runner = test_runner(cfg, resume=True)
-        seen = count_batches(runner)
-        assert runner.test() == whole
-        assert len(seen) == 2  # ten of twelve were written
-        assert not partial.exists()
-
-    def test_finished_stitches_are_not_run_again(self, cfg):
-        whole = test_runner(cfg).test()
-        partial = self.stopped_at(cfg, 3)
-        # As if a first pass over two of them had been through.
-        done = {i: {'mIoU': 12.5, 'aAcc': 1.0, 'mAcc': 2.0} for i in (0, 1)}
-        (folder,) = partial.iterdir()
-        state = json.loads((folder / 'state.json').read_text())
-        (folder / 'state.json').write_text(json.dumps(state | dict(finished=done)))
-        metrics = test_runner(cfg, resume=True).test()
-        assert metrics['stitch_0/mIoU'] == metrics['stitch_1/mIoU'] == 12.5
-        assert metrics['stitch_7/mIoU'] == whole['stitch_7/mIoU']
-
-    def test_without_resume_it_starts_anew(self, cfg):
-        self.stopped_at(cfg, 11)
-        runner = test_runner(cfg)
-        seen = count_batches(runner)
+def stop(cfg, batch, **test_cfg):
+    """Begin a test and crash; the folder of what it leaves."""
+    runner = runner_of(cfg, **test_cfg)
+    runner.register_hook(StopBefore(batch))
+    with pytest.raises(InterruptedError):
         runner.test()
-        assert len(seen) == 12
+    return Path(cfg.work_dir) / 'partial_test'
 
-    @pytest.mark.parametrize(
-        'change, differs',
-        [
-            (lambda c: c.randomness.update(seed=4), 'checkpoint'),
-            (lambda c: c.model.test_cfg.update(mode='slide'), 'config'),
-            (lambda c: c.test_dataloader.update(batch_size=2), 'batch size'),
-            (lambda c: c.test_dataloader.dataset.update(indices=11), 'config, data'),
-        ],
-    )
-    def test_another_evaluation_is_refused(self, cfg, change, differs):
-        self.stopped_at(cfg, 11)
-        change(cfg)
+
+def test_resuming_goes_on_where_it_stopped(many):
+    stop(many, 11)
+    anew = runner_of(many)
+    seen = count_batches(anew)
+    whole = anew.test()
+    assert len(seen) == 12
+    partial = stop(many, 11)
+    # As if a first pass over two of them had been through.
+    done = {i: {'mIoU': 12.5, 'aAcc': 1.0, 'mAcc': 2.0} for i in (0, 1)}
+    (folder,) = partial.iterdir()
+    state = json.loads((folder / 'state.json').read_text())
+    (folder / 'state.json').write_text(json.dumps(state | dict(finished=done)))
+    runner = runner_of(many, resume=True)
+    seen = count_batches(runner)
+    metrics = runner.test()
+    assert len(seen) == 2  # ten of twelve were written
+    assert not partial.exists()
+    assert metrics['stitch_0/mIoU'] == metrics['stitch_1/mIoU'] == 12.5
+    changed = {k for k in whole if metrics[k] != whole[k]}
+    assert changed == {f'stitch_{i}/{name}' for i in (0, 1) for name in done[0]}
+
+
+def test_another_evaluation_is_not_resumed(many):
+    stop(many, 2, stitches=[0])
+    for change, differs in (
+        (dict(randomness=dict(seed=4)), 'checkpoint'),
+        (dict(model=dict(test_cfg=dict(mode='slide'))), 'config'),
+        (dict(test_dataloader=dict(batch_size=2)), 'batch size'),
+        (dict(test_dataloader=dict(dataset=dict(indices=11))), 'config, data'),
+    ):
+        cfg = copy.deepcopy(many)
+        cfg.merge_from_dict(change)
         with pytest.raises(ValueError, match=f'because of another {differs}'):
-            test_runner(cfg, resume=True).test()
-
-    def test_another_data_folder_is_another_data_set(self):
-        identities = []
-        for name in ('a.jpg', 'b.jpg', 'b.jpg'):
-            data = BaseDataset(lazy_init=True)
-            data.load_data_list = lambda name=name: [dict(img_path=name)]
-            data.full_init()
-            identities.append(identify_data(DataLoader(data)))
-        a, b, again = identities
-        assert b == again
-        assert {k for k in a if a[k] != b[k]} == {'data set'}
+            runner_of(cfg, stitches=[0], resume=True).test()
 
 
-class TestFewerImages:
-    @pytest.fixture
-    def cfg(self, toy_cfg):
-        toy_cfg.test_dataloader.dataset.num_scenes = 10
-        return toy_cfg
-
-    def written(self, cfg, tmp_path, **test_cfg):
-        out_dir = tmp_path / 'report'
-        metrics = test_runner(cfg, out_dir=str(out_dir), **test_cfg).test()
-        stitches = json.loads((out_dir / 'stitches.json').read_text())['stitches']
-        return metrics, {s['id']: s for s in stitches}
-
-    def test_limit_spreads_over_the_data_set(self, cfg, tmp_path):
-        metrics, stitches = self.written(cfg, tmp_path, limit=4)
-        assert {s['num_images'] for s in stitches.values()} == {4}
-        cfg.test_dataloader.dataset.indices = [0, 2, 5, 7]
-        assert metrics == test_runner(cfg).test()
-
-    def test_screening(self, cfg, tmp_path, capsys):
-        everything = test_runner(cfg).test()
-        few = test_runner(cfg, limit=3).test()
-        metrics, stitches = self.written(cfg, tmp_path, screen=3, keep=1)
-        kept = {i for i, s in stitches.items() if s['num_images'] == 10}
-        assert {0, 1} < kept < set(stitches)
-        for i in stitches:
-            expected = everything if i in kept else few
-            assert metrics[f'stitch_{i}/mIoU'] == expected[f'stitch_{i}/mIoU']
-        assert 'images' in capsys.readouterr().out
-
-    def test_a_crash_after_the_screening_does_not_repeat_it(self, cfg, tmp_path):
-        metrics = test_runner(cfg, screen=3, keep=1).test()
-        runner = test_runner(cfg, screen=3, keep=1)
-        runner.register_hook(StopBefore(4))
-        with pytest.raises(InterruptedError):
-            runner.test()
-        runner = test_runner(cfg, screen=3, keep=1, resume=True)
-        seen = count_batches(runner)
-        assert runner.test() == metrics
-        assert len(seen) == 5
+def test_another_data_folder_is_another_data_set():
+    identities = []
+    for name in ('a.jpg', 'b.jpg', 'b.jpg'):
+        data = BaseDataset(lazy_init=True)
+        data.load_data_list = lambda name=name: [dict(img_path=name)]
+        data.full_init()
+        identities.append(identify_data(DataLoader(data)))
+    a, b, again = identities
+    assert b == again
+    assert {k for k in a if a[k] != b[k]} == {'data set'}
 
 
-def test_pictures_get_a_folder_per_stitch(toy_cfg, tmp_path):
-    test_runner(toy_cfg, show_dir=str(tmp_path / 'show'), limit=2).test()
-    pictures = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob('show/*/*'))
-    ids = sorted(str(i) for i in (*range(5), *range(6, 15)))
-    assert pictures == [
-        f'show/stitch_{i}/{name}.png' for i in ids for name in ('000000', '000002')
-    ]
-    assert len({Path(tmp_path / p).read_bytes() for p in pictures}) > 20
+def test_few_images_and_screening(toy_cfg, tmp_path, capsys):
+    dataset, out_dir = toy_cfg.test_dataloader.dataset, tmp_path / 'report'
+    dataset.num_scenes = 10
+    everything = runner_of(toy_cfg).test()
+    few = runner_of(toy_cfg, limit=3, show_dir=str(tmp_path / 'show')).test()
+    dataset.indices = [0, 3, 6]
+    assert few == runner_of(toy_cfg).test()
+    del dataset['indices']
+
+    screening = dict(screen=3, keep=1, out_dir=str(out_dir))
+    stop(toy_cfg, 4, **screening)
+    runner = runner_of(toy_cfg, resume=True, **screening)
+    seen = count_batches(runner)
+    metrics = runner.test()
+    assert len(seen) == 5  # the screening is not repeated
+    stitches = json.loads((out_dir / 'stitches.json').read_text())['stitches']
+    images = {s['id']: s['num_images'] for s in stitches}
+    kept = {i for i in images if images[i] == 10}
+    assert {0, 1} < kept < set(images)
+    assert set(images.values()) == {3, 10}
+    for i in images:
+        expected = everything if i in kept else few
+        assert metrics[f'stitch_{i}/mIoU'] == expected[f'stitch_{i}/mIoU']
+    assert 'images' in capsys.readouterr().out
+
+    pictures = {str(p.relative_to(tmp_path)): p for p in tmp_path.glob('show/*/*')}
+    names = '000000', '000003', '000006'
+    assert set(pictures) == {f'show/stitch_{i}/{n}.png' for i in images for n in names}
+    assert len({p.read_bytes() for p in pictures.values()}) > 20
 
 
 def test_class_tables_go_to_the_file_only(toy_cfg, capfd):
     toy_cfg.log_level = 'INFO'
-    runner = test_runner(toy_cfg)
+    runner = runner_of(toy_cfg)
     runner.test()
     assert 'per class results' not in capfd.readouterr().err
     log = next(Path(runner.log_dir).glob('*.log')).read_text()
@@ -237,8 +211,8 @@ def test_class_tables_go_to_the_file_only(toy_cfg, capfd):
 
 
 def test_batch_norm_is_recalibrated_per_stitch(toy_cfg, tmp_path):
-    mixed = test_runner(toy_cfg).test()
-    runner = test_runner(toy_cfg, recalibrate_bn=6, out_dir=str(tmp_path / 'report'))
+    mixed = runner_of(toy_cfg).test()
+    runner = runner_of(toy_cfg, recalibrate_bn=6, out_dir=str(tmp_path / 'report'))
     before = {k: v.clone() for k, v in runner.model.state_dict().items()}
     metrics = runner.test()
     statistics = torch.load(tmp_path / 'report' / 'bn_statistics.pth')

@@ -74,25 +74,25 @@ def test_taken_up_where_all_stitches_and_ranks_are(evaluator, tmp_path, monkeypa
     assert buffers.evaluate(5, 8) == expected(5, 4)
 
 
-def test_a_stitch_that_was_never_begun_begins_all_anew(evaluator, tmp_path):
-    feed(MetricBuffers(evaluator, (5, 2), tmp_path, interval=1), 0, 4)
-    buffers = MetricBuffers(evaluator, (5, 7), tmp_path, interval=1)
-    assert buffers.num_batches == 0
-    feed(buffers, 0, 2)
-    assert buffers.evaluate(5, 4) == expected(5, 2)
-
-
-def test_a_damaged_record_ends_what_is_taken_up(evaluator, tmp_path):
+def flip_a_bit(path):
     """One bit in a number would be a wrong result."""
-    feed(MetricBuffers(evaluator, (2,), tmp_path, interval=1), 0, 3)
-    path = tmp_path / 'rank0' / 'stitch_2.results'
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    buffers = MetricBuffers(evaluator, (2,), tmp_path, interval=1)
-    assert buffers.num_batches == 1
-    feed(buffers, 1, 3)
-    assert buffers.evaluate(2, 6) == expected(2, 3)
+
+
+@pytest.mark.parametrize(
+    ('ids', 'damage', 'taken_up'),
+    [((5, 2), flip_a_bit, 1), ((5, 7), lambda path: None, 0)],
+    ids=['a damaged record', 'a stitch that was never begun'],
+)
+def test_taken_up_is_what_all_have(evaluator, tmp_path, ids, damage, taken_up):
+    feed(MetricBuffers(evaluator, (5, 2), tmp_path, interval=1), 0, 3)
+    damage(tmp_path / 'rank0' / 'stitch_2.results')
+    buffers = MetricBuffers(evaluator, ids, tmp_path, interval=1)
+    assert buffers.num_batches == taken_up
+    feed(buffers, taken_up, 3)
+    assert [buffers.evaluate(i, 6) for i in ids] == [expected(i, 3) for i in ids]
 
 
 class Keep(BaseMetric):

@@ -1,0 +1,329 @@
+"""Comparison of fronts: figures of each, with intervals by a bootstrap over images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching.routes import ANCHOR_KIND
+from snnet_mm.utils import atomic_path, check
+
+Array = NDArray[np.float64]
+NUM_BUDGETS = 13
+BEST_WITHIN = 'best within'
+
+
+@dataclass(frozen=True)
+class ImageScores:
+    """What a metric is made of, image by image, for several stitches of a model.
+
+    The metric is ``scale`` times the mean over columns of the ratio of sums over
+    images: intersections over unions by class for mIoU, hits over 1 for top-1, a
+    mean over images for depth. Columns without a denominator are left out.
+
+    Args:
+        metric: Name of the metric.
+        ids: Stitch ids.
+        numerators: Of shape (stitches, images, columns).
+        denominators: Of the same shape.
+        scale: 100 for percent.
+    """
+
+    metric: str
+    ids: tuple[int, ...]
+    numerators: Array
+    denominators: Array
+    scale: float = 1
+
+    def scores(self, weights: Array) -> Array:
+        """Return the metric ``(R, stitches)`` for rows of image weights ``(R, N)``."""
+        above, below = (
+            np.einsum('rn,snk->rsk', weights, part)
+            for part in (self.numerators, self.denominators)
+        )
+        seen = below > 0
+        ratios = np.divide(above, below, out=np.zeros(above.shape), where=seen)
+        with np.errstate(invalid='ignore'):
+            return self.scale * ratios.sum(axis=-1) / seen.sum(axis=-1)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write an npz file, whole or not at all."""
+        with atomic_path(path) as temporary, temporary.open('wb') as file:
+            np.savez_compressed(file, **vars(self))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike) -> ImageScores:
+        """Read what :meth:`save` wrote."""
+        try:
+            with np.load(path) as data:
+                parts = {key: data[key] for key in data.files}
+            metric, scale = str(parts.pop('metric')), float(parts.pop('scale'))
+            ids = tuple(map(int, parts.pop('ids')))
+            scores = cls(metric, ids, **parts, scale=scale)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f'{path}: not a file of per-image statistics ({error}); tools/test.py '
+                'writes them beside stitches.json'
+            ) from error
+        shape = scores.numerators.shape
+        fits = len(shape) == 3 and shape == scores.denominators.shape
+        check(
+            fits and shape[0] == len(ids), str(path), shape, 'stitches, images, columns'
+        )
+        return scores
+
+
+@dataclass(frozen=True)
+class Run:
+    """Costs and scores of one trained model, or of several models alone."""
+
+    costs: Array
+    images: ImageScores
+    sign: int
+    anchors: Array  # whether a stitch is an anchor
+
+    @classmethod
+    def of(
+        cls, results: StitchResults, images: ImageScores, cost: str = 'flops'
+    ) -> Run:
+        """Join results with their per-image statistics."""
+        known, column = results.scores(), results.column(cost)
+        ids = [i for i in images.ids if i in known]
+        rows = [images.ids.index(i) for i in ids]
+        wanted = f'{results.metric}, which ranks the results'
+        check(
+            images.metric == results.metric,
+            'per-image statistics',
+            images.metric,
+            wanted,
+        )
+        chosen = ImageScores(
+            images.metric,
+            tuple(ids),
+            images.numerators[rows],
+            images.denominators[rows],
+            images.scale,
+        )
+        kinds = {r.id: r.kind for r in results.stitches}
+        return cls(
+            np.array([column[i] for i in ids], float),
+            chosen,
+            1 if results.higher_is_better else -1,
+            np.array([kinds[i] == ANCHOR_KIND for i in ids]),
+        )
+
+    @classmethod
+    def joined(cls, runs: Sequence[Run]) -> Run:
+        """Return several models on the same images as one set to choose from."""
+        first = runs[0].images
+        return cls(
+            np.concatenate([r.costs for r in runs]),
+            ImageScores(
+                first.metric,
+                tuple(range(sum(len(r.costs) for r in runs))),
+                np.concatenate([r.images.numerators for r in runs]),
+                np.concatenate([r.images.denominators for r in runs]),
+                first.scale,
+            ),
+            runs[0].sign,
+            np.concatenate([r.anchors for r in runs]),
+        )
+
+    def scores(self, weights: Array) -> Array:
+        """Return scores ``(R, stitches)``, better when higher."""
+        return self.sign * self.images.scores(weights)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a front, its 95 % interval, and the figure of every seed."""
+
+    value: float
+    low: float
+    high: float
+    seeds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, rows: Array) -> Figure:
+        """Join figures ``(seeds, 1 + resamples)``, the first without resampling."""
+        mean = rows.mean(axis=0)
+        known = mean[1:][np.isfinite(mean[1:])]
+        low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (np.nan,) * 2
+        return cls(float(mean[0]), float(low), float(high), tuple(rows[:, 0].tolist()))
+
+    def __str__(self) -> str:
+        return f'{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]'
+
+
+class FrontComparison:
+    """Figures of fronts of several models that were tested on the same images.
+
+    Every resample draws images with replacement, the same ones for all models and
+    seeds, so that differences are paired; figures are means over the seeds of a model.
+
+    Args:
+        models: Runs with different seeds, by the name of the model.
+        num_resamples: Resamples of the images.
+        seed: Of the resampling.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Sequence[Run]],
+        num_resamples: int = 1000,
+        seed: int = 0,
+    ) -> None:
+        runs = [run for of_model in models.values() for run in of_model]
+        numbers = {run.images.numerators.shape[1] for run in runs}
+        check(len(numbers) == 1, 'images', sorted(numbers), 'the same for all results')
+        metrics = {(run.images.metric, run.sign) for run in runs}
+        check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
+        (number,), rng = numbers, np.random.default_rng(seed)
+        drawn = rng.multinomial(number, np.full(number, 1 / number), num_resamples)
+        # The first row is the images as they are.
+        self.weights = np.concatenate([np.ones((1, number)), drawn])
+        self.halves = rng.permuted(
+            np.tile(np.arange(number) % 2, (num_resamples, 1)), axis=1
+        )
+        self.models, self.low = models, max(run.costs.min() for run in runs)
+        self.high = max(run.costs.max() for run in runs)
+        check(self.low < self.high, 'costs', self.low, f'below {self.high}: no budgets')
+        self.budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
+        plain = [run.scores(self.weights[:1])[0] for run in runs]
+        worst = min(
+            s[r.anchors].min()
+            for s, r in zip(plain, runs, strict=True)
+            if r.anchors.any()
+        )
+        margin = 5 if runs[0].images.scale == 100 else abs(worst) / 20
+        self.reference = 1.05 * self.high, worst - margin
+        self.front = _front(
+            np.concatenate([run.costs for run in runs]), np.concatenate(plain)
+        )
+
+    def figures(self) -> dict[str, dict[str, Figure]]:
+        """Return all figures by model and name."""
+        return {
+            name: {key: Figure.of(rows) for key, rows in self._rows(name).items()}
+            for name in self.models
+        }
+
+    def differences(self, baseline: str) -> dict[str, dict[str, Figure]]:
+        """Return the figures of all other models minus those of one, paired."""
+        check(baseline in self.models, '--baseline', baseline, list(self.models))
+        base = {k: rows.mean(axis=0) for k, rows in self._rows(baseline).items()}
+        return {
+            name: {k: Figure.of(rows - base[k]) for k, rows in self._rows(name).items()}
+            for name in self.models
+            if name != baseline
+        }
+
+    def steps(self, name: str) -> tuple[Array, Array]:
+        """Return the best affordable score at every cost of a front, and its interval.
+
+        Costs ``(n,)``, and value, low and high ``(3, n)``, in the metric's own sign.
+        """
+        runs = self.models[name]
+        costs = np.unique(np.concatenate([run.costs for run in runs]))
+        rows = np.mean(
+            [_affordable(r.costs, r.scores(self.weights), costs) for r in runs], axis=0
+        )
+        bounds = np.nanpercentile(rows[1:], [2.5, 97.5], axis=0)
+        return costs, runs[0].sign * np.stack([rows[0], *bounds])
+
+    @cache  # noqa: B019  # a comparison lives as long as its tool
+    def _rows(self, name: str) -> dict[str, Array]:
+        """Return figures ``(seeds, 1 + resamples)`` by name."""
+        of_runs = [self._rows_of_run(run) for run in self.models[name]]
+        return {key: np.stack([r[key] for r in of_runs]) for key in of_runs[0]}
+
+    def _rows_of_run(self, run: Run) -> dict[str, Array]:
+        scores, sign = run.scores(self.weights), run.sign
+        best = _affordable(run.costs, scores, self.budgets)
+        found = {
+            'area under front': sign * self._area(run.costs, scores),
+            'hypervolume': self._hypervolume(run.costs, scores),
+            'IGD+': self._igd_plus(run.costs, scores),
+            **_correlations(run.costs, sign * scores),
+        }
+        for budget, column in zip(self.budgets, best.T, strict=True):
+            found[f'{BEST_WITHIN} {budget:.6g}'] = sign * column
+        return found | {
+            'area, chosen on half of the images': sign * self._held_out_area(run)
+        }
+
+    def _held_out_area(self, run: Run) -> Array:
+        """Choose stitches on a random half of the images, and score on the other."""
+        area, resampled = [], self.weights[1:]
+        for weights in (np.ones_like(resampled), resampled):
+            halves = weights * self.halves, weights * (1 - self.halves)
+            area.append(self._area(run.costs, *map(run.scores, halves)))
+        # Without resampling one split says little: all of them do.
+        return np.array([area[0].mean(), *area[1]])
+
+    def _area(self, costs: Array, scores: Array, read: Array | None = None) -> Array:
+        """Return the mean over budgets of the best affordable score."""
+        order = np.argsort(costs, kind='stable')
+        best = _running_best(
+            scores[:, order], (scores if read is None else read)[:, order]
+        )
+        ends = np.clip([*costs[order], self.high], self.low, self.high)
+        return best @ np.diff(ends) / (self.high - self.low)
+
+    def _hypervolume(self, costs: Array, scores: Array) -> Array:
+        """Return the area above the reference, per unit of cost."""
+        order, (limit, floor) = np.argsort(costs, kind='stable'), self.reference
+        above = np.maximum(_running_best(scores[:, order], scores[:, order]) - floor, 0)
+        return above @ np.diff([*costs[order], limit]) / limit
+
+    def _igd_plus(self, costs: Array, scores: Array) -> Array:
+        """Return the mean distance of the joint front to what dominates it here."""
+        wanted_costs, wanted = self.front
+        scale = np.ptp(wanted) or 1
+        over = np.maximum(costs - wanted_costs[:, None], 0) / (self.high - self.low)
+        under = np.maximum(wanted[:, None] - scores[:, None], 0) / scale
+        return np.sqrt(over**2 + under**2).min(axis=-1).mean(axis=-1)
+
+
+def _running_best(scores: Array, read: Array) -> Array:
+    """Return, along the last axis, what is read of the best so far."""
+    best, out = np.zeros(len(scores), int), np.empty_like(read)
+    rows = np.arange(len(scores))
+    for i in range(scores.shape[1]):
+        best = np.where(scores[:, i] > scores[rows, best], i, best)
+        out[:, i] = read[rows, best]
+    return out
+
+
+def _affordable(costs: Array, scores: Array, budgets: Array) -> Array:
+    """Return the best score ``(R, budgets)`` within each budget; NaN where none is."""
+    fits = costs <= budgets[:, None] * (1 + 1e-9)
+    best = np.where(fits, scores[:, None], -np.inf).max(axis=-1)
+    return np.where(np.isinf(best), np.nan, best)
+
+
+def _front(costs: Array, scores: Array) -> tuple[Array, Array]:
+    order = np.lexsort((-scores, costs))
+    best = np.maximum.accumulate(scores[order])
+    kept = [0, *(j for i, j in pairwise(range(len(best))) if best[j] > best[i])]
+    return costs[order][kept], best[kept]
+
+
+def _correlations(costs: Array, scores: Array) -> dict[str, Array]:
+    """Return the rank correlations of costs and rows of scores, NaN for two points."""
+    from scipy.stats import kendalltau, spearmanr  # slow to import
+
+    of, rows = {'Spearman': spearmanr, 'Kendall': kendalltau}, list(scores)
+    if len(costs) < 3:
+        return {name: np.full(len(rows), np.nan) for name in of}
+    return {
+        name: np.array([function(costs, row).statistic for row in rows])
+        for name, function in of.items()
+    }

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+
+from snnet_mm.evaluation.front_comparison import FrontComparison, ImageScores, Run
+
+
+def make_run(costs, per_image, anchors=None, sign=1):
+    """A run whose scores, in percent, are means of rows ``(stitches, images)``."""
+    numerators = np.asarray(per_image, float)[..., None] / 100
+    ids = tuple(range(len(costs)))
+    images = ImageScores('acc', ids, numerators, np.ones_like(numerators), 100)
+    anchors = np.ones(len(costs), bool) if anchors is None else np.array(anchors)
+    return Run(np.asarray(costs, float), images, sign, anchors)
+
+
+def constant_run(costs, scores, num_images=6, **kwargs):
+    per_image = np.tile(np.array(scores)[:, None], num_images)
+    return make_run(costs, per_image, **kwargs)
+
+
+def compare(num_resamples=100, **models):
+    models = {k: v if isinstance(v, list) else [v] for k, v in models.items()}
+    return FrontComparison(models, num_resamples)
+
+
+def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
+    intersections = np.array([[[1, 0], [3, 0]]])
+    unions = np.array([[[2, 0], [6, 0]]])
+    images = ImageScores('mIoU', (5,), intersections, unions, 100)
+    # The second class is in no image; weights count images.
+    scores = images.scores(np.array([[1, 1], [2, 0]]))
+    np.testing.assert_allclose(scores, [[100 * 4 / 8], [100 * 2 / 4]])
+
+
+@pytest.mark.parametrize('sign', [1, -1])
+def test_figures_of_fronts_by_hand(sign):
+    # Budgets go from 1 to 5. Of `a` the best is 50 up to 3 and 60 from there on.
+    a = constant_run([1, 3, 4], sign * np.array([50, 60, 55]), sign=sign)
+    b = constant_run([1, 5], sign * np.array([40, 70]), sign=sign)
+    comparison = compare(a=a, b=b)
+    figures = comparison.figures()
+    values = {m: {k: f.value for k, f in fs.items()} for m, fs in figures.items()}
+    assert values['a']['area under front'] == pytest.approx(sign * 55)
+    assert values['b']['area under front'] == pytest.approx(sign * 40)
+    # Better than 5 points under the worst anchor, up to 1.05 of the largest cost.
+    assert comparison.reference == pytest.approx((5.25, 35))
+    assert values['a']['hypervolume'] == pytest.approx((15 * 2 + 25 * 2.25) / 5.25)
+    assert values['a']['Spearman'] == pytest.approx(sign * 0.5)
+    assert values['a']['Kendall'] == pytest.approx(sign / 3)
+    assert np.isnan(values['b']['Spearman'])
+    best = [values['a'][k] for k in values['a'] if k.startswith('best within')]
+    assert best == pytest.approx([sign * 50] * 6 + [sign * 60] * 7)
+    # Images are alike, so that no resample differs and a choice keeps its score.
+    area = figures['a']['area under front']
+    assert area.low == pytest.approx(area.high) == pytest.approx(area.value)
+    honest = values['a']['area, chosen on half of the images']
+    assert honest == pytest.approx(area.value)
+
+
+def test_igd_plus_is_the_distance_to_the_joint_front():
+    a, b = constant_run([1, 3], [40, 60]), constant_run([1, 3], [40, 50])
+    figures = compare(a=a, b=b).figures()
+    assert figures['a']['IGD+'].value == 0
+    # Half of the front is half of its range of scores away.
+    assert figures['b']['IGD+'].value == pytest.approx(0.25)
+
+
+def test_differences_are_paired_over_images():
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0, 100, (2, 40))
+    a, b = make_run([1, 2], base), make_run([1, 2], base + 3)
+    comparison = compare(a=a, b=b)
+    own = comparison.figures()['b']['area under front']
+    assert own.high - own.low > 5
+    shift = comparison.differences('a')['b']['area under front']
+    assert (shift.value, shift.low, shift.high) == pytest.approx((3, 3, 3))
+
+
+def test_intervals_are_those_of_the_mean():
+    sample = np.random.default_rng(1).normal(50, 10, 400)
+    run = make_run([1, 2], np.stack([sample, sample]))
+    area = compare(2000, a=run).figures()['a']['area under front']
+    error = 1.96 * sample.std() / 20
+    assert area.low == pytest.approx(sample.mean() - error, abs=0.15)
+    assert area.high == pytest.approx(sample.mean() + error, abs=0.15)
+
+
+def test_a_best_of_many_is_inflated_and_a_fixed_choice_is_not():
+    """Forty stitches of equal worth: the best of them is luck."""
+    noise = np.random.default_rng(2).normal(50, 20, (40, 60))
+    run = make_run(np.linspace(1, 1.01, 40), noise)
+    other = constant_run([1, 2], [0, 0], 60)
+    figures = compare(200, a=run, b=other).figures()['a']
+    assert figures['area under front'].value > 54
+    honest = figures['area, chosen on half of the images'].value
+    assert honest == pytest.approx(50, abs=1.5)
+
+
+def test_figures_are_means_over_seeds():
+    runs = [constant_run([1, 2], [40, 50]), constant_run([1, 2], [44, 50])]
+    area = compare(a=runs).figures()['a']['area under front']
+    assert (area.value, area.seeds) == (pytest.approx(42), pytest.approx((40, 44)))
+
+
+def test_models_alone_are_one_set_to_choose_from():
+    slow, fast = constant_run([4], [60]), constant_run([1], [50])
+    alone = Run.joined([slow, fast])
+    costs, (value, low, high) = compare(alone=alone).steps('alone')
+    assert costs.tolist() == [1, 4]
+    for row in (value, low, high):
+        np.testing.assert_allclose(row, [50, 60])
+
+
+def test_files_are_read_as_written_or_refused(tmp_path):
+    images = make_run([1, 2], np.random.rand(2, 3)).images
+    images.save(tmp_path / 'per_image.npz')
+    read = ImageScores.read(tmp_path / 'per_image.npz')
+    assert (read.metric, read.ids, read.scale) == ('acc', (0, 1), 100)
+    np.testing.assert_array_equal(read.numerators, images.numerators)
+    (tmp_path / 'text.npz').write_text('no arrays')
+    for name in ('text.npz', 'missing.npz'):
+        with pytest.raises(ValueError, match='per-image statistics'):
+            ImageScores.read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    'models, message',
+    [
+        (dict(a=constant_run([1], [5])), 'no budgets'),
+        (dict(a=constant_run([1, 2], [5, 6]), b=make_run([1], [[5, 6]])), 'images'),
+        (
+            dict(a=constant_run([1, 2], [5, 6]), b=constant_run([1], [5], sign=-1)),
+            '--metric',
+        ),
+    ],
+)
+def test_models_that_cannot_be_compared_are_refused(models, message):
+    with pytest.raises(ValueError, match=message):
+        compare(**models)

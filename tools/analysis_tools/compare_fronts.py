@@ -1,0 +1,126 @@
+"""Compare the fronts of models: ``tools/analysis_tools/compare_fronts.py A=a.json``.
+
+Every model is NAME=RESULTS, results being a ``stitches.json`` of ``tools/test.py`` with
+``per_image.npz`` beside it; several seeds stand with commas, and models alone that are
+one set to choose from with plus signs: ``alone=fast.json+slow.json``.
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from rich.console import Console
+from rich.table import Table
+
+from snnet_mm.evaluation.front_comparison import (
+    BEST_WITHIN,
+    FrontComparison,
+    ImageScores,
+    Run,
+)
+from snnet_mm.stitching import UNITS, CostTable, StitchResults
+from snnet_mm.utils import atomic_path, check
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
+    add = parser.add_argument
+    add('models', nargs='+', metavar='NAME=RESULTS', help='see above')
+    what = 'model whose figures are taken from those of all others (default: the first)'
+    add('--baseline', help=what)
+    add('--cost', choices=UNITS, default='flops', help='what budgets are of')
+    what = 'a costs.json of stitch_table.py with measured costs, for all models'
+    add('--costs', help=what)
+    add('--metric', help='the metric to compare by (default: that of the results)')
+    add('--resamples', type=int, default=1000, help='bootstrap resamples of the images')
+    add('--seed', type=int, default=0, help='of the resampling')
+    what = 'files to write, the ending aside (default: fronts)'
+    add('--out', type=Path, default=Path('fronts'), help=what)
+    args = parser.parse_args()
+    check(args.resamples >= 100, '--resamples', args.resamples, '100 or more')
+    return args
+
+
+def read_run(files: str, args: argparse.Namespace) -> Run:
+    runs = []
+    for file in files.split('+'):
+        results = StitchResults.read(file).ranked_by(args.metric)
+        if args.costs is not None:
+            results = results.with_costs(CostTable.read(args.costs))
+        images = ImageScores.read(Path(file).with_name('per_image.npz'))
+        runs.append(Run.of(results, images, args.cost))
+    return Run.joined(runs)
+
+
+def read_models(args: argparse.Namespace) -> dict[str, list[Run]]:
+    models = {}
+    for model in args.models:
+        name, separator, files = model.partition('=')
+        given = separator and files and name not in models
+        check(given, 'models', model, 'NAME=RESULTS, each name once')
+        models[name] = [read_run(seed, args) for seed in files.split(',')]
+    return models
+
+
+def draw(comparison: FrontComparison, path: Path, args: argparse.Namespace) -> None:
+    """Draw the best affordable score over the cost, with its interval."""
+    unit = UNITS[args.cost]
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    for name in comparison.models:
+        costs, (value, low, high) = comparison.steps(name)
+        costs = [*costs / unit.factor, 1.02 * comparison.high / unit.factor]
+        value, low, high = ([*x, x[-1]] for x in (value, low, high))
+        (line,) = axes.step(costs, value, where='post', label=name)
+        colour = line.get_color()
+        axes.fill_between(costs, low, high, step='post', color=colour, alpha=0.15, lw=0)
+    axes.set_xlabel(unit.heading)
+    axes.set_ylabel(f'best {next(iter(comparison.models.values()))[0].images.metric}')
+    axes.legend(title='95 % over images')
+    axes.grid(alpha=0.3)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format='png', dpi=150, bbox_inches='tight')
+    plt.close(figure)
+
+
+def print_table(title: str, figures: dict, unit: float) -> None:
+    table = Table('figure', *figures, title=title)
+    for key in next(iter(figures.values())):
+        name = key
+        if key.startswith(BEST_WITHIN):
+            budget = float(key.removeprefix(BEST_WITHIN)) / unit
+            name = f'{BEST_WITHIN} {budget:.3g}'
+        table.add_row(name, *(str(found[key]) for found in figures.values()))
+    Console().print(table)
+
+
+def main() -> None:
+    args = parse_args()
+    comparison = FrontComparison(read_models(args), args.resamples, args.seed)
+    figures, unit = comparison.figures(), UNITS[args.cost]
+    print_table(f'Fronts, costs in {unit.heading}', figures, unit.factor)
+    report = dict(figures=figures)
+    if len(figures) > 1:
+        baseline = args.baseline or next(iter(figures))
+        found = comparison.differences(baseline)
+        print_table(f'Differences to {baseline}', found, unit.factor)
+        report |= dict(baseline=baseline, differences=found)
+    plain = {
+        key: {m: {k: asdict(f) for k, f in fs.items()} for m, fs in value.items()}
+        if isinstance(value, dict)
+        else value
+        for key, value in report.items()
+    }
+    with atomic_path(args.out.with_suffix('.json')) as temporary:
+        temporary.write_text(json.dumps(plain, indent=1))
+    draw(comparison, args.out.with_suffix('.png'), args)
+    print(
+        'A best of many stitches on few images is inflated: "chosen on half of the '
+        'images" says what a choice is worth on images that it has not seen.\n'
+        f'Wrote {args.out}.json and {args.out}.png'
+    )
+
+
+if __name__ == '__main__':
+    main()

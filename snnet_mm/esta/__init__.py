@@ -2,16 +2,17 @@
 
 from snnet_mm.engine.resume import ADDED
 
-from .importance import DEPLOYMENT, IMPORTANCE, importance_results
-from .importance_sampler import ImportanceSampler
+from .importance import (
+    DEPLOYMENT,
+    IMPORTANCE,
+    ImportanceSampler,
+    importance_results,
+)
 from .stitch_biases import StitchBiases
 
 __all__ = [
-    'DEPLOYMENT',
-    'IMPORTANCE',
-    'ImportanceSampler',
-    'StitchBiases',
+    'DEPLOYMENT', 'IMPORTANCE', 'ImportanceSampler', 'StitchBiases',
     'importance_results',
-]
+]  # fmt: skip
 
 ADDED[r'(^|\.)stitch_biases\.'] = 'model.backbone.plugins'

@@ -1,10 +1,21 @@
-"""Choosing stitches by the importance that training found (ESTA, section 4.2)."""
+"""Stitches by their importance for the task (ESTA, section 4.2)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+from mmengine.hooks import Hook
+from mmengine.registry import TASK_UTILS
+from mmengine.runner import Runner
+
+from snnet_mm.engine import StitchSampler
+from snnet_mm.engine.stitch_hooks import sampling_hook, write_by_group
+from snnet_mm.evaluation import as_text, stitch_table
+from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import (
     CostTable,
     StitchingSpace,
@@ -12,13 +23,151 @@ from snnet_mm.stitching import (
     split_cost_range,
 )
 from snnet_mm.stitching.metrics import DIRECTIONS, HIGHER
-from snnet_mm.utils import check
+from snnet_mm.utils import check, is_number, is_whole, register
+
+from .saliency import SaliencyScorer
 
 # Ranks stitches: the paper deploys the most important one of every cost interval.
 DEPLOYMENT = 'deployment'
 IMPORTANCE = 'importance'
 # For the scores of runs from before results held directions.
 DIRECTIONS.update({DEPLOYMENT: HIGHER, IMPORTANCE: HIGHER})
+SCORES = 'stitch_scores'
+SCORES_FILE = 'stitch_scores.json'
+
+
+@register(TASK_UTILS)
+class ImportanceSampler(StitchSampler):
+    """Draws a cost interval, then a stitch in it by importance (ESTA, section 4.2).
+
+    The score of a stitch is the moving average of its saliency in the steps that
+    trained it (equation 3), beginning with the first one. Within an interval, stitches
+    are drawn by the softmax of their scores; one without a score counts as the mean of
+    the others. The paper does not say how scores begin.
+
+    Draws depend on the seed, the iteration and the scores, which ranks share and
+    checkpoints hold; see :class:`ImportanceHook`. Ranks cannot draw stitches of their
+    own, as the gradients of several stitches score none of them.
+
+    Args:
+        costs: See :class:`snnet_mm.engine.StitchSampler`.
+        warm_up: Scored steps at the beginning, in which every stitch is drawn equally
+            often; at least 1, as no stitch has a score before.
+        num_groups: Number of intervals: equal parts of the cost range.
+        momentum: Share of the old score in the new one, from 0 to below 1.
+        cost: The cost that intervals are formed by; see
+            :class:`snnet_mm.engine.ResourceConstrainedSampler`.
+        **kwargs: See :class:`snnet_mm.engine.StitchSampler`.
+    """
+
+    def __init__(
+        self,
+        costs: CostTable,
+        warm_up: int,
+        num_groups: int = 15,
+        momentum: float = 0.9,
+        cost: str = 'flops',
+        **kwargs,
+    ) -> None:
+        super().__init__(costs, **kwargs)
+        check(is_whole(warm_up, 1), 'sampler.warm_up', warm_up, '1 step or more')
+        right = is_number(momentum) and 0 <= momentum < 1
+        check(right, 'sampler.momentum', momentum, '0 to below 1')
+        check(not self.per_rank, 'sampler.per_rank', self.per_rank, 'False')
+        self.warm_up, self.momentum = warm_up, momentum
+        self.num_groups, self.cost = num_groups, cost
+        self.groups = self.split(num_groups, cost)
+        self.scores: dict[int, float] = {}
+        self.num_scored_steps = 0
+
+    def hooks(self) -> list[Hook]:
+        """See :meth:`snnet_mm.engine.StitchSampler.hooks`."""
+        return [ImportanceHook(self)]
+
+    def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
+        """See :meth:`snnet_mm.engine.StitchSampler.draw`."""
+        if self.num_scored_steps < self.warm_up:
+            return (self.ids[rng.integers(len(self.ids))],)
+        group = self.groups[rng.integers(len(self.groups))]
+        return (group[rng.choice(len(group), p=self.probabilities(group))],)
+
+    def probabilities(self, group: Sequence[int]) -> np.ndarray:
+        """Return the softmax of the scores of an interval's stitches."""
+        known = [self.scores[i] for i in group if i in self.scores]
+        mean = sum(known) / len(known) if known else 0.0
+        scores = np.array([self.scores.get(i, mean) for i in group])
+        shares = np.exp(scores - scores.max())
+        return shares / shares.sum()
+
+    def record(self, saliency: Mapping[int, float]) -> None:
+        """Take in the saliency of the stitches that a step trained, by stitch id."""
+        for stitch_id, new in saliency.items():
+            old = self.scores.get(stitch_id, new)
+            self.scores[stitch_id] = self.momentum * old + (1 - self.momentum) * new
+        self.num_scored_steps += 1
+
+    def state_dict(self) -> dict:
+        """Return the scores, by which a resumed training draws the same stitches."""
+        return dict(scores=dict(self.scores), num_scored_steps=self.num_scored_steps)
+
+    def load_state_dict(self, state: Mapping) -> None:
+        """Take over the scores that :meth:`state_dict` gave."""
+        self.scores = dict(state['scores'])
+        self.num_scored_steps = state['num_scored_steps']
+
+
+class ImportanceHook(Hook):
+    """Scores the stitches of every optimizer step; see :class:`SaliencyScorer`.
+
+    Visualisation backends get the score of each trained stitch as
+    ``importance_by_gflops/<mean of the group>``. The message hub keeps the scores as
+    ``stitch_scores``. With every checkpoint ``stitch_scores.json`` is written to the
+    work directory; see :func:`importance_results`.
+    """
+
+    def __init__(self, sampler: ImportanceSampler) -> None:
+        self.sampler = sampler
+
+    def before_train(self, runner: Runner) -> None:
+        """Go on with the scores of a run that is resumed."""
+        scored = runner.model, runner.optim_wrapper, self.sampler.record
+        self._scorer = SaliencyScorer(*scored)
+        state = runner.message_hub.runtime_info.get(SCORES)
+        if state is not None:
+            self.sampler.load_state_dict(state)
+
+    def before_train_iter(self, runner: Runner, **_) -> None:
+        """Tell the scorer which stitches the step trains."""
+        self._scorer.trained = list(sampling_hook(runner).stitches.values())
+
+    def after_train_iter(self, runner: Runner, **_) -> None:
+        """Write and keep the scores."""
+        for stitch in self._scorer.trained:
+            score = self.sampler.scores.get(stitch.id)
+            write_by_group(runner, 'importance', stitch.id, score)
+        if self.sampler.scores:
+            runner.message_hub.update_info(SCORES, self.sampler.state_dict())
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Write the scores of this moment beside the checkpoint."""
+        if self.sampler.scores:
+            self._results(runner).save(Path(runner.work_dir) / SCORES_FILE)
+
+    def after_train(self, runner: Runner) -> None:
+        """Log the most important stitches."""
+        self._scorer.remove()
+        if self.sampler.scores:  # none if AMP skipped every step
+            results = self._results(runner)
+            front = set(results.front())
+            chosen = [r for r in results.stitches if r.id in front]
+            table = as_text(stitch_table(replace(results, stitches=chosen)))
+            runner.logger.info(f'The most important stitches, to be deployed:\n{table}')
+
+    def _results(self, runner: Runner) -> StitchResults:
+        space = find_stitched_backbone(runner.model).space
+        own = self.sampler
+        groups = own.num_groups, own.cost
+        return importance_results(space, own.costs, own.scores, *groups)
 
 
 def importance_results(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 import torch
@@ -16,11 +16,9 @@ from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import check
 
-from .importance_sampler import ImportanceSampler
-
 
 class SaliencyScorer:
-    """Gives a sampler the saliency of the stitches that each optimizer step trains.
+    """Records the saliency of the stitches that each optimizer step trains.
 
     It reads the gradients of the step right before the optimizer does: summed over
     ranks and accumulated iterations, unscaled where AMP scales them, and clipped where
@@ -30,13 +28,16 @@ class SaliencyScorer:
     """
 
     def __init__(
-        self, model: nn.Module, optim_wrapper: OptimWrapper, sampler: ImportanceSampler
+        self,
+        model: nn.Module,
+        optim_wrapper: OptimWrapper,
+        record: Callable[[dict[int, float]], None],
     ) -> None:
         kind = type(optim_wrapper).__name__
         single = not isinstance(optim_wrapper, OptimWrapperDict)
         one = 'one optimizer, whose steps score the importance of stitches'
         check(single, 'optim_wrapper.type', kind, one)
-        self.sampler = sampler
+        self._record = record
         self.trained: Sequence[Stitch] = ()  # the stitches of the next step
         self._parameters = cache(lambda stitch: trained_parameters(model, stitch))
         self._hook = optim_wrapper.optimizer.register_step_pre_hook(self._score)
@@ -56,7 +57,7 @@ class SaliencyScorer:
         values = values.tolist()
         if all(map(math.isfinite, values)):
             ids = [stitch.id for stitch in self.trained]
-            self.sampler.record(dict(zip(ids, values, strict=True)))
+            self._record(dict(zip(ids, values, strict=True)))
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snnet_mm.engine.hooks.label_check_hook import HEADS, ONE_CLASS
+from snnet_mm.engine.checking_hooks import HEADS, ONE_CLASS
 
 # Of classifiers, segmentors and detectors. Semantic heads of detectors have classes of
 # their own, and an ``rpn_head`` has one.

@@ -20,8 +20,7 @@ from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 from toy_classifier import ToyClassifier
 
-from snnet_mm.engine import StitchInitHook, UniformSampler
-from snnet_mm.engine.hooks import stitch_init_hook
+from snnet_mm.engine import StitchInitHook, UniformSampler, stitch_hooks
 from snnet_mm.esta import ImportanceSampler
 from snnet_mm.esta.saliency import SaliencyScorer
 from snnet_mm.evaluation import cost_table
@@ -195,7 +194,7 @@ def test_what_slurm_is_asked_for(tmp_path, args, env, resources, tool):
 
 
 def test_fewer_images_than_ranks_are_refused(toy_cfg, monkeypatch):
-    monkeypatch.setattr(stitch_init_hook, 'get_world_size', lambda: 3)
+    monkeypatch.setattr(stitch_hooks, 'get_world_size', lambda: 3)
     runner = Runner.from_cfg(toy_cfg)
     runner._train_loop = runner.build_train_loop(runner._train_loop)
     with pytest.raises(ValueError, match='num_images=2; allowed: 3 or more'):
@@ -256,7 +255,7 @@ def on_rank(rank, folder, net):
     gradients = copy.deepcopy(gradients_of(sandwich))
     # What the step finds important is the same on both ranks.
     scores = ImportanceSampler(cost_table(net, (32, 32)), warm_up=1)
-    scorer = SaliencyScorer(sandwich, OptimWrapper(optimizer), scores)
+    scorer = SaliencyScorer(sandwich, OptimWrapper(optimizer), scores.record)
     scorer.trained = list(sandwich.roles.values())
     optimizer.step()
     record = dict(errors=errors, fitted=fitted, stitches=stitches, end=end)

@@ -47,7 +47,7 @@ def scored_step(model, ids, loss=None, **kwargs):
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, 0.1, **kwargs)
     sampler = build()
-    scorer = SaliencyScorer(model, OptimWrapper(optimizer), sampler)
+    scorer = SaliencyScorer(model, OptimWrapper(optimizer), sampler.record)
     scorer.trained = list(set_stitches(model, ids).values())
     losses = model(*DATA, mode='loss')
     total = sum(v for k, v in losses.items() if 'loss' in k)
@@ -106,4 +106,4 @@ def test_several_optimizers_are_refused(model):
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     several = OptimWrapperDict(a=OptimWrapper(optimizer))
     with pytest.raises(ValueError, match="'OptimWrapperDict'; allowed: one optimizer"):
-        SaliencyScorer(model, several, build())
+        SaliencyScorer(model, several, build().record)

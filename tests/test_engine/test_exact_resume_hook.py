@@ -12,7 +12,7 @@ from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import Runner
 
 from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
-from snnet_mm.engine.hooks.stitch_sampling_hook import accumulative_counts
+from snnet_mm.engine.stitch_hooks import accumulative_counts
 from snnet_mm.esta import importance_results
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone

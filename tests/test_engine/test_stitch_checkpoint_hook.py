@@ -12,7 +12,7 @@ from line_runner import build_runner, files, step_of, train
 from mmengine.fileio import LocalBackend
 from mmengine.runner import Runner
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(

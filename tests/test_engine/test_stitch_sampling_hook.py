@@ -6,7 +6,7 @@ from mmengine.config import ConfigDict
 from mmengine.runner import Runner
 from watching_hooks import train
 
-from snnet_mm.engine.hooks import stitch_sampling_hook
+from snnet_mm.engine import stitch_hooks
 from snnet_mm.evaluation import cost_table
 from snnet_mm.stitching import Setup
 
@@ -53,7 +53,7 @@ def test_costs_that_were_measured_again_are_refused(ros_cfg, tmp_path, monkeypat
         objects[0] = 'of rank 0'
 
     name = 'broadcast_object_list'
-    monkeypatch.setattr(stitch_sampling_hook, name, of_another_machine)
+    monkeypatch.setattr(stitch_hooks, name, of_another_machine)
     with pytest.raises(ValueError, match='a file with the costs on rank 0'):
         train(ros_cfg)
 
@@ -101,7 +101,7 @@ def test_a_model_that_cannot_be_counted(toy_cfg, monkeypatch, caplog):
     def fail(model, input_size):
         raise ValueError('its head wants ground truth')
 
-    monkeypatch.setattr(stitch_sampling_hook, 'cost_table', fail)
+    monkeypatch.setattr(stitch_hooks, 'cost_table', fail)
     sampling = toy_cfg.default_hooks.stitch_sampling
     message = 'without costs, such as UniformSampler.* its head wants ground truth'
     with pytest.raises(ValueError, match=message):

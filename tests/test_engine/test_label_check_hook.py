@@ -8,7 +8,7 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 
 from snnet_mm.engine import LabelCheckHook
-from snnet_mm.engine.hooks.label_check_hook import HEADS
+from snnet_mm.engine.checking_hooks import HEADS
 
 
 @TRANSFORMS.register_module(name='SpoilLabels')

@@ -9,7 +9,7 @@ this file, and only this one, takes from its internals:
 - ``CheckpointHook._save_checkpoint_with_step`` and ``_save_best_checkpoint``, which
   remove through ``file_backend``.
 
-If an upgrade changes these, tests/test_engine/test_hooks/test_stitch_checkpoint_hook.py
+If an upgrade changes these, tests/test_engine/test_stitch_checkpoint_hook.py
 fails: look there for what must hold.
 """
 
@@ -29,7 +29,7 @@ from mmengine.runner import BaseLoop, Runner
 from snnet_mm.models import gathered
 from snnet_mm.utils import check, is_whole, register, remove_leftovers
 
-from ..resume import check_resumable, check_weights_fit, find_resumable
+from .resume import check_resumable, check_weights_fit, find_resumable
 
 
 @register(HOOKS)

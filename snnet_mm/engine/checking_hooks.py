@@ -1,3 +1,5 @@
+"""Hooks that look at labels, heads and parameters before training."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,11 +8,13 @@ import numpy as np
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
-from mmengine.structures import BaseDataElement
-from torch import nn
+from torch import Tensor, nn
 
-from snnet_mm.models import unwrapped
+from snnet_mm.evaluation import count_parameters
+from snnet_mm.models import StitchedBackbone, gathered, unwrapped
 from snnet_mm.utils import check, isolated_rng, register
+
+from .stitch_hooks import sampling_hook
 
 # Names of heads with a class for each of the data's; ``snnet_mm.integrations`` adds
 # those of the mm packages.
@@ -44,7 +48,11 @@ class LabelCheckHook(Hook):
         classes = getattr(dataset, 'metainfo', {}).get('classes')
         if classes is None:
             return
-        model = unwrapped(runner.model)
+        model, ignored_label = unwrapped(runner.model), self.ignore_index
+        if ignored_label is None:
+            head = getattr(model, 'decode_head', None)
+            head = head[-1] if isinstance(head, nn.ModuleList) else head
+            ignored_label = getattr(head, 'ignore_index', 255)
         chosen = np.random.default_rng(runner.seed).permutation(num_samples)
         with isolated_rng(runner.seed):
             for i in chosen[: self.num_samples].tolist():
@@ -52,34 +60,24 @@ class LabelCheckHook(Hook):
                 if 'gt_instances' in sample:
                     break  # mmdet numbers them itself, by the classes
                 elif 'gt_sem_seg' in sample:
-                    labels = sample.gt_sem_seg.data.unique()
-                    ignored = {self._ignored_label(model)}
-                    _check_labels(labels, sample, 'seg_map_path', classes, ignored)
+                    labels, ignored = sample.gt_sem_seg.data.unique(), [ignored_label]
+                    path = sample.get('seg_map_path', 'a sample')
+                    _check_labels(labels, path, len(classes), ignored)
                 elif 'gt_label' in sample:
-                    _check_labels(sample.gt_label, sample, 'img_path', classes)
+                    path = sample.get('img_path', 'a sample')
+                    _check_labels(sample.gt_label, path, len(classes))
                 else:
                     return
         # Heads of panoptic models may have the classes of things alone.
         things = dataset.metainfo.get('thing_classes') or classes
         _check_heads(model, {len(classes), len(things)})
 
-    def _ignored_label(self, model: nn.Module) -> int:
-        head = getattr(model, 'decode_head', None)
-        head = head[-1] if isinstance(head, nn.ModuleList) else head
-        own = getattr(head, 'ignore_index', 255)
-        return own if self.ignore_index is None else self.ignore_index
-
 
 def _check_labels(
-    labels: Sequence[int],
-    sample: BaseDataElement,
-    path_key: str,
-    classes: Sequence[str],
-    ignored: Sequence[int] = (),
+    labels: Tensor, of: str, num_classes: int, ignored: Sequence[int] = ()
 ) -> None:
-    wrong = sorted(set(labels.tolist()) - {*range(len(classes)), *ignored})
-    allowed = ' and '.join([f'0 to {len(classes) - 1}', *map(str, ignored)])
-    of = sample.metainfo.get(path_key, 'a sample')
+    wrong = sorted({*labels.tolist()} - {*range(num_classes), *ignored})
+    allowed = ' and '.join([f'0 to {num_classes - 1}', *map(str, ignored)])
     keys = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
     check(not wrong, keys, wrong, f'labels {allowed} in {of}')
 
@@ -96,3 +94,32 @@ def _check_heads(model: nn.Module, allowed: set[int]) -> None:
             numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
             data = f'{numbers}, the number of classes of the training set'
             check(number in allowed, f'model.{name}.num_classes', number, data)
+
+
+@register(HOOKS)
+class TrainableParamsHook(Hook):
+    """Logs how many parameters are trained, by part of the model.
+
+    Warns of a stitched backbone whose stitches no hook switches.
+    """
+
+    def before_train(self, runner: Runner) -> None:
+        """Log before the first iteration."""
+        with gathered(runner.model):
+            counts = count_parameters(runner.model)
+        trained = sum(count.trained for count in counts.values())
+        total = sum(count.total for count in counts.values())
+        keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
+        some = f'some of {total:,} parameters of the model, which are all frozen'
+        check(trained, keys, trained, some)
+        parts = ', '.join(f'{part} {count}' for part, count in counts.items())
+        runner.logger.info(
+            f'Trained parameters: {trained:,} of {total:,} '
+            f'({100 * trained / total:.3g} %): {parts}'
+        )
+        for module in runner.model.modules():
+            if isinstance(module, StitchedBackbone) and sampling_hook(runner) is None:
+                runner.logger.warning(
+                    f'Only stitch {module.active_stitch.id} will be trained: there is '
+                    'no StitchSamplingHook (config key: default_hooks.stitch_sampling).'
+                )

@@ -1,1 +1,0 @@
-"""Hooks; they only connect."""

@@ -1,0 +1,283 @@
+"""Hooks of stitched models: the first stitching layers, sampling, its report."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from mmengine.dist import broadcast_object_list, get_rank, get_world_size
+from mmengine.hooks import EMAHook, Hook
+from mmengine.optim import OptimWrapper, OptimWrapperDict
+from mmengine.registry import HOOKS, TASK_UTILS
+from mmengine.runner import Runner
+from torch import Tensor
+
+from snnet_mm.evaluation import cost_table
+from snnet_mm.models import (
+    StitchedBackbone,
+    find_stitched_backbone,
+    fit_stitching_layers,
+    gathered,
+    set_stitches,
+    unwrapped,
+)
+from snnet_mm.stitching import CostTable, Stitch
+from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
+
+METHODS = ('least-squares', 'kaiming')
+
+
+@register(HOOKS)
+class StitchInitHook(Hook):
+    """Gives the stitching layers their first weights before training.
+
+    Does nothing if the weights, loaded or resumed, already hold stitching layers.
+
+    Args:
+        num_images: Images of the training set to fit to, drawn at random; the paper
+            takes 100.
+        ridge: See :class:`snnet_mm.models.LeastSquares`.
+        method: ``'least-squares'``, or ``'kaiming'`` for torch's random weights of a
+            linear layer (SN-Netv1, figure 8); low-rank layers then update a random map.
+    """
+
+    stitched_only = True  # a stitch exported alone has no work for it
+
+    def __init__(
+        self, num_images: int = 100, ridge: float = 1e-8, method: str = 'least-squares'
+    ) -> None:
+        check(method in METHODS, 'StitchInitHook.method', method, METHODS)
+        key = 'StitchInitHook.num_images'
+        check(is_whole(num_images, 1), key, num_images, '1 or more')
+        self.num_images, self.ridge, self.method = num_images, ridge, method
+
+    def before_train(self, runner: Runner) -> None:
+        """Initialise, and let a model average start from the same layers."""
+        backbone = find_stitched_backbone(runner.model)
+        if backbone.stitching_initialized:
+            runner.logger.info('The weights hold stitching layers: these are kept.')
+            return
+        if self.method == 'kaiming':
+            # They are random already, and equal on all ranks, as all weights are.
+            backbone.stitching_initialized.fill_(True)
+            runner.logger.info('The stitching layers start random: no least squares.')
+        else:
+            self._fit(runner, backbone)
+        for hook in runner.hooks:
+            if isinstance(hook, EMAHook):
+                average = find_stitched_backbone(hook.ema_model)
+                layers = backbone.stitching_layers.state_dict()
+                average.stitching_layers.load_state_dict(layers)
+                average.stitching_initialized.fill_(True)
+
+    def _fit(self, runner: Runner, backbone: StitchedBackbone) -> None:
+        start = time.time()
+        # The images neither depend on what was drawn before nor change later draws.
+        with isolated_rng(runner.seed), gathered(runner.model):
+            batches = self._image_batches(runner)
+            num_images = fit_stitching_layers(backbone, batches, self.ridge)
+        runner.logger.info(
+            f'Fitted {len(backbone.stitching_layers)} stitching layers by least '
+            f'squares on {num_images} images per rank in {time.time() - start:.1f} s.'
+        )
+
+    def _image_batches(self, runner: Runner) -> Iterator[Tensor]:
+        preprocess = unwrapped(runner.model).data_preprocessor
+        loader, ranks = runner.train_dataloader, get_world_size()
+        dataset = loader.dataset
+        if self.num_images > len(dataset):
+            runner.logger.warning(
+                f'num_images={self.num_images} of StitchInitHook is more than the '
+                f'{len(dataset)} training images: all of them are used.'
+            )
+        rng = np.random.default_rng(shared_seed(runner.seed))
+        chosen = rng.permutation(len(dataset))[: self.num_images]
+        allowed = f'{ranks} or more of {len(dataset)} training images, one per process'
+        key = 'StitchInitHook.num_images'
+        check(len(chosen) >= ranks, key, self.num_images, allowed)
+        own = chosen[get_rank() :: ranks].tolist()
+        # One by one where a batch sampler groups images, which is against padding.
+        size = loader.batch_size or 1
+        for i in range(0, len(own), size):
+            batch = loader.collate_fn([dataset[j] for j in own[i : i + size]])
+            yield preprocess(batch, training=True)['inputs']
+
+
+FINGERPRINT = 'stitch_costs'
+
+
+@register(HOOKS)
+class StitchSamplingHook(Hook):
+    """Activates another stitch before every optimizer step.
+
+    Iterations whose gradients are accumulated train one stitch. A sampler that draws
+    several for one iteration needs a model that trains several, such as a
+    ``SandwichWrapper``. The log shows ``stitch_gflops``, the GFLOPs of all stitches of
+    the iteration. Hooks of the sampler are registered when training begins.
+
+    Args:
+        sampler: Config of the sampler; its seed is that of the run by default.
+        input_size: Height and width that costs are counted at; by default the fixed
+            size of the model's data preprocessor.
+        costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
+            samplers that go by what was measured on a device, such as ROS with
+            ``cost='latency', step=5``: groups of 5 ms.
+
+    Attributes:
+        sampler: The sampler, from the beginning of training.
+        stitches: The stitches of this iteration, by the role that prefixes the names of
+            their losses; a single one has the role ``''``.
+    """
+
+    priority = 'VERY_HIGH'
+    stitched_only = True  # a stitch exported alone has no work for it
+
+    def __init__(
+        self,
+        sampler: dict,
+        input_size: Sequence[int] | None = None,
+        costs: str | os.PathLike | None = None,
+    ) -> None:
+        typed = isinstance(sampler, dict) and 'type' in sampler
+        wanted = 'a dict with a type, such as ResourceConstrainedSampler'
+        check(typed, 'StitchSamplingHook.sampler', sampler, wanted)
+        self._sampler_cfg, self._input_size = sampler, input_size
+        self._costs_file = costs
+        self.stitches: dict[str, Stitch] = {}
+
+    def before_train(self, runner: Runner) -> None:
+        """Get the costs of all stitches and build the sampler.
+
+        Parts of the model that have a method ``check_space(space)`` are asked first
+        whether they fit the stitching space.
+        """
+        space = find_stitched_backbone(runner.model).space
+        for module in runner.model.modules():
+            if hasattr(type(module), 'check_space'):
+                module.check_space(space)
+        costs, unknown = self._count(runner)
+        if self._costs_file is not None:
+            costs = self._read_costs(runner, costs)
+        defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
+        try:
+            self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
+        except ValueError as error:
+            if unknown is None:
+                raise
+            raise ValueError(f'{error}. Costs are not known: {unknown}') from error
+        for hook in self.sampler.hooks():
+            runner.register_hook(hook)
+
+    def before_train_iter(self, runner: Runner, **_) -> None:
+        """Activate the stitch of this iteration, or hand over its stitches."""
+        step = runner.iter // accumulative_counts(runner.optim_wrapper)
+        ids = self.sampler.sample(step)
+        self.stitches = set_stitches(runner.model, ids)
+        if (costs := self.sampler.costs) is not None:
+            gflops = sum(costs[i].flops for i in ids) / 1e9
+            runner.message_hub.update_scalar('train/stitch_gflops', gflops)
+
+    def _count(self, runner: Runner) -> tuple[CostTable | None, ValueError | None]:
+        """Count costs, or return why a sampler must do without."""
+        try:
+            with gathered(runner.model):
+                return cost_table(runner.model, self._input_size), None
+        except ValueError as error:
+            if self._input_size is not None or self._costs_file is not None:
+                raise
+            runner.logger.warning(f'Stitches are sampled without costs: {error}')
+            return None, error
+
+    def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
+        """Read saved costs; measured ones are never measured again.
+
+        A second measurement would differ, and so would the draws of a resumed run or
+        of another rank.
+        """
+        key = 'StitchSamplingHook.costs'
+        saved = CostTable.read(self._costs_file)
+        saved.check_same_model(counted, f'{self._costs_file} (config key: {key})')
+        of_rank_0 = [saved.fingerprint]
+        broadcast_object_list(of_rank_0)
+        info = runner.message_hub.runtime_info
+        resumed = info.get(FINGERPRINT, of_rank_0[0])
+        wanted = {'on rank 0': of_rank_0[0], 'in the run that is resumed': resumed}
+        for where, fingerprint in wanted.items():
+            same = saved.fingerprint == fingerprint
+            check(same, key, str(self._costs_file), f'a file with the costs {where}')
+        runner.message_hub.update_info(FINGERPRINT, saved.fingerprint)
+        return saved
+
+
+def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
+    """Return the hook of a runner that samples stitches, or None if it has none."""
+    hooks = (hook for hook in runner.hooks if isinstance(hook, StitchSamplingHook))
+    return next(hooks, None)
+
+
+def accumulative_counts(optim_wrapper: OptimWrapper | OptimWrapperDict) -> int:
+    """Return the iterations from one step to the next that all optimizers share."""
+    if isinstance(optim_wrapper, OptimWrapperDict):
+        return math.lcm(*map(accumulative_counts, optim_wrapper.values()))
+    return optim_wrapper._accumulative_counts
+
+
+HISTOGRAM = 'stitch_histogram'
+
+
+@register(HOOKS)
+class StitchReportHook(Hook):
+    """Reports which stitches were sampled, and the loss of each cost group.
+
+    Visualisation backends get ``loss_by_gflops/<mean of the group>``. The number of
+    times that each stitch was sampled is kept in the message hub as
+    ``stitch_histogram``, which checkpoints hold, and logged by group after training.
+    """
+
+    stitched_only = True  # see StitchSamplingHook
+
+    def before_train(self, runner: Runner) -> None:
+        """Go on with the counts of a run that is resumed."""
+        self._sampling = sampling_hook(runner)
+        self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
+
+    def after_train_iter(self, runner: Runner, outputs: dict | None, **_) -> None:
+        """Count the stitches of the iteration and write their losses."""
+        for role, stitch in self._sampling.stitches.items():
+            self._histogram[stitch.id] = self._histogram.get(stitch.id, 0) + 1
+            write_by_group(runner, 'loss', stitch.id, _loss_of(role, outputs or {}))
+        runner.message_hub.update_info(HISTOGRAM, self._histogram)
+
+    def after_train(self, runner: Runner) -> None:
+        """Log the counts of all cost groups."""
+        sampler = self._sampling.sampler
+        if not sampler.groups:
+            return
+        counts = ', '.join(
+            f'{sampler.mean_gflops(group)} G: '
+            f'{sum(self._histogram.get(i, 0) for i in group)}'
+            for group in sampler.groups
+        )
+        runner.logger.info(f'Sampled stitches by mean GFLOPs of their group: {counts}')
+
+
+def write_by_group(
+    runner: Runner, name: str, stitch_id: int, value: float | None
+) -> None:
+    """Give visualisation backends a value of a stitch under its cost group."""
+    sampler = sampling_hook(runner).sampler
+    if value is None or not sampler.groups:
+        return
+    group = next(group for group in sampler.groups if stitch_id in group)
+    tag = f'{name}_by_gflops/{sampler.mean_gflops(group)}'
+    runner.visualizer.add_scalar(tag, value, step=runner.iter + 1)
+
+
+def _loss_of(role: str, logged: Mapping[str, Tensor]) -> float | None:
+    if not role:
+        return logged['loss'].item() if 'loss' in logged else None
+    own = [v.item() for k, v in logged.items() if k.startswith(role) and 'loss' in k]
+    return sum(own) if own else None

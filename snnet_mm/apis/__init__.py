@@ -8,6 +8,7 @@ from snnet_mm.stitching import CostTable, StitchResults, pick, select_stitches
 from .compile_blocks import compile_blocks
 from .init_inferencer import draw_prediction, init_inferencer, list_images
 from .init_model import init_model
+from .stitch_models import stitch_models
 
 __all__ = [
     'BudgetController',
@@ -26,4 +27,5 @@ __all__ = [
     'pick',
     'select_stitches',
     'set_stitch',
+    'stitch_models',
 ]

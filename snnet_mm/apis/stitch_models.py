@@ -1,0 +1,317 @@
+"""A stitched config from two trained models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from mmengine.config import Config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import MODELS, DefaultScope
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from snnet_mm.anchors import Anchor, check_tokens_correspond
+from snnet_mm.engine.resume import check_weights_fit
+from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation.parts import preprocessed_size
+from snnet_mm.integrations.mm_backbones import FITTING, anchor_model
+from snnet_mm.models import model_config, unwrapped_config
+from snnet_mm.stitching import CostTable
+from snnet_mm.utils import (
+    atomic_path,
+    check,
+    is_number,
+    load_config,
+    load_weights_only,
+)
+from snnet_mm.utils.config_file import dicts_in
+
+Size = tuple[int, int]
+TASKS = dict(mmseg='segmentation', mmdet='detection', mmpretrain='classification')
+# Settings of an anchor as a backbone by itself.
+_ALONE = ('init_cfg', 'out', 'out_indices', 'pretrained', 'with_cls')
+_WHY = dict(
+    model='Both anchors, and the neck and heads of the slow model, start from trained '
+    'weights.\n# The file lacks the stitching layers: least squares fits them.',
+    optim_wrapper="A third of the slow model's rate: at all of it the stitched "
+    'training destroys the\n# slow anchor.',
+    default_hooks='Fit the stitching layers; draw a stitch for every iteration.',
+    find_unused_parameters='An iteration trains one stitch; other blocks get no '
+    'gradient.',
+    val_cfg='The anchors alone; tools/test.py --stitch-id all tests every stitch.',
+    sync_bn='As in the backbone before.',
+)
+
+
+class TrainedModel(NamedTuple):
+    """A trained model on an anchor of ours; ``facts`` are what a pair has in common."""
+
+    config: str
+    checkpoint: str
+    cfg: Config
+    model: dict
+    weights: dict[str, Tensor]
+    anchor: Anchor
+    flops: int
+    facts: dict[str, Any]
+
+
+class StitchedModels(NamedTuple):
+    """Two models, the costs of their stitches, and what a user may not expect."""
+
+    fast: TrainedModel
+    slow: TrainedModel
+    costs: CostTable
+    notes: list[str]
+
+
+def stitch_models(
+    a: tuple[str, str],
+    b: tuple[str, str],
+    out: str | os.PathLike,
+    input_size: Size | None = None,
+) -> StitchedModels:
+    """Write a config that stitches two trained models, and the weights it starts from.
+
+    The config stands on that of the slower one, whose neck, heads, data and schedule
+    it has; the weights are beside it, with the suffix ``.pth``.
+
+    Args:
+        a: Config and checkpoint of a model.
+        b: Those of the other.
+        out: The config to write.
+        input_size: Height and width that costs are counted at; by default those that
+            the data preprocessor, or the anchor of a classifier, is for.
+    """
+    out = Path(out)
+    check(out.suffix == '.py', '--out', str(out), 'a name that ends in .py')
+    pair = [read_trained(*model, input_size) for model in (a, b)]
+    fast, slow = sorted(pair, key=lambda model: model.flops)
+    for key, value in slow.facts.items():
+        wanted = f'what {slow.config} has, {value!r}'
+        check(fast.facts[key] == value, key, fast.facts[key], wanted)
+    check_tokens_correspond(fast.anchor, slow.anchor)
+    file = out.with_suffix('.pth')
+    model, weights = _stitched(fast, slow)
+    built = _build(slow.cfg, model)
+    built.load_state_dict(weights, strict=False)
+    costs = cost_table(built, input_size)
+    step = float(f'{(costs[1].flops - costs[0].flops) / 12:.1g}')
+    wanted = 'two models of different FLOPs'
+    check(step > 0, 'model.backbone', f'{costs[0].flops} FLOPs twice', wanted)
+    model['init_cfg'] = dict(type='Pretrained', checkpoint=str(file))
+    changes = _changes(slow.cfg, model, step, input_size)
+    with atomic_path(file) as temporary:
+        meta = dict(fast=fast.checkpoint, slow=slow.checkpoint)
+        torch.save(dict(state_dict=weights, meta=meta), temporary)
+    _write(out, fast, slow, changes)
+    return StitchedModels(fast, slow, costs, list(_notes(fast, slow)))
+
+
+def read_trained(
+    config: str, checkpoint: str, input_size: Size | None = None
+) -> TrainedModel:
+    """Read a trained model; on an anchor of ours it must have equal outputs."""
+    cfg, loaded = load_config(config), load_weights_only(checkpoint)
+    scope, before = cfg.get('default_scope'), unwrapped_config(cfg.model)
+    check(scope in TASKS, 'default_scope', scope, TASKS)
+    import_module(f'snnet_mm.integrations.{scope}')
+    theirs = _build(cfg, before)
+    check_weights_fit(theirs, loaded, checkpoint, strict=True)
+    state = loaded.get('state_dict', loaded).items()
+    theirs.load_state_dict({k.removeprefix('module.'): v for k, v in state}, False)
+    model, weights, anchor = anchor_model(before, theirs)
+    ours = _build(cfg, model)
+    ours.load_state_dict(weights, strict=False)
+    size = input_size or _size_of(ours)
+    _check_equal(theirs, ours, size)
+    facts = _facts(cfg, model, loaded.get('meta') or {})
+    flops = _count(anchor, size)
+    return TrainedModel(config, checkpoint, cfg, model, weights, anchor, flops, facts)
+
+
+def _build(cfg: Config, model: Mapping) -> nn.Module:
+    parts = dict(model=model, data_preprocessor=cfg.get('data_preprocessor'))
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        built = revert_sync_batchnorm(MODELS.build(model_config(Config(parts))))
+    built.eval()
+    return built
+
+
+def _size_of(model: nn.Module) -> Size:
+    try:
+        return preprocessed_size(model)
+    except ValueError:
+        size = model.backbone.input_size if hasattr(model, 'head') else None
+        wanted = 'height and width that batches are padded to'
+        check(size, '--shape, model.data_preprocessor.size', None, wanted)
+        return size
+
+
+@torch.no_grad()
+def _check_equal(theirs: nn.Module, ours: nn.Module, size: Size) -> None:
+    images = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
+    outputs = [
+        tree_leaves(
+            model(images) if hasattr(model, 'head') else model.extract_feat(images)
+        )
+        for model in (theirs, ours)
+    ]
+    kind = type(theirs.backbone).__name__
+    for a, b in zip(*outputs, strict=True):
+        alike = a.shape == b.shape and (a - b).abs().max() <= 1e-4 * a.abs().max()
+        check(alike, 'model.backbone', kind, FITTING.get(kind, 'a known head'))
+
+
+@torch.no_grad()
+def _count(anchor: Anchor, size: Size) -> int:
+    """Multiply-accumulates of an anchor."""
+    # Imported here, for it loads a compiler of kernels.
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        deepcopy(anchor).to('meta')(torch.empty(1, 3, *size, device='meta'))
+    return counter.get_total_flops() // 2
+
+
+def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
+    """Find what two models must have in common, by config key."""
+    scope, loader = cfg.default_scope, cfg.get('train_dataloader') or {}
+    data = loader.get('dataset', {})
+    while 'dataset' in data:
+        data = data['dataset']
+    kind, root = data.get('of', data.get('type')), data.get('data_root') or '.'
+    images = model_config(Config(dict(cfg.to_dict(), model=model)))['data_preprocessor']
+    colours = ('mean', 'std', 'bgr_to_rgb', 'to_rgb')
+    heads = {k: v for k, v in model.items() if k.endswith('head')}
+    counts = {node['num_classes'] for node in dicts_in(heads) if 'num_classes' in node}
+    return {
+        'model.type': 'depth' if 'Depth' in model['type'] else TASKS[scope],
+        'num_classes': sorted(counts),
+        'train_dataloader.dataset': [
+            kind,
+            os.path.normpath(root),
+            data.get('ann_file'),
+        ],
+        'classes': (meta.get('dataset_meta') or {}).get('classes'),
+        'data_preprocessor': {k: images[k] for k in colours if k in images},
+    }
+
+
+def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, Tensor]]:
+    """Config and weights of the stitched model, but for its stitching layers."""
+    pair, model = (fast, slow), deepcopy(slow.model)
+    backbones = [deepcopy(m.model['backbone']) for m in pair]
+    plain = all(len(m.anchor.stages) == 1 for m in pair)
+    model['backbone'] = {
+        'type': 'SNNetv2' if plain else 'SNNetv1',
+        'anchors': [{k: v for k, v in b.items() if k not in _ALONE} for b in backbones],
+        **{k: v for k, v in backbones[1].items() if k in _ALONE[1:3] + _ALONE[4:]},
+    }
+    if 'head' in model:  # classifiers have one per anchor
+        heads = [m.model['head'] for m in pair]
+        heads = [(h.get('anchor_heads') or h['ends'])[0] for h in heads]
+        model['head'].pop('ends', None)
+        model['head']['anchor_heads'] = [dict(h, init_cfg=None) for h in heads]
+    weights = {}
+    for i, m in enumerate(pair):
+        for key, value in m.weights.items():
+            if key.startswith('backbone.'):
+                key = key.replace('backbone.', f'backbone.anchors.{i}.', 1)
+            elif 'head' in model:
+                key = key.replace('anchor_heads.0.', f'anchor_heads.{i}.', 1)
+            elif m is fast:
+                continue
+            weights[key] = value
+    return model, weights
+
+
+def _changes(
+    cfg: Config, model: dict, step: float, input_size: Size | None
+) -> dict[str, Any]:
+    """Find what a stitched config changes in the slow one, by top-level key."""
+    before = cfg.model if cfg.model.get('backbone') else {}  # else it is a wrapper
+    changed = {} if before else dict(_delete_=True)
+    for key, value in model.items():
+        if key not in before or before[key] != value:
+            both = isinstance(value, dict) and isinstance(before.get(key), dict)
+            changed[key] = dict(_delete_=True, **value) if both else value
+    given = (cfg.get('custom_imports') or {}).get('imports', ())
+    imports = [given] if isinstance(given, str) else list(given)
+    imports += ['snnet_mm', f'snnet_mm.integrations.{cfg.default_scope}']
+    sized = {} if input_size is None else dict(input_size=tuple(input_size))
+    sampling = dict(type='StitchSamplingHook', **sized)
+    sampling['sampler'] = dict(type='ResourceConstrainedSampler', step=step)
+    changes = dict(
+        custom_imports=dict(imports=[*dict.fromkeys(imports)]),
+        model=changed,
+        optim_wrapper=_slower(cfg.optim_wrapper),
+        default_hooks=dict(
+            stitch_init=dict(type='StitchInitHook', num_images=100),
+            stitch_sampling=sampling,
+            stitch_report=dict(type='StitchReportHook'),
+        ),
+        find_unused_parameters=True,
+    )
+    for name, loop in (('val_cfg', 'StitchValLoop'), ('test_cfg', 'StitchTestLoop')):
+        if cfg.get(name) is not None:
+            changes[name] = dict(_delete_=True, type=loop, stitches='anchors')
+    changes.get('test_cfg', {}).update(sized)
+    if 'SyncBN' in str(cfg.model.get('backbone')):
+        changes['sync_bn'] = 'torch'
+    own = dict(load_from=None, resume=False, work_dir=None)
+    return changes | {k: v for k, v in own.items() if cfg.get(k)}
+
+
+def _slower(optim_wrapper: Mapping) -> dict:
+    """A third of the learning rate, and mm's layer-wise decay for all anchors."""
+    lr = optim_wrapper.get('optimizer', {}).get('lr')
+    check(is_number(lr), 'optim_wrapper.optimizer.lr', lr, 'a learning rate')
+    change: dict[str, Any] = dict(optimizer=dict(lr=float(f'{lr / 3:.3g}')))
+    paramwise = optim_wrapper.get('paramwise_cfg') or {}
+    for key in {'decay_rate', 'layer_decay_rate'} & set(paramwise):
+        rates = dict(_delete_=True, decay_rates=paramwise[key])
+        change |= dict(constructor='AnchorLayerDecayConstructor', paramwise_cfg=rates)
+    return change
+
+
+def _write(
+    out: Path, fast: TrainedModel, slow: TrainedModel, changes: Mapping[str, Any]
+) -> None:
+    """Write a config on top of the slow one, or a full one where that cannot be."""
+    wanted = Config(slow.cfg.to_dict())
+    wanted.merge_from_dict(deepcopy(dict(changes)))
+    head = '# Two trained models, stitched by tools/stitch_models.py:\n'
+    for name, m in (('fast', fast), ('slow', slow)):
+        cost = f'backbone {m.flops / 1e9:.3g} GFLOPs'
+        head += f'# {name}: {m.config}, {m.checkpoint}, {cost}\n'
+    base = slow.config
+    base = base if '::' in base else os.path.relpath(base, out.parent)
+    text = f'{head}_base_ = [{base!r}]\n'
+    for key, value in changes.items():
+        text += f'# {_WHY[key]}\n' if key in _WHY else ''
+        text += Config({key: deepcopy(value)}).pretty_text.rstrip() + '\n'
+    out.write_text(text)
+    try:
+        same = load_config(out).to_dict() == wanted.to_dict()
+    except ValueError:  # such as on top of a config in pure Python
+        same = False
+    if not same:
+        out.write_text(head + wanted.pretty_text)
+
+
+def _notes(fast: TrainedModel, slow: TrainedModel) -> Iterator[str]:
+    kinds = [
+        {k: v['type'] for k, v in m.model.items() if 'head' in k and 'type' in v}
+        for m in (fast, slow)
+    ]
+    if kinds[0] != kinds[1]:
+        yield f'the heads differ; those of the slow model are kept: {kinds[1]}'
+    if any((m.cfg.model.get('backbone') or {}).get('norm_eval') for m in (fast, slow)):
+        yield 'norm_eval is left out: batch norms of the anchors are trained'

@@ -1,0 +1,196 @@
+"""Two trained models become a config that starts from both of them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.registry import MODELS, DefaultScope
+from torch.utils._pytree import tree_leaves
+
+from snnet_mm.apis import set_stitch, stitch_models
+from snnet_mm.models import model_config
+from snnet_mm.utils import load_config
+
+TOY = str(Path(__file__).parents[2] / 'configs/toy/{}_toy-scenes-64x64.py')
+VIT = dict(_delete_=True, type='VisionTransformer', img_size=(64, 64), patch_size=8)
+SWIN = dict(_delete_=True, type='SwinTransformer')
+FPN = dict(_delete_=True, type='FPN', out_channels=32, num_outs=4)
+GAP = dict(type='GlobalAveragePooling')
+
+
+def seg_vit(dim, depth):
+    vit = dict(VIT, embed_dims=dim, num_layers=depth, num_heads=2)
+    vit['out_indices'] = (depth - 1,)
+    return dict(backbone=vit, decode_head=dict(in_channels=dim))
+
+
+def det_swin(dim, depth):
+    swin = dict(SWIN, embed_dims=dim, depths=(1, depth, 1), num_heads=(1, 2, 4))
+    swin |= dict(window_size=4, strides=(4, 2, 2), out_indices=(0, 1, 2))
+    widths = [dim, 2 * dim, 4 * dim]
+    return dict(backbone=swin, neck=dict(FPN, in_channels=widths))
+
+
+def cls_head(kind, dim):
+    return dict(_delete_=True, type=kind, num_classes=3, in_channels=dim)
+
+
+def cls_swin(dim, depth):
+    arch = dict(embed_dims=dim, depths=(depth, 1), num_heads=(1, 2))
+    swin = dict(SWIN, arch=arch, img_size=64, window_size=4, out_indices=(1,))
+    return dict(backbone=swin, neck=GAP, head=cls_head('LinearClsHead', 2 * dim))
+
+
+def cls_resnet(depth, _):
+    resnet = dict(_delete_=True, type='ResNet', depth=depth)
+    return dict(backbone=resnet, neck=GAP, head=cls_head('LinearClsHead', 512))
+
+
+def cls_vit(dim, depth):
+    sizes = dict(embed_dims=dim, num_layers=depth, num_heads=2)
+    arch = dict(sizes, feedforward_channels=3 * dim)
+    head = cls_head('VisionTransformerClsHead', dim)
+    return dict(backbone=dict(VIT, arch=arch), head=head)
+
+
+def own_vit(dim, depth):
+    arch = dict(embed_dims=dim, depth=depth, num_heads=2)
+    return dict(backbone=dict(arch=arch), decode_head=dict(in_channels=dim))
+
+
+SEG, DET = 'setr-naive_vit-fast_1xb16-300', 'mask-rcnn_vit-fast_1xb8-300'
+CLS = 'cls_vit-fast_1xb16-600'
+# Config, model, its size when fast and slow, and the number of stitches.
+PAIRS = dict(
+    seg_vit=(SEG, seg_vit, (16, 2), (24, 4), 4),
+    own_vit=(SEG, own_vit, (16, 2), (24, 4), 4),
+    det_swin=(DET, det_swin, (8, 1), (12, 3), 4),
+    cls_swin=(CLS, cls_swin, (8, 2), (12, 3), 4),
+    cls_vit=(CLS, cls_vit, (16, 2), (24, 4), 4),
+    cls_resnet=(CLS, cls_resnet, (18, 0), (34, 0), 12),
+)
+
+
+def built(cfg):
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        model = MODELS.build(model_config(cfg))
+    model.eval()
+    return model
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Write a config and a checkpoint with random weights; returns both names."""
+
+    def make(name, base, model, text='', **meta):
+        config = tmp_path / f'{name}.py'
+        base = TOY.format(base)
+        config.write_text(f'_base_ = [{base!r}]\nmodel = {model!r}\n{text}')
+        net = built(load_config(config))
+        for key, value in net.state_dict().items():
+            if value.is_floating_point():
+                low = 0.5 if key.endswith('running_var') else -0.1
+                value.uniform_(low, low + 0.2)
+        checkpoint = config.with_suffix('.pth')
+        torch.save(dict(state_dict=net.state_dict(), meta=meta), checkpoint)
+        return str(config), str(checkpoint)
+
+    return make
+
+
+def outputs(model, images):
+    """Logits of a classifier, maps after the neck of others."""
+    with torch.no_grad():
+        classifies = hasattr(model, 'head')
+        return tree_leaves(model(images) if classifies else model.extract_feat(images))
+
+
+def with_weights(config, checkpoint):
+    model = built(load_config(config))
+    model.load_state_dict(torch.load(checkpoint)['state_dict'])
+    return model
+
+
+SLOW = {'cls_resnet'}
+
+
+@pytest.mark.parametrize(
+    'pair', [pytest.param(p, marks=[pytest.mark.slow] * (p in SLOW)) for p in PAIRS]
+)
+def test_a_pair(pair, make, tmp_path):
+    base, model, *sizes, number = PAIRS[pair]
+    pytest.importorskip(dict(det='mmdet', cls='mmpretrain').get(pair[:3], 'mmseg'))
+    fast, slow = (
+        make(name, base, model(*size))
+        for name, size in zip(('fast', 'slow'), sizes, strict=True)
+    )
+    out = tmp_path / 'both' / 'stitched.py'
+    made = stitch_models(slow, fast, out)
+    assert (made.fast.config, made.slow.config) == (fast[0], slow[0])
+    assert len(made.costs) == number
+    assert made.notes == []
+    cfg = load_config(out)
+    assert cfg.optim_wrapper.optimizer.lr == pytest.approx(
+        load_config(slow[0]).optim_wrapper.optimizer.lr / 3, rel=1e-3
+    )
+    assert '_base_' in out.read_text()
+    stitched = built(cfg)
+    stitched.init_weights()
+    images = torch.randn(2, 3, 64, 64)
+    ends = [(1, slow)] + [(0, fast)] * pair.startswith('cls')
+    for stitch, trained in ends:
+        set_stitch(stitched, stitch)
+        wanted = outputs(with_weights(*trained), images)
+        found = outputs(stitched, images)
+        for a, b in zip(wanted, found, strict=True):
+            torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-5)
+    # Whatever the head, the fast anchor is the trained one.
+    anchors = {k[9:]: v for k, v in made.fast.weights.items() if k[:9] == 'backbone.'}
+    for key, value in stitched.backbone.anchors[0].state_dict().items():
+        assert torch.equal(value, anchors[key]), key
+
+
+LOW = dict(num_layers=1, embed_dims=64, out_indices=(0,))
+OTHER_DATA = "train_dataloader = dict(dataset=dict(of='Other'))"
+# What differs in the slow model, and what is said of it.
+MISFITS = dict(
+    classes=(dict(decode_head=dict(num_classes=7)), '', r'num_classes=\[6\].*\[7\]'),
+    data=({}, OTHER_DATA, "'Other'.*train_dataloader.dataset"),
+    images=(dict(data_preprocessor=dict(mean=[0, 0, 0])), '', 'data_preprocessor'),
+    patches=(dict(backbone=dict(patch_size=16)), '', r'patch_size=\(\(16,\), \(8,\)\)'),
+    settings=(
+        dict(backbone=dict(pre_norm=True)),
+        '',
+        "'VisionTransformer'; allowed: one without pre_norm",
+    ),
+    depth=(dict(backbone=LOW, decode_head=dict(in_channels=64)), '', 'depth'),
+    twins=(dict(), '', 'FLOPs twice'),
+    rate=({}, 'optim_wrapper = dict(optimizer=dict(lr=None))', 'a learning rate'),
+    kind=(dict(backbone=dict(type='MAE')), '', "type='MAE'; allowed: an anchor"),
+)
+
+
+@pytest.mark.parametrize('misfit', MISFITS)
+def test_what_does_not_fit_is_refused(misfit, make, tmp_path):
+    change, text, message = MISFITS[misfit]
+    size = (16, 2) if misfit == 'twins' else (24, 4)
+    model, changed = seg_vit(16, 2), seg_vit(*size)
+    for part, settings in change.items():
+        changed[part] = changed.get(part, {}) | settings
+    fast, slow = make('fast', SEG, model), make('slow', SEG, changed, text)
+    with pytest.raises(ValueError, match=message) as error:
+        stitch_models(fast, slow, tmp_path / 'both.py')
+    assert len(str(error.value).splitlines()) <= 3
+    assert not list(tmp_path.glob('both.*'))
+
+
+def test_tasks_and_classes_by_name_are_compared(make, tmp_path):
+    pytest.importorskip('mmpretrain')
+    model = seg_vit(16, 2)
+    a = make('a', SEG, model, dataset_meta=dict(classes=('tree', 'car')))
+    b = make('b', SEG, model, dataset_meta=dict(classes=('car', 'tree')))
+    for other, message in ((b, "classes=.*'tree'"), (make('c', CLS, {}), 'model.type')):
+        with pytest.raises(ValueError, match=message):
+            stitch_models(a, other, tmp_path / 'both.py')
+    with pytest.raises(ValueError, match='a name that ends in .py'):
+        stitch_models(a, b, tmp_path / 'both')

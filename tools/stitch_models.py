@@ -1,0 +1,42 @@
+"""Stitch two trained models: writes the config, and the weights that it starts from."""
+
+import argparse
+from pathlib import Path
+
+from snnet_mm.apis import stitch_models
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    for name in ('a', 'b'):
+        add(f'config_{name}', help='config of a trained model')
+        add(f'checkpoint_{name}', help='its checkpoint')
+    add('--out', required=True, help='config to write; weights: the same name, .pth')
+    what = """input size that costs are counted at (default: that of the data
+        preprocessor, or of a classifier's anchor)"""
+    add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    first = args.config_a, args.checkpoint_a
+    second = args.config_b, args.checkpoint_b
+    made = stitch_models(first, second, args.out, args.shape)
+    print(f'fast: {made.fast.config}\nslow: {made.slow.config}')
+    for note in made.notes:
+        print(f'Note: {note}')
+    low, high = (f'{made.costs[i].flops / 1e9:.3g}' for i in (0, 1))
+    print(f'Wrote {args.out}: {len(made.costs)} stitches, {low} to {high} GFLOPs')
+    train = made.slow.cfg.train_cfg
+    kind = 'iter' if train.get('max_iters') else 'epoch'
+    last = f'{kind}_{train.get("max_iters") or train.get("max_epochs")}.pth'
+    trained = Path('work_dirs', Path(args.out).stem, last)
+    print(f"""Next:
+  python tools/train.py {args.out}
+  python tools/test.py {args.out} {trained} --stitch-id all""")
+
+
+if __name__ == '__main__':
+    main()

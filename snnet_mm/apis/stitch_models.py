@@ -240,11 +240,12 @@ def _changes(
     changed = {} if before else dict(_delete_=True)
     for key, value in model.items():
         if key not in before or before[key] != value:
-            both = isinstance(value, dict) and isinstance(before.get(key), dict)
-            changed[key] = dict(_delete_=True, **value) if both else value
+            replaces = isinstance(value, dict) and before.get(key) is not None
+            changed[key] = dict(_delete_=True, **value) if replaces else value
     given = (cfg.get('custom_imports') or {}).get('imports', ())
     imports = [given] if isinstance(given, str) else list(given)
-    imports += ['snnet_mm', f'snnet_mm.integrations.{cfg.default_scope}']
+    rooms = (cfg.default_scope, *['mm_backbones'] * ('MMSwinAnchor' in str(model)))
+    imports += ['snnet_mm', *(f'snnet_mm.integrations.{room}' for room in rooms)]
     sized = {} if input_size is None else dict(input_size=tuple(input_size))
     sampling = dict(type='StitchSamplingHook', **sized)
     sampling['sampler'] = dict(type='ResourceConstrainedSampler', step=step)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, chain
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, PlainViT
+from snnet_mm.anchors import Anchor, PlainViT, TimmStageAnchor
 from snnet_mm.anchors.pretrained import Weights, select_prefix
 from snnet_mm.utils import check, refusal
 
@@ -35,6 +37,27 @@ _SWIN = (
     (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
     (r'\.ffn\.layers\.1\.', '.mlp.fc2.'),
 )
+
+
+@MODELS.register_module()
+class MMSwinAnchor(TimmStageAnchor):
+    """A Swin that pads maps to whole windows before it shifts them, as mm's does.
+
+    timm shifts first; both are the same where windows cover a map. Arguments are those
+    of :class:`TimmStageAnchor`.
+    """
+
+    def __init__(self, **kwargs) -> None:
+        super().__init__(**{'model': 'swin_tiny_patch4_window7_224', **kwargs})
+        for block in (getattr(block, 'block', block) for block in self.blocks):
+            if not isinstance(block, nn.Identity):
+                block._attn = partial(_pad_and_attend, block)
+
+
+def _pad_and_attend(block: nn.Module, x: Tensor) -> Tensor:
+    (rows, columns), (height, width) = block.window_size, x.shape[1:3]
+    x = F.pad(x, (0, 0, 0, -width % columns, 0, -height % rows))
+    return type(block)._attn(block, x)[:, :height, :width]
 
 
 class AnchorParts(NamedTuple):
@@ -76,6 +99,8 @@ def anchor_model(
         Config, weights, and the anchor.
     """
     config, net, classifies = dict(config), model.backbone, 'head' in config
+    if config.get('pretrained'):
+        config['pretrained'] = None  # would be set in the backbone
     unset = {'init_cfg', 'pretrained'} & set(config['backbone'])
     own = dict(config['backbone']) | dict.fromkeys(unset)
     parts, anchor = AnchorParts(own, net.state_dict()), net
@@ -164,8 +189,7 @@ def _swin(net: nn.Module, classifies: bool) -> AnchorParts:
     size = rows and tuple(n * model_args['patch_size'] for n in rows)
     ends = [end - 1 for end in accumulate(model_args['depths'])]
     config = dict(
-        type='TimmStageAnchor',
-        model='swin_tiny_patch4_window7_224',
+        type='MMSwinAnchor',
         model_args=model_args,
         img_size=size or 224,
         out_indices=tuple(ends[i] for i in net.out_indices),

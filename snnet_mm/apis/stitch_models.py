@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from mmengine.config import Config
-from mmengine.model import revert_sync_batchnorm
+from mmengine.model import BaseModule, revert_sync_batchnorm
 from mmengine.registry import MODELS, DefaultScope
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -19,9 +19,8 @@ from torch.utils._pytree import tree_leaves
 from snnet_mm.anchors import Anchor, check_tokens_correspond
 from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.evaluation import cost_table
-from snnet_mm.evaluation.parts import preprocessed_size
 from snnet_mm.integrations.mm_backbones import FITTING, anchor_model
-from snnet_mm.models import model_config, unwrapped_config
+from snnet_mm.models import model_config
 from snnet_mm.stitching import CostTable
 from snnet_mm.utils import (
     atomic_path,
@@ -37,8 +36,9 @@ TASKS = dict(mmseg='segmentation', mmdet='detection', mmpretrain='classification
 # Settings of an anchor as a backbone by itself.
 _ALONE = ('init_cfg', 'out', 'out_indices', 'pretrained', 'with_cls')
 _WHY = dict(
-    model='Both anchors, and the neck and heads of the slow model, start from trained '
-    'weights.\n# The file lacks the stitching layers: least squares fits them.',
+    model='Both anchors, and neck and heads of the slow model, start from the trained '
+    'ones, which\n# a file beside this one holds; least squares fits the stitching '
+    'layers.',
     optim_wrapper="A third of the slow model's rate: at all of it the stitched "
     'training destroys the\n# slow anchor.',
     default_hooks='Fit the stitching layers; draw a stitch for every iteration.',
@@ -46,6 +46,7 @@ _WHY = dict(
     'gradient.',
     val_cfg='The anchors alone; tools/test.py --stitch-id all tests every stitch.',
     sync_bn='As in the backbone before.',
+    load_from='Not init_cfg: this kind of model starts its head anew after that.',
 )
 
 
@@ -105,8 +106,12 @@ def stitch_models(
     step = float(f'{(costs[1].flops - costs[0].flops) / 12:.1g}')
     wanted = 'two models of different FLOPs'
     check(step > 0, 'model.backbone', f'{costs[0].flops} FLOPs twice', wanted)
-    model['init_cfg'] = dict(type='Pretrained', checkpoint=str(file))
+    again = type(built).init_weights is not BaseModule.init_weights
+    if not again:
+        model['init_cfg'] = dict(type='Pretrained', checkpoint=str(file))
     changes = _changes(slow.cfg, model, step, input_size)
+    if again:
+        changes['load_from'] = str(file)
     with atomic_path(file) as temporary:
         meta = dict(fast=fast.checkpoint, slow=slow.checkpoint)
         torch.save(dict(state_dict=weights, meta=meta), temporary)
@@ -118,8 +123,9 @@ def read_trained(
     config: str, checkpoint: str, input_size: Size | None = None
 ) -> TrainedModel:
     """Read a trained model; on an anchor of ours it must have equal outputs."""
-    cfg, loaded = load_config(config), load_weights_only(checkpoint)
-    scope, before = cfg.get('default_scope'), unwrapped_config(cfg.model)
+    cfg = Config(load_config(config).to_dict())
+    loaded = load_weights_only(checkpoint)
+    scope, before = cfg.get('default_scope'), model_config(cfg)
     check(scope in TASKS, 'default_scope', scope, TASKS)
     import_module(f'snnet_mm.integrations.{scope}')
     theirs = _build(cfg, before)
@@ -137,21 +143,21 @@ def read_trained(
 
 
 def _build(cfg: Config, model: Mapping) -> nn.Module:
-    parts = dict(model=model, data_preprocessor=cfg.get('data_preprocessor'))
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        built = revert_sync_batchnorm(MODELS.build(model_config(Config(parts))))
+        built = revert_sync_batchnorm(MODELS.build(deepcopy(dict(model))))
     built.eval()
     return built
 
 
 def _size_of(model: nn.Module) -> Size:
-    try:
-        return preprocessed_size(model)
-    except ValueError:
-        size = model.backbone.input_size if hasattr(model, 'head') else None
-        wanted = 'height and width that batches are padded to'
-        check(size, '--shape, model.data_preprocessor.size', None, wanted)
-        return size
+    """Height and width that batches are padded to, or a classifier is built for."""
+    sizes = [getattr(part, 'size', None) for part in model.data_preprocessor.modules()]
+    if hasattr(model, 'head'):
+        sizes.append(model.backbone.input_size)
+    size = next(filter(None, sizes), None)
+    wanted = 'height and width that images have'
+    check(size, '--shape, model.data_preprocessor.size', size, wanted)
+    return tuple(size)
 
 
 @torch.no_grad()
@@ -187,7 +193,7 @@ def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
     while 'dataset' in data:
         data = data['dataset']
     kind, root = data.get('of', data.get('type')), data.get('data_root') or '.'
-    images = model_config(Config(dict(cfg.to_dict(), model=model)))['data_preprocessor']
+    images = model.get('data_preprocessor') or {}
     colours = ('mean', 'std', 'bgr_to_rgb', 'to_rgb')
     heads = {k: v for k, v in model.items() if k.endswith('head')}
     counts = {node['num_classes'] for node in dicts_in(heads) if 'num_classes' in node}
@@ -214,6 +220,10 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
         'anchors': [{k: v for k, v in b.items() if k not in _ALONE} for b in backbones],
         **{k: v for k, v in backbones[1].items() if k in _ALONE[1:3] + _ALONE[4:]},
     }
+    if plain:
+        rank = min(16, *(width for m in pair for width in m.anchor.block_dims))
+        layer = dict(type='LoRAStitchingLayer', rank=rank)
+        model['backbone']['stitching_layer'] = layer
     if 'head' in model:  # classifiers have one per anchor
         heads = [m.model['head'] for m in pair]
         heads = [(h.get('anchor_heads') or h['ends'])[0] for h in heads]
@@ -236,7 +246,7 @@ def _changes(
     cfg: Config, model: dict, step: float, input_size: Size | None
 ) -> dict[str, Any]:
     """Find what a stitched config changes in the slow one, by top-level key."""
-    before = cfg.model if cfg.model.get('backbone') else {}  # else it is a wrapper
+    before = model_config(cfg) if cfg.model.get('backbone') else {}  # else a wrapper
     changed = {} if before else dict(_delete_=True)
     for key, value in model.items():
         if key not in before or before[key] != value:
@@ -294,17 +304,24 @@ def _write(
         head += f'# {name}: {m.config}, {m.checkpoint}, {cost}\n'
     base = slow.config
     base = base if '::' in base else os.path.relpath(base, out.parent)
-    text = f'{head}_base_ = [{base!r}]\n'
-    for key, value in changes.items():
-        text += f'# {_WHY[key]}\n' if key in _WHY else ''
-        text += Config({key: deepcopy(value)}).pretty_text.rstrip() + '\n'
-    out.write_text(text)
+    out.write_text(f'{head}_base_ = [{base!r}]\n{_text(changes, changes)}')
     try:
-        same = load_config(out).to_dict() == wanted.to_dict()
+        found = load_config(out).to_dict()
     except ValueError:  # such as on top of a config in pure Python
-        same = False
-    if not same:
-        out.write_text(head + wanted.pretty_text)
+        found = {}
+    for node in dicts_in(found):
+        node.pop('_scope_', None)  # of bases in packages
+    if found != wanted.to_dict():
+        out.write_text(head + _text(wanted.to_dict(), changes))
+
+
+def _text(settings: Mapping, changes: Mapping) -> str:
+    parts = []
+    for key, value in settings.items():
+        if key in changes and key in _WHY:
+            parts.append(f'# {_WHY[key]}')
+        parts.append(Config({key: deepcopy(value)}).pretty_text.strip())
+    return '\n'.join([*parts, ''])
 
 
 def _notes(fast: TrainedModel, slow: TrainedModel) -> Iterator[str]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, PlainViT, TimmStageAnchor
 from snnet_mm.anchors.pretrained import Weights, select_prefix
-from snnet_mm.utils import check, refusal
+from snnet_mm.utils import check, refusal, register
 
 MM_PACKAGES = ('mmseg', 'mmdet', 'mmpretrain')
 # Backbones that convert, and with which settings.
@@ -39,7 +39,7 @@ _SWIN = (
 )
 
 
-@MODELS.register_module()
+@register(MODELS)
 class MMSwinAnchor(TimmStageAnchor):
     """A Swin that pads maps to whole windows before it shifts them, as mm's does.
 
@@ -231,7 +231,7 @@ def _training(
     drop = getattr(ffn, 'dropout_layer', getattr(blocks[-1], 'drop_path', None))
     trains = [any(p.requires_grad for p in m.parameters()) for m in (stem, *blocks)]
     settings = dict(
-        drop_path_rate=float(getattr(drop, 'drop_prob', 0)),
+        drop_path_rate=round(float(getattr(drop, 'drop_prob', 0)), 6),
         frozen_stages=[*trains, True].index(True) - 1,
         with_cp=getattr(checkpointed, 'with_cp', False),
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.registry import MODELS, DefaultScope
+from mmseg.models import EncoderDecoder
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.apis import set_stitch, stitch_models
@@ -194,3 +195,54 @@ def test_tasks_and_classes_by_name_are_compared(make, tmp_path):
             stitch_models(a, other, tmp_path / 'both.py')
     with pytest.raises(ValueError, match='a name that ends in .py'):
         stitch_models(a, b, tmp_path / 'both')
+
+
+def test_a_config_in_pure_python_is_written_in_full(make, tmp_path):
+    fast, (slow, weights) = (
+        make(f'm{i}', SEG, seg_vit(16 * i, 2 * i), 'sync_bn = None') for i in (1, 2)
+    )
+    cfg = load_config(slow)
+    del cfg.default_hooks['timer']
+    hook = "\ndefault_hooks['timer'] = dict(type=IterTimerHook)\n"
+    lines = f'from mmengine.hooks import IterTimerHook\n{cfg.pretty_text}{hook}'
+    pure = tmp_path / 'pure.py'
+    pure.write_text(lines)
+    stitch_models(fast, (str(pure), weights), tmp_path / 'both.py')
+    text = (tmp_path / 'both.py').read_text()
+    assert '_base_' not in text
+    assert '# A third' in text
+    both = load_config(tmp_path / 'both.py')
+    assert both.default_hooks.timer.type.endswith('IterTimerHook')
+    assert len(built(both).backbone.space) == 4
+
+
+class RestlessSegmentor(EncoderDecoder):
+    """Starts its head anew after ``init_cfg``, as DETR does its transformer."""
+
+    def init_weights(self):
+        super().init_weights()
+        self.decode_head.conv_seg.weight.data.zero_()
+
+
+def test_models_that_start_anew_load_the_weights_later(make, tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS.module_dict, 'RestlessSegmentor', RestlessSegmentor)
+    layers = dict(constructor='AnyConstructor', paramwise_cfg=dict(decay_rate=0.7))
+    text = f'optim_wrapper = {layers}\nload_from = "other.pth"'
+    kind = dict(type='RestlessSegmentor')
+    a, b = (make(n, SEG, seg_vit(16 * n, 2) | kind, text) for n in (1, 2))
+    stitch_models(a, b, tmp_path / 'both.py')
+    cfg = load_config(tmp_path / 'both.py')
+    assert cfg.load_from == str(tmp_path / 'both.pth')
+    assert 'init_cfg' not in cfg.model
+    # mm's layer-wise decay knows mm's backbones only.
+    assert cfg.optim_wrapper.constructor == 'AnchorLayerDecayConstructor'
+    assert cfg.optim_wrapper.paramwise_cfg == dict(decay_rates=0.7)
+
+
+def test_notes_say_what_is_left_out(make, tmp_path):
+    head = dict(_delete_=True, type='FCNHead', in_channels=32, channels=8)
+    head = dict(decode_head=dict(head, num_classes=6))
+    a = make('a', SEG, seg_vit(16, 2))
+    b = make('b', SEG, seg_vit(32, 2) | head)
+    (note,) = stitch_models(a, b, tmp_path / 'both.py').notes
+    assert "kept: {'decode_head': 'FCNHead'}" in note

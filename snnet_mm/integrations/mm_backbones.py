@@ -149,7 +149,6 @@ def _vit(net: nn.Module, classifies: bool) -> AnchorParts:
         arch=dict(arch, mlp_ratio=first.ffn.feedforward_channels / dim),
         img_size=tuple(net.img_size),
         patch_size=projection.kernel_size[0],
-        in_channels=projection.in_channels,
         cls_token=net.with_cls_token,
         pos_embed_prefix=net.with_cls_token,
         pos_embed_antialias=False,
@@ -211,6 +210,7 @@ def _swin(net: nn.Module, classifies: bool) -> AnchorParts:
 
 
 def _resnet(net: nn.Module) -> AnchorParts:
+    check(not net.deep_stem, 'model.backbone.deep_stem', True, FITTING['ResNet'])
     stages = [getattr(net, name) for name in net.res_layers]
     ends = [end - 1 for end in accumulate(map(len, stages))]
     blocks = list(chain(*stages))

@@ -16,6 +16,10 @@ SPACE = TwoWaySpace((3, 7))
 FLOPS = {0: 100, 1: 500, 2: 400, 3: 300, 5: 200, 6: 300, 7: 400, 8: 250}
 
 
+def ranked(scores, metric):
+    return rank_correlation([scores[i] for i in metric], list(metric.values()))
+
+
 def test_prior_by_hand():
     scores = prior_scores(SPACE, FLOPS)
     # Stitch 2 leaves the fast anchor after 1 of 3 blocks, 5 the slow one after 3 of 7.
@@ -56,8 +60,7 @@ def test_the_prior_ranks_stitches_of_three_anchors(published_v1):
     flops = {i: v['flops'] for i, v in published_v1.items()}
     top1 = {i: v['acc1'] for i, v in published_v1.items()}
     scores = prior_scores(space, flops)
-    found = rank_correlation([scores[i] for i in top1], list(top1.values()))
-    assert found == pytest.approx(0.991, abs=1e-3)
+    assert ranked(scores, top1) == pytest.approx(0.991, abs=1e-3)
     lost = []
     for group in group_by_cost(flops, 0.5e9):
         affordable = [i for i in flops if flops[i] <= flops[group[-1]]]
@@ -67,13 +70,11 @@ def test_the_prior_ranks_stitches_of_three_anchors(published_v1):
 
 
 def test_the_prior_ranks_better_than_flops_alone(published):
-    space = TwoWaySpace((12, 24))
     flops = {i: v['flops'] for i, v in published.items()}
-    miou = [v['mIoU'] for v in published.values()]
-    scores = prior_scores(space, flops)
-    for by, expected in ((flops, 0.734), (scores, 0.838)):
-        found = rank_correlation([by[i] for i in published], miou)
-        assert found == pytest.approx(expected, abs=1e-3)
+    miou = {i: v['mIoU'] for i, v in published.items()}
+    scores = prior_scores(TwoWaySpace((12, 24)), flops)
+    assert ranked(flops, miou) == pytest.approx(0.734, abs=1e-3)
+    assert ranked(scores, miou) == pytest.approx(0.838, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,5 @@ def test_the_prior_on_published_networks_with_stages(name, depths, stages, expec
     figures = json.loads(path.read_text())['stitches']
     flops = {int(i): v['flops'] for i, v in figures.items()}
     scores = prior_scores(StagedSpace(depths, stages), flops)
-    top1 = [v['acc1'] for v in figures.values()]
-    found = rank_correlation([scores[i] for i in flops], top1)
-    assert found == pytest.approx(expected, abs=1e-3)
+    top1 = {int(i): v['acc1'] for i, v in figures.items()}
+    assert ranked(scores, top1) == pytest.approx(expected, abs=1e-3)

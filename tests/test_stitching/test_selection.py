@@ -45,15 +45,14 @@ RESULTS = results_of()
 )
 def test_the_best_measured_stitch_within_a_budget(budget, best):
     assert pick(SPACE, budget, COSTS, RESULTS) == best
-    assert pick(SPACE, budget, results=RESULTS) == best
-    assert pick(SPACE, parse_budget(budget), COSTS, RESULTS) == best
+    assert pick(SPACE, parse_budget(budget), results=RESULTS) == best
 
 
 def test_errors_are_better_when_lower():
     errors = results_of('nyu/RMSE')
     assert pick(SPACE, '900G', results=errors) == 0
     assert select_stitches(SPACE, 'pareto', results=errors) == (0,)
-    assert best_per_budget_group(errors, 1) == (0, 1, 2, 3, 5, 6, 7, 8)
+    assert best_per_budget_group(errors, 1) == SPACE.ids
 
 
 def test_an_unknown_direction_is_asked_for():
@@ -93,13 +92,10 @@ def test_only_measured_stitches_are_picked():
     assert pick(SPACE, '900G', COSTS, few) == 5
     with pytest.raises(ValueError, match=r'budget 2G: no evaluated stitch .* stitch 2'):
         pick(SPACE, '2G', COSTS, few)
-
-
-@pytest.mark.parametrize('results', [RESULTS, None])
-def test_an_impossible_budget_names_the_cheapest_stitch(results):
-    words = r'budget 0.5G: .* stitch 0 \(fast\[0:3\]\) with 1G'
-    with pytest.raises(ValueError, match=words):
-        pick(SPACE, '0.5G', COSTS, results)
+    for results in (RESULTS, None):
+        words = r'budget 0.5G: .* stitch 0 \(fast\[0:3\]\) with 1G'
+        with pytest.raises(ValueError, match=words):
+            pick(SPACE, '0.5G', COSTS, results)
 
 
 def test_published_figures_are_picked_from(published):
@@ -109,9 +105,8 @@ def test_published_figures_are_picked_from(published):
     for budget, best in (('34G', 0), ('120G', 109), ('200G', 94), ('364G', 1)):
         assert pick(space, budget, results=results) == best
         limit = parse_budget(budget).limit
-        assert published[best]['mIoU'] == max(
-            v['mIoU'] for v in published.values() if v['flops'] <= limit
-        )
+        affordable = [v['mIoU'] for v in published.values() if v['flops'] <= limit]
+        assert published[best]['mIoU'] == max(affordable)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +151,6 @@ def test_what_cannot_be_selected(stitches, costs, words):
         select_stitches(SPACE, stitches, costs)
 
 
-# --- screening
-
-
 @pytest.fixture
 def screened():
     """Anchors of 0 and 100 G; groups are ten wide: 0-10, 10-20, ..."""
@@ -192,7 +184,6 @@ def test_screened_results_count_for_nothing(screened):
     ]
     both = screened.updated_by(replace(screened, stitches=stitches))
     assert [r.id for r in both.stitches] == list(range(9))
-    assert [r.id for r in both.complete] == [0, 3, 6]
     assert both.scores() == {0: 50, 3: 47, 6: 44}
     assert both.front() == [0]
     assert both.rank_correlation() == pytest.approx(-1)

@@ -27,6 +27,10 @@ def last_slow_block(i, depths):
     return max(j for j in range(depths[1]) if fast_block_of(j, depths) == i)
 
 
+def joints(stitch):
+    return pairwise(stitch.segments)
+
+
 def test_routes_and_ids_are_those_of_the_authors(golden):
     space = TwoWaySpace(golden.meta['depths'])
     routes = {int(k): v for k, v in golden.meta['routes'].items() if k != '13'}
@@ -74,11 +78,8 @@ def test_every_route_by_its_id(depths):
     for stitch in space:
         ends_fast = stitch.kind.endswith('F') or stitch.id == 0
         assert stitch.end_anchor == (FAST if ends_fast else SLOW)
-        joints = zip(stitch.layers, pairwise(stitch.segments), strict=True)
-        for name, (before, after) in joints:
-            source, target = space.layers[name]
-            assert source == (before.anchor, before.end - 1)
-            assert target == (after.anchor, after.begin - 1)
+        ends = [((a, i - 1), (b, j - 1)) for (a, _, i), (b, j, _) in joints(stitch)]
+        assert [space.layers[name] for name in stitch.layers] == ends
 
 
 @pytest.mark.parametrize('depths', CHAINS)

@@ -12,19 +12,15 @@ NAMES = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
 
 
 def config(launcher='pytorch', **changes):
-    norm = dict(type='SyncBN', requires_grad=True)
+    norm, neck = dict(type='SyncBN', requires_grad=True), dict(norm=dict(type='LN'))
+    heads = [dict(heads=(dict(norm=dict(type=nn.SyncBatchNorm)),))]
     cfg = dict(
         launcher=launcher,
         env_cfg=dict(cudnn_benchmark=True, dist_cfg=dict(backend='nccl')),
         find_unused_parameters=True,
         sync_bn='torch',
         custom_hooks=[dict(type='EMAHook')],
-        model=dict(
-            type='EncoderDecoder',
-            norm_cfg=norm,
-            auxiliary_head=[dict(heads=(dict(norm=dict(type=nn.SyncBatchNorm)),))],
-            neck=dict(norm=dict(type='LN')),
-        ),
+        model=dict(norm_cfg=norm, auxiliary_head=heads, neck=neck),
     )
     return Config(cfg | changes)
 
@@ -66,17 +62,13 @@ def test_what_changes_without_gpus(initialised):
     assert cfg.to_dict() == expected
 
 
-def test_a_strategy_of_mmengine_is_told_too(initialised):
-    cfg = config(strategy=dict(type='DDPStrategy', model_wrapper=dict(bucket_cap_mb=1)))
-    prepare_cpu_distributed(cfg)
-    assert cfg.strategy.model_wrapper == dict(cfg.model_wrapper_cfg, bucket_cap_mb=1)
-
-
-def test_a_wrapper_of_the_config_is_kept(initialised):
+def test_wrappers_and_strategies_of_the_config_are_kept(initialised):
     own = dict(type='MyWrapper', find_unused_parameters=False, static_graph=True)
-    cfg = config(model_wrapper_cfg=dict(own, device_ids=[0]))
+    strategy = dict(type='DDPStrategy', model_wrapper=dict(bucket_cap_mb=1))
+    cfg = config(model_wrapper_cfg=dict(own, device_ids=[0]), strategy=strategy)
     prepare_cpu_distributed(cfg)
     assert cfg.model_wrapper_cfg == dict(own, broadcast_buffers=False, device_ids=None)
+    assert cfg.strategy.model_wrapper == dict(cfg.model_wrapper_cfg, bucket_cap_mb=1)
 
 
 @pytest.fixture
@@ -90,17 +82,12 @@ def no_rank(monkeypatch):
     return monkeypatch
 
 
-@pytest.mark.parametrize(
-    'launcher, missing',
-    [
-        ('slurm', 'SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID not set'),
-        ('mpi', 'OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE'),
-    ],
-)
-def test_a_launcher_that_did_not_launch_is_said(no_rank, launcher, missing):
+@pytest.mark.parametrize('launcher, name', [('slurm', 'SLURM'), ('mpi', 'OMPI_COMM')])
+def test_a_launcher_that_did_not_launch_is_said(no_rank, launcher, name):
     no_rank.setattr(distributed, 'get_device', lambda: 'cpu')
     no_rank.setenv('LOCAL_RANK', '0')  # tools/*.py set it in any case
-    with pytest.raises(ValueError, match=f"launcher='{launcher}', but {missing}"):
+    words = f"launcher='{launcher}', but {name}_.*, {name}_.*, {name}_.* not set"
+    with pytest.raises(ValueError, match=words):
         prepare_cpu_distributed(config(launcher))
 
 

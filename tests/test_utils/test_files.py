@@ -28,20 +28,18 @@ def test_a_whole_file_takes_its_place(tmp_path):
     assert path.read_text() == 'all of it'
 
 
+def fail_after(_, error):
+    raise error
+
+
 @pytest.mark.parametrize('error', [RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize('old', [None, 'old'])
+@pytest.mark.parametrize('old', ['', 'old'])
 def test_an_error_leaves_no_half_written_file(tmp_path, error, old):
     path = tmp_path / 'result.txt'
     if old:
         path.write_text(old)
-
-    def write_half():
-        with atomic_path(str(path)) as temporary:
-            temporary.write_text('half of')
-            raise error
-
-    with pytest.raises(error):
-        write_half()
+    with pytest.raises(error), atomic_path(str(path)) as temporary:
+        fail_after(temporary.write_text('half of'), error)
     assert files(tmp_path) == (['result.txt'] if old else [])
     assert not old or path.read_text() == old
 

@@ -35,12 +35,16 @@ def test_draws_inside_depend_on_the_seed_alone():
 
 def test_only_the_gpu_of_this_process_is_touched(monkeypatch, recwarn):
     touched = []
-    monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
-    monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
-    monkeypatch.setattr(torch.cuda, 'current_device', lambda: 1)
-    monkeypatch.setattr(torch.cuda, 'get_rng_state', touched.append)
-    monkeypatch.setattr(torch.cuda, 'set_rng_state', lambda _, i: touched.append(i))
-    monkeypatch.setattr(torch.cuda, 'manual_seed', lambda seed: None)
+    cuda = dict(
+        is_available=lambda: True,
+        device_count=lambda: 2,
+        current_device=lambda: 1,
+        get_rng_state=touched.append,
+        set_rng_state=lambda _, i: touched.append(i),
+        manual_seed=lambda seed: None,
+    )
+    for name, function in cuda.items():
+        monkeypatch.setattr(torch.cuda, name, function)
     with isolated_rng(0):
         draws()
     assert touched == [1, 1]

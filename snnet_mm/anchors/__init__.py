@@ -4,10 +4,8 @@ from .base import (
     Anchor,
     BackboneMap,
     TokenState,
-    check_out,
-    check_out_indices,
+    check_outputs,
     check_tokens_correspond,
-    check_with_cls,
     layer_depth_among,
 )
 from .low_rank import LoRALinear, LowRankUpdate
@@ -25,10 +23,8 @@ __all__ = [
     'TimmAnchor',
     'TimmStageAnchor',
     'TokenState',
-    'check_out',
-    'check_out_indices',
+    'check_outputs',
     'check_tokens_correspond',
-    'check_with_cls',
     'contract_width',
     'keep_blocks',
     'layer_depth_among',

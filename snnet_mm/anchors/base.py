@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -81,9 +81,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         self.depth = depth = len(block_dims)
         self.block_dims, self.block_strides = tuple(block_dims), tuple(block_strides)
         self.num_prefix, self.has_cls = num_prefix, has_cls
-        self.out_indices = check_out_indices(out_indices, depth)
-        self.with_cls = check_with_cls(with_cls, [self])
-        self.out, self.with_cp = check_out(out), with_cp
+        self.out_indices = check_outputs(out, with_cls, out_indices, [self])
+        self.out, self.with_cls, self.with_cp = out, with_cls, with_cp
         right = is_whole(frozen_stages, -1) and frozen_stages <= depth
         allowed = f'-1 (nothing), 0 (the embedding) to {depth}'
         check(right, 'frozen_stages', frozen_stages, allowed)
@@ -201,23 +200,18 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         return state if self.out == 'end' else tuple(maps[i] for i in self.out_indices)
 
 
-def check_out(out: str) -> str:
-    """Return what a backbone returns, if it is known."""
+def check_outputs(
+    out: str, with_cls: bool, out_indices: Sequence[int], anchors: Sequence[Anchor]
+) -> tuple[int, ...]:
+    """Return out indices as numbers of blocks of the last anchor, -1 being its last.
+
+    Refuses these, ``out`` and ``with_cls`` where a backbone of the anchors lacks them.
+    """
     check(out in OUTPUTS, 'out', out, OUTPUTS)
-    return out
-
-
-def check_with_cls(with_cls: bool, anchors: Iterable[Anchor]) -> bool:
-    """Return whether maps come with a cls token, if all anchors have one."""
     right = not with_cls or all(anchor.has_cls for anchor in anchors)
     check(right, 'with_cls', with_cls, 'False, as an anchor has no cls_token')
-    return with_cls
-
-
-def check_out_indices(out_indices: Sequence[int], depth: int) -> tuple[int, ...]:
-    """Return out indices as non-negative block numbers, -1 being the last block."""
-    listed = isinstance(out_indices, Sequence)
-    right = listed and all(is_whole(i, -depth) and i < depth for i in out_indices)
+    depth, right = anchors[-1].depth, isinstance(out_indices, Sequence)
+    right = right and all(is_whole(i, -depth) and i < depth for i in out_indices)
     allowed = f'one or more blocks {-depth} to {depth - 1}'
     check(right and len(out_indices), 'out_indices', out_indices, allowed)
     return tuple(i % depth for i in out_indices)
@@ -242,12 +236,11 @@ def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
 
 
 def layer_depth_among(
-    anchors: Iterable[Anchor | None], param_name: str
+    anchors: Sequence[Anchor | None], param_name: str
 ) -> tuple[int, int]:
     """Return the depth of ``anchors.<i>.<name>``; of other names the last level."""
     part, _, path = param_name.partition('.')
     i, _, name = path.partition('.')
-    anchors = list(anchors)
     if part == 'anchors':
         return anchors[int(i)].layer_depth(name)
     levels = max(anchor.depth for anchor in anchors if anchor) + 2

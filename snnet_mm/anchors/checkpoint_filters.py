@@ -16,9 +16,8 @@ import torch.nn.functional as F
 from mmengine.logging import print_log
 from torch import Tensor
 
-from .position import resize_bias_table, resize_offsets, resize_pos_embed
+from .position import Grid, resize_bias_table, resize_offsets, resize_pos_embed
 
-Grid = tuple[int, int]
 Weights = Mapping[str, Tensor]
 
 # Classifiers, decoders of the pretraining and what follows from the grid.

@@ -19,6 +19,7 @@ from .checkpoint_filters import (
 )
 from .position import (
     DecomposedRelPosBias,
+    Grid,
     RelativePositionBias,
     add_positions,
     grid_of,
@@ -172,12 +173,12 @@ class PlainViT(TokenAnchor):
             weights = fit_bias_tables(weights, self.grid, self.num_prefix, grid)
         return fit_offsets(weights, own)
 
-    def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
+    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TokenAnchor.embed_patches`."""
         patches, pos_embed = self.patch_embed(images), self._pos_embed_for(grid)
         return add_positions(patches, pos_embed, self.cls_token, self.reg_token)
 
-    def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TokenAnchor.run_layers`."""
         return self.blocks[i](tokens, grid)
 
@@ -205,7 +206,7 @@ class PlainViT(TokenAnchor):
         head_dim = self.block_dims[0] // num_heads
         return DecomposedRelPosBias(grid, head_dim) if decomposed else None
 
-    def _pos_embed_for(self, grid: tuple[int, int]) -> Tensor | None:
+    def _pos_embed_for(self, grid: Grid) -> Tensor | None:
         if self.pos_embed is None:
             return None
         how = self.num_embedded_prefix, self.pos_embed_antialias

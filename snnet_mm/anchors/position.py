@@ -11,19 +11,17 @@ import torch.nn.functional as F
 from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
+Grid = tuple[int, int]  # rows and columns of patches
 
-def grid_of(img_size: int | Sequence[int], patch_size: int) -> tuple[int, int]:
+
+def grid_of(img_size: int | Sequence[int], patch_size: int) -> Grid:
     """Return rows and columns of the patches of an image, padded to whole ones."""
     height, width = to_2tuple(img_size)
     return math.ceil(height / patch_size), math.ceil(width / patch_size)
 
 
 def resize_pos_embed(
-    pos_embed: Tensor,
-    old: tuple[int, int],
-    new: tuple[int, int],
-    num_prefix: int,
-    antialias: bool = True,
+    pos_embed: Tensor, old: Grid, new: Grid, num_prefix: int, antialias: bool = True
 ) -> Tensor:
     """Resample the patches of a ``(1, num_prefix + rows * columns, C)`` embedding.
 
@@ -55,7 +53,7 @@ def add_positions(
 
 @lru_cache(maxsize=8)
 def relative_position_index(
-    grid: tuple[int, int], num_prefix: int, device: torch.device | str = 'cpu'
+    grid: Grid, num_prefix: int, device: torch.device | str = 'cpu'
 ) -> Tensor:
     """Return the row of the bias table for every pair of query and key, ``(L, L)``.
 
@@ -75,9 +73,7 @@ def relative_position_index(
     return index
 
 
-def resize_bias_table(
-    table: Tensor, old: tuple[int, int], new: tuple[int, int]
-) -> Tensor:
+def resize_bias_table(table: Tensor, old: Grid, new: Grid) -> Tensor:
     """Resample a table ``((2h-1)(2w-1) + others, heads)`` for another grid (h, w)."""
     if old == new:
         return table
@@ -88,9 +84,7 @@ def resize_bias_table(
     return torch.cat([offsets.flatten(1).T, table[num_offsets:]])
 
 
-def gather_bias(
-    table: Tensor, old: tuple[int, int], new: tuple[int, int], num_prefix: int
-) -> Tensor:
+def gather_bias(table: Tensor, old: Grid, new: Grid, num_prefix: int) -> Tensor:
     """Return the bias ``(1, heads, L, L)`` of all pairs of tokens on a new grid."""
     index = relative_position_index(new, num_prefix, table.device)
     # By heads, so that what is gathered lies as attention wants it, without a copy.
@@ -108,11 +102,7 @@ class KeptTensors:
         self._kept: dict[int, tuple[tuple, Tensor]] = {}
 
     def get(
-        self,
-        slot: int,
-        key: tuple,
-        weight: Tensor | None,
-        make: Callable[[], Tensor],
+        self, slot: int, key: tuple, weight: Tensor | None, make: Callable[[], Tensor]
     ) -> Tensor:
         """Return what is kept in a slot, or made anew of another weight or key."""
         key = *key, torch.is_inference_mode_enabled()
@@ -137,7 +127,7 @@ class RelativePositionBias(nn.Module):
     ``grid`` of rows and columns than its own the table is resampled bicubically.
     """
 
-    def __init__(self, grid: tuple[int, int], num_heads: int, num_prefix: int) -> None:
+    def __init__(self, grid: Grid, num_heads: int, num_prefix: int) -> None:
         super().__init__()
         self.grid, self.num_prefix = grid, num_prefix
         num_rows = (2 * grid[0] - 1) * (2 * grid[1] - 1) + (3 if num_prefix else 0)
@@ -145,12 +135,12 @@ class RelativePositionBias(nn.Module):
         nn.init.trunc_normal_(self.table, std=0.02)
         self._kept = KeptTensors()
 
-    def forward(self, grid: tuple[int, int], queries: Tensor | None = None) -> Tensor:
+    def forward(self, grid: Grid, queries: Tensor | None = None) -> Tensor:
         """Return the bias ``(1, heads, L, L)`` for a grid, whatever the queries."""
         make = partial(gather_bias, self.table, self.grid, grid, self.num_prefix)
         return make() if self.training else self._kept.get(0, grid, self.table, make)
 
-    def fix_grid(self, grid: tuple[int, int]) -> None:
+    def fix_grid(self, grid: Grid) -> None:
         """Resample the table to a grid, once for all."""
         self.table.data = resize_bias_table(self.table.data, self.grid, grid)
         self.grid = grid
@@ -170,12 +160,12 @@ class DecomposedRelPosBias(nn.Module):
     another ``grid`` than their own the embeddings are resampled linearly.
     """
 
-    def __init__(self, grid: tuple[int, int], head_dim: int) -> None:
+    def __init__(self, grid: Grid, head_dim: int) -> None:
         super().__init__()
         self.rel_pos_h = nn.Parameter(torch.zeros(2 * grid[0] - 1, head_dim))
         self.rel_pos_w = nn.Parameter(torch.zeros(2 * grid[1] - 1, head_dim))
 
-    def forward(self, grid: tuple[int, int], queries: Tensor) -> Tensor:
+    def forward(self, grid: Grid, queries: Tensor) -> Tensor:
         """Return the bias ``(B, heads, L, L)`` of unscaled queries of the patches."""
         queries = queries.unflatten(2, grid)
         rows = _between(self.rel_pos_h, grid[0])
@@ -185,7 +175,7 @@ class DecomposedRelPosBias(nn.Module):
         bias = by_row[..., :, None] + by_column[..., None, :]
         return bias.flatten(4).flatten(2, 3)
 
-    def fix_grid(self, grid: tuple[int, int]) -> None:
+    def fix_grid(self, grid: Grid) -> None:
         """Resample the embeddings to a grid, once for all."""
         self.rel_pos_h.data = resize_offsets(self.rel_pos_h.data, grid[0])
         self.rel_pos_w.data = resize_offsets(self.rel_pos_w.data, grid[1])

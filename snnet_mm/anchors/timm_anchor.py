@@ -15,7 +15,7 @@ from snnet_mm.utils.timm_models import (
     log_timm_licence,
 )
 
-from .position import grid_of
+from .position import Grid, grid_of
 from .pretrained import Weights
 from .timm_families import TIMM_FAMILIES, TimmFamily
 from .token_anchor import TokenAnchor
@@ -89,7 +89,7 @@ class TimmAnchor(TokenAnchor):
         return self.vit
 
     @property
-    def grid(self) -> tuple[int, int]:
+    def grid(self) -> Grid:
         """Rows and columns of the patches that it is built for."""
         return self.family.grid
 
@@ -125,11 +125,11 @@ class TimmAnchor(TokenAnchor):
                 getattr(self.vit, name).eval()
         return self
 
-    def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
+    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TokenAnchor.embed_patches`."""
         return self.family.embed(images, grid)
 
-    def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         """See :meth:`TokenAnchor.run_layers`."""
         return self.family.run_block(i, tokens, grid)
 

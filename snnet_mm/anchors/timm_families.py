@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from snnet_mm.utils import check
 
 from .position import (
+    Grid,
     KeptTensors,
     add_positions,
     gather_bias,
@@ -20,8 +21,6 @@ from .position import (
     resize_pos_embed,
 )
 from .timm_internals import split_attention, take_bias_from_outside
-
-Grid = tuple[int, int]
 
 
 class TimmFamily:

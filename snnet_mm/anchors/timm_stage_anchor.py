@@ -22,10 +22,10 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import Anchor, TokenState
+from .position import Grid
 from .pretrained import Weights
 from .timm_internals import accept_any_size, fix_mask, forget_biases
 
-Grid = tuple[int, int]
 # Tables that old files hold.
 _DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
 

@@ -12,7 +12,7 @@ from snnet_mm.utils import check, is_number
 
 from .base import Anchor, TokenState
 from .low_rank import LoRALinear
-from .position import grid_of
+from .position import Grid, grid_of
 
 LORA_TARGETS = ('qkv', 'proj')
 
@@ -35,7 +35,7 @@ class TokenAnchor(Anchor):
         **kwargs: See :class:`Anchor`.
     """
 
-    grid: tuple[int, int]
+    grid: Grid
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class TokenAnchor(Anchor):
             check(right, 'lora', dict(lora), allowed)
 
     @abstractmethod
-    def embed_patches(self, images: Tensor, grid: tuple[int, int]) -> Tensor:
+    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
         """Return tokens ``(B, L, C)`` of images that whole patches cover."""
 
     @abstractmethod
-    def run_layers(self, i: int, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         """Return tokens ``(B, L, C)`` after block i, without final norm."""
 
     @property

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .position import DecomposedRelPosBias, RelativePositionBias
+from .position import DecomposedRelPosBias, Grid, RelativePositionBias
 
 AttentionBias = RelativePositionBias | DecomposedRelPosBias
 
@@ -57,7 +57,7 @@ class Attention(nn.Module):
         self.proj = nn.Linear(dim, dim)
         self.rel_pos_bias = rel_pos_bias
 
-    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """Attend among all tokens ``(B, L, C)`` of a grid of patches."""
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
@@ -97,7 +97,7 @@ class Block(nn.Module):
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """Return tokens ``(B, L, C)`` of a grid of patches after the block."""
         normed, size = self.norm1(x), self.window_size
         if size:
@@ -112,13 +112,13 @@ class Block(nn.Module):
             branch = branch + normed
         return x + self.drop_path(self.ls2(branch))
 
-    def fix_grid(self, grid: tuple[int, int]) -> None:
+    def fix_grid(self, grid: Grid) -> None:
         """Resample, once for all, what depends on the grid of patches."""
         if self.attn.rel_pos_bias is not None and not self.window_size:
             self.attn.rel_pos_bias.fix_grid(grid)
 
 
-def to_windows(tokens: Tensor, grid: tuple[int, int], size: int) -> Tensor:
+def to_windows(tokens: Tensor, grid: Grid, size: int) -> Tensor:
     """Cut tokens ``(B, L, C)`` into windows ``(B * windows, size * size, C)`` by rows.
 
     Zeros fill the last ones, which attention sees, as in ViTDet.
@@ -130,7 +130,7 @@ def to_windows(tokens: Tensor, grid: tuple[int, int], size: int) -> Tensor:
     return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
 
 
-def from_windows(windows: Tensor, grid: tuple[int, int], size: int) -> Tensor:
+def from_windows(windows: Tensor, grid: Grid, size: int) -> Tensor:
     """Put windows together again, the padding left out; see :func:`to_windows`."""
     x = windows.unflatten(1, (size, size))
     x = x.unflatten(0, (-1, -(-grid[0] // size), -(-grid[1] // size)))

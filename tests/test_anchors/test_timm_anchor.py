@@ -68,7 +68,7 @@ def test_training_equals_timm(name, with_cp):
     if 'dinov3' in name:
         model.rope.eval()
     images, calls = torch.randn(4, 3, *anchor.input_size), []
-    anchor.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    anchor.vit.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
     torch.manual_seed(1)
     ours = anchor(images).tokens
     torch.manual_seed(1)

@@ -61,7 +61,7 @@ def test_levit_keeps_biases_until_it_is_told_not_to():
 @torch.no_grad()
 def test_attention_of_sam_gives_the_same_in_parts():
     anchor = anchor_of('samvit_base_patch16', img_size=64)
-    attention, x = anchor.blocks[1].attn, torch.randn(1, 4, 4, 32)
+    attention, x = anchor.vit.blocks[1].attn, torch.randn(1, 4, 4, 32)
     assert isinstance(attention, vision_transformer_sam.Attention)
     wanted = attention(x)
     timm_internals.split_attention(attention)

@@ -15,10 +15,8 @@ from snnet_mm.anchors import (
     Anchor,
     BackboneMap,
     TokenState,
-    check_out,
-    check_out_indices,
+    check_outputs,
     check_tokens_correspond,
-    check_with_cls,
     layer_depth_among,
 )
 from snnet_mm.stitching import (
@@ -82,12 +80,11 @@ class StitchedBackbone(BaseModule):
         # A plain ModuleList would hide the anchors' init_cfg from mmengine.
         self.anchors = ModuleList(anchors)
         self.space = space
-        self.out = check_out(out)
-        self.out_indices = check_out_indices(out_indices, self.anchors[-1].depth)
+        self.out, self.with_cls = out, with_cls
+        self.out_indices = check_outputs(out, with_cls, out_indices, anchors)
         if out == 'maps':
             for block in self.out_indices:
                 space.substitutes(block)  # refuses at once if there are none
-        self.with_cls = check_with_cls(with_cls, anchors)
         places = range(len(self.out_indices))
         self.eval_maps = tuple(places if eval_maps is None else eval_maps)
         known = self.eval_maps and {*self.eval_maps} <= {*places}

@@ -51,7 +51,10 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if classifies and _CLASSIFIER.match(key):
             key = _CLASSIFIER.sub(r'head.anchor_heads.\1.\2.', key)
         elif key.startswith(prefix):
-            key = ours + _rename(key.removeprefix(prefix))
+            key = key.removeprefix(prefix)
+            for pattern, replacement in _RENAMES:
+                key = re.sub(pattern, replacement, key)
+            key = ours + key
         converted[key] = value
     converted[f'{ours}stitching_initialized'] = torch.tensor(True)
     space = _space_of(converted, ours)
@@ -72,9 +75,3 @@ def _space_of(converted: Mapping[str, Tensor], prefix: str) -> TwoWaySpace | Non
     if any(k.startswith(f'{prefix}stitching_layers.1to0_') for k in converted):
         return TwoWaySpace(depths)
     return TwoWaySpace(depths, ('FS',)) if depths[0] < depths[1] else None
-
-
-def _rename(key: str) -> str:
-    for pattern, replacement in _RENAMES:
-        key = re.sub(pattern, replacement, key)
-    return key

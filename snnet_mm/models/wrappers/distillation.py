@@ -27,10 +27,10 @@ HEADS = ('head', 'decode_head')
 class Distillation:
     """The distillation of DeiT, section 4: for classes of images or of pixels.
 
-    ``(1 - alpha) * task losses + alpha * distillation loss``. With ``'soft'`` labels
-    that is ``temperature ** 2 * KL(teacher || student)`` of the softened probabilities,
-    with ``'hard'`` ones the cross-entropy with the class that the teacher chooses. Both
-    are means over images and pixels, unlabelled pixels included.
+    ``(1 - alpha) * task losses + alpha * distillation loss``: with ``'soft'`` labels
+    ``temperature ** 2 * KL(teacher || student)`` of the softened probabilities, with
+    ``'hard'`` ones the cross-entropy with the class that the teacher chooses. Both are
+    means over images and pixels, unlabelled pixels included.
     """
 
     labels: str = 'hard'
@@ -40,14 +40,11 @@ class Distillation:
     def __post_init__(self) -> None:
         check(self.labels in LABELS, 'model.labels', self.labels, LABELS)
         check(0 <= self.alpha <= 1, 'model.alpha', self.alpha, 'numbers from 0 to 1')
-        wanted = 'positive numbers'
-        check(self.temperature > 0, 'model.temperature', self.temperature, wanted)
+        t = self.temperature
+        check(t > 0, 'model.temperature', t, 'positive numbers')
 
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """Return the distillation loss of logits ``(B, K)`` or ``(B, K, h, w)``.
-
-        A teacher's map of another size is resampled.
-        """
+        """Return the loss of logits ``(B, K)`` or ``(B, K, h, w)`` of any two sizes."""
         fits = student.shape[:2] == teacher.shape[:2] and student.ndim == teacher.ndim
         wanted = f'logits of the same images and classes, {tuple(student.shape)}'
         check(fits, 'model.teacher, num_classes', tuple(teacher.shape), wanted)
@@ -64,10 +61,10 @@ class Distillation:
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
         """Return task losses in their share, with ``loss_distill`` in its own."""
         weighed, share = dict(losses), 1 - self.alpha
-        for name in [name for name in losses if 'loss' in name]:
-            value = losses[name]
-            is_list = isinstance(value, list)
-            weighed[name] = [share * v for v in value] if is_list else share * value
+        for name, value in losses.items():
+            if 'loss' in name:
+                listed = isinstance(value, list)
+                weighed[name] = [share * v for v in value] if listed else share * value
         weighed['loss_distill'] = self.alpha * self.loss(student, teacher)
         return weighed
 
@@ -208,8 +205,7 @@ class TimmTeacher(BaseModel):
 class Renormalisation(nn.Module):
     """Turns images preprocessed for one model into those for another.
 
-    The same as undoing the normalisation of the data preprocessor ``source`` and doing
-    that of ``target``, padding included: a pad value of 0 stays the mean of the first.
+    A pad value of 0 stays the mean of the first.
     """
 
     def __init__(
@@ -232,10 +228,9 @@ class Renormalisation(nn.Module):
 
 
 def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
-    """Return the part of a model whose output are its logits.
+    """Return the part of a classifier or segmentor whose output are its logits.
 
-    By default that of classifiers or segmentors. A detector has none: its boxes differ
-    in number and order from one model to the other.
+    A detector has none: its boxes differ in number and order from model to model.
     """
     names = HEADS if name is None else (name,)
     modules = dict(model.named_modules())

@@ -137,13 +137,10 @@ def test_under_autocast(build_classifier, batch, teacher):
     data = model.data_preprocessor(batch, True)
     exact = model(**data, mode='loss')
     with torch.autocast('cpu', torch.bfloat16):
-        taught = model.teach(data['inputs'])
+        assert model.teach(data['inputs']).dtype == torch.bfloat16
         losses = model(**data, mode='loss')
-    assert taught.dtype == torch.bfloat16
     assert losses['loss_distill'].dtype == torch.float32
     torch.testing.assert_close(losses, exact, rtol=0.1, atol=0.1)
-    sum(v for k, v in losses.items() if 'loss' in k).backward()
-    assert model.head[0].weight.grad.isfinite().all()
 
 
 def test_a_teacher_from_timm(build_classifier, batch, tmp_path, randomise):

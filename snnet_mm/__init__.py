@@ -5,6 +5,8 @@ subclass a class of mmseg, mmdet or mmpretrain live in ``snnet_mm.integrations``
 are imported by the configs that need them.
 """
 
+from pathlib import Path
+
 from . import (
     anchors,
     bridging,
@@ -17,7 +19,11 @@ from . import (
 )
 from .version import __version__
 
+# Folder of the configs that are installed with the package, for bases of own ones.
+CONFIGS = str(Path(__file__).parent / '.mim' / 'configs')
+
 __all__ = [
+    'CONFIGS',
     '__version__',
     'anchors',
     'bridging',

@@ -129,7 +129,7 @@ def test_every_tool_and_registered_part_is_in_the_reference():
 
 
 def test_a_config_for_other_data(tmp_path):
-    snippet, path = blocks('docs/getting_started.md', 'python')[1], tmp_path / 'own.py'
+    snippet, path = blocks('docs/getting_started.md', 'python')[2], tmp_path / 'own.py'
     path.write_text(snippet)
     cfg = load_config(path)
     base = load_config(re.search(r"'(snnet_mm::.*?)'", snippet)[1])

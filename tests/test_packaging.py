@@ -15,6 +15,7 @@ from mmengine.config.utils import MODULE2PACKAGE
 from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / 'docs' / 'getting_started.md'
 STITCHED = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 DERIVED = 'esta/tiny/esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py'
 SOURCES = ['LICENSE', 'MANIFEST.in', 'README.md', 'model-index.yml', 'pyproject.toml']
@@ -81,6 +82,18 @@ def test_a_base_by_its_name_keeps_its_scope(tmp_path):
     own = tmp_path / 'own.py'
     own.write_text(f"_base_ = ['snnet_mm::{STITCHED}']")
     assert load_config(own).to_dict() == load_config(f'snnet_mm::{STITCHED}').to_dict()
+
+
+@pytest.mark.parametrize('read', [Config.fromfile, load_config])
+def test_a_base_that_is_read_everywhere(tmp_path, read):
+    """mmengine itself, and so other packages' tools, know no ``snnet_mm::``."""
+    (path,) = re.findall(r'^_base_ = \[(__import__.*)\]', PAGE.read_text(), re.M)
+    own = tmp_path / 'own.py'
+    name = path.replace('toy/NAME.py', STITCHED)
+    own.write_text(f'_base_ = [{name}]\ntrain_cfg = dict(max_iters=4)')
+    expected = load_config(f'snnet_mm::{STITCHED}')
+    expected.train_cfg.max_iters = 4
+    assert read(own).to_dict() == expected.to_dict()
 
 
 BASES = dict(

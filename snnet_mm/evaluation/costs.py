@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
@@ -34,6 +35,9 @@ from .parts import (
     run_parts,
 )
 
+# Of convolutions, linear layers and norms on meta tensors.
+WRONG_WIDTH = r'Invalid channel|same reduction dim|elements not \d'
+
 
 def cost_table(
     model: nn.Module, input_size: tuple[int, int] | None = None
@@ -59,17 +63,21 @@ def cost_table(
     try:
         return CostTable(_count(model, size, run_model), size, space.fingerprint)
     except Exception as error:
-        # Of shapes that do not fit: what meta tensors alone raise names a device.
-        named = any(device in str(error) for device in ('meta', 'CPU', 'CUDA'))
-        if type(error) is RuntimeError and not named:
-            allowed = f'those that the model can run: {str(error).splitlines()[0]}'
-            keys = 'in_channels of the neck and the heads, input_size'
-            raise refusal(keys, size, allowed) from error
         reason = _described(error)
-    costs, name = _count(model, size, run_features), type(model).__name__
-    words = f'Costs of {name} are those of {FEATURES}. What follows cannot be counted'
-    print_log(f'{words}: {reason}', 'current', logging.WARNING)
+        if re.search(WRONG_WIDTH, reason):
+            raise _refused(size, error) from error
+    try:
+        costs = _count(model, size, run_features)
+    except RuntimeError as error:
+        raise _refused(size, error) from error
+    words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
+    print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
     return CostTable(costs, size, space.fingerprint, scope=FEATURES)
+
+
+def _refused(size: tuple[int, int], error: Exception) -> ValueError:
+    allowed = f'those that the model can run: {str(error).splitlines()[0]}'
+    return refusal('in_channels of the neck and the heads, input_size', size, allowed)
 
 
 def _described(error: Exception) -> str:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from rich.progress import track
-from torch import nn
+from torch import Tensor, nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import check, refusal
 
 from .costs import cost_table
-from .parts import SCOPES, T, as_shipped, empty_images, parts_by_stitch, run_parts
+from .extensions import Forward
+from .parts import (
+    SCOPES,
+    T,
+    as_shipped,
+    empty_images,
+    parts_by_stitch,
+    run_parts,
+)
 
 WARM_UP = 2  # rounds that do not count
 
@@ -43,8 +51,8 @@ class LatencyCheck(NamedTuple):
 class Latencies(NamedTuple):
     """Milliseconds of one forward of a batch: predicted by stitch id, and checked."""
 
-    by_stitch: Mapping[int, float]
-    checks: tuple[LatencyCheck, ...]
+    by_stitch: dict[int, float]
+    checks: list[LatencyCheck]
 
 
 def measure_latency(
@@ -84,19 +92,21 @@ def measure_latency(
     with as_shipped(model):
         parts = parts_by_stitch(model)
         for n in _track(range(rounds + WARM_UP), 'Timing', progress):
-            of_parts, end_to_end = _Stopwatch(images.device), _Stopwatch(images.device)
-            runs = [partial(run_parts, model, images, of_parts.time, forward)]
-            for i in ids:
-                run = partial(forward, model, images)
-                runs.append(partial(_run_stitch, model, i, end_to_end, run))
+            watch = _Stopwatch(images.device)
+            runs = [partial(run_parts, model, images, watch.time, forward)]
+            runs += [
+                partial(_run_stitch, model, images, forward, watch, i) for i in ids
+            ]
             for run in reversed(runs) if n % 2 else runs:
                 run()
-            timed.append((of_parts.milliseconds(), end_to_end.milliseconds()))
-    sums = {i: [sum(t[p] for p in parts[i]) for t, _ in timed[WARM_UP:]] for i in parts}
+            timed.append(watch.milliseconds())
+    timed = timed[WARM_UP:]
+    sums = {
+        i: [sum(times[part] for part in parts[i]) for times in timed] for i in parts
+    }
     by_stitch = {i: statistics.median(times) for i, times in sums.items()}
-    wholes = {i: [times[i] for _, times in timed[WARM_UP:]] for i in ids}
-    checks = (_compare(i, by_stitch[i], times) for i, times in wholes.items())
-    return Latencies(by_stitch, tuple(checks))
+    checks = [_compare(i, by_stitch[i], [times[i] for times in timed]) for i in ids]
+    return Latencies(by_stitch, checks)
 
 
 def measure_memory(
@@ -147,10 +157,10 @@ def _track(items: Collection[int], title: str, progress: bool):
 
 
 def _run_stitch(
-    model: nn.Module, stitch_id: int, watch: _Stopwatch, run: Callable[[], object]
+    model: nn.Module, images: Tensor, run: Forward, watch: _Stopwatch, stitch_id: int
 ) -> None:
     set_stitch(model, stitch_id)
-    watch.time(stitch_id, run)
+    watch.time(stitch_id, partial(run, model, images))
 
 
 def _compare(stitch_id: int, predicted: float, rounds: Sequence[float]) -> LatencyCheck:

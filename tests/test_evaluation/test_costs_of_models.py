@@ -212,9 +212,12 @@ def test_heads_that_need_more_than_images_are_left_out(
         table.check_same_model(cost_table(Model(net, nn.Identity()), SIZE))
 
 
-def test_heads_that_do_not_fit_are_refused(build_snnet, warnings):
+@pytest.mark.parametrize(
+    'head', [nn.Conv2d(13, 3, 1), nn.Linear(13, 3), nn.BatchNorm2d(13)]
+)
+def test_heads_that_do_not_fit_are_refused(build_snnet, warnings, head):
     with pytest.raises(ValueError, match='in_channels of the neck and the heads, inp'):
-        cost_table(Model(build_snnet(), nn.Conv2d(13, 3, 1)), SIZE)
+        cost_table(Model(build_snnet(), head), SIZE)
     assert not warnings()
 
 

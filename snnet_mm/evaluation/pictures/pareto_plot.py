@@ -28,10 +28,7 @@ SVG = {'': 'http://www.w3.org/2000/svg', 'xlink': 'http://www.w3.org/1999/xlink'
 
 
 class Baseline(NamedTuple):
-    """A network to compare with, such as an anchor trained alone.
-
-    ``cost`` is in the unit of a cost table.
-    """
+    """A network to compare with; its cost is in the unit of a cost table."""
 
     label: str
     cost: float
@@ -54,8 +51,7 @@ def plot_pareto(
     Args:
         results: The evaluated stitches.
         path: Picture to write; the ending tells the format.
-        cost: The cost to draw the metric over: ``'flops'``, ``'params'``,
-            ``'latency'`` or ``'memory'``.
+        cost: The cost to draw the metric over; see :data:`UNITS`.
         baselines: Points to draw besides.
         others: Labels and results of other models, whose fronts are drawn.
         title: Heading.
@@ -75,15 +71,14 @@ def plot_pareto(
     style = dict(color='crimson', linewidth=1.2, zorder=4)
     style['label'] = f'Pareto front ({len(front)})'
     axes.plot(*_points(results, cost, front), **style)
-    for (name, other), color in zip(others, cycle(OTHER_COLORS), strict=False):
-        style = dict(label=name, color=color, linewidth=1, zorder=1)
+    colors = cycle(OTHER_COLORS)
+    for name, other in others:
+        style = dict(label=name, color=next(colors), linewidth=1, zorder=1)
         axes.plot(*_points(other, cost, other.front(cost)), '.--', **style)
-    for (name, value, score), color in zip(
-        baselines, cycle(OTHER_COLORS), strict=False
-    ):
-        style = dict(marker='X', s=70, edgecolor='black', linewidth=0.6, zorder=6)
+    style = dict(marker='X', s=70, edgecolor='black', linewidth=0.6, zorder=6)
+    for name, value, score in baselines:
         x = value / UNITS[cost].factor
-        axes.scatter([x], [score], color=color, label=name, **style)
+        axes.scatter([x], [score], color=next(colors), label=name, **style)
     axes.set_xlabel(_cost_label(results, cost))
     better = '' if results.higher_is_better else ' (lower is better)'
     axes.set_ylabel(results.metric + better)

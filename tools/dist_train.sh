@@ -15,4 +15,4 @@ PYTHONPATH="$tools/..${PYTHONPATH:+:$PYTHONPATH}" torchrun \
   --nnodes="${NNODES:-1}" --node_rank="${NODE_RANK:-0}" \
   --master_addr="${MASTER_ADDR:-127.0.0.1}" --master_port="${PORT:-29500}" \
   --nproc_per_node="$gpus" \
-  "$tools/train.py" "$config" --launcher pytorch "${@:3}"
+  "$tools/${TOOL:-train.py}" --launcher pytorch "$config" "${@:3}"

@@ -24,4 +24,4 @@ srun --partition="$1" --job-name="$2" ${gres:+--gres="$gres"} \
   --ntasks="$gpus" --ntasks-per-node="$gpus_per_node" \
   --cpus-per-task="${CPUS_PER_TASK:-5}" --kill-on-bad-exit=1 \
   ${srun_args[@]+"${srun_args[@]}"} \
-  python -u "$tools/train.py" "$3" --launcher slurm "${@:4}"
+  python -u "$tools/${TOOL:-train.py}" --launcher slurm "${@:3}"

@@ -38,8 +38,6 @@ def parse_args() -> argparse.Namespace:
     add('config', help='config file')
     add('checkpoint', help='checkpoint file')
     add('--device', help='device (default: the best there is)')
-    what = "a data set of mmseg's, for its colours (default: the model's)"
-    add('--palette', help=what)
     what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
     add('--opacity', type=float, default=0.5, help=what)
     what = 'least score of a detection to be drawn (default: %(default)s)'
@@ -64,9 +62,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     add('--show-wait-time', type=int, default=1, help='wait time after a frame (ms)')
     add('--output-file', help='output video')
     add('--output-fourcc', default='MJPG', help='its fourcc')
-    for name, kind in (('fps', float), ('height', int), ('width', int)):
-        words = f"its {name} (default: the input's)"
-        add(f'--output-{name}', type=kind, default=-1, help=words)
+    add('--output-fps', type=float, help="its fps (default: the input's)")
 
 
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,34 +90,18 @@ def open_output(
     args: argparse.Namespace, capture: cv2.VideoCapture, stack: ExitStack
 ) -> Callable[[np.ndarray], None]:
     """Return a function that writes a frame to a video, which the stack closes."""
-    fps = args.output_fps if args.output_fps > 0 else capture.get(cv2.CAP_PROP_FPS)
-    wanted = (args.output_width, args.output_height)
+    fps = args.output_fps or capture.get(cv2.CAP_PROP_FPS) or 25
     given = (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
-    size = tuple(
-        int(w if w > 0 else capture.get(g)) for w, g in zip(wanted, given, strict=True)
-    )
+    size = tuple(int(capture.get(key)) for key in given)
     path = stack.enter_context(atomic_path(args.output_file))
     fourcc = cv2.VideoWriter.fourcc(*args.output_fourcc)
-    writer = cv2.VideoWriter(str(path), fourcc, fps or 25, size)
+    writer = cv2.VideoWriter(str(path), fourcc, fps, size)
     stack.callback(writer.release)
     if not writer.isOpened():
         allowed = f'a video that holds {args.output_fourcc}, {fps:g} fps and {size}'
         raise refusal('--output-file', args.output_file, allowed)
-
-    def write(frame: np.ndarray) -> None:
-        same = frame.shape[1::-1] == size
-        writer.write(frame if same else cv2.resize(frame, size))
-
-    return write
-
-
-def set_palette(model: nn.Module, name: str) -> None:
-    """Give a model the colours of one of mmseg's data sets."""
-    from mmseg.utils import get_palette
-
-    palette, number = get_palette(name), len(model.dataset_meta['classes'])
-    check(len(palette) == number, '--palette', name, f'one of {number} colours')
-    model.dataset_meta['palette'] = palette
+    # Pictures of small frames may be larger.
+    return lambda picture: writer.write(cv2.resize(picture, size))
 
 
 def init_controller(
@@ -188,8 +168,6 @@ def main() -> None:
         stack.callback(capture.release)
         write = open_output(args, capture, stack) if args.output_file else None
         model = init_model(args.config, args.checkpoint, device=args.device)
-        if args.palette is not None:
-            set_palette(model, args.palette)
         backbone, inferencer = find_stitched_backbone(model), init_inferencer(model)
 
         def draw() -> np.ndarray:

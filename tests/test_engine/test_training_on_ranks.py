@@ -154,8 +154,8 @@ def test_slurm_and_a_stitch_for_every_rank(cfg, tmp_path):
     assert ranks[0]['stitches'] != ranks[1]['stitches']
 
 
-TRAIN = ['tools/train.py', 'c.py', '--launcher', 'slurm', '--resume']
-TEST = ['tools/test.py', 'c.py', 'w.pth', '--launcher', 'slurm', '--tta', '--out', 'o']
+TRAIN = ['tools/train.py', '--launcher', 'slurm', 'c.py', '--resume']
+TEST = ['tools/test.py', '--launcher', 'slurm', 'c.py', 'w.pth', '--tta', '--out', 'o']
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,7 @@ by the scores of a training, with an evaluation of all of them.
 import argparse
 from statistics import mean
 
-from rich.table import Table
-
 from snnet_mm.esta import DEPLOYMENT, IMPORTANCE
-from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults, split_cost_range
 from snnet_mm.utils import check
 
@@ -34,7 +31,7 @@ def check_files(results: StitchResults, scores: StitchResults) -> None:
 
 
 def choices(results: StitchResults, scores: StitchResults, number: int) -> list[dict]:
-    """Find what is deployed of every cost interval, and what it loses to the best.
+    """Find what the stitch deployed of every cost interval loses to the best.
 
     ``by_chance`` is what a stitch drawn at random loses, ``share`` how much of the
     interval is on the front.
@@ -55,30 +52,10 @@ def choices(results: StitchResults, scores: StitchResults, number: int) -> list[
         check(places[deployed] == place, '--intervals', number, allowed)
         best = max(interval, key=lambda i: (sign * metric[i], -i))
         lost = {i: sign * (metric[best] - metric[i]) for i in interval}
-        size, on_front = len(interval), deployed in front
-        choice = dict(deployed=deployed, best=best, size=size, on_front=on_front)
-        choice |= dict(lost=lost[deployed], by_chance=mean(lost.values()))
-        found.append(choice | dict(share=len(front & set(interval)) / size))
+        choice = dict(lost=lost[deployed], by_chance=mean(lost.values()))
+        share = len(front & set(interval)) / len(interval)
+        found.append(choice | dict(on_front=deployed in front, share=share))
     return found
-
-
-def choices_table(found: list[dict], results: StitchResults) -> Table:
-    title = 'The most important stitch of every cost interval, and the best'
-    metric = results.metric
-    names = ('GFLOPs', 'of', 'deployed', metric, 'best', metric, 'lost', 'front')
-    table = Table(*names, title=title)
-    by_id = {r.id: r for r in results.stitches}
-    for choice in found:
-        deployed, best = by_id[choice['deployed']], by_id[choice['best']]
-        table.add_row(
-            f'{deployed.flops / 1e9:.3g}',
-            str(choice['size']),
-            *(f'{deployed.id}: {deployed.route}', f'{results.score(deployed):.2f}'),
-            *(f'{best.id}: {best.route}', f'{results.score(best):.2f}'),
-            f'{choice["lost"]:.2f}',
-            '*' if choice['on_front'] else '',
-        )
-    return table
 
 
 def main() -> None:
@@ -87,14 +64,12 @@ def main() -> None:
     results, scores = map(StitchResults.read, (args.results, args.scores))
     check_files(results, scores)
     found = choices(results, scores, args.intervals)
-    console = wide_console()
-    console.print(choices_table(found, results))
-    console.print(
+    print(
         f'{sum(c["on_front"] for c in found)} of {len(found)} deployed stitches are on '
         f'the measured front of {len(results.front())}; drawn at random '
         f'{sum(c["share"] for c in found):.1f} would be'
     )
-    console.print(
+    print(
         f'they lose {mean(c["lost"] for c in found):.2f} {results.metric} to the best '
         f'of their intervals on average and {max(c["lost"] for c in found):.2f} at '
         f'most; drawn at random {mean(c["by_chance"] for c in found):.2f} on average'

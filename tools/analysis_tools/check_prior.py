@@ -8,12 +8,7 @@ import argparse
 from collections.abc import Mapping
 from statistics import mean
 
-from rich.table import Table
-
-from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import (
-    UNITS,
-    StitchingSpace,
     StitchResults,
     TwoWaySpace,
     group_by_cost,
@@ -41,40 +36,22 @@ def parse_args() -> argparse.Namespace:
 
 def lost(
     results: StitchResults, guess: Mapping[int, float], step: float
-) -> list[tuple[float, int, int, float]]:
-    """Budget, guessed and best stitch, and the metric that the guess loses, by budget.
+) -> list[float]:
+    """What the guess loses to the best stitch within budgets.
 
     Budgets are the dearest stitch of every cost group.
     """
     scores, column = results.scores(), results.column('flops')
     flops = {i: column[i] for i in scores}
     sign = 1 if results.higher_is_better else -1
-    rows = []
+    losses = []
     for group in group_by_cost(flops, step):
         budget = max(flops[i] for i in group)
         affordable = [i for i in flops if flops[i] <= budget]
         guessed = max(affordable, key=lambda i: (guess[i], -flops[i]))
-        best = max(affordable, key=lambda i: (sign * scores[i], -flops[i]))
-        rows.append((budget, guessed, best, sign * (scores[best] - scores[guessed])))
-    return rows
-
-
-def picks_table(
-    space: StitchingSpace,
-    results: StitchResults,
-    rows: list[tuple[float, int, int, float]],
-) -> Table:
-    scores, metric = results.scores(), results.metric
-    table = Table(title='Picked by the prior, and the best stitch, within each budget')
-    for name in ('budget', 'prior', metric, 'best', metric, 'lost'):
-        justify = 'left' if name in ('prior', 'best') else 'right'
-        table.add_column(name, justify=justify)
-    for budget, guessed, best, loss in rows:
-        cells = [UNITS['flops'].budget(budget)]
-        for i in (guessed, best):
-            cells += [f'{i}: {space.describe(space[i])}', f'{scores[i]:.2f}']
-        table.add_row(*cells, f'{loss:.2f}')
-    return table
+        best = max(sign * scores[i] for i in affordable)
+        losses.append(best - sign * scores[guessed])
+    return losses
 
 
 def main() -> None:
@@ -85,14 +62,13 @@ def main() -> None:
     flops, scores = results.column('flops'), results.scores()
     missing = sorted(set(space.ids) - set(flops))
     check(not missing, 'results', missing, 'results of all stitches; these are lacking')
-    prior = prior_scores(space, flops)
-    step = args.step * 1e9
-    console = wide_console()
-    console.print(picks_table(space, results, lost(results, prior, step)))
-    for name, guess in {'the prior': prior, 'FLOPs alone': flops}.items():
+    for name, guess in {
+        'the prior': prior_scores(space, flops),
+        'FLOPs alone': flops,
+    }.items():
         ranks = rank_correlation([guess[i] for i in scores], list(scores.values()))
-        losses = [row[-1] for row in lost(results, guess, step)]
-        console.print(
+        losses = lost(results, guess, args.step * 1e9)
+        print(
             f'{name}: rank correlation {ranks:.2f}, loses {mean(losses):.2f} '
             f'{results.metric} on average and {max(losses):.2f} at most over '
             f'{len(losses)} budgets'

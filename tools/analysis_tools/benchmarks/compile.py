@@ -1,7 +1,4 @@
-"""torch.compile block by block: compile time, speed and graphs over 20 switches.
-
-Speed is that of forwards, and of forward and backward of the slow anchor.
-"""
+"""torch.compile block by block: compile time, speed and graphs over 20 switches."""
 
 import copy
 from statistics import median
@@ -15,7 +12,7 @@ from snnet_mm.apis import compile_blocks, set_stitch
 
 from ._common import CAMVID, CAMVID_SIZE, build, devices, elapsed_ms, in_turn
 
-SWITCHES, ROUNDS, TRAINING_ROUNDS = 20, 3, 9
+SWITCHES, ROUNDS = 20, 3
 
 
 def run() -> dict:
@@ -27,7 +24,6 @@ def run() -> dict:
         images = torch.randn(1, 3, *CAMVID_SIZE, device=device)
         of_stitches, figures[device] = forwards(eager, blocks, images)
         rows += [dict(device=device) | row for row in of_stitches]
-        figures[device] |= training(eager, blocks, images)
     return dict(stitches=rows, **figures)
 
 
@@ -70,17 +66,3 @@ def forwards(
         graphs_as_a_whole=switch_and_run(whole, ids),
         recompile_limit=torch._dynamo.config.recompile_limit,
     )
-
-
-def training(eager: nn.Module, blocks: nn.Module, images: Tensor) -> dict:
-    """Speed-up of forward and backward of the slow anchor, in training mode."""
-
-    def step(model: nn.Module) -> None:
-        model.zero_grad()
-        sum(m.square().mean() for m in model(images)).backward()
-
-    for model in (eager.train(), blocks.train()):
-        set_stitch(model, eager.space.anchor_ids[-1])
-    runs = dict(eager=lambda: step(eager), compiled=lambda: step(blocks))
-    times = in_turn(runs, TRAINING_ROUNDS)
-    return dict(training_speedup=times['eager'] / times['compiled'])

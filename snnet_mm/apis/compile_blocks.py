@@ -11,16 +11,14 @@ from snnet_mm.utils import check
 def compile_blocks(model: nn.Module, **kwargs) -> None:
     """Compile the blocks of every anchor, in place.
 
-    Compiled as a whole, a model is compiled again for every route. Here the compiler
-    sees one block at a time: blocks of the same anchor share what was compiled for the
-    first of them, so that all stitches together cost one compilation per anchor and
-    input size, at the first call that runs it. Weights and their names stay.
+    As a whole, a model would be compiled again for every route. The blocks of an anchor
+    share what is compiled for the first of them, so that all stitches together cost one
+    compilation per anchor and input size. Weights and their names stay.
 
     Args:
         model: Any model that holds a stitched backbone.
-        **kwargs: Settings of ``torch.compile``. Sizes are static unless it says
-            otherwise: the widths of two anchors must not be taken for a size that
-            varies.
+        **kwargs: Settings of ``torch.compile``. Sizes are static by default: the widths
+            of two anchors are no size that varies.
     """
     settings = dict(dynamic=False) | kwargs
     for anchor in find_stitched_backbone(model).anchors:

@@ -77,14 +77,12 @@ def draw_prediction(
 
     Args:
         inferencer: One of :func:`init_inferencer`.
-        image: An image as :func:`as_bgr` takes it.
+        image: An image as :func:`as_bgr` takes it; small ones of classifiers are
+            enlarged.
         opacity: Opacity of what is drawn, above 0 to 1.
         with_labels: Whether to write the names of classes, with the scores of
             detections; by default those of detections, but none on segmentations.
         score_thr: Least score of detections that are drawn.
-
-    Returns:
-        The BGR picture; small images of classifiers are enlarged.
     """
     image = as_bgr(image)
     found = inferencer(image, return_datasamples=True)
@@ -119,12 +117,10 @@ def list_images(inputs: Any) -> list[str | np.ndarray]:
     check(images, 'inputs', inputs, allowed)
     listed = []
     for image in images:
-        if not isinstance(image, np.ndarray):
-            is_file = isinstance(image, (str, os.PathLike)) and Path(image).is_file()
-            check(is_file, 'inputs', image, allowed)
-        listed.append(
-            as_bgr(image) if isinstance(image, np.ndarray) else os.fspath(image)
-        )
+        is_array = isinstance(image, np.ndarray)
+        is_path = isinstance(image, (str, os.PathLike))
+        check(is_array or (is_path and Path(image).is_file()), 'inputs', image, allowed)
+        listed.append(as_bgr(image) if is_array else os.fspath(image))
     return listed
 
 

@@ -42,21 +42,17 @@ def init_model(
     as ``model.cfg`` and its classes and colours as ``model.dataset_meta``.
 
     Args:
-        config: A config, its file, or its name in the installed package; see
-            :func:`snnet_mm.utils.load_config`.
+        config: A config, its file, or its name for :func:`load_config`.
         checkpoint: A checkpoint file; None leaves the weights random, with a warning.
-        stitch: The stitch id to begin with; :func:`set_stitch` changes it at any
-            time. By default the slow anchor; a model without a stitched backbone has
-            none.
+        stitch: The stitch id to begin with, by default the slow anchor.
         device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
         compile: Whether to compile the blocks; see :func:`compile_blocks`.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
         bn_statistics: A ``bn_statistics.pth`` of ``tools/test.py --recalibrate-bn``:
             the batch norms of the heads then have statistics of each stitch.
     """
-    name = get_device() if device is None else device
     try:
-        device = torch.empty(0, device=name).device
+        torch.empty(0, device=(device := device or get_device()))
     except (RuntimeError, AssertionError) as error:
         allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
         raise refusal('--device', device, allowed) from error

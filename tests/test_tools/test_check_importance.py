@@ -21,8 +21,8 @@ def files(tmp_path):
     measured = StitchResults.collect(space, costs, metrics)
     scored = importance_results(space, costs, SCORES, 3)
     paths = tmp_path / 'a.json', tmp_path / 'b.json'
-    for path, results in zip(paths, (measured, scored), strict=True):
-        path.write_text(json.dumps(results.to_dict()))
+    measured.save(paths[0])
+    scored.save(paths[1])
     return paths
 
 

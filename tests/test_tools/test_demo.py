@@ -3,15 +3,13 @@ import json
 import pytest
 import torch
 
-TASKS = [
-    ('seg', 'setr-naive_{}_1xb16-300', 'mIoU', 2),
+SLOW = [
     ('depth', 'dpt_{}_1xb16-300', 'RMSE', 2),
-    pytest.param(
-        *('det', 'mask-rcnn_{}_1xb8-300', 'coco/bbox_mAP', 3),
-        marks=[pytest.mark.ops, pytest.mark.slow],
-    ),
+    ('det', 'mask-rcnn_{}_1xb8-300', 'coco/bbox_mAP', 3),
     ('cls', 'cls_{}_1xb16-600', 'accuracy/top1', 2),
 ]
+TASKS = [('seg', 'setr-naive_{}_1xb16-300', 'mIoU', 2)]
+TASKS += [pytest.param(*t, marks=[pytest.mark.slow, pytest.mark.ops]) for t in SLOW]
 
 
 @pytest.mark.parametrize('task, name, metric, digits', TASKS)

@@ -15,7 +15,7 @@ from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
 ROOT = Path(__file__).parents[2]
 CONFIG = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 CONFIG = str(ROOT / 'configs' / CONFIG)
-FRAMES = 24
+FRAMES, SPACE = 24, TwoWaySpace([6, 12])
 
 
 @pytest.fixture(scope='module')
@@ -63,26 +63,20 @@ def test_every_stitch_gives_a_picture_of_its_own(run_here, checkpoint, tmp_path)
     assert (pictures[0] != pictures[2]).any()
 
 
-def test_one_picture_file(run_here, checkpoint, tmp_path):
+def test_one_picture_of_a_stitch_chosen_by_importance(run_here, checkpoint, tmp_path):
     cv2.imwrite(str(tmp_path / 'a.jpg'), np.zeros((48, 64, 3), np.uint8))
+    costs = CostTable({i: Cost(10**9 * (i + 1), 1) for i in SPACE.ids}, (64, 64))
+    results = importance_results(SPACE, costs, {0: 1.0, 5: 3.0, 22: 2.0}, 4)
+    results.save(tmp_path / 'scores.json')
     args = (tmp_path / 'a.jpg', CONFIG, checkpoint, '--device', 'cpu')
+    args += ('--results', tmp_path / 'scores.json', '--stitch-id')
+    printed = run_here('image_demo.py', *args, '20G', '--out-dir', tmp_path)
+    assert printed.split()[-1].endswith('a_stitch5.png')
     out = tmp_path / 'drawn.png'
-    run_here('image_demo.py', *args, '--out-file', out)
+    run_here('image_demo.py', *args, '20G', '--out-file', out)
     assert cv2.imread(str(out)).shape == (48, 64, 3)
     with pytest.raises(ValueError, match='allowed: one picture'):
-        run_here('image_demo.py', *args, '--out-file', out, '--stitch-id', '0,1')
-
-
-def test_stitches_are_chosen_by_importance(run_here, checkpoint, tmp_path):
-    cv2.imwrite(str(tmp_path / 'a.jpg'), np.zeros((48, 64, 3), np.uint8))
-    space = TwoWaySpace([6, 12])
-    costs = CostTable({i: Cost(10**9 * (i + 1), 1) for i in space.ids}, (64, 64))
-    results = importance_results(space, costs, {0: 1.0, 5: 3.0, 22: 2.0}, 4)
-    (tmp_path / 'stitch_scores.json').write_text(json.dumps(results.to_dict()))
-    args = (tmp_path / 'a.jpg', CONFIG, checkpoint, '--device', 'cpu')
-    args += ('--results', tmp_path / 'stitch_scores.json', '--out-dir', tmp_path)
-    printed = run_here('image_demo.py', *args, '--stitch-id', '20G')
-    assert printed.split()[-1].endswith('a_stitch5.png')
+        run_here('image_demo.py', *args, '0,1', '--out-file', out)
 
 
 def test_a_video_is_painted_frame_by_frame(run_here, checkpoint, video, tmp_path):
@@ -103,12 +97,10 @@ def test_a_video_is_painted_frame_by_frame(run_here, checkpoint, video, tmp_path
 def test_an_easy_target_runs_the_best_of_the_results(
     run_here, checkpoint, video, tmp_path
 ):
-    space = TwoWaySpace([6, 12])
-    costs = {0: 10, 5: 20, 22: 30, 1: 40}
-    costs = CostTable({i: Cost(c, 1) for i, c in costs.items()}, (176, 240))
-    scores = {0: 1.0, 5: 4.0, 22: 3.0, 1: 2.0}
-    metrics = {i: dict(mIoU=score) for i, score in scores.items()}
-    results = StitchResults.collect(space, costs, metrics).to_dict()
+    stitches = ((0, 10, 1.0), (5, 20, 4.0), (22, 30, 3.0), (1, 40, 2.0))
+    costs = CostTable({i: Cost(c, 1) for i, c, _ in stitches}, (176, 240))
+    metrics = {i: dict(mIoU=score) for i, _, score in stitches}
+    results = StitchResults.collect(SPACE, costs, metrics).to_dict()
     (tmp_path / 'a.json').write_text(json.dumps(results))
     args = (video, CONFIG, checkpoint, '--device', 'cpu', '--target-fps', 0.01)
     args += ('--output-file', tmp_path / 'out.avi')

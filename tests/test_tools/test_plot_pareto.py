@@ -1,6 +1,8 @@
-import json
+from dataclasses import replace
 
 import pytest
+
+from snnet_mm.stitching import Cost, CostTable, Setup, StitchResults, TwoWaySpace
 
 TOOL = 'analysis_tools/plot_pareto.py'
 PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
@@ -16,23 +18,6 @@ def test_published_figures_are_drawn(run_here, tmp_path):
     assert 'By the authors' in picture
 
 
-@pytest.fixture
-def results(tmp_path):
-    """Writes results of two stitches."""
-
-    def results(*metrics):
-        stitch = dict(kind='FS', route='fast[0:3]', params=5)
-        results = dict(metric='mIoU', space='s', input_size=[8, 8])
-        results['stitches'] = [
-            dict(stitch, id=i, flops=i + 1, metrics=m) for i, m in enumerate(metrics)
-        ]
-        path = tmp_path / 'stitches.json'
-        path.write_text(json.dumps(results))
-        return path
-
-    return results
-
-
 def test_a_damaged_file_ends_in_words(run_here, tmp_path):
     path = tmp_path / 'stitches.json'
     path.write_text('{"stitches"')
@@ -41,25 +26,23 @@ def test_a_damaged_file_ends_in_words(run_here, tmp_path):
     assert not list(tmp_path.glob('front*'))
 
 
-def test_results_are_drawn_over_measured_costs(run_here, results, tmp_path):
-    costs = dict(input_size=[8, 8], space='s')
-    costs['setup'] = dict(device='a board', batch=1, dtype='float32')
-    costs['stitches'] = [dict(id=0, flops=1, params=5, latency=3.5, memory=None)]
-    (tmp_path / 'costs.json').write_text(json.dumps(costs))
+def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):
+    space, setup = TwoWaySpace([3, 7]), Setup('a board', 1, 'float32')
+    costs = {i: Cost(i + 1, 5, latency=3.5 + i) for i in (0, 1)}
+    costs = CostTable(costs, (8, 8), space.fingerprint, setup)
+    costs.save(tmp_path / 'costs.json')
+    metrics = {i: dict(mIoU=1.0, kappa=float(i)) for i in (0, 1)}
+    results = StitchResults.collect(space, costs, metrics, lower_is_better=['kappa'])
+    path, picture = tmp_path / 'stitches.json', tmp_path / 'pareto.svg'
+    replace(results, directions=dict(mIoU='higher')).save(path)
     options = ('--cost', 'latency', '--costs', tmp_path / 'costs.json')
-    run_here(TOOL, results(dict(mIoU=1.0)), *options)
-    picture = (tmp_path / 'pareto.svg').read_text()
-    assert 'ms at 8x8 (a board, batch 1, float32)' in picture
-
-
-def test_the_metric_and_its_direction_are_chosen(run_here, results, tmp_path):
-    path = results(dict(mIoU=1, kappa=0), dict(mIoU=1, kappa=1))
+    run_here(TOOL, path, *options)
+    assert 'ms at 8x8 (a board, batch 1, float32)' in picture.read_text()
     with pytest.raises(ValueError, match="'AP'; allowed: .*'kappa'"):
         run_here(TOOL, path, '--metric', 'AP')
     with pytest.raises(ValueError, match="'kappa'.*--lower-is-better kappa"):
         run_here(TOOL, path, '--metric', 'kappa')
     for said, front in (('kappa', 1), ('none', 2)):
         run_here(TOOL, path, '--metric', 'kappa', '--lower-is-better', said)
-        picture = (tmp_path / 'pareto.svg').read_text()
-        assert '<!-- kappa' in picture
-        assert f'Pareto front ({front})' in picture
+        assert '<!-- kappa' in picture.read_text()
+        assert f'Pareto front ({front})' in picture.read_text()

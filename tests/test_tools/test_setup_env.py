@@ -8,48 +8,31 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def setup_env(tmp_path):
-    """Run the script in a bare copy, with some commands replaced by stubs."""
-    repo, stubs = tmp_path / 'repo', tmp_path / 'stubs'
-    stubs.mkdir()
-    for name in ('tools/setup_env.sh', 'setup.py'):
-        (repo / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, repo / name)
-    shutil.copytree(ROOT / 'requirements', repo / 'requirements')
-
-    def run(mode, **commands):
-        for name, script in commands.items():
-            (stubs / name).write_text(f'#!/bin/sh\n{script}\n')
-            (stubs / name).chmod(0o755)
-        return subprocess.run(
-            ['bash', repo / 'tools' / 'setup_env.sh', mode],
-            env=dict(os.environ, PATH=f'{stubs}:{os.environ["PATH"]}', PYTHON='python'),
-            text=True,
-            capture_output=True,
-        )
-
-    return run
-
-
-DF = 'echo Filesystem; echo x x x {} x x'
-PYTHON = (
-    'python is Python {}, supported are 3.10, 3.11 and 3.12; '
-    'choose another with PYTHON=...'
-)
+SUPPORTED = 'supported are 3.10, 3.11 and 3.12; choose another with PYTHON=...'
 DISK = 'only 3 GB of disk space is free, a new .venv wants 8 GB'
+CASES = [
+    ('demo', '3.9', 10**9, f'python is Python 3.9, {SUPPORTED}'),
+    ('demo', '3.13', 10**9, f'python is Python 3.13, {SUPPORTED}'),
+    ('test', '3.11', 3 * 1024**2, DISK),
+    ('deploy', '3.11', 10**9, 'usage: tools/setup_env.sh demo|test|lint'),
+]
 
 
-@pytest.mark.parametrize(
-    ('mode', 'version', 'free', 'words'),
-    [
-        ('demo', '3.9', 10**9, PYTHON.format('3.9')),
-        ('demo', '3.13', 10**9, PYTHON.format('3.13')),
-        ('test', '3.11', 3 * 1024**2, DISK),
-        ('deploy', '3.11', 10**9, 'usage: tools/setup_env.sh demo|test|lint'),
-    ],
-)
-def test_what_is_missing_is_one_clear_line(setup_env, mode, version, free, words):
-    done = setup_env(mode, python=f'echo {version}', df=DF.format(free))
+@pytest.mark.parametrize(('mode', 'version', 'free', 'words'), CASES)
+def test_what_is_missing_is_one_clear_line(tmp_path, mode, version, free, words):
+    """In a bare copy, with stubs in place of some commands."""
+    repo, stubs = tmp_path / 'repo', tmp_path / 'stubs'
+    shutil.copytree(ROOT / 'requirements', repo / 'requirements')
+    for name in ('tools/setup_env.sh', 'setup.py'):
+        (repo / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, repo / name)
+    stubs.mkdir()
+    df = f'echo Filesystem; echo x x x {free} x x'
+    for name, script in dict(python=f'echo {version}', df=df).items():
+        (stubs / name).write_text(f'#!/bin/sh\n{script}\n')
+        (stubs / name).chmod(0o755)
+    env = dict(os.environ, PATH=f'{stubs}:{os.environ["PATH"]}', PYTHON='python')
+    command = ['bash', repo / 'tools/setup_env.sh', mode]
+    done = subprocess.run(command, env=env, text=True, capture_output=True)
     assert done.returncode == 1
     assert done.stderr == f'setup_env: {words}\n'

@@ -1,13 +1,12 @@
 """Networks with stages equal those of timm, and load their weights."""
 
-import re
 from pathlib import Path
 
 import pytest
 import torch
 from mmengine.registry import MODELS
 from staged_anchors import convnext, disturb, levit, mobilenet, resnet, swin
-from states import run, states_of
+from states import states_of
 from torch import nn
 from torch.testing import assert_close
 from weights import build_from
@@ -103,11 +102,11 @@ def test_images_of_another_size(name, size):
 
 @torch.no_grad()
 def test_levit_is_for_one_size_and_keeps_no_bias_of_old_weights():
-    anchor, again = (MODELS.build(levit(out='end')).eval() for _ in range(2))
+    anchor, again = (MODELS.build(levit()).eval() for _ in range(2))
     images = torch.randn(1, 3, 64, 64)
     anchor(images)
     anchor.load_state_dict(disturb(again).state_dict())
-    assert anchor(images).tokens.equal(again(images).tokens)
+    assert anchor(images)[0].equal(again(images)[0])
     with pytest.raises(ValueError, match=r'\(64, 80\); allowed: \(64, 64\) alone'):
         anchor(torch.zeros(1, 3, 64, 80))
 
@@ -177,16 +176,6 @@ def test_checkpointing_changes_no_gradient(config):
         anchor(images).tokens.square().mean().backward()
     for a, b in zip(plain.parameters(), again.parameters(), strict=True):
         assert_close(a.grad, b.grad)
-
-
-@torch.no_grad()
-def test_a_part_runs_what_the_whole_runs():
-    _, whole = same_weights(convnext())
-    part = MODELS.build(convnext(kept_blocks=[3, 4], embedding=False)).eval()
-    kept = {k for k in whole.state_dict() if re.match(r'blocks\.[34]\.', k)}
-    part.load_state_dict({k: whole.state_dict()[k] for k in kept})
-    *_, state, _, wanted = states_of(whole, torch.randn(1, 3, 64, 64))[:5]
-    assert run(part, state, 3, 5).tokens.equal(wanted.tokens)
 
 
 @torch.no_grad()

@@ -110,8 +110,9 @@ class StitchCheckpointHook(CheckpointHook):
             super()._save_checkpoint_with_step(runner, step, meta)
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
-        with self._removing_last():
-            super()._save_best_checkpoint(runner, metrics)
+        if self.save_best:  # else there may be no folder yet, as in Runner.val
+            with self._removing_last():
+                super()._save_best_checkpoint(runner, metrics)
 
     @contextmanager
     def _removing_last(self) -> Iterator[None]:

@@ -31,6 +31,9 @@ class RankRecorder(Hook):
         self.record['stitches'].append(backbone.active_stitch.id)
         self.record['rates'].append(runner.optim_wrapper.get_lr()['lr'][0])
 
+    def after_val_epoch(self, runner, metrics=None):
+        self.record['metrics'] = {k: float(v) for k, v in metrics.items()}
+
     def after_train(self, runner):
         self.record['end'] = unwrapped(runner.model).state_dict()
         torch.save(self.record, f'{runner.work_dir}/rank_{get_rank()}.pth')

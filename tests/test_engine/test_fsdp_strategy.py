@@ -54,7 +54,6 @@ def train(*args, **changes):
 
 def on_rank(rank, folder):
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE='2')
-    torch.set_num_threads(1)
     store = f'file://{folder}/store'
     dist.init_process_group('gloo', store, rank=rank, world_size=2)
     seen = {}
@@ -72,7 +71,7 @@ def weights_of(path):
 
 
 def test_flexible_runner_trains_saves_resumes_and_validates(tmp_path):
-    mp.spawn(on_rank, args=(tmp_path,), nprocs=2)
+    mp.start_processes(on_rank, (tmp_path,), nprocs=2, start_method='fork')
     first, second = (
         torch.load(tmp_path / f'{r}.pth', weights_only=False) for r in (0, 1)
     )

@@ -64,7 +64,8 @@ def timm_family(name: str, families: Iterable[str]) -> tuple[str, bool]:
     found = [f for f in families if models.is_model_in_modules(name, [f])]
     kinds = f'networks of the families {sorted(families)} of timm'
     check(found, 'model', name, kinds)
-    return found[0], models.get_pretrained_cfg(name).fixed_input_size
+    cfg = models.get_pretrained_cfg(name)
+    return found[0], getattr(cfg, 'fixed_input_size', False)
 
 
 def _import_timm(name: str) -> ModuleType:

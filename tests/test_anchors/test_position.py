@@ -7,18 +7,7 @@ from snnet_mm.anchors.position import (
     RelativePositionBias,
     relative_position_index,
     resize_offsets,
-    resize_pos_embed,
 )
-
-
-def test_resizing_is_antialiased_bicubic():
-    pos_embed = torch.randn(1, 1 + 30, 4)
-    image = pos_embed[0, 1:].T.reshape(1, 4, 5, 6)
-    expected = F.interpolate(image, size=(3, 7), mode='bicubic', antialias=True)
-    resized = resize_pos_embed(pos_embed, (5, 6), (3, 7), 1)
-    assert_close(resized[0, 1:], expected[0].flatten(1).T)
-    assert resized[:, :1].equal(pos_embed[:, :1])
-    assert resize_pos_embed(pos_embed, (5, 6), (5, 6), 1) is pos_embed
 
 
 def test_index_is_that_of_the_authors(golden):

@@ -11,6 +11,7 @@ from mmengine.runner import Runner
 from tiny import tiny_config
 from torch import nn
 
+from snnet_mm.apis import init_model
 from snnet_mm.utils import register, suggesting_types
 
 SAMPLING = 'default_hooks.stitch_sampling'
@@ -120,5 +121,8 @@ def test_the_nearest_type_is_named_in_a_training(key, value, words, tmp_path):
     cfg = tiny_config()
     cfg.merge_from_dict({key: value, 'work_dir': str(tmp_path)})
     cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    if key.startswith('model'):
+        with pytest.raises(ValueError, match=words):
+            init_model(cfg, None)
     with pytest.raises(ValueError, match=words), suggesting_types():
         Runner.from_cfg(cfg).train()

@@ -127,7 +127,6 @@ class BridgeSpace(StitchingSpace):
         distinct = len(set(self.joints)) == len(fits) > 0
         wanted = f'different pairs (i, j), i from 1 to {d1}, j from 1 to {d2 - 1}'
         check(distinct and all(fits), PAIRS, self.joints, wanted)
-        self._maps = maps
         routes = [(Segment(a, 0, depth),) for a, depth in enumerate(depths)]
         stitches = [Stitch(a, ANCHOR_KIND, r) for a, r in enumerate(routes)][maps:]
         layers = {}
@@ -136,16 +135,8 @@ class BridgeSpace(StitchingSpace):
             layers[name] = StitchingLayerSpec(Position(0, i - 1), Position(1, j - 1))
             route = Segment(0, 0, i), Segment(1, j, d2)
             stitches.append(Stitch(number, 'FS', route, (name,)))
-        super().__init__(depths, stitches, layers, (), ids)
-
-    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.substitutes`: there are none."""
-        if not self._maps:
-            return super().substitutes(block)
-        first = max(j for _, j in self.joints)
-        wanted = f'blocks that all routes run, {first} to {self.depths[1] - 1}'
-        check(block >= first, 'backbone.out_indices', block, wanted)
-        return ()
+        common = range(max(j for _, j in self.joints), d2) if maps else ()
+        super().__init__(depths, stitches, layers, ids, dict.fromkeys(common, ()))
 
 
 def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:

@@ -10,6 +10,7 @@ from snnet_mm.utils import check, is_whole, refusal
 
 from .routes import ANCHOR_KIND, Position, Stitch, StitchingLayerSpec, check_route
 
+Substitute = tuple[Position, str]  # a block, and the layer that projects its map
 RECORD_VERSION = 1
 OPTIONS = (
     'config keys: backbone.type, backbone.anchors, and those that choose its stitches, '
@@ -24,8 +25,10 @@ class StitchingSpace:
         depths: Number of blocks of every anchor, ordered fast -> slow.
         stitches: The stitches. Ids may have gaps, they never change their meaning.
         layers: The stitching layers by name; those that nothing uses are left out.
-        map_layers: Names of layers that feature maps need besides those of the routes.
         ids: Keep only these stitches, and the anchors, under their numbers.
+        substitutes: What :meth:`substitutes` gives, for every block of the last anchor
+            that may serve a feature map.
+        unused: Names of layers to keep although nothing uses them.
     """
 
     has_prior = True  # whether :func:`prior_scores` may guess
@@ -35,10 +38,12 @@ class StitchingSpace:
         depths: Sequence[int],
         stitches: Sequence[Stitch],
         layers: Mapping[str, StitchingLayerSpec],
-        map_layers: Collection[str] = (),
         ids: Collection[int] | None = None,
+        substitutes: Mapping[int, Sequence[Substitute]] | None = None,
+        unused: Collection[str] = (),
     ) -> None:
         self.depths = tuple(depths)
+        self._substitutes = substitutes or {}
         self.anchor_names = _names(len(self.depths))
         for stitch in stitches:
             check_route(stitch, self.depths, layers)
@@ -50,7 +55,8 @@ class StitchingSpace:
             check(listed, 'backbone.stitch_ids', ids, 'a list of stitch ids')
             chosen = {*(self[i].id for i in ids), *self.anchor_ids}
             self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
-        used = {name for stitch in self for name in stitch.layers} | set(map_layers)
+        used = {name for stitch in self for name in stitch.layers} | set(unused)
+        used |= {name for found in self._substitutes.values() for _, name in found}
         self.layers = {name: layers[name] for name in layers if name in used}
 
     def __len__(self) -> int:
@@ -86,14 +92,19 @@ class StitchingSpace:
         text = repr((self.depths, routes))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
+    def substitutes(self, block: int) -> tuple[Substitute, ...]:
         """Blocks that serve the feature map of a block of the last anchor.
 
         Each comes with the stitching layer that projects it to the last anchor's width.
         A route without the block runs one of them or more; the first it runs counts.
         """
-        wanted = f"'end', as a {type(self).__name__} gives no feature maps"
-        raise refusal('backbone.out', 'maps', wanted)
+        if not self._substitutes:
+            wanted = f"'end', as a {type(self).__name__} gives no feature maps"
+            raise refusal('backbone.out', 'maps', wanted)
+        wanted = f'{_ranges(sorted(self._substitutes))}, whose maps all routes have'
+        known = block in self._substitutes
+        check(known, 'backbone.out_indices', block, wanted)
+        return tuple(self._substitutes[block])
 
     def describe(self, stitch: Stitch) -> str:
         """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""

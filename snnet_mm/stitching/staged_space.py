@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from snnet_mm.utils import check
 
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
-from .space import StitchingSpace, layer_name
+from .space import StitchingSpace, Substitute, layer_name
 
 
 class StagedSpace(StitchingSpace):
@@ -59,14 +59,14 @@ class StagedSpace(StitchingSpace):
         there = there and len(set(self.stages)) == len(self.stages)
         allowed = f'stages 0 to {num_stages - 1}, each once'
         check(there, 'backbone.stages', self.stages, allowed)
-        # First block of every stage, and the depth; the last block of every stage.
+        # First block of every stage, and the depth.
         self._begins = [(0, *accumulate(depths)) for depths in self.stage_depths]
-        self._ends = [[end - 1 for end in begins[1:]] for begins in self._begins]
-        self._maps = maps
-        layers, stitches = {}, []
         depths = [begins[-1] for begins in self._begins]
-        for a, depth in enumerate(depths):
-            stitches.append(Stitch(a, ANCHOR_KIND, (Segment(a, 0, depth),)))
+        stitches = [
+            Stitch(a, ANCHOR_KIND, (Segment(a, 0, depth),))
+            for a, depth in enumerate(depths)
+        ]
+        layers = {}
         for a, last, first in self._joints():
             name = layer_name(a, a + 1, first)
             layers[name] = StitchingLayerSpec(
@@ -77,21 +77,18 @@ class StagedSpace(StitchingSpace):
         joined = len(stitches) > len(depths)
         wanted = 'stages with two blocks or more in the slower anchor'
         check(joined, 'backbone.stages', self.stages, wanted)
-        map_layers = self._layers_for_maps() if maps else {}
-        super().__init__(depths, stitches, layers | map_layers, map_layers, ids)
-
-    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.substitutes`; for last blocks of stages alone."""
-        if not self._maps:
-            return super().substitutes(block)
-        *faster, slowest = self._ends
-        wanted = f'last blocks of the stages of the slowest anchor: {slowest}'
-        check(block in slowest, 'backbone.out_indices', block, wanted)
-        stage = slowest.index(block)
-        return tuple(
-            (Position(a, ends[stage]), self._map_layer_name(a, stage))
-            for a, ends in reversed(list(enumerate(faster)))
-        )
+        substitutes: dict[int, list[Substitute]] = {}
+        *faster, slowest = range(len(depths))
+        for a in faster if maps else ():
+            for stage in range(num_stages):
+                last = [begins[stage + 1] - 1 for begins in self._begins]
+                name = f'{layer_name(a, slowest, stage)}_map'
+                layers[name] = StitchingLayerSpec(
+                    Position(a, last[a]), Position(slowest, last[slowest])
+                )
+                found = substitutes.setdefault(last[slowest], [])
+                found.insert(0, (Position(a, last[a]), name))  # the slower one first
+        super().__init__(depths, stitches, layers, ids, substitutes)
 
     def _joints(self) -> Iterator[tuple[int, int, int]]:
         """Anchor, its last block before and the next anchor's first block after."""
@@ -103,16 +100,3 @@ class StagedSpace(StitchingSpace):
                     last = min((2 * j * d1 + d2) // (2 * d2), d1 - 1)
                     begins = self._begins[a][stage], self._begins[a + 1][stage]
                     yield a, begins[0] + last, begins[1] + j + 1
-
-    def _layers_for_maps(self) -> dict[str, StitchingLayerSpec]:
-        *faster, slowest = self._ends
-        return {
-            self._map_layer_name(a, stage): StitchingLayerSpec(
-                Position(a, block), Position(len(faster), slowest[stage])
-            )
-            for a, ends in enumerate(faster)
-            for stage, block in enumerate(ends)
-        }
-
-    def _map_layer_name(self, anchor: int, stage: int) -> str:
-        return f'{layer_name(anchor, len(self.stage_depths) - 1, stage)}_map'

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 from snnet_mm.utils import check
 
 from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
-from .space import StitchingSpace, layer_name
+from .space import StitchingSpace, Substitute, layer_name
 
 KINDS = ('FS', 'SF', 'SFS', 'FSF')
 
@@ -55,23 +55,18 @@ class TwoWaySpace(StitchingSpace):
         wanted = 'two or more, fast -> slow, of depths none above the next'
         check(ordered, 'backbone.anchors', self.depths, wanted)
         check(set(kinds) <= set(KINDS), 'backbone.kinds', tuple(kinds), KINDS)
-        self._maps = maps
         stitches = [
             Stitch(n, kind, *self._route(first, other, cuts))
             for n, (kind, first, other, cuts) in enumerate(self._numbered_routes())
             if cuts != (self.depths[first] - 1,) and kind in (ANCHOR_KIND, *kinds)
         ]
-        slowest = len(self.depths) - 1
-        places = [(a, i) for a in range(slowest) for i in range(self.depths[a])]
-        map_layers = [layer_name(a, slowest, i) for a, i in places]
-        if not maps:
-            map_layers = map_layers[-1:] if 'FS' in kinds else []
-        super().__init__(depths, stitches, self._layer_specs(), map_layers, ids)
+        last = layer_name(len(depths) - 2, len(depths) - 1, depths[-2] - 1)
+        unused = [last] if 'FS' in kinds else []
+        found = {j: self._chain_below(j) for j in range(depths[-1])} if maps else None
+        super().__init__(depths, stitches, self._layer_specs(), ids, found, unused)
 
-    def substitutes(self, block: int) -> tuple[tuple[Position, str], ...]:
-        """See :meth:`StitchingSpace.substitutes`: a block of every faster anchor."""
-        if not self._maps:
-            return super().substitutes(block)
+    def _chain_below(self, block: int) -> tuple[Substitute, ...]:
+        """The block of every faster anchor that a block of the slowest belongs to."""
         slowest, found = len(self.depths) - 1, []
         for a in reversed(range(slowest)):
             block = block * self.depths[a] // self.depths[a + 1]

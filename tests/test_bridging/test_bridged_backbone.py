@@ -179,7 +179,7 @@ PLAIN = dict(stitching_layer=dict(type='StitchingLayer'))
         (lambda: BridgeSpace((9, 9), [(1, 5)]).substitutes(7), "allowed: 'end'"),
         (
             lambda: BridgeSpace((9, 9), [(4, 7)], maps=True).substitutes(6),
-            '=6; .* 7 to',
+            '=6; allowed: 7-8',
         ),
         (
             lambda: prior_scores(BridgeSpace((9, 9), [(1, 5)]), {}),
@@ -191,7 +191,7 @@ PLAIN = dict(stitching_layer=dict(type='StitchingLayer'))
         (lambda: build(RESNET, SWIN), r'\(None, None\); allowed: one'),
         (lambda: build(RESNET, SWIN, joints=[(1, 3)], **ONE), 'allowed: one'),
         (lambda: build(RESNET, SWIN, **PLAIN, **ONE), 'a type of Adapter'),
-        (lambda: build(RESNET, SWIN, **MAPS, **ONE), '=2; .* 3 to 8'),
+        (lambda: build(RESNET, SWIN, **MAPS, **ONE), '=2; allowed: 3-8'),
         (lambda: build(REGISTERS, SWIN, **ONE), '1 cls token and 4 registers, and 0'),
         (lambda: build(REGISTERS, REGISTERS, **ONE), '5 to 5 prefix tokens'),
     ],

@@ -161,7 +161,7 @@ SWIN = [swin(), swin()]
         (SNNetv1, [swin(), levit()], {}, r'\(4, 8, 16, 32\), \(16, 32, 64.*strides'),
         (SNNetv1, SWIN, dict(kernel=3), "'kernel': 3.*allowed: stages for anchors"),
         (SNNetv1, SWIN, dict(stages=(4,)), 'allowed: stages 0 to 3'),
-        (SNNetv1, SWIN, dict(out_indices=(2,)), 'out_indices=2; .*last blocks'),
+        (SNNetv1, SWIN, dict(out_indices=(2,)), 'out_indices=2; allowed: 1, 3, 6, 8'),
         (SNNetv1, SWIN, dict(with_cls=True), 'an anchor has no cls_token'),
         (SNNetv1, [PLAIN, swin()], {}, r'\(8,\), \(4, 8'),
         (SNNetv1, [PLAIN] * 2, dict(stages=(0,)), r"'stages': \(0,\).*plain anchors"),

@@ -123,31 +123,31 @@ def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
         assert costs[stitch.id].params - alone[stitch.id].params == params
 
 
-def test_low_rank_layers_are_timed_merged(build_snnet, monkeypatch):
-    net, seen, forward = build_snnet(DEPTHS).train(), [], StitchingLayer.forward
+def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypatch):
+    net, seen, forward = (
+        build_snnet(DEPTHS).double().train(),
+        [],
+        StitchingLayer.forward,
+    )
 
     def seeing(self, x):
         seen.append(type(self))
         return forward(self, x)
 
     monkeypatch.setattr(StitchingLayer, 'forward', seeing)
+    images = []
+    net.register_forward_pre_hook(lambda _, args: images.append(args[0]))
     layers, active = dict(net.stitching_layers), net.active_stitch
-    measure_latency(net, SIZE, rounds=1)
-    assert set(seen) == {StitchingLayer}
+    found = measure_latency(net, SIZE, batch=3, rounds=1)
+    assert set(seen) == {StitchingLayer}  # merged
+    # By default some of every kind are checked.
+    assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
+    images = {(tuple(x.shape), x.dtype) for x in images if not x.is_meta}
+    assert images == {((3, 3, *SIZE), torch.float64)}
+    assert measuring_setup(net, 3) == Setup('cpu, 1 thread', 3, 'float64')
     assert dict(net.stitching_layers) == layers
     assert net.active_stitch is active
     assert all(m.training for m in net.modules())
-
-
-def test_batch_and_type_are_those_asked_for(build_snnet):
-    net, seen = build_snnet(DEPTHS).double(), []
-    net.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    found = measure_latency(net, SIZE, batch=3, rounds=1)
-    # By default some of every kind are checked.
-    assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
-    assert {(tuple(x.shape), x.dtype) for x in seen} == {((3, 3, *SIZE), torch.float64)}
-    assert torch.get_num_threads() == 1
-    assert measuring_setup(net, 3) == Setup('cpu, 1 thread', 3, 'float64')
 
 
 @pytest.mark.parametrize(

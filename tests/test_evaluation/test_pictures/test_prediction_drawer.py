@@ -20,52 +20,43 @@ class Recorder:
 class Classified(Recorder):
     """As mmpretrain's, which has a method for every task."""
 
-    def visualize_cls(self, image, sample, name, resize, **settings):
-        self.drawn.append((name, image, resize, settings['out_file']))
+    def visualize_cls(self, image, sample, name, **settings):
+        self.drawn.append((name, image, settings))
 
 
-@pytest.fixture
-def image():
-    return np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
+IMAGE = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
 
 
-def batch(image):
-    """As pipelines load it: BGR, channels first."""
+def draw(visualizer, image, sample, *args, **kwargs):
+    # As pipelines load it: BGR, channels first.
     inputs = torch.from_numpy(image[..., ::-1].transpose(2, 0, 1).copy())
-    return dict(inputs=[inputs])
+    drawer = PredictionDrawer(visualizer, *args, **kwargs)
+    drawer(3, dict(inputs=[inputs]), [sample])
+    (drawn,) = visualizer.drawn
+    return drawn
 
 
-def test_images_are_read_from_their_files(image, tmp_path):
+@pytest.mark.parametrize('in_file', [True, False])
+def test_images_are_those_of_their_files_or_as_loaded(tmp_path, in_file):
     path = tmp_path / 'a.png'
-    cv2.imwrite(str(path), image[..., ::-1])
-    visualizer = Recorder()
-    draw = PredictionDrawer(visualizer, show=True, wait_time=2)
+    if in_file:
+        cv2.imwrite(str(path), IMAGE[..., ::-1])
     sample = BaseDataElement(metainfo=dict(img_path=str(path), ori_shape=(4, 6)))
-    draw(3, batch(image[:2, :3]), [sample])
-    ((name, found, settings),) = visualizer.drawn
+    loaded = IMAGE[:2, :3]
+    name, found, settings = draw(Recorder(), loaded, sample, show=True, wait_time=2)
     assert name == 'a.png, stitch 3'
-    np.testing.assert_array_equal(found, image)
+    # What is loaded is enlarged to its annotations.
+    expected = IMAGE if in_file else cv2.resize(loaded, (6, 4))
+    np.testing.assert_array_equal(found, expected)
     assert settings.pop('data_sample') is sample
     assert settings == dict(show=True, wait_time=2, out_file=None)
 
 
-def test_images_without_a_file_are_drawn_as_loaded(image, tmp_path):
+def test_classified_images_without_a_path(tmp_path):
     """CIFAR of mmpretrain has neither paths nor sizes, only numbers."""
-    visualizer = Classified()
-    draw = PredictionDrawer(visualizer, str(tmp_path / 'show'))
     sample = BaseDataElement(metainfo=dict(sample_idx=7), pred_label=torch.tensor([1]))
-    draw(3, batch(image), [sample])
-    ((name, found, resize, out_file),) = visualizer.drawn
+    name, found, settings = draw(Classified(), IMAGE, sample, str(tmp_path))
     assert name == '7, stitch 3'
-    np.testing.assert_array_equal(found, image)
-    assert resize == 256
-    assert out_file == str(tmp_path / 'show' / 'stitch_3' / '7.png')
-    assert (tmp_path / 'show' / 'stitch_3').is_dir()
-
-
-def test_smaller_inputs_are_enlarged_to_their_annotations(image):
-    visualizer = Recorder()
-    sample = BaseDataElement(metainfo=dict(img_path='000000', ori_shape=(8, 12)))
-    PredictionDrawer(visualizer)(0, batch(image), [sample])
-    ((_, found, _),) = visualizer.drawn
-    assert found.shape == (8, 12, 3)
+    np.testing.assert_array_equal(found, IMAGE)
+    assert settings == dict(resize=256, out_file=str(tmp_path / 'stitch_3' / '7.png'))
+    assert (tmp_path / 'stitch_3').is_dir()

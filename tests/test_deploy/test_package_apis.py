@@ -1,5 +1,6 @@
 """Exported stitches in the inference calls of mmseg, mmdet and mmpretrain."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import cv2
@@ -60,11 +61,13 @@ def test_files_and_arrays_are_predicted_as_by_the_stitched_model(case, tmp_path)
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     cv2.imwrite(str(tmp_path / 'a.png'), image)
     set_stitch(model, 3)
+    before = deepcopy(model.cfg).to_dict()
     wanted = init_inferencer(model)(image, return_datasamples=True)
     wanted = wanted['predictions'] if isinstance(wanted, dict) else wanted
     wanted = prediction(wanted[0] if isinstance(wanted, list) else wanted)
     files = [str(tmp_path / name) for name in ('stitch_3.py', 'stitch_3.pth', 'a.png')]
     assert len(wanted)
+    assert model.cfg.to_dict() == before
     for given in (files.pop(), image):
         found = prediction(infer(*files, given))
         assert_close(found, wanted, rtol=1e-5, atol=1e-5)

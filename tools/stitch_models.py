@@ -23,13 +23,19 @@ def main() -> None:
     args = parse_args()
     first = args.config_a, args.checkpoint_a
     second = args.config_b, args.checkpoint_b
-    made = stitch_models(first, second, args.out, args.shape)
-    print(f'fast: {made.fast.config}\nslow: {made.slow.config}')
-    for note in made.notes:
-        print(f'Note: {note}')
-    low, high = (f'{made.costs[i].flops / 1e9:.3g}' for i in (0, 1))
-    print(f'Wrote {args.out}: {len(made.costs)} stitches, {low} to {high} GFLOPs')
-    train = made.slow.cfg.train_cfg
+    fast, slow, costs = stitch_models(first, second, args.out, args.shape)
+    print(f'fast: {fast.config}\nslow: {slow.config}')
+    kinds = [
+        m.model.get('decode_head', {}).get('type', m.model['type'])
+        for m in (fast, slow)
+    ]
+    if kinds[0] != kinds[1]:
+        print(f'Note: the heads differ, {kinds[1]} is kept')
+    if 'norm_eval' in str(slow.cfg.model):
+        print('Note: norm_eval is left out, batch norms of the anchors are trained')
+    low, high = (f'{costs[i].flops / 1e9:.3g}' for i in (0, 1))
+    print(f'Wrote {args.out}: {len(costs)} stitches, {low} to {high} GFLOPs')
+    train = slow.cfg.train_cfg
     kind = 'iter' if train.get('max_iters') else 'epoch'
     last = f'{kind}_{train.get("max_iters") or train.get("max_epochs")}.pth'
     trained = Path('work_dirs', Path(args.out).stem, last)

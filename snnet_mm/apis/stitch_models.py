@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -22,23 +22,16 @@ from snnet_mm.evaluation import cost_table
 from snnet_mm.integrations.mm_backbones import FITTING, anchor_model
 from snnet_mm.models import model_config
 from snnet_mm.stitching import CostTable
-from snnet_mm.utils import (
-    atomic_path,
-    check,
-    is_number,
-    load_config,
-    load_weights_only,
-)
+from snnet_mm.utils import atomic_path, check, is_number, load_config, load_weights_only
 from snnet_mm.utils.config_file import dicts_in
 
 Size = tuple[int, int]
 TASKS = dict(mmseg='segmentation', mmdet='detection', mmpretrain='classification')
-# Settings of an anchor as a backbone by itself.
-_ALONE = ('init_cfg', 'out', 'out_indices', 'pretrained', 'with_cls')
 _WHY = dict(
     model='Both anchors, and neck and heads of the slow model, start from the trained '
     'ones, which\n# a file beside this one holds; least squares fits the stitching '
     'layers.',
+    load_from='Not init_cfg: this kind of model starts parts anew after that.',
     optim_wrapper="A third of the slow model's rate: at all of it the stitched "
     'training destroys the\n# slow anchor.',
     default_hooks='Fit the stitching layers; draw a stitch for every iteration.',
@@ -46,7 +39,6 @@ _WHY = dict(
     'gradient.',
     val_cfg='The anchors alone; tools/test.py --stitch-id all tests every stitch.',
     sync_bn='As in the backbone before.',
-    load_from='Not init_cfg: this kind of model starts its head anew after that.',
 )
 
 
@@ -62,14 +54,11 @@ class TrainedModel(NamedTuple):
     flops: int
     facts: dict[str, Any]
 
-
-class StitchedModels(NamedTuple):
-    """Two models, the costs of their stitches, and what a user may not expect."""
-
-    fast: TrainedModel
-    slow: TrainedModel
-    costs: CostTable
-    notes: list[str]
+    @property
+    def backbone(self) -> dict:
+        """The config of the anchor, without what a stitched backbone has instead."""
+        alone = ('init_cfg', 'out', 'out_indices', 'pretrained', 'with_cls')
+        return {k: v for k, v in self.model['backbone'].items() if k not in alone}
 
 
 def stitch_models(
@@ -77,7 +66,7 @@ def stitch_models(
     b: tuple[str, str],
     out: str | os.PathLike,
     input_size: Size | None = None,
-) -> StitchedModels:
+) -> tuple[TrainedModel, TrainedModel, CostTable]:
     """Write a config that stitches two trained models, and the weights it starts from.
 
     The config stands on that of the slower one, whose neck, heads, data and schedule
@@ -89,6 +78,9 @@ def stitch_models(
         out: The config to write.
         input_size: Height and width that costs are counted at; by default those that
             the data preprocessor, or the anchor of a classifier, is for.
+
+    Returns:
+        The fast model, the slow one, and the costs of all stitches.
     """
     out = Path(out)
     check(out.suffix == '.py', '--out', str(out), 'a name that ends in .py')
@@ -98,25 +90,21 @@ def stitch_models(
         wanted = f'what {slow.config} has, {value!r}'
         check(fast.facts[key] == value, key, fast.facts[key], wanted)
     check_tokens_correspond(fast.anchor, slow.anchor)
-    file = out.with_suffix('.pth')
     model, weights = _stitched(fast, slow)
-    built = _build(slow.cfg, model)
+    built, file = _build(slow.cfg, model), out.with_suffix('.pth')
     built.load_state_dict(weights, strict=False)
     costs = cost_table(built, input_size)
-    step = float(f'{(costs[1].flops - costs[0].flops) / 12:.1g}')
-    wanted = 'two models of different FLOPs'
-    check(step > 0, 'model.backbone', f'{costs[0].flops} FLOPs twice', wanted)
-    again = type(built).init_weights is not BaseModule.init_weights
-    if not again:
+    later = type(built).init_weights is not BaseModule.init_weights
+    if not later:
         model['init_cfg'] = dict(type='Pretrained', checkpoint=str(file))
-    changes = _changes(slow.cfg, model, step, input_size)
-    if again:
+    changes = _changes(slow.cfg, model, costs, input_size)
+    if later:
         changes['load_from'] = str(file)
     with atomic_path(file) as temporary:
         meta = dict(fast=fast.checkpoint, slow=slow.checkpoint)
         torch.save(dict(state_dict=weights, meta=meta), temporary)
     _write(out, fast, slow, changes)
-    return StitchedModels(fast, slow, costs, list(_notes(fast, slow)))
+    return fast, slow, costs
 
 
 def read_trained(
@@ -124,10 +112,10 @@ def read_trained(
 ) -> TrainedModel:
     """Read a trained model; on an anchor of ours it must have equal outputs."""
     cfg = Config(load_config(config).to_dict())
-    loaded = load_weights_only(checkpoint)
-    scope, before = cfg.get('default_scope'), model_config(cfg)
+    scope, loaded = cfg.get('default_scope'), load_weights_only(checkpoint)
     check(scope in TASKS, 'default_scope', scope, TASKS)
     import_module(f'snnet_mm.integrations.{scope}')
+    before = model_config(cfg)
     theirs = _build(cfg, before)
     check_weights_fit(theirs, loaded, checkpoint, strict=True)
     state = loaded.get('state_dict', loaded).items()
@@ -135,7 +123,12 @@ def read_trained(
     model, weights, anchor = anchor_model(before, theirs)
     ours = _build(cfg, model)
     ours.load_state_dict(weights, strict=False)
-    size = input_size or _size_of(ours)
+    # Classifiers see images of the size that they are built for.
+    sizes = [getattr(part, 'size', None) for part in ours.data_preprocessor.modules()]
+    sizes = [input_size, *sizes, anchor.input_size if 'head' in model else None]
+    size = next(filter(None, sizes), None)
+    wanted = 'height and width of images, which no preprocessor pads to a size'
+    check(size, '--shape', size, wanted)
     _check_equal(theirs, ours, size)
     facts = _facts(cfg, model, loaded.get('meta') or {})
     flops = _count(anchor, size)
@@ -149,30 +142,14 @@ def _build(cfg: Config, model: Mapping) -> nn.Module:
     return built
 
 
-def _size_of(model: nn.Module) -> Size:
-    """Height and width that batches are padded to, or a classifier is built for."""
-    sizes = [getattr(part, 'size', None) for part in model.data_preprocessor.modules()]
-    if hasattr(model, 'head'):
-        sizes.append(model.backbone.input_size)
-    size = next(filter(None, sizes), None)
-    wanted = 'height and width that images have'
-    check(size, '--shape, model.data_preprocessor.size', size, wanted)
-    return tuple(size)
-
-
 @torch.no_grad()
 def _check_equal(theirs: nn.Module, ours: nn.Module, size: Size) -> None:
     images = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
-    outputs = [
-        tree_leaves(
-            model(images) if hasattr(model, 'head') else model.extract_feat(images)
-        )
-        for model in (theirs, ours)
-    ]
+    run = [m if hasattr(m, 'head') else m.extract_feat for m in (theirs, ours)]
     kind = type(theirs.backbone).__name__
-    for a, b in zip(*outputs, strict=True):
+    for a, b in zip(*(tree_leaves(f(images)) for f in run), strict=True):
         alike = a.shape == b.shape and (a - b).abs().max() <= 1e-4 * a.abs().max()
-        check(alike, 'model.backbone', kind, FITTING.get(kind, 'a known head'))
+        check(alike, 'model.backbone', kind, FITTING.get(kind, 'one with a known head'))
 
 
 @torch.no_grad()
@@ -188,17 +165,19 @@ def _count(anchor: Anchor, size: Size) -> int:
 
 def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
     """Find what two models must have in common, by config key."""
-    scope, loader = cfg.default_scope, cfg.get('train_dataloader') or {}
-    data = loader.get('dataset', {})
+    data = (cfg.get('train_dataloader') or {}).get('dataset', {})
     while 'dataset' in data:
         data = data['dataset']
     kind, root = data.get('of', data.get('type')), data.get('data_root') or '.'
-    images = model.get('data_preprocessor') or {}
-    colours = ('mean', 'std', 'bgr_to_rgb', 'to_rgb')
+    images, colours = (
+        model['data_preprocessor'],
+        ('mean', 'std', 'bgr_to_rgb', 'to_rgb'),
+    )
     heads = {k: v for k, v in model.items() if k.endswith('head')}
     counts = {node['num_classes'] for node in dicts_in(heads) if 'num_classes' in node}
+    task = 'depth' if 'Depth' in model['type'] else TASKS[cfg.default_scope]
     return {
-        'model.type': 'depth' if 'Depth' in model['type'] else TASKS[scope],
+        'model.type': task,
         'num_classes': sorted(counts),
         'train_dataloader.dataset': [
             kind,
@@ -213,18 +192,15 @@ def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
 def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, Tensor]]:
     """Config and weights of the stitched model, but for its stitching layers."""
     pair, model = (fast, slow), deepcopy(slow.model)
-    backbones = [deepcopy(m.model['backbone']) for m in pair]
-    plain = all(len(m.anchor.stages) == 1 for m in pair)
-    model['backbone'] = {
-        'type': 'SNNetv2' if plain else 'SNNetv1',
-        'anchors': [{k: v for k, v in b.items() if k not in _ALONE} for b in backbones],
-        **{k: v for k, v in backbones[1].items() if k in _ALONE[1:3] + _ALONE[4:]},
-    }
-    if plain:
+    outer, classifies = model['backbone'], 'head' in model
+    kept = {k: outer[k] for k in ('out', 'out_indices', 'with_cls') if k in outer}
+    backbone = dict(type='SNNetv1', anchors=[m.backbone for m in pair], **kept)
+    if all(len(m.anchor.stages) == 1 for m in pair):
         rank = min(16, *(width for m in pair for width in m.anchor.block_dims))
         layer = dict(type='LoRAStitchingLayer', rank=rank)
-        model['backbone']['stitching_layer'] = layer
-    if 'head' in model:  # classifiers have one per anchor
+        backbone |= dict(type='SNNetv2', stitching_layer=layer)
+    model['backbone'] = deepcopy(backbone)
+    if classifies:
         heads = [m.model['head'] for m in pair]
         heads = [(h.get('anchor_heads') or h['ends'])[0] for h in heads]
         model['head'].pop('ends', None)
@@ -234,7 +210,7 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
         for key, value in m.weights.items():
             if key.startswith('backbone.'):
                 key = key.replace('backbone.', f'backbone.anchors.{i}.', 1)
-            elif 'head' in model:
+            elif classifies:
                 key = key.replace('anchor_heads.0.', f'anchor_heads.{i}.', 1)
             elif m is fast:
                 continue
@@ -243,7 +219,7 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
 
 
 def _changes(
-    cfg: Config, model: dict, step: float, input_size: Size | None
+    cfg: Config, model: dict, costs: CostTable, input_size: Size | None
 ) -> dict[str, Any]:
     """Find what a stitched config changes in the slow one, by top-level key."""
     before = model_config(cfg) if cfg.model.get('backbone') else {}  # else a wrapper
@@ -256,24 +232,27 @@ def _changes(
     imports = [given] if isinstance(given, str) else list(given)
     rooms = (cfg.default_scope, *['mm_backbones'] * ('MMSwinAnchor' in str(model)))
     imports += ['snnet_mm', *(f'snnet_mm.integrations.{room}' for room in rooms)]
+    # A twelfth of the range, in round numbers.
+    step = float(f'{(costs[1].flops - costs[0].flops) / 12:.1g}')
+    different = 'two models of different FLOPs'
+    check(step > 0, 'model.backbone', f'{costs[0].flops} FLOPs twice', different)
     sized = {} if input_size is None else dict(input_size=tuple(input_size))
-    sampling = dict(type='StitchSamplingHook', **sized)
-    sampling['sampler'] = dict(type='ResourceConstrainedSampler', step=step)
+    sampler = dict(type='ResourceConstrainedSampler', step=step)
     changes = dict(
         custom_imports=dict(imports=[*dict.fromkeys(imports)]),
         model=changed,
         optim_wrapper=_slower(cfg.optim_wrapper),
         default_hooks=dict(
             stitch_init=dict(type='StitchInitHook', num_images=100),
-            stitch_sampling=sampling,
+            stitch_sampling=dict(type='StitchSamplingHook', sampler=sampler, **sized),
             stitch_report=dict(type='StitchReportHook'),
         ),
         find_unused_parameters=True,
     )
-    for name, loop in (('val_cfg', 'StitchValLoop'), ('test_cfg', 'StitchTestLoop')):
-        if cfg.get(name) is not None:
-            changes[name] = dict(_delete_=True, type=loop, stitches='anchors')
-    changes.get('test_cfg', {}).update(sized)
+    loops = dict(val_cfg={'type': 'StitchValLoop'})
+    loops['test_cfg'] = dict(type='StitchTestLoop', **sized)
+    for name in (name for name in loops if cfg.get(name) is not None):
+        changes[name] = dict(_delete_=True, stitches='anchors', **loops[name])
     if 'SyncBN' in str(cfg.model.get('backbone')):
         changes['sync_bn'] = 'torch'
     own = dict(load_from=None, resume=False, work_dir=None)
@@ -318,18 +297,7 @@ def _write(
 def _text(settings: Mapping, changes: Mapping) -> str:
     parts = []
     for key, value in settings.items():
-        if key in changes and key in _WHY:
+        if key in changes and value is not None and key in _WHY:
             parts.append(f'# {_WHY[key]}')
         parts.append(Config({key: deepcopy(value)}).pretty_text.strip())
     return '\n'.join([*parts, ''])
-
-
-def _notes(fast: TrainedModel, slow: TrainedModel) -> Iterator[str]:
-    kinds = [
-        {k: v['type'] for k, v in m.model.items() if 'head' in k and 'type' in v}
-        for m in (fast, slow)
-    ]
-    if kinds[0] != kinds[1]:
-        yield f'the heads differ; those of the slow model are kept: {kinds[1]}'
-    if any((m.cfg.model.get('backbone') or {}).get('norm_eval') for m in (fast, slow)):
-        yield 'norm_eval is left out: batch norms of the anchors are trained'

@@ -18,10 +18,11 @@ test_dataloader = val_dataloader
 VIT = dict(_delete_=True, type='VisionTransformer', img_size=(64, 64), patch_size=8)
 
 
-def segmentor(dim, depth):
+def segmentor(dim, depth, head='FCNHead'):
     vit = dict(VIT, embed_dims=dim, num_layers=depth, num_heads=2)
     vit['out_indices'] = [depth - 1]
-    return dict(backbone=vit, decode_head=dict(in_channels=dim))
+    head = dict(_delete_=True, type=head, in_channels=dim, channels=8, num_classes=6)
+    return dict(backbone=vit, decode_head=head)
 
 
 def classifier(dim, depth):
@@ -36,17 +37,23 @@ def classifier(dim, depth):
 
 
 MODELS = dict(
-    seg=('setr-naive_vit-fast_1xb16-300', segmentor, 'mIoU', 8),
-    cls=('cls_vit-fast_1xb16-600', classifier, 'accuracy/top1', 5),
+    seg=(
+        'setr-naive_vit-fast_1xb16-300',
+        segmentor,
+        ((24, 4), (16, 3, 'PSPHead')),
+        'mIoU',
+        8,
+    ),
+    cls=('cls_vit-fast_1xb16-600', classifier, ((24, 4), (16, 2)), 'accuracy/top1', 5),
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('task', MODELS)
 def test_train_stitch_train_test(task, run_tool, tmp_path):
-    base, model, metric, number = MODELS[task]
+    base, model, sizes, metric, number = MODELS[task]
     trained = []
-    for name, size in (('slow', (24, 4)), ('fast', (16, 3 if task == 'seg' else 2))):
+    for name, size in zip(('slow', 'fast'), sizes, strict=True):
         config, folder = tmp_path / f'{name}.py', tmp_path / name
         bases = [str(launching.ROOT / TOY.format(base))]
         config.write_text(f'_base_ = {bases}\nmodel = {model(*size)}{SHORT}')
@@ -54,6 +61,7 @@ def test_train_stitch_train_test(task, run_tool, tmp_path):
         trained += [config, folder / 'iter_2.pth']
     out = tmp_path / 'stitched.py'
     printed = run_tool('stitch_models.py', *trained, '--out', out).stdout
+    assert ('Note: the heads differ, FCNHead is kept' in printed) == (task == 'seg')
     train, test = re.findall(r'  python tools/(.*)', printed)
     assert f'{out}: {number} stitches' in printed
     assert train.split() == ['train.py', str(out)]

@@ -11,6 +11,7 @@ timm = pytest.importorskip('timm')
 from mmpretrain.models import ImageClassifier  # noqa: E402
 from mmpretrain.structures import DataSample  # noqa: E402
 
+import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
 from snnet_mm.apis import set_stitch  # noqa: E402
 from snnet_mm.models import convert_ziplab  # noqa: E402
 

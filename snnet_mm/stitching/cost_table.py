@@ -75,8 +75,8 @@ class CostTable:
         memory: Mapping[int, int] | None = None,
     ) -> CostTable:
         """The table with what was measured on a device put in."""
-        latency, memory = latency or {}, memory or {}
-        costs = {i: Cost(*self[i][:2], latency.get(i), memory.get(i)) for i in self}
+        found = [column or {} for column in (latency, memory)]
+        costs = {i: Cost(*self[i][:2], *(c.get(i) for c in found)) for i in self}
         return replace(self, costs=costs, setup=setup)
 
     def check_same_model(self, other: CostTable, name: str = 'the cost table') -> None:
@@ -87,14 +87,14 @@ class CostTable:
         odd = sorted(set(self) ^ set(other))
         changed = [i for i in self if i not in odd and self[i][:2] != other[i][:2]]
         if self.input_size != other.input_size:
-            sizes = ['{}x{}'.format(*table.input_size) for table in (self, other)]
-            why = 'holds for images of {}, wanted are costs at {}; '.format(*sizes)
-            why += 'measure at that size (option: --shape)'
+            size, wanted = ('{}x{}'.format(*t.input_size) for t in (self, other))
+            why = f'holds for images of {size}, wanted are costs at {wanted}; measure '
+            why += 'at that size (option: --shape)'
         elif None not in (self.space, other.space) and self.space != other.space:
             why = 'is of another stitching space than the model'
         elif self.scope != other.scope:
-            scopes = [table.scope or 'the whole model' for table in (self, other)]
-            why = 'holds costs of {}, wanted are those of {}'.format(*scopes)
+            scope, wanted = (t.scope or 'the whole model' for t in (self, other))
+            why = f'holds costs of {scope}, wanted are those of {wanted}'
         elif odd:
             why = f'and the model do not share stitches {odd}'
         elif changed:

@@ -76,26 +76,20 @@ class StitchResults:
         ``lower_is_better`` is as in :func:`metric_directions`.
         """
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
-        for stitch_id, found in metrics.items():
+        results = []
+        for i, found in metrics.items():
             lacking = [n for n in names if n not in found]
             if lacking or not names:
                 raise ValueError(
-                    f"stitch {stitch_id} has no metrics {lacking}; mmdet's CocoMetric "
-                    "gives none where nothing was detected, type='StitchCocoMetric' "
-                    'does (config key: test_evaluator)'
+                    f"stitch {i} has no metrics {lacking}; mmdet's CocoMetric gives "
+                    "none where nothing was detected, type='StitchCocoMetric' does "
+                    '(config key: test_evaluator)'
                 )
-        results = [
-            StitchResult(
-                stitch_id,
-                space[stitch_id].kind,
-                space.describe(space[stitch_id]),
-                # Metrics come as numpy scalars too, which JSON does not know.
-                metrics={name: float(v) for name, v in found.items()},
-                num_images=num_images,
-                **costs[stitch_id]._asdict(),
-            )
-            for stitch_id, found in metrics.items()
-        ]
+            # Metrics come as numpy scalars too, which JSON does not know.
+            more = dict(metrics={name: float(v) for name, v in found.items()})
+            more |= dict(num_images=num_images, **costs[i]._asdict())
+            route = space.describe(space[i])
+            results.append(StitchResult(i, space[i].kind, route, **more))
         directions = metric_directions(names, lower_is_better)
         header = costs.input_size, space.fingerprint, costs.setup, costs.scope
         return cls(results, key_metric(names), directions, *header)

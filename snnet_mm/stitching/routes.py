@@ -96,12 +96,10 @@ def common_prefix(a: Sequence[Step], b: Sequence[Step]) -> int:
 def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
     """Refuse a route that anchors of these depths and these layers cannot run."""
     segments = tuple(tuple(segment) for segment in stitch.segments)
-    right = segments and all(
-        0 <= anchor < len(depths) and 0 <= begin < end <= depths[anchor]
-        for anchor, begin, end in segments
-    )
-    right = right and all(a[0] != b[0] for a, b in pairwise(segments))
-    right = right and segments[0][1] == 0
+    k = len(depths)
+    runs = all(0 <= a < k and 0 <= i < j <= depths[a] for a, i, j in segments)
+    changes = all(one[0] != other[0] for one, other in pairwise(segments))
+    right = segments and runs and changes and segments[0][1] == 0
     right = right and segments[-1][2] == depths[segments[-1][0]]
     wanted = (
         '(anchor, begin, end) from a first to a last block, another anchor after '

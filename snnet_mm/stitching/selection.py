@@ -71,16 +71,11 @@ def select_stitches(
     results: StitchResults | None = None,
     lower_is_better: Collection[str] | None = None,
 ) -> tuple[int, ...]:
-    """Stitch ids of a selection, in the order given.
+    """Stitch ids of a selection, in the order given; the rest is as in :func:`pick`.
 
-    Args:
-        space: The stitching space.
-        stitches: ``'all'``, ``'anchors'``, ``'pareto'`` for the front of the results,
-            one id, several ids, or several budgets for the best stitch within each;
-            lists also as text such as ``'0,5,12'`` or ``'60G,120G'``.
-        costs: See :func:`pick`.
-        results: See :func:`pick`.
-        lower_is_better: See :func:`pick`.
+    A selection is ``'all'``, ``'anchors'``, ``'pareto'`` for the front of the results,
+    one id, several ids, or several budgets for the best stitch within each; lists also
+    as text such as ``'0,5,12'`` or ``'60G,120G'``.
     """
     if not isinstance(stitches, str):
         items = tuple(stitches) if isinstance(stitches, Collection) else (stitches,)

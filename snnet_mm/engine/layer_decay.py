@@ -37,15 +37,24 @@ class _Decayed(NamedTuple):
         level, num_levels = self.anchor.layer_depth(name.removeprefix(self.prefix))
         return self.rate ** (num_levels - 1 - level)
 
+    def report(self, lr: float) -> None:
+        depth, last = self.anchor.depth, lr * self.rate
+        print_log(
+            f'Layer-wise decay of {self.prefix.rstrip(".") or "the model"}: rate '
+            f'{self.rate}, learning rates from {lr * self.rate ** (depth + 1):.3g} at '
+            f'the embedding to {last:.3g} at block {depth - 1}.',
+            logger='current',
+        )
+
 
 @register(OPTIM_WRAPPER_CONSTRUCTORS)
 class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     """Learning rates that fall towards the embedding of every anchor.
 
-    A parameter at level ``i`` of the ``n`` levels of an anchor, see
-    :meth:`Anchor.layer_depth`, is trained at the learning rate times ``rate ** (n - 1 -
-    i)``, as in ViTDet. Stitching layers, necks and heads have the full rate. SN-Netv2
-    keeps for every anchor the rate that the anchor has alone (appendix H).
+    A parameter at level ``i`` of ``n`` of an anchor, see :meth:`Anchor.layer_depth`,
+    is trained at the learning rate times ``rate ** (n - 1 - i)``, as in ViTDet; what is
+    outside anchors at the full rate. Each has the rate that it has alone (SN-Netv2,
+    appendix H).
 
     Weight decay is for matrices and kernels: not for vectors (biases, norms,
     LayerScale), nor for tokens and position embeddings, absolute and relative. Frozen
@@ -105,7 +114,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
                 group['weight_decay'] = self.base_wd if decays else 0.0
             params.append(group)
         for anchor in anchors:
-            _report(anchor, self.base_lr * self._multiplier(anchor.prefix))
+            anchor.report(self.base_lr * self._multiplier(anchor.prefix))
 
     def _multiplier(self, name: str) -> float:
         """The factor of a parameter, or of all those under a prefix."""
@@ -139,13 +148,3 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
 def _is_in(name: str, part: str) -> bool:
     # Wherever wrappers have put the part.
     return f'.{part}.' in f'.{name}.'
-
-
-def _report(decayed: _Decayed, lr: float) -> None:
-    prefix, anchor, rate = decayed
-    print_log(
-        f'Layer-wise decay of {prefix.rstrip(".") or "the model"}: rate {rate}, '
-        f'learning rates from {lr * rate ** (anchor.depth + 1):.3g} at the embedding '
-        f'to {lr * rate:.3g} at block {anchor.depth - 1}.',
-        logger='current',
-    )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from logging import Logger
 from pathlib import Path
+from typing import NoReturn
 
 from mmengine.logging import print_log
 from mmengine.optim import OptimWrapper
@@ -36,25 +37,15 @@ def find_resumable(
 ) -> str | None:
     """Find the checkpoint that ``last_checkpoint`` names, or the newest readable one.
 
-    The note may be torn or stale, as it is not written atomically.
-
-    Args:
-        work_dir: The folder of ``last_checkpoint``.
-        folder: The folder of the checkpoints.
-        names: Their names, such as ``'iter_{}.pth'``.
-        logger: Is told what was found.
-
-    Returns:
-        The path, or None if there is no readable checkpoint and none was named.
-
-    Raises:
-        ValueError: If one was named and neither it nor another can be read.
+    That note, in ``work_dir``, may be torn or stale, as it is not written atomically.
+    Checkpoints have ``names`` such as ``'iter_{}.pth'``. If none was named and none
+    can be read, it is None.
     """
     note = Path(work_dir, 'last_checkpoint')
     named = note.read_text().strip() if note.is_file() else ''
     if named and Path(named).is_dir():  # DeepSpeed's, which has a reader of its own
         return named
-    unreadable = []
+    unreadable, says = [], f'names {named}.' if named else 'is missing or empty.'
     for path in _candidates(named, Path(folder), names):
         try:
             with suppress(UntrustedCheckpointError):  # Trust is up to the loader.
@@ -66,10 +57,8 @@ def find_resumable(
         if path == named:
             logger.info(f'Resuming from {path}, as last_checkpoint says.')
         else:
-            logger.warning(
-                f'Resuming from {path}, the newest readable checkpoint: {note} '
-                + (f'names {named}.' if named else 'is missing or empty.')
-            )
+            newest = f'Resuming from {path}, the newest readable checkpoint'
+            logger.warning(f'{newest}: {note} {says}')
         return path
     if named:
         raise ValueError(
@@ -109,12 +98,8 @@ def check_weights_fit(
         checkpoint: An mm checkpoint or a state dict.
         name: Name of the checkpoint in messages.
         strict: Whether all parameters must be there, in their shapes, and nothing that
-            adds to them. If not, one must be there, as when only the backbone is taken
-            over.
+            adds to them. If not, one is enough.
         resumed: Whether the stitches must be all of the checkpoint's.
-
-    Raises:
-        ValueError: If they are not, or are of another stitching space.
     """
     model = unwrapped(model)
     weights = checkpoint.get('state_dict', checkpoint)
@@ -146,29 +131,25 @@ def _current(key: str) -> str:
 def _check_all_there(
     model: nn.Module, shapes: Mapping, wanted: Mapping, name: str
 ) -> None:
+    def refuse(what: str, keys: str = KEYS) -> NoReturn:
+        raise ValueError(f'checkpoint {name} {what} ({keys})')
+
     for key, shape in shapes.items():
         if shape != wanted.get(key, shape):
-            raise ValueError(
-                f'checkpoint {name} is of another geometry: {key} has shape {shape}, '
-                f'the model has {wanted[key]} ({KEYS})'
-            )
+            has = f'{key} has shape {shape}, the model has {wanted[key]}'
+            refuse(f'is of another geometry: {has}')
     for pattern, setting in ADDED.items():
         added = [k for k in shapes if re.search(pattern, k)]
         if added and not any(re.search(pattern, k) for k in wanted):
-            raise ValueError(
-                f'checkpoint {name} holds {added[0]} and others that the model has no '
-                'place for; without them it is not what was trained (config key: '
-                f'{setting}; {KEYS})'
-            )
+            why = 'that the model has no place for; without them it is not what was'
+            keys = f'config key: {setting}; {KEYS}'
+            refuse(f'holds {added[0]} and others {why} trained', keys)
     # Without the buffer, stitching layers would be fitted anew.
     needed = [k for k in wanted if k.endswith('stitching_initialized')]
     needed += [k for k, _ in model.named_parameters()]
     missing = [k for k in needed if k not in shapes]
     if missing:
-        raise ValueError(
-            f'checkpoint {name} lacks {len(missing)} parameters of the model, such as '
-            f'{missing[:3]} ({KEYS})'
-        )
+        refuse(f'lacks {len(missing)} parameters of the model, such as {missing[:3]}')
 
 
 def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> None:
@@ -201,9 +182,7 @@ def check_resumable(
     """Check that a checkpoint holds what a training goes on from.
 
     Without an optimizer's state mmengine goes on as if it were a new one, and torch
-    takes state of any shape.
-
-    Of several optimizers, none is looked into.
+    takes state of any shape. Of several optimizers, none is looked into.
     """
     missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
     missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))

@@ -86,7 +86,7 @@ class UniformSampler(StitchSampler):
     """Draws every stitch equally often, as SN-Netv1 does.
 
     Args:
-        costs: Costs of the stitches, which it does not go by.
+        costs: See :class:`StitchSampler`.
         anchors: Whether the anchors themselves are drawn; not where they are frozen.
         **kwargs: See :class:`StitchSampler`.
     """
@@ -110,7 +110,7 @@ class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
     Args:
-        costs: Costs of the stitches to draw from.
+        costs: See :class:`StitchSampler`.
         step: Width of a cost group, in units of the cost; the paper has ``1e9`` for
             ImageNet and ``10e9`` for dense tasks, the default.
         num_groups: Instead of a step, the number of equal parts of the cost range.

@@ -45,9 +45,8 @@ class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
 class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
     """Learning rates of the one-cycle policy, each group up to its own rate.
 
-    In mmengine's ``OneCycleLR`` one ``eta_max`` replaces the rates that the optimizer
-    config gives to parameters; and its state holds a function, which a checkpoint that
-    is read weights-only must not.
+    In mmengine's ``OneCycleLR`` one ``eta_max`` replaces the rates of groups, and its
+    state holds a function, which a checkpoint that is read weights-only must not.
 
     Args:
         optimizer: The optimizer (wrapper).

@@ -9,8 +9,7 @@ this file, and only this one, takes from its internals:
 - ``CheckpointHook._save_checkpoint_with_step`` and ``_save_best_checkpoint``, which
   remove through ``file_backend``.
 
-If an upgrade changes these, tests/test_engine/test_stitch_checkpoint_hook.py
-fails: look there for what must hold.
+If an upgrade changes these, tests/test_engine/test_stitch_checkpoint_hook.py fails.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from .resume import check_resumable, check_weights_fit, find_resumable
 class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 
-    A checkpoint is written under a temporary name and then renamed; older ones are
-    deleted last. With ``resume=True`` and no ``load_from``, training goes on from the
-    newest readable checkpoint if the last one is not. A checkpoint that is not of the
-    model is an error. Folders that are not local are left to their own backend.
+    They are written under a temporary name and then renamed; older ones are deleted
+    last. With ``resume=True`` and no ``load_from``, training goes on from the newest
+    readable one. One that is not of the model is an error. Folders that are not local
+    are left to their own backend.
 
     Args:
         interval: Iterations or epochs from one checkpoint to the next; by default those

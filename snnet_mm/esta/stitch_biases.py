@@ -22,13 +22,11 @@ class StitchBiases(nn.Module):
     """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
 
     A plug-in of a backbone. A set is for qkv and proj in the attention of the blocks
-    that its stitch runs, and is one parameter named after the stitch id: where a stitch
-    is not trained, its biases have no gradient and no optimizer moves them. All begin
-    at zero.
+    that its stitch runs, and is one parameter named after the stitch id, zero at first:
+    no optimizer moves those of a stitch that is not trained.
 
-    The linear layers get theirs while the backbone runs, and in addition while a block
-    of a stitch runs again for its gradient (``with_cp``), when other stitches may have
-    run since.
+    The linear layers get theirs while the backbone runs, and while a block runs again
+    for its gradient (``with_cp``), when other stitches may have run since.
 
     Args:
         backbone: A backbone of :class:`PlainViT` anchors.

@@ -19,6 +19,7 @@ from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import guard_checkpoints, load_weights_only
 
+SLOW = pytest.mark.slow
 PIPELINE = [
     dict(type='RandomResize', scale=(64, 64), ratio_range=(1.0, 1.5)),
     dict(type='RandomCrop', crop_size=(64, 64)),
@@ -26,15 +27,13 @@ PIPELINE = [
     dict(type='PhotoMetricDistortion'),
     dict(type='PackSegInputs'),
 ]
-
-
 SCHEDULES = dict(
     seg=[
-        dict(type='LinearLR', start_factor=0.1, end=5, by_epoch=False),
-        dict(type='CosineAnnealingLR', begin=5, end=20, by_epoch=False),
+        dict(type='LinearLR', start_factor=0.1, end=2, by_epoch=False),
+        dict(type='CosineAnnealingLR', begin=2, end=8, by_epoch=False),
     ],
     depth=[
-        dict(type=name, begin=0, end=20, by_epoch=False)
+        dict(type=name, begin=0, end=8, by_epoch=False)
         for name in ('GroupOneCycleLR', 'OneCycleMomentum')
     ],
 )
@@ -47,10 +46,15 @@ def random_cfg(toy_cfg, task):
     for anchor in toy_cfg.model.backbone.anchors:
         anchor.drop_path_rate = 0.3
     toy_cfg.param_scheduler = SCHEDULES[task]
-    toy_cfg.default_hooks.logger.interval = 5
-    toy_cfg.default_hooks.checkpoint.update(interval=10, max_keep_ckpts=-1)
-    toy_cfg.train_cfg.max_iters = 20
-    return toy_cfg
+    return every(toy_cfg, 4, 8)
+
+
+def every(cfg, interval, iters):
+    """Save and log that often, in so many iterations."""
+    cfg.default_hooks.logger.interval = interval
+    cfg.default_hooks.checkpoint.update(interval=interval, max_keep_ckpts=-1)
+    cfg.train_cfg.max_iters = iters
+    return cfg
 
 
 def parameters_of(model):
@@ -117,19 +121,20 @@ def assert_exact(straight, resumed, start, end):
     assert logged_of_pieces == {k: v for k, v in logged.items() if k > start}
 
 
-@pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    'task, num_workers',
+    [('seg', 0), *(pytest.param(*x, marks=SLOW) for x in (('seg', 2), ('depth', 0)))],
+)
 @guard_checkpoints()  # as the tools read them
-def test_twenty_iterations_are_ten_and_ten(random_cfg):
-    """With any number of workers before and after."""
+def test_eight_iterations_are_four_and_four(random_cfg, num_workers):
+    """With any number of workers before and after, whatever was drawn before."""
     loader = random_cfg.train_dataloader
-    loader.update(num_workers=2, persistent_workers=True)
+    loader.update(num_workers=2 - num_workers)
     straight, _ = run(random_cfg, 'straight')
-    for num_workers in (0, 2):
-        loader.update(num_workers=num_workers, persistent_workers=num_workers > 0)
-        # Whatever was drawn before has no part in it.
-        torch.manual_seed(num_workers + 100)
-        resumed, _ = run(random_cfg, f'with_{num_workers}', straight / 'iter_10.pth')
-        assert_exact(straight, resumed, 10, 20)
+    loader.update(num_workers=num_workers, persistent_workers=num_workers > 0)
+    torch.manual_seed(100)
+    resumed, _ = run(random_cfg, 'resumed', straight / 'iter_4.pth')
+    assert_exact(straight, resumed, 4, 8)
 
 
 def test_sandwiches_and_scores_go_on_exactly(random_cfg):
@@ -140,9 +145,7 @@ def test_sandwiches_and_scores_go_on_exactly(random_cfg):
         num_random=2,
         sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=3),
     )
-    random_cfg.train_cfg.max_iters = 4
-    random_cfg.default_hooks.checkpoint.interval = 2
-    random_cfg.default_hooks.logger.interval = 2
+    every(random_cfg, 2, 4)
     straight, recorder = run(random_cfg, 'straight')
     assert len(set(recorder.stitches)) > 2
     resumed, _ = run(random_cfg, 'resumed', straight / 'iter_2.pth')
@@ -175,9 +178,7 @@ def test_several_optimizers_step_together():
 
 def test_accumulated_gradients_are_of_one_stitch(random_cfg):
     random_cfg.optim_wrapper.accumulative_counts = 3
-    random_cfg.default_hooks.checkpoint.interval = 3
-    random_cfg.train_cfg.max_iters = 9
-    random_cfg.default_hooks.logger.interval = 3
+    every(random_cfg, 3, 9)
     straight, recorder = run(random_cfg, 'straight')
     costs = cost_table(Runner.from_cfg(random_cfg).model)
     step = random_cfg.default_hooks.stitch_sampling.sampler.step
@@ -190,14 +191,12 @@ def test_accumulated_gradients_are_of_one_stitch(random_cfg):
     assert_exact(straight, resumed, 6, 9)
 
 
-@pytest.mark.parametrize('task', ['seg', 'depth'])
+@pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=SLOW)])
 def test_a_model_average_goes_on_exactly(random_cfg):
     """Equal to its closed form, validated in place of the model, and resumed."""
     m = 0.3
     random_cfg.custom_hooks = [dict(type='EMAHook', momentum=m)]
-    random_cfg.train_cfg.update(max_iters=6, val_interval=6)
-    random_cfg.default_hooks.checkpoint.interval = 3
-    random_cfg.default_hooks.logger.interval = 3
+    every(random_cfg, 3, 6).train_cfg.val_interval = 6
     random_cfg.val_dataloader = random_cfg.test_dataloader
     random_cfg.val_evaluator = random_cfg.test_evaluator
     random_cfg.val_cfg = dict(type='StitchValLoop', stitches='anchors')
@@ -234,10 +233,10 @@ def test_a_model_average_goes_on_exactly(random_cfg):
         ),
         ({'randomness.seed': None}, 'config key: randomness.seed'),
         (
-            {'optim_wrapper.accumulative_counts': 4},
-            'every 10 iterations fall between two steps, as gradients of 4',
+            {'optim_wrapper.accumulative_counts': 3},
+            'every 4 iterations fall between two steps, as gradients of 3',
         ),
-        ({'optim_wrapper.accumulative_counts': 5}, None),
+        ({'optim_wrapper.accumulative_counts': 2}, None),
     ],
 )
 def test_what_is_not_exact_is_said(random_cfg, caplog, changes, message):

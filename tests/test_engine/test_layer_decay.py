@@ -67,6 +67,10 @@ def test_shares_and_decay_by_value(model):
             f'{at}norm.weight': (1, 0),
         }
         assert {name: found[name] for name in expected} == expected
+    # Equal settings share a group, and logs show the first, the full rate.
+    groups = build(model, (0.5, 0.5)).optimizer.param_groups
+    keys = [(group['lr'], group['weight_decay']) for group in groups]
+    assert keys == [(LR / 2**i, wd) for i in range(9) for wd in (WD, 0)]
     layer = 'backbone.stitching_layers.0to1_0.'
     assert {n: v for n, v in found.items() if n.startswith((layer, 'head'))} == {
         f'{layer}lora_A': (1, WD),
@@ -76,21 +80,13 @@ def test_shares_and_decay_by_value(model):
     }
 
 
-def test_equal_settings_share_a_group_and_logs_show_the_full_rate(model):
-    groups = build(model, (0.5, 0.5)).optimizer.param_groups
-    keys = [(group['lr'], group['weight_decay']) for group in groups]
-    # Shares 1, 1/2, ..., 1/2^8, each with weight decay and without.
-    assert keys == [(LR / 2**i, wd) for i in range(9) for wd in (WD, 0)]
-
-
 def test_one_plain_vit(build_vit):
-    backbone = build_vit(depth=3, final_norm=True)
-    found = settings_of(build(backbone, 0.5), backbone)
-    assert found['pos_embed'] == (0.5**4, 0)
-    assert found['blocks.2.mlp.fc1.weight'] == (0.5, WD)
-    assert found['norm.bias'] == (1, 0)
-    in_model = nn.Sequential(backbone)
-    assert settings_of(build(in_model, [0.5]), in_model)['0.pos_embed'] == (0.5**4, 0)
+    backbone = nn.Sequential(build_vit(depth=3, final_norm=True))
+    found = settings_of(build(backbone[0], 0.5), backbone)
+    assert found['0.pos_embed'] == (0.5**4, 0)
+    assert found['0.blocks.2.mlp.fc1.weight'] == (0.5, WD)
+    assert found['0.norm.bias'] == (1, 0)
+    assert settings_of(build(backbone, [0.5]), backbone) == found
 
 
 @pytest.mark.parametrize('stitch_id', [1, 2, 5])
@@ -107,14 +103,12 @@ def test_a_single_stitch_keeps_the_rates_of_its_anchors(build_snnet, stitch_id):
     assert of_anchors == {k: in_all[k] for k in of_anchors}
 
 
+SIZES = (8, 3), (12, 7)
 SNNET = dict(
     type='SNNetv2',
     anchors=[
         dict(type='PlainViT', arch=arch, img_size=32, patch_size=8)
-        for arch in (
-            dict(embed_dims=8, depth=3, num_heads=2),
-            dict(embed_dims=12, depth=7, num_heads=2),
-        )
+        for arch in (dict(embed_dims=d, depth=n, num_heads=2) for d, n in SIZES)
     ],
 )
 
@@ -191,7 +185,6 @@ def test_positions_of_networks_with_stages_do_not_decay():
     [
         (dict(rates=(0.7,)), ['decay_rates=(0.7,)', 'each of 2 anchors']),
         (dict(rates=1.5), ['decay_rates=1.5', 'above 0 and up to 1']),
-        (dict(rates=()), ['decay_rates=()', 'optim_wrapper.paramwise_cfg.decay_rates']),
         (dict(norm_decay_mult=0), ["'norm_decay_mult'", 'optim_wrapper.paramwise_cfg']),
         (dict(lr_mults=dict(neck=1)), ["'neck'", 'parts of the model', 'lr_mults']),
         (dict(lr_mults=dict(head=-1)), ["{'head': -1}", 'factors of 0 or more']),
@@ -202,8 +195,5 @@ def test_wrong_settings(model, kwargs, words):
     with pytest.raises(ValueError) as error:
         build(model, **kwargs)
     assert all(word in str(error.value) for word in words)
-
-
-def test_a_model_without_anchors():
     with pytest.raises(ValueError, match="'Conv2d'; .*trains an anchor.*PlainViT"):
         build(nn.Conv2d(3, 3, 1))

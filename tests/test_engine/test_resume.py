@@ -127,24 +127,18 @@ NO_OPTIMIZER = 'a checkpoint with epoch, iter, message_hub, meta, optimizer; .*r
     'checkpoint, changes, message',
     [
         (FOREIGN, {}, r'some.pth is of another model.*load_from'),
-        (
-            HALF,
-            dict(width=2, resume=True),
-            r'shape \(1, 1\), the model has \(1, 2\)',
-        ),
+        (HALF, dict(width=2, resume=True), r'has shape \(1, 1\), the model has .*2'),
         (HALF, dict(resume=True), r"lacks 1 parameters.*\['linear.bias'\]"),
         (WEIGHTS, dict(resume=True), NO_OPTIMIZER),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, checkpoint, changes, message):
-    torch.save(checkpoint, tmp_path / 'some.pth')
+    path = tmp_path / 'some.pth'
+    torch.save(checkpoint, path)
     with pytest.raises(ValueError, match=message):
-        train(tmp_path, load_from=str(tmp_path / 'some.pth'), **changes)
-
-
-def test_training_may_start_from_a_part(tmp_path):
-    torch.save(HALF, tmp_path / 'half.pth')
-    assert train(tmp_path, load_from=str(tmp_path / 'half.pth')).iter == 3
+        train(tmp_path, load_from=str(path), **changes)
+    torch.save(HALF, path)  # a training may start from a part
+    assert train(tmp_path, load_from=str(path)).iter == 3
 
 
 def train_with(optimizer, folder, **kwargs):

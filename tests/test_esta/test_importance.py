@@ -1,11 +1,14 @@
-"""Choosing stitches by what training found important."""
+"""Sampling and choosing stitches by importance (ESTA, section 4.2)."""
 
 import json
 import math
+from collections import Counter
 
+import numpy as np
 import pytest
 
-from snnet_mm.esta import importance_results
+from snnet_mm.engine import SandwichSampler
+from snnet_mm.esta import ImportanceSampler, importance_results
 from snnet_mm.stitching import (
     Cost,
     CostTable,
@@ -87,3 +90,109 @@ def test_no_scores_and_wrong_ones_are_refused(space, costs):
         importance_results(space, costs, {})
     with pytest.raises(ValueError, match='stitch id 99 is not in the stitching space'):
         importance_results(space, costs, {99: 1.0})
+
+
+# --- sampling
+
+# Intervals of thirds: {0, 2}, {3, 4, 5}, {1}.
+THIRDS = {0: 0, 1: 100, 2: 10, 3: 40, 4: 42, 5: 50}
+TABLE = CostTable({i: Cost(f, 7 * f) for i, f in THIRDS.items()}, (8, 8))
+
+
+def build(warm_up=2, num_groups=3, **kwargs):
+    return ImportanceSampler(TABLE, warm_up, num_groups, seed=3, **kwargs)
+
+
+def test_the_score_is_a_moving_average():
+    sampler = build()
+    for saliency_of_4 in (2.0, 7.0, 1.0):
+        sampler.record({4: saliency_of_4, 5: 3.0})
+    first = 2.0
+    second = 0.9 * first + 0.1 * 7
+    assert sampler.scores == pytest.approx({4: 0.9 * second + 0.1, 5: 3})
+    assert sampler.num_scored_steps == 3
+    quick = build(momentum=0.0)
+    quick.record({4: 2.0})
+    quick.record({4: 7.0})
+    assert quick.scores == {4: 7}
+
+
+def test_draws_are_uniform_before_and_by_softmax_after_the_warm_up():
+    sampler = build()
+    sampler.record({3: 1.0, 4: 2.0})
+    drawn = Counter(i for t in range(6000) for i in sampler.sample(t))
+    assert all(900 < drawn[i] < 1100 for i in THIRDS)
+    sampler.record({5: 0.5})
+    shares = np.exp([1.0, 2.0, 0.5]) / np.exp([1.0, 2.0, 0.5]).sum()
+    np.testing.assert_allclose(sampler.probabilities((3, 4, 5)), shares)
+    drawn = Counter(i for t in range(9000) for i in sampler.sample(t))
+    # Every interval equally often; without scores all of it alike.
+    assert 2850 < drawn[1] < 3150
+    assert all(1400 < drawn[i] < 1600 for i in (0, 2))
+    for i, share in zip((3, 4, 5), shares, strict=True):
+        assert abs(drawn[i] / 3000 - share) < 0.03
+
+
+@pytest.mark.parametrize(
+    'saliency, shares',
+    [
+        ({3: 1.0, 5: 4.0}, np.exp([1.0, 2.5, 4.0]) / np.exp([1.0, 2.5, 4.0]).sum()),
+        ({3: 1e4, 4: 1e4, 5: 0.0}, [0.5, 0.5, 0]),
+    ],
+)
+def test_no_score_counts_as_the_mean_and_large_ones_are_no_problem(saliency, shares):
+    sampler = build()
+    sampler.record(saliency)
+    np.testing.assert_allclose(sampler.probabilities((3, 4, 5)), shares)
+
+
+def test_scores_survive_a_checkpoint():
+    straight, resumed = build(), build()
+    for t in range(4):
+        straight.record({3: float(t), 4: 2.0})
+    state = straight.state_dict()
+    resumed.load_state_dict(state)
+    for t in range(30):
+        assert resumed.sample(t) == straight.sample(t)
+    straight.record({3: 9.0})
+    assert state == resumed.state_dict()  # a copy
+
+
+@pytest.mark.parametrize(
+    'kwargs, message',
+    [
+        (dict(warm_up=0), 'warm_up=0; allowed: 1 step.*sampler.warm_up'),
+        (dict(momentum=1), 'momentum=1; allowed: 0 to below 1'),
+        (dict(per_rank=True), 'per_rank=True; allowed: False'),
+    ],
+)
+def test_wrong_settings_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        build(**kwargs)
+
+
+def test_the_largest_anchor_comes_along():
+    space = TwoWaySpace([4, 8])
+    costs = CostTable({i: Cost(10 * i, i) for i in space.ids}, (8, 8))
+    inner = dict(type='ImportanceSampler', warm_up=1, num_groups=2)
+    sampler = SandwichSampler(costs, space, sampler=inner, anchors='slowest')
+    middle = set(space.ids) - {1}
+    assert {i for group in sampler.sampler.groups for i in group} == middle
+    drawn = Counter()
+    for t in range(1300):
+        slowest, stitch = sampler.sample(t)
+        assert slowest == 1
+        drawn[stitch] += 1
+    assert set(drawn) == middle
+    assert all(60 < n < 140 for n in drawn.values())
+    sampler.sampler.record({0: 0.0, 2: 0.0, 3: 0.0, 4: 0.0, 6: 50.0})
+    drawn = Counter(sampler.sample(t)[1] for t in range(400))
+    low, high = sampler.sampler.groups
+    assert low == (0, 2, 3, 4, 6)
+    assert 150 < drawn[6] < 250
+    assert drawn[6] + sum(drawn[i] for i in high) > 395
+    assert SandwichSampler(costs, space).hooks() == []
+    (hook,) = sampler.hooks()
+    assert hook.sampler is sampler.sampler
+    with pytest.raises(ValueError, match=r"anchors='all'; allowed: 'route', 'slowest'"):
+        SandwichSampler(costs, space, anchors='all')

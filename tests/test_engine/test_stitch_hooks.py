@@ -1,0 +1,301 @@
+import copy
+import json
+from collections import Counter
+
+import pytest
+import torch
+from mmengine.config import ConfigDict
+from mmengine.registry import DATA_SAMPLERS
+from mmengine.runner import Runner
+from torch.utils.data import BatchSampler
+from watching_hooks import Losses, Recorder, train
+
+from snnet_mm.engine import SandwichSampler, StitchInitHook, stitch_hooks
+from snnet_mm.evaluation import cost_table
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import Setup
+
+
+def layers_of(state):
+    return {k: v for k, v in state.items() if 'stitching_layers' in k}
+
+
+def test_least_squares_sets_the_layers_before_training(toy_cfg):
+    runner, recorder = train(toy_cfg)
+    backbone = find_stitched_backbone(runner.model)
+    assert backbone.stitching_initialized
+    # The base maps stay frozen; the low-rank updates start at zero and are trained.
+    for key, start in layers_of(recorder.start).items():
+        now = runner.model.state_dict()[key]
+        if key.endswith(('weight', 'bias')):
+            assert torch.equal(start, now)
+        if key.endswith('lora_B'):
+            assert not start.any()
+    # Fitting again on the very same images gives the same maps.
+    hook = next(h for h in runner.hooks if isinstance(h, StitchInitHook))
+    fresh = Runner.from_cfg(toy_cfg)
+    fresh.model.load_state_dict(recorder.start)
+    fresh.model.backbone.stitching_initialized.fill_(False)
+    fresh._train_loop = fresh.build_train_loop(fresh._train_loop)
+    state = torch.get_rng_state()
+    hook.before_train(fresh)
+    assert torch.equal(torch.get_rng_state(), state)
+    for key, value in layers_of(fresh.model.state_dict()).items():
+        torch.testing.assert_close(value, recorder.start[key])
+
+
+@DATA_SAMPLERS.register_module()
+class GroupingSampler(BatchSampler):
+    """As mmdet's AspectRatioBatchSampler: the loader knows no batch size."""
+
+    def __init__(self, sampler, batch_size):
+        super().__init__(sampler, batch_size, drop_last=False)
+
+
+def test_images_of_a_loader_with_a_batch_sampler(toy_cfg):
+    _, plain = train(toy_cfg)
+    toy_cfg.train_dataloader.batch_sampler = dict(type='GroupingSampler')
+    toy_cfg.work_dir += '/grouped'
+    runner, grouped = train(toy_cfg)
+    assert runner.train_dataloader.batch_size is None
+    fitted = layers_of(plain.start)
+    torch.testing.assert_close(layers_of(grouped.start), fitted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('task', ['depth'])
+def test_loaded_stitching_layers_are_kept(toy_cfg):
+    runner, _ = train(toy_cfg)
+    trained = layers_of(runner.model.state_dict())
+    toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
+    toy_cfg.work_dir += '/next'
+    toy_cfg.default_hooks.stitch_init.method = 'kaiming'
+    _, recorder = train(toy_cfg)
+    for key, value in trained.items():
+        assert torch.equal(recorder.start[key], value)
+
+
+def test_random_layers_stay_as_they_were_built(toy_cfg):
+    toy_cfg.default_hooks.stitch_init.method = 'kaiming'
+    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
+    recorder = Recorder()
+    runner = Runner.from_cfg(toy_cfg)
+    built = copy.deepcopy(layers_of(runner.model.state_dict()))
+    runner.register_hook(recorder)
+    runner.train()
+    assert built
+    for key, value in built.items():
+        assert torch.equal(recorder.start[key], value), key
+    # torch gives a linear layer no weight beyond one over the root of its width.
+    weights = {k: v for k, v in built.items() if k.endswith('.weight')}
+    for weight in weights.values():
+        bound = weight.shape[1] ** -0.5
+        assert 0.9 * bound < weight.abs().max() <= bound
+    ema = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook').ema_model
+    for model in (runner.model, ema):
+        assert find_stitched_backbone(model).stitching_initialized
+
+
+def test_stitching_layers_can_be_all_that_is_trained(toy_cfg):
+    """Figure 9c of SN-Netv1, as docs/spaces.md says it in a config."""
+    backbone = toy_cfg.model.backbone
+    backbone.stitching_layer = dict(type='StitchingLayer')
+    for anchor in backbone.anchors:
+        anchor.frozen_stages = anchor.arch.depth
+    toy_cfg.optim_wrapper.paramwise_cfg.custom_keys.decode_head = dict(lr_mult=0)
+    runner, recorder = train(toy_cfg, **{'train_cfg.max_iters': 4})
+    space = find_stitched_backbone(runner.model).space
+    last = f'0to1_{space.depths[0] - 1}'  # serves the map of the fast anchor's end
+    expected = set()
+    for stitch in map(space.__getitem__, recorder.stitches):
+        expected |= {*stitch.layers, *([last] if stitch.end_anchor == 0 else [])}
+    moved = {
+        name
+        for name, value in runner.model.named_parameters()
+        if not value.equal(recorder.start[name])
+    }
+    assert 1 < len(expected) < len(space.layers)
+    assert moved == {
+        f'backbone.stitching_layers.{name}.{key}'
+        for name in expected
+        for key in ('weight', 'bias')
+    }
+
+
+def test_a_model_average_starts_from_the_fitted_layers(toy_cfg):
+    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
+    runner, recorder = train(toy_cfg, **{'train_cfg.max_iters': 1})
+    ema = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook').ema_model
+    backbone = find_stitched_backbone(ema)
+    assert backbone.stitching_initialized
+    for key, value in layers_of(ema.module.state_dict()).items():
+        if key.endswith('weight'):
+            torch.testing.assert_close(value, recorder.start[key])
+
+
+@pytest.mark.parametrize('wrong', [dict(method='xavier'), dict(num_images=0)])
+def test_wrong_settings_are_refused(wrong):
+    (key,) = wrong
+    with pytest.raises(ValueError, match=f'{key}=.*StitchInitHook.{key}'):
+        StitchInitHook(**wrong)
+
+
+# --- sampling
+
+LATENCY = {3: 20, 7: 22, 0: 30}
+
+
+def write_costs(cfg, path, latency=LATENCY):
+    table = cost_table(Runner.from_cfg(cfg).model)
+    milliseconds = {i: float(latency.get(i, 1)) for i in table}
+    table = table.measured(Setup('a board', 1, 'float32'), milliseconds)
+    path.write_text(json.dumps(table.to_dict()))
+
+
+@pytest.fixture
+def ros_cfg(toy_cfg, tmp_path):
+    """ROS by milliseconds: stitches 3 and 7 are a group by themselves."""
+    del toy_cfg.default_hooks.stitch_init
+    sampler = dict(type='ResourceConstrainedSampler', cost='latency', step=5)
+    costs = tmp_path / 'costs.json'
+    write_costs(toy_cfg, costs)
+    toy_cfg.default_hooks.stitch_sampling = ConfigDict(
+        type='StitchSamplingHook', sampler=sampler, costs=str(costs)
+    )
+    return toy_cfg
+
+
+def test_a_run_and_a_resumed_one_draw_by_milliseconds(ros_cfg):
+    runner, first = train(ros_cfg, **{'train_cfg.max_iters': 3})
+    hook = next(h for h in runner.hooks if hasattr(h, 'sampler'))
+    others = tuple(i for i in hook.sampler.costs if i not in LATENCY)
+    assert hook.sampler.groups == [others, (3, 7), (0,)]
+    _, second = train(ros_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
+    drawn = [hook.sampler.sample(n)[0] for n in range(6)]
+    assert first.stitches + second.stitches == drawn
+
+
+def test_costs_that_were_measured_again_are_refused(ros_cfg, tmp_path, monkeypatch):
+    train(ros_cfg)
+    write_costs(ros_cfg, tmp_path / 'costs.json', {**LATENCY, 0: 31})
+    with pytest.raises(ValueError, match='the costs in the run that is resumed'):
+        train(ros_cfg, **{'train_cfg.max_iters': 3, 'resume': True})
+
+    def of_another_machine(objects):
+        objects[0] = 'of rank 0'
+
+    name = 'broadcast_object_list'
+    monkeypatch.setattr(stitch_hooks, name, of_another_machine)
+    with pytest.raises(ValueError, match='a file with the costs on rank 0'):
+        train(ros_cfg)
+
+
+@pytest.mark.parametrize(
+    'changes, message',
+    [
+        (dict(costs=None), 'latency .* not measured.*config key: Stitch'),
+        (dict(costs='none.json'), 'none.json cannot be read'),
+        (dict(input_size=(32, 32)), 'costs.json .*holds for images of 64x64'),
+        (dict(), 'costs.json .*is of another model: stitch 0'),
+    ],
+)
+def test_costs_that_do_not_fit_are_refused(ros_cfg, changes, message):
+    for anchor in ros_cfg.model.backbone.anchors:
+        anchor.arch.mlp_ratio = 4 if changes else 3
+    ros_cfg.default_hooks.stitch_sampling.update(changes)
+    with pytest.raises(ValueError, match=message):
+        train(ros_cfg)
+
+
+def test_sampling_and_the_histogram_go_on_after_a_resume(toy_cfg):
+    folder = f'{toy_cfg.work_dir}/a'
+    _, straight = train(toy_cfg, work_dir=folder, train_cfg=dict(max_iters=6))
+    assert len(set(straight.stitches)) > 2
+    _, first = train(toy_cfg, **{'train_cfg.max_iters': 3})
+    runner, second = train(toy_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
+    assert first.stitches + second.stitches == straight.stitches
+    counted = runner.message_hub.get_info('stitch_histogram')
+    assert counted == Counter(straight.stitches)
+
+
+def test_a_model_that_cannot_be_counted(toy_cfg, monkeypatch, caplog):
+    """It is sampled without costs, by a sampler that goes by none."""
+
+    def fail(model, input_size):
+        raise ValueError('its head wants ground truth')
+
+    monkeypatch.setattr(stitch_hooks, 'cost_table', fail)
+    sampling = toy_cfg.default_hooks.stitch_sampling
+    message = 'without costs, such as UniformSampler.* its head wants ground truth'
+    with pytest.raises(ValueError, match=message):
+        train(toy_cfg)
+    sampling.sampler = dict(type='UniformSampler')
+    toy_cfg.log_level = 'WARNING'
+    runner = Runner.from_cfg(toy_cfg)
+    runner.logger.addHandler(caplog.handler)
+    runner.train()
+    (said,) = [m for m in caplog.messages if 'without costs' in m]
+    assert said.endswith('its head wants ground truth')
+    assert sum(runner.message_hub.get_info('stitch_histogram').values()) == 2
+    assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
+
+
+def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
+    class Picky(torch.nn.Module):
+        def check_space(self, space):
+            raise ValueError(f'not for {len(space)} stitches')
+
+    runner = Runner.from_cfg(toy_cfg)
+    runner.model.picky = Picky()
+    with pytest.raises(ValueError, match='not for 14 stitches'):
+        runner.train()
+
+
+# --- reports
+
+
+def watched(cfg, iters):
+    cfg.train_cfg.max_iters = iters
+    runner, recorder, losses = Runner.from_cfg(cfg), Recorder(), Losses()
+    runner.register_hook(recorder)
+    runner.register_hook(losses)
+    runner.train()
+    return runner, recorder, losses
+
+
+def test_losses_are_logged_by_cost_group(toy_cfg):
+    runner, recorder, losses = watched(toy_cfg, 5)
+    costs = cost_table(runner.model)
+    # The toy groups: the fast anchor, three groups of four, the slow anchor.
+    groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
+    names = {
+        i: f'loss_by_gflops/{sum(costs[j].flops for j in g) / len(g) / 1e9:.3g}'
+        for g in groups
+        for i in g
+    }
+    tags = [names[i] for i in recorder.stitches]
+    assert losses.told == list(zip(tags, losses.losses, range(1, 6), strict=True))
+
+
+def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):
+    toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
+    toy_cfg.default_hooks.stitch_sampling.sampler = dict(
+        type='SandwichSampler', num_random=2
+    )
+    runner, recorder, losses = watched(toy_cfg, 3)
+    costs = cost_table(runner.model)
+    sampler = SandwichSampler(
+        costs, find_stitched_backbone(runner.model).space, num_random=2, seed=0
+    )
+    drawn = [sampler.sample(t) for t in range(3)]
+    assert runner.message_hub.get_info('stitch_histogram') == Counter(
+        i for ids in drawn for i in ids
+    )
+    gflops = [sum(costs[i].flops for i in ids) / 1e9 for ids in drawn]
+    assert recorder.logged == pytest.approx(gflops)
+    # Four losses an iteration, which add up to what was trained.
+    assert [step for *_, step in losses.told] == [1] * 4 + [2] * 4 + [3] * 4
+    sums = [sum(v for _, v, step in losses.told if step == n + 1) for n in range(3)]
+    assert sums == pytest.approx(losses.losses)
+    slowest, fastest = losses.told[0], losses.told[1]
+    assert slowest[0] == f'loss_by_gflops/{costs[1].flops / 1e9:.3g}'
+    assert fastest[0] == f'loss_by_gflops/{costs[0].flops / 1e9:.3g}'

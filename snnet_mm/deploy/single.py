@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone, model_config
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import atomic_path, load_weights_only
+from snnet_mm.utils.config_file import dicts_in
 
 TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.
@@ -171,16 +172,12 @@ def _backbone_config(
     )
 
 
-def _drop_pretrained(config: object) -> None:
+def _drop_pretrained(config: dict) -> None:
     """Take out, wherever they are, the weights that a config starts from."""
-    if isinstance(config, dict):
-        init = config.get('init_cfg') or ()
-        listed = [init] if isinstance(init, dict) else list(init)
+    for part in dicts_in(config):
+        init = part.get('init_cfg') or ()
+        listed = [init] if isinstance(init, dict) else init
         kept = [i for i in listed if i['type'] != 'Pretrained']
         if len(kept) < len(listed):
-            del config['init_cfg']
-            config.update(dict(init_cfg=kept) if kept else {})
-        config = list(config.values())
-    if isinstance(config, (list, tuple)):
-        for value in config:
-            _drop_pretrained(value)
+            part.pop('init_cfg')
+            part.update(dict(init_cfg=kept) if kept else {})

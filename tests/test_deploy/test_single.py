@@ -39,10 +39,10 @@ OPTIONS = {
     # A DPT head reads four maps, each with its cls token.
     'depth': None,
 }
-IDS = dict.fromkeys(OPTIONS, (0, 1, 2, 3, 5, 6, 7, 8)) | {
+IDS = dict.fromkeys(OPTIONS, (7, 8)) | {
+    'deit3': (0, 1, 2, 3, 5, 6, 7, 8),
+    'three-maps': (0, 1, 2, 3, 5, 6, 7, 8),
     'v1': range(4),
-    'vitdet': (7, 8),
-    'lora': (7, 8),
     'stitch-bias': (1, 8),
     'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12),
     'depth': (0, 1, 7, 8, 12),

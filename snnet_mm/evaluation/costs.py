@@ -7,6 +7,7 @@ import re
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -37,6 +38,8 @@ from .parts import (
 
 # Of convolutions, linear layers and norms on meta tensors.
 WRONG_WIDTH = r'Invalid channel|same reduction dim|elements not \d'
+# Files whose functions say nothing of where a model failed.
+HIDDEN = __file__, str(Path(torch.__file__).parent)
 
 
 def cost_table(
@@ -76,19 +79,20 @@ def cost_table(
 
 
 def _refused(size: tuple[int, int], error: Exception) -> ValueError:
-    allowed = f'those that the model can run: {str(error).splitlines()[0]}'
+    allowed = f'those that the model can run: {_first_line(error)}'
     return refusal('in_channels of the neck and the heads, input_size', size, allowed)
 
 
 def _described(error: Exception) -> str:
     """Return an error in one line, with the function of the model that raised it."""
-    *_, where = (
-        f'{frame.f_globals["__name__"]}.{frame.f_code.co_name}'
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_filename != __file__
-        and frame.f_globals['__name__'].partition('.')[0] != 'torch'
-    )
-    return f'{type(error).__name__} in {where}: {str(error).partition(chr(10))[0]}'
+    frames = traceback.extract_tb(error.__traceback__)
+    *_, last = (f for f in frames if not f.filename.startswith(HIDDEN))
+    where = f'{last.name} ({Path(last.filename).name}, line {last.lineno})'
+    return f'{type(error).__name__} in {where}: {_first_line(error)}'
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition('\n')[0]
 
 
 @torch.no_grad()

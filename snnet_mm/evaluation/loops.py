@@ -163,8 +163,6 @@ class StitchTestLoop(TestLoop):
         runner.call_hook('before_test_epoch')
         runner.model.eval()
         self._space = find_stitched_backbone(runner.model).space
-        # Counted first: a wrong input size must not cost an evaluation.
-        self._costs = self._cost_table()
         ids = self._selected_ids()
         self._check_metrics(ids)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
@@ -181,23 +179,21 @@ class StitchTestLoop(TestLoop):
         runner.call_hook('after_test')
         return metrics
 
-    def _cost_table(self) -> CostTable:
-        with gathered(self.runner.model):
-            counted = cost_table(self.runner.model, self.input_size)
-        if self.known_costs is None:
-            return counted
-        measured = CostTable.read(self.known_costs)
-        keys = '(config key: test_cfg.costs; option: --costs)'
-        measured.check_same_model(counted, f'{self.known_costs} {keys}')
-        return measured
-
     def _selected_ids(self) -> tuple[int, ...]:
-        path, costs, known = self.known_results, self._costs, None
-        if path is not None:
-            known = StitchResults.read(path, self._space, self.lower_is_better)
-            # Results may hold latency themselves.
-            costs = None if self.known_costs is None else costs
-        return select_stitches(self._space, self.stitches, costs, known)
+        """Return the stitches to test, and keep the costs of all."""
+        with gathered(self.runner.model):
+            self._costs = costs = cost_table(self.runner.model, self.input_size)
+        if self.known_costs is not None:
+            self._costs = CostTable.read(self.known_costs)
+            keys = '(config key: test_cfg.costs; option: --costs)'
+            self._costs.check_same_model(costs, f'{self.known_costs} {keys}')
+        if self.known_results is None:
+            return select_stitches(self._space, self.stitches, self._costs)
+        known = self.known_results, self._space, self.lower_is_better
+        # Results may hold latency themselves.
+        costs = None if self.known_costs is None else self._costs
+        results = StitchResults.read(*known)
+        return select_stitches(self._space, self.stitches, costs, results)
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Refuse metrics that would be wrong, or would overwrite predictions."""

@@ -28,7 +28,7 @@ from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from snnet_mm.utils import atomic_path, read_json
 from snnet_mm.utils.checkpoint import plain_globals
@@ -229,8 +229,12 @@ def identify(runner: Runner) -> Identity:
 
 def identify_data(dataloader: DataLoader) -> Identity:
     """Return which images a test sees, and how they are grouped."""
-    names = _digest(_image_names(dataloader.dataset))
-    return {'data set': names, 'batch size': dataloader.batch_size}
+    dataset = dataloader.dataset
+    # Of the base class, because others may load or paint the image.
+    known = isinstance(dataset, BaseDataset)
+    infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
+    names = [info.get('img_path') for info in infos] if known else [len(dataset)]
+    return {'data set': _digest(map(repr, names)), 'batch size': dataloader.batch_size}
 
 
 def _read(path: Path) -> tuple[Identity, Metrics]:
@@ -271,11 +275,3 @@ def _tensor_bytes(state: Mapping[str, object]) -> Iterable[str | memoryview]:
         if isinstance(value, Tensor):
             flat = value.detach().cpu().contiguous().reshape(-1)
             yield flat.view(torch.uint8).numpy()
-
-
-def _image_names(dataset: Dataset) -> Iterable[str]:
-    for i in range(len(dataset)):
-        # The base class's, because others may load or paint the image.
-        known = isinstance(dataset, BaseDataset)
-        info = BaseDataset.get_data_info(dataset, i) if known else {}
-        yield f'{info.get("img_path", i)}\n'

@@ -7,7 +7,6 @@ and says how good the slow anchor, the cut one and the trained one are.
 """
 
 import argparse
-import json
 import math
 import os.path as osp
 from copy import deepcopy
@@ -30,6 +29,7 @@ from snnet_mm.utils import (
     check_writable,
     guard_checkpoints,
     load_config,
+    write_json,
 )
 
 
@@ -183,8 +183,7 @@ def evaluate(cfg: Config, checkpoint: str | Path, name: str) -> dict[str, float]
 
 def report(metrics: dict[str, dict[str, float]], path: Path) -> None:
     """Print the metrics of all networks, and write them to a file."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(metrics, indent=1))
+    write_json(path, metrics)
     table = Table('network', *next(iter(metrics.values())))
     for name, found in metrics.items():
         table.add_row(name, *(f'{value:.2f}' for value in found.values()))

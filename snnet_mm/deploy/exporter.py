@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import nn
 from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, model_config, set_stitch
 from snnet_mm.stitching import StitchResults, select_stitches
-from snnet_mm.utils import atomic_path, check, check_writable, refusal
+from snnet_mm.utils import atomic_path, check, check_writable, refusal, write_json
 
 from .graph import (
     INPUT,
@@ -197,6 +196,5 @@ class StitchExporter:
             stitches=stitches,
             weights=weights,
         )
-        with atomic_path(self.out_dir / 'manifest.json') as temporary:
-            temporary.write_text(json.dumps(manifest, indent=1))
+        write_json(self.out_dir / 'manifest.json', manifest)
         return manifest

@@ -30,7 +30,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from snnet_mm.utils import atomic_path, read_json
+from snnet_mm.utils import read_json, write_json
 from snnet_mm.utils.checkpoint import plain_globals
 
 from .extensions import EMPTY_METRICS
@@ -203,8 +203,7 @@ class PartialEvaluation:
             self.finished[stitch_id] = {k: float(v) for k, v in values.items()}
         if is_main_process():
             state = dict(identity=self.identity, finished=self.finished)
-            with atomic_path(self.folder / STATE) as temporary:
-                temporary.write_text(json.dumps(state, indent=1))
+            write_json(self.folder / STATE, state)
 
     def remove(self) -> None:
         """Forget all of it: the evaluation is complete."""

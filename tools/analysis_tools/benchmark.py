@@ -6,7 +6,6 @@ data. Two things are compared by timing them in turn in one process.
 """
 
 import argparse
-import json
 import os
 import time
 from importlib import import_module
@@ -15,7 +14,7 @@ from pathlib import Path
 import torch
 from rich import print, print_json
 
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.utils import check, write_json
 
 FOLDER = Path(__file__).parent / 'benchmarks'
 PARTS = sorted(p.stem.replace('_', '-') for p in FOLDER.glob('[!_]*.py'))
@@ -57,8 +56,7 @@ def main() -> None:
         figures['seconds'] = time.perf_counter() - start
         print(f'\n[bold]{name}[/bold]: {part.__doc__.splitlines()[0]}')
         print_json(data=figures)
-        with atomic_path(args.out / f'{name}.json') as path:
-            path.write_text(json.dumps(dict(machine=about, figures=figures), indent=2))
+        write_json(args.out / f'{name}.json', dict(machine=about, figures=figures))
 
 
 if __name__ == '__main__':

@@ -6,7 +6,6 @@ one set to choose from with plus signs: ``alone=fast.json+slow.json``.
 """
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from snnet_mm.evaluation.front_comparison import (
     Run,
 )
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.utils import atomic_path, check, write_json
 
 
 def parse_args() -> argparse.Namespace:
@@ -112,8 +111,7 @@ def main() -> None:
         else value
         for key, value in report.items()
     }
-    with atomic_path(args.out.with_suffix('.json')) as temporary:
-        temporary.write_text(json.dumps(plain, indent=1))
+    write_json(args.out.with_suffix('.json'), plain)
     draw(comparison, args.out.with_suffix('.png'), args)
     print(
         'A best of many stitches on few images is inflated: "chosen on half of the '

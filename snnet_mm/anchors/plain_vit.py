@@ -115,23 +115,19 @@ class PlainViT(TokenAnchor):
         **kwargs,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
-        _check_sizes(img_size, patch_size, num_registers)
-        right = layer_scale_init is None or is_number(layer_scale_init)
-        check(right, 'layer_scale_init', layer_scale_init, 'None or a number')
+        _check_settings(img_size, patch_size, num_registers, layer_scale_init)
         prefix = int(cls_token) + num_registers, cls_token
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
-        # Prefix tokens that have an entry in the position embedding.
-        has_entries = abs_pos_embed and pos_embed_prefix
-        self.num_embedded_prefix = self.num_prefix if has_entries else 0
+        embedded = abs_pos_embed and pos_embed_prefix
+        self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
         _check_windows(depth, self.num_prefix, rel_pos_bias, *local)
         self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
-        self._add_tokens('cls_token', int(cls_token))
-        self._add_tokens('reg_token', num_registers)
-        self._add_tokens('pos_embed', length if abs_pos_embed else 0)
+        numbers = dict(cls_token=int(cls_token), reg_token=num_registers)
+        self._add_tokens(**numbers, pos_embed=length if abs_pos_embed else 0)
         settings = dict(mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, norm_eps=norm_eps)
         settings |= dict(layer_scale_init=layer_scale_init, mlp_shortcut=mlp_shortcut)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
@@ -193,9 +189,10 @@ class PlainViT(TokenAnchor):
                 block.fix_grid(grid)
         self.grid = grid
 
-    def _add_tokens(self, name: str, number: int) -> None:
-        zeros = torch.zeros(1, number, self.block_dims[0])
-        self.register_parameter(name, nn.Parameter(zeros) if number else None)
+    def _add_tokens(self, **numbers: int) -> None:
+        for name, number in numbers.items():
+            zeros = torch.zeros(1, number, self.block_dims[0])
+            self.register_parameter(name, nn.Parameter(zeros) if number else None)
 
     def _new_bias(
         self, num_heads: int, window: int, has_table: bool, decomposed: bool
@@ -241,8 +238,11 @@ def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
     return width, depth, heads, ratio
 
 
-def _check_sizes(
-    img_size: int | Sequence[int], patch_size: int, num_registers: int
+def _check_settings(
+    img_size: int | Sequence[int],
+    patch_size: int,
+    num_registers: int,
+    layer_scale_init: float | None,
 ) -> None:
     check(is_whole(patch_size, 1), 'patch_size', patch_size, 'pixels, 1 or more')
     sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
@@ -250,6 +250,8 @@ def _check_sizes(
     allowed = f'pixels, or height and width, of a patch ({patch_size}) or more'
     check(right, 'img_size', img_size, allowed)
     check(is_whole(num_registers, 0), 'num_registers', num_registers, '0 or more')
+    right = layer_scale_init is None or is_number(layer_scale_init)
+    check(right, 'layer_scale_init', layer_scale_init, 'None or a number')
 
 
 def _check_windows(

@@ -86,7 +86,10 @@ def resize_bias_table(table: Tensor, old: Grid, new: Grid) -> Tensor:
 
 def gather_bias(table: Tensor, old: Grid, new: Grid, num_prefix: int) -> Tensor:
     """Return the bias ``(1, heads, L, L)`` of all pairs of tokens on a new grid."""
-    index = relative_position_index(new, num_prefix, table.device)
+    index_of = relative_position_index
+    if torch.compiler.is_compiling():  # what a trace makes serves nowhere else
+        index_of = index_of.__wrapped__
+    index = index_of(new, num_prefix, table.device)
     # By heads, so that what is gathered lies as attention wants it, without a copy.
     by_head = resize_bias_table(table, old, new).T
     return by_head.index_select(1, index.flatten()).view(1, -1, *index.shape)
@@ -107,7 +110,7 @@ class KeptTensors:
         """Return what is kept in a slot, or made anew of another weight or key."""
         key = *key, torch.is_inference_mode_enabled()
         if weight is not None:
-            if torch.is_grad_enabled() and weight.requires_grad:
+            if torch.is_grad_enabled():  # in a traced graph, too
                 return make()
             version = None if weight.is_inference() else weight._version
             key = *key, weight.data_ptr(), version, weight.device, weight.dtype

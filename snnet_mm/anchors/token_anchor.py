@@ -28,7 +28,7 @@ class TokenAnchor(Anchor):
         patch_size: Pixels of a patch's side.
         num_prefix: Tokens before the patches: cls token and registers.
         has_cls: Whether the first of them is a cls token.
-        drop_path_rate: Stochastic depth, which the blocks have, of the last one.
+        drop_path_rate: Stochastic depth of the last block.
         lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of the
             attention's linear layers: a dict with ``rank`` and, optionally, ``alpha``
             (1) and ``targets`` (``('qkv', 'proj')``). Frozen stages have none.

@@ -1,4 +1,4 @@
-"""Checkpoints survive an interruption at any moment."""
+"""Runners that train a model of two numbers in no time."""
 
 import os
 

@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
+from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.position import (
     RelativePositionBias,
     relative_position_index,
@@ -93,14 +94,13 @@ def test_kept_bias_follows_new_weights(bias, event):
     assert not after.equal(before.to(after.dtype))
 
 
-def test_a_bias_kept_in_inference_mode_serves_no_training(bias):
-    """A frozen table is kept in training, too."""
-    bias.eval().requires_grad_(False)
-    with torch.inference_mode():
-        bias((2, 3))
-    queries = torch.randn(1, 4, 7, 7, requires_grad=True)
-    (queries * bias((2, 3))).sum().backward()
-    assert_close(queries.grad, gathered(bias.table, (2, 3)))
+def test_tracing_keeps_nothing():
+    """Neither an index for this grid, nor the bias of a frozen table."""
+    arch = dict(embed_dims=8, depth=1, num_heads=2)
+    vit = PlainViT(arch, 16, 8, rel_pos_bias=True, frozen_stages=1, out='end').eval()
+    images = torch.randn(1, 3, 16, 16)
+    graph = torch.export.export(vit, (images,)).module()
+    assert_close(graph(images).tokens, vit(images).tokens)
 
 
 def test_the_index_stays_on_the_device(bias):

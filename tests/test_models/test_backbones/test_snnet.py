@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -55,29 +56,23 @@ def check_every_route(net, images):
             assert not net.with_cls or x[1].equal(cls), stitch
 
 
+UNEVEN = [(9, 21), (5, 12), (7, 7), (3, 5, 8), (2, 3, 4, 9)]
+
+
 @torch.no_grad()
-@pytest.mark.parametrize('depths', [(3, 7), (4, 8), (2, 3, 7)])
-@pytest.mark.parametrize('out_indices', [OUT_INDICES, range(-7, 0)])
-@pytest.mark.parametrize('anchor', ANCHORS)
-def test_every_route_equals_its_blocks_composed(
-    build_snnet, depths, out_indices, anchor
-):
-    settings = dict(anchor=ANCHORS[anchor], out_indices=out_indices)
+@pytest.mark.parametrize(
+    ('depths', 'anchor'),
+    [*product([(3, 7), (4, 8), (2, 3, 7)], ANCHORS), *product(UNEVEN, ['cls'])],
+)
+def test_every_route_equals_its_blocks_composed(build_snnet, depths, anchor):
+    last = depths[-1]
+    settings = dict(anchor=ANCHORS[anchor], out_indices=range(-last, 0))
     net = build_snnet(depths, WIDTHS[: len(depths)], **settings)
-    assert net.out_indices == tuple(j % depths[-1] for j in out_indices)
-    for with_cls in {False, net.anchors[0].has_cls}:
-        net.with_cls = with_cls
-        check_every_route(net, torch.randn(IMAGES))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('depths', [(9, 21), (5, 12), (7, 7), (3, 5, 8), (2, 3, 4, 9)])
-def test_routes_of_depths_that_do_not_divide(build_snnet, depths):
-    widths, last = (4, 6, 8, 10)[: len(depths)], depths[-1]
-    out_indices = (last // 4 - 1, last // 2, last - 2, last - 1)
-    net = build_snnet(depths, widths, out_indices=out_indices)
     assert len(net.space) == len(depths) + sum(d * (d - 1) for d in depths[:-1])
-    check_every_route(net, torch.randn(1, 3, 16, 24))
+    assert net.out_indices == tuple(range(last))
+    check_every_route(net, torch.randn(IMAGES))
+    net.out_indices, net.with_cls = OUT_INDICES, net.anchors[0].has_cls
+    check_every_route(net, torch.randn(IMAGES))
 
 
 @torch.no_grad()

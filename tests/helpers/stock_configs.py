@@ -119,7 +119,8 @@ def narrow_stock(cfg, root, work_dir):
         if cfg.default_scope == 'mmpretrain':
             dataset.metainfo = dict(classes=('a', 'b'))
     if cfg.default_scope == 'mmpretrain':
-        cfg.data_preprocessor.num_classes, cfg.test_evaluator.topk = 2, (1,)
+        cfg.data_preprocessor.num_classes = cfg.model.head.num_classes = 2
+        cfg.test_evaluator.topk = (1,)
     if cfg.default_scope == 'mmdet':
         cfg.test_evaluator.ann_file = f'{root}/annotations/instances_val2017.json'
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None

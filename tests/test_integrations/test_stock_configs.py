@@ -20,6 +20,7 @@ from torch.testing import assert_close
 
 from snnet_mm.apis import cost_table, init_inferencer, init_model, set_stitch
 from snnet_mm.deploy import StitchExporter
+from snnet_mm.engine import make_safe
 from snnet_mm.evaluation.parts import FEATURES
 
 OPS = pytest.mark.ops
@@ -133,7 +134,9 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     cfg = read_own(package, stock, model, tmp_path / 'own.py', **settings)
     cfg = narrow_stock(cfg, data, tmp_path)
     stitches = cfg.test_cfg.stitches
-    runner = Runner.from_cfg(copy.deepcopy(cfg))
+    trained = copy.deepcopy(cfg)
+    make_safe(trained)  # as tools/train.py does
+    runner = Runner.from_cfg(trained)
     runner.train()
     assert runner.iter >= 2
     metrics = runner.test()

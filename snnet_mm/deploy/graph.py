@@ -15,6 +15,7 @@ from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
+from snnet_mm.models import SingleStitch
 from snnet_mm.utils import check, isolated_rng
 
 INPUT, OUTPUT = 'images', 'predictions'
@@ -32,7 +33,9 @@ class PredictionGraph(nn.Module):
     ) -> None:
         super().__init__()
         self.model = deepcopy(model).eval()
-        self.model.backbone.fix_input_size(size)
+        for module in self.model.modules():
+            if isinstance(module, SingleStitch):
+                module.fix_input_size(size)
         if is_detector(model):
             for name in [n for n, _ in self.model.named_children()]:
                 if name not in ('backbone', 'neck'):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import torch
@@ -58,7 +60,10 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     config = out['model'] = model_config(cfg)
     backbone = find_stitched_backbone(model)
     stitch = backbone.space[stitch_id]
-    config.backbone = _backbone_config(config.backbone, backbone, stitch)
+    # Not always ``backbone``: the encoder of a retriever is a list.
+    *above, place = [int(p) if p.isdigit() else p for p in _path(model, backbone)]
+    holder = reduce(getitem, above, config)
+    holder[place] = _backbone_config(holder[place], backbone, stitch)
     for name, part in model.named_children():
         if hasattr(type(part), 'config_of_stitch'):
             config[name] = part.config_of_stitch(config[name], stitch)
@@ -135,13 +140,18 @@ def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
             for key, value in module.merged().state_dict().items():
                 state[f'{name}.{key}'] = value
     backbone = find_stitched_backbone(model)
-    path = next(name for name, m in model.named_modules() if m is backbone)
+    path = '.'.join(_path(model, backbone))
     for name in backbone.plugins:
         plugin = getattr(backbone, name)
         for key, value in plugin.exported_weights(backbone.space[stitch_id]).items():
             key = f'{path}.{key}'.lstrip('.')
             state[key] = value + state.get(key, 0)
     return state
+
+
+def _path(model: nn.Module, part: nn.Module) -> list[str]:
+    path = next(name for name, module in model.named_modules() if module is part)
+    return path.split('.')
 
 
 def _backbone_config(

@@ -18,6 +18,7 @@ AT_MOST = dict(
     stacked_convs=1,
     num_queries=40,
     num_proposals=20,
+    proposal_feature_channel=WIDTH,
     num_points=64,
     max_per_img=30,
     max_per_image=30,
@@ -95,7 +96,9 @@ def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
     """Write what a user writes to stitch a stock config, and read it."""
     folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
     imports = ['snnet_mm', f'snnet_mm.integrations.{package}']
-    size = f'input_size={PADDED}' if package == 'mmdet' else ''
+    end = model['backbone'].get('out') == 'end'
+    sized = package == 'mmseg' or end  # in the data preprocessor, or by the anchors
+    size = '' if sized else f'input_size={PADDED}'
     # A checkpoint of the stock backbone.
     model = dict(model, pretrained=None) if package == 'mmseg' else dict(model)
     model['backbone'] = dict(model['backbone'], _delete_=True)

@@ -22,5 +22,10 @@ WHOLE_DATA_METRICS: list[tuple[Callable[[BaseMetric], bool], str]] = []
 EMPTY_METRICS: list[
     tuple[Callable[[BaseMetric], bool], Callable[[BaseMetric], dict[str, float]]]
 ] = []
+# A test of metrics, and what makes up some of their values by name, given all results:
+# numerators and denominators (images, columns), and a scale; see ImageScores.
+IMAGE_STATISTICS: list[
+    tuple[Callable[[BaseMetric], bool], Callable[[list], dict[str, tuple]]]
+] = []
 # A test of visualizers, and how to draw a sample with those that pass it.
 DRAWERS: list[tuple[Callable[[Visualizer], bool], Callable]] = []

@@ -2,82 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from snnet_mm.stitching import StitchResults
 from snnet_mm.stitching.routes import ANCHOR_KIND
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.utils import check
 
-Array = NDArray[np.float64]
+from .image_scores import Array, ImageScores
+
 NUM_BUDGETS = 13
 BEST_WITHIN = 'best within'
-
-
-@dataclass(frozen=True)
-class ImageScores:
-    """What a metric is made of, image by image, for several stitches of a model.
-
-    The metric is ``scale`` times the mean over columns of the ratio of sums over
-    images: intersections over unions by class for mIoU, hits over 1 for top-1, a
-    mean over images for depth. Columns without a denominator are left out.
-
-    Args:
-        metric: Name of the metric.
-        ids: Stitch ids.
-        numerators: Of shape (stitches, images, columns).
-        denominators: Of the same shape.
-        scale: 100 for percent.
-    """
-
-    metric: str
-    ids: tuple[int, ...]
-    numerators: Array
-    denominators: Array
-    scale: float = 1
-
-    def scores(self, weights: Array) -> Array:
-        """Return the metric ``(R, stitches)`` for rows of image weights ``(R, N)``."""
-        above, below = (
-            np.einsum('rn,snk->rsk', weights, part)
-            for part in (self.numerators, self.denominators)
-        )
-        seen = below > 0
-        ratios = np.divide(above, below, out=np.zeros(above.shape), where=seen)
-        with np.errstate(invalid='ignore'):
-            return self.scale * ratios.sum(axis=-1) / seen.sum(axis=-1)
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write an npz file, whole or not at all."""
-        with atomic_path(path) as temporary, temporary.open('wb') as file:
-            np.savez_compressed(file, **vars(self))
-
-    @classmethod
-    def read(cls, path: str | os.PathLike) -> ImageScores:
-        """Read what :meth:`save` wrote."""
-        try:
-            with np.load(path) as data:
-                parts = {key: data[key] for key in data.files}
-            metric, scale = str(parts.pop('metric')), float(parts.pop('scale'))
-            ids = tuple(map(int, parts.pop('ids')))
-            scores = cls(metric, ids, **parts, scale=scale)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f'{path}: not a file of per-image statistics ({error}); tools/test.py '
-                'writes them beside stitches.json'
-            ) from error
-        shape = scores.numerators.shape
-        fits = len(shape) == 3 and shape == scores.denominators.shape
-        check(
-            fits and shape[0] == len(ids), str(path), shape, 'stitches, images, columns'
-        )
-        return scores
 
 
 @dataclass(frozen=True)

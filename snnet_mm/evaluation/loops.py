@@ -33,6 +33,7 @@ from snnet_mm.utils import atomic_path, check, is_whole, quiet_terminal, registe
 
 from .costs import cost_table
 from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
+from .image_scores import ImageScores
 from .one_pass import run_one_pass
 from .partial_results import (
     MetricBuffers,
@@ -40,6 +41,7 @@ from .partial_results import (
     PartialEvaluation,
     identify,
     identify_data,
+    image_scores_file,
 )
 from .parts import special_forward
 from .pictures.prediction_drawer import PredictionDrawer
@@ -88,8 +90,9 @@ class StitchValLoop(ValLoop):
 class StitchTestLoop(TestLoop):
     """Tests the listed stitches in one pass and reports them with their costs.
 
-    Prints a table and writes ``stitches.json`` and ``pareto.png``. What an interrupted
-    test has collected stays in ``partial_test`` of the work directory.
+    Prints a table and writes ``stitches.json``, ``pareto.png`` and, for metrics that
+    are known image by image, ``per_image.npz``; see :class:`ImageScores`. What an
+    interrupted test has collected stays in ``partial_test`` of the work directory.
 
     Args:
         *args: See mmengine's ``TestLoop``.
@@ -171,6 +174,7 @@ class StitchTestLoop(TestLoop):
             report = self._screen_and_evaluate(ids)
         if is_main_process():
             report_stitches(report, self.out_dir)
+            self._save_image_scores(report)
         for partial in self._under_way:
             partial.remove()
         metrics = _flatten({r.id: r.metrics for r in report.stitches})
@@ -178,6 +182,14 @@ class StitchTestLoop(TestLoop):
             runner.call_hook('after_test_epoch', metrics=metrics)
         runner.call_hook('after_test')
         return metrics
+
+    def _save_image_scores(self, report: StitchResults) -> None:
+        """Write the per-image statistics of stitches tested on all images."""
+        folder = self._under_way[-1].folder
+        files = [image_scores_file(folder, r.id) for r in report.complete]
+        if all(file.exists() for file in files):
+            scores = ImageScores.stack([ImageScores.read(file) for file in files])
+            scores.save(self.out_dir / 'per_image.npz')
 
     def _selected_ids(self) -> tuple[int, ...]:
         """Return the stitches to test, and keep the costs of all."""

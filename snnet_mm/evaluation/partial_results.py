@@ -34,6 +34,7 @@ from snnet_mm.utils import read_json, write_json
 from snnet_mm.utils.checkpoint import plain_globals
 
 from .extensions import EMPTY_METRICS
+from .image_scores import image_scores, recorded_results
 
 # In front of every record: its length in bytes, its check sum, the batches seen so far.
 HEADER = struct.Struct('<QIQ')
@@ -72,6 +73,7 @@ class MetricBuffers:
         self.evaluator, self.ids, self.interval = evaluator, tuple(ids), interval
         self._collected = {i: self._empty() for i in self.ids}
         self._files, self._writes, self.num_batches = {}, folder is not None, 0
+        self._folder = folder
         if folder is not None:
             folder = folder / f'rank{get_rank()}'
             folder.mkdir(parents=True, exist_ok=True)
@@ -104,8 +106,12 @@ class MetricBuffers:
         self._collected[stitch_id] = [
             list(chain(*parts)) for parts in zip(*chunks, strict=True)
         ]
-        with self.of(stitch_id):
+        of_all = self.evaluator.metrics
+        with self.of(stitch_id), recorded_results(of_all) as results:
             metrics = self.evaluator.evaluate(num_images)
+        scores = image_scores(stitch_id, of_all, results, list(metrics))
+        if scores is not None and self._folder is not None:
+            scores.save(image_scores_file(self._folder, stitch_id))
         for metric, (fits, values) in product(self.evaluator.metrics, EMPTY_METRICS):
             if fits(metric):
                 metrics = values(metric) | metrics
@@ -143,6 +149,11 @@ class MetricBuffers:
         for stitch_id, path in self._files.items():
             end, self.num_batches = records[stitch_id][complete]
             os.truncate(path, end)
+
+
+def image_scores_file(folder: Path, stitch_id: int) -> Path:
+    """Return where the per-image statistics of a stitch are kept."""
+    return folder / f'images_{stitch_id}.npz'
 
 
 def _encode(results: list[list]) -> bytes | None:

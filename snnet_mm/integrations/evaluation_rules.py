@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement
@@ -11,6 +13,7 @@ from snnet_mm.evaluation.extensions import (
     DRAWERS,
     EMPTY_METRICS,
     FORWARDS,
+    IMAGE_STATISTICS,
     SAVING_KEYS,
     WHOLE_DATA_METRICS,
 )
@@ -18,6 +21,7 @@ from snnet_mm.evaluation.extensions import (
 from .two_stage import run_two_stage
 
 PRECISIONS = 'mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l'
+DEPTH_METRICS = 'delta1', 'delta2', 'delta3', 'AbsRel', 'RMSE', 'log10'
 MIN_SIDE = 256  # pixels of the shorter side of a classified image
 
 
@@ -50,6 +54,42 @@ def precision_of_nothing(metric: BaseMetric) -> dict[str, float]:
     return {f'{metric.prefix}/{k}_{item}': 0.0 for k in kinds for item in items}
 
 
+def iou_by_image(results: list) -> dict[str, tuple]:
+    """Return intersections and unions by image and class (mmseg's IoUMetric)."""
+    above, below = (np.stack([np.asarray(r[i]) for r in results]) for i in (0, 1))
+    return dict(mIoU=(above, below, 100))
+
+
+def hits_by_image(results: list) -> dict[str, tuple]:
+    """Return which images were classified right (mmpretrain's Accuracy)."""
+    if 'pred_score' not in results[0]:
+        return {}
+    hits = [r['pred_score'].argmax().item() in r['gt_label'].tolist() for r in results]
+    return dict(top1=(np.array(hits)[:, None], np.ones((len(hits), 1)), 100))
+
+
+def depth_by_image(results: list) -> dict[str, tuple]:
+    """Return the metrics of depth by image; those without truth do not count."""
+    values = np.array(results)[..., None]
+    seen = np.isfinite(values[:, 0])
+    return {
+        name: (np.where(seen, values[:, i], 0), seen, 1)
+        for i, name in enumerate(DEPTH_METRICS)
+    }
+
+
+def is_named(name: str) -> Callable[[BaseMetric], bool]:
+    """Return a test of a metric's class, or one that it derives from."""
+    return lambda metric: any(c.__name__ == name for c in type(metric).__mro__)
+
+
+IMAGE_STATISTICS.extend(
+    [
+        (is_named('IoUMetric'), iou_by_image),
+        (is_named('Accuracy'), hits_by_image),
+        (is_named('RunningDepthMetric'), depth_by_image),
+    ]
+)
 FORWARDS.append((lambda model: hasattr(model, 'roi_head'), run_two_stage))
 # Of mmseg's and our metrics, and of mmdet's.
 SAVING_KEYS.extend(['output_dir', 'outfile_prefix'])

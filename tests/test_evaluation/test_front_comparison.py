@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from snnet_mm.evaluation.front_comparison import FrontComparison, ImageScores, Run
+from snnet_mm.evaluation.front_comparison import FrontComparison, Run
+from snnet_mm.evaluation.image_scores import ImageScores
 
 
 def make_run(costs, per_image, anchors=None, sign=1):
@@ -21,15 +22,6 @@ def constant_run(costs, scores, num_images=6, **kwargs):
 def compare(num_resamples=100, **models):
     models = {k: v if isinstance(v, list) else [v] for k, v in models.items()}
     return FrontComparison(models, num_resamples)
-
-
-def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
-    intersections = np.array([[[1, 0], [3, 0]]])
-    unions = np.array([[[2, 0], [6, 0]]])
-    images = ImageScores('mIoU', (5,), intersections, unions, 100)
-    # The second class is in no image; weights count images.
-    scores = images.scores(np.array([[1, 1], [2, 0]]))
-    np.testing.assert_allclose(scores, [[100 * 4 / 8], [100 * 2 / 4]])
 
 
 @pytest.mark.parametrize('sign', [1, -1])
@@ -109,18 +101,6 @@ def test_models_alone_are_one_set_to_choose_from():
     assert costs.tolist() == [1, 4]
     for row in (value, low, high):
         np.testing.assert_allclose(row, [50, 60])
-
-
-def test_files_are_read_as_written_or_refused(tmp_path):
-    images = make_run([1, 2], np.random.rand(2, 3)).images
-    images.save(tmp_path / 'per_image.npz')
-    read = ImageScores.read(tmp_path / 'per_image.npz')
-    assert (read.metric, read.ids, read.scale) == ('acc', (0, 1), 100)
-    np.testing.assert_array_equal(read.numerators, images.numerators)
-    (tmp_path / 'text.npz').write_text('no arrays')
-    for name in ('text.npz', 'missing.npz'):
-        with pytest.raises(ValueError, match='per-image statistics'):
-            ImageScores.read(tmp_path / name)
 
 
 @pytest.mark.parametrize(

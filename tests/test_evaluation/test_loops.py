@@ -36,7 +36,8 @@ def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
     assert written['metric'] == METRICS[task][0]
     directions = [written['directions'][name] for name in METRICS[task][:2]]
     assert directions == ['higher' if task == 'seg' else 'lower', 'lower']
-    assert sorted(p.name for p in out_dir.iterdir()) == ['pareto.png', 'stitches.json']
+    names = sorted(p.name for p in out_dir.iterdir())
+    assert names == ['pareto.png', 'per_image.npz', 'stitches.json']
     assert 'slow[0:2] > fast[1:4]' in capsys.readouterr().out
 
 

@@ -1,0 +1,139 @@
+"""What metrics are made of, image by image, so that intervals can be computed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from mmengine.evaluator import BaseMetric
+from numpy.typing import NDArray
+
+from snnet_mm.stitching.metrics import key_metric
+from snnet_mm.utils import atomic_path, check
+
+from .extensions import IMAGE_STATISTICS
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ImageScores:
+    """What a metric is made of, image by image, for several stitches of a model.
+
+    The metric is ``scale`` times the mean over columns of the ratio of sums over
+    images: intersections over unions by class for mIoU, hits over 1 for top-1, a
+    mean over images for depth. Columns without a denominator are left out.
+
+    Args:
+        metric: Name of the metric.
+        ids: Stitch ids.
+        numerators: Of shape (stitches, images, columns).
+        denominators: Of the same shape.
+        scale: 100 for percent.
+    """
+
+    metric: str
+    ids: tuple[int, ...]
+    numerators: Array
+    denominators: Array
+    scale: float = 1
+
+    def scores(self, weights: Array) -> Array:
+        """Return the metric ``(R, stitches)`` for rows of image weights ``(R, N)``."""
+        above, below = (
+            np.einsum('rn,snk->rsk', weights, part)
+            for part in (self.numerators, self.denominators)
+        )
+        seen = below > 0
+        ratios = np.divide(above, below, out=np.zeros(above.shape), where=seen)
+        with np.errstate(invalid='ignore'):
+            return self.scale * ratios.sum(axis=-1) / seen.sum(axis=-1)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write an npz file, whole or not at all."""
+        with atomic_path(path) as temporary, temporary.open('wb') as file:
+            np.savez_compressed(file, **vars(self))
+
+    @classmethod
+    def stack(cls, parts: Sequence[ImageScores]) -> ImageScores:
+        """Join the statistics of several stitches on the same images."""
+        first, ids = parts[0], tuple(i for part in parts for i in part.ids)
+        numerators = np.concatenate([part.numerators for part in parts])
+        denominators = np.concatenate([part.denominators for part in parts])
+        return cls(first.metric, ids, numerators, denominators, first.scale)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike) -> ImageScores:
+        """Read what :meth:`save` wrote."""
+        try:
+            with np.load(path) as data:
+                parts = {key: data[key] for key in data.files}
+            metric, scale = str(parts.pop('metric')), float(parts.pop('scale'))
+            ids = tuple(map(int, parts.pop('ids')))
+            scores = cls(metric, ids, **parts, scale=scale)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f'{path}: not a file of per-image statistics ({error}); tools/test.py '
+                'writes them beside stitches.json'
+            ) from error
+        shape = scores.numerators.shape
+        fits = len(shape) == 3 and shape == scores.denominators.shape
+        check(
+            fits and shape[0] == len(ids), str(path), shape, 'stitches, images, columns'
+        )
+        return scores
+
+
+@contextmanager
+def recorded_results(metrics: Sequence[BaseMetric]) -> Iterator[list[list]]:
+    """Keep the results of all ranks that metrics are computed from.
+
+    On ranks but the main one the lists stay empty.
+    """
+    seen: list[list] = [[] for _ in metrics]
+
+    def record(metric: BaseMetric, kept: list) -> None:
+        compute = metric.compute_metrics
+
+        def recording(results: list) -> dict:
+            kept.extend(results)
+            return compute(results)
+
+        metric.compute_metrics = recording
+
+    for metric, kept in zip(metrics, seen, strict=True):
+        record(metric, kept)
+    try:
+        yield seen
+    finally:
+        for metric in metrics:
+            del metric.compute_metrics
+
+
+def image_scores(
+    stitch_id: int,
+    metrics: Sequence[BaseMetric],
+    results: Sequence[list],
+    names: Sequence[str],
+) -> ImageScores | None:
+    """Return the per-image statistics of the ranking metric, if they are known.
+
+    Args:
+        stitch_id: The stitch.
+        metrics: The metrics of the evaluator.
+        results: What each of them was computed from.
+        names: All names that they gave.
+    """
+    wanted = key_metric(names)
+    for metric, found in zip(metrics, results, strict=True):
+        for fits, statistics in IMAGE_STATISTICS:
+            known = statistics(found) if found and fits(metric) else {}
+            parts = known.get(wanted.rpartition('/')[2])
+            if parts is not None:
+                above, below, scale = parts
+                arrays = (np.asarray(x, np.float32)[None] for x in (above, below))
+                return ImageScores(wanted, (stitch_id,), *arrays, scale)
+    return None

@@ -9,8 +9,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
-
 # Of boxes, as parts of the image's shorter side: a share for every level of a pyramid.
 SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
@@ -26,17 +24,15 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     operation for them is known there, and it has no multiply-accumulates of a layer.
 
     Args:
-        detector: The detector. Cascades, whose boxes depend on the weights, are
-            refused.
+        detector: The detector; no cascade, whose boxes depend on the weights.
         images: Preprocessed images ``(B, 3, H, W)``.
 
     Returns:
         Outputs of the RPN per level, of the box head, and of a mask head.
     """
     head, limits = detector.roi_head, detector.test_cfg
-    cascade = isinstance(getattr(head, 'bbox_head', None), nn.ModuleList)
-    allowed = 'a head that runs once; a cascade runs several in a row'
-    check(not cascade, 'model.roi_head', type(head).__name__, allowed)
+    if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
+        raise NotImplementedError('the boxes of a cascade depend on the weights')
     maps = detector.extract_feat(images)
     outputs = [detector.rpn_head(maps)]
     with _pooling_on(images.device, head):

@@ -61,12 +61,8 @@ def test_a_chain_of_three_anchors(toy_cfg, tmp_path):
     assert {r.id: (r.kind, r.flops) for r in results.stitches} == {
         s.id: (s.kind, costs[s.id].flops) for s in space
     }
-    routes = {r.id: r.route for r in results.stitches}
-    assert routes[12] == 'anchor1[0:1] > anchor2[2:3] > anchor1[2:3]'
-    assert select_stitches(space, 'pareto', results=results)
-    flops = costs.column('flops')
-    assert flops[0] < flops[3] < flops[1] < flops[2] == max(flops.values())
-    assert pick(space, f'{flops[0] / 1e9}G', costs) == 0
+    assert results.stitches[-1].route == 'anchor1[0:1] > anchor2[2:3] > anchor1[2:3]'
+    assert pick(space, f'{costs[0].flops / 1e9}G', costs) == 0
     assert pick(space, '1G', costs) == 2
     # mmengine's own loop, one stitch at a time.
     toy_cfg.test_cfg = dict(type='TestLoop')

@@ -15,7 +15,7 @@ from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
@@ -121,7 +121,8 @@ class StitchSamplingHook(Hook):
     Args:
         sampler: Config of the sampler; its seed is that of the run by default.
         input_size: Height and width that costs are counted at; by default the fixed
-            size of the model's data preprocessor.
+            size of the model's data preprocessor. Without any, samplers that go by no
+            costs draw all the same.
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
             samplers that go by what was measured on a device, such as ROS with
             ``cost='latency', step=5``: groups of 5 ms.
@@ -181,15 +182,16 @@ class StitchSamplingHook(Hook):
             runner.message_hub.update_scalar('train/stitch_gflops', gflops)
 
     def _count(self, runner: Runner) -> tuple[CostTable | None, ValueError | None]:
-        """Count costs, or return why a sampler must do without."""
+        """Count costs, or return why not where images have no fixed size."""
         try:
-            with gathered(runner.model):
-                return cost_table(runner.model, self._input_size), None
+            size = self._input_size or preprocessed_size(runner.model)
         except ValueError as error:
-            if self._input_size is not None or self._costs_file is not None:
+            if self._costs_file is not None:
                 raise
             runner.logger.warning(f'Stitches are sampled without costs: {error}')
             return None, error
+        with gathered(runner.model):
+            return cost_table(runner.model, size), None
 
     def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
         """Read saved costs; measured ones are never measured again.

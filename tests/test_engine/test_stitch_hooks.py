@@ -217,15 +217,11 @@ def test_sampling_and_the_histogram_go_on_after_a_resume(toy_cfg):
     assert counted == Counter(straight.stitches)
 
 
-def test_a_model_that_cannot_be_counted(toy_cfg, monkeypatch, caplog):
-    """It is sampled without costs, by a sampler that goes by none."""
-
-    def fail(model, input_size):
-        raise ValueError('its head wants ground truth')
-
-    monkeypatch.setattr(stitch_hooks, 'cost_table', fail)
+def test_images_of_no_fixed_size(toy_cfg, caplog):
+    """Stitches are sampled without costs, by a sampler that goes by none."""
+    toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
     sampling = toy_cfg.default_hooks.stitch_sampling
-    message = 'without costs, such as UniformSampler.* its head wants ground truth'
+    message = 'without costs, such as UniformSampler.* size=None; allowed: height'
     with pytest.raises(ValueError, match=message):
         train(toy_cfg)
     sampling.sampler = dict(type='UniformSampler')
@@ -234,7 +230,7 @@ def test_a_model_that_cannot_be_counted(toy_cfg, monkeypatch, caplog):
     runner.logger.addHandler(caplog.handler)
     runner.train()
     (said,) = [m for m in caplog.messages if 'without costs' in m]
-    assert said.endswith('its head wants ground truth')
+    assert 'size=None; allowed: height' in said
     assert sum(runner.message_hub.get_info('stitch_histogram').values()) == 2
     assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
 

@@ -70,7 +70,6 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         """Build one adapter, of tokens ``(B, L, C)`` or, if it is spatial, of a map."""
 
     def _adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
-        """Run one adapter: give tokens or, if it is spatial, a map."""
         return layer(_to_map(state) if self.spatial else state.tokens)
 
     def config(self) -> dict:

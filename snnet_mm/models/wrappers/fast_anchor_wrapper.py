@@ -71,20 +71,19 @@ class FastAnchorWrapper(TeacherWrapper):
         """Return the losses of preprocessed images by name."""
         teacher = self.teacher_on(inputs.device)
         with torch.no_grad():
-            states, logits = self._run(teacher, inputs, None, set(self.places))
-        wanted = [states[i] for i in self.places]
+            theirs, taught, _ = self._run(teacher, inputs, None, set(self.places))
+        wanted = [theirs[i] for i in self.places]
         if teacher.basis is not None:
             wanted = [tokens @ teacher.basis for tokens in wanted]
         samples = data_samples if self.labels else None
-        states, outputs = self._run(self.wrapped, inputs, samples)
-        losses = outputs.pop('losses', {})
+        ours, logits, losses = self._run(self.wrapped, inputs, samples)
         distances = [
-            1 - F.cosine_similarity(states[i].float(), tokens.float(), dim=-1).mean()
+            1 - F.cosine_similarity(ours[i].float(), tokens.float(), dim=-1).mean()
             for i, tokens in enumerate(wanted)
         ]
         losses['loss_tokens'] = torch.stack(distances).mean() + distances[-1]
         if self.logits_weight:
-            distance = self._logits.loss(outputs['logits'], logits['logits'])
+            distance = self._logits.loss(logits[-1], taught[-1])
             losses['loss_logits'] = self.logits_weight * distance
         return losses
 
@@ -94,23 +93,20 @@ class FastAnchorWrapper(TeacherWrapper):
         inputs: Tensor,
         data_samples: list | None,
         places: set[int] | None = None,
-    ) -> tuple[dict[int, Tensor], dict]:
-        """Return tokens by block, and as far as they are wanted, losses and logits."""
-        outputs = {}
+    ) -> tuple[dict[int, Tensor], list[Tensor], dict]:
+        """Return tokens by block, and as far as they are wanted, logits and losses."""
+        logits, losses = [], {}
         with ExitStack() as stack:
-            states = stack.enter_context(recorded_tokens(model.backbone, places))
-            logits = None
+            tokens = stack.enter_context(recorded_tokens(model.backbone, places))
             if self.logits_weight:
                 logits = stack.enter_context(recorded_logits(find_head(model)))
             if data_samples is not None:
-                outputs['losses'] = model(inputs, data_samples, mode='loss')
+                losses = model(inputs, data_samples, mode='loss')
             elif self.logits_weight:
                 model(inputs, mode='tensor')
             else:
                 model.backbone(inputs)
-        if logits:
-            outputs['logits'] = logits[-1]
-        return states, outputs
+        return tokens, logits, losses
 
     def _complete(self, teacher: BaseModel) -> None:
         file = self._basis_file

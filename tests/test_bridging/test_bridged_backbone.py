@@ -112,8 +112,9 @@ def test_a_step_trains_adapters_alone():
 def test_single_stitch_holds_the_route_alone(layer):
     anchors, images = [RESNET, SWIN], torch.randn(1, 3, 64, 64)
     net = build(*anchors, layer, stages=[(0, 2), (0, 3)])
-    model = dict(type='ImageClassifier', backbone=dict(anchors=anchors))
-    plain = single_stitch_config(Config(dict(model=model)), net, 3).model.backbone
+    cfg = Config(dict(model=dict(type='Held', backbone=dict(anchors=anchors))))
+    held = torch.nn.ModuleDict(dict(backbone=net))
+    plain = single_stitch_config(cfg, held, 3).model.backbone
     single, state = MODELS.build(plain).eval(), net.state_dict()
     single.load_state_dict({k: state[k] for k in single.state_dict()})
     net.set_stitch(3)

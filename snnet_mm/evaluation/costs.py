@@ -107,7 +107,15 @@ def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, C
             if t is not None:
                 meta = metas.setdefault(id(t), t.detach().to('meta'))
                 named[f'{path}.{name}' if path else name] = meta
-    return functional_call(counter, named, (size,), tie_weights=False)
+    # What a forward keeps on its modules would be on the meta device too.
+    kept = [(m.__dict__, vars(m).copy()) for m in model.modules()]
+    kept += [(m._buffers, m._buffers.copy()) for m in model.modules()]
+    try:
+        return functional_call(counter, named, (size,), tie_weights=False)
+    finally:
+        for entries, before in kept:
+            entries.clear()
+            entries.update(before)
 
 
 class _CostCounter(nn.Module):

@@ -31,7 +31,8 @@ _WHY = dict(
     model='Both anchors, and neck and heads of the slow model, start from the trained '
     'ones, which\n# a file beside this one holds; least squares fits the stitching '
     'layers.',
-    load_from='Not init_cfg: this kind of model starts parts anew after that.',
+    load_from='Not init_cfg: this kind of model starts parts anew after that. To go on '
+    'with --resume,\n# add --cfg-options load_from=None.',
     optim_wrapper="A third of the slow model's rate: at all of it the stitched "
     'training destroys the\n# slow anchor.',
     default_hooks='Fit the stitching layers; draw a stitch for every iteration.',

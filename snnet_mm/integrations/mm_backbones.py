@@ -61,13 +61,10 @@ def _pad_and_attend(block: nn.Module, x: Tensor) -> Tensor:
 
 
 class AnchorParts(NamedTuple):
-    """A backbone as an anchor, and what of it belongs to the head.
+    """An anchor, and what of its backbone belongs to the head.
 
-    Args:
-        config: The anchor as a backbone by itself.
-        weights: Its weights, in timm's names or ours.
-        norms: Layer norms of its maps or, for a classifier, of its end.
-        pooling: Of a classifier, see ``AnchorClassifier``.
+    That is layer norms of its maps or, for a classifier, of its end, and the pooling
+    of an ``AnchorClassifier``.
     """
 
     config: dict
@@ -86,17 +83,10 @@ class AnchorParts(NamedTuple):
 def anchor_model(
     config: Mapping, model: nn.Module
 ) -> tuple[dict, dict[str, Tensor], Anchor]:
-    """Return config and weights of the same mm model on an anchor of ours.
+    """Return config and weights of the same mm model on an anchor of ours, and that.
 
-    Norms that mm's Swin has after its stages become a neck, and mmpretrain's linear
-    heads an ``AnchorClassifier``.
-
-    Args:
-        config: Of the model.
-        model: A model on an anchor, or on a ViT, Swin or ResNet of mm.
-
-    Returns:
-        Config, weights, and the anchor.
+    The model may be on an anchor, or on a ViT, Swin or ResNet of mm. Norms that mm's
+    Swin has after its stages become a neck, linear heads an ``AnchorClassifier``.
     """
     config, net, classifies = dict(config), model.backbone, 'head' in config
     if config.get('pretrained'):
@@ -158,14 +148,15 @@ def _vit(net: nn.Module, classifies: bool) -> AnchorParts:
         norm_eps=first.norm1.eps,
         out_indices=tuple(net.out_indices),
         with_cls=getattr(net, 'output_cls_token', False),
-        **_training(first, net.patch_embed, net.layers),
+        **_training(net.patch_embed, net.layers),
     )
     kind = getattr(net, 'out_type', 'featmap')
-    mean = kind == 'avg_featmap'
-    # The mean of patches has a norm of its own.
+    norms = [net.norm1] if net.final_norm else []
+    if kind == 'avg_featmap':  # the mean of patches has a norm of its own
+        norms = [net.ln2]
     weights = {k: v for k, v in weights.items() if not k.startswith('ln2.')}
-    norms = [net.ln2] if mean else [net.norm1] if net.final_norm else []
-    pooling = 'mean' if mean else 'cls' if kind == 'cls_token' else 'norm-mean'
+    poolings = dict(cls_token='cls', avg_featmap='mean')
+    pooling = poolings.get(kind, 'norm-mean')
     return AnchorParts(config, weights, norms if classifies else (), pooling)
 
 
@@ -192,7 +183,7 @@ def _swin(net: nn.Module, classifies: bool) -> AnchorParts:
         model_args=model_args,
         img_size=size or 224,
         out_indices=tuple(ends[i] for i in net.out_indices),
-        **_training(blocks[0], net.patch_embed, blocks),
+        **_training(net.patch_embed, blocks),
     )
     weights = {}
     for key, value in _renamed(net.state_dict(), _SWIN).items():
@@ -218,24 +209,20 @@ def _resnet(net: nn.Module) -> AnchorParts:
         type='TimmStageAnchor',
         model=f'resnet{net.depth}',
         out_indices=tuple(ends[i] for i in net.out_indices),
-        **_training(net, net.conv1, blocks),
+        **_training(net.conv1, blocks),
     )
     return AnchorParts(config, net.state_dict())
 
 
-def _training(
-    checkpointed: nn.Module, stem: nn.Module, blocks: Sequence[nn.Module]
-) -> dict:
-    """Stochastic depth, frozen blocks and less memory, where a backbone has them."""
+def _training(stem: nn.Module, blocks: Sequence[nn.Module]) -> dict:
+    """Stochastic depth and frozen blocks, where a backbone has them."""
     ffn = getattr(blocks[-1], 'ffn', None)
     drop = getattr(ffn, 'dropout_layer', getattr(blocks[-1], 'drop_path', None))
+    rate = round(float(getattr(drop, 'drop_prob', 0)), 6)
     trains = [any(p.requires_grad for p in m.parameters()) for m in (stem, *blocks)]
-    settings = dict(
-        drop_path_rate=round(float(getattr(drop, 'drop_prob', 0)), 6),
-        frozen_stages=[*trains, True].index(True) - 1,
-        with_cp=getattr(checkpointed, 'with_cp', False),
-    )
-    return {k: v for k, v in settings.items() if v not in (False, -1)}
+    frozen = [*trains, True].index(True) - 1
+    settings = dict(drop_path_rate=rate or None, frozen_stages=frozen)
+    return {k: v for k, v in settings.items() if v not in (None, -1)}
 
 
 def _norms_first(
@@ -263,26 +250,23 @@ def _anchor_head(
     model: dict, weights: Weights, parts: AnchorParts, width: int
 ) -> dict[str, Tensor]:
     """Turn mmpretrain's linear head into a classifier of an anchor."""
-    head, neck = model['head'], model.get('neck') or {}
-    kind = head['type'].rpartition('.')[2]
+    head, neck = model['head'], model.get('neck') or dict(type='')
+    kind, pooling = (part['type'].rpartition('.')[2] for part in (head, neck))
     if kind == 'StitchedClsHead':
         return dict(weights)
-    linear = {
-        'LinearClsHead': 'head.fc.',
-        'VisionTransformerClsHead': 'head.layers.head.',
-    }
+    linear = dict(
+        LinearClsHead='head.fc.', VisionTransformerClsHead='head.layers.head.'
+    )
     check(kind in linear and not head.get('hidden_dim'), 'model.head', kind, linear)
-    pooled = neck.get('type', 'none').rpartition('.')[2]
-    right = pooled in ('none', 'GlobalAveragePooling')
-    check(right, 'model.neck', pooled, 'GlobalAveragePooling or none')
+    poolings = ('', 'GlobalAveragePooling')
+    check(pooling in poolings, 'model.neck', pooling, poolings)
     norm = (
-        dict(norm='LN', norm_eps=parts.norms[0].eps) if parts.norms else dict(norm=None)
+        dict(norm='LN', norm_eps=parts.norms[0].eps) if parts.norms else {'norm': None}
     )
-    kept = {k: head[k] for k in ('loss', 'topk', 'cal_acc', 'num_classes') if k in head}
     own = dict(in_channels=width, pooling=parts.pooling, **norm)
-    model.update(
-        head=dict(type='StitchedClsHead', anchor_heads=[own], **kept), neck=None
-    )
+    kept = {k: head[k] for k in ('loss', 'topk', 'cal_acc', 'num_classes') if k in head}
+    model['head'] = dict(type='StitchedClsHead', anchor_heads=[own], **kept)
+    model['neck'] = None
     named = {f'head.{k}': v for k, v in select_prefix(weights, linear[kind]).items()}
     for layer in parts.norms:
         named |= {f'norm.{k}': v for k, v in layer.state_dict().items()}
@@ -290,9 +274,7 @@ def _anchor_head(
 
 
 def _renamed(weights: Weights, names: Iterable[tuple[str, str]]) -> dict[str, Tensor]:
-    renamed = {}
-    for key, value in weights.items():
-        for pattern, replacement in names:
-            key = re.sub(pattern, replacement, key)
-        renamed[key] = value
+    renamed = dict(weights)
+    for pattern, replacement in names:
+        renamed = {re.sub(pattern, replacement, k): v for k, v in renamed.items()}
     return renamed

@@ -1,9 +1,20 @@
 """Two trained models become a config that starts from both of them."""
 
-from pathlib import Path
-
 import pytest
 import torch
+from mm_models import (
+    CLS,
+    DET,
+    SEG,
+    TOY,
+    cls_mean,
+    cls_resnet,
+    cls_swin,
+    cls_vit,
+    det_swin,
+    own_vit,
+    seg_vit,
+)
 from mmengine.registry import MODELS, DefaultScope
 from mmseg.models import EncoderDecoder
 from torch.utils._pytree import tree_leaves
@@ -12,55 +23,6 @@ from snnet_mm.apis import set_stitch, stitch_models
 from snnet_mm.models import model_config
 from snnet_mm.utils import load_config
 
-TOY = str(Path(__file__).parents[2] / 'configs/toy/{}_toy-scenes-64x64.py')
-VIT = dict(_delete_=True, type='VisionTransformer', img_size=(64, 64), patch_size=8)
-SWIN = dict(_delete_=True, type='SwinTransformer')
-FPN = dict(_delete_=True, type='FPN', out_channels=32, num_outs=4)
-GAP = dict(type='GlobalAveragePooling')
-
-
-def seg_vit(dim, depth):
-    vit = dict(VIT, embed_dims=dim, num_layers=depth, num_heads=2)
-    vit['out_indices'] = (depth - 1,)
-    return dict(backbone=vit, decode_head=dict(in_channels=dim))
-
-
-def det_swin(dim, depth):
-    swin = dict(SWIN, embed_dims=dim, depths=(1, depth, 1), num_heads=(1, 2, 4))
-    swin |= dict(window_size=4, strides=(4, 2, 2), out_indices=(0, 1, 2))
-    widths = [dim, 2 * dim, 4 * dim]
-    return dict(backbone=swin, neck=dict(FPN, in_channels=widths))
-
-
-def cls_head(kind, dim):
-    return dict(_delete_=True, type=kind, num_classes=3, in_channels=dim)
-
-
-def cls_swin(dim, depth):
-    arch = dict(embed_dims=dim, depths=(depth, 1), num_heads=(1, 2))
-    swin = dict(SWIN, arch=arch, img_size=64, window_size=4, out_indices=(1,))
-    return dict(backbone=swin, neck=GAP, head=cls_head('LinearClsHead', 2 * dim))
-
-
-def cls_resnet(depth, _):
-    resnet = dict(_delete_=True, type='ResNet', depth=depth)
-    return dict(backbone=resnet, neck=GAP, head=cls_head('LinearClsHead', 512))
-
-
-def cls_vit(dim, depth):
-    sizes = dict(embed_dims=dim, num_layers=depth, num_heads=2)
-    arch = dict(sizes, feedforward_channels=3 * dim)
-    head = cls_head('VisionTransformerClsHead', dim)
-    return dict(backbone=dict(VIT, arch=arch), head=head)
-
-
-def own_vit(dim, depth):
-    arch = dict(embed_dims=dim, depth=depth, num_heads=2)
-    return dict(backbone=dict(arch=arch), decode_head=dict(in_channels=dim))
-
-
-SEG, DET = 'setr-naive_vit-fast_1xb16-300', 'mask-rcnn_vit-fast_1xb8-300'
-CLS = 'cls_vit-fast_1xb16-600'
 # Config, model, its size when fast and slow, and the number of stitches.
 PAIRS = dict(
     seg_vit=(SEG, seg_vit, (16, 2), (24, 4), 4),
@@ -68,6 +30,7 @@ PAIRS = dict(
     det_swin=(DET, det_swin, (8, 1), (12, 3), 4),
     cls_swin=(CLS, cls_swin, (8, 2), (12, 3), 4),
     cls_vit=(CLS, cls_vit, (16, 2), (24, 4), 4),
+    cls_mean=(CLS, cls_mean, (16, 2), (24, 4), 4),
     cls_resnet=(CLS, cls_resnet, (18, 0), (34, 0), 12),
 )
 

@@ -115,8 +115,8 @@ class ResourceConstrainedSampler(StitchSampler):
             ImageNet and ``10e9`` for dense tasks, the default.
         num_groups: Instead of a step, the number of equal parts of the cost range.
         cost: The cost that groups are formed by: ``'flops'``, ``'params'``,
-            ``'latency'`` in milliseconds or ``'memory'`` in bytes, of which the last
-            two need a file of measured costs (``StitchSamplingHook.costs``).
+            ``'latency'`` in milliseconds or ``'memory'`` in bytes; the last two are in
+            files of measured costs (``StitchSamplingHook.costs``).
         **kwargs: See :class:`StitchSampler`.
     """
 
@@ -156,8 +156,8 @@ class ResourceConstrainedSampler(StitchSampler):
 class SandwichSampler(StitchSampler):
     """Draws random stitches, and with them anchors (SN-Netv1, supplement D).
 
-    The slowest anchor comes first, then the fastest one, then the random stitches. They
-    go into one iteration: the model must be a wrapper such as ``SandwichWrapper``.
+    The slowest anchor comes first, then the fastest one, then the random stitches: all
+    in one iteration of a wrapper such as ``SandwichWrapper``.
 
     Args:
         costs: Costs of the stitches to draw from.

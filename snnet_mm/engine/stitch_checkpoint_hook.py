@@ -75,8 +75,7 @@ class StitchCheckpointHook(CheckpointHook):
                 found[0] = find_resumable(runner.work_dir, folder, names, runner.logger)
             except ValueError as error:
                 found[1] = str(error)
-        # All ranks end alike; none is left waiting.
-        broadcast_object_list(found)
+        broadcast_object_list(found)  # all ranks end alike; none is left waiting
         runner._load_from, error = found
         if error:
             raise ValueError(error)

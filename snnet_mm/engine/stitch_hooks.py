@@ -60,12 +60,11 @@ class StitchInitHook(Hook):
         if backbone.stitching_initialized:
             runner.logger.info('The weights hold stitching layers: these are kept.')
             return
-        if self.method == 'kaiming':
-            # They are random already, and equal on all ranks, as all weights are.
+        if self.method == 'least-squares':
+            self._fit(runner, backbone)
+        else:  # They are random already, and equal on all ranks, as all weights are.
             backbone.stitching_initialized.fill_(True)
             runner.logger.info('The stitching layers start random: no least squares.')
-        else:
-            self._fit(runner, backbone)
         for hook in runner.hooks:
             if isinstance(hook, EMAHook):
                 average = find_stitched_backbone(hook.ema_model)
@@ -150,11 +149,7 @@ class StitchSamplingHook(Hook):
         self.stitches: dict[str, Stitch] = {}
 
     def before_train(self, runner: Runner) -> None:
-        """Get the costs of all stitches and build the sampler.
-
-        Parts of the model that have a method ``check_space(space)`` are asked first
-        whether they fit the stitching space.
-        """
+        """Ask parts that have ``check_space(space)``, count, and build the sampler."""
         space = find_stitched_backbone(runner.model).space
         for module in runner.model.modules():
             if hasattr(type(module), 'check_space'):
@@ -194,11 +189,7 @@ class StitchSamplingHook(Hook):
             return cost_table(runner.model, size), None
 
     def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
-        """Read saved costs; measured ones are never measured again.
-
-        A second measurement would differ, and so would the draws of a resumed run or
-        of another rank.
-        """
+        """Read saved costs: measured again they, and so all draws, would differ."""
         key = 'StitchSamplingHook.costs'
         saved = CostTable.read(self._costs_file)
         saved.check_same_model(counted, f'{self._costs_file} (config key: {key})')
@@ -234,9 +225,8 @@ HISTOGRAM = 'stitch_histogram'
 class StitchReportHook(Hook):
     """Reports which stitches were sampled, and the loss of each cost group.
 
-    Visualisation backends get ``loss_by_gflops/<mean of the group>``. The number of
-    times that each stitch was sampled is kept in the message hub as
-    ``stitch_histogram``, which checkpoints hold, and logged by group after training.
+    Visualisation backends get ``loss_by_gflops/<mean of the group>``. Counts by stitch
+    stand in the message hub, and so in checkpoints, as ``stitch_histogram``.
     """
 
     stitched_only = True  # see StitchSamplingHook

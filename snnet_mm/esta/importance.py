@@ -119,10 +119,9 @@ class ImportanceSampler(StitchSampler):
 class ImportanceHook(Hook):
     """Scores the stitches of every optimizer step; see :class:`SaliencyScorer`.
 
-    Visualisation backends get the score of each trained stitch as
-    ``importance_by_gflops/<mean of the group>``. The message hub keeps the scores as
-    ``stitch_scores``. With every checkpoint ``stitch_scores.json`` is written to the
-    work directory; see :func:`importance_results`.
+    Visualisation backends get scores as ``importance_by_gflops/<mean of the group>``.
+    The message hub keeps them as ``stitch_scores``. With every checkpoint the work
+    directory gets ``stitch_scores.json``; see :func:`importance_results`.
     """
 
     def __init__(self, sampler: ImportanceSampler) -> None:
@@ -181,8 +180,8 @@ def importance_results(
 
     The ranking metric, ``'deployment'``, is ``n`` for the most important stitch of the
     n-th cost interval, and lies between ``n - 2`` and ``n - 1`` for the others of it.
-    Scores of different intervals are not comparable. So a budget buys the dearest of
-    the deployed stitches, and the Pareto front is these, and what is cheaper than all.
+    Scores of different intervals are not comparable. A budget so buys the dearest of
+    the deployed stitches.
 
     Args:
         space: The stitching space.

@@ -20,11 +20,10 @@ from snnet_mm.utils import check
 class SaliencyScorer:
     """Records the saliency of the stitches that each optimizer step trains.
 
-    It reads the gradients of the step right before the optimizer does: summed over
-    ranks and accumulated iterations, unscaled where AMP scales them, and clipped where
-    they are clipped. A step that AMP skips scores nothing. If a step trains several
-    stitches, gradients of what they share are those of all; the paper does not say
-    otherwise.
+    It reads the gradients right before the optimizer does: summed over ranks and
+    accumulated iterations, clipped, without the scale of AMP, whose skipped steps score
+    nothing. If a step trains several stitches, gradients of what they share are those
+    of all; the paper does not say otherwise.
     """
 
     def __init__(

@@ -20,6 +20,7 @@ from snnet_mm.utils import (
     check_ops_for,
     load_config,
     load_weights_only,
+    merge_options,
     refusal,
     suggesting_types,
 )
@@ -59,7 +60,7 @@ def init_model(
     weights = None if checkpoint is None else load_weights_only(checkpoint)
     if isinstance(config, Config):
         cfg = config
-        cfg.merge_from_dict(cfg_options or {})
+        merge_options(cfg, cfg_options or {})
     else:
         cfg = load_config(config, cfg_options)
     check_ops_for(cfg)

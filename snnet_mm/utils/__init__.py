@@ -6,7 +6,7 @@ from .checkpoint import (
     load_weights_only,
 )
 from .checks import check, is_number, is_whole, refusal
-from .config_file import check_ops, check_ops_for, load_config
+from .config_file import check_ops, check_ops_for, load_config, merge_options
 from .distributed import (
     closing_process_group,
     launched_rank,
@@ -32,7 +32,7 @@ __all__ = [
     'atomic_path', 'check', 'check_ops', 'check_ops_for', 'check_writable',
     'closing_process_group', 'guard_checkpoints', 'is_number', 'is_whole',
     'isolated_rng', 'launched_rank', 'load_config', 'load_weights_only',
-    'prepare_cpu_distributed', 'quiet_terminal', 'read_json', 'refusal', 'register',
-    'remove_leftovers', 'seed_everything', 'shared_seed', 'suggesting_types',
-    'require', 'work_dir_lock', 'write_json',
+    'merge_options', 'prepare_cpu_distributed', 'quiet_terminal', 'read_json',
+    'refusal', 'register', 'remove_leftovers', 'require', 'seed_everything',
+    'shared_seed', 'suggesting_types', 'work_dir_lock', 'write_json',
 ]  # fmt: skip

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib import import_module
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.config.utils import MODULE2PACKAGE
+from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
 
 from .checks import refusal
 
 PACKAGE = 'snnet_mm'
+# Top-level keys that runners and tools read; others are variables, or for own hooks.
+READ_KEYS = {*inspect.signature(Runner.__init__).parameters}
+READ_KEYS |= {'custom_imports', 'strategy', 'tta_model', 'tta_pipeline'}
 
 
 def load_config(
@@ -42,12 +50,57 @@ def load_config(
         # mmengine gives one to parts of a base out of a package; ours need none.
         if node.get('_scope_') == PACKAGE:
             del node['_scope_']
-    try:
-        cfg.merge_from_dict(dict(options or {}))
-    except Exception as error:
-        fitting = f'settings of {path} ({error})'
-        raise refusal('--cfg-options', options, fitting) from error
+    merge_options(cfg, options or {})
     return cfg
+
+
+def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
+    """Override settings of a config, as ``'a.b'`` to value.
+
+    By then the variables of its files, such as ``data_root``, have been put into the
+    keys that depend on them: to change a variable alone would change nothing, and is
+    refused with the keys that hold its value.
+    """
+    # What a model has itself comes first.
+    unread = {'data_preprocessor'} & (cfg.get('model') or {}).keys()
+    names = {key.partition('.')[0] for key in options} - (READ_KEYS - unread)
+    before = {name: deepcopy(cfg[name]) for name in names & cfg.keys()}
+    held = {name: _held_at(cfg, name, value) for name, value in before.items()}
+    try:
+        cfg.merge_from_dict(dict(options))
+    except Exception as error:
+        fitting = f'settings of {cfg.filename} ({error})'
+        raise refusal('--cfg-options', options, fitting) from error
+    for name, value in before.items():
+        used = re.search(rf'(?<![\w\'"/]){name}\b(?!\s*=[^=])', cfg.text)
+        held_now = _held_at(cfg, name, value)
+        if cfg[name] != value and (held_now or (used and not held[name])):
+            keys = ', '.join(held_now) or 'those made of it'
+            what = f'the keys that this variable of the file was put into: {keys}'
+            raise refusal('--cfg-options', name, what)
+
+
+def _held_at(cfg: Config, name: str, value: Any) -> list[str]:
+    """Keys that hold the value of a variable, or a path that begins with it."""
+
+    def search(node: Any, path: str) -> Iterator[str]:
+        # Numbers are equal by chance.
+        same_name = path.rpartition('.')[2] == name
+        told_apart = same_name or (value and not isinstance(value, (bool, Number)))
+        if told_apart and node == value:
+            yield path
+        elif isinstance(node, str) and isinstance(value, str):
+            if '/' in value and node.startswith(value):
+                yield path
+        elif isinstance(node, Mapping):
+            for key, child in node.items():
+                yield from search(child, f'{path}.{key}')
+        elif isinstance(node, (list, tuple)):
+            for i, child in enumerate(node):
+                yield from search(child, f'{path}.{i}')
+
+    others = [key for key in cfg if key != name and key in READ_KEYS]
+    return [path for key in others for path in search(cfg[key], key)]
 
 
 def _path_of(name: str) -> Path:

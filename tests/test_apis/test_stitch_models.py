@@ -129,6 +129,7 @@ MISFITS = dict(
     depth=(dict(backbone=LOW, decode_head=dict(in_channels=64)), '', 'depth'),
     twins=(dict(), '', 'FLOPs twice'),
     rate=({}, 'optim_wrapper = dict(optimizer=dict(lr=None))', 'a learning rate'),
+    numbers=(dict(backbone=dict(act_cfg=dict(type='ReLU'))), '', 'without pre_norm'),
     kind=(dict(backbone=dict(type='MAE')), '', "type='MAE'; allowed: an anchor"),
 )
 

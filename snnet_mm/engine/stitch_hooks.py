@@ -15,7 +15,7 @@ from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from snnet_mm.evaluation import cost_table, preprocessed_size
+from snnet_mm.evaluation import cost_table, size_of_images
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
@@ -120,8 +120,8 @@ class StitchSamplingHook(Hook):
     Args:
         sampler: Config of the sampler; its seed is that of the run by default.
         input_size: Height and width that costs are counted at; by default the fixed
-            size of the model's data preprocessor. Without any, samplers that go by no
-            costs draw all the same.
+            size of the model's data preprocessor, or that of the first image. Where
+            there is none, samplers that go by no costs draw all the same.
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
             samplers that go by what was measured on a device, such as ROS with
             ``cost='latency', step=5``: groups of 5 ms.
@@ -177,9 +177,11 @@ class StitchSamplingHook(Hook):
             runner.message_hub.update_scalar('train/stitch_gflops', gflops)
 
     def _count(self, runner: Runner) -> tuple[CostTable | None, ValueError | None]:
-        """Count costs, or return why not where images have no fixed size."""
+        """Count costs, or return why not where images have several views."""
+        size, seed = self._input_size, shared_seed(runner.seed)
         try:
-            size = self._input_size or preprocessed_size(runner.model)
+            if size is None:
+                size = size_of_images(runner.model, runner.train_dataloader, seed)
         except ValueError as error:
             if self._costs_file is not None:
                 raise

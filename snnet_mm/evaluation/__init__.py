@@ -3,7 +3,7 @@
 from .costs import cost_table, count_parameters
 from .loops import StitchTestLoop, StitchValLoop
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
-from .parts import preprocessed_size
+from .parts import preprocessed_size, size_of_images
 from .pictures.figures import plot_images
 from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample
@@ -14,5 +14,6 @@ __all__ = [
     'Baseline', 'LatencyCheck', 'StitchTestLoop', 'StitchValLoop', 'as_text',
     'cost_report', 'cost_table', 'count_parameters', 'draw_sample', 'measure_latency',
     'measure_memory', 'measuring_setup', 'plot_images', 'plot_pareto', 'plot_routes',
-    'preprocessed_size', 'report_stitches', 'stitch_table', 'wide_console',
+    'preprocessed_size', 'report_stitches', 'size_of_images', 'stitch_table',
+    'wide_console',
 ]  # fmt: skip

@@ -43,7 +43,7 @@ from .partial_results import (
     identify_data,
     image_scores_file,
 )
-from .parts import special_forward
+from .parts import size_of_images, special_forward
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_stitches
 
@@ -193,8 +193,10 @@ class StitchTestLoop(TestLoop):
 
     def _selected_ids(self) -> tuple[int, ...]:
         """Return the stitches to test, and keep the costs of all."""
-        with gathered(self.runner.model):
-            self._costs = costs = cost_table(self.runner.model, self.input_size)
+        model, seed = self.runner.model, self.runner.seed
+        size = self.input_size or size_of_images(model, self.dataloader, seed)
+        with gathered(model):
+            self._costs = costs = cost_table(model, size)
         if self.known_costs is not None:
             self._costs = CostTable.read(self.known_costs)
             keys = '(config key: test_cfg.costs; option: --costs)'

@@ -10,8 +10,10 @@ from functools import partial
 from typing import TypeVar
 
 import torch
+from mmengine.logging import print_log
 from mmengine.model import BaseModel
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from snnet_mm.models import (
     StitchedBackbone,
@@ -20,7 +22,7 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Position, Step, Stitch
-from snnet_mm.utils import check, is_whole
+from snnet_mm.utils import check, is_whole, isolated_rng
 
 from .extensions import FORWARDS, Forward
 
@@ -154,6 +156,25 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
     size = next((size for size in sizes if size is not None), None)
     check(size is not None, 'input_size, model.data_preprocessor.size', size, SIZE)
     return tuple(size) if isinstance(size, Sequence) else size
+
+
+def size_of_images(model: nn.Module, loader: DataLoader, seed: int) -> tuple[int, int]:
+    """Return :func:`preprocessed_size`, or else the size of a loader's first image.
+
+    Detectors, and some stock configs, see images of many sizes.
+    """
+    try:
+        return preprocessed_size(model)
+    except ValueError:
+        with isolated_rng(seed):
+            batch = loader.collate_fn([loader.dataset[0]])
+        if not isinstance(batch['inputs'][0], Tensor):  # several views of each image
+            raise
+    images = unwrapped(model).data_preprocessor(batch, False)['inputs']
+    height, width = images.shape[-2:]
+    words = 'that of the first image (config key: input_size)'
+    print_log(f'Costs are counted at {height}x{width}, {words}', 'current')
+    return height, width
 
 
 def empty_images(

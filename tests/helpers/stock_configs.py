@@ -8,8 +8,6 @@ from mmengine.utils import is_seq_of
 
 # The width that all stages, necks and heads are narrowed to.
 WIDTH, SIDE, IMAGE = 32, 64, (160, 112)
-# Of the images of detectors, whose coarsest maps are then not a single place.
-PADDED = 128, 256
 AT_MOST = dict(
     embed_dim=WIDTH,
     embed_dims=WIDTH,
@@ -36,11 +34,10 @@ default_hooks = dict(
     stitch_sampling=dict(
         type='StitchSamplingHook',
         sampler=dict(type='ResourceConstrainedSampler', num_groups=3),
-        {size}
     ),
     stitch_report=dict(type='StitchReportHook'),
 )
-test_cfg = dict(_delete_=True, type='StitchTestLoop', stitches={stitches}, {size})
+test_cfg = dict(_delete_=True, type='StitchTestLoop', stitches={stitches})
 {extra}
 """
 
@@ -96,13 +93,10 @@ def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
     """Write what a user writes to stitch a stock config, and read it."""
     folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
     imports = ['snnet_mm', f'snnet_mm.integrations.{package}']
-    end = model['backbone'].get('out') == 'end'
-    sized = package == 'mmseg' or end  # in the data preprocessor, or by the anchors
-    size = '' if sized else f'input_size={PADDED}'
     # A checkpoint of the stock backbone.
     model = dict(model, pretrained=None) if package == 'mmseg' else dict(model)
     model['backbone'] = dict(model['backbone'], _delete_=True)
-    settings = dict(imports=imports, model=model, stitches=stitches, size=size)
+    settings = dict(imports=imports, model=model, stitches=stitches)
     stock = str(folder / f'{stock}.py')
     path.write_text(OWN.format(stock=stock, extra=extra, **settings))
     return Config.fromfile(path)

@@ -1,6 +1,7 @@
 import copy
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch.utils.data import BatchSampler
 from watching_hooks import Losses, Recorder, train
 
 from snnet_mm.engine import SandwichSampler, StitchInitHook, stitch_hooks
-from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation import cost_table, size_of_images
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Setup
 
@@ -218,17 +219,36 @@ def test_sampling_and_the_histogram_go_on_after_a_resume(toy_cfg):
 
 
 def test_images_of_no_fixed_size(toy_cfg, caplog):
-    """Stitches are sampled without costs, by a sampler that goes by none."""
+    """Costs are those of the first image."""
+    fixed, _ = train(toy_cfg)
     toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
-    sampling = toy_cfg.default_hooks.stitch_sampling
-    message = 'without costs, such as UniformSampler.* size=None; allowed: height'
-    with pytest.raises(ValueError, match=message):
-        train(toy_cfg)
-    sampling.sampler = dict(type='UniformSampler')
-    toy_cfg.log_level = 'WARNING'
+    toy_cfg.log_level = 'INFO'
     runner = Runner.from_cfg(toy_cfg)
     runner.logger.addHandler(caplog.handler)
     runner.train()
+    costs = [stitch_hooks.sampling_hook(r).sampler.costs for r in (fixed, runner)]
+    assert costs[0] == costs[1]
+    assert 'Costs are counted at 64x64, that of the first image' in caplog.text
+
+
+def test_images_of_several_views(toy_cfg, caplog):
+    """Stitches are sampled without costs, by a sampler that goes by none."""
+    toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
+
+    def views(model, loader, seed):
+        loader = SimpleNamespace(dataset=[0], collate_fn=lambda _: dict(inputs=[[0]]))
+        return size_of_images(model, loader, seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stitch_hooks, 'size_of_images', views)
+        message = 'without costs, such as UniformSampler.* size=None; allowed: height'
+        with pytest.raises(ValueError, match=message):
+            train(toy_cfg)
+        toy_cfg.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
+        toy_cfg.log_level = 'WARNING'
+        runner = Runner.from_cfg(toy_cfg)
+        runner.logger.addHandler(caplog.handler)
+        runner.train()
     (said,) = [m for m in caplog.messages if 'without costs' in m]
     assert 'size=None; allowed: height' in said
     assert sum(runner.message_hub.get_info('stitch_histogram').values()) == 2

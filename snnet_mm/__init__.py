@@ -21,16 +21,3 @@ from .version import __version__
 
 # Folder of the configs that are installed with the package, for bases of own ones.
 CONFIGS = str(Path(__file__).parent / '.mim' / 'configs')
-
-__all__ = [
-    'CONFIGS',
-    '__version__',
-    'anchors',
-    'bridging',
-    'datasets',
-    'engine',
-    'esta',
-    'evaluation',
-    'integrations',
-    'models',
-]

@@ -13,20 +13,3 @@ from .plain_vit import PlainViT
 from .smaller_vit import contract_width, keep_blocks, principal_directions
 from .timm_anchor import TimmAnchor
 from .timm_stage_anchor import TimmStageAnchor
-
-__all__ = [
-    'Anchor',
-    'BackboneMap',
-    'LoRALinear',
-    'LowRankUpdate',
-    'PlainViT',
-    'TimmAnchor',
-    'TimmStageAnchor',
-    'TokenState',
-    'check_outputs',
-    'check_tokens_correspond',
-    'contract_width',
-    'keep_blocks',
-    'layer_depth_among',
-    'principal_directions',
-]

@@ -9,23 +9,3 @@ from .compile_blocks import compile_blocks
 from .init_inferencer import draw_prediction, init_inferencer, list_images
 from .init_model import init_model
 from .stitch_models import stitch_models
-
-__all__ = [
-    'BudgetController',
-    'CostTable',
-    'StitchResults',
-    'compile_blocks',
-    'cost_table',
-    'draw_prediction',
-    'find_stitched_backbone',
-    'fit_times',
-    'init_inferencer',
-    'init_model',
-    'list_images',
-    'measure_latency',
-    'measure_memory',
-    'pick',
-    'select_stitches',
-    'set_stitch',
-    'stitch_models',
-]

@@ -9,8 +9,3 @@ from .adapters import (
     ViTBlockAdapter,
 )
 from .bridged_backbone import BridgedBackbone, BridgeSpace
-
-__all__ = [
-    'Adapter', 'BottleneckAdapter', 'BridgeSpace', 'BridgedBackbone',
-    'Conv3x3Adapter', 'LinearAdapter', 'LinearReLUAdapter', 'ViTBlockAdapter',
-]  # fmt: skip

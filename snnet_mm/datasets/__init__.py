@@ -3,15 +3,3 @@
 from .folder_check import check_annotation_file, check_data_folders
 from .seeded import SeededDataset, SeededIndex, SeededSampler
 from .toy_scenes import ToyInstances, ToyLabels, ToyObjects, ToyScenes
-
-__all__ = [
-    'SeededDataset',
-    'SeededIndex',
-    'SeededSampler',
-    'ToyInstances',
-    'ToyLabels',
-    'ToyObjects',
-    'ToyScenes',
-    'check_annotation_file',
-    'check_data_folders',
-]

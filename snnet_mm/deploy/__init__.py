@@ -4,15 +4,3 @@ from .budget_controller import BudgetController, fit_times
 from .exporter import FORMATS, StitchExporter
 from .onnx_files import open_onnx, run_onnx
 from .single import load_single, single_stitch, single_stitch_config
-
-__all__ = [
-    'BudgetController',
-    'FORMATS',
-    'StitchExporter',
-    'fit_times',
-    'load_single',
-    'open_onnx',
-    'run_onnx',
-    'single_stitch',
-    'single_stitch_config',
-]

@@ -13,11 +13,3 @@ from .samplers import (
 from .schedulers import GroupOneCycleLR, OneCycleMomentum
 from .stitch_checkpoint_hook import StitchCheckpointHook
 from .stitch_hooks import StitchInitHook, StitchReportHook, StitchSamplingHook
-
-__all__ = [
-    'AnchorLayerDecayConstructor', 'ExactResumeHook', 'GroupOneCycleLR',
-    'LabelCheckHook', 'OneCycleMomentum', 'ResourceConstrainedSampler',
-    'SandwichSampler', 'StitchCheckpointHook', 'StitchFSDPStrategy', 'StitchInitHook',
-    'StitchReportHook', 'StitchSampler', 'StitchSamplingHook', 'TrainableParamsHook',
-    'UniformSampler', 'check_loop', 'make_safe',
-]  # fmt: skip

@@ -10,9 +10,4 @@ from .importance import (
 )
 from .stitch_biases import StitchBiases
 
-__all__ = [
-    'DEPLOYMENT', 'IMPORTANCE', 'ImportanceSampler', 'StitchBiases',
-    'importance_results',
-]  # fmt: skip
-
 ADDED[r'(^|\.)stitch_biases\.'] = 'model.backbone.plugins'

@@ -9,11 +9,3 @@ from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample
 from .pictures.route_plot import plot_routes
 from .tables import as_text, cost_report, report_stitches, stitch_table, wide_console
-
-__all__ = [
-    'Baseline', 'LatencyCheck', 'StitchTestLoop', 'StitchValLoop', 'as_text',
-    'cost_report', 'cost_table', 'count_parameters', 'draw_sample', 'measure_latency',
-    'measure_memory', 'measuring_setup', 'plot_images', 'plot_pareto', 'plot_routes',
-    'preprocessed_size', 'report_stitches', 'size_of_images', 'stitch_table',
-    'wide_console',
-]  # fmt: skip

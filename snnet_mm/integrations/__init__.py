@@ -5,5 +5,3 @@ need. The modules here import none of these packages.
 """
 
 from . import evaluation_rules, training_rules
-
-__all__ = ['evaluation_rules', 'training_rules']

@@ -14,13 +14,3 @@ from .wrappers.fast_anchor_wrapper import FastAnchorWrapper, recorded_tokens
 from .wrappers.model_wrapper import ModelWrapper, model_config
 from .wrappers.sandwich_wrapper import SandwichWrapper
 from .ziplab_checkpoint import convert_ziplab
-
-__all__ = [
-    'Distillation', 'DistillationWrapper', 'FastAnchorWrapper', 'LeastSquares',
-    'LoRAStitchingLayer', 'MapLayerNorm', 'ModelWrapper', 'NormPerMap', 'PerStitchBN',
-    'SNNetv1', 'SNNetv2',
-    'SandwichWrapper', 'SimpleFeaturePyramid', 'SingleStitch', 'StitchedBackbone',
-    'StitchingLayer', 'TimmTeacher', 'build_anchors', 'convert_ziplab',
-    'find_stitched_backbone', 'fit_stitching_layers', 'gathered', 'model_config',
-    'recalibrate_bn', 'recorded_tokens', 'set_stitch', 'set_stitches', 'unwrapped',
-]  # fmt: skip

@@ -19,13 +19,3 @@ from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace, check_space_record, write_space_record
 from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace
-
-__all__ = [
-    'Budget', 'Cost', 'CostTable', 'KINDS', 'Position', 'Segment', 'Setup',
-    'SlidingWindowSpace', 'StagedSpace', 'Step', 'Stitch', 'StitchResult',
-    'StitchResults', 'StitchingLayerSpec', 'StitchingSpace', 'TwoWaySpace', 'UNITS',
-    'best_per_budget_group', 'check_space_record', 'common_prefix', 'group_by_cost',
-    'middle_stitches', 'pareto_front', 'parse_budget', 'pick', 'prior_scores',
-    'rank_correlation', 'select_stitches', 'split_cost_range', 'visiting_order',
-    'write_space_record',
-]  # fmt: skip

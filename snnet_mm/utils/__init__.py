@@ -26,13 +26,3 @@ from .logging import quiet_terminal
 from .random import isolated_rng, seed_everything, shared_seed
 from .registering import MOVED_SETTINGS, register, suggesting_types
 from .work_dir_lock import work_dir_lock
-
-__all__ = [
-    'MOVED_SETTINGS', 'AtomicBackend', 'UntrustedCheckpointError', 'UnwritableError',
-    'atomic_path', 'check', 'check_ops', 'check_ops_for', 'check_writable',
-    'closing_process_group', 'guard_checkpoints', 'is_number', 'is_whole',
-    'isolated_rng', 'launched_rank', 'load_config', 'load_weights_only',
-    'merge_options', 'prepare_cpu_distributed', 'quiet_terminal', 'read_json',
-    'refusal', 'register', 'remove_leftovers', 'require', 'seed_everything',
-    'shared_seed', 'suggesting_types', 'work_dir_lock', 'write_json',
-]  # fmt: skip

@@ -5,5 +5,3 @@ from snnet_mm.utils import check_ops
 check_ops()
 
 from .stitch_coco_metric import StitchCocoMetric  # noqa: E402
-
-__all__ = ['StitchCocoMetric']

@@ -6,5 +6,3 @@ from .anchor_classifier import AnchorClassifier
 from .stitched_cls_head import StitchedClsHead
 
 RENAMED['head.ends.'] = 'head.anchor_heads.'
-
-__all__ = ['AnchorClassifier', 'StitchedClsHead']

@@ -5,11 +5,3 @@ from .depth_metric import RunningDepthMetric
 from .dpt_depth_estimator import DPTDepthEstimator
 from .dpt_depth_head import DPTDepthHead
 from .load_depth_map import LoadDepthMap
-
-__all__ = [
-    'DPTDepthEstimator',
-    'DPTDepthHead',
-    'LoadDepthMap',
-    'RunningDepthMetric',
-    'ScaleInvariantLogLoss',
-]

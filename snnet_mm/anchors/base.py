@@ -1,7 +1,5 @@
 """The anchor contract: what a network must offer to be stitched."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -167,7 +165,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             if everything or self.layer_depth(name)[0] <= self.frozen_stages:
                 parameter.requires_grad = False
 
-    def train(self, mode: bool = True) -> Anchor:
+    def train(self, mode: bool = True) -> 'Anchor':
         """Set the mode of all parts but the frozen ones, which stay in eval mode."""
         super().train(mode)
         if self.frozen_stages >= 0:

@@ -5,8 +5,6 @@ have our names already; ``docs/anchors.md`` lists the arguments of the anchor th
 family needs.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Frozen linear layers with a trained low-rank update (LoRA)."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -48,7 +46,7 @@ class LoRALinear(LowRankUpdate):
     """A linear layer of a network with a low-rank update."""
 
     @classmethod
-    def of(cls, plain: nn.Linear, rank: int, alpha: float) -> LoRALinear:
+    def of(cls, plain: nn.Linear, rank: int, alpha: float) -> 'LoRALinear':
         """Return a layer with the weights of a plain one and an update that is zero."""
         layer = cls(plain.in_features, plain.out_features, plain.bias is not None)
         layer.add_update(rank, alpha, 'lora.rank')

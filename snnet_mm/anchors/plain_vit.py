@@ -1,7 +1,5 @@
 """The plain ViT as an anchor."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

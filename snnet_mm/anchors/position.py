@@ -1,7 +1,5 @@
 """Position embeddings of plain ViTs: absolute, and relative biases of attention."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -149,7 +147,7 @@ class RelativePositionBias(nn.Module):
         self.grid = grid
         self._kept.clear()
 
-    def train(self, mode: bool = True) -> RelativePositionBias:
+    def train(self, mode: bool = True) -> 'RelativePositionBias':
         """Set the mode and forget the bias, as averages of weights go by ``.data``."""
         self._kept.clear()
         return super().train(mode)

@@ -1,7 +1,5 @@
 """Loading published weights into a module: one way for anchors, heads and teachers."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Mapping

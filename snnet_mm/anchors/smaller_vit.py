@@ -1,7 +1,5 @@
 """Weights of a smaller plain ViT out of those of a larger one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Any plain ViT of timm as an anchor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -116,7 +114,7 @@ class TimmAnchor(TokenAnchor):
         weights = convert_timm_weights(self.vit, weights).items()
         return {f'vit.{k}': v for k, v in weights if k.split('.')[0] not in _HEADS}
 
-    def train(self, mode: bool = True) -> TimmAnchor:
+    def train(self, mode: bool = True) -> 'TimmAnchor':
         """See :meth:`Anchor.train`; rotary coordinates are never augmented either."""
         super().train(mode)
         self.family.kept.clear()

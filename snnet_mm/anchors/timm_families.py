@@ -3,8 +3,6 @@
 A family is a class of timm. ``docs/families.md`` shows how to add one.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ fails after an upgrade, compare timm's class named in the docstring with what is
 here; where timm does the thing by itself by now, drop the function and its call.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -3,8 +3,6 @@
 A family takes a few lines here; ``docs/families.md`` has a worked example.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Common parts of all plain ViTs, whatever is in their blocks."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 

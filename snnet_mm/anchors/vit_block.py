@@ -1,7 +1,5 @@
 """The transformer block of a plain ViT, with timm's names inside."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import torch

@@ -1,7 +1,5 @@
 """torch.compile for stitches: block by block, so that switching compiles nothing."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from snnet_mm.models import find_stitched_backbone

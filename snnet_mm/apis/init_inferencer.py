@@ -1,7 +1,5 @@
 """mm's own inferencers around a model that switches its stitch."""
 
-from __future__ import annotations
-
 import os
 from copy import deepcopy
 from importlib import import_module

@@ -1,7 +1,5 @@
 """A trained model, ready to predict with any of its stitches."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Mapping

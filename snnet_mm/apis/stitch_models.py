@@ -1,7 +1,5 @@
 """A stitched config from two trained models."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from copy import deepcopy

@@ -3,8 +3,6 @@
 "Bridging Large Gaps in Neural Network Representations with Model Stitching", section 2.
 """
 
-from __future__ import annotations
-
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Two frozen networks with trained adapters between any of their blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -95,7 +93,7 @@ class BridgedBackbone(StitchedBackbone):
             prefix=(fast.num_prefix, slow.num_prefix),
         )
 
-    def train(self, mode: bool = True) -> BridgedBackbone:
+    def train(self, mode: bool = True) -> 'BridgedBackbone':
         """Set the mode of all parts but frozen networks, which stay in eval mode."""
         super().train(mode)
         if self.frozen:

@@ -1,7 +1,5 @@
 """Data folders that a config names, checked before anything is built."""
 
-from __future__ import annotations
-
 import os
 import os.path as osp
 from collections.abc import Iterable, Mapping

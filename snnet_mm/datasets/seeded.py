@@ -1,7 +1,5 @@
 """Augmentation that depends on the place in the stream of samples alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmengine.dataset import BaseDataset
@@ -21,7 +19,7 @@ class SeededIndex(int):
     Being an int it passes through batch samplers and to worker processes.
     """
 
-    def __new__(cls, index: int, seed: tuple[int, ...]) -> SeededIndex:
+    def __new__(cls, index: int, seed: tuple[int, ...]) -> 'SeededIndex':
         """Make one; for ``seed`` see :func:`snnet_mm.utils.seed_everything`."""
         self = super().__new__(cls, index)
         self.seed = seed

@@ -1,7 +1,5 @@
 """Generated scenes as data sets of four tasks, for tests, demos and quick trainings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import cv2

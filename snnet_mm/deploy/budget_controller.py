@@ -1,7 +1,5 @@
 """Keeping a time budget at run time by switching stitches."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time
@@ -92,7 +90,7 @@ class BudgetController:
         costs: Mapping[int, float] | None = None,
         lower_is_better: Collection[str] | None = None,
         **kwargs,
-    ) -> BudgetController:
+    ) -> 'BudgetController':
         """Build a controller over an evaluation; its costs are FLOPs by default."""
         results = results.ranked_by(lower_is_better=lower_is_better)
         costs = costs or results.column('flops')

@@ -1,7 +1,5 @@
 """Export of one stitch, or of a bundle of several that share their weights."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model as a graph: images as they are loaded go in, predictions come out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """One stitch of a stitched model as a plain mm model: its config and weights."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from copy import deepcopy

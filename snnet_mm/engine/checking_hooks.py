@@ -1,7 +1,5 @@
 """Hooks that look at labels, heads and parameters before training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

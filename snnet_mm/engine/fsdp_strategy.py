@@ -1,7 +1,5 @@
 """Training of stitches under FSDP, which shards parameters by units."""
 
-from __future__ import annotations
-
 import torch
 from mmengine._strategy import FSDPStrategy
 from mmengine.registry import STRATEGIES

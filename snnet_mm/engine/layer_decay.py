@@ -1,7 +1,5 @@
 """Layer-wise decay of the learning rate, every anchor by its own rate and depth."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Checkpoints that a training goes on from: which one, and whether it fits."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

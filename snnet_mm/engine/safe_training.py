@@ -1,7 +1,5 @@
 """Checks and parts that make the training of any config safe."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from mmengine.config import Config

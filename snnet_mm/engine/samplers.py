@@ -1,7 +1,5 @@
 """Samplers that draw the stitches of each training iteration."""
 
-from __future__ import annotations
-
 from abc import ABCMeta, abstractmethod
 from collections.abc import Collection, Sequence
 

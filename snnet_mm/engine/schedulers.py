@@ -1,7 +1,5 @@
 """The one-cycle policy for optimizers whose groups have rates of their own."""
 
-from __future__ import annotations
-
 import math
 from abc import ABCMeta, abstractmethod
 

@@ -12,8 +12,6 @@ this file, and only this one, takes from its internals:
 If an upgrade changes these, tests/test_engine/test_stitch_checkpoint_hook.py fails.
 """
 
-from __future__ import annotations
-
 import os.path as osp
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Hooks of stitched models: the first stitching layers, sampling, its report."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

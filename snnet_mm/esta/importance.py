@@ -1,7 +1,5 @@
 """Stitches by their importance for the task (ESTA, section 4.2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

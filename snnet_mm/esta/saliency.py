@@ -1,7 +1,5 @@
 """Saliency: the weight of a stitch's trained parameters in the loss of a step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache

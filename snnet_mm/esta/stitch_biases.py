@@ -1,7 +1,5 @@
 """Biases that belong to one stitch each (ESTA)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 

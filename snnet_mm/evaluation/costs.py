@@ -1,7 +1,5 @@
 """FLOPs and parameters of every stitch, computed from the model itself."""
 
-from __future__ import annotations
-
 import logging
 import re
 import traceback

@@ -3,8 +3,6 @@
 ``snnet_mm.integrations`` registers its entries when ``snnet_mm`` is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from mmengine.evaluator import BaseMetric

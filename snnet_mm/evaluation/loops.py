@@ -1,7 +1,5 @@
 """Loops that evaluate any list of stitches in one pass over the data."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Latency and peak memory of every stitch, measured on a device."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -157,7 +155,7 @@ def _track(items: Collection[int], title: str, progress: bool):
 
 
 def _run_stitch(
-    model: nn.Module, images: Tensor, run: Forward, watch: _Stopwatch, stitch_id: int
+    model: nn.Module, images: Tensor, run: Forward, watch: '_Stopwatch', stitch_id: int
 ) -> None:
     set_stitch(model, stitch_id)
     watch.time(stitch_id, partial(run, model, images))

@@ -1,7 +1,5 @@
 """Several stitches over the data once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

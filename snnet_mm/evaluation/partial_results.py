@@ -1,7 +1,5 @@
 """Results of an evaluation that is under way, on disk for one that is resumed."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Parts of a stitched model: each is run once, and a stitch is a sum of parts."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Tables of costs and results, and the report of an evaluation."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from io import StringIO

@@ -1,7 +1,5 @@
 """Rules by which evaluation knows classes of the mm packages, importing none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

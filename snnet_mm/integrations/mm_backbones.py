@@ -1,7 +1,5 @@
 """Trained ViTs, Swins and ResNets of the mm packages as anchors, with their heads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Rules by which training knows classes of the mm packages, importing none."""
 
-from __future__ import annotations
-
 from snnet_mm.engine.checking_hooks import HEADS, ONE_CLASS
 
 # Of classifiers, segmentors and detectors. Semantic heads of detectors have classes of

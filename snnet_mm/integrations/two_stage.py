@@ -1,7 +1,5 @@
 """Forward of a two-stage detector with proposals that do not depend on weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

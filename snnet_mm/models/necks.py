@@ -1,7 +1,5 @@
 """Necks between backbones and dense heads: norms of maps, and ViTDet's pyramid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Batch norm statistics of each stitch, where training mixed those of all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -53,7 +51,7 @@ class PerStitchBN(nn.Module):
         own = self.statistics.get(stitch.id, {})
         _write(self._norms[0], {**self._mixed, **own})
 
-    def attach(self) -> PerStitchBN:
+    def attach(self) -> 'PerStitchBN':
         """Become a part of the model, and serve its active stitch."""
         (model,) = self._model
         model.per_stitch_bn = self

@@ -1,7 +1,5 @@
 """Models that FSDP shards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

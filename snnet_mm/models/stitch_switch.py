@@ -1,7 +1,5 @@
 """Finding the stitched backbone in a model, and switching its stitch."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Checkpoints of the authors' released code, in our key names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

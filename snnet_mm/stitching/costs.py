@@ -1,7 +1,5 @@
 """Costs of stitches, their units and groups, and budgets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple

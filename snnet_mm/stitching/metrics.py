@@ -1,7 +1,5 @@
 """Metrics: their directions, Pareto fronts and how well orders agree."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A guess at which stitches are good, for models that were not evaluated yet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Routes: which blocks of which anchor a stitch runs, and in which order."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Choosing stitches: by budget, as lists of configs name them, after a screening."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from snnet_mm.utils import check, is_whole

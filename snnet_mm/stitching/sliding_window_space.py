@@ -1,7 +1,5 @@
 """The space of SN-Netv1 for anchors of equal depth: stitching as sliding windows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise, product
 

@@ -1,7 +1,5 @@
 """Stitching spaces: all stitches of a set of anchors, numbered, and their records."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The space of SN-Netv1 for networks with stages."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, pairwise
 

@@ -1,7 +1,5 @@
 """The two-way space of SN-Netv2, and its one-way parts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise
 

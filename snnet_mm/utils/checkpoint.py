@@ -1,7 +1,5 @@
 """Checkpoints are data: they are read without running what is in them."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

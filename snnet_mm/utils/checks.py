@@ -1,7 +1,5 @@
 """One way to refuse what a user got wrong, and to tell numbers from what is none."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from difflib import get_close_matches

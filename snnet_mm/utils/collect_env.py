@@ -1,7 +1,5 @@
 """The environment of a bug report: ``python -m snnet_mm.utils.collect_env``."""
 
-from __future__ import annotations
-
 from importlib import import_module, metadata
 
 from mmengine.utils.dl_utils import collect_env as collect_mmengine_env

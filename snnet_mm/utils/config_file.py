@@ -1,7 +1,5 @@
 """Configs by their files or names in packages, and the ops that some need."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,7 +1,5 @@
 """Several processes, also where there is no GPU."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -1,7 +1,5 @@
 """Files that are whole or absent, and JSON that a user hands back."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

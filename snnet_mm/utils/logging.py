@@ -1,7 +1,5 @@
 """Control of what loggers print."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Random state: set it from a few numbers, or keep it from leaking."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager

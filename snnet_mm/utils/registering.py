@@ -1,7 +1,5 @@
 """Registration of our classes: settings and types that do not exist are named."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

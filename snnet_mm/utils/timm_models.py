@@ -1,7 +1,5 @@
 """Networks of timm, which only what asks for them needs; licences of weights."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """One training at a time in a work directory."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

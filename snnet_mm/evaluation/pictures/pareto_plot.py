@@ -1,7 +1,5 @@
 """The picture of an evaluation: metric over cost."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Pictures of predictions, a folder for each stitch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

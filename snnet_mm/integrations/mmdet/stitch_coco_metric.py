@@ -1,7 +1,5 @@
 """COCO's metrics, for one stitch after the other."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout

@@ -1,7 +1,5 @@
 """The classifier of one anchor."""
 
-from __future__ import annotations
-
 import re
 
 from mmengine.model import BaseModule

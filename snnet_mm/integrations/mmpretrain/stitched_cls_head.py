@@ -1,7 +1,5 @@
 """The classification head of stitched backbones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -63,7 +61,7 @@ class StitchedClsHead(ClsHead):
         if frozen:
             self.anchor_heads.requires_grad_(False)
 
-    def train(self, mode: bool = True) -> StitchedClsHead:
+    def train(self, mode: bool = True) -> 'StitchedClsHead':
         """Set the mode of all parts but frozen heads, which stay in eval mode."""
         super().train(mode)
         if self.frozen:

@@ -1,7 +1,5 @@
 """The loss of depth estimation."""
 
-from __future__ import annotations
-
 import torch
 from mmengine.logging import MessageHub
 from mmseg.registry import MODELS

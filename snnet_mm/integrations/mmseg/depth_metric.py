@@ -1,7 +1,5 @@
 """The metrics of depth estimation."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

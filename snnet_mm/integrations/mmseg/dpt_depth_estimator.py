@@ -1,7 +1,5 @@
 """The depth estimator."""
 
-from __future__ import annotations
-
 from mmseg.models import DepthEstimator
 from mmseg.registry import MODELS
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The depth head of DPT."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Reading depth maps."""
 
-from __future__ import annotations
-
 from mmseg.datasets.transforms import LoadDepthAnnotation
 from mmseg.registry import TRANSFORMS
 

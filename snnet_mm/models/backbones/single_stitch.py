@@ -1,7 +1,5 @@
 """One stitch by itself: the backbone of an exported model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from mmengine.model import BaseModule, ModuleList

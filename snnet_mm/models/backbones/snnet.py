@@ -1,7 +1,5 @@
 """SN-Netv1 and SN-Netv2: anchors stitched one way, and two ways."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from mmengine.registry import MODELS

@@ -1,7 +1,5 @@
 """The base of all stitched backbones: anchors, a space, and the active stitch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The walk along a route that all backbones share, and states kept between walks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import torch

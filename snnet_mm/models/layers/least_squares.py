@@ -1,7 +1,5 @@
 """Least squares: from streamed activations to the maps of all stitching layers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import torch

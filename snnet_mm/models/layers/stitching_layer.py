@@ -1,7 +1,5 @@
 """Stitching layers: maps from one anchor's activations to another's."""
 
-from __future__ import annotations
-
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -31,7 +29,7 @@ class StitchingLayer(nn.Linear):
         self.weight.copy_(weight)
         self.bias.copy_(bias)
 
-    def merged(self) -> StitchingLayer:
+    def merged(self) -> 'StitchingLayer':
         """Return the same map as a plain stitching layer, for a shipped stitch."""
         return self
 

@@ -1,7 +1,5 @@
 """Distillation: a student's logits follow those of a teacher."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

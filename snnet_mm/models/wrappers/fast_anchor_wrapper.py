@@ -1,7 +1,5 @@
 """Training of a fast anchor that was made out of the slow one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 

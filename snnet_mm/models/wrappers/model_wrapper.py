@@ -1,7 +1,5 @@
 """The part that every wrapper of an mm model shares."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any

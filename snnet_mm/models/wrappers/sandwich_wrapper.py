@@ -1,7 +1,5 @@
 """Several stitches in one iteration: the sandwich rule."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmengine.model import BaseModel

@@ -49,7 +49,6 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             time, the same gradients. Batch norms then see every batch twice.
         kept_blocks: Build only these blocks, under their numbers; by default all.
         embedding: Whether the embedding is built.
-        init_cfg: mmengine's initialisation config.
     """
 
     # Height and width of the images that it is built for, if it is for one size.
@@ -122,7 +121,6 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         return weights
 
     def init_weights(self) -> None:
-        """Load pretrained weights if ``init_cfg`` says so; see :func:`load_into`."""
         keys = inspect.signature(self.adapt_weights).parameters
         options = pretrained_options(self.init_cfg, *list(keys)[1:])
         if options is None:
@@ -166,7 +164,6 @@ class Anchor(BaseModule, metaclass=ABCMeta):
                 parameter.requires_grad = False
 
     def train(self, mode: bool = True) -> 'Anchor':
-        """Set the mode of all parts but the frozen ones, which stay in eval mode."""
         super().train(mode)
         if self.frozen_stages >= 0:
             for name, part in self.trunk.named_children():
@@ -201,10 +198,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 def check_outputs(
     out: str, with_cls: bool, out_indices: Sequence[int], anchors: Sequence[Anchor]
 ) -> tuple[int, ...]:
-    """Return out indices as numbers of blocks of the last anchor, -1 being its last.
-
-    Refuses these, ``out`` and ``with_cls`` where a backbone of the anchors lacks them.
-    """
+    """Return out indices as block numbers of the last anchor; refuse wrong outputs."""
     check(out in OUTPUTS, 'out', out, OUTPUTS)
     right = not with_cls or all(anchor.has_cls for anchor in anchors)
     check(right, 'with_cls', with_cls, 'False, as an anchor has no cls_token')

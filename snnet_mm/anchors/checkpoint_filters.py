@@ -1,8 +1,6 @@
 """Published weights of plain ViTs, in our key names, and fitted to an anchor's grid.
 
-Every function takes a state dict and returns a new one. MAE, AugReg and timm's DINOv2
-have our names already; ``docs/anchors.md`` lists the arguments of the anchor that each
-family needs.
+Every function takes a state dict and returns a new one; see ``docs/anchors.md``.
 """
 
 import math
@@ -58,11 +56,7 @@ def to_our_names(weights: Weights) -> dict[str, Tensor]:
 
 
 def _join_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Join biases of q and v, and tables of a block and of all, in BEiT's weights.
-
-    A bias of k adds the same to all logits of a query, which the softmax ignores: zeros
-    are exact, and stay so in training.
-    """
+    """Join biases of q and v, and tables of a block and of all, in BEiT's weights."""
     shared = weights.pop(f'rel_pos_bias.{_BIAS_TABLE}', None)
     blocks = {m[0] for k in weights if (m := re.match(r'blocks\.\d+', k))}
     for attn in (f'{block}.attn' for block in sorted(blocks)):
@@ -157,10 +151,7 @@ def _read_layout(
     loaded_grid: Grid | None,
     offsets: bool = False,
 ) -> tuple[int, Grid]:
-    """Return how many entries, among ``extras``, belong to no patch, and the grid.
-
-    Files do not say it: the anchor's grid or a square, if only one reading is possible.
-    """
+    """Return how many of ``extras`` belong to no patch, and the grid, if clear."""
     readings = set()
     for extra in extras:
         root = math.isqrt(max(length - extra, 0))

@@ -34,7 +34,7 @@ class LowRankUpdate(nn.Linear):
 
     @torch.no_grad()
     def merged_into(self, layer: nn.Linear) -> nn.Linear:
-        """Return a plain layer of the same widths, made the same map as this one."""
+        """Make a plain layer of the same widths the same map."""
         layer.to(self.weight)
         layer.weight.copy_(self.weight + self.scaling * self.lora_B @ self.lora_A)
         if self.bias is not None:
@@ -47,14 +47,12 @@ class LoRALinear(LowRankUpdate):
 
     @classmethod
     def of(cls, plain: nn.Linear, rank: int, alpha: float) -> 'LoRALinear':
-        """Return a layer with the weights of a plain one and an update that is zero."""
         layer = cls(plain.in_features, plain.out_features, plain.bias is not None)
         layer.add_update(rank, alpha, 'lora.rank')
         layer.load_state_dict(plain.state_dict(), strict=False)
         return layer
 
     def merged(self) -> nn.Linear:
-        """Return the same map as one plain layer, as a shipped stitch runs it."""
         widths = self.in_features, self.out_features
         with self.weight.device:
             return self.merged_into(nn.Linear(*widths, self.bias is not None))

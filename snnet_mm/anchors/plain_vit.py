@@ -60,16 +60,12 @@ class PlainViT(TokenAnchor):
             with ``embed_dims``, ``depth``, ``num_heads`` and, if not 4, ``mlp_ratio``.
         img_size: Pixels, or height and width, that the position embedding is for.
             Images of any other size resample it.
-        patch_size: Pixels of a patch's side.
-        in_channels: Channels of the images.
         cls_token: Whether a cls token comes first.
-        num_registers: Register tokens after the cls token.
         abs_pos_embed: Whether there is a position embedding; BEiT has none.
         pos_embed_prefix: Whether the position embedding has entries for the prefix
             tokens (ViT), or is added before they are put in front (DeiT3).
         pos_embed_antialias: Whether resampling the position embedding antialiases, as
             in timm; the authors' depth model does without.
-        qkv_bias: Whether q, k and v have a bias.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
         rel_pos_bias: Whether each block has BEiT's relative position bias.
         window_size: Rows, and columns, of the windows that attention stays in, as in
@@ -80,8 +76,6 @@ class PlainViT(TokenAnchor):
         mlp_shortcut: Whether the feed-forward branch of a block adds its own normalised
             input, as in the authors' depth model (with ``norm_eps=1e-5``).
         final_norm: Whether a layer norm belongs to the last block's output.
-        drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
-        norm_eps: Epsilon of the layer norms.
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'`` has
             ``checkpoint``, ``prefix`` and ``img_size``, see :meth:`adapt_weights`.
     """
@@ -144,11 +138,7 @@ class PlainViT(TokenAnchor):
     ) -> Weights:
         """Rename weights of any family and fit what depends on the grid.
 
-        Args:
-            weights: Official ones of DeiT3, MAE, AugReg, BEiTv2, DINOv2, SAM or ViTDet,
-                those of timm or mmpretrain, or ours.
-            img_size: Pixels, or height and width, that their position embedding is for;
-                needed only where it is not square and not the anchor's.
+        ``img_size`` is what their position embedding is for, if neither square nor own.
         """
         own, weights = self.state_dict(), to_our_names(weights)
         if 'norm.weight' not in own:
@@ -168,17 +158,14 @@ class PlainViT(TokenAnchor):
         return fit_offsets(weights, own)
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TokenAnchor.embed_patches`."""
         patches, pos_embed = self.patch_embed(images), self._pos_embed_for(grid)
         return add_positions(patches, pos_embed, self.cls_token, self.reg_token)
 
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TokenAnchor.run_layers`."""
         return self.blocks[i](tokens, grid)
 
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """See :meth:`Anchor.fix_input_size`."""
         grid = grid_of(size, self.patch_size)
         if self.pos_embed is not None:
             self.pos_embed.data = self._pos_embed_for(grid)
@@ -208,7 +195,7 @@ class PlainViT(TokenAnchor):
         return resize_pos_embed(self.pos_embed, self.grid, grid, *how)
 
     def _randomise(self) -> None:
-        """The initialisation of DeiT and timm: truncated normal, std 0.02."""
+        """Draw weights as DeiT and timm do: truncated normal, std 0.02."""
         for name, parameter in self.named_parameters():
             if '.rel_pos_bias.' in name:
                 continue  # has its own
@@ -221,7 +208,6 @@ class PlainViT(TokenAnchor):
 
 
 def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
-    """Return width, depth, attention heads and mlp ratio."""
     if isinstance(arch, str):
         check(arch in ARCHITECTURES, 'arch', arch, ARCHITECTURES)
         return *ARCHITECTURES[arch], 4

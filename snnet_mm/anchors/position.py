@@ -37,10 +37,7 @@ def resize_pos_embed(
 def add_positions(
     patches: Tensor, pos_embed: Tensor | None, *prefix: Tensor | None
 ) -> Tensor:
-    """Put prefix tokens ``(1, n, C)`` in front of patches ``(B, L, C)``.
-
-    Positions are added to all tokens or to the patches, whichever they are for.
-    """
+    """Put prefix tokens ``(1, n, C)`` before patches ``(B, L, C)``; add positions."""
     tokens = [t.expand(patches.shape[0], -1, -1) for t in prefix if t is not None]
     if pos_embed is None:
         return torch.cat([*tokens, patches], dim=1)
@@ -117,15 +114,13 @@ class KeptTensors:
         return self._kept[slot][1]
 
     def clear(self) -> None:
-        """Forget everything."""
         self._kept.clear()
 
 
 class RelativePositionBias(nn.Module):
     """BEiT's learned attention bias for every offset between two patches.
 
-    Without gradients, in eval mode, the bias is gathered once per grid. For another
-    ``grid`` of rows and columns than its own the table is resampled bicubically.
+    In eval mode without gradients, it is gathered once per grid.
     """
 
     def __init__(self, grid: Grid, num_heads: int, num_prefix: int) -> None:
@@ -142,13 +137,11 @@ class RelativePositionBias(nn.Module):
         return make() if self.training else self._kept.get(0, grid, self.table, make)
 
     def fix_grid(self, grid: Grid) -> None:
-        """Resample the table to a grid, once for all."""
         self.table.data = resize_bias_table(self.table.data, self.grid, grid)
         self.grid = grid
         self._kept.clear()
 
     def train(self, mode: bool = True) -> 'RelativePositionBias':
-        """Set the mode and forget the bias, as averages of weights go by ``.data``."""
         self._kept.clear()
         return super().train(mode)
 
@@ -156,9 +149,8 @@ class RelativePositionBias(nn.Module):
 class DecomposedRelPosBias(nn.Module):
     """The attention bias of MViTv2 and ViTDet, which depends on the query.
 
-    A query meets one embedding for the rows and one for the columns that lie between
-    it and the key, the same for all heads; the bias is the sum of both products. For
-    another ``grid`` than their own the embeddings are resampled linearly.
+    It is the sum of a query's products with one embedding for the rows and one for the
+    columns that lie between it and the key.
     """
 
     def __init__(self, grid: Grid, head_dim: int) -> None:
@@ -177,7 +169,6 @@ class DecomposedRelPosBias(nn.Module):
         return bias.flatten(4).flatten(2, 3)
 
     def fix_grid(self, grid: Grid) -> None:
-        """Resample the embeddings to a grid, once for all."""
         self.rel_pos_h.data = resize_offsets(self.rel_pos_h.data, grid[0])
         self.rel_pos_w.data = resize_offsets(self.rel_pos_w.data, grid[1])
 

@@ -45,8 +45,7 @@ def load_into(
 
     Args:
         module: What they are for.
-        checkpoint: ``'timm://<name>'``, or path or http address of an official file, of
-            a timm state dict, or of an mm checkpoint; code in it is not run.
+        checkpoint: Path or address for :func:`read_weights`.
         key: Config key of the checkpoint.
         prefix: Where in the checkpoint the module is, such as ``'backbone.'``.
         adapt: Renames and resamples the weights for the module.

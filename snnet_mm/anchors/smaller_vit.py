@@ -14,12 +14,7 @@ _BLOCK = re.compile(r'blocks\.(\d+)\.')
 
 
 def keep_blocks(weights: Weights, blocks: Sequence[int]) -> dict[str, Tensor]:
-    """Return the weights of a plain ViT with some of its blocks left out.
-
-    Args:
-        weights: State dict of a :class:`PlainViT`.
-        blocks: Which are kept, in rising order.
-    """
+    """Return the weights of a plain ViT with only some blocks, in rising order."""
     depth = 1 + max(int(m[1]) for m in map(_BLOCK.match, weights) if m)
     rising = all(is_whole(i, 0) for i in blocks) and list(blocks) == sorted(set(blocks))
     right = rising and 0 < len(blocks) < depth and blocks[-1] < depth
@@ -36,17 +31,10 @@ def keep_blocks(weights: Weights, blocks: Sequence[int]) -> dict[str, Tensor]:
 
 
 def principal_directions(tokens: Sequence[Tensor], width: int) -> Tensor:
-    """Return the directions in which tokens vary most.
+    """Return orthonormal columns ``(C, width)`` in which tokens vary most.
 
     The mean over channels is taken out of every token, as the layer norms do that read
-    them, and tokens of each tensor count alike, whatever their scale. Sums are float64.
-
-    Args:
-        tokens: Activations ``(N, C)`` after several blocks.
-        width: Number of directions.
-
-    Returns:
-        Orthonormal columns ``(C, width)``.
+    them. Tensors ``(N, C)``, after several blocks, count alike, whatever their scale.
     """
     (channels,) = {x.shape[-1] for x in tokens}
     right = is_whole(width, 1) and width < channels
@@ -65,10 +53,9 @@ def contract_width(
     """Return the weights of a narrower plain ViT, whose tokens are ``tokens @ basis``.
 
     The affine part of every layer norm goes into the linear layer that reads it, and
-    LayerScale into the one that it scales. Of the heads, and of the hidden units of the
-    feed-forward branch, those with the largest weights stay. What the norms divide by
-    changes with the width by the square root of the ratio, on average; the rest is an
-    approximation for distillation to begin with.
+    LayerScale into the one that it scales. Of ``num_heads`` heads, and of the hidden
+    units, those with the largest weights stay. What norms divide by changes with the
+    width by the square root of the ratio, on average: a start for distillation.
 
     Args:
         weights: State dict of a :class:`PlainViT` without relative position bias.

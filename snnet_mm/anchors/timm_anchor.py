@@ -39,10 +39,8 @@ class TimmAnchor(TokenAnchor):
         img_size: Pixels, or height and width, that it is built for, rounded up to
             whole patches; by default timm's. Images of any other size resample what
             depends on it.
-        model_args: Other arguments of ``timm.create_model``.
         final_norm: Whether timm's norm after the blocks, if it has one there, belongs
             to the last block's output, as in ``forward_features``.
-        drop_path_rate: Stochastic depth of the last block, rising linearly from 0.
         **kwargs: See :class:`TokenAnchor`. Without ``embedding``, what blocks share is
             built all the same. An ``init_cfg`` of type ``'Pretrained'`` loads a file as
             timm's model of the same class would, or a ``vit.`` of ours.
@@ -83,21 +81,17 @@ class TimmAnchor(TokenAnchor):
 
     @property
     def trunk(self) -> nn.Module:
-        """See :attr:`Anchor.trunk`."""
         return self.vit
 
     @property
     def grid(self) -> Grid:
-        """Rows and columns of the patches that it is built for."""
         return self.family.grid
 
     @property
     def blocks(self) -> nn.ModuleList:
-        """The blocks of timm's model."""
         return self.vit.blocks
 
     def init_weights(self) -> None:
-        """Load the weights that ``pretrained`` or ``init_cfg`` ask for."""
         if self.pretrained:
             loaded = create_timm_model(self.model, pretrained=True, **self.arguments)
             own, weights = self.vit.state_dict(), loaded.state_dict()
@@ -109,13 +103,11 @@ class TimmAnchor(TokenAnchor):
         self.is_init = True
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        """See :meth:`Anchor.adapt_weights`."""
         weights = {k.removeprefix('vit.'): v for k, v in weights.items()}
         weights = convert_timm_weights(self.vit, weights).items()
         return {f'vit.{k}': v for k, v in weights if k.split('.')[0] not in _HEADS}
 
     def train(self, mode: bool = True) -> 'TimmAnchor':
-        """See :meth:`Anchor.train`; rotary coordinates are never augmented either."""
         super().train(mode)
         self.family.kept.clear()
         for name in self.family.shared:
@@ -124,27 +116,23 @@ class TimmAnchor(TokenAnchor):
         return self
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TokenAnchor.embed_patches`."""
         return self.family.embed(images, grid)
 
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TokenAnchor.run_layers`."""
         return self.family.run_block(i, tokens, grid)
 
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """See :meth:`Anchor.fix_input_size`."""
         self.family.fix_grid(grid_of(size, self.patch_size))
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """See :meth:`Anchor.layer_depth`."""
         return super().layer_depth(param_name.removeprefix('vit.'))
 
 
 def _plan(
     model: str, arguments: Mapping, img_size: int | Sequence[int] | None
 ) -> tuple[type[TimmFamily], int, dict]:
-    """Return family and patch size of a model, and all arguments to build it with."""
+    """Return family, patch size and all arguments of a model."""
     arguments = dict(arguments, num_classes=0)
     # Which class it is only a built model tells; on the meta device that costs nothing.
     with torch.device('meta'):

@@ -69,21 +69,15 @@ class TimmFamily:
 
 
 class EvaFamily(TimmFamily):
-    """timm's ``Eva``: EVA-02, DINOv3, the Perception Encoder, ViTs with RoPE.
-
-    Rotary coordinates are not augmented in training: stitches that share blocks would
-    see different ones.
-    """
+    """timm's ``Eva``: EVA-02, DINOv3, the Perception Encoder, ViTs with RoPE."""
 
     shared = ('rope',)
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.embed`."""
         patches = self.vit.patch_embed(images).flatten(1, 2)
         return self.vit.norm_pre(self.to_tokens(patches, grid))
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.run_block`; a mixed rotary embedding is learned."""
         rope = self.vit.rope
         if rope is not None:
             make = partial(rope.get_embed, grid)
@@ -108,11 +102,9 @@ class BeitFamily(TimmFamily):
             take_bias_from_outside(block.attn)
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.embed`."""
         return self.to_tokens(self.vit.patch_embed(images), grid)
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.run_block`."""
         block, bias = self.vit.blocks[i], None
         for slot, module in ((i, block.attn), (-1, self.vit.rel_pos_bias)):
             table = getattr(module, 'relative_position_bias_table', None)
@@ -123,7 +115,6 @@ class BeitFamily(TimmFamily):
         return block(tokens, shared_rel_pos_bias=bias)
 
     def fix_grid(self, grid: Grid) -> None:
-        """See :meth:`TimmFamily.fix_grid`."""
         for name, table in self.vit.named_parameters():
             if name.endswith('relative_position_bias_table'):
                 table.data = resize_bias_table(table.data, self.grid, grid)
@@ -137,7 +128,6 @@ class SamFamily(TimmFamily):
     shared = ('rope_global', 'rope_window')
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.embed`."""
         vit = self.vit
         right = vit.rope_global is None or grid == self.grid
         check(right, 'img_size', grid, f'{self.grid} patches, for which its RoPE is')
@@ -147,11 +137,9 @@ class SamFamily(TimmFamily):
         return vit.norm_pre(vit.pos_drop(x)).flatten(1, 2)
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.run_block`."""
         return self.vit.blocks[i](tokens.unflatten(1, grid)).flatten(1, 2)
 
     def fix_grid(self, grid: Grid) -> None:
-        """See :meth:`TimmFamily.fix_grid`."""
         for block in self.vit.blocks:
             if isinstance(block, nn.Identity):
                 continue
@@ -163,7 +151,6 @@ class SamFamily(TimmFamily):
         super().fix_grid(grid)
 
     def pos_embed(self, grid: Grid) -> Tensor:
-        """See :meth:`TimmFamily.pos_embed`."""
         table = self.vit.pos_embed.flatten(1, 2)
         return resize_pos_embed(table, self.grid, grid, 0).unflatten(1, grid)
 

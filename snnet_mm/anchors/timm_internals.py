@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class _NoBias:
-    """The neutral element of a sum, without a copy of the other term."""
+    """A neutral element, without a copy of the other term."""
 
     def __add__(self, other: Tensor) -> Tensor:
         return other
@@ -26,9 +26,8 @@ def _no_bias() -> _NoBias | float:
 def take_bias_from_outside(attention: nn.Module) -> None:
     """Leave the relative position bias of ``beit.Attention`` to its caller.
 
-    Its own is gathered anew in every forward, and for the grid that it is built for
-    alone. ``forward`` adds the result of ``_get_rel_pos_bias`` to its argument
-    ``shared_rel_pos_bias``.
+    Its own is gathered in every forward, for one grid alone. ``forward`` adds the
+    result of ``_get_rel_pos_bias`` to its argument ``shared_rel_pos_bias``.
     """
     attention._get_rel_pos_bias = _no_bias
 
@@ -36,9 +35,8 @@ def take_bias_from_outside(attention: nn.Module) -> None:
 def accept_any_size(swin: nn.Module) -> None:
     """Let ``SwinTransformer`` and ``SwinTransformerV2`` take images of any size.
 
-    Images are padded to whole patches. Windows stay those of the size that the network
-    is built for; for another one ``dynamic_mask`` makes masks anew. timm has it only
-    for all sizes or none, where kept masks are exact for the size built for.
+    timm's ``dynamic_mask`` makes masks anew for all sizes or none; those that are kept
+    are exact for the size that the network is built for.
     """
     swin.patch_embed.strict_img_size = False
     swin.patch_embed.dynamic_img_pad = True

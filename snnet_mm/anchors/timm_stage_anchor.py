@@ -173,12 +173,10 @@ class TimmStageAnchor(Anchor):
         self.freeze()
 
     def embed(self, images: Tensor) -> TokenState:
-        """See :meth:`Anchor.embed`."""
         self._check_size(images.shape[-2:])
         return _to_state(self.stem(images), self._layout)
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
-        """See :meth:`Anchor.run_block`."""
         x = state.tokens
         if self._layout == 'NCHW':
             x = _to_map(state)
@@ -190,11 +188,9 @@ class TimmStageAnchor(Anchor):
         return _to_state(x, self._layout)
 
     def to_feature_map(self, state: TokenState) -> Tensor:
-        """See :meth:`Anchor.to_feature_map`."""
         return _to_map(state).contiguous()
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """See :meth:`Anchor.fix_input_size`."""
         self._check_size(size)
         grid = tuple(-(-x // self.block_strides[0]) for x in size)
         for i, block in enumerate(self.blocks):
@@ -204,7 +200,6 @@ class TimmStageAnchor(Anchor):
         self.input_size = tuple(size)
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        """Rename weights in our names, timm's, or those of a family's authors."""
         own, theirs = self.state_dict(), self._names
         if own.keys() <= weights.keys():
             return weights
@@ -230,18 +225,15 @@ class TimmStageAnchor(Anchor):
         check(right, 'anchors.img_size', tuple(size), allowed)
 
     def _grid_after(self, i: int, grid: Grid) -> Grid:
-        """Rows and columns after block i, from those before it."""
         ratio = self.block_strides[i] // self.block_strides[max(i - 1, 0)]
         return -(-grid[0] // ratio), -(-grid[1] // ratio)
 
 
 def _to_state(x: Tensor, layout: str) -> TokenState:
-    """The tokens of a map, which are a view of it."""
     if layout == 'NHWC':
         return TokenState(x.flatten(1, 2), tuple(x.shape[1:3]))
     return TokenState(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))
 
 
 def _to_map(state: TokenState) -> Tensor:
-    """The map ``(B, C, H, W)`` of which a state has the tokens; a view of them."""
     return state.tokens.transpose(1, 2).unflatten(2, state.grid)

@@ -21,12 +21,6 @@ class TokenAnchor(Anchor):
     What derives from it has ``grid``, the rows and columns that it is built for.
 
     Args:
-        dim: Width.
-        depth: Number of blocks.
-        patch_size: Pixels of a patch's side.
-        num_prefix: Tokens before the patches: cls token and registers.
-        has_cls: Whether the first of them is a cls token.
-        drop_path_rate: Stochastic depth of the last block.
         lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of the
             attention's linear layers: a dict with ``rank`` and, optionally, ``alpha``
             (1) and ``targets`` (``('qkv', 'proj')``). Frozen stages have none.
@@ -70,11 +64,9 @@ class TokenAnchor(Anchor):
 
     @property
     def input_size(self) -> tuple[int, int]:
-        """Height and width of the images that the anchor is built for."""
         return self.grid[0] * self.patch_size, self.grid[1] * self.patch_size
 
     def embed(self, images: Tensor) -> TokenState:
-        """See :meth:`Anchor.embed`. Zeros below and right fill the last patches."""
         height, width = images.shape[-2:]
         pad_h, pad_w = -height % self.patch_size, -width % self.patch_size
         if pad_h or pad_w:
@@ -83,19 +75,16 @@ class TokenAnchor(Anchor):
         return TokenState(self.embed_patches(images, grid), grid)
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
-        """See :meth:`Anchor.run_block`."""
         x = self.maybe_checkpoint(self.run_layers, i, state.tokens, state.grid)
         if i == self.depth - 1:
             x = self.trunk.norm(x)
         return state._replace(tokens=x)
 
     def to_feature_map(self, state: TokenState) -> Tensor:
-        """See :meth:`Anchor.to_feature_map`."""
         patches = state.tokens[:, self.num_prefix :]
         return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
 
     def freeze(self) -> None:
-        """See :meth:`Anchor.freeze`; first, add the low-rank updates that train."""
         if self._lora is not None:
             self.requires_grad_(False)
             for block in self.trunk.blocks:

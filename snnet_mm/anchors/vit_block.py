@@ -19,7 +19,6 @@ class DropPath(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop or rescale per image, ``(B, ...)``; the identity in eval mode."""
         if not self.training or self.rate == 0:
             return x
         keep = 1 - self.rate
@@ -35,7 +34,6 @@ class LayerScale(nn.Module):
         self.gamma = nn.Parameter(torch.full((dim,), float(init_value)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scale activations ``(..., dim)``."""
         return x * self.gamma
 
 
@@ -56,7 +54,6 @@ class Attention(nn.Module):
         self.rel_pos_bias = rel_pos_bias
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """Attend among all tokens ``(B, L, C)`` of a grid of patches."""
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         bias = None
@@ -96,7 +93,6 @@ class Block(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """Return tokens ``(B, L, C)`` of a grid of patches after the block."""
         normed, size = self.norm1(x), self.window_size
         if size:
             windows = self.attn(to_windows(normed, grid, size), (size, size))
@@ -111,7 +107,6 @@ class Block(nn.Module):
         return x + self.drop_path(self.ls2(branch))
 
     def fix_grid(self, grid: Grid) -> None:
-        """Resample, once for all, what depends on the grid of patches."""
         if self.attn.rel_pos_bias is not None and not self.window_size:
             self.attn.rel_pos_bias.fix_grid(grid)
 

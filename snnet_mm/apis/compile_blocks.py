@@ -7,16 +7,11 @@ from snnet_mm.utils import check
 
 
 def compile_blocks(model: nn.Module, **kwargs) -> None:
-    """Compile the blocks of every anchor, in place.
+    """Compile the blocks of every anchor, in place, by settings of ``torch.compile``.
 
     As a whole, a model would be compiled again for every route. The blocks of an anchor
-    share what is compiled for the first of them, so that all stitches together cost one
-    compilation per anchor and input size. Weights and their names stay.
-
-    Args:
-        model: Any model that holds a stitched backbone.
-        **kwargs: Settings of ``torch.compile``. Sizes are static by default: the widths
-            of two anchors are no size that varies.
+    share what is compiled for the first of them: one compilation per anchor and input
+    size. Sizes are static by default: widths of two anchors are no size that varies.
     """
     settings = dict(dynamic=False) | kwargs
     for anchor in find_stitched_backbone(model).anchors:

@@ -34,7 +34,7 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         set_stitch(model, 30)
         inferencer(['a.jpg', array], batch_size=2)['predictions']
 
-    Its calls take what :func:`list_images` takes. For their other arguments see mmseg's
+    Its calls take what :func:`list_images` takes, and the other arguments of mmseg's
     ``MMSegInferencer``, mmdet's ``DetInferencer`` and mmpretrain's
     ``ImageClassificationInferencer``.
     """
@@ -101,10 +101,7 @@ def draw_prediction(
 
 
 def list_images(inputs: Any) -> list[str | np.ndarray]:
-    """List the images of an image file, an array, a folder, or a list of these two.
-
-    Arrays are those of :func:`as_bgr`.
-    """
+    """List the images of a file, array, folder, or list of files and arrays."""
     if isinstance(inputs, (str, os.PathLike)) and Path(inputs).is_dir():
         files = sorted(Path(inputs).iterdir())
         images = [f for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
@@ -125,9 +122,9 @@ def list_images(inputs: Any) -> list[str | np.ndarray]:
 def as_bgr(array: np.ndarray) -> np.ndarray:
     """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
 
-    Grey, ``(H, W)`` or ``(H, W, 1)``, becomes three equal channels, the alpha of BGRA
-    is dropped. Whole numbers become uint8, others float32. Values of 16 bits, or from 0
-    to 1, are refused: only the user knows which of them is white.
+    Grey becomes three equal channels, the alpha of BGRA is dropped. Integers become
+    uint8, others float32. Values of 16 bits, or from 0 to 1, are refused: only the user
+    knows which of them is white.
     """
     image = array[..., None] if array.ndim == 2 else array
     fits = image.ndim == 3 and image.size and image.shape[-1] in (1, 3, 4)

@@ -86,7 +86,7 @@ def init_model(
 
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
-    """Classes and their colours, from the checkpoint or else from the test data."""
+    """Return classes and palette, of the checkpoint or else of the test data."""
     meta = checkpoint.get('meta')
     found = meta.get('dataset_meta') if isinstance(meta, Mapping) else None
     if not isinstance(found, Mapping) and cfg.get('test_dataloader') is not None:

@@ -55,7 +55,6 @@ class TrainedModel(NamedTuple):
 
     @property
     def backbone(self) -> dict:
-        """The config of the anchor, without what a stitched backbone has instead."""
         alone = ('init_cfg', 'out', 'out_indices', 'pretrained', 'with_cls')
         return {k: v for k, v in self.model['backbone'].items() if k not in alone}
 
@@ -153,7 +152,6 @@ def _check_equal(theirs: nn.Module, ours: nn.Module, size: Size) -> None:
 
 @torch.no_grad()
 def _count(anchor: Anchor, size: Size) -> int:
-    """Multiply-accumulates of an anchor."""
     # Imported here, for it loads a compiler of kernels.
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -163,7 +161,6 @@ def _count(anchor: Anchor, size: Size) -> int:
 
 
 def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
-    """Find what two models must have in common, by config key."""
     data = (cfg.get('train_dataloader') or {}).get('dataset', {})
     while 'dataset' in data:
         data = data['dataset']

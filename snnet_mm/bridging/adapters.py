@@ -28,8 +28,6 @@ class Adapter(nn.Module, metaclass=ABCMeta):
     patches (section 3.2 of the paper).
 
     Args:
-        in_dim: Width of the network that is left.
-        in_stride: Pixels between two of its tokens.
         hops: Width and stride after each adapter.
         prefix: Prefix tokens of the network that is left, and of the one entered.
         resize: How grids change: ``'bilinear'`` interpolation before each adapter,
@@ -71,13 +69,11 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         return layer(_to_map(state) if self.spatial else state.tokens)
 
     def config(self) -> dict:
-        """Return the config that :class:`SingleStitch` builds it from."""
         kind, prefix = type(self).__name__, (self.num_prefix, self.out_prefix)
         source = dict(in_dim=self.in_dim, in_stride=self.in_stride, prefix=prefix)
         return dict(type=kind, hops=list(self.hops), resize=self.resize, **source)
 
     def map_state(self, state: TokenState) -> TokenState:
-        """Call the adapter, as any stitching layer is called."""
         return self(state)
 
     def forward(self, state: TokenState) -> TokenState:
@@ -102,7 +98,6 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         return state
 
     def _resized(self, state: TokenState, grid: tuple[int, int]) -> TokenState:
-        """Resample the patches; prefix tokens stay as they are."""
         if state.grid == grid:
             return state
         num_prefix = 0 if self.folds else self.num_prefix
@@ -186,7 +181,6 @@ class ViTBlockAdapter(Adapter):
         return layer['block'](x, state.grid)
 
     def config(self) -> dict:
-        """See :meth:`Adapter.config`."""
         return super().config() | dict(head_dim=self.head_dim)
 
 
@@ -204,15 +198,13 @@ class Bottleneck(nn.Module):
             self.shortcut = nn.Sequential(*_conv_bn(in_dim, out_dim, 1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the map ``(B, out_dim, h, w)`` after the block."""
         return F.relu(self.branch(x) + self.shortcut(x))
 
 
 class TokenNorm(nn.BatchNorm1d):
-    """A batch norm of tokens ``(B, L, C)``: that of the map which they are."""
+    """A batch norm over images and tokens ``(B, L, C)``."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise over images and tokens."""
         return super().forward(x.transpose(1, 2)).transpose(1, 2)
 
 

@@ -39,11 +39,6 @@ class BridgedBackbone(StitchedBackbone):
             :func:`joint_between` and :func:`stages_to_bridge`.
         joints: Instead of stages, pairs ``(i, j)``: a route leaves the first network
             after block ``i - 1`` and goes on with block ``j`` of the second.
-        frozen: Whether the networks are frozen, in eval mode.
-        stitch_ids: Keep only these stitches, and the networks by themselves.
-        out: See :class:`StitchedBackbone`; for ``'maps'`` out indices are blocks that
-            all routes run.
-        **kwargs: See :class:`StitchedBackbone`.
     """
 
     layer_class = Adapter
@@ -94,7 +89,6 @@ class BridgedBackbone(StitchedBackbone):
         )
 
     def train(self, mode: bool = True) -> 'BridgedBackbone':
-        """Set the mode of all parts but frozen networks, which stay in eval mode."""
         super().train(mode)
         if self.frozen:
             self.anchors.eval()
@@ -140,8 +134,7 @@ class BridgeSpace(StitchingSpace):
 def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:
     """Return the blocks of the stages of a network as bridges count them.
 
-    A network of one stage, a plain ViT, is divided into four equal ones (section 2 of
-    the paper); the first ones are a block deeper where that does not come out even.
+    A plain ViT is divided into four equal ones, the first a block deeper (section 2).
     """
     if len(stages) > 1:
         return tuple(stages)
@@ -157,9 +150,8 @@ def joint_between(
 ) -> tuple[int, int]:
     """Return the pair ``(i, j)`` from one stage to another, as the paper has it.
 
-    It leaves after the first block of the source stage of ``fast``, and goes on after
-    the first block of the target stage of ``slow``, the one that reduces the grid; for
-    the same stage, after its last block.
+    It leaves after the first block of a stage of ``fast``, and goes on after the first
+    block of one of ``slow``, which reduces the grid; in the same stage its last.
     """
     known = 0 <= source < len(fast) and 0 <= target < len(slow)
     wanted = f'0 to {len(fast) - 1} and 0 to {len(slow) - 1}'

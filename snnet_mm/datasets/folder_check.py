@@ -10,10 +10,8 @@ from snnet_mm.utils import check
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     """Refuse a dataloader whose data folders or annotation file are missing or empty.
 
-    Only what is on a local disk is looked at, and what ``data_root``, ``data_prefix``
-    and ``ann_file`` say. A folder of ``seg`` maps, which mmdet's instance configs
-    inherit from panoptic ones, counts where a transform loads them. ``key`` is the
-    dataloader's config key.
+    Only what is on a local disk is looked at. ``seg`` maps, which mmdet's instance
+    configs inherit from panoptic ones, count where a transform loads them.
     """
     dataset = (dataloader or {}).get('dataset', {})
     root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix', {})

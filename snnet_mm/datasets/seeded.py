@@ -14,13 +14,9 @@ SAMPLES = 1
 
 
 class SeededIndex(int):
-    """The index of a sample with the seed of its augmentation.
-
-    Being an int it passes through batch samplers and to worker processes.
-    """
+    """An int, for batch samplers and workers, with the seed of its augmentation."""
 
     def __new__(cls, index: int, seed: tuple[int, ...]) -> 'SeededIndex':
-        """Make one; for ``seed`` see :func:`snnet_mm.utils.seed_everything`."""
         self = super().__new__(cls, index)
         self.seed = seed
         return self
@@ -31,15 +27,11 @@ class SeededIndex(int):
 
 @register(DATASETS, passes_on=True)
 class SeededDataset:
-    """A data set whose augmentation follows the seeds of the indices.
+    """A data set ``of`` a type, whose augmentation follows the seeds of the indices.
 
     With :class:`SeededSampler` a sample is the same after a resume and for any number
     of workers. Covered are ``random``, numpy's global generator and torch's on the
-    CPU, not transforms with a state of their own. All else is of the data set inside.
-
-    Args:
-        of: Type of the data set.
-        **kwargs: Arguments of the data set.
+    CPU, not transforms with a state of their own.
     """
 
     def __init__(self, of: str | type, **kwargs) -> None:
@@ -74,10 +66,7 @@ class SeededSampler(Sampler):
     The place is the epoch, if any, the rank, and how many samples it has drawn before.
 
     Args:
-        dataset: The data set, a :class:`SeededDataset`.
-        of: Type of the sampler.
         seed: Seed of the order and of the augmentation; that of the run by default.
-        **kwargs: Arguments of the sampler.
     """
 
     seeds_samples = True
@@ -112,7 +101,6 @@ class SeededSampler(Sampler):
         return getattr(self.sampler, name)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch."""
         self._epoch = epoch
         self.sampler.set_epoch(epoch)
 

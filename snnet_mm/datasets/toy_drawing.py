@@ -71,7 +71,6 @@ def draw_scene(
 
 
 def _smooth_noise(rng: np.random.Generator, size: Size, *cells: int) -> np.ndarray:
-    """Random numbers of a coarse grid, blended to (H, W)."""
     return cv2.resize(rng.random(cells), size[::-1], interpolation=cv2.INTER_LINEAR)
 
 
@@ -102,10 +101,7 @@ def _draw_surfaces(
 def _outline(
     rng: np.random.Generator, label: int, length: float, x: float, y: float, size: Size
 ) -> np.ndarray:
-    """Draw the mask (H, W) of an object that stands at (x, y), in pixels.
-
-    A box and a bar have the same outline and differ in their proportions alone.
-    """
+    """Draw the mask (H, W) of an object that stands at (x, y), in pixels."""
     mask = np.zeros(size, np.uint8)
     if label == DISK:
         points = cv2.ellipse2Poly((0, 0), (1000, 1000), 0, 0, 360, 10) / 1000
@@ -126,7 +122,6 @@ def _outline(
 def _texture(
     rng: np.random.Generator, kind: str, period: float, size: Size
 ) -> np.ndarray:
-    """Draw a texture of two random colours, (H, W, 3)."""
     row, column = (np.indices(size) / period).astype(int)
     mix = dict(plain=np.zeros(size), checker=(row + column) % 2)
     mix['stripes'] = (column if rng.random() < 0.5 else row) % 2
@@ -136,7 +131,6 @@ def _texture(
 
 
 def _expose(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
-    """Add uneven light and the noise of a sensor; (H, W, 3) uint8."""
     light = rng.uniform(0.6, 1) + 0.3 * _smooth_noise(rng, image.shape[:2], 2, 2)
     noise = rng.normal(0, rng.uniform(2, 14), image.shape)
     return np.clip(image * light[..., None] + noise, 0, 255).astype(np.uint8)

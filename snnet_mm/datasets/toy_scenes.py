@@ -26,10 +26,8 @@ class ToyScenes(BaseDataset):
     """Generated scenes with segmentation maps or depth maps; no files.
 
     Scene ``i`` depends on ``seed``, ``split`` and ``i`` alone, in any process; other
-    versions of numpy and OpenCV may draw another one.
-
-    Pipelines hold no loading transform. ``img_path`` names the scene, as metrics and
-    visualisers expect, but there is no such file.
+    versions of numpy and OpenCV may draw another one. Pipelines hold no loading
+    transform, and ``img_path`` only names the scene.
 
     Args:
         num_scenes: Number of scenes.
@@ -38,7 +36,6 @@ class ToyScenes(BaseDataset):
         seed: Seed of all splits, 0 or more.
         num_objects: Least and greatest number of objects in a scene.
         depth: Whether to give depth maps, in metres, in place of segmentation maps.
-        **kwargs: See :class:`mmengine.dataset.BaseDataset`.
     """
 
     METAINFO = dict(classes=CLASSES, palette=PALETTE)
@@ -63,7 +60,6 @@ class ToyScenes(BaseDataset):
         super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
-        """List the scenes; they are drawn when asked for."""
         return [dict(scene_index=index) for index in range(self.num_scenes)]
 
     def get_data_info(self, idx: int) -> dict:
@@ -79,14 +75,12 @@ class ToyScenes(BaseDataset):
         return info | self.truth_of(scene)
 
     def draw(self, scene_index: int) -> Scene:
-        """Draw a scene with all that is known about it."""
         # A spawn key keeps seed, split and index apart, whatever their lengths.
         key = SPLITS.index(self.split), scene_index
         seeds = np.random.SeedSequence(self.seed, spawn_key=key)
         return draw_scene(np.random.default_rng(seeds), self.size, self.num_objects)
 
     def truth_of(self, scene: Scene) -> dict:
-        """Return the entries of the ground truth."""
         if self.depth:
             return dict(gt_depth_map=scene.depth, seg_fields=['gt_depth_map'])
         return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])
@@ -105,7 +99,6 @@ class ToyInstances(ToyScenes):
     METAINFO = dict(classes=CLASSES[DISK:], palette=PALETTE[DISK:])
 
     def truth_of(self, scene: Scene) -> dict:
-        """Return the entries of the ground truth."""
         instances = []
         for label, mask in zip(scene.labels, scene.masks, strict=True):
             if mask.any():
@@ -124,7 +117,6 @@ class ToyObjects(ToyInstances):
     METAINFO = dict(classes=('object',), palette=[(220, 20, 60)])
 
     def truth_of(self, scene: Scene) -> dict:
-        """Return the entries of the ground truth."""
         instances = super().truth_of(scene)['instances']
         return dict(instances=[dict(i, bbox_label=0) for i in instances])
 
@@ -139,13 +131,12 @@ class ToyLabels(ToyScenes):
     METAINFO = dict(classes=CROWDS)
 
     def truth_of(self, scene: Scene) -> dict:
-        """Return the entries of the ground truth."""
         share = (scene.semantic > GROUND).mean()
         return dict(gt_label=int(np.digitize(share, SHARES)))
 
 
 def _run_lengths(mask: np.ndarray) -> dict:
-    """Return COCO's run lengths of a mask (H, W), by columns, in turn of 0 and of 1."""
+    """Return COCO's run lengths of a mask, which go by columns."""
     flat = np.append(0, mask.ravel(order='F'))
     counts = np.diff(np.flatnonzero(np.diff(flat)), prepend=0, append=flat.size - 1)
     return dict(size=list(mask.shape), counts=counts.tolist())

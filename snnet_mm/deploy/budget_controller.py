@@ -45,9 +45,7 @@ class BudgetController:
             milliseconds of a latency table, or FLOPs.
         scores: Scores of the candidates; those that another one beats at an equal or
             lower cost are never run. By default the costlier is the better one.
-        higher_is_better: Whether a larger score is better.
-        target_ms: Time that a call may take, in milliseconds.
-        target_fps: The same as calls per second. One of both is given.
+        target_ms: Time that a call may take, in milliseconds, or else ``target_fps``.
         load: Milliseconds per unit of cost, if known, such as 1 for a latency table;
             it decides what runs first. By default the cheapest stitch does.
         clock: Seconds, for :meth:`measure`.
@@ -102,7 +100,6 @@ class BudgetController:
         return self._ids[self._index]
 
     def expected_ms(self, stitch_id: int) -> float | None:
-        """Return the time that a candidate should take under the present load."""
         return None if self.load is None else self.load * self.costs[stitch_id]
 
     @contextmanager
@@ -159,7 +156,6 @@ class BudgetController:
         return ERROR * deviation / math.sqrt(number)
 
     def _best_within(self, time_ms: float) -> int:
-        """Index of the best stitch that is expected within a time, or 0."""
         within = [n for n, i in enumerate(self._ids) if self.expected_ms(i) <= time_ms]
         return within[-1] if within else 0
 
@@ -174,9 +170,8 @@ def fit_times(
 ) -> dict[int, float]:
     """Fit milliseconds of all stitches to those of a few: the line through them.
 
-    FLOPs leave out what every stitch takes alike, such as loading the image. Timing
-    the cheapest and the costliest stitch once tells that apart; times that do not rise
-    with the costs of two stitches or more are a ValueError.
+    FLOPs leave out what every stitch takes alike, such as loading the image; times of
+    the cheapest and the costliest stitch tell that apart.
     """
     known, times = [costs[i] for i in measured_ms], list(measured_ms.values())
     slope, offset = linear_regression(known, times) if len({*known}) > 1 else (0, 0)

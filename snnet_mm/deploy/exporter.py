@@ -41,16 +41,13 @@ class StitchExporter:
     """Writes stitches of one model, then reads every file and compares predictions.
 
     They are compared with those of the stitched model, on images of the test set or on
-    noise where these are not at hand; a file that differs is an error. Parts of the
-    model that follow :func:`set_stitch`, such as a :class:`PerStitchBN`, are exported
-    as they are for the stitch. Both ways of export return what they write to
-    ``manifest.json``: how graphs are fed, what they predict, and about each stitch its
-    route, costs, metrics and files.
+    noise where these are not at hand; a file that differs is an error. Both ways of
+    export return what they write to ``manifest.json``: how graphs are fed, what they
+    predict, and about each stitch its route, costs, metrics and files.
 
     Args:
         cfg: Config of the stitched model.
-        model: The stitched model with its weights, on the CPU. Its ``dataset_meta``,
-            if there is one, goes into the checkpoint and the manifest.
+        model: The stitched model with its weights, on the CPU.
         out_dir: Folder to write to.
         size: Height and width of a graph's images, and of the FLOPs in the manifest;
             by default the fixed size of the model's data preprocessor.
@@ -88,11 +85,7 @@ class StitchExporter:
         self.compared_on = f'{num_images} {source}'
 
     def export_stitch(self, stitch_id: int, formats: Sequence[str] = ('mm',)) -> dict:
-        """Write one stitch as a model of its own, and the manifest.
-
-        ``'mm'`` and ``'safetensors'`` write a config and a checkpoint, ``'onnx'`` and
-        ``'torch-export'`` a graph.
-        """
+        """Write one stitch, in some of :data:`FORMATS`, and the manifest."""
         known = formats and set(formats) <= set(FORMATS)
         check(known, '--format', tuple(formats), FORMATS)
         if 'onnx' in formats:
@@ -114,10 +107,7 @@ class StitchExporter:
         return self._write_manifest({stitch_id: files}, wanted)
 
     def export_bundle(self, stitches: str | Sequence[int]) -> dict:
-        """Write several stitches as ONNX graphs that share one file of weights.
-
-        For ``stitches`` see :func:`snnet_mm.stitching.select_stitches`.
-        """
+        """Write stitches, see :func:`select_stitches`, as graphs that share weights."""
         require_onnx()
         # Results may hold latency, which the costs of the model do not.
         costs = self.costs if self.results is None else None
@@ -139,7 +129,6 @@ class StitchExporter:
         return self._write_manifest(files, wanted[ids[0]], shared)
 
     def _build_single(self, stitch_id: int) -> tuple[Config, nn.Module, Predictions]:
-        """Config and model of a stitch alone, and the stitched model's predictions."""
         set_stitch(self.model, stitch_id)
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
         return cfg, single, predict_loaded(self.model, self.images)

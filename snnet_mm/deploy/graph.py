@@ -47,7 +47,6 @@ class PredictionGraph(nn.Module):
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Predictions:
-        """Predictions for images ``(B, 3, H, W)`` with values from 0 to 255."""
         return predict(self.model, (images - self.mean) / self.std)
 
 
@@ -56,11 +55,7 @@ def predict(model: nn.Module, images: Tensor, number: int = 1) -> Predictions:
 
     Segmentors and depth estimators give maps of the images' size, detectors those of
     every level of their pyramid, for what their heads do next depends on the image.
-
-    Args:
-        model: The model.
-        images: The images.
-        number: How many they are, which heads of queries ask; a graph's may vary.
+    Heads of queries ask for the ``number`` of images; a graph's may vary.
     """
     if hasattr(model, 'encode_decode'):
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)
@@ -87,7 +82,7 @@ def is_detector(model: nn.Module) -> bool:
 
 
 def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:
-    """Return the tensors of predictions."""
+    """Return predictions as a tuple."""
     return (predictions,) if isinstance(predictions, Tensor) else tuple(predictions)
 
 
@@ -130,8 +125,7 @@ def sample_images(
     """Load the first images of the test set by its pipeline, else draw noise.
 
     Returns:
-        Images ``(number, 3, *size)`` with values from 0 to 255, and their name:
-        ``'test images'``, or ``'noise'`` if the data is not there.
+        Images ``(number, 3, *size)`` with values from 0 to 255, and their name.
     """
     dataset = (cfg.get('test_dataloader') or {}).get('dataset')
     try:

@@ -1,8 +1,4 @@
-"""Graphs as ONNX files that share their weights.
-
-ONNX lets a graph point to bytes in another file. Here that is a safetensors file: one
-copy of the weights serves any number of graphs, and can be read by name without onnx.
-"""
+"""Graphs as ONNX files that point to their weights in one safetensors file."""
 
 from __future__ import annotations
 
@@ -82,8 +78,7 @@ class OnnxBundle:
     ) -> None:
         """Add a traced graph, and the images it was traced with, as a file.
 
-        Weights keep the names that they have in the checkpoint; those that torch's
-        exporter transposes, and names after an operation, get theirs back with ``.T``.
+        Weights keep the names that they have in the checkpoint, ``.T`` if transposed.
         """
         import onnx_ir as ir
 
@@ -152,7 +147,6 @@ def run_onnx(path: str | os.PathLike, images: Tensor) -> Predictions:
 
 
 def _digest(array: np.ndarray) -> bytes:
-    """Return a digest equal for arrays of equal type, shape and values."""
     content = hashlib.sha256(f'{array.dtype.str} {array.shape} '.encode())
     content.update(np.ascontiguousarray(array).data)
     return content.digest()

@@ -27,10 +27,9 @@ TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 def single_stitch(
     cfg: Config, model: nn.Module, stitch_id: int
 ) -> tuple[Config, nn.Module]:
-    """Build one stitch, which is the active one of a stitched model, as its own model.
+    """Build the active stitch of a stitched model as its own model, in eval mode.
 
-    The model is in eval mode and holds what prediction runs, nothing else. Its
-    ``exported_from`` names the stitch, its route and the space.
+    Its ``exported_from`` names the stitch, its route and the space.
     """
     exported = single_stitch_config(cfg, model, stitch_id)
     init_default_scope(exported.get('default_scope', 'mmengine'))
@@ -50,8 +49,7 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
 
     A part of the model with a method ``config_of_stitch(config, stitch)`` gives its own
     config for the stitch. Auxiliary heads, hooks with ``stitched_only = True``,
-    pretrained weights and variables of the files are left out. ``test_pipeline``, which
-    mmseg's inference reads, is that of the test set without its annotations.
+    pretrained weights and variables of the files are left out.
     """
     kept = {*inspect.signature(Runner.__init__).parameters, *TOOL_KEYS} - {'work_dir'}
     out = {k: deepcopy(v) for k, v in cfg.items() if k in kept}
@@ -81,10 +79,7 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
 
 
 def inference_pipeline(cfg: Config) -> list[dict]:
-    """Return the test pipeline of a config for images without annotations.
-
-    It begins with loading an image, also where a data set generates its images.
-    """
+    """Return the test pipeline for image files without annotations."""
     dataset = cfg.test_dataloader.dataset
     while 'pipeline' not in dataset:  # of a wrapper
         dataset = dataset.get('dataset') or dataset.datasets[0]
@@ -181,7 +176,6 @@ def _backbone_config(
 
 
 def _drop_pretrained(config: dict) -> None:
-    """Take out, wherever they are, the weights that a config starts from."""
     for part in dicts_in(config):
         init = part.get('init_cfg') or ()
         listed = [init] if isinstance(init, dict) else init

@@ -39,7 +39,6 @@ class LabelCheckHook(Hook):
         self.num_samples, self.ignore_index = num_samples, ignore_index
 
     def before_train(self, runner: Runner) -> None:
-        """Check before the first iteration."""
         dataset = runner.train_dataloader.dataset
         num_samples = len(dataset)
         check(num_samples, 'train_dataloader.dataset', num_samples, '1 sample or more')
@@ -96,13 +95,9 @@ def _check_heads(model: nn.Module, allowed: set[int]) -> None:
 
 @register(HOOKS)
 class TrainableParamsHook(Hook):
-    """Logs how many parameters are trained, by part of the model.
-
-    Warns of a stitched backbone whose stitches no hook switches.
-    """
+    """Logs how many parameters are trained; warns where no hook switches stitches."""
 
     def before_train(self, runner: Runner) -> None:
-        """Log before the first iteration."""
         with gathered(runner.model):
             counts = count_parameters(runner.model)
         trained = sum(count.trained for count in counts.values())

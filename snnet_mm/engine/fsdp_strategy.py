@@ -30,10 +30,6 @@ class StitchFSDPStrategy(FSDPStrategy):
     gradients, as under DDP; elsewhere they get zeros, by which weight decay and
     momentum move them. ``use_orig_params`` lets frozen and trained parameters share a
     unit. Checkpoints are those of the whole model. Without a GPU it runs on the CPU.
-
-    Args:
-        model_wrapper: Settings of ``MMFullyShardedDataParallel``.
-        **kwargs: See :class:`mmengine._strategy.FSDPStrategy`.
     """
 
     def __init__(self, *, model_wrapper: dict | None = None, **kwargs) -> None:

@@ -52,19 +52,16 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     A parameter at level ``i`` of ``n`` of an anchor, see :meth:`Anchor.layer_depth`,
     is trained at the learning rate times ``rate ** (n - 1 - i)``, as in ViTDet; what is
     outside anchors at the full rate. Each has the rate that it has alone (SN-Netv2,
-    appendix H).
-
-    Weight decay is for matrices and kernels: not for vectors (biases, norms,
-    LayerScale), nor for tokens and position embeddings, absolute and relative. Frozen
-    parameters are left out. A backbone of one anchor and a single stitch work too.
+    appendix H). Weight decay is for matrices and kernels: not for vectors (biases,
+    norms, LayerScale), nor for tokens and position embeddings.
 
     Args:
         optim_wrapper_cfg: Config of the optimizer wrapper.
         paramwise_cfg: ``decay_rates`` is a rate above 0 and up to 1 for every anchor,
             fast to slow, or one number for all. ``lr_mults``, if there is one, has
-            factors by which the learning rates of parts of the model are multiplied,
-            by the names of these: ``{'backbone.anchors': 0.1, 'head.anchor_heads':
-            0.1}`` is SN-Netv1's for anchors with stages, with a decay rate of 1.
+            factors of the learning rates of parts of the model, by their names:
+            ``{'backbone.anchors': 0.1, 'head.anchor_heads': 0.1}`` is SN-Netv1's for
+            anchors with stages, with a decay rate of 1.
     """
 
     def __init__(
@@ -85,10 +82,6 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         check(right, f'{KEY}.lr_mults', self.lr_mults, 'factors of 0 or more')
 
     def add_params(self, params: list[dict], module: nn.Module, **kwargs) -> None:
-        """Add the trained parameters of a model, those of equal settings in one group.
-
-        The full learning rate, which logs show, comes first.
-        """
         anchors = list(self._decayed_anchors(module))
         kind, keys = type(module).__name__, 'optim_wrapper.constructor, model'
         wanted = 'a model that trains an anchor, such as SNNetv2 and PlainViT'
@@ -115,7 +108,6 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
             anchor.report(self.base_lr * self._multiplier(anchor.prefix))
 
     def _multiplier(self, name: str) -> float:
-        """The factor of a parameter, or of all those under a prefix."""
         return prod(x for part, x in self.lr_mults.items() if _is_in(name, part))
 
     def _decayed_anchors(self, model: nn.Module) -> Iterator[_Decayed]:

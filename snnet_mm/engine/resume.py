@@ -36,8 +36,7 @@ def find_resumable(
     """Find the checkpoint that ``last_checkpoint`` names, or the newest readable one.
 
     That note, in ``work_dir``, may be torn or stale, as it is not written atomically.
-    Checkpoints have ``names`` such as ``'iter_{}.pth'``. If none was named and none
-    can be read, it is None.
+    Checkpoints have ``names`` such as ``'iter_{}.pth'``.
     """
     note = Path(work_dir, 'last_checkpoint')
     named = note.read_text().strip() if note.is_file() else ''
@@ -87,17 +86,11 @@ def check_weights_fit(
     strict: bool,
     resumed: bool = False,
 ) -> None:
-    """Check that the weights of a checkpoint are those of a model.
+    """Check that the weights of a checkpoint, or state dict, are those of a model.
 
-    mmengine loads what has a place, and only logs the rest.
-
-    Args:
-        model: The model, which may be wrapped.
-        checkpoint: An mm checkpoint or a state dict.
-        name: Name of the checkpoint in messages.
-        strict: Whether all parameters must be there, in their shapes, and nothing that
-            adds to them. If not, one is enough.
-        resumed: Whether the stitches must be all of the checkpoint's.
+    mmengine loads what has a place, and only logs the rest. If ``strict``, all
+    parameters must be there, in their shapes, and nothing that adds to them; else one
+    is enough. If ``resumed``, the stitches must be all of the checkpoint's.
     """
     model = unwrapped(model)
     weights = checkpoint.get('state_dict', checkpoint)
@@ -180,7 +173,7 @@ def check_resumable(
     """Check that a checkpoint holds what a training goes on from.
 
     Without an optimizer's state mmengine goes on as if it were a new one, and torch
-    takes state of any shape. Of several optimizers, none is looked into.
+    takes state of any shape.
     """
     missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
     missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))

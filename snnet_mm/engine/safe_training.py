@@ -33,10 +33,7 @@ def make_safe(cfg: Config) -> list[str]:
     """Put the project's safe hooks in where a config has mm's stock ones.
 
     Checkpoints are then whole or absent, and resuming is exact: samples are seeded by
-    their place in the stream, and the run by a fixed number.
-
-    Returns:
-        What was put in; nothing for the configs of this project.
+    their place in the stream, and the run by a fixed number. Returns what was put in.
     """
     hooks = dict(cfg.get('default_hooks') or {})
     present = {*map(_name, hooks.values()), *map(_name, cfg.get('custom_hooks') or [])}
@@ -74,7 +71,6 @@ def _seed(cfg: Config) -> Iterator[str]:
 
 
 def _name(part: object) -> str:
-    """Name of the class of a part or of its config, without a scope."""
     kind = part.get('type') if isinstance(part, Mapping) else type(part)
     return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]
 
@@ -95,14 +91,12 @@ class ExactResumeHook(Hook):
     priority = 'HIGHEST'
 
     def before_train(self, runner: Runner) -> None:
-        """Warn of settings that make a resumed training another one."""
         for reason in _inexact_settings(runner):
             runner.logger.warning(f'A resumed training will not be exact: {reason}.')
 
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
     ) -> None:
-        """Seed this iteration."""
         seed_everything(runner.seed, ITERATIONS, runner.iter, get_rank())
 
 

@@ -30,9 +30,7 @@ class StitchSampler(metaclass=ABCMeta):
 
     Args:
         costs: Costs of the stitches, or None where they are not known.
-        seed: Seed of the draws.
         per_rank: Whether every rank draws a stitch of its own.
-        space: The stitching space.
         ids: The stitches to draw from; by default those with costs, else the space's.
     """
 
@@ -84,9 +82,7 @@ class UniformSampler(StitchSampler):
     """Draws every stitch equally often, as SN-Netv1 does.
 
     Args:
-        costs: See :class:`StitchSampler`.
         anchors: Whether the anchors themselves are drawn; not where they are frozen.
-        **kwargs: See :class:`StitchSampler`.
     """
 
     def __init__(
@@ -99,7 +95,6 @@ class UniformSampler(StitchSampler):
         check(self._drawn, 'sampler.anchors', anchors, other)
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
-        """See :meth:`StitchSampler.draw`."""
         return (self._drawn[rng.integers(len(self._drawn))],)
 
 
@@ -108,14 +103,12 @@ class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
     Args:
-        costs: See :class:`StitchSampler`.
         step: Width of a cost group, in units of the cost; the paper has ``1e9`` for
             ImageNet and ``10e9`` for dense tasks, the default.
         num_groups: Instead of a step, the number of equal parts of the cost range.
         cost: The cost that groups are formed by: ``'flops'``, ``'params'``,
             ``'latency'`` in milliseconds or ``'memory'`` in bytes; the last two are in
             files of measured costs (``StitchSamplingHook.costs``).
-        **kwargs: See :class:`StitchSampler`.
     """
 
     def __init__(
@@ -145,7 +138,6 @@ class ResourceConstrainedSampler(StitchSampler):
         check(len(self.groups) > 1, key, value, allowed)
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
-        """See :meth:`StitchSampler.draw`."""
         group = self.groups[rng.integers(len(self.groups))]
         return (group[rng.integers(len(group))],)
 
@@ -158,15 +150,11 @@ class SandwichSampler(StitchSampler):
     in one iteration of a wrapper such as ``SandwichWrapper``.
 
     Args:
-        costs: Costs of the stitches to draw from.
-        space: Their stitching space.
-        num_random: Number of random stitches.
         sampler: Config of the sampler that draws them, from all but the anchors that
             come along; by default a :class:`UniformSampler`.
         anchors: ``'route'`` for the slowest and the fastest anchor on the routes of the
             random stitches, or ``'slowest'`` for the slowest of all alone, which then
             teaches in every iteration (ESTA, section 4.2).
-        **kwargs: See :class:`StitchSampler`.
     """
 
     def __init__(
@@ -192,11 +180,9 @@ class SandwichSampler(StitchSampler):
         )
 
     def hooks(self) -> list[Hook]:
-        """See :meth:`StitchSampler.hooks`."""
         return self.sampler.hooks()
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
-        """See :meth:`StitchSampler.draw`."""
         drawn: dict[int, None] = {}  # a set that keeps the order
         while len(drawn) < self.num_random:
             drawn |= dict.fromkeys(self.sampler.draw(rng))

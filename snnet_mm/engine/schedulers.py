@@ -24,7 +24,7 @@ class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
 
     @abstractmethod
     def _levels(self, base: float) -> tuple[float, float, float]:
-        """Return start, turn and finish of a group whose own value is ``base``."""
+        """Return a group's start, turn and finish."""
 
     def _get_value(self) -> list[float]:
         return [self._value_of(*self._levels(base)) for base in self.base_values]
@@ -47,11 +47,9 @@ class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
     state holds a function, which a checkpoint that is read weights-only must not.
 
     Args:
-        optimizer: The optimizer (wrapper).
         div_factor: Peak over first rate.
         final_div_factor: First over last rate.
         pct_start: Share of the steps until the peak.
-        **kwargs: ``begin``, ``end`` and ``by_epoch``.
     """
 
     def __init__(
@@ -75,11 +73,8 @@ class OneCycleMomentum(MomentumSchedulerMixin, _OneCycle):
     """Momentum (Adam's first beta) of the one-cycle policy: low where the rate is high.
 
     Args:
-        optimizer: The optimizer (wrapper).
         base_momentum: Momentum at the peak of the rate.
         max_momentum: Momentum at the first and the last step.
-        pct_start: Share of the steps until the peak.
-        **kwargs: See :class:`GroupOneCycleLR`.
     """
 
     def __init__(

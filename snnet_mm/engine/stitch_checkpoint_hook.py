@@ -41,8 +41,6 @@ class StitchCheckpointHook(CheckpointHook):
     Args:
         interval: Iterations or epochs from one checkpoint to the next; by default those
             from one validation to the next.
-        max_keep_ckpts: Number of checkpoints that are kept; by default all.
-        **kwargs: See :class:`mmengine.hooks.CheckpointHook`.
     """
 
     def __init__(
@@ -56,7 +54,6 @@ class StitchCheckpointHook(CheckpointHook):
         super().__init__(interval, max_keep_ckpts=max_keep_ckpts, **kwargs)
 
     def before_run(self, runner: Runner) -> None:
-        """Choose the checkpoint to resume from."""
         if self.interval is None and isinstance(runner._train_loop, BaseLoop):
             self.interval = runner._train_loop.val_interval
         folder = self.out_dir or runner.work_dir
@@ -80,7 +77,6 @@ class StitchCheckpointHook(CheckpointHook):
         runner._resume = runner._load_from is not None
 
     def before_train(self, runner: Runner) -> None:
-        """Prepare the folder."""
         local = _is_local(self.out_dir or runner.work_dir)
         if local and self.backend_args is None and self.file_client_args is None:
             self.backend_args = dict(backend='snnet_atomic')
@@ -90,7 +86,6 @@ class StitchCheckpointHook(CheckpointHook):
             remove_leftovers(self.out_dir, *names)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Refuse a checkpoint that is not of this model."""
         name, resumed = runner._load_from or 'given', runner._resume
         fine_tunes = isinstance(runner._train_loop, BaseLoop) and not resumed
         model = runner.model

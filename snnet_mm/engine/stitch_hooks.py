@@ -35,8 +35,7 @@ class StitchInitHook(Hook):
     Does nothing if the weights, loaded or resumed, already hold stitching layers.
 
     Args:
-        num_images: Images of the training set to fit to, drawn at random; the paper
-            takes 100.
+        num_images: Images of the training set to fit to, drawn at random.
         ridge: See :class:`snnet_mm.models.LeastSquares`.
         method: ``'least-squares'``, or ``'kaiming'`` for torch's random weights of a
             linear layer (SN-Netv1, figure 8); low-rank layers then update a random map.
@@ -53,7 +52,6 @@ class StitchInitHook(Hook):
         self.num_images, self.ridge, self.method = num_images, ridge, method
 
     def before_train(self, runner: Runner) -> None:
-        """Initialise, and let a model average start from the same layers."""
         backbone = find_stitched_backbone(runner.model)
         if backbone.stitching_initialized:
             runner.logger.info('The weights hold stitching layers: these are kept.')
@@ -113,7 +111,8 @@ class StitchSamplingHook(Hook):
     Iterations whose gradients are accumulated train one stitch. A sampler that draws
     several for one iteration needs a model that trains several, such as a
     ``SandwichWrapper``. The log shows ``stitch_gflops``, the GFLOPs of all stitches of
-    the iteration. Hooks of the sampler are registered when training begins.
+    the iteration. ``stitches`` holds them by the role that prefixes the names of their
+    losses, ``''`` for a single one.
 
     Args:
         sampler: Config of the sampler; its seed is that of the run by default.
@@ -123,11 +122,6 @@ class StitchSamplingHook(Hook):
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
             samplers that go by what was measured on a device, such as ROS with
             ``cost='latency', step=5``: groups of 5 ms.
-
-    Attributes:
-        sampler: The sampler, from the beginning of training.
-        stitches: The stitches of this iteration, by the role that prefixes the names of
-            their losses; a single one has the role ``''``.
     """
 
     priority = 'VERY_HIGH'
@@ -147,7 +141,6 @@ class StitchSamplingHook(Hook):
         self.stitches: dict[str, Stitch] = {}
 
     def before_train(self, runner: Runner) -> None:
-        """Ask parts that have ``check_space(space)``, count, and build the sampler."""
         space = find_stitched_backbone(runner.model).space
         for module in runner.model.modules():
             if hasattr(type(module), 'check_space'):
@@ -166,7 +159,6 @@ class StitchSamplingHook(Hook):
             runner.register_hook(hook)
 
     def before_train_iter(self, runner: Runner, **_) -> None:
-        """Activate the stitch of this iteration, or hand over its stitches."""
         step = runner.iter // accumulative_counts(runner.optim_wrapper)
         ids = self.sampler.sample(step)
         self.stitches = set_stitches(runner.model, ids)
@@ -225,26 +217,23 @@ HISTOGRAM = 'stitch_histogram'
 class StitchReportHook(Hook):
     """Reports which stitches were sampled, and the loss of each cost group.
 
-    Visualisation backends get ``loss_by_gflops/<mean of the group>``. Counts by stitch
-    stand in the message hub, and so in checkpoints, as ``stitch_histogram``.
+    Visualisers get ``loss_by_gflops/<mean of the group>``, the message hub, and so
+    checkpoints, counts by stitch as ``stitch_histogram``.
     """
 
     stitched_only = True  # see StitchSamplingHook
 
     def before_train(self, runner: Runner) -> None:
-        """Go on with the counts of a run that is resumed."""
         self._sampling = sampling_hook(runner)
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
 
     def after_train_iter(self, runner: Runner, outputs: dict | None, **_) -> None:
-        """Count the stitches of the iteration and write their losses."""
         for role, stitch in self._sampling.stitches.items():
             self._histogram[stitch.id] = self._histogram.get(stitch.id, 0) + 1
             write_by_group(runner, 'loss', stitch.id, _loss_of(role, outputs or {}))
         runner.message_hub.update_info(HISTOGRAM, self._histogram)
 
     def after_train(self, runner: Runner) -> None:
-        """Log the counts of all cost groups."""
         sampler = self._sampling.sampler
         if not sampler.groups:
             return

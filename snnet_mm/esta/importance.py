@@ -40,22 +40,16 @@ class ImportanceSampler(StitchSampler):
 
     The score of a stitch is the moving average of its saliency in the steps that
     trained it (equation 3), beginning with the first one. Within an interval, stitches
-    are drawn by the softmax of their scores; one without a score counts as the mean of
-    the others. The paper does not say how scores begin.
-
-    Draws depend on the seed, the iteration and the scores, which ranks share and
-    checkpoints hold; see :class:`ImportanceHook`. Ranks cannot draw stitches of their
-    own, as the gradients of several stitches score none of them.
+    are drawn by the softmax of their scores; one without counts as the mean of the
+    others. Gradients of several stitches score none: ranks draw alike.
 
     Args:
-        costs: See :class:`snnet_mm.engine.StitchSampler`.
         warm_up: Scored steps at the beginning, in which every stitch is drawn equally
             often; at least 1, as no stitch has a score before.
         num_groups: Number of intervals: equal parts of the cost range.
         momentum: Share of the old score in the new one, from 0 to below 1.
         cost: The cost that intervals are formed by; see
             :class:`snnet_mm.engine.ResourceConstrainedSampler`.
-        **kwargs: See :class:`snnet_mm.engine.StitchSampler`.
     """
 
     def __init__(
@@ -79,11 +73,9 @@ class ImportanceSampler(StitchSampler):
         self.num_scored_steps = 0
 
     def hooks(self) -> list[Hook]:
-        """See :meth:`snnet_mm.engine.StitchSampler.hooks`."""
         return [ImportanceHook(self)]
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
-        """See :meth:`snnet_mm.engine.StitchSampler.draw`."""
         if self.num_scored_steps < self.warm_up:
             return (self.ids[rng.integers(len(self.ids))],)
         group = self.groups[rng.integers(len(self.groups))]
@@ -98,18 +90,15 @@ class ImportanceSampler(StitchSampler):
         return shares / shares.sum()
 
     def record(self, saliency: Mapping[int, float]) -> None:
-        """Take in the saliency of the stitches that a step trained, by stitch id."""
         for stitch_id, new in saliency.items():
             old = self.scores.get(stitch_id, new)
             self.scores[stitch_id] = self.momentum * old + (1 - self.momentum) * new
         self.num_scored_steps += 1
 
     def state_dict(self) -> dict:
-        """Return the scores, by which a resumed training draws the same stitches."""
         return dict(scores=dict(self.scores), num_scored_steps=self.num_scored_steps)
 
     def load_state_dict(self, state: Mapping) -> None:
-        """Take over the scores that :meth:`state_dict` gave."""
         self.scores = dict(state['scores'])
         self.num_scored_steps = state['num_scored_steps']
 
@@ -126,7 +115,6 @@ class ImportanceHook(Hook):
         self.sampler = sampler
 
     def before_train(self, runner: Runner) -> None:
-        """Go on with the scores of a run that is resumed."""
         scored = runner.model, runner.optim_wrapper, self.sampler.record
         self._scorer = SaliencyScorer(*scored)
         state = runner.message_hub.runtime_info.get(SCORES)
@@ -134,11 +122,9 @@ class ImportanceHook(Hook):
             self.sampler.load_state_dict(state)
 
     def before_train_iter(self, runner: Runner, **_) -> None:
-        """Tell the scorer which stitches the step trains."""
         self._scorer.trained = list(sampling_hook(runner).stitches.values())
 
     def after_train_iter(self, runner: Runner, **_) -> None:
-        """Write and keep the scores."""
         for stitch in self._scorer.trained:
             score = self.sampler.scores.get(stitch.id)
             write_by_group(runner, 'importance', stitch.id, score)
@@ -146,12 +132,10 @@ class ImportanceHook(Hook):
             runner.message_hub.update_info(SCORES, self.sampler.state_dict())
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Write the scores of this moment beside the checkpoint."""
         if self.sampler.scores:
             self._results(runner).save(Path(runner.work_dir) / SCORES_FILE)
 
     def after_train(self, runner: Runner) -> None:
-        """Log the most important stitches."""
         self._scorer.remove()
         if self.sampler.scores:  # none if AMP skipped every step
             results = self._results(runner)
@@ -174,19 +158,11 @@ def importance_results(
     num_groups: int = 15,
     cost: str = 'flops',
 ) -> StitchResults:
-    """Return scores as results, so that stitches are chosen by them as by others.
+    """Return scores by stitch id as results, so that stitches are chosen by them.
 
     The ranking metric, ``'deployment'``, is ``n`` for the most important stitch of the
-    n-th cost interval, and lies between ``n - 2`` and ``n - 1`` for the others of it.
-    Scores of different intervals are not comparable. A budget so buys the dearest of
-    the deployed stitches.
-
-    Args:
-        space: The stitching space.
-        costs: Costs of its stitches.
-        scores: Importance by stitch id; stitches without are left out.
-        num_groups: See :class:`ImportanceSampler`.
-        cost: See :class:`ImportanceSampler`.
+    n-th cost interval, and lies between ``n - 2`` and ``n - 1`` for the others of it:
+    scores of different intervals are not comparable.
     """
     scored = 'the scores of a training'
     check(scores, 'default_hooks.stitch_sampling.sampler', scores, scored)

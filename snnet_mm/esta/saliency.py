@@ -40,7 +40,6 @@ class SaliencyScorer:
         self._hook = optim_wrapper.optimizer.register_step_pre_hook(self._score)
 
     def remove(self) -> None:
-        """Score no more steps."""
         self._hook.remove()
 
     def _score(self, optimizer: torch.optim.Optimizer, *_) -> None:
@@ -71,8 +70,7 @@ def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
 def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
     """Return the trained parameters that a stitch runs, heads included.
 
-    A part of a model that runs a stitch with some of its parameters only has a method
-    ``idle_parameters(stitch)`` which gives the others.
+    Parts of the model name the others by ``idle_parameters(stitch)``.
     """
     model = unwrapped(model)
     backbone = find_stitched_backbone(model)

@@ -19,15 +19,11 @@ MOVED_SETTINGS['stitch_bias'] = "plugins=dict(stitch_biases=dict(type='StitchBia
 class StitchBiases(nn.Module):
     """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
 
-    A plug-in of a backbone. A set is for qkv and proj in the attention of the blocks
-    that its stitch runs, and is one parameter named after the stitch id, zero at first:
-    no optimizer moves those of a stitch that is not trained.
-
-    The linear layers get theirs while the backbone runs, and while a block runs again
-    for its gradient (``with_cp``), when other stitches may have run since.
-
-    Args:
-        backbone: A backbone of :class:`PlainViT` anchors.
+    A plug-in of a backbone of :class:`PlainViT` anchors. A set is for qkv and proj in
+    the blocks that its stitch runs, and is one parameter named after the stitch id,
+    zero at first: no optimizer moves those of a stitch that is not trained. The layers
+    get theirs while the backbone runs, and while a block runs again for its gradient
+    (``with_cp``), when other stitches may have run since.
     """
 
     shares_prefixes = False  # stitches have no states in common
@@ -62,7 +58,6 @@ class StitchBiases(nn.Module):
         backbone.register_forward_hook(self._after_forward, always_call=True)
 
     def idle_parameters(self, stitch: Stitch) -> list[nn.Parameter]:
-        """Return the biases of other stitches."""
         return [p for name, p in self.named_parameters() if name != str(stitch.id)]
 
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
@@ -89,7 +84,6 @@ class StitchBiases(nn.Module):
             layer.stitch_bias = bias
 
     def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
-        """Return the contexts of a block's first and second run."""
         return nullcontext(), self._running_again(self._running)
 
     @contextmanager
@@ -102,6 +96,5 @@ class StitchBiases(nn.Module):
 
 
 def _add_bias(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
-    """Add the bias of a stitch in the type of the output, which autocast may lower."""
     bias = layer.stitch_bias
     return output if bias is None else output + bias.to(output.dtype)

@@ -41,8 +41,7 @@ _SWIN = (
 class MMSwinAnchor(TimmStageAnchor):
     """A Swin that pads maps to whole windows before it shifts them, as mm's does.
 
-    timm shifts first; both are the same where windows cover a map. Arguments are those
-    of :class:`TimmStageAnchor`.
+    timm shifts first; both are the same where windows cover a map.
     """
 
     def __init__(self, **kwargs) -> None:
@@ -71,7 +70,6 @@ class AnchorParts(NamedTuple):
     pooling: str = 'mean'
 
     def build(self) -> Anchor:
-        """Return the anchor with its weights."""
         anchor = MODELS.build(dict(self.config))
         size = (anchor.input_size,) if isinstance(anchor, PlainViT) else ()
         anchor.load_state_dict(anchor.adapt_weights(self.weights, *size))
@@ -213,7 +211,6 @@ def _resnet(net: nn.Module) -> AnchorParts:
 
 
 def _training(stem: nn.Module, blocks: Sequence[nn.Module]) -> dict:
-    """Stochastic depth and frozen blocks, where a backbone has them."""
     ffn = getattr(blocks[-1], 'ffn', None)
     drop = getattr(ffn, 'dropout_layer', getattr(blocks[-1], 'drop_path', None))
     rate = round(float(getattr(drop, 'drop_prob', 0)), 6)
@@ -226,7 +223,7 @@ def _training(stem: nn.Module, blocks: Sequence[nn.Module]) -> dict:
 def _norms_first(
     model: dict, weights: Weights, norms: Sequence[nn.LayerNorm]
 ) -> dict[str, Tensor]:
-    """Put norms of maps before the neck; return the weights of all but the backbone."""
+    """Put norms of maps before the neck; return the weights without the backbone."""
     neck, place = model.get('neck'), 'neck.norms.'
     own = dict(
         type='NormPerMap',
@@ -247,7 +244,6 @@ def _norms_first(
 def _anchor_head(
     model: dict, weights: Weights, parts: AnchorParts, width: int
 ) -> dict[str, Tensor]:
-    """Turn mmpretrain's linear head into a classifier of an anchor."""
     head, neck = model['head'], model.get('neck') or dict(type='')
     kind, pooling = (part['type'].rpartition('.')[2] for part in (head, neck))
     if kind == 'StitchedClsHead':

@@ -12,21 +12,13 @@ SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
 
 def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
-    """Run mmdet's two-stage detector up to the raw output of its heads.
+    """Run mmdet's two-stage detector, no cascade, up to the raw output of its heads.
 
     How many proposals and detections there are depends on the image and on how good
-    the network is, so here every image has as many as prediction allows: the box head
-    runs on ``test_cfg.rpn.max_per_img`` boxes and the mask head on
-    ``test_cfg.rcnn.max_per_img``, laid out evenly. Decoding, sorting, NMS and pasting
-    masks are not run. On meta tensors pooled features are taken as they come: no
-    operation for them is known there, and it has no multiply-accumulates of a layer.
-
-    Args:
-        detector: The detector; no cascade, whose boxes depend on the weights.
-        images: Preprocessed images ``(B, 3, H, W)``.
-
-    Returns:
-        Outputs of the RPN per level, of the box head, and of a mask head.
+    the network is, so here every image ``(B, 3, H, W)`` has as many as prediction
+    allows: the box head runs on ``test_cfg.rpn.max_per_img`` boxes and the mask head on
+    ``test_cfg.rcnn.max_per_img``, laid out evenly. Decoding, NMS and pasting masks are
+    not run. On meta tensors features are not pooled, which costs next to nothing.
     """
     head, limits = detector.roi_head, detector.test_cfg
     if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
@@ -44,11 +36,7 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
 
 
 def even_boxes(images: Tensor, number: int) -> Tensor:
-    """Lay boxes of several sizes over every image of a batch ``(B, 3, H, W)``.
-
-    Returns:
-        ``(B * number, 5)``: the image, and left, top, right and bottom in pixels.
-    """
+    """Lay boxes ``(B * number, 5)``, image and corners, over images."""
     batch, _, height, width = images.shape
     n = torch.arange(number, device=images.device)
     sides = min(height, width) * images.new_tensor(SIDES)[n % len(SIDES)]

@@ -21,15 +21,7 @@ class StitchCocoMetric(CocoMetric):
 
     mmdet's own counts images that were not evaluated as missed, keeps the first ground
     truth that it converted for all later evaluations, and gives no metrics where
-    nothing was detected. For whole data sets the metrics are the same numbers. What
-    pycocotools prints goes to the log.
-
-    The annotations of ``ann_file`` are held once for all stitches. Without it those of
-    each image are collected with its detections.
-
-    Args:
-        ann_file: See mmdet's ``CocoMetric``.
-        **kwargs: See mmdet's ``CocoMetric``.
+    nothing was detected. Without ``ann_file`` annotations come with the detections.
     """
 
     # For the loops: images that are left out are not counted.
@@ -42,7 +34,6 @@ class StitchCocoMetric(CocoMetric):
         self.iou_thrs = np.atleast_1d(self.iou_thrs)
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Collect the detections of a batch."""
         if self.ann_file is None and any('instances' not in s for s in data_samples):
             raise ValueError(
                 'there are no annotations to evaluate with; give an annotation file '
@@ -53,7 +44,6 @@ class StitchCocoMetric(CocoMetric):
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: Sequence[tuple[dict, dict]]) -> dict[str, float]:
-        """Return the metrics over all images that were seen."""
         truths = [truth for truth, _ in results]
         self.img_ids = [truth['img_id'] for truth in truths]
         ok = self.format_only or self._num_objects(truths)

@@ -34,14 +34,11 @@ class AnchorClassifier(BaseModule):
     """The final norm and the linear classifier of one anchor.
 
     Args:
-        in_channels: Width of the anchor.
-        num_classes: Number of classes.
         pooling: ``'cls'`` for the cls token, ``'mean'`` for the mean of all patches
             (ConvNeXt, LeViT, ResNet), ``'norm-mean'`` for the mean of patches that the
             norm comes before (Swin).
         norm: ``'LN'`` for a layer norm, ``'BN'`` for a batch norm (LeViT), None for
             none (ResNet).
-        norm_eps: Epsilon of the layer norm.
         hidden: Width of a layer with hard swish in front of the classifier
             (MobileNetV3); 0 for none.
         distilled: Whether the logits are the mean of two classifiers, each with its
@@ -104,14 +101,12 @@ class AnchorClassifier(BaseModule):
         return normed if self.hidden is None else F.hardswish(self.hidden(normed))
 
     def forward(self, feats: TokenState) -> Tensor:
-        """Return the logits ``(B, K)`` of a final state."""
         logits = self.head(self.pre_logits(feats))
         if not self.distilled:
             return logits
         return (logits + self.head_dist(self.norm_dist(self.pool(feats)))) / 2
 
     def init_weights(self) -> None:
-        """Load pretrained weights if ``init_cfg`` says so."""
         options = pretrained_options(self.init_cfg)
         if options is None:
             super().init_weights()
@@ -129,7 +124,6 @@ class AnchorClassifier(BaseModule):
 
 
 def _current(name: str) -> str:
-    """Return a name of a weight in older checkpoints as it is now."""
     return name.replace('.ends.', '.anchor_heads.')
 
 

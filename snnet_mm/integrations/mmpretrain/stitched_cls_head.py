@@ -25,15 +25,11 @@ class StitchedClsHead(ClsHead):
     the head of the anchor that it ends in, a new model by that of the last anchor.
 
     Args:
-        num_classes: Number of classes.
         anchor_heads: Arguments of :class:`AnchorClassifier` for each anchor:
             ``in_channels``, for pretrained weights ``init_cfg``, and what else is its
             own. None for one that no stitch ends in.
-        pooling: Default of the heads.
-        norm_eps: Default of the heads.
         frozen: Whether the heads are frozen, in eval mode, as for adapters alone.
         ends: Name of ``anchor_heads`` in older configs and checkpoints.
-        **kwargs: See mmpretrain's ``ClsHead``.
     """
 
     def __init__(
@@ -62,7 +58,6 @@ class StitchedClsHead(ClsHead):
             self.anchor_heads.requires_grad_(False)
 
     def train(self, mode: bool = True) -> 'StitchedClsHead':
-        """Set the mode of all parts but frozen heads, which stay in eval mode."""
         super().train(mode)
         if self.frozen:
             self.anchor_heads.eval()
@@ -75,7 +70,6 @@ class StitchedClsHead(ClsHead):
         check(held == needed, KEYS, f'heads for {held} anchors', wanted)
 
     def on_stitch(self, stitch: Stitch) -> None:
-        """Classify with the head of the anchor that a stitch ends in."""
         held = [a for a, head in enumerate(self.anchor_heads) if head is not None]
         end = stitch.end_anchor
         wanted = f'one for anchor {end}, in which stitch {stitch.id} ends'
@@ -83,24 +77,20 @@ class StitchedClsHead(ClsHead):
         self._active = end
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
-        """Yield the parameters of the heads that a stitch does not run."""
         for a, head in enumerate(self.anchor_heads):
             if head is not None and a != stitch.end_anchor:
                 yield from head.parameters()
 
     def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
-        """Return the config of this head with the head of one anchor alone."""
         config = dict(config)
         heads = config.pop('ends', None) or config['anchor_heads']
         heads = [h if a == stitch.end_anchor else None for a, h in enumerate(heads)]
         return config | dict(anchor_heads=heads)
 
     def pre_logits(self, feats: TokenState) -> Tensor:
-        """Return what the linear classifier reads, ``(B, C)``."""
         return self._head_for(feats).pre_logits(feats)
 
     def forward(self, feats: TokenState) -> Tensor:
-        """Return the logits ``(B, num_classes)`` of a final state."""
         logits = self._head_for(feats)(feats)
         if self.training and torch.is_grad_enabled() and not logits.requires_grad:
             raise ValueError(

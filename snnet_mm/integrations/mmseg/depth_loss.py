@@ -18,14 +18,9 @@ class ScaleInvariantLogLoss(nn.Module):
     """The scale-invariant log loss over all valid pixels of a batch.
 
     ``sqrt(var(d) + 0.15 mean(d)^2)`` with ``d = log(pred + 1e-3) - log(gt + 1e-3)``;
-    in the first iterations of a run ``sqrt(0.15 mean(d)^2)``, which learns the scale
-    before the shape. Pixels of truth 0 are not valid. A batch without valid pixels,
-    and a perfect prediction, have a gradient of zero.
-
-    Args:
-        warm_up_iters: Number of first iterations; without a runner there are none.
-        loss_weight: Factor of the loss.
-        loss_name: Name in the log.
+    in the first ``warm_up_iters`` of a run ``sqrt(0.15 mean(d)^2)``, which learns the
+    scale before the shape. Pixels of truth 0 are not valid. A batch without valid
+    pixels, and a perfect prediction, have a gradient of zero.
     """
 
     def __init__(

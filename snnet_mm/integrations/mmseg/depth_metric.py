@@ -35,12 +35,9 @@ class RunningDepthMetric(BaseMetric):
     are clamped to the range of depths, and images without a valid pixel left out.
 
     Args:
-        min_depth: Pixels whose truth is at or below are not evaluated.
-        max_depth: Pixels whose truth is at or above are not evaluated.
         crop: ``'eigen'`` (NYU), ``'garg'`` (KITTI) or None for the whole image; they
             scale with the image.
         output_dir: Folder for the predictions as 16-bit PNG files in millimetres.
-        **kwargs: See mmengine's ``BaseMetric``.
     """
 
     def __init__(
@@ -59,7 +56,6 @@ class RunningDepthMetric(BaseMetric):
         self.output_dir = output_dir
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Measure the images of a batch."""
         for sample in data_samples:
             pred = sample['pred_depth_map']['data'].squeeze(0)
             truth = sample['gt_depth_map']['data'].squeeze(0).to(pred)
@@ -73,7 +69,6 @@ class RunningDepthMetric(BaseMetric):
                 self._write(pred, sample['img_path'])
 
     def compute_metrics(self, results: Sequence[Sequence[float]]) -> dict[str, float]:
-        """Return the means over all images with valid pixels."""
         seen = [r for r in results if not math.isnan(r[0])]
         given = f'{len(results)} depth maps without a valid pixel'
         wanted = f'depths between {self.min_depth} and {self.max_depth} m'
@@ -82,7 +77,6 @@ class RunningDepthMetric(BaseMetric):
         return {n: s / len(seen) for n, s in zip(NAMES, sums, strict=True)}
 
     def _measure(self, pred: Tensor, truth: Tensor) -> tuple[float, ...]:
-        """Return the six metrics of one image, NaN if it has no valid pixel."""
         rows, columns = crop_slices(self.crop, *truth.shape)
         pred, truth = pred[rows, columns].double(), truth[rows, columns].double()
         valid = (truth > self.min_depth) & (truth < self.max_depth)

@@ -17,10 +17,6 @@ class DPTDepthEstimator(DepthEstimator):
     ``stride``), and ``flip``, whether the mean with the prediction of the mirrored
     image is taken. There mmseg's own estimator has ``'slide_flip'`` only, and runs
     ``'whole'`` where ``'slide'`` is asked for.
-
-    Args:
-        *args: See mmseg's ``DepthEstimator``.
-        **kwargs: See mmseg's ``DepthEstimator``.
     """
 
     def __init__(self, *args, **kwargs) -> None:

@@ -29,18 +29,11 @@ class DPTDepthHead(DPTHead):
     sizes and fused from coarse to fine. A sigmoid keeps the depth between its bounds.
 
     Args:
-        in_channels: Width of the maps, that of the slow anchor.
-        channels: Width of the fusion blocks.
         post_process_channels: Widths of the four reassembled maps, fine to coarse.
         readout_type: What becomes of the cls token: ``'ignore'``, ``'add'`` to every
             patch, or ``'project'``, concatenated to every patch and projected. All
             but the first need a backbone with ``with_cls=True``.
-        min_depth: Least depth in metres.
-        max_depth: Greatest depth in metres.
         norm_cfg: Normalisation in the fusion blocks; None as in DPT's depth models.
-        loss_decode: Config of the loss.
-        init_cfg: mmengine's initialisation config.
-        **kwargs: See mmseg's ``BaseDecodeHead``.
     """
 
     def __init__(
@@ -95,7 +88,6 @@ class DPTDepthHead(DPTHead):
     def loss_by_feat(
         self, depth: Tensor, batch_data_samples: Sequence
     ) -> dict[str, Tensor]:
-        """Return the loss of depths ``(B, 1, h, w)``, resized to the ground truth."""
         maps = [sample.gt_depth_map.data for sample in batch_data_samples]
         sizes = sorted({tuple(m.shape) for m in maps})
         keys = 'train_dataloader.dataset.pipeline, data_preprocessor.size'
@@ -107,7 +99,6 @@ class DPTDepthHead(DPTHead):
         return {self.loss_decode.loss_name: self.loss_decode(depth, truth)}
 
     def _transform_inputs(self, inputs: Sequence) -> list[tuple[Tensor, Tensor | None]]:
-        """Return pairs of a map and a cls token, None if the readout ignores it."""
         pairs = [m if isinstance(m, tuple) else (m, None) for m in inputs]
         readout = self.reassemble_blocks.readout_type
         ok = readout == 'ignore' or all(cls is not None for _, cls in pairs)

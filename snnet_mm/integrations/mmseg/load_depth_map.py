@@ -12,7 +12,6 @@ class LoadDepthMap(LoadDepthAnnotation):
 
     Args:
         depth_rescale_factor: Metres of one unit of the file; 1e-3 for millimetres.
-        **kwargs: See mmseg's ``LoadDepthAnnotation``.
     """
 
     def __init__(self, depth_rescale_factor: float = 1e-3, **kwargs) -> None:

@@ -73,11 +73,9 @@ class SingleStitch(BaseModule):
         )
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """See :meth:`StitchedBackbone.get_layer_depth`."""
         return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """See :meth:`Anchor.fix_input_size`."""
         for anchor in filter(None, self.anchors):
             anchor.fix_input_size(size)
 

@@ -62,7 +62,6 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         self.add_update(rank, alpha, 'stitching_layer.rank')
 
     def merged(self) -> StitchingLayer:
-        """See :meth:`StitchingLayer.merged`."""
         with self.weight.device:
             layer = StitchingLayer(self.in_features, self.out_features)
         return self.merged_into(layer)

@@ -2,12 +2,7 @@
 
 from snnet_mm.engine.resume import ADDED
 
-from .importance import (
-    DEPLOYMENT,
-    IMPORTANCE,
-    ImportanceSampler,
-    importance_results,
-)
+from .importance import DEPLOYMENT, IMPORTANCE, ImportanceSampler, importance_results
 from .stitch_biases import StitchBiases
 
 ADDED[r'(^|\.)stitch_biases\.'] = 'model.backbone.plugins'

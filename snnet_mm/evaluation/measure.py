@@ -16,14 +16,7 @@ from snnet_mm.utils import check, refusal
 
 from .costs import cost_table
 from .extensions import Forward
-from .parts import (
-    SCOPES,
-    T,
-    as_shipped,
-    empty_images,
-    parts_by_stitch,
-    run_parts,
-)
+from .parts import SCOPES, T, as_shipped, empty_images, parts_by_stitch, run_parts
 
 WARM_UP = 2  # rounds that do not count
 

@@ -161,9 +161,7 @@ def check_rows(
         require(near, f'flops of stitch {i}', row.flops, wanted)
 
 
-def read_header(
-    data: Mapping,
-) -> tuple[tuple[int, int], str, Setup | None, str | None]:
+def read_header(data: Mapping) -> tuple[tuple[int, int], str, Setup | None, str | None]:
     """Input size, fingerprint of the space, setup and scope in data that was read."""
     size, space, setup, scope = map(data.get, ('input_size', 'space', 'setup', 'scope'))
     right = isinstance(size, list | tuple) and len(size) == 2

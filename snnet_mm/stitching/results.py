@@ -95,9 +95,7 @@ class StitchResults:
         return cls(results, key_metric(names), directions, *header)
 
     def ranked_by(
-        self,
-        metric: str | None = None,
-        lower_is_better: Collection[str] | None = None,
+        self, metric: str | None = None, lower_is_better: Collection[str] | None = None
     ) -> StitchResults:
         """The same results, ranked by another of their metrics; see :meth:`collect`."""
         metric, names = metric or self.metric, list(self.stitches[0].metrics)

@@ -1,17 +1,9 @@
 """Small helpers that any part may use."""
 
-from .checkpoint import (
-    UntrustedCheckpointError,
-    guard_checkpoints,
-    load_weights_only,
-)
+from .checkpoint import UntrustedCheckpointError, guard_checkpoints, load_weights_only
 from .checks import check, is_number, is_whole, refusal
 from .config_file import check_ops, check_ops_for, load_config, merge_options
-from .distributed import (
-    closing_process_group,
-    launched_rank,
-    prepare_cpu_distributed,
-)
+from .distributed import closing_process_group, launched_rank, prepare_cpu_distributed
 from .files import (
     AtomicBackend,
     UnwritableError,

@@ -1,12 +1,7 @@
 import pytest
 import torch
 
-from snnet_mm.anchors import (
-    PlainViT,
-    contract_width,
-    keep_blocks,
-    principal_directions,
-)
+from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
 
 
 def build_vit(depth=4, width=16, heads=4, **kwargs):

@@ -9,8 +9,7 @@ from mmengine.registry import MODELS, init_default_scope
 from tiny import tiny_config
 
 METAINFO = dict(
-    classes=('sky', 'road', 'car'),
-    palette=[[10, 20, 30], [200, 0, 0], [0, 0, 200]],
+    classes=('sky', 'road', 'car'), palette=[[10, 20, 30], [200, 0, 0], [0, 0, 200]]
 )
 
 

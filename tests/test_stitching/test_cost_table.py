@@ -88,10 +88,7 @@ def test_tables_of_other_models_are_refused(other, words):
         (dict(flops=0), 'flops of stitch 0 is 0; allowed: whole numbers from 1'),
         (dict(flops=1.5), 'flops of stitch 0 is 1.5; allowed: whole numbers from 1'),
         (dict(flops=10**9), 'flops of stitch 0 is 1000000000; .*1000 times the median'),
-        (
-            dict(params=None),
-            'params of stitch 0 is None; allowed: whole numbers',
-        ),
+        (dict(params=None), 'params of stitch 0 is None; allowed: whole numbers'),
         (dict(latency=math.nan), 'latency of stitch 0 is nan; allowed: numbers from 0'),
     ],
 )

@@ -154,10 +154,7 @@ def test_published_figures_are_results():
         (dict(flops=-100), 'flops of stitch 7 is -100'),
         (dict(flops=10**6), 'flops of stitch 7 is 1000000; .*1000 times the median'),
         (dict(kind=3), 'kind of stitch 7 is 3; allowed: text'),
-        (
-            dict(num_images=0),
-            'num_images of stitch 7 is 0; allowed: whole numbers',
-        ),
+        (dict(num_images=0), 'num_images of stitch 7 is 0; allowed: whole numbers'),
     ],
 )
 def test_results_edited_by_hand_are_refused_in_words(tmp_path, content, words):

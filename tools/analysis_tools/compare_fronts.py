@@ -13,11 +13,7 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.evaluation.front_comparison import (
-    BEST_WITHIN,
-    FrontComparison,
-    Run,
-)
+from snnet_mm.evaluation.front_comparison import BEST_WITHIN, FrontComparison, Run
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
 from snnet_mm.utils import atomic_path, check, write_json

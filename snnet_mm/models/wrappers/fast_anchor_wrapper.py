@@ -13,12 +13,7 @@ from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.utils import check, register
 
-from .distillation import (
-    Distillation,
-    TeacherWrapper,
-    find_head,
-    recorded_logits,
-)
+from .distillation import Distillation, TeacherWrapper, find_head, recorded_logits
 
 
 @register(MODELS)

@@ -3,12 +3,7 @@ import torch
 from fits import maps_by_hand, maps_of
 from staged_anchors import disturb, resnet, swin
 
-from snnet_mm.models import (
-    LeastSquares,
-    SNNetv1,
-    convert_ziplab,
-    fit_stitching_layers,
-)
+from snnet_mm.models import LeastSquares, SNNetv1, convert_ziplab, fit_stitching_layers
 
 
 def assert_close(found, wanted, tolerance=1e-6):

@@ -59,14 +59,3 @@ def test_anchors_that_keep_no_list_of_blocks(build_snnet):
     net.anchors[0].blocks = nn.Sequential(*net.anchors[0].blocks)
     with pytest.raises(ValueError, match="anchors='PlainViT'; allowed: .* ModuleList"):
         compile_blocks(net)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
-def test_a_switch_allocates_nothing_on_a_gpu(build_snnet):
-    net = build_snnet().cuda()
-    set_stitch(net, 0)
-    before = torch.cuda.memory_stats()['allocation.all.allocated']
-    for stitch in net.space:
-        set_stitch(net, stitch.id)
-    assert torch.cuda.memory_stats()['allocation.all.allocated'] == before

@@ -78,15 +78,6 @@ def test_costs_of_another_unit_are_scaled_by_what_is_measured():
     assert controller.expected_ms(12) == pytest.approx(LATENCIES[12])
 
 
-def test_a_large_part_that_all_stitches_share_is_overcome():
-    flops = {i: 4.0 ** (i / 20) for i in range(21)}
-    machine = Machine(flops, {i: 10 + 5 * f for i, f in flops.items()}, target_ms=25)
-    machine.drive(60)
-    stitches, settled = machine.drive(50)
-    assert switches(stitches) == 0
-    assert settled[0] == pytest.approx(25, rel=0.1)
-
-
 def test_a_stitch_that_is_slower_than_promised_is_tried_ever_more_rarely():
     machine = Machine({0: 10, 1: 12}, {0: 10, 1: 20}, target_ms=15)
     stitches, _ = machine.drive(2000)

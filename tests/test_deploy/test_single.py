@@ -5,12 +5,10 @@ import torch
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
-from mmengine.runner import Runner
 from torch.testing import assert_close
 
 from snnet_mm.apis import cost_table, set_stitch
 from snnet_mm.deploy import single_stitch
-from snnet_mm.deploy.single import save_single
 
 TOY = Path(__file__).parents[2] / 'configs/toy'
 TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -79,19 +77,6 @@ def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build
     assert 'backbone.anchors.1.pos_embed' not in state
 
 
-def test_lora_of_anchors_is_merged(toy_cfg, build):
-    cfg = toy_cfg(anchor=dict(lora=dict(rank=2)))
-    model = build(cfg)
-    exported, single = single_stitch(cfg, model, 1)
-    qkv = model.backbone.anchors[1].blocks[4].attn.qkv
-    weight = qkv.weight + qkv.lora_B @ qkv.lora_A / 2
-    plain = single.backbone.anchors[1].blocks[4].attn.qkv
-    assert type(plain) is torch.nn.Linear
-    assert_close(plain.weight, weight)
-    assert torch.equal(plain.bias, qkv.bias)
-    assert 'lora' not in exported.pretty_text
-
-
 def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
     cfg = toy_cfg(out_indices=(0, 4), eval_maps=(1,))
     cfg.model.auxiliary_head = AUX
@@ -127,22 +112,6 @@ def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     # The source is as it was.
     assert cfg.model.backbone.type == 'SNNetv2'
     assert cfg.model.backbone.anchors[0].init_cfg.type == 'Pretrained'
-
-
-def test_it_trains_like_any_backbone(toy_cfg, build, tmp_path):
-    cfg = toy_cfg()
-    exported, single = single_stitch(cfg, build(cfg), 8)
-    save_single(exported, single, tmp_path / 'stitch.pth')
-    tuning = Config.fromfile(tmp_path / 'stitch.py')
-    tuning.update(work_dir=str(tmp_path), load_from=str(tmp_path / 'stitch.pth'))
-    tuning.update(log_level='ERROR', param_scheduler=[], val_cfg=None)
-    tuning.update(val_dataloader=None, val_evaluator=None)
-    tuning.train_cfg.max_iters = tuning.train_dataloader.batch_size = 2
-    tuning.optim_wrapper.optimizer.lr = 0.1
-    runner = Runner.from_cfg(tuning)
-    runner.train()
-    before = single.state_dict()
-    assert not any(p.equal(before[k]) for k, p in runner.model.named_parameters())
 
 
 @MODELS.register_module(force=True)

@@ -10,7 +10,7 @@ pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
 
 import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
-from snnet_mm.apis import init_model, set_stitch
+from snnet_mm.apis import set_stitch
 from snnet_mm.deploy import StitchExporter
 from snnet_mm.deploy.single import load_single
 
@@ -64,24 +64,6 @@ def test_one_stitch_alone(name, tmp_path):
     assert sum(p.numel() for p in single.parameters()) == costs.params
 
 
-@torch.no_grad()
-def test_exports_from_before_their_parts_were_renamed(tmp_path):
-    cfg, model = classifier('mixed')
-    stitch = model.backbone.space.ids[-1]
-    StitchExporter(cfg, model, tmp_path, size=(64, 64)).export_stitch(stitch)
-    path = tmp_path / f'stitch_{stitch}.pth'
-    text = path.with_suffix('.py').read_text()
-    path.with_suffix('.py').write_text(text.replace('anchor_heads', 'ends'))
-    saved = torch.load(path)
-    weights = saved['state_dict'].items()
-    saved['state_dict'] = {k.replace('anchor_heads', 'ends'): v for k, v in weights}
-    torch.save(saved, path)
-    single = init_model(path.with_suffix('.py'), path, device='cpu')
-    images = torch.randn(2, 3, 64, 64)
-    set_stitch(model, stitch)
-    assert single(images).equal(model(images))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['torch-export', 'onnx'])
 @pytest.mark.parametrize(
@@ -93,8 +75,3 @@ def test_graphs_for_any_number_of_images(name, kind, size, compare_graphs, tmp_p
     exporter = StitchExporter(cfg, model, tmp_path, size=size)
     stitch = model.backbone.space.ids[-1]
     compare_graphs(exporter, stitch, [kind], lambda model, images: model(images))
-
-
-def test_levit_has_one_size(tmp_path):
-    with pytest.raises(ValueError, match=r'\(64, 64\) alone, as levit_192'):
-        StitchExporter(*classifier('levit'), tmp_path, size=(64, 96))

@@ -6,7 +6,7 @@ from block_counts import count_blocks
 from mmengine.config import ConfigDict
 from torch.testing import assert_close
 
-from snnet_mm.apis import compile_blocks, cost_table, set_stitch
+from snnet_mm.apis import cost_table, set_stitch
 from snnet_mm.deploy import StitchExporter, single_stitch
 from snnet_mm.evaluation import measure_latency
 from snnet_mm.stitching import visiting_order
@@ -95,14 +95,3 @@ def test_graphs_for_images_of_another_size(
 ):
     exporter = StitchExporter(*stitched(name), tmp_path, size=(40, 72))
     compare_graphs(exporter, FSF, formats, logits)
-
-
-@pytest.mark.parametrize('name', ['eva02_small_patch14_224', 'beit_base_patch16_224'])
-def test_blocks_compile_whole(stitched, logits, name):
-    _, model = stitched(name)
-    set_stitch(model, FSF)
-    images = torch.randn(1, 3, 64, 64)
-    wanted = logits(model, images)
-    compile_blocks(model, backend='eager', fullgraph=True)
-    assert all(b._compiled_call_impl for a in model.backbone.anchors for b in a.blocks)
-    assert_close(logits(model, images), wanted, rtol=1e-5, atol=1e-5)

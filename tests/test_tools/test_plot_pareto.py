@@ -18,14 +18,6 @@ def test_published_figures_are_drawn(run_here, tmp_path):
     assert 'By the authors' in picture
 
 
-def test_a_damaged_file_ends_in_words(run_here, tmp_path):
-    path = tmp_path / 'stitches.json'
-    path.write_text('{"stitches"')
-    with pytest.raises(ValueError, match='is damaged'):
-        run_here(TOOL, path, '--out', tmp_path / 'front')
-    assert not list(tmp_path.glob('front*'))
-
-
 def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):
     space, setup = TwoWaySpace([3, 7]), Setup('a board', 1, 'float32')
     costs = {i: Cost(i + 1, 5, latency=3.5 + i) for i in (0, 1)}

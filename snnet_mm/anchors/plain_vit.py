@@ -60,8 +60,6 @@ class PlainViT(TokenAnchor):
             with ``embed_dims``, ``depth``, ``num_heads`` and, if not 4, ``mlp_ratio``.
         img_size: Pixels, or height and width, that the position embedding is for.
             Images of any other size resample it.
-        cls_token: Whether a cls token comes first.
-        abs_pos_embed: Whether there is a position embedding; BEiT has none.
         pos_embed_prefix: Whether the position embedding has entries for the prefix
             tokens (ViT), or is added before they are put in front (DeiT3).
         pos_embed_antialias: Whether resampling the position embedding antialiases, as
@@ -75,7 +73,6 @@ class PlainViT(TokenAnchor):
             embeddings, zero at first; needs the same.
         mlp_shortcut: Whether the feed-forward branch of a block adds its own normalised
             input, as in the authors' depth model (with ``norm_eps=1e-5``).
-        final_norm: Whether a layer norm belongs to the last block's output.
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'`` has
             ``checkpoint``, ``prefix`` and ``img_size``, see :meth:`adapt_weights`.
     """

@@ -21,10 +21,7 @@ def grid_of(img_size: int | Sequence[int], patch_size: int) -> Grid:
 def resize_pos_embed(
     pos_embed: Tensor, old: Grid, new: Grid, num_prefix: int, antialias: bool = True
 ) -> Tensor:
-    """Resample the patches of a ``(1, num_prefix + rows * columns, C)`` embedding.
-
-    With ``antialias``, which also changes the bicubic kernel, as timm does.
-    """
+    """Resample the patches of a ``(1, num_prefix + rows * columns, C)`` embedding."""
     if old == new:
         return pos_embed
     prefix, patches = pos_embed[:, :num_prefix], pos_embed[:, num_prefix:]
@@ -118,10 +115,7 @@ class KeptTensors:
 
 
 class RelativePositionBias(nn.Module):
-    """BEiT's learned attention bias for every offset between two patches.
-
-    In eval mode without gradients, it is gathered once per grid.
-    """
+    """BEiT's learned attention bias, in eval mode gathered once per grid."""
 
     def __init__(self, grid: Grid, num_heads: int, num_prefix: int) -> None:
         super().__init__()

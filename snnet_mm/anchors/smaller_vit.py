@@ -53,14 +53,10 @@ def contract_width(
     """Return the weights of a narrower plain ViT, whose tokens are ``tokens @ basis``.
 
     The affine part of every layer norm goes into the linear layer that reads it, and
-    LayerScale into the one that it scales. Of ``num_heads`` heads, and of the hidden
-    units, those with the largest weights stay. What norms divide by changes with the
-    width by the square root of the ratio, on average: a start for distillation.
-
-    Args:
-        weights: State dict of a :class:`PlainViT` without relative position bias.
-        basis: Orthonormal columns ``(C, c)``; see :func:`principal_directions`.
-        num_heads: Heads of the wide network; the narrow one has heads of equal width.
+    LayerScale into the one that it scales. Of ``num_heads`` heads, whose width stays,
+    and of the hidden units, those with the largest weights are kept. What norms divide
+    by changes with the width by the square root of the ratio, on average. ``basis`` has
+    orthonormal columns ``(C, c)``; see :func:`principal_directions`.
     """
     wide, narrow = basis.shape
     size = wide // num_heads

@@ -129,10 +129,8 @@ class TimmStageAnchor(Anchor):
         img_size: Pixels, or height and width, of the images. Swin takes other sizes
             too, with the windows of this one; ResNet and ConvNeXt do not depend on it;
             LeViT takes no other. By default that of timm's weights.
-        drop_path_rate: Stochastic depth, distributed as in timm.
         init_cfg: With ``type='Pretrained'`` the checkpoint is ``'timm://<name>'``, a
             file of timm or of the family's authors, or an mm checkpoint.
-        **kwargs: See :class:`Anchor`.
     """
 
     def __init__(

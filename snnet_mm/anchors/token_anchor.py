@@ -24,7 +24,6 @@ class TokenAnchor(Anchor):
         lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of the
             attention's linear layers: a dict with ``rank`` and, optionally, ``alpha``
             (1) and ``targets`` (``('qkv', 'proj')``). Frozen stages have none.
-        **kwargs: See :class:`Anchor`.
     """
 
     grid: Grid

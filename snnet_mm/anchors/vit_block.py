@@ -112,10 +112,7 @@ class Block(nn.Module):
 
 
 def to_windows(tokens: Tensor, grid: Grid, size: int) -> Tensor:
-    """Cut tokens ``(B, L, C)`` into windows ``(B * windows, size * size, C)`` by rows.
-
-    Zeros fill the last ones, which attention sees, as in ViTDet.
-    """
+    """Cut ``(B, L, C)`` into zero-padded windows ``(B * windows, size * size, C)``."""
     x = tokens.unflatten(1, grid)
     x = F.pad(x, (0, 0, 0, -grid[1] % size, 0, -grid[0] % size))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size))

@@ -69,18 +69,10 @@ def draw_prediction(
     with_labels: bool | None = None,
     score_thr: float = 0.3,
 ) -> np.ndarray:
-    """Predict an image and draw the prediction on it by mm's visualizer.
+    """Predict an image of :func:`as_bgr` and draw the prediction by mm's visualizer.
 
-    The inferencers draw on files alike, but arrays they read as BGR and draw as RGB.
-
-    Args:
-        inferencer: One of :func:`init_inferencer`.
-        image: An image as :func:`as_bgr` takes it; small ones of classifiers are
-            enlarged.
-        opacity: Opacity of what is drawn, above 0 to 1.
-        with_labels: Whether to write the names of classes, with the scores of
-            detections; by default those of detections, but none on segmentations.
-        score_thr: Least score of detections that are drawn.
+    The inferencers draw on files alike, but arrays they read as BGR and draw as RGB. By
+    default, names of classes are written on detections, but none on segmentations.
     """
     image = as_bgr(image)
     found = inferencer(image, return_datasamples=True)

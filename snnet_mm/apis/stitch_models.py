@@ -164,7 +164,8 @@ def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
     data = (cfg.get('train_dataloader') or {}).get('dataset', {})
     while 'dataset' in data:
         data = data['dataset']
-    kind, root = data.get('of', data.get('type')), data.get('data_root') or '.'
+    root = os.path.normpath(data.get('data_root') or '.')
+    files = [data.get('of', data.get('type')), root, data.get('ann_file')]
     images, colours = (
         model['data_preprocessor'],
         ('mean', 'std', 'bgr_to_rgb', 'to_rgb'),
@@ -175,13 +176,9 @@ def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
     return {
         'model.type': task,
         'num_classes': sorted(counts),
-        'train_dataloader.dataset': [
-            kind,
-            os.path.normpath(root),
-            data.get('ann_file'),
-        ],
+        'train_dataloader.dataset': files,
         'classes': (meta.get('dataset_meta') or {}).get('classes'),
-        'data_preprocessor': {k: images[k] for k in colours if k in images},
+        'data_preprocessor': {k: v for k, v in images.items() if k in colours},
     }
 
 

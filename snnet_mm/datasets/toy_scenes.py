@@ -30,10 +30,8 @@ class ToyScenes(BaseDataset):
     transform, and ``img_path`` only names the scene.
 
     Args:
-        num_scenes: Number of scenes.
         size: (H, W) of a scene in pixels, 16 or more each.
         split: One of 'train', 'val' and 'test', which are independent.
-        seed: Seed of all splits, 0 or more.
         num_objects: Least and greatest number of objects in a scene.
         depth: Whether to give depth maps, in metres, in place of segmentation maps.
     """

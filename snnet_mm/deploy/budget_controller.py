@@ -48,7 +48,6 @@ class BudgetController:
         target_ms: Time that a call may take, in milliseconds, or else ``target_fps``.
         load: Milliseconds per unit of cost, if known, such as 1 for a latency table;
             it decides what runs first. By default the cheapest stitch does.
-        clock: Seconds, for :meth:`measure`.
     """
 
     def __init__(

@@ -40,19 +40,11 @@ FORMATS = {
 class StitchExporter:
     """Writes stitches of one model, then reads every file and compares predictions.
 
-    They are compared with those of the stitched model, on images of the test set or on
-    noise where these are not at hand; a file that differs is an error. Both ways of
+    They are compared with those of the stitched model, on ``num_images`` of the test
+    set or on noise where there are none; a file that differs is an error. Both ways of
     export return what they write to ``manifest.json``: how graphs are fed, what they
-    predict, and about each stitch its route, costs, metrics and files.
-
-    Args:
-        cfg: Config of the stitched model.
-        model: The stitched model with its weights, on the CPU.
-        out_dir: Folder to write to.
-        size: Height and width of a graph's images, and of the FLOPs in the manifest;
-            by default the fixed size of the model's data preprocessor.
-        results: An evaluation of the model; its metrics go into the manifest.
-        num_images: Images to compare on, two or more.
+    predict, and about each stitch its route, costs, metrics of ``results``, and files.
+    Graphs take images of ``size``, by default that of the model's data preprocessor.
     """
 
     def __init__(

@@ -122,11 +122,7 @@ def run_torch_export(path: str | os.PathLike, images: Tensor) -> Predictions:
 def sample_images(
     cfg: Config, number: int, size: tuple[int, int]
 ) -> tuple[Tensor, str]:
-    """Load the first images of the test set by its pipeline, else draw noise.
-
-    Returns:
-        Images ``(number, 3, *size)`` with values from 0 to 255, and their name.
-    """
+    """Load images ``(number, 3, *size)`` of the test set, or draw noise; name them."""
     dataset = (cfg.get('test_dataloader') or {}).get('dataset')
     try:
         check(dataset, 'test_dataloader', None, 'one whose images are compared on')

@@ -13,8 +13,7 @@ from snnet_mm.utils import register
 def wrap_anchor_blocks(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
     """Make every block of an anchor a unit of FSDP, and all the rest another one.
 
-    Units gather their weights when they are called. A block is; what is run by other
-    methods (embeddings, stitching layers) must be in the outermost unit.
+    Units gather weights when called; embeddings and stitching layers are run otherwise.
     """
     if recurse and isinstance(module, Anchor):
         for block in module.trunk.blocks:

@@ -56,7 +56,6 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     norms, LayerScale), nor for tokens and position embeddings.
 
     Args:
-        optim_wrapper_cfg: Config of the optimizer wrapper.
         paramwise_cfg: ``decay_rates`` is a rate above 0 and up to 1 for every anchor,
             fast to slow, or one number for all. ``lr_mults``, if there is one, has
             factors of the learning rates of parts of the model, by their names:

@@ -170,11 +170,7 @@ def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
 def check_resumable(
     checkpoint: Mapping, name: str, optim_wrapper: OptimWrapper
 ) -> None:
-    """Check that a checkpoint holds what a training goes on from.
-
-    Without an optimizer's state mmengine goes on as if it were a new one, and torch
-    takes state of any shape.
-    """
+    """Check that a checkpoint holds what a training goes on from."""
     missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
     missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))
     instead = 'to start from its weights, set resume=False'

@@ -70,12 +70,7 @@ class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
 
 @register(PARAM_SCHEDULERS)
 class OneCycleMomentum(MomentumSchedulerMixin, _OneCycle):
-    """Momentum (Adam's first beta) of the one-cycle policy: low where the rate is high.
-
-    Args:
-        base_momentum: Momentum at the peak of the rate.
-        max_momentum: Momentum at the first and the last step.
-    """
+    """One-cycle momentum (Adam's first beta): low where the rate is high."""
 
     def __init__(
         self,

@@ -46,10 +46,7 @@ class ImportanceSampler(StitchSampler):
     Args:
         warm_up: Scored steps at the beginning, in which every stitch is drawn equally
             often; at least 1, as no stitch has a score before.
-        num_groups: Number of intervals: equal parts of the cost range.
         momentum: Share of the old score in the new one, from 0 to below 1.
-        cost: The cost that intervals are formed by; see
-            :class:`snnet_mm.engine.ResourceConstrainedSampler`.
     """
 
     def __init__(

@@ -68,10 +68,7 @@ def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
 
 
 def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
-    """Return the trained parameters that a stitch runs, heads included.
-
-    Parts of the model name the others by ``idle_parameters(stitch)``.
-    """
+    """Return the trained parameters that a stitch runs, but for ``idle_parameters``."""
     model = unwrapped(model)
     backbone = find_stitched_backbone(model)
     by_part = parameters_by_part(backbone)

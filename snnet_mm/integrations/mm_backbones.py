@@ -58,11 +58,7 @@ def _pad_and_attend(block: nn.Module, x: Tensor) -> Tensor:
 
 
 class AnchorParts(NamedTuple):
-    """An anchor, and what of its backbone belongs to the head.
-
-    That is layer norms of its maps or, for a classifier, of its end, and the pooling
-    of an ``AnchorClassifier``.
-    """
+    """An anchor, and the norms and pooling of its backbone that belong to the head."""
 
     config: dict
     weights: Weights

@@ -8,11 +8,7 @@ from snnet_mm.utils import check, register
 
 @register(TRANSFORMS)
 class LoadDepthMap(LoadDepthAnnotation):
-    """mmseg's loading of a depth map, which refuses one that does not fit its image.
-
-    Args:
-        depth_rescale_factor: Metres of one unit of the file; 1e-3 for millimetres.
-    """
+    """mmseg's loading of a depth map in metres, which must fit its image."""
 
     def __init__(self, depth_rescale_factor: float = 1e-3, **kwargs) -> None:
         key = 'LoadDepthMap.depth_rescale_factor'

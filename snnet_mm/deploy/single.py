@@ -14,7 +14,12 @@ from mmengine.runner import Runner
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from snnet_mm.models import StitchedBackbone, find_stitched_backbone, model_config
+from snnet_mm.models import (
+    PartPerAnchor,
+    StitchedBackbone,
+    find_stitched_backbone,
+    model_config,
+)
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import atomic_path, load_weights_only
 from snnet_mm.utils.config_file import dicts_in
@@ -57,12 +62,12 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     backbone = find_stitched_backbone(model)
     stitch = backbone.space[stitch_id]
     # Not always ``backbone``: the encoder of a retriever is a list.
-    *above, place = [int(p) if p.isdigit() else p for p in _path(model, backbone)]
-    holder = reduce(getitem, above, config)
+    holder, place = _place(config, _path(model, backbone))
     holder[place] = _backbone_config(holder[place], backbone, stitch)
-    for name, part in model.named_children():
+    for name, part in model.named_modules():
         if hasattr(type(part), 'config_of_stitch'):
-            config[name] = part.config_of_stitch(config[name], stitch)
+            holder, place = _place(config, name.split('.'))
+            holder[place] = part.config_of_stitch(holder[place], stitch)
     config.pop('auxiliary_head', None)
     _drop_pretrained(config)
     for mode in ('val', 'test'):
@@ -133,13 +138,25 @@ def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
             for key, value in module.merged().state_dict().items():
                 state[f'{name}.{key}'] = value
     backbone = find_stitched_backbone(model)
+    stitch = backbone.space[stitch_id]
+    for name, module in model.named_modules():
+        if isinstance(module, PartPerAnchor):
+            own = f'{name}.parts.{stitch.end_anchor}.'
+            held = {k: v for k, v in state.items() if k.startswith(own)}
+            state |= {f'{name}.{k.removeprefix(own)}': v for k, v in held.items()}
     path = '.'.join(_path(model, backbone))
     for name in backbone.plugins:
         plugin = getattr(backbone, name)
-        for key, value in plugin.exported_weights(backbone.space[stitch_id]).items():
+        for key, value in plugin.exported_weights(stitch).items():
             key = f'{path}.{key}'.lstrip('.')
             state[key] = value + state.get(key, 0)
     return state
+
+
+def _place(config: dict, path: list[str]) -> tuple[dict | list, str | int]:
+    """Return what holds a part of a model in its config, and under which key."""
+    *above, place = [int(part) if part.isdigit() else part for part in path]
+    return reduce(getitem, above, config), place
 
 
 def _path(model: nn.Module, part: nn.Module) -> list[str]:

@@ -1,6 +1,6 @@
 """Hooks that look at labels, heads and parameters before training."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from mmengine.hooks import Hook
@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from snnet_mm.evaluation import count_parameters
-from snnet_mm.models import StitchedBackbone, gathered, unwrapped
+from snnet_mm.models import PartPerAnchor, StitchedBackbone, gathered, unwrapped
 from snnet_mm.utils import check, isolated_rng, register
 
 from .stitch_hooks import sampling_hook
@@ -81,16 +81,23 @@ def _check_labels(
 
 def _check_heads(model: nn.Module, allowed: set[int]) -> None:
     for name in HEADS:
-        head = model
+        heads = [model]
         for attribute in name.split('.'):
-            head = getattr(head, attribute, None)
-        for part in head if isinstance(head, nn.ModuleList) else [head]:
+            heads = [*_each(getattr(head, attribute, None) for head in heads)]
+        for part in heads:
             if {kind.__name__ for kind in type(part).__mro__} & ONE_CLASS:
                 continue
             number = getattr(part, 'num_classes', max(allowed))
             numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
             data = f'{numbers}, the number of classes of the training set'
             check(number in allowed, f'model.{name}.num_classes', number, data)
+
+
+def _each(heads: Iterable[nn.Module | None]) -> Iterator[nn.Module | None]:
+    """Yield heads, those of a cascade and of end anchors one by one."""
+    for head in heads:
+        parts = head.parts if isinstance(head, PartPerAnchor) else head
+        yield from _each(parts) if isinstance(parts, nn.ModuleList) else [head]
 
 
 @register(HOOKS)

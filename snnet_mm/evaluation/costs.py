@@ -35,7 +35,7 @@ from .parts import (
 )
 
 # Of convolutions, linear layers and norms on meta tensors.
-WRONG_WIDTH = r'Invalid channel|same reduction dim|elements not \d'
+WRONG_WIDTH = r'Invalid channel|same reduction dim|elements not \d|normalized_shape='
 # Files whose functions say nothing of where a model failed.
 HIDDEN = __file__, str(Path(torch.__file__).parent)
 
@@ -78,7 +78,8 @@ def cost_table(
 
 def _refused(size: tuple[int, int], error: Exception) -> ValueError:
     allowed = f'those that the model can run: {_first_line(error)}'
-    return refusal('in_channels of the neck and the heads, input_size', size, allowed)
+    key = 'in_channels of the neck and the heads, input_size, backbone.maps_of'
+    return refusal(key, size, allowed)
 
 
 def _described(error: Exception) -> str:

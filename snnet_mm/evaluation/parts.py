@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TypeVar
 
 import torch
@@ -30,9 +31,10 @@ SIZE = 'height and width of the images, in pixels'
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """The map made of the slow anchor's state for one place in ``out_indices``."""
+    """The map made of an anchor's state for one place in ``out_indices``."""
 
     place: int
+    anchor: int
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,10 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
         run: Runs the model; see :data:`SCOPES`.
     """
     backbone = find_stitched_backbone(model)
-    slow = backbone.anchors[-1]
+    maps = defaultdict(list)
+    for j, a in product(backbone.wanted_maps(), backbone.map_anchors):
+        (position, _), *_ = backbone.space.map_sources(backbone.out_indices[j], a)
+        maps[position].append(FeatureMap(j, a))
     for a, anchor in enumerate(backbone.anchors):
         step = partial(anchor.embed, images)
         for i in range(-1, anchor.depth):
@@ -70,12 +75,11 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
                 if spec.source == Position(a, i):
                     layer = backbone.stitching_layers[name]
                     measure(name, partial(layer.map_state, state))
-            for j in backbone.wanted_maps():
-                if anchor is slow and i == backbone.out_indices[j]:
-                    measure(FeatureMap(j), partial(slow.to_feature_map, state))
+            for part in maps[a, i]:
+                measure(part, partial(anchor.to_feature_map, state))
             step = partial(anchor.run_block, state, i + 1)
     if model is not backbone:
-        for a in _end_anchors(backbone):
+        for a in _end_anchors(model):
             with _given_backbone_output(model, images, a, run):
                 measure(Rest(a), partial(run, model, images))
 
@@ -83,7 +87,7 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
 def parts_by_stitch(model: nn.Module) -> dict[int, set[Part]]:
     """Return the parts of a model that each of its stitches runs, by stitch id."""
     backbone = find_stitched_backbone(model)
-    parts, ends = {}, _end_anchors(backbone)
+    parts, ends = {}, _end_anchors(model)
     for stitch in backbone.space:
         end = stitch.end_anchor if stitch.end_anchor in ends else ends[0]
         rest = set() if model is backbone else {Rest(end)}
@@ -96,7 +100,8 @@ def parts_of(backbone: StitchedBackbone, stitch: Stitch) -> set[Part]:
     parts: set[Part] = set(stitch.steps)
     for j in backbone.wanted_maps():
         _, layer = backbone.map_source(stitch, backbone.out_indices[j])
-        parts |= {FeatureMap(j)} if layer is None else {FeatureMap(j), layer}
+        parts.add(FeatureMap(j, backbone.map_anchor(stitch)))
+        parts |= set() if layer is None else {layer}
     return parts
 
 
@@ -223,10 +228,13 @@ def as_shipped(model: nn.Module) -> Iterator[None]:
             module.training = flag
 
 
-def _end_anchors(backbone: StitchedBackbone) -> list[int]:
+def _end_anchors(model: nn.Module) -> list[int]:
     """Return the end anchors that the rest of a model differs by."""
-    # Maps are the same for all; a final state is that of the end anchor.
-    return list(range(len(backbone.anchors))) if backbone.out == 'end' else [0]
+    backbone = find_stitched_backbone(model)
+    # Maps of the slowest anchor are the same for all, if no part goes by the stitch.
+    differ = 'end' in (backbone.out, backbone.maps_of)
+    differ |= any(hasattr(type(m), 'config_of_stitch') for m in model.modules())
+    return sorted({stitch.end_anchor for stitch in backbone.space}) if differ else [0]
 
 
 @contextmanager
@@ -235,7 +243,8 @@ def _given_backbone_output(
 ) -> Iterator[None]:
     """Let the backbone answer with what it gave once, without running anything."""
     backbone = find_stitched_backbone(model)
-    set_stitch(model, backbone.space.anchor_ids[end_anchor])
+    ending = {backbone.space[i].end_anchor: i for i in backbone.space.anchor_ids}
+    set_stitch(model, ending.get(end_anchor, backbone.space.anchor_ids[0]))
     kept: list[object] = []
     hook = backbone.register_forward_hook(lambda *args: kept.append(args[-1]))
     try:

@@ -27,6 +27,8 @@ class StitchingSpace:
         substitutes: What :meth:`substitutes` gives, for every block of the last anchor
             that may serve a feature map.
         unused: Names of layers to keep although nothing uses them.
+        end_substitutes: The same as ``substitutes``, for the positions of any end
+            anchor that may serve a feature map, where maps are those of end anchors.
     """
 
     has_prior = True  # whether :func:`prior_scores` may guess
@@ -39,9 +41,11 @@ class StitchingSpace:
         ids: Collection[int] | None = None,
         substitutes: Mapping[int, Sequence[Substitute]] | None = None,
         unused: Collection[str] = (),
+        end_substitutes: Mapping[Position, Sequence[Substitute]] | None = None,
     ) -> None:
         self.depths = tuple(depths)
         self._substitutes = substitutes or {}
+        self._end_substitutes = end_substitutes or {}
         self.anchor_names = _names(len(self.depths))
         for stitch in stitches:
             check_route(stitch, self.depths, layers)
@@ -54,7 +58,12 @@ class StitchingSpace:
             chosen = {*(self[i].id for i in ids), *self.anchor_ids}
             self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
         used = {name for stitch in self for name in stitch.layers} | set(unused)
-        used |= {name for found in self._substitutes.values() for _, name in found}
+        if end_substitutes is None:
+            used |= {name for found in self._substitutes.values() for _, name in found}
+        for place, found in self._end_substitutes.items():
+            for stitch in self:
+                if stitch.end_anchor == place.anchor and not stitch.runs(place):
+                    used.add(next(name for p, name in found if stitch.runs(p)))
         self.layers = {name: layers[name] for name in layers if name in used}
 
     def __len__(self) -> int:
@@ -103,6 +112,24 @@ class StitchingSpace:
         known = block in self._substitutes
         check(known, 'backbone.out_indices', block, wanted)
         return tuple(self._substitutes[block])
+
+    def map_sources(
+        self, block: int, anchor: int
+    ) -> tuple[tuple[Position, str | None], ...]:
+        """Places that may serve an anchor's map at a block of the last anchor.
+
+        The anchor's own block that stands for it comes first, and as it is; the others
+        come with the stitching layer that projects them to the anchor's width.
+        """
+        place, found = Position(len(self.depths) - 1, block), self.substitutes(block)
+        if anchor != place.anchor:
+            places = {p.anchor: p for p, _ in found}
+            fits = places.get(anchor) in self._end_substitutes
+            wanted = f"'slowest' for a {type(self).__name__} without end_substitutes"
+            check(fits, 'backbone.maps_of', 'end', wanted)
+            place = places[anchor]
+            found = self._end_substitutes[place]
+        return (place, None), *found
 
     def describe(self, stitch: Stitch) -> str:
         """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""

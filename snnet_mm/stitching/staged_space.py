@@ -37,6 +37,7 @@ class StagedSpace(StitchingSpace):
             Swin, ``(0, 1)`` for LeViT.
         ids: See :class:`StitchingSpace`.
         maps: Whether there are layers for feature maps.
+        end_maps: Whether these are of the widths of the anchor that a route ends in.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class StagedSpace(StitchingSpace):
         stages: Collection[int] | None = None,
         ids: Collection[int] | None = None,
         maps: bool = True,
+        end_maps: bool = False,
     ) -> None:
         self.stage_depths = tuple(tuple(depths) for depths in stage_depths)
         counts = {len(depths) for depths in self.stage_depths}
@@ -75,18 +77,26 @@ class StagedSpace(StitchingSpace):
         joined = len(stitches) > len(depths)
         wanted = 'stages with two blocks or more in the slower anchor'
         check(joined, 'backbone.stages', self.stages, wanted)
-        substitutes: dict[int, list[Substitute]] = {}
+        ends: dict[Position, list[Substitute]] = {}
         *faster, slowest = range(len(depths))
         for a in faster if maps else ():
             for stage in range(num_stages):
-                last = [begins[stage + 1] - 1 for begins in self._begins]
-                name = f'{layer_name(a, slowest, stage)}_map'
-                layers[name] = StitchingLayerSpec(
-                    Position(a, last[a]), Position(slowest, last[slowest])
-                )
-                found = substitutes.setdefault(last[slowest], [])
-                found.insert(0, (Position(a, last[a]), name))  # the slower one first
-        super().__init__(depths, stitches, layers, ids, substitutes)
+                last = [
+                    Position(b, begins[stage + 1] - 1)
+                    for b, begins in enumerate(self._begins)
+                ]
+                ends.setdefault(last[a], [])
+                for end in range(a + 1, slowest + 1) if end_maps else [slowest]:
+                    name = f'{layer_name(a, end, stage)}_map'
+                    layers[name] = StitchingLayerSpec(last[a], last[end])
+                    # The slower one first.
+                    ends.setdefault(last[end], []).insert(0, (last[a], name))
+        substitutes = {
+            p.block: found for p, found in ends.items() if p.anchor == slowest
+        }
+        super().__init__(
+            depths, stitches, layers, ids, substitutes, (), ends if end_maps else None
+        )
 
     def _joints(self) -> Iterator[tuple[int, int, int]]:
         """Anchor, its last block before and the next anchor's first block after."""

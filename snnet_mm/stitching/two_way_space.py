@@ -1,6 +1,6 @@
 """The two-way space of SN-Netv2, and its one-way parts."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from snnet_mm.utils import check
@@ -39,6 +39,9 @@ class TwoWaySpace(StitchingSpace):
         ids: See :class:`StitchingSpace`.
         maps: Whether there are layers for feature maps. Without, the last FS layer
             still is where FS stitches are: the authors' classifiers hold it.
+        end_maps: Whether feature maps are those of the anchor that a route ends in.
+            Its own blocks serve them; one that the route lacks is substituted likewise,
+            by slower blocks too, whose layers are those of SF stitches.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class TwoWaySpace(StitchingSpace):
         kinds: Collection[str] = KINDS,
         ids: Collection[int] | None = None,
         maps: bool = True,
+        end_maps: bool = False,
     ) -> None:
         self.depths = tuple(depths)
         ordered = list(depths) == sorted(depths) and len(depths) > 1 and depths[0] > 0
@@ -61,7 +65,9 @@ class TwoWaySpace(StitchingSpace):
         last = layer_name(len(depths) - 2, len(depths) - 1, depths[-2] - 1)
         unused = [last] if 'FS' in kinds else []
         found = {j: self._chain_below(j) for j in range(depths[-1])} if maps else None
-        super().__init__(depths, stitches, self._layer_specs(), ids, found, unused)
+        specs = self._layer_specs()
+        ends = self._end_substitutes_by(specs) if end_maps else None
+        super().__init__(depths, stitches, specs, ids, found, unused, ends)
 
     def _chain_below(self, block: int) -> tuple[Substitute, ...]:
         """The block of every faster anchor that a block of the slowest belongs to."""
@@ -70,6 +76,23 @@ class TwoWaySpace(StitchingSpace):
             block = block * self.depths[a] // self.depths[a + 1]
             found.append((Position(a, block), layer_name(a, slowest, block)))
         return tuple(found)
+
+    def _end_substitutes_by(
+        self, specs: Mapping[str, StitchingLayerSpec]
+    ) -> dict[Position, tuple[Substitute, ...]]:
+        """For the place of every anchor, the layers that lead there from others."""
+        found = {}
+        for block in range(self.depths[-1]):
+            last = Position(len(self.depths) - 1, block)
+            places = [last, *(place for place, _ in self._chain_below(block))]
+            for end in places:
+                names = [
+                    layer_name(other.anchor, end.anchor, min(other, end).block)
+                    for other in places
+                    if other != end
+                ]
+                found[end] = tuple((specs[name].source, name) for name in names)
+        return found
 
     def _numbered_routes(self) -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
         """Kind, first and other anchor, and boundaries of routes, in order of ids."""

@@ -22,8 +22,9 @@ def block_cost(dim):
     return qkv + attention + out + mlp, matrices + vectors
 
 
-def cost_by_hand(stitch, maps):
+def cost_by_hand(stitch, maps, of_end=False):
     """MACs and parameters of a route and of the slow blocks' maps that it gives."""
+    to = stitch.end_anchor if of_end else 1
     parts = [embed_cost(WIDTHS[stitch.segments[0].anchor])]
     layers, run = set(), set()
     for n, (a, begin, end) in enumerate(stitch.segments):
@@ -33,7 +34,10 @@ def cost_by_hand(stitch, maps):
             layers.add(f'0to1_{stitch.segments[n - 1].end - 1}')
         elif n:
             layers.add(f'1to0_{begin - 1}')
-    layers |= {f'0to1_{j * DEPTHS[0] // DEPTHS[1]}' for j in maps if (1, j) not in run}
+    for j in maps:
+        i = j * DEPTHS[0] // DEPTHS[1]
+        if (to, (i, j)[to]) not in run:
+            layers.add(f'{1 - to}to{to}_{i}')
     for name in layers:
         source, target = WIDTHS if name.startswith('0to1') else WIDTHS[::-1]
         parts.append((NUM_TOKENS * source * target, source * target + target))

@@ -26,6 +26,7 @@ from snnet_mm.evaluation import cost_table, count_parameters
         (dict(out_indices=(-1,)), [6]),
         (dict(out_indices=range(7), anchor=dict(lora=dict(rank=3))), range(7)),
         (dict(out_indices=(0, 3, 6), eval_maps=(1,)), [3]),
+        (dict(out_indices=range(7), maps_of='end'), range(7)),
         (dict(out='end'), []),
     ],
 )
@@ -35,7 +36,8 @@ def test_costs_in_closed_form(build_snnet, layer, outputs, maps):
     assert table.input_size == SIZE
     assert list(table) == list(net.space.ids)
     for stitch in net.space:
-        assert table[stitch.id][:2] == cost_by_hand(stitch, maps), stitch
+        wanted = cost_by_hand(stitch, maps, net.maps_of == 'end')
+        assert table[stitch.id][:2] == wanted, stitch
 
 
 def test_costs_of_windows_in_closed_form(build_snnet):

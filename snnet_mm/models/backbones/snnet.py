@@ -30,7 +30,7 @@ class SNNetv1(StitchedBackbone):
         direction: ``'FS'``, or ``'SF'`` for plain anchors (figure 9a of the paper).
         stitch_ids: Keep only these stitches, and the anchors.
         stages: See :class:`StagedSpace`, for anchors with stages.
-        out, **kwargs: See :class:`StitchedBackbone`.
+        out, maps_of, **kwargs: See :class:`StitchedBackbone`.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class SNNetv1(StitchedBackbone):
         stitch_ids: Collection[int] | None = None,
         out: str = 'maps',
         stages: Collection[int] | None = None,
+        maps_of: str = 'slowest',
         **kwargs,
     ) -> None:
         if stitching_layer is None:
             stitching_layer = dict(type='StitchingLayer')
         anchors = build_anchors(anchors)
         depths, maps = [a.depth for a in anchors], out == 'maps'
+        ends = maps and maps_of == 'end'
         staged = any(len(a.stages) > 1 for a in anchors)
         given = dict(kernel=kernel, stride=stride, nearest=nearest, direction=direction)
         plain = given == dict(kernel=2, stride=1, nearest=True, direction='FS')
@@ -58,15 +60,16 @@ class SNNetv1(StitchedBackbone):
         check(fits, 'backbone.stages', dict(given, stages=stages), wanted)
         if staged:
             of_anchors = [[len(stage) for stage in a.stages] for a in anchors]
-            space = StagedSpace(of_anchors, stages, stitch_ids, maps)
+            space = StagedSpace(of_anchors, stages, stitch_ids, maps, ends)
         elif len(set(depths)) == 1:
             space = SlidingWindowSpace(depths, ids=stitch_ids, **given)
         else:
             wanted = f'True for anchors of depths {tuple(depths)}'
             check(nearest or len(depths) == 2, 'backbone.nearest', nearest, wanted)
             kinds = (check_direction(direction),)
-            space = TwoWaySpace(depths, kinds, stitch_ids, maps)
-        super().__init__(anchors, space, stitching_layer, out, **kwargs)
+            space = TwoWaySpace(depths, kinds, stitch_ids, maps, ends)
+        parts = anchors, space, stitching_layer, out
+        super().__init__(*parts, maps_of=maps_of, **kwargs)
 
 
 @register(MODELS)
@@ -79,7 +82,7 @@ class SNNetv2(StitchedBackbone):
     Args:
         anchors, stitching_layer, stitch_ids: See :class:`SNNetv1`.
         kinds: Kinds of stitches besides the anchors; see :class:`TwoWaySpace`.
-        out, **kwargs: See :class:`StitchedBackbone`.
+        out, maps_of, **kwargs: See :class:`StitchedBackbone`.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class SNNetv2(StitchedBackbone):
         kinds: Collection[str] = KINDS,
         stitch_ids: Collection[int] | None = None,
         out: str = 'maps',
+        maps_of: str = 'slowest',
         **kwargs,
     ) -> None:
         if stitching_layer is None:
@@ -98,5 +102,7 @@ class SNNetv2(StitchedBackbone):
         wanted = "'SNNetv1' for anchors with stages, which are stitched one way"
         check(plain, 'backbone.type', 'SNNetv2', wanted)
         depths = [a.depth for a in anchors]
-        space = TwoWaySpace(depths, kinds, stitch_ids, maps=out == 'maps')
-        super().__init__(anchors, space, stitching_layer, out, **kwargs)
+        maps, ends = out == 'maps', maps_of == 'end'
+        space = TwoWaySpace(depths, kinds, stitch_ids, maps, maps and ends)
+        parts = anchors, space, stitching_layer, out
+        super().__init__(*parts, maps_of=maps_of, **kwargs)

@@ -30,6 +30,7 @@ from snnet_mm.utils import check
 from ..layers.stitching_layer import StitchingLayer
 from .walk import PrefixCache, Tap, walk
 
+MAPS_OF = 'slowest', 'end'
 # Where torch keeps what ``get_extra_state`` gives: here, the record of the space.
 SPACE_RECORD = '_extra_state'
 
@@ -48,6 +49,9 @@ class StitchedBackbone(BaseModule):
         out_indices: Blocks of the slowest anchor whose maps are returned. Where a
             route lacks a block, its substitute is the faster block that it belongs to,
             projected to the slowest width.
+        maps_of: ``'slowest'``, or ``'end'`` for maps of the anchor in which a stitch
+            ends, of its width and at those of its blocks to which the ``out_indices``
+            belong: each anchor then has a head of its own, see :class:`PartPerAnchor`.
         with_cls: Whether every map comes with the cls token of the same place, as
             ``(map, cls)``: DPT's readout needs it.
         eval_maps: Places in ``out_indices`` whose maps are needed outside training; the
@@ -72,6 +76,7 @@ class StitchedBackbone(BaseModule):
         with_cls: bool = False,
         eval_maps: Sequence[int] | None = None,
         plugins: Mapping[str, dict] | None = None,
+        maps_of: str = 'slowest',
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
@@ -80,9 +85,11 @@ class StitchedBackbone(BaseModule):
         self.space = space
         self.out, self.with_cls = out, with_cls
         self.out_indices = check_outputs(out, with_cls, out_indices, anchors)
-        if out == 'maps':
-            for block in self.out_indices:
-                space.substitutes(block)  # refuses at once if there are none
+        check(maps_of in MAPS_OF, 'backbone.maps_of', maps_of, MAPS_OF)
+        self.maps_of = maps_of
+        for block in self.out_indices if out == 'maps' else ():
+            for a in self.map_anchors:
+                space.map_sources(block, a)  # refuses at once if there are none
         places = range(len(self.out_indices))
         self.eval_maps = tuple(places if eval_maps is None else eval_maps)
         known = self.eval_maps and {*self.eval_maps} <= {*places}
@@ -121,9 +128,10 @@ class StitchedBackbone(BaseModule):
         """Run the active stitch on images ``(B, 3, H, W)``.
 
         Returns:
-            With ``out='maps'`` one map ``(B, C_slow, h, w)`` per out index, or one
-            pair of a map and a cls token ``(B, C_slow)``; with ``out='end'`` the end
-            anchor's own final state.
+            With ``out='maps'`` one map ``(B, C, h, w)`` per out index, or one pair of
+            a map and a cls token ``(B, C)``, of the width of the slowest anchor or, as
+            ``maps_of`` says, of the end anchor; with ``out='end'`` the end anchor's own
+            final state.
         """
         stitch, kept = self.active_stitch, None
         taps = {
@@ -137,7 +145,8 @@ class StitchedBackbone(BaseModule):
             return end
         maps: list[BackboneMap | None] = [None] * len(self.out_indices)
         for j, tap in taps.items():
-            maps[j] = self.anchors[-1].to_output(states[tap], self.with_cls)
+            anchor = self.anchors[self.map_anchor(stitch)]
+            maps[j] = anchor.to_output(states[tap], self.with_cls)
         return tuple(maps)
 
     @contextmanager
@@ -161,10 +170,18 @@ class StitchedBackbone(BaseModule):
             return ()
         return tuple(range(len(self.out_indices))) if self.training else self.eval_maps
 
+    @property
+    def map_anchors(self) -> tuple[int, ...]:
+        """Anchors that maps are of."""
+        return tuple(sorted({self.map_anchor(stitch) for stitch in self.space}))
+
+    def map_anchor(self, stitch: Stitch) -> int:
+        """Return the anchor that the maps of a stitch are of."""
+        return stitch.end_anchor if self.maps_of == 'end' else len(self.anchors) - 1
+
     def map_source(self, stitch: Stitch, block: int) -> Tap:
         """Find where a stitch takes the map of a block of the slowest anchor from."""
-        slow = Position(len(self.anchors) - 1, block)
-        sources = ((slow, None), *self.space.substitutes(block))
+        sources = self.space.map_sources(block, self.map_anchor(stitch))
         return next(source for source in sources if stitch.runs(source[0]))
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """Distillation: a student's logits follow those of a teacher."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from snnet_mm.anchors.pretrained import Weights, load_into
 from snnet_mm.utils import check, register
 from snnet_mm.utils.timm_models import create_timm_model
 
+from ..part_per_anchor import PartPerAnchor
 from .model_wrapper import ModelWrapper
 
 LABELS = ('hard', 'soft')
@@ -244,18 +246,20 @@ def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
 def recorded_logits(head: nn.Module) -> Iterator[list[Tensor]]:
     """Keep what a head outputs inside the block, called as a module or not."""
     outputs: list[Tensor] = []
-    forward = head.forward
+    heads = head.parts if isinstance(head, PartPerAnchor) else [head]
 
-    def recording(*args, **kwargs) -> Tensor:
-        outputs.append(check_logits(forward(*args, **kwargs), type(head).__name__))
+    def recording(forward: Callable, kind: str, *args, **kwargs) -> Tensor:
+        outputs.append(check_logits(forward(*args, **kwargs), kind))
         return outputs[-1]
 
     # A forward hook would miss mmsegmentation's heads, which call it by its name.
-    head.forward = recording
+    for each in heads:
+        each.forward = partial(recording, each.forward, type(each).__name__)
     try:
         yield outputs
     finally:
-        del head.forward
+        for each in heads:
+            del each.forward
 
 
 def check_logits(logits: object, source: str) -> Tensor:

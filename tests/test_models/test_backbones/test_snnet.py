@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -27,21 +27,25 @@ ANCHORS = {
 }
 
 
-def served_by_hand(net, states, j):
-    """Tokens of a slow block on a route, or of the faster block it belongs to."""
-    depths = [anchor.depth for anchor in net.anchors]
-    a, i = slowest, block = len(depths) - 1, j
-    while (a, i) not in states:
-        a, i = a - 1, i * depths[a - 1] // depths[a]
-    if (a, i) == (slowest, block):
-        return states[a, i].tokens
-    return net.stitching_layers[f'{a}to{slowest}_{i}'](states[a, i].tokens)
+def served_by_hand(net, states, stitch, j):
+    """Tokens of the map's anchor at a slow block, or of another that ran there."""
+    depths, below = [anchor.depth for anchor in net.anchors], [j]
+    for slow, fast in pairwise(reversed(depths)):
+        below.insert(0, below[0] * fast // slow)
+    last = len(depths) - 1
+    to = stitch.end_anchor if net.maps_of == 'end' else last
+    if to < last:  # from a slower anchor, the last block that belongs to the fast one
+        i, n = below[to], depths[to + 1]
+        below[to + 1] = max(k for k in range(n) if k * depths[to] // n == i)
+    a = next(a for a in (to, *range(last, -1, -1)) if (a, below[a]) in states)
+    tokens, name = states[a, below[a]].tokens, f'{a}to{to}_{below[min(a, to)]}'
+    return tokens if a == to else net.stitching_layers[name](tokens)
 
 
 def maps_by_hand(net, stitch, images):
     """Maps, 16x24 images in patches of 8, and cls tokens of the blocks wanted."""
     states, prefix = states_on_route(net, stitch, images), net.anchors[-1].num_prefix
-    tokens = [served_by_hand(net, states, j) for j in net.out_indices]
+    tokens = [served_by_hand(net, states, stitch, j) for j in net.out_indices]
     maps = [x[:, prefix:].transpose(1, 2).unflatten(2, (2, 3)) for x in tokens]
     return list(zip(maps, [x[:, 0] for x in tokens], strict=True))
 
@@ -73,6 +77,20 @@ def test_every_route_equals_its_blocks_composed(build_snnet, depths, anchor):
     check_every_route(net, torch.randn(IMAGES))
     net.out_indices, net.with_cls = OUT_INDICES, net.anchors[0].has_cls
     check_every_route(net, torch.randn(IMAGES))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('depths', [(3, 7), (7, 7), (2, 3, 7)])
+def test_maps_of_end_anchors_equal_their_blocks_composed(build_snnet, depths):
+    settings = dict(anchor=ANCHORS['registers'], out_indices=range(-7, 0))
+    net = build_snnet(depths, WIDTHS[: len(depths)], maps_of='end', **settings)
+    check_every_route(net, torch.randn(IMAGES))
+    pairs = list(pairwise(range(len(depths))))
+    ways = [(p, i) for p in pairs for i in range(depths[p[0]] - 1)]
+    wanted = {f'{a}to{b}_{i}' for p, i in ways for a, b in (p, p[::-1])}
+    # And one that nothing runs, which classifiers of the authors hold.
+    wanted.add(f'{len(pairs) - 1}to{len(pairs)}_{depths[-2] - 1}')
+    assert set(net.stitching_layers) == wanted
 
 
 @torch.no_grad()

@@ -50,30 +50,36 @@ def test_every_stitch_equals_its_blocks_by_hand(name):
         assert net(images).tokens.equal(states_of(anchor, images)[-1].tokens)
 
 
+@pytest.mark.parametrize('maps_of', ['slowest', 'end'])
 @pytest.mark.parametrize('name', [n for n in PAIRS if n != 'levit'])
 @torch.no_grad()
-def test_maps_have_the_widths_and_strides_of_the_slowest_anchor(name):
+def test_maps_have_the_widths_and_strides_of_one_anchor(name, maps_of):
     slowest = len(PAIRS[name]) - 1
     ends = ends_of(MODELS.build(PAIRS[name][-1]))
-    net, images = build(name, out_indices=ends), torch.randn(IMAGES)
+    net = build(name, out_indices=ends, maps_of=maps_of)
+    images = torch.randn(IMAGES)
     projected = set()
     for stitch in net.space:
         net.set_stitch(stitch.id)
         states, maps = states_on_route(net, stitch, images), net(images)
-        for stage, (block, found) in enumerate(zip(ends, maps, strict=True)):
-            state = states.get((slowest, block))
+        to = slowest if maps_of == 'slowest' else stitch.end_anchor
+        for stage, found in enumerate(maps):
+            block = ends_of(net.anchors[to])[stage]
+            state = states.get((to, block))
             if state is None:
                 # Of two anchors that ran the stage to its end, the later one.
                 ran = enumerate(ends_of(anchor)[stage] for anchor in net.anchors)
                 a = max(a for a, end in ran if (a, end) in states)
-                layer = net.stitching_layers[f'{a}to{slowest}_{stage}_map']
+                layer = net.stitching_layers[f'{a}to{to}_{stage}_map']
                 state = states[a, ends_of(net.anchors[a])[stage]]
                 state = state._replace(tokens=layer(state.tokens))
                 projected.add((a, stage))
-            side = 64 // net.anchors[-1].block_strides[block]
+            side = 64 // net.anchors[to].block_strides[block]
             wanted = state.tokens.transpose(1, 2).reshape(2, -1, side, side)
             assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    assert len(projected) == slowest * 4
+    of_maps = {name for name in net.stitching_layers if name.endswith('_map')}
+    assert len(of_maps) == len(projected)
+    assert maps_of == 'end' or len(projected) == slowest * 4
 
 
 SWINS = [f'swin_{size}_patch4_window7_224' for size in ('tiny', 'small', 'base')]

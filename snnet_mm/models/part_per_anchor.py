@@ -1,0 +1,87 @@
+"""Heads and necks of dense tasks, one for each anchor that a stitch may end in."""
+
+from collections.abc import Iterator, Sequence
+
+from mmengine.model import BaseModule, ModuleList
+from mmengine.registry import MODELS
+from torch import nn
+
+from snnet_mm.stitching import Stitch, StitchingSpace
+from snnet_mm.utils import check, register
+
+
+@register(MODELS, passes_on=True)
+class PartPerAnchor(BaseModule):
+    """A part of an mm model, such as a decode head or a neck, for each anchor.
+
+    It stands in the place of the part and does whatever is asked of it, ``forward``,
+    ``loss`` or ``num_classes``, with that of the anchor in which the active stitch
+    ends; a new model with that of the last one. With ``maps_of='end'`` in the backbone
+    each part reads the maps of its own anchor, and starts from what the anchor was
+    trained with. A stitch exported alone has its part in this one's place. Weights of a
+    model with one part for all are taken for the last anchor.
+
+    Args:
+        parts: Configs of the part for every anchor, fast -> slow.
+        **common: Settings of all parts, in place of which a part may have its own.
+    """
+
+    def __init__(self, parts: Sequence[dict], **common) -> None:
+        super().__init__()
+        listed = isinstance(parts, Sequence) and all(isinstance(p, dict) for p in parts)
+        typed = listed and parts and all('type' in part for part in parts)
+        wanted = 'a config with a type for each anchor, fast -> slow'
+        check(typed, 'PartPerAnchor.parts', parts, wanted)
+        self.parts = ModuleList(MODELS.build(dict(common, **p)) for p in parts)
+        self._active = len(parts) - 1
+
+    def on_stitch(self, stitch: Stitch) -> None:
+        """Do as the part of the anchor in which a stitch ends."""
+        self._active = stitch.end_anchor
+
+    def check_space(self, space: StitchingSpace) -> None:
+        """Refuse other parts than one for each anchor."""
+        wanted = f'one for each of the {len(space.depths)} anchors of the backbone'
+        fits = len(self.parts) == len(space.depths)
+        check(fits, 'PartPerAnchor.parts', f'{len(self.parts)} parts', wanted)
+
+    def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the parts that a stitch does not run."""
+        for a, part in enumerate(self.parts):
+            if a != stitch.end_anchor:
+                yield from part.parameters()
+
+    def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
+        """Return the config of the part that a stitch runs, which needs no others."""
+        common = {k: v for k, v in config.items() if k not in ('type', 'parts')}
+        return common | config['parts'][stitch.end_anchor]
+
+    def forward(self, *args, **kwargs) -> object:
+        """Run the active part."""
+        return self.parts[self._active](*args, **kwargs)
+
+    def __getattr__(self, name: str) -> object:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if '_active' not in vars(self):  # is being built, or unpickled
+                raise
+            return getattr(self.parts[self._active], name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set what parts have in all of them, as hooks of mm packages set switches."""
+        own = '_active' not in vars(self) or name in vars(self)
+        own = own or hasattr(type(self), name) or name in self._modules
+        takers = [] if own else [part for part in self.parts if hasattr(part, name)]
+        for part in takers:
+            setattr(part, name, value)
+        if not takers:
+            super().__setattr__(name, value)
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:
+        held = [key for key in state_dict if key.startswith(prefix)]
+        if not any(key.startswith(f'{prefix}parts.') for key in held):
+            last = f'{prefix}parts.{len(self.parts) - 1}.'
+            for key in held:
+                state_dict[last + key.removeprefix(prefix)] = state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *args)

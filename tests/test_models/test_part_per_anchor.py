@@ -1,0 +1,200 @@
+"""A head or a neck for each anchor that a stitch ends in, on its own maps."""
+
+import copy
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
+from tiny import TOY, tiny_config
+from torch.testing import assert_close
+
+from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.deploy import single_stitch
+from snnet_mm.deploy.single import _drop_pretrained, load_single, save_single
+from snnet_mm.engine.checking_hooks import _check_heads
+from snnet_mm.models import recalibrate_bn
+from snnet_mm.models.wrappers.distillation import find_head, recorded_logits
+from snnet_mm.stitching import visiting_order
+
+pytest.importorskip('mmseg')
+DET = TOY.parent / 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
+# Depths 2 and 4, widths 8 and 12: 0 fast, 1 slow, 2 FS, 4 SF.
+WIDTHS, IDS, IMAGES = (8, 12), (0, 1, 2, 4), (2, 3, 32, 32)
+PYRAMID, ROI = 'SimpleFeaturePyramid', 'StandardRoIHead'
+HEADS = dict(
+    setr=lambda width: dict(type='SETRUPHead', in_channels=width),
+    uper=lambda width: dict(type='UPerHead', in_channels=[width] * 4),
+)
+
+
+def config(kind='setr'):
+    """The config of a segmentor with a head for each of its two anchors."""
+    cfg = tiny_config()
+    cfg.model.backbone.maps_of = 'end'
+    head = cfg.model.decode_head
+    if kind == 'uper':
+        head.update(in_index=[0, 1, 2, 3], pool_scales=(1, 2))
+        for key in ('num_convs', 'up_scale', 'kernel_size'):
+            del head[key]
+    head.update(type='PartPerAnchor', parts=[HEADS[kind](w) for w in WIDTHS])
+    return cfg
+
+
+def alone(cfg, a, out_indices):
+    """The segmentor of one anchor, as it was trained before."""
+    model = copy.deepcopy(cfg.model)
+    model.decode_head.update(model.decode_head.pop('parts')[a])
+    model.backbone = dict(model.backbone.anchors[a], out_indices=out_indices)
+    return MODELS.build(model)
+
+
+@pytest.fixture
+def segmentor(randomise):
+    init_default_scope('mmseg')
+    return randomise(MODELS.build(config().model)).eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('kind', HEADS)
+def test_stitches_equal_models_alone_and_exports(kind, randomise, tmp_path):
+    cfg, images, wanted = config(kind), torch.randn(IMAGES), []
+    init_default_scope('mmseg')
+    for a, out_indices in enumerate([(0, 0, 1, 1), (0, 1, 2, 3)]):
+        trained = randomise(alone(cfg, a, out_indices)).eval()
+        path = str(tmp_path / f'{a}.pth')
+        torch.save(dict(state_dict=trained.state_dict()), path)
+        wanted.append(trained(images))
+        parts = cfg.model.backbone.anchors[a], cfg.model.decode_head.parts[a]
+        for part, prefix in zip(parts, ('backbone.', 'decode_head.'), strict=True):
+            part.init_cfg = dict(type='Pretrained', checkpoint=path, prefix=prefix)
+    model = MODELS.build(copy.deepcopy(cfg.model)).eval()
+    model.init_weights()
+    costs, of_backbone = cost_table(model), cost_table(model.backbone, (32, 32))
+    for i in IDS:
+        set_stitch(model, i)
+        found, width = model(images), WIDTHS[model.backbone.space[i].end_anchor]
+        assert i > 1 or found.equal(wanted[i])
+        if kind == 'setr':  # 1x1 to 8 channels at 16 places, to 6 at 16 times as many
+            macs = 16 * width * 8 + 16 * 16 * 8 * 6
+            assert costs[i].flops == of_backbone[i].flops + macs
+        exported, single = single_stitch(cfg, model, i)
+        save_single(exported, single, tmp_path / 'one.pth')
+        read = load_single(tmp_path / 'one.pth').eval()
+        assert_close(read(images), found, rtol=1e-5, atol=1e-5)
+        assert 'PartPerAnchor' not in exported.pretty_text
+        assert HEADS[kind](width).items() <= exported.model.decode_head.items()
+        assert sum(p.numel() for p in read.parameters()) == costs[i].params
+
+
+def test_training_and_statistics_are_of_one_head(segmentor):
+    batches = [dict(inputs=[torch.randint(0, 256, (3, 32, 32))], data_samples=None)]
+    statistics = recalibrate_bn(segmentor, batches, IDS)
+    head = segmentor.train().decode_head
+    for stitch in segmentor.backbone.space:
+        set_stitch(segmentor, stitch.id)
+        segmentor.zero_grad()
+        segmentor(torch.randn(IMAGES)).sum().backward()
+        trained = {p for p in head.parameters() if p.grad is not None}
+        assert trained == {*head.parts[stitch.end_anchor].parameters()}
+        assert trained == {*head.parameters()} - {*head.idle_parameters(stitch)}
+        ends = {name.partition('.parts.')[2][0] for name in statistics[stitch.id]}
+        assert ends == {str(stitch.end_anchor)}
+
+
+@torch.no_grad()
+def test_stitches_share_prefixes_and_logits_are_recorded(segmentor):
+    images, by_one = torch.randn(IMAGES), {}
+    for i in IDS:
+        set_stitch(segmentor, i)
+        with recorded_logits(find_head(segmentor)) as logits:
+            head, maps = segmentor.decode_head, segmentor.extract_feat(images)
+            head.predict(maps, [dict(img_shape=(32, 32))], {})  # calls no module
+        (by_one[i],) = logits
+    with segmentor.backbone.sharing_prefixes():
+        for stitch in visiting_order(segmentor.backbone.space):
+            set_stitch(segmentor, stitch.id)
+            assert segmentor(images).equal(by_one[stitch.id])
+
+
+def test_a_run_from_training_to_a_stitch_in_a_plain_test(tmp_path):
+    """Costs, label checks, least squares, one pass; then mmengine's own loop."""
+    cfg = config()
+    cfg.work_dir, cfg.test_cfg.stitches = str(tmp_path), list(IDS)
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    metrics = runner.test()
+    exported, single = single_stitch(cfg, runner.model, 4)
+    save_single(exported, single, tmp_path / 'one.pth')
+    exported.update(load_from=str(tmp_path / 'one.pth'), work_dir=str(tmp_path))
+    exported.experiment_name = 'alone'
+    assert Runner.from_cfg(exported).test()['mIoU'] == metrics['stitch_4/mIoU']
+
+
+def test_it_has_what_its_part_has_and_takes_one_head(segmentor, randomise):
+    head = segmentor.decode_head
+    head.align_corners, head.note = 'yes', 'of the container'
+    assert [part.align_corners for part in head.parts] == ['yes', 'yes']
+    copied = copy.deepcopy(segmentor)
+    set_stitch(copied, 0)
+    assert (copied.decode_head.in_channels, head.in_channels) == WIDTHS
+    with pytest.raises(AttributeError, match='nonsense'):
+        _ = head.nonsense
+    before = randomise(alone(config(), 1, (3,))).decode_head.state_dict()
+    head.load_state_dict(dict(before), strict=False)
+    fast = copied.decode_head.parts[0].state_dict()
+    for part, wanted in zip(head.parts, (fast, before), strict=True):
+        assert_close(dict(part.state_dict()), dict(wanted))
+
+
+def check(cfg):
+    model = MODELS.build(cfg.model)
+    model.decode_head.check_space(model.backbone.space)
+    _check_heads(model, {6})
+    cost_table(model)
+
+
+@pytest.mark.parametrize(
+    ('key', 'value', 'message'),
+    [
+        ('decode_head.parts', [], r'parts=\[\]; allowed: a config with a type for'),
+        ('decode_head.parts', [HEADS['setr'](8)], '1 parts.*the 2 anchors of'),
+        ('decode_head.parts.0.num_classes', 5, '=5; allowed: 6, the number of cl'),
+        ('backbone.maps_of', 'slowest', 'the heads, .*backbone.maps_of'),
+        ('backbone.maps_of', 'fast', "maps_of='fast'; allowed: .*'end'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(key, value, message):
+    init_default_scope('mmseg')
+    cfg = config()
+    cfg.merge_from_dict({f'model.{key}': value})
+    with pytest.raises(ValueError, match=message):
+        check(cfg)
+
+
+@pytest.mark.ops
+@torch.no_grad()
+def test_pyramids_and_roi_heads_of_detectors(randomise):
+    pytest.importorskip('mmdet')
+    cfg = Config.fromfile(DET)
+    init_default_scope('mmdet')
+    _drop_pretrained(cfg.model)
+    cfg.model.backbone.maps_of = 'end'
+    pyramids = [dict(type=PYRAMID, in_channels=width) for width in (32, 96)]
+    cfg.model.neck.update(type='PartPerAnchor', parts=pyramids)
+    cfg.model.roi_head.update(type='PartPerAnchor', parts=[dict(type=ROI)] * 2)
+    model = randomise(MODELS.build(copy.deepcopy(cfg.model))).eval()
+    images, costs = torch.randn(1, 3, 64, 64), cost_table(model)
+    assert costs.scope is None
+    for i in (0, 1, 2, 6, 13):
+        set_stitch(model, i)
+        exported, single = single_stitch(cfg, model, i)
+        kinds = exported.model.neck.type, exported.model.roi_head.type
+        assert kinds == (PYRAMID, ROI)
+        assert sum(p.numel() for p in single.parameters()) == costs[i].params
+        found = model.extract_feat(images)
+        assert_close(single.extract_feat(images), found)
+        if i < 2:
+            wanted = single.neck(model.backbone.anchors[i](images))
+            assert all(x.equal(y) for x, y in zip(found, wanted, strict=True))

@@ -81,6 +81,8 @@ def test_the_configs_of_the_training_page(tmp_path):
         cfg = Config.fromfile(path)
         models.append(build(cfg))
     names = [type(model).__name__ for model in models]
-    assert names == ['DistillationWrapper', 'SandwichWrapper', 'EncoderDecoder']
+    segmentors = ['EncoderDecoder'] * 2
+    assert names == ['DistillationWrapper', 'SandwichWrapper', *segmentors]
+    assert [p.in_channels for p in models[3].decode_head.parts] == [32, 96]
     assert cfg.model.backbone.anchors[1].init_cfg.prefix == 'backbone.'
     assert models[2].backbone.anchors[1].blocks[7].attn.qkv.lora_A.shape == (16, 96)

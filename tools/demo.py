@@ -15,6 +15,8 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
+from snnet_mm.apis import find_stitched_backbone
+from snnet_mm.engine import missing_headroom
 from snnet_mm.utils import check, guard_checkpoints
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
@@ -65,13 +67,13 @@ def load_config(model: str, args: argparse.Namespace) -> Config:
     cfg.work_dir = str(args.work_dir / name)
     cfg.log_level = 'ERROR'
     cfg.custom_hooks = [*cfg.get('custom_hooks', []), dict(type='ProgressHook')]
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     if args.iters is not None:
         cfg.train_cfg.max_iters = args.iters
         cfg.default_hooks.checkpoint.interval = args.iters
         cfg.param_scheduler = []
     if args.num_scenes is not None:
-        cfg.test_dataloader.dataset.num_scenes = args.num_scenes
+        for loader in (cfg.val_dataloader, cfg.test_dataloader):
+            loader.dataset.num_scenes = args.num_scenes
     return cfg
 
 
@@ -98,7 +100,10 @@ def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
     cfg = load_config('snnetv2-fast-slow', args)
     start_from(cfg.model, {cfg.fast_checkpoint: fast, cfg.slow_checkpoint: slow})
     cfg.test_cfg.update(stitches='all', out_dir=str(args.work_dir))
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     runner = Runner.from_cfg(cfg)
+    if warning := missing_headroom(find_stitched_backbone(runner.model)):
+        print(f'  {warning}')
     runner.train()
     print('Evaluating every stitch')
     for logger in (runner.logger, *runner.logger.handlers):

@@ -8,6 +8,7 @@ default_hooks = dict(
         sampler=dict(type='ResourceConstrainedSampler', step=10e9),
     ),
     stitch_report=dict(type='StitchReportHook'),
+    stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
 )
 # One iteration trains one stitch; the other blocks get no gradient.
 find_unused_parameters = True

@@ -13,7 +13,13 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
-from snnet_mm.models import PerStitchBN, model_config, set_stitch
+from snnet_mm.models import (
+    STATISTICS,
+    PerStitchBN,
+    attach_statistics,
+    model_config,
+    set_stitch,
+)
 from snnet_mm.utils import (
     check_ops_for,
     load_config,
@@ -48,7 +54,9 @@ def init_model(
         compile: Whether to compile the blocks; see :func:`compile_blocks`.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
         bn_statistics: A ``bn_statistics.pth`` of ``tools/test.py --recalibrate-bn``:
-            the batch norms of the heads then have statistics of each stitch.
+            batch norms then have these statistics of each stitch. By default they have
+            those of the checkpoint, unless the config has 0 for
+            ``default_hooks.stitch_statistics.num_images``.
     """
     try:
         torch.empty(0, device=(device := device or get_device()))
@@ -82,6 +90,10 @@ def init_model(
     model = revert_sync_batchnorm(model).to(device).eval()
     if bn_statistics is not None:
         PerStitchBN(model, load_weights_only(bn_statistics)).attach()
+    else:
+        hook = (cfg.get('default_hooks') or {}).get(STATISTICS) or {}
+        own = hook.get('num_images') != 0
+        attach_statistics(model, weights.get(STATISTICS) if weights and own else None)
     return model
 
 

@@ -239,6 +239,7 @@ def _changes(
             stitch_init=dict(type='StitchInitHook', num_images=100),
             stitch_sampling=dict(type='StitchSamplingHook', sampler=sampler, **sized),
             stitch_report=dict(type='StitchReportHook'),
+            stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
         ),
         find_unused_parameters=True,
     )

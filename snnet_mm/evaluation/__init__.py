@@ -8,4 +8,5 @@ from .pictures.figures import plot_images
 from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample
 from .pictures.route_plot import plot_routes
+from .stitch_statistics import StitchStatisticsHook
 from .tables import as_text, cost_report, report_stitches, stitch_table, wide_console

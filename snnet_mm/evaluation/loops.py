@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -41,8 +41,9 @@ from .partial_results import (
     identify_data,
     image_scores_file,
 )
-from .parts import size_of_images, special_forward
+from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
+from .stitch_statistics import forward_mode, own_statistics
 from .tables import report_stitches
 
 
@@ -73,7 +74,8 @@ class StitchValLoop(ValLoop):
         runner.call_hook('before_val_epoch')
         runner.model.eval()
         buffers = MetricBuffers(self.evaluator, self._selected_ids())
-        run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
+        with own_statistics(runner, buffers.ids):
+            run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
         metrics = _flatten(_compute(runner, buffers, len(self.dataloader.dataset)))
         runner.call_hook('after_val_epoch', metrics=metrics)
         runner.call_hook('after_val')
@@ -168,7 +170,9 @@ class StitchTestLoop(TestLoop):
         self._check_metrics(ids)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
         self._under_way: list[PartialEvaluation] = []
-        with self._recalibrated(ids) if self.recalibrate_bn else nullcontext():
+        anew = self.recalibrate_bn is not None
+        with self._recalibrated(ids) if anew else own_statistics(runner, ids) as own:
+            self._identity['batch norm statistics'] = own
             report = self._screen_and_evaluate(ids)
         if is_main_process():
             report_stitches(report, self.out_dir)
@@ -234,9 +238,7 @@ class StitchTestLoop(TestLoop):
             f'Recalibrating batch norm for {len(ids)} stitches on {number} images'
         )
         batches = islice(train, math.ceil(number / train.batch_size / get_world_size()))
-        # Heads that images alone do not reach see what they need in this mode only.
-        other = special_forward(runner.model) or self._costs.scope
-        mode = 'predict' if other else 'tensor'
+        mode = forward_mode(runner.model, self._costs.scope)
         statistics = recalibrate_bn(runner.model, batches, ids, mode)
         if is_main_process():
             with atomic_path(self.out_dir / 'bn_statistics.pth') as temporary:

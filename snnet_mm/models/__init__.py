@@ -7,7 +7,7 @@ from .layers.least_squares import LeastSquares, fit_stitching_layers
 from .layers.stitching_layer import LoRAStitchingLayer, StitchingLayer
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
 from .part_per_anchor import PartPerAnchor
-from .per_stitch_bn import PerStitchBN, recalibrate_bn
+from .per_stitch_bn import STATISTICS, PerStitchBN, attach_statistics, recalibrate_bn
 from .sharding import gathered
 from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches, unwrapped
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from logging import WARNING
 
 import torch
 from mmengine.dist import all_reduce
+from mmengine.logging import print_log
 from mmengine.model import BaseModel
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -14,8 +16,10 @@ from snnet_mm.stitching import Stitch, visiting_order
 from snnet_mm.utils import check
 
 from .stitch_switch import find_stitched_backbone, set_stitch, unwrapped
+from .wrappers.model_wrapper import ModelWrapper
 
 KEYS = ('running_mean', 'running_var')
+STATISTICS = 'stitch_statistics'  # the key of a checkpoint that holds them
 Statistics = dict[int, dict[str, Tensor]]  # by stitch id, and name in the state dict
 Norms = Mapping[str, _BatchNorm]
 
@@ -31,7 +35,7 @@ class PerStitchBN(nn.Module):
 
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
         super().__init__()
-        model = unwrapped(model)
+        model = _plain(model)
         norms, space = batch_norms(model), find_stitched_backbone(model).space
         # In tuples, which hide them: they are registered where they belong.
         self._model, self._norms = (model,), (norms,)
@@ -68,6 +72,28 @@ class PerStitchBN(nn.Module):
         _write(self._norms[0], self._mixed)
 
 
+def attach_statistics(
+    model: nn.Module, statistics: Statistics | None
+) -> PerStitchBN | None:
+    """Attach the statistics of a checkpoint, as far as they are of the model.
+
+    Stitches and norms that the model lacks are left out. Where it has norms that the
+    checkpoint lacks, it keeps the mixed statistics, and a warning says so.
+    """
+    if not statistics or not (norms := batch_norms(_plain(model))):
+        return None
+    ids = set(find_stitched_backbone(model).space.ids) & statistics.keys()
+    kept = {i: statistics[i].items() for i in sorted(ids)}
+    here = {f'{name}.{key}' for name in norms for key in KEYS}
+    try:
+        own = {i: {k: v for k, v in kept[i] if k in here} for i in kept}
+        return PerStitchBN(model, own).attach()
+    except ValueError as error:
+        why = f'Stitches keep mixed batch norm statistics: {error}'
+        print_log(why, logger='current', level=WARNING)
+        return None
+
+
 @torch.no_grad()
 def recalibrate_bn(
     model: BaseModel, batches: Iterable[dict], ids: Iterable[int], mode: str = 'tensor'
@@ -88,7 +114,7 @@ def recalibrate_bn(
     Returns:
         Running mean and variance by name of what a stitch runs, for each stitch id.
     """
-    model = unwrapped(model)
+    model = _plain(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
     wanted = 'a model with batch norms'
     check(norms, '--recalibrate-bn', type(model).__name__, wanted)
@@ -98,11 +124,13 @@ def recalibrate_bn(
     sizes = {n: 2 * norm.num_features + 1 for n, norm in norms.items()}
     zeros = next(iter(norms.values())).running_mean.new_zeros
     totals = {s.id: {n: zeros(size) for n, size in sizes.items()} for s in stitches}
+    # mmseg pads images that are smaller than a crop in training alone.
+    pads = not getattr(model.data_preprocessor, 'batch_augments', None)
     num_batches = 0
     with _restored(model, norms):
         for data_batch in batches:
             num_batches += 1
-            data = model.data_preprocessor(data_batch, False)
+            data = model.data_preprocessor(data_batch, pads)
             with share():
                 for stitch in stitches:
                     set_stitch(model, stitch.id)
@@ -114,9 +142,18 @@ def recalibrate_bn(
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    """Return all batch norms with statistics, by name."""
+    """Return all batch norms with statistics that prediction runs, by name."""
     norms = [(n, m) for n, m in model.named_modules() if isinstance(m, _BatchNorm)]
-    return {name: norm for name, norm in norms if norm.track_running_stats}
+    norms = {name: norm for name, norm in norms if norm.track_running_stats}
+    return {n: m for n, m in norms.items() if not n.startswith('auxiliary_head.')}
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """Return the mm model inside all wrappers: those of ours may hold a teacher."""
+    model = unwrapped(model)
+    while isinstance(model, ModelWrapper):
+        model = model.wrapped
+    return model
 
 
 def _average(

@@ -36,6 +36,7 @@ default_hooks = dict(
         sampler=dict(type='ResourceConstrainedSampler', num_groups=3),
     ),
     stitch_report=dict(type='StitchReportHook'),
+    stitch_statistics=dict(type='StitchStatisticsHook', num_images=2),
 )
 test_cfg = dict(_delete_=True, type='StitchTestLoop', stitches={stitches})
 {extra}

@@ -24,6 +24,7 @@ def tiny_config():
     head.pop('init_cfg')
     head.update(in_channels=12, channels=8)
     cfg.model.data_preprocessor.size = [32, 32]
+    cfg.default_hooks.stitch_statistics.num_images = 4
     cfg.default_hooks.stitch_init.num_images = 2
     cfg.default_hooks.stitch_sampling.sampler.step = 1e4
     for name in ('train', 'val', 'test'):

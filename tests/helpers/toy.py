@@ -26,6 +26,7 @@ def toy_cfg(task, tmp_path):
     for anchor in cfg.model.backbone.anchors:
         del anchor['init_cfg']
     del cfg.model.decode_head['init_cfg']
+    cfg.default_hooks.stitch_statistics.num_images = 4
     cfg.default_hooks.stitch_init.num_images = 6
     cfg.train_dataloader.update(batch_size=2)
     cfg.test_dataloader.update(batch_size=2)

@@ -25,7 +25,7 @@ from toy_classifier import ToyClassifier
 from snnet_mm.engine import StitchInitHook, UniformSampler, stitch_hooks
 from snnet_mm.esta import ImportanceSampler
 from snnet_mm.esta.saliency import SaliencyScorer
-from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation import StitchStatisticsHook, cost_table
 from snnet_mm.models import (
     SandwichWrapper,
     fit_stitching_layers,
@@ -113,9 +113,19 @@ def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
     assert len(maps) == 6
     for key, expected in layers_of(one['start']).items():
         assert (maps[key] - expected).norm() < 1e-6 * expected.norm(), key
+    cfg.load_from = str(folder / 'iter_6.pth')
     runner = Runner.from_cfg(cfg)
-    runner.model.load_state_dict(ranks[0]['end'])
     assert runner.val() == pytest.approx(ranks[0]['metrics'])
+    # Means, unlike variances, are no others than one process finds.
+    found = torch.load(cfg.load_from, weights_only=False)['stitch_statistics']
+    runner._train_loop = runner.build_train_loop(runner._train_loop)
+    hook, ids = StitchStatisticsHook(4), runner.model.backbone.space.ids
+    hook.trains = True
+    alone = hook.of(runner, ids)
+    assert sorted(found) == sorted(ids)
+    for i in ids:
+        means = {k for k in found[i] if k.endswith('running_mean')}
+        assert all(torch.allclose(found[i][k], alone[i][k], atol=1e-5) for k in means)
     assert len({v for k, v in ranks[0]['metrics'].items() if 'mIoU' in k}) == 3
 
 

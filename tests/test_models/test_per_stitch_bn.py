@@ -9,7 +9,15 @@ from staged_anchors import disturb, resnet
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from snnet_mm.models import PerStitchBN, SNNetv1, recalibrate_bn, set_stitch
+from snnet_mm.models import (
+    PerStitchBN,
+    SandwichWrapper,
+    SNNetv1,
+    attach_statistics,
+    per_stitch_bn,
+    recalibrate_bn,
+    set_stitch,
+)
 from snnet_mm.stitching import visiting_order
 
 MEAN, VAR = 'head.bn.running_mean', 'head.bn.running_var'
@@ -101,6 +109,30 @@ def test_wrong_statistics_and_models_are_refused(model, batches):
     model.head.bn = nn.Identity()
     with pytest.raises(ValueError, match='Model.*; allowed: a model with batch norms'):
         recalibrate_bn(model, batches, (0,))
+
+
+def test_statistics_of_a_checkpoint_fit_as_far_as_they_do(model, batches, monkeypatch):
+    said = []
+    monkeypatch.setattr(per_stitch_bn, 'print_log', lambda text, **_: said.append(text))
+    own = recalibrate_bn(model, batches, (0, 7))
+    extra = dict(own[0], **{'auxiliary_head.bn.running_mean': own[0][MEAN]})
+    found = {0: extra, 7: own[7], 99: own[0]}  # 99 is of a larger space
+    mixed = model.head.bn.running_mean.clone()
+    wrapped = SandwichWrapper(model)
+    norms = attach_statistics(wrapped, found)
+    for stitch_id, wanted in ((7, own[7][MEAN]), (3, mixed), (0, own[0][MEAN])):
+        set_stitch(wrapped, stitch_id)
+        assert model.head.bn.running_mean.equal(wanted)
+    norms.detach()
+    assert attach_statistics(model, {}) is None
+    model.neck = nn.BatchNorm2d(3)
+    assert attach_statistics(model, found) is None
+    assert 'keep mixed batch norm statistics' in said.pop()
+    del model.neck
+    model.auxiliary_head = nn.ModuleDict(
+        dict(bn=nn.BatchNorm2d(3))
+    )  # which prediction leaves out
+    assert_same(recalibrate_bn(model, batches, (0, 7)), own)
 
 
 class Classifier(BaseModel):

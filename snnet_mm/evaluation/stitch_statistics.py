@@ -1,0 +1,156 @@
+"""Batch norm statistics of each stitch in trainings, checkpoints and tests."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from mmengine.dist import get_rank, get_world_size
+from mmengine.hooks import EMAHook, Hook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+from torch import nn
+
+from snnet_mm.models import (
+    STATISTICS,
+    attach_statistics,
+    find_stitched_backbone,
+    gathered,
+    recalibrate_bn,
+    unwrapped,
+)
+from snnet_mm.models.per_stitch_bn import Statistics, batch_norms
+from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
+
+from .costs import cost_table
+from .parts import size_of_images, special_forward
+
+
+@register(HOOKS)
+class StitchStatisticsHook(Hook):
+    """Gives batch norms statistics of each stitch, where training mixes those of all.
+
+    They are estimated on training images: those of validated stitches before a
+    validation, those of all stitches after the last iteration. The last checkpoint
+    holds them as ``stitch_statistics``, one that is saved as the best those of the
+    validated stitches; a test of that checkpoint uses them. Training goes on with the
+    mixed ones, and draws nothing else. Models without batch norms are left alone.
+
+    Args:
+        num_images: Training images of the estimate, of all processes together; whole
+            batches of the training are taken. 0 leaves everything mixed, in tests too.
+    """
+
+    priority = 'LOW'  # after a model average has moved, before a checkpoint is written
+    stitched_only = True  # see StitchSamplingHook
+
+    def __init__(self, num_images: int = 200) -> None:
+        key = 'StitchStatisticsHook.num_images'
+        check(is_whole(num_images, 0), key, num_images, '1 or more, 0 for none')
+        self.num_images, self.trains = num_images, False
+        self.statistics: Statistics = {}
+        self.mode: str | None = None
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Keep the statistics of a checkpoint, for a test."""
+        self.statistics = checkpoint.get(STATISTICS, {}) if self.num_images else {}
+
+    def before_train(self, runner: Runner) -> None:
+        """Forget what was loaded."""
+        self.statistics, self.trains = {}, True
+
+    def before_train_iter(self, runner: Runner, **_) -> None:
+        """Forget the estimate, as the weights will be others."""
+        self.statistics = {}
+
+    def after_train_iter(self, runner: Runner, **_) -> None:
+        """Estimate the statistics of all stitches after the last iteration."""
+        if not self.is_last_train_iter(runner):
+            return
+        averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
+        for hook in averages:  # a checkpoint's weights are the average
+            hook.before_val_epoch(runner)
+        self._estimate(runner, find_stitched_backbone(runner.model).space.ids)
+        for hook in averages:
+            hook.after_val_epoch(runner)
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Put the statistics of these weights into their checkpoint."""
+        if self.statistics:
+            checkpoint[STATISTICS] = {
+                i: {key: value.cpu() for key, value in values.items()}
+                for i, values in self.statistics.items()
+            }
+
+    def of(self, runner: Runner, ids: Sequence[int]) -> Statistics:
+        """Return what is known of the weights, estimated now if a training asks."""
+        if self.trains and not self.statistics.keys() >= {*ids}:
+            self._estimate(runner, ids)
+        return self.statistics
+
+    def _estimate(self, runner: Runner, ids: Sequence[int]) -> None:
+        model, start = runner.model, time.time()
+        if not self.num_images or not batch_norms(unwrapped(model)):
+            return
+        with isolated_rng(runner.seed), gathered(model):
+            try:
+                batches = self._batches(runner)
+                if self.mode is None:
+                    loader = runner.train_dataloader
+                    size = size_of_images(model, loader, runner.seed)
+                    self.mode = forward_mode(model, cost_table(model, size).scope)
+                self.statistics = recalibrate_bn(model, batches, ids, self.mode)
+            except Exception as error:  # no reason to lose a training
+                why = f'{type(error).__name__}: {error}'
+                runner.logger.warning(
+                    'Stitches keep the batch norm statistics that training mixed, as '
+                    f'their own could not be estimated: {why}'
+                )
+                return
+        runner.logger.info(
+            f'Estimated batch norm statistics of {len(self.statistics)} stitches in '
+            f'{time.time() - start:.1f} s.'
+        )
+
+    def _batches(self, runner: Runner) -> Iterator[dict]:
+        """Yield random batches of this rank, as many and as large as on any other."""
+        loader, ranks = runner.train_dataloader, get_world_size()
+        total = len(loader.dataset)
+        size = max(min(loader.batch_size or 1, total // ranks), 1)
+        wanted = math.ceil(self.num_images / size / ranks)
+        number = max(min(wanted, total // size // ranks), 1)
+        rng = np.random.default_rng(shared_seed(runner.seed))
+        chosen = rng.permutation(total).tolist()
+        for i in range(get_rank() * size, number * size * ranks, size * ranks):
+            yield loader.collate_fn([loader.dataset[j] for j in chosen[i : i + size]])
+
+
+def forward_mode(model: nn.Module, scope: str | None) -> str:
+    """Return the mode of mm's forward that reaches all batch norms of prediction.
+
+    ``scope`` is that of the model's costs. Heads that images alone do not reach see
+    what they need in one mode only.
+    """
+    return 'predict' if special_forward(model) or scope else 'tensor'
+
+
+@contextmanager
+def own_statistics(runner: Runner, ids: Iterable[int]) -> Iterator[list[int]]:
+    """Let stitches run with statistics of their own, if a hook has them of some."""
+    hooks = (h for h in runner.hooks if isinstance(h, StitchStatisticsHook))
+    statistics = {} if (hook := next(hooks, None)) is None else hook.of(runner, ids)
+    norms = attach_statistics(runner.model, statistics)
+    if norms is None:
+        yield []
+        return
+    own = sorted(norms.statistics.keys() & {*ids})
+    runner.logger.info(
+        f'{len(own)} of {len({*ids})} stitches have batch norm statistics of their '
+        'own, the others those that training mixed (config key: '
+        'default_hooks.stitch_statistics.num_images, 0 for mixed ones only).'
+    )
+    try:
+        yield own
+    finally:
+        norms.detach()

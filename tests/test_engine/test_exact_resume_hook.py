@@ -115,26 +115,12 @@ def assert_exact(straight, resumed, start, end):
     pieces, losses_of_pieces, logged_of_pieces = history(resumed, end)
     for key in ('state_dict', 'optimizer', 'param_schedulers', 'ema_state_dict'):
         assert_same(whole.get(key), pieces.get(key))
+    old, new = (c['message_hub']['runtime_info'] for c in (whole, pieces))
+    assert old['stitch_histogram'] == new['stitch_histogram']
     assert len(losses) == end
     assert losses == losses_of_pieces
     assert {'loss', 'lr', 'stitch_gflops'} <= logged[end].keys()
     assert logged_of_pieces == {k: v for k, v in logged.items() if k > start}
-
-
-@pytest.mark.parametrize(
-    'task, num_workers',
-    [('seg', 0), *(pytest.param(*x, marks=SLOW) for x in (('seg', 2), ('depth', 0)))],
-)
-@guard_checkpoints()  # as the tools read them
-def test_eight_iterations_are_four_and_four(random_cfg, num_workers):
-    """With any number of workers before and after, whatever was drawn before."""
-    loader = random_cfg.train_dataloader
-    loader.update(num_workers=2 - num_workers)
-    straight, _ = run(random_cfg, 'straight')
-    loader.update(num_workers=num_workers, persistent_workers=num_workers > 0)
-    torch.manual_seed(100)
-    resumed, _ = run(random_cfg, 'resumed', straight / 'iter_4.pth')
-    assert_exact(straight, resumed, 4, 8)
 
 
 def test_sandwiches_and_scores_go_on_exactly(random_cfg):
@@ -191,16 +177,26 @@ def test_accumulated_gradients_are_of_one_stitch(random_cfg):
     assert_exact(straight, resumed, 6, 9)
 
 
-@pytest.mark.parametrize('task', ['seg', pytest.param('depth', marks=SLOW)])
-def test_a_model_average_goes_on_exactly(random_cfg):
-    """Equal to its closed form, validated in place of the model, and resumed."""
+@pytest.mark.parametrize(
+    'task, num_workers',
+    [('seg', 0), *(pytest.param(*x, marks=SLOW) for x in (('seg', 2), ('depth', 0)))],
+)
+@guard_checkpoints()  # as the tools read them
+def test_six_iterations_are_three_and_three(random_cfg, num_workers):
+    """With any number of workers before and after, and with a model average.
+
+    That equals its closed form, and is validated in place of the model.
+    """
     m = 0.3
     random_cfg.custom_hooks = [dict(type='EMAHook', momentum=m)]
     every(random_cfg, 3, 6).train_cfg.val_interval = 6
     random_cfg.val_dataloader = random_cfg.test_dataloader
     random_cfg.val_evaluator = random_cfg.test_evaluator
     random_cfg.val_cfg = dict(type='StitchValLoop', stitches='anchors')
+    loader = random_cfg.train_dataloader
     straight, recorder = run(random_cfg, 'straight')
+    loader.update(num_workers=num_workers, persistent_workers=num_workers > 0)
+    torch.manual_seed(100)
     resumed, after = run(random_cfg, 'resumed', straight / 'iter_3.pth')
     assert_exact(straight, resumed, 3, 6)
 
@@ -218,8 +214,6 @@ def test_a_model_average_goes_on_exactly(random_cfg):
         assert torch.equal(checkpoint['ema_state_dict'][f'module.{key}'], trained)
         for validated in (*recorder.validated, *after.validated):
             assert torch.equal(validated[key], saved)
-    head = [k for k in last if k.startswith('decode_head.')][-1]
-    assert not torch.equal(checkpoint['state_dict'][head], last[head])
     # Two batches, each by both anchors.
     assert len(recorder.validated) == len(after.validated) == 2
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from line_runner import build_runner, train
 from mmengine.hooks import Hook
-from mmengine.runner import Runner
+from mmengine.logging import MMLogger
+from torch import nn
 
-from snnet_mm.stitching import TwoWaySpace
-from snnet_mm.utils import load_weights_only
+from snnet_mm.engine.resume import check_weights_fit
 
 
 @pytest.fixture
@@ -173,67 +173,30 @@ def test_the_state_of_other_parameters_is_refused(tmp_path):
             train_with(dict(type='AdamW'), tmp_path, iters=4, resume=True)
 
 
-KEY = 'backbone._extra_state'
-
-
-@pytest.fixture
-def averaged(toy_cfg, tmp_path):
-    """A config, and a checkpoint of two iterations with a model average."""
-    toy_cfg.custom_hooks = [dict(type='EMAHook', priority='NORMAL')]
-    Runner.from_cfg(toy_cfg).train()
-    return toy_cfg, tmp_path / 'iter_2.pth'
-
-
-def start(cfg, path, name, handler=None, **changes):
-    """Train for one iteration from a checkpoint, in another folder."""
-    cfg = cfg.copy()
-    cfg.merge_from_dict(changes)
-    cfg.load_from = str(path)
-    cfg.train_cfg.max_iters = 3 if cfg.resume else 1
-    cfg.work_dir = f'{cfg.work_dir}/{name}'
-    cfg.experiment_name = cfg.visualizer.name = cfg.work_dir
-    runner = Runner.from_cfg(cfg)
-    if handler is not None:
-        runner.logger.addHandler(handler)
-    runner.train()
-    return runner
-
-
-def test_what_a_checkpoint_goes_into(averaged, tmp_path):
-    cfg, path = averaged
-    checkpoint = load_weights_only(path)
-    record = checkpoint['state_dict'][KEY]
-    assert record.equal(checkpoint['ema_state_dict'][f'module.{KEY}'])
-    space = TwoWaySpace((4, 8))
-    assert f'"fingerprint":"{space.fingerprint}"' in bytes(record.numpy()).decode()
-
-    part = {'model.backbone.stitch_ids': [2, 7]}
+def test_the_space_that_weights_are_of(build_snnet, caplog):
+    model, part = (
+        nn.Sequential(build_snnet(**kw)) for kw in ({}, dict(stitch_ids=[2]))
+    )
+    weights = model.state_dict()
     with pytest.raises(ValueError, match='goes on with the stitches it began'):
-        start(cfg, path, 'a', resume=True, **part)
-    assert start(cfg, path, 'b', **part).model.backbone.space.ids == (0, 1, 2, 7)
-
+        check_weights_fit(part, weights, 'a', True, resumed=True)
+    check_weights_fit(part, weights, 'a', False)
     # Weights of another depth lack parameters too; the space is what is said.
-    other = {'model.backbone.anchors.0.arch.depth': 3}
-    for resume in (True, False):
+    other = nn.Sequential(build_snnet((2, 7)))
+    for resumed in (True, False):
         with pytest.raises(ValueError, match='another stitching space'):
-            start(cfg, path, f'c{resume}', resume=resume, **other)
-
-
-def test_checkpoints_from_before_there_were_records(averaged, tmp_path, caplog):
-    cfg, path = averaged
-    checkpoint = torch.load(path, weights_only=False)
-    del checkpoint['state_dict'][KEY]
-    del checkpoint['ema_state_dict'][f'module.{KEY}']
-    old = tmp_path / 'old.pth'
-    torch.save(checkpoint, old)
-    cfg.log_level = 'INFO'
-    runner = start(cfg, old, 'a', caplog.handler, resume=True)
-    assert runner.iter == 3
-    messages = [r.getMessage() for r in caplog.records]
-    lines = [m for m in messages if 'stitching space' in m or '_extra_state' in m]
-    assert lines == [
-        f'checkpoint {old} does not say which stitching space it is of; older ones do '
+            check_weights_fit(other, weights, 'a', resumed, resumed)
+    logger = MMLogger.get_current_instance()
+    logger.setLevel('INFO')
+    logger.addHandler(caplog.handler)
+    check_weights_fit(model, weights, 'a', True, resumed=True)
+    assert caplog.messages == []
+    del weights['0._extra_state']
+    check_weights_fit(model, weights, 'old.pth', True, resumed=True)
+    assert caplog.messages == [
+        'checkpoint old.pth does not say which stitching space it is of; older ones do '
         'not: its ids are taken for those of the model.'
     ]
-    saved = load_weights_only(f'{tmp_path}/a/iter_3.pth')
-    assert {KEY, 'backbone.stitching_initialized'} <= saved['state_dict'].keys()
+    del weights['0.stitching_initialized']
+    with pytest.raises(ValueError, match=r"lacks 1 .*'0.stitching_initialized'"):
+        check_weights_fit(model, weights, 'old.pth', True)

@@ -20,28 +20,18 @@ def costs():
     return CostTable({i: Cost(f, 7 * f) for i, f in FLOPS.items()}, (8, 8))
 
 
-def test_uniform_sampler_without_anchors(costs):
-    space = SlidingWindowSpace((3, 3))
-    sampler = UniformSampler(costs, space=space, anchors=False)
-    drawn = Counter(i for t in range(400) for i in sampler.sample(t))
-    assert sorted(drawn) == [2, 3, 4, 5]
-    assert all(70 < n < 130 for n in drawn.values())
-    two = CostTable({i: Cost(1, 1) for i in (0, 1)}, (8, 8))
-    with pytest.raises(ValueError, match='anchors=False; .* are all anchors'):
-        UniformSampler(two, space=space, anchors=False)
-
-
 @pytest.mark.parametrize(
     'kind, kwargs, parts',
     [
         (UniformSampler, {}, [(i,) for i in FLOPS]),
+        (UniformSampler, dict(anchors=False), [(2,), (3,), (4,), (5,)]),
         (ResourceConstrainedSampler, dict(step=10), [(0,), (2, 3, 4, 5), (1,)]),
     ],
 )
 def test_all_stitches_or_cost_groups_are_drawn_alike(costs, kind, kwargs, parts):
-    sampler = kind(costs, seed=3, **kwargs)
+    sampler = kind(costs, seed=3, space=SlidingWindowSpace((3, 3)), **kwargs)
     drawn = Counter(i for t in range(6000) for i in sampler.sample(t))
-    assert set(drawn) == set(FLOPS)
+    assert set(drawn) == {i for part in parts for i in part}
     for part in parts:
         expected = 6000 / len(parts) / len(part)
         assert all(0.85 * expected < drawn[i] < 1.15 * expected for i in part)
@@ -72,15 +62,19 @@ def test_groups_of_ros(costs, settings, groups):
 @pytest.mark.parametrize(
     'settings, message',
     [
+        (dict(anchors=False), 'anchors=False; .* are all anchors'),
         (dict(step=1000), 'step=1000; .* range from 0 to 100 .*sampler.step'),
         (dict(step=1, cost='joules'), "'joules'"),
         (dict(step=5, num_groups=3), 'step=5; allowed: None, as num_groups is given'),
         (dict(num_groups=1), 'num_groups=1; .* from 0 to 100'),
     ],
 )
-def test_wrong_settings_of_ros_are_refused(costs, settings, message):
+def test_wrong_settings_are_refused(settings, message):
+    costs = CostTable({i: Cost(100 * i, 1) for i in (0, 1)}, (8, 8))
+    uniform = 'anchors' in settings
+    kind = UniformSampler if uniform else ResourceConstrainedSampler
     with pytest.raises(ValueError, match=message):
-        ResourceConstrainedSampler(costs, **settings)
+        kind(costs, space=SlidingWindowSpace((3, 3)), **settings)
 
 
 @pytest.mark.parametrize(
@@ -125,20 +119,6 @@ def sandwich(space, **kwargs):
     return SandwichSampler(CostTable(costs, (8, 8)), space, seed=3, **kwargs)
 
 
-def test_a_sandwich_is_the_anchors_and_random_others():
-    sampler = sandwich(TwoWaySpace([4, 8]), num_random=2)
-    middle = Counter()
-    for t in range(1000):
-        slowest, fastest, *others = sampler.sample(t)
-        assert (slowest, fastest) == (1, 0)
-        assert len(set(others)) == 2
-        middle.update(others)
-    assert set(middle) == set(sampler.space.ids) - {0, 1}
-    expected = 2000 / len(middle)
-    assert all(0.75 * expected < n < 1.25 * expected for n in middle.values())
-    assert sandwich(TwoWaySpace([4, 8]), num_random=12).sample(0)[:2] == (1, 0)
-
-
 def test_the_anchors_are_those_that_a_stitch_connects():
     space = SlidingWindowSpace([3, 3, 3])
     sampler = sandwich(space)
@@ -154,6 +134,7 @@ def test_the_anchors_are_those_that_a_stitch_connects():
 
 def test_another_sampler_draws_the_middle():
     space = TwoWaySpace([4, 8])
+    assert set(sandwich(space, num_random=12).sample(0)) == set(space.ids)
     with pytest.raises(ValueError, match='num_random=13; allowed: 1 to 12'):
         sandwich(space, num_random=13)
     config = dict(type='ResourceConstrainedSampler', num_groups=2)

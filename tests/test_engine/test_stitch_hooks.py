@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from equality import assert_same
 from mmengine.config import ConfigDict
 from mmengine.registry import DATA_SAMPLERS
 from mmengine.runner import Runner
@@ -21,30 +22,6 @@ def layers_of(state):
     return {k: v for k, v in state.items() if 'stitching_layers' in k}
 
 
-def test_least_squares_sets_the_layers_before_training(toy_cfg):
-    runner, recorder = train(toy_cfg)
-    backbone = find_stitched_backbone(runner.model)
-    assert backbone.stitching_initialized
-    # The base maps stay frozen; the low-rank updates start at zero and are trained.
-    for key, start in layers_of(recorder.start).items():
-        now = runner.model.state_dict()[key]
-        if key.endswith(('weight', 'bias')):
-            assert torch.equal(start, now)
-        if key.endswith('lora_B'):
-            assert not start.any()
-    # Fitting again on the very same images gives the same maps.
-    hook = next(h for h in runner.hooks if isinstance(h, StitchInitHook))
-    fresh = Runner.from_cfg(toy_cfg)
-    fresh.model.load_state_dict(recorder.start)
-    fresh.model.backbone.stitching_initialized.fill_(False)
-    fresh._train_loop = fresh.build_train_loop(fresh._train_loop)
-    state = torch.get_rng_state()
-    hook.before_train(fresh)
-    assert torch.equal(torch.get_rng_state(), state)
-    for key, value in layers_of(fresh.model.state_dict()).items():
-        torch.testing.assert_close(value, recorder.start[key])
-
-
 @DATA_SAMPLERS.register_module()
 class GroupingSampler(BatchSampler):
     """As mmdet's AspectRatioBatchSampler: the loader knows no batch size."""
@@ -53,29 +30,44 @@ class GroupingSampler(BatchSampler):
         super().__init__(sampler, batch_size, drop_last=False)
 
 
-def test_images_of_a_loader_with_a_batch_sampler(toy_cfg):
-    _, plain = train(toy_cfg)
+def average_of(runner):
+    """The stitched backbone in a model average."""
+    hook = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook')
+    return find_stitched_backbone(hook.ema_model)
+
+
+def test_least_squares_sets_the_layers_before_training(toy_cfg):
+    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
+    runner, recorder = train(toy_cfg)
+    backbone, average = find_stitched_backbone(runner.model), average_of(runner)
+    assert backbone.stitching_initialized
+    assert average.stitching_initialized
+    # The base maps stay frozen; the low-rank updates start at zero and are trained.
+    for key, start in layers_of(recorder.start).items():
+        if key.endswith(('weight', 'bias')):
+            now = [start, runner.model.state_dict()[key]]
+            now.append(average.state_dict()[key.removeprefix('backbone.')])
+            torch.testing.assert_close(now[0], now[2])
+            assert torch.equal(*now[:2])
+        if key.endswith('lora_B'):
+            assert not start.any()
+    # Fitting again on the very same images gives the same maps, in any groups.
+    hook = next(h for h in runner.hooks if isinstance(h, StitchInitHook))
     toy_cfg.train_dataloader.batch_sampler = dict(type='GroupingSampler')
-    toy_cfg.work_dir += '/grouped'
-    runner, grouped = train(toy_cfg)
-    assert runner.train_dataloader.batch_size is None
-    fitted = layers_of(plain.start)
-    torch.testing.assert_close(layers_of(grouped.start), fitted, rtol=1e-4, atol=1e-5)
+    fresh = Runner.from_cfg(toy_cfg)
+    fresh.model.load_state_dict(recorder.start)
+    fresh.model.backbone.stitching_initialized.fill_(False)
+    fresh._hooks.clear()
+    fresh._train_loop = fresh.build_train_loop(fresh._train_loop)
+    assert fresh.train_dataloader.batch_size is None
+    state = torch.get_rng_state()
+    hook.before_train(fresh)
+    assert torch.equal(torch.get_rng_state(), state)
+    fitted, wanted = (layers_of(s) for s in (fresh.model.state_dict(), recorder.start))
+    torch.testing.assert_close(fitted, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize('task', ['depth'])
-def test_loaded_stitching_layers_are_kept(toy_cfg):
-    runner, _ = train(toy_cfg)
-    trained = layers_of(runner.model.state_dict())
-    toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
-    toy_cfg.work_dir += '/next'
-    toy_cfg.default_hooks.stitch_init.method = 'kaiming'
-    _, recorder = train(toy_cfg)
-    for key, value in trained.items():
-        assert torch.equal(recorder.start[key], value)
-
-
-def test_random_layers_stay_as_they_were_built(toy_cfg):
+def test_random_layers_stay_as_they_were_built_and_loaded_ones_are_kept(toy_cfg):
     toy_cfg.default_hooks.stitch_init.method = 'kaiming'
     toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
     recorder = Recorder()
@@ -83,54 +75,22 @@ def test_random_layers_stay_as_they_were_built(toy_cfg):
     built = copy.deepcopy(layers_of(runner.model.state_dict()))
     runner.register_hook(recorder)
     runner.train()
-    assert built
-    for key, value in built.items():
-        assert torch.equal(recorder.start[key], value), key
+    assert_same(layers_of(recorder.start), built)
     # torch gives a linear layer no weight beyond one over the root of its width.
-    weights = {k: v for k, v in built.items() if k.endswith('.weight')}
-    for weight in weights.values():
-        bound = weight.shape[1] ** -0.5
-        assert 0.9 * bound < weight.abs().max() <= bound
-    ema = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook').ema_model
-    for model in (runner.model, ema):
-        assert find_stitched_backbone(model).stitching_initialized
+    for key, weight in built.items():
+        if key.endswith('.weight'):
+            bound = weight.shape[1] ** -0.5
+            assert 0.9 * bound < weight.abs().max() <= bound
+    assert find_stitched_backbone(runner.model).stitching_initialized
+    assert average_of(runner).stitching_initialized
 
-
-def test_stitching_layers_can_be_all_that_is_trained(toy_cfg):
-    """Figure 9c of SN-Netv1, as docs/spaces.md says it in a config."""
-    backbone = toy_cfg.model.backbone
-    backbone.stitching_layer = dict(type='StitchingLayer')
-    for anchor in backbone.anchors:
-        anchor.frozen_stages = anchor.arch.depth
-    toy_cfg.optim_wrapper.paramwise_cfg.custom_keys.decode_head = dict(lr_mult=0)
-    runner, recorder = train(toy_cfg, **{'train_cfg.max_iters': 4})
-    space = find_stitched_backbone(runner.model).space
-    last = f'0to1_{space.depths[0] - 1}'  # serves the map of the fast anchor's end
-    expected = set()
-    for stitch in map(space.__getitem__, recorder.stitches):
-        expected |= {*stitch.layers, *([last] if stitch.end_anchor == 0 else [])}
-    moved = {
-        name
-        for name, value in runner.model.named_parameters()
-        if not value.equal(recorder.start[name])
-    }
-    assert 1 < len(expected) < len(space.layers)
-    assert moved == {
-        f'backbone.stitching_layers.{name}.{key}'
-        for name in expected
-        for key in ('weight', 'bias')
-    }
-
-
-def test_a_model_average_starts_from_the_fitted_layers(toy_cfg):
-    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
-    runner, recorder = train(toy_cfg, **{'train_cfg.max_iters': 1})
-    ema = next(h for h in runner.hooks if type(h).__name__ == 'EMAHook').ema_model
-    backbone = find_stitched_backbone(ema)
-    assert backbone.stitching_initialized
-    for key, value in layers_of(ema.module.state_dict()).items():
-        if key.endswith('weight'):
-            torch.testing.assert_close(value, recorder.start[key])
+    trained = layers_of(runner.model.state_dict())
+    toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
+    toy_cfg.work_dir += '/next'
+    toy_cfg.default_hooks.stitch_init.method = 'least-squares'
+    toy_cfg.custom_hooks = []
+    _, recorder = train(toy_cfg)
+    assert_same(layers_of(recorder.start), trained)
 
 
 @pytest.mark.parametrize('wrong', [dict(method='xavier'), dict(num_images=0)])
@@ -165,21 +125,21 @@ def ros_cfg(toy_cfg, tmp_path):
     return toy_cfg
 
 
-def test_a_run_and_a_resumed_one_draw_by_milliseconds(ros_cfg):
+def test_draws_by_milliseconds_and_costs_that_were_measured_again(
+    ros_cfg, tmp_path, monkeypatch
+):
     runner, first = train(ros_cfg, **{'train_cfg.max_iters': 3})
-    hook = next(h for h in runner.hooks if hasattr(h, 'sampler'))
-    others = tuple(i for i in hook.sampler.costs if i not in LATENCY)
-    assert hook.sampler.groups == [others, (3, 7), (0,)]
-    _, second = train(ros_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
-    drawn = [hook.sampler.sample(n)[0] for n in range(6)]
+    sampler = stitch_hooks.sampling_hook(runner).sampler
+    others = tuple(i for i in sampler.costs if i not in LATENCY)
+    assert sampler.groups == [others, (3, 7), (0,)]
+    resumed = {'train_cfg.max_iters': 6, 'resume': True}
+    _, second = train(ros_cfg, **resumed)
+    drawn = [sampler.sample(n)[0] for n in range(6)]
     assert first.stitches + second.stitches == drawn
 
-
-def test_costs_that_were_measured_again_are_refused(ros_cfg, tmp_path, monkeypatch):
-    train(ros_cfg)
     write_costs(ros_cfg, tmp_path / 'costs.json', {**LATENCY, 0: 31})
     with pytest.raises(ValueError, match='the costs in the run that is resumed'):
-        train(ros_cfg, **{'train_cfg.max_iters': 3, 'resume': True})
+        train(ros_cfg, **resumed)
 
     def of_another_machine(objects):
         objects[0] = 'of rank 0'
@@ -207,27 +167,15 @@ def test_costs_that_do_not_fit_are_refused(ros_cfg, changes, message):
         train(ros_cfg)
 
 
-def test_sampling_and_the_histogram_go_on_after_a_resume(toy_cfg):
-    folder = f'{toy_cfg.work_dir}/a'
-    _, straight = train(toy_cfg, work_dir=folder, train_cfg=dict(max_iters=6))
-    assert len(set(straight.stitches)) > 2
-    _, first = train(toy_cfg, **{'train_cfg.max_iters': 3})
-    runner, second = train(toy_cfg, **{'train_cfg.max_iters': 6, 'resume': True})
-    assert first.stitches + second.stitches == straight.stitches
-    counted = runner.message_hub.get_info('stitch_histogram')
-    assert counted == Counter(straight.stitches)
-
-
 def test_images_of_no_fixed_size(toy_cfg, caplog):
     """Costs are those of the first image."""
-    fixed, _ = train(toy_cfg)
+    wanted = cost_table(Runner.from_cfg(toy_cfg).model)
     toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
     toy_cfg.log_level = 'INFO'
     runner = Runner.from_cfg(toy_cfg)
     runner.logger.addHandler(caplog.handler)
     runner.train()
-    costs = [stitch_hooks.sampling_hook(r).sampler.costs for r in (fixed, runner)]
-    assert costs[0] == costs[1]
+    assert stitch_hooks.sampling_hook(runner).sampler.costs == wanted
     assert 'Costs are counted at 64x64, that of the first image' in caplog.text
 
 
@@ -263,7 +211,7 @@ def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
     runner = Runner.from_cfg(toy_cfg)
     runner.model.picky = Picky()
     with pytest.raises(ValueError, match='not for 14 stitches'):
-        runner.train()
+        stitch_hooks.sampling_hook(runner).before_train(runner)
 
 
 # --- reports

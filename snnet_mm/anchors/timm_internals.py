@@ -1,7 +1,7 @@
 """Private parts of timm that anchors rely on, each with the reason why.
 
-Written for timm 1.0, tried with 1.0.31. If tests/test_anchors/test_timm_internals.py
-fails after an upgrade, compare timm's class named in the docstring with what is said
+Written for timm 1.0, tried with 1.0.31. If equality with timm fails after an upgrade
+(tests/test_anchors/), compare timm's class named in the docstring with what is said
 here; where timm does the thing by itself by now, drop the function and its call.
 """
 

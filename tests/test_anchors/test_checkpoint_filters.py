@@ -38,6 +38,8 @@ FAMILIES = {
     # No cls token and no biases; registers with entries in the embedding.
     'vit_small_patch16_224': (NO_CLS, dict(NO_BIAS, cls_token=False)),
     'vit_base_patch32_224': (dict(reg_tokens=2, patch_size=16), REGISTERS),
+    # The token of distillation is a register.
+    'deit_tiny_distilled_patch16_224': ({}, dict(REGISTERS, num_registers=1)),
 }
 
 
@@ -125,40 +127,10 @@ def test_beit_tables_shared_by_all_blocks(tmp_path, own):
 
 
 def test_beit_in_an_anchor_with_position_embedding(tmp_path):
-    """The embedding is zero, and so is the gradient of the bias of k."""
     theirs, kwargs = build('beitv2_base_patch16_224')
     kwargs |= dict(abs_pos_embed=True)
     ours = load(tmp_path / 'a.pth', as_published('beit', theirs), **kwargs)
     assert not ours.pos_embed.any()
-    assert_equal(ours, theirs)
-    images = torch.randn(2, 3, 224, 224, dtype=torch.float64)
-    ours.double()(images)[0].square().mean().backward()
-    for block in ours.blocks:
-        q, k, v = block.attn.qkv.bias.grad.chunk(3)
-        assert min(q.abs().max(), v.abs().max()) > 1e-4
-        assert k.abs().max() < 1e-12
-
-
-def test_distilled_deit_has_a_register(tmp_path):
-    arch = dict(embed_dim=32, depth=2, num_heads=4, dynamic_img_size=True)
-    theirs = randomise(timm.create_model('deit_tiny_distilled_patch16_224', **arch))
-    kwargs = dict(ViT, arch=dict(embed_dims=32, depth=2, num_heads=4), num_registers=1)
-    ours = load(tmp_path / 'a.pth', theirs.state_dict(), final_norm=True, **kwargs)
-    assert_equal(ours, theirs, (160, 208))
-
-
-def test_weights_of_mmpretrain(tmp_path):
-    backbones = pytest.importorskip('mmpretrain.models.backbones')
-    arch = dict(embed_dims=32, num_heads=4)
-    layers = dict(arch, num_layers=2, feedforward_channels=128)
-    more = dict(img_size=224, layer_scale_init_value=1e-5, out_type='raw')
-    theirs = randomise(backbones.VisionTransformer(layers, **more))
-    weights = {f'backbone.{k}': v for k, v in theirs.state_dict().items()}
-    weights['head.fc.weight'] = torch.randn(5, 32)
-    config = dict(type='PlainViT', arch=dict(arch, depth=2), pos_embed_prefix=True)
-    state, path = dict(state_dict=weights), tmp_path / 'a.pth'
-    ours = build_from(path, state, dict(config, final_norm=True), prefix='backbone')
-    theirs.forward_features = lambda images: theirs(images)[0]
     assert_equal(ours, theirs)
 
 
@@ -169,26 +141,6 @@ def weights(num_entries, grid=(4, 4), registers=2):
         tokens['reg_token'] = torch.randn(1, registers, 4)
     length = num_entries + grid[0] * grid[1]
     return dict(tokens, pos_embed=torch.randn(1, length, 4))
-
-
-@pytest.mark.parametrize('number', [0, 1, 3])
-def test_entries_are_added_to_the_tokens(number):
-    """Registers without entries stay as they are."""
-    loaded = weights(number)
-    fitted, names = fit_pos_embed(loaded, (4, 4), 0), ('cls_token', 'reg_token')
-    before, after = (torch.cat([w[n] for n in names], 1) for w in (loaded, fitted))
-    before[:, :number] += loaded['pos_embed'][:, :number]
-    assert after.equal(before)
-    assert fitted['pos_embed'].equal(loaded['pos_embed'][:, number:])
-
-
-@pytest.mark.parametrize('number', [0, 1])
-def test_missing_entries_are_zero(number):
-    loaded = weights(number)
-    fitted = fit_pos_embed(loaded, (4, 4), 3)['pos_embed']
-    assert not fitted[:, number:3].any()
-    kept = torch.cat([fitted[:, :number], fitted[:, 3:]], dim=1)
-    assert kept.equal(loaded['pos_embed'])
 
 
 def test_a_grid_that_is_told_is_believed():

@@ -26,17 +26,6 @@ def test_an_img_size_that_is_not_whole_patches(build_vit):
     assert vit.embed(images).tokens.equal(vit.embed(padded).tokens)
 
 
-@pytest.mark.parametrize('prefix', [False, True])
-def test_without_position_embedding(build_vit, prefix):
-    vit = build_vit(abs_pos_embed=False, pos_embed_prefix=prefix, num_registers=2)
-    zeroed = build_vit(pos_embed_prefix=prefix, num_registers=2)
-    zeroed.load_state_dict(vit.state_dict(), strict=False)
-    torch.nn.init.zeros_(zeroed.pos_embed)
-    assert 'pos_embed' not in vit.state_dict()
-    images = torch.randn(2, 3, 32, 24)
-    assert vit(images)[0].equal(zeroed(images)[0])
-
-
 @pytest.mark.parametrize(
     'options',
     [dict(pos_embed_antialias=False), dict(abs_pos_embed=False, rel_pos_bias=True)],

@@ -166,10 +166,9 @@ def test_frozen_blocks_and_their_norms_stay_as_they_are():
     assert {k.split('.')[1] for k in moved} == {'3', '4', '5', '6', '7'}
 
 
-@pytest.mark.parametrize('config', [swin(), levit()])
-def test_checkpointing_changes_no_gradient(config):
-    _, plain = same_weights(config, out='end')
-    again = MODELS.build(config | dict(out='end', with_cp=True)).eval()
+def test_checkpointing_changes_no_gradient():
+    _, plain = same_weights(swin(), out='end')
+    again = MODELS.build(swin(out='end', with_cp=True)).eval()
     again.load_state_dict(plain.state_dict())
     images = torch.randn(1, 3, 64, 64)
     for anchor in (plain, again):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from equality import assert_same
 from mmengine.config import ConfigDict
-from mmengine.registry import DATA_SAMPLERS
+from mmengine.registry import DATA_SAMPLERS, HOOKS
 from mmengine.runner import Runner
 from torch.utils.data import BatchSampler
 from watching_hooks import Losses, Recorder, train
@@ -16,6 +16,7 @@ from snnet_mm.engine import SandwichSampler, StitchInitHook, stitch_hooks
 from snnet_mm.evaluation import cost_table, size_of_images
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import Setup
+from snnet_mm.utils import load_weights_only
 
 
 def layers_of(state):
@@ -84,8 +85,8 @@ def test_random_layers_stay_as_they_were_built_and_loaded_ones_are_kept(toy_cfg)
     assert find_stitched_backbone(runner.model).stitching_initialized
     assert average_of(runner).stitching_initialized
 
-    trained = layers_of(runner.model.state_dict())
     toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
+    trained = layers_of(load_weights_only(toy_cfg.load_from)['state_dict'])
     toy_cfg.work_dir += '/next'
     toy_cfg.default_hooks.stitch_init.method = 'least-squares'
     toy_cfg.custom_hooks = []
@@ -150,33 +151,49 @@ def test_draws_by_milliseconds_and_costs_that_were_measured_again(
         train(ros_cfg)
 
 
-@pytest.mark.parametrize(
-    'changes, message',
-    [
+def test_costs_that_do_not_fit_are_refused(ros_cfg, tmp_path):
+    runner, other = Runner.from_cfg(ros_cfg), str(tmp_path / 'other.json')
+    for anchor in ros_cfg.model.backbone.anchors:
+        anchor.arch.mlp_ratio = 3
+    write_costs(ros_cfg, tmp_path / 'other.json')
+    cfg = ros_cfg.default_hooks.stitch_sampling
+    for changes, message in (
         (dict(costs=None), 'latency .* not measured.*config key: Stitch'),
         (dict(costs='none.json'), 'none.json cannot be read'),
         (dict(input_size=(32, 32)), 'costs.json .*holds for images of 64x64'),
-        (dict(), 'costs.json .*is of another model: stitch 0'),
-    ],
-)
-def test_costs_that_do_not_fit_are_refused(ros_cfg, changes, message):
-    for anchor in ros_cfg.model.backbone.anchors:
-        anchor.arch.mlp_ratio = 4 if changes else 3
-    ros_cfg.default_hooks.stitch_sampling.update(changes)
-    with pytest.raises(ValueError, match=message):
-        train(ros_cfg)
+        (dict(costs=other), 'other.json .*is of another model: stitch 0'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            HOOKS.build(cfg | changes).before_train(runner)
 
 
-def test_images_of_no_fixed_size(toy_cfg, caplog):
-    """Costs are those of the first image."""
-    wanted = cost_table(Runner.from_cfg(toy_cfg).model)
+def watched(cfg, iters, handler=None):
+    cfg.train_cfg.max_iters = iters
+    runner, recorder, losses = Runner.from_cfg(cfg), Recorder(), Losses()
+    runner.register_hook(recorder)
+    runner.register_hook(losses)
+    if handler is not None:
+        runner.logger.addHandler(handler)
+    runner.train()
+    return runner, recorder, losses
+
+
+def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, caplog):
+    costs = cost_table(Runner.from_cfg(toy_cfg).model)
     toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
     toy_cfg.log_level = 'INFO'
-    runner = Runner.from_cfg(toy_cfg)
-    runner.logger.addHandler(caplog.handler)
-    runner.train()
-    assert stitch_hooks.sampling_hook(runner).sampler.costs == wanted
+    runner, recorder, losses = watched(toy_cfg, 4, caplog.handler)
+    assert stitch_hooks.sampling_hook(runner).sampler.costs == costs
     assert 'Costs are counted at 64x64, that of the first image' in caplog.text
+    # The toy groups: the fast anchor, three groups of four, the slow anchor.
+    groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
+    names = {
+        i: f'loss_by_gflops/{sum(costs[j].flops for j in g) / len(g) / 1e9:.3g}'
+        for g in groups
+        for i in g
+    }
+    tags = [names[i] for i in recorder.stitches]
+    assert losses.told == list(zip(tags, losses.losses, range(1, 5), strict=True))
 
 
 def test_images_of_several_views(toy_cfg, caplog):
@@ -212,32 +229,6 @@ def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
     runner.model.picky = Picky()
     with pytest.raises(ValueError, match='not for 14 stitches'):
         stitch_hooks.sampling_hook(runner).before_train(runner)
-
-
-# --- reports
-
-
-def watched(cfg, iters):
-    cfg.train_cfg.max_iters = iters
-    runner, recorder, losses = Runner.from_cfg(cfg), Recorder(), Losses()
-    runner.register_hook(recorder)
-    runner.register_hook(losses)
-    runner.train()
-    return runner, recorder, losses
-
-
-def test_losses_are_logged_by_cost_group(toy_cfg):
-    runner, recorder, losses = watched(toy_cfg, 5)
-    costs = cost_table(runner.model)
-    # The toy groups: the fast anchor, three groups of four, the slow anchor.
-    groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
-    names = {
-        i: f'loss_by_gflops/{sum(costs[j].flops for j in g) / len(g) / 1e9:.3g}'
-        for g in groups
-        for i in g
-    }
-    tags = [names[i] for i in recorder.stitches]
-    assert losses.told == list(zip(tags, losses.losses, range(1, 6), strict=True))
 
 
 def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):

@@ -12,7 +12,7 @@ from toy_classifier import ToyClassifier
 
 from snnet_mm.esta import StitchBiases
 from snnet_mm.evaluation import cost_table, count_parameters
-from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitches
+from snnet_mm.models import SandwichWrapper, SNNetv2, set_stitches
 from snnet_mm.stitching import visiting_order
 
 IMAGES = (2, 3, 16, 24)
@@ -67,16 +67,6 @@ def test_every_stitch_has_biases_of_its_own(build_snnet, anchor):
         for got, expected in zip(maps, wanted, strict=True):
             assert_close(got, expected, rtol=1e-4, atol=1e-4)
         assert (maps[0] - unbiased(images)[0]).abs().max() > 0.01
-
-
-def test_sliding_windows_too(build_vit, randomise):
-    anchors = [build_vit(width) for width in (8, 12, 16)]
-    net = randomise(SNNetv1(anchors, out='end', plugins=BIASES)).eval()
-    images = torch.randn(IMAGES)
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        wanted = by_hand(net, stitch.id)(images).tokens
-        assert_close(net(images).tokens, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_they_begin_at_zero_and_are_for_the_blocks_that_run(build_vit):

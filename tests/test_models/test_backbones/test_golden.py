@@ -41,13 +41,25 @@ def test_all_stitches_give_the_outputs_of_the_authors(golden_v2):
     assert_golden_outputs(load(golden_v2), golden_v2, golden_v2.meta['stitch_ids'])
 
 
-def test_least_squares_of_snnet_v1_gives_the_maps_of_the_authors(golden_v1):
-    backbone = load(golden_v1)
-    fit_stitching_layers(backbone, [golden_v1.tensors['ls.x']])
-    theirs = convert_ziplab(golden_v1.part('ls.'))
+def check_maps(golden):
+    backbone = load(golden)
+    backbone.stitching_initialized.fill_(False)
+    assert fit_stitching_layers(backbone, [golden.tensors['ls.x']]) == 8
+    assert backbone.stitching_initialized
+    theirs = convert_ziplab(golden.part('ls.'))
     for name, value in backbone.stitching_layers.state_dict().items():
-        expected = theirs[f'stitching_layers.{name}']
-        assert (value - expected).norm() < 1e-5 * expected.norm(), name
+        if 'lora' not in name:
+            expected = theirs.pop(f'stitching_layers.{name}')
+            assert (value - expected).norm() < 1e-5 * expected.norm(), name
+    assert theirs.keys() <= {'stitching_initialized', 'x'}
+
+
+def test_least_squares_gives_the_maps_of_the_authors(golden):
+    check_maps(golden)
+
+
+def test_least_squares_of_snnet_v1_gives_the_maps_of_the_authors(golden_v1):
+    check_maps(golden_v1)
 
 
 def test_conversion_loses_no_tensor(golden_v2):
@@ -59,19 +71,29 @@ def test_conversion_loses_no_tensor(golden_v2):
     assert set(ours) == set(golden_v2.build().state_dict())
 
 
-@pytest.mark.parametrize('wrapping', [None, 'state_dict', 'model'])
-def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys, wrapping):
+def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys):
     head = nn.Linear(2, 3)
     theirs = {f'backbone.{k}': v for k, v in tiny_golden.part('sd.').items()}
     theirs |= {f'decode_head.{k}': v for k, v in head.state_dict().items()}
     source, target = tmp_path / 'theirs.pth', tmp_path / 'out' / 'ours.pth'
-    torch.save(theirs if wrapping is None else {wrapping: theirs}, source)
     monkeypatch.setattr(sys, 'argv', [str(CONVERTER), str(source), str(target)])
-    runpy.run_path(str(CONVERTER), run_name='__main__')
-    output = capsys.readouterr().out
-    ours = torch.load(target, weights_only=True)['state_dict']
-    assert f'{len(ours)} tensors' in output
-    model = nn.ModuleDict(dict(backbone=tiny_golden.build(), decode_head=head))
-    model.load_state_dict(ours)
-    assert_golden_outputs(model['backbone'], tiny_golden, [0, 12, 100])
+    for checkpoint in (theirs, dict(model=theirs), dict(state_dict=theirs)):
+        torch.save(checkpoint, source)
+        runpy.run_path(str(CONVERTER), run_name='__main__')
+        ours = torch.load(target, weights_only=True)['state_dict']
+        assert f'{len(ours)} tensors' in capsys.readouterr().out
+        model = nn.ModuleDict(dict(backbone=tiny_golden.build(), decode_head=head))
+        model.load_state_dict(ours)
+        assert_golden_outputs(model['backbone'], tiny_golden, [0, 12, 100])
     assert [p.name for p in target.parent.iterdir()] == ['ours.pth']
+
+
+STITCH = 'stitch_layers.0.0.transform.weight'
+OTHER = {'backbone.blocks.0.norm1.weight': 0, STITCH: 0}
+
+
+@pytest.mark.parametrize('weights', [{}, {'blocks.0.norm1.weight': 0}, OTHER])
+def test_other_checkpoints_are_refused(weights):
+    with pytest.raises(ValueError, match="allowed: .*with 'stitch_layers'") as error:
+        convert_ziplab(weights)
+    assert str(list(weights)[:3]) in str(error.value)

@@ -1,10 +1,8 @@
 """Routes, maps and gradients of plain anchors stitched one way and two ways."""
 
-import random
 from collections import Counter
 from itertools import pairwise, product
 
-import numpy as np
 import pytest
 import torch
 from mmengine.registry import MODELS
@@ -182,25 +180,6 @@ def test_gradient_and_forward_reach_each_part_of_the_route_once(build_snnet, lay
             reached = parameter.grad is not None and bool(parameter.grad.any())
             trained = parameter.requires_grad and name.startswith(on_route)
             assert reached == trained, (stitch, name)
-
-
-def random_states():
-    numpy_state = np.random.get_state()[1].tolist()
-    return torch.get_rng_state().tolist(), numpy_state, random.getstate()
-
-
-@torch.no_grad()
-@pytest.mark.parametrize('training', [True, False])
-def test_without_drop_path_forward_draws_nothing(build_snnet, training):
-    rate = 0 if training else 0.5
-    net = build_snnet(anchor=dict(drop_path_rate=rate)).train(training)
-    images = torch.randn(IMAGES)
-    before = random_states()
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        assert net(images)[0].equal(net(images)[0])
-        assert net.active_stitch is stitch
-    assert random_states() == before
 
 
 def vit(width=8, depth=2, **kwargs):

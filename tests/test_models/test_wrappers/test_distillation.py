@@ -17,41 +17,31 @@ from snnet_mm.models.wrappers.distillation import Renormalisation
 def test_labels_are_the_teachers_choice_or_its_probabilities(t):
     student, teacher = torch.randn(6, 4), torch.randn(6, 4)
     pairs = zip(student, teacher, strict=True)
+    hard, soft = (Distillation(x, 0.25, temperature=t) for x in ('hard', 'soft'))
     choice = sum(-s.log_softmax(0)[t.argmax()] for s, t in pairs) / 6
-    loss = Distillation('hard', temperature=t).loss(student, teacher)
-    torch.testing.assert_close(loss, choice)
+    torch.testing.assert_close(hard.loss(student, teacher), choice)
     p, q = (teacher / t).softmax(1), (student / t).softmax(1)
-    soft = Distillation('soft', temperature=t)
     divergence = t**2 * (p * (p / q).log()).sum() / 6
     torch.testing.assert_close(soft.loss(student, teacher), divergence)
     same = soft.loss(student, student + 5)
     torch.testing.assert_close(same, torch.tensor(0.0), atol=1e-6, rtol=0)
 
+    losses = dict(loss_a=torch.tensor(2.0), acc=torch.tensor(9.0))
+    losses['b.loss'] = [torch.tensor(3.0), torch.tensor(4.0)]
+    added = soft.add_to(losses, student, teacher)
+    assert added.pop('loss_distill') == 0.25 * soft.loss(student, teacher)
+    assert added == {'loss_a': 1.5, 'acc': 9, 'b.loss': [2.25, 3]}
+
 
 @pytest.mark.parametrize('labels', ['hard', 'soft'])
 def test_maps_are_distilled_pixel_by_pixel(labels):
     distillation = Distillation(labels, temperature=2)
-    student, teacher = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8)
-    flat = [x.permute(0, 2, 3, 1).reshape(-1, 4) for x in (student, teacher)]
-    loss = distillation.loss(student, teacher)
-    torch.testing.assert_close(loss, distillation.loss(*flat))
+    student, coarse = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 1, 1)
     # A teacher that is one value everywhere is that at every resolution.
-    coarse = teacher.mean((2, 3), keepdim=True)
-    fine = coarse.expand(-1, -1, 6, 8)
-    torch.testing.assert_close(
-        distillation.loss(student, coarse.expand(-1, -1, 3, 2)),
-        distillation.loss(student, fine),
-    )
-
-
-def test_shares_of_the_losses():
-    losses = dict(loss_a=torch.tensor(2.0), acc=torch.tensor(9.0))
-    losses['b.loss'] = [torch.tensor(3.0), torch.tensor(4.0)]
-    student, teacher = torch.randn(3, 4), torch.randn(3, 4)
-    distillation = Distillation('soft', alpha=0.25)
-    added = distillation.add_to(losses, student, teacher)
-    assert added.pop('loss_distill') == 0.25 * distillation.loss(student, teacher)
-    assert added == {'loss_a': 1.5, 'acc': 9, 'b.loss': [2.25, 3]}
+    flat = student, coarse.expand(-1, -1, 6, 8)
+    flat = [x.permute(0, 2, 3, 1).reshape(-1, 4) for x in flat]
+    loss = distillation.loss(student, coarse.expand(-1, -1, 3, 2))
+    torch.testing.assert_close(loss, distillation.loss(*flat))
 
 
 @pytest.mark.parametrize('flips', [(False, False), (True, False), (False, True)])
@@ -88,15 +78,12 @@ def teacher(tmp_path, randomise):
 
 
 @pytest.mark.parametrize('labels', ['hard', 'soft'])
-@pytest.mark.parametrize('stitch_id', [0, 1, 6])
-def test_the_student_learns_from_the_teacher(
-    build_classifier, batch, teacher, labels, stitch_id
-):
+def test_the_student_learns_from_the_teacher(build_classifier, batch, teacher, labels):
     student = build_classifier()
     model = DistillationWrapper(
         student, TEACHER, teacher.path, labels, alpha=0.3, temperature=2
     )
-    set_stitch(model, stitch_id)
+    set_stitch(model, 6)
     data = model.data_preprocessor(copy.deepcopy(batch), True)
     losses = model(**data, mode='loss')
     images = teacher.data_preprocessor(copy.deepcopy(batch))['inputs']
@@ -106,8 +93,6 @@ def test_the_student_learns_from_the_teacher(
     assert list(losses) == ['loss_cls', 'accuracy', 'loss_distill']
     torch.testing.assert_close(losses['loss_cls'], 0.7 * task)
     torch.testing.assert_close(losses['loss_distill'], 0.3 * distilled)
-    # Nothing else than the loss is another one.
-    assert torch.equal(model(data['inputs']), logits)
 
 
 def test_the_teacher_is_no_part_of_the_model(build_classifier, batch, teacher):

@@ -67,14 +67,6 @@ def test_losses_are_of_tokens_logits_and_labels(slow):
         torch.testing.assert_close(losses[name], value)
 
 
-def test_the_teacher_itself_has_nothing_to_learn(slow):
-    model = build(slow, 4, places=range(4), labels=False).eval()
-    model.wrapped.load_state_dict(slow[0].state_dict())
-    losses = model(*batch(), mode='loss')
-    assert list(losses) == ['loss_tokens']
-    assert losses['loss_tokens'].abs() < 1e-5
-
-
 def test_only_the_student_is_trained_and_saved(slow, tmp_path):
     basis = torch.linalg.qr(torch.randn(8, 4))[0]
     torch.save(dict(basis=basis), tmp_path / 'basis.pth')
@@ -89,8 +81,5 @@ def test_only_the_student_is_trained_and_saved(slow, tmp_path):
     (teacher,) = model._teacher
     assert all(p.grad is None for p in teacher.parameters())
     assert not teacher.training
-
-
-def test_places_for_other_blocks_are_refused(slow):
     with pytest.raises(ValueError, match='model.places'):
         build(slow, 2, places=[1, 2, 3])

@@ -43,17 +43,6 @@ def test_each_kind_of_block_is_compiled_once_and_no_switch_compiles(
     assert counters['stats']['unique_graphs'] == 2
 
 
-@torch.no_grad()
-def test_another_input_size_compiles_once_more_per_anchor(build_snnet):
-    net = build_snnet(depths=(3, 6)).eval()
-    compile_blocks(net, backend='eager')
-    for size in (32, 40):
-        for stitch in net.space:
-            set_stitch(net, stitch.id)
-            net(torch.randn(1, 3, size, size))
-    assert counters['stats']['unique_graphs'] == 4
-
-
 def test_anchors_that_keep_no_list_of_blocks(build_snnet):
     net = build_snnet()
     net.anchors[0].blocks = nn.Sequential(*net.anchors[0].blocks)

@@ -22,9 +22,6 @@ def test_columns():
     assert MEASURED[7][:2] == COUNTED[7][:2] == (107, 17)
     MEASURED.check_same_model(COUNTED)
     replace(COUNTED, space=None).check_same_model(MEASURED)
-
-
-def test_a_missing_column_says_how_to_measure_it():
     with pytest.raises(ValueError, match='stitch_table.py CONFIG --latency'):
         COUNTED.column('latency')
     only_latency = COUNTED.measured(SETUP, LATENCY)
@@ -45,17 +42,6 @@ def test_json_gives_an_equal_table(table, tmp_path):
 def test_fingerprints_of_tables_in_checkpoints_stay():
     table = CostTable({0: Cost(5, 3, 2.5, 7)}, (48, 64), 'ab', SETUP)
     assert table.fingerprint == '40ab535b4bcaa48b'
-
-
-def test_the_fingerprint_tells_tables_apart():
-    tables = [
-        *(COUNTED, MEASURED),
-        replace(COUNTED, input_size=(48, 65)),
-        replace(COUNTED, space='0'),
-        replace(MEASURED, setup=replace(SETUP, batch=1)),
-        replace(COUNTED, costs={**COUNTED.costs, 5: Cost(105, 16)}),
-    ]
-    assert len({t.fingerprint for t in tables}) == len(tables)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +67,10 @@ def test_tables_of_other_models_are_refused(other, words):
     [
         (dict(stitches=[]), r'ids of stitches is \[\]; allowed: whole numbers, one or'),
         (dict(space=None), 'space is None; allowed: the fingerprint'),
-        (dict(input_size=[48]), r'input_size is \[48\]; allowed: height and width'),
-        (dict(scope=1), 'scope is 1; allowed: null'),
         (dict(setup=dict(device='a', batch=0, dtype='b')), 'setup is .*batch as a'),
         (dict(id=1), r'ids of stitches is \[1, 1, 2'),
-        (dict(flops=0), 'flops of stitch 0 is 0; allowed: whole numbers from 1'),
         (dict(flops=1.5), 'flops of stitch 0 is 1.5; allowed: whole numbers from 1'),
         (dict(flops=10**9), 'flops of stitch 0 is 1000000000; .*1000 times the median'),
-        (dict(params=None), 'params of stitch 0 is None; allowed: whole numbers'),
         (dict(latency=math.nan), 'latency of stitch 0 is nan; allowed: numbers from 0'),
     ],
 )

@@ -66,18 +66,6 @@ def test_front_of_the_published_stitches(published):
     assert front == [0, 90, 108, 91, 109, 93, 94, 96, 20, 4, 3, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ('costs', 'scores', 'words'),
-    [
-        ({0: 1}, {7: 1, 0: 1, 3: 2}, r'stitches \[3, 7\] have a score but no cost'),
-        ({0: 1, 1: 2}, {0: NAN, 1: NAN}, 'score is NaN for all 2 stitches'),
-    ],
-)
-def test_scores_that_choose_nothing(costs, scores, words):
-    with pytest.raises(ValueError, match=words):
-        pareto_front(costs, scores)
-
-
 def test_rank_correlation_by_hand():
     assert rank_correlation([1, 2, 3], [9, 5, 1]) == pytest.approx(-1)
     assert rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(0.8)

@@ -52,13 +52,11 @@ def staged(*depths, **settings):
 PAIR = (2, 2), (2, 4)
 REFUSED = [
     (lambda: TwoWaySpace((12, 24))[13], r'id 13 .* allowed are 0-12, 14-134 \('),
-    (lambda: TwoWaySpace((12, 24))['5'], "stitch id '5' .* allowed are 0-12, 14-134"),
-    (lambda: TwoWaySpace((12, 24))[True], 'stitch id True .* allowed are 0-12'),
-    (lambda: TwoWaySpace((12, 24))[[1]], r'stitch id \[1\] .* allowed are 0-12'),
-    (lambda: TwoWaySpace((5, 3)), r'anchors=\(5, 3\); .*backbone.anchors'),
-    (lambda: TwoWaySpace([12]), r'anchors=\(12,\); .*backbone.anchors'),
-    (lambda: TwoWaySpace([]), r'anchors=\(\); .*backbone.anchors'),
-    (lambda: TwoWaySpace((0, 5)), r'anchors=\(0, 5\); .*backbone.anchors'),
+    *((lambda i=i: TwoWaySpace((12, 24))[i], 'stitch id') for i in ('5', True, [1])),
+    *(
+        (lambda depths=depths: TwoWaySpace(depths), 'anchors=.*backbone.anchors')
+        for depths in ((5, 3), [12], [], (0, 5))
+    ),
     (lambda: TwoWaySpace((3, 6), ['SS']), "kinds=.*'SS'.*allowed: 'FS', 'SF'"),
     (lambda: TwoWaySpace((3, 6), ids=[4]), 'id 4 is not .* 0-3, 5-8 .*stitch_ids'),
     (lambda: TwoWaySpace((3, 6), ids='4'), "stitch_ids='4'; allowed: a list"),

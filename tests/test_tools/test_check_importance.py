@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from snnet_mm.esta import importance_results
@@ -34,16 +32,3 @@ def test_choices_by_importance(run_here, files):
     assert 'they lose 0.50 mIoU to the best of their intervals on average' in printed
     chance = ((2 + 0 + 1) / 3 + (1.5 + 0) / 2 + (1.5 + 3 + 0) / 3) / 3
     assert f'and 1.50 at most; drawn at random {chance:.2f} on average' in printed
-
-
-def test_files_that_do_not_belong_together(run_here, files, tmp_path):
-    data = json.loads(files[0].read_text())
-    other = tmp_path / 'other.json'
-    other.write_text(json.dumps(data | dict(stitches=data['stitches'][1:])))
-    for args, message in (
-        ((files[0], files[0]), r"scores=\['mIoU'\]; allowed: scores of"),
-        ((*files, '--intervals', 4), 'intervals=4; allowed: .*num_groups'),
-        ((other, files[1]), r'results=\[0\]; .* these are lacking'),
-    ):
-        with pytest.raises(ValueError, match=message):
-            run_here(TOOL, *args)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from snnet_mm.utils import atomic_path, check, register
 
-from .dpt_depth_head import check_depth_range
+from .dpt_depth import check_depth_range
 
 NAMES = ('delta1', 'delta2', 'delta3', 'AbsRel', 'RMSE', 'log10')
 # Height and width, first and last + 1 row and column of the part that is evaluated.

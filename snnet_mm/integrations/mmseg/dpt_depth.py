@@ -1,16 +1,83 @@
-"""The depth head of DPT."""
+"""Depth estimation with DPT: loading, loss, head and estimator."""
 
 from collections.abc import Sequence
 
 import torch
+from mmengine.logging import MessageHub
+from mmseg.datasets.transforms import LoadDepthAnnotation
+from mmseg.models import DepthEstimator
 from mmseg.models.decode_heads import DPTHead
 from mmseg.models.utils import resize
-from mmseg.registry import MODELS
+from mmseg.registry import MODELS, TRANSFORMS
 from torch import Tensor, nn
 
 from snnet_mm.utils import check, register
 
+MODES = ('whole', 'slide')
 READOUTS = ('ignore', 'add', 'project')
+EPS = 1e-3
+MEAN_WEIGHT = 0.15
+# Below this the square root would have an infinite gradient.
+LEAST_SQUARE = 1e-12
+
+
+@register(TRANSFORMS)
+class LoadDepthMap(LoadDepthAnnotation):
+    """mmseg's loading of a depth map in metres, which must fit its image."""
+
+    def __init__(self, depth_rescale_factor: float = 1e-3, **kwargs) -> None:
+        key = 'LoadDepthMap.depth_rescale_factor'
+        check(depth_rescale_factor > 0, key, depth_rescale_factor, 'more than 0')
+        super().__init__(depth_rescale_factor=depth_rescale_factor, **kwargs)
+
+    def transform(self, results: dict) -> dict:
+        """Add ``gt_depth_map`` (H, W) in metres, 0 where there is none."""
+        results = super().transform(results)
+        shape, wanted = results['gt_depth_map'].shape, tuple(results['ori_shape'][:2])
+        found = f'{results["depth_map_path"]} of shape {shape}'
+        check(
+            shape == wanted, 'dataset.data_prefix', found, f'that of images, {wanted}'
+        )
+        return results
+
+
+@register(MODELS)
+class ScaleInvariantLogLoss(nn.Module):
+    """The scale-invariant log loss over all valid pixels of a batch.
+
+    ``sqrt(var(d) + 0.15 mean(d)^2)`` with ``d = log(pred + 1e-3) - log(gt + 1e-3)``;
+    in the first ``warm_up_iters`` of a run ``sqrt(0.15 mean(d)^2)``, which learns the
+    scale before the shape. Pixels of truth 0 are not valid. A batch without valid
+    pixels, and a perfect prediction, have a gradient of zero.
+    """
+
+    def __init__(
+        self,
+        warm_up_iters: int = 100,
+        loss_weight: float = 1,
+        loss_name: str = 'loss_depth',
+    ) -> None:
+        super().__init__()
+        self.warm_up_iters = warm_up_iters
+        self.loss_weight = loss_weight
+        self.loss_name = loss_name
+
+    def forward(self, pred: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of depths in metres, of any equal shapes."""
+        shapes = tuple(pred.shape), tuple(target.shape)
+        key = 'train_dataloader.dataset.pipeline'
+        check(shapes[0] == shapes[1], key, shapes, 'equal shapes of depths')
+        valid = target > 0
+        if not valid.any():
+            return pred.sum() * 0
+        # Half precision cannot hold the squares of small differences.
+        pred, target = pred[valid].float(), target[valid].float()
+        d = torch.log(pred + EPS) - torch.log(target + EPS)
+        square = MEAN_WEIGHT * d.mean().square()
+        iteration = MessageHub.get_current_instance().get_info('iter')
+        if iteration is None or iteration >= self.warm_up_iters:
+            square = square + d.var(correction=int(len(d) > 1))
+        return self.loss_weight * square.clamp_min(LEAST_SQUARE).sqrt()
 
 
 def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]:
@@ -105,3 +172,30 @@ class DPTDepthHead(DPTHead):
         keys = 'backbone.with_cls, decode_head.readout_type'
         check(ok, keys, readout, "'ignore', or a backbone with with_cls=True")
         return pairs
+
+
+@register(MODELS)
+class DPTDepthEstimator(DepthEstimator):
+    """mmseg's depth estimator with a flip test, and a slide mode that slides.
+
+    ``test_cfg`` holds ``mode``, ``'whole'`` or ``'slide'`` (with ``crop_size`` and
+    ``stride``), and ``flip``, whether the mean with the prediction of the mirrored
+    image is taken. There mmseg's own estimator has ``'slide_flip'`` only, and runs
+    ``'whole'`` where ``'slide'`` is asked for.
+    """
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        mode = (self.test_cfg or {}).get('mode')
+        check(mode in MODES, 'model.test_cfg.mode', mode, MODES)
+
+    def inference(self, inputs: Tensor, batch_img_metas: list[dict]) -> Tensor:
+        """Return depths ``(B, 1, H, W)`` in metres of images ``(B, 3, H, W)``."""
+        infer = self.whole_inference
+        if self.test_cfg['mode'] == 'slide':
+            infer = self.slide_inference
+        depth = infer(inputs, batch_img_metas)
+        if self.test_cfg.get('flip', False):
+            mirrored = infer(inputs.flip(3), batch_img_metas)
+            depth = (depth + mirrored.flip(3)) / 2
+        return depth

@@ -18,9 +18,9 @@ SEGMENTATION_SPLITS = (
 NO_CATEGORY = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 
 
-def write_image(path, high=255, channels=3, dtype=np.uint8):
+def write_image(path, high=255, channels=3, dtype=np.uint8, height=80, width=112):
     path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (80, 112, 3) if channels == 3 else (80, 112)
+    shape = (height, width, 3)[: 3 if channels == 3 else 2]
     pixels = np.random.default_rng(0).integers(0, high, shape, dtype=dtype)
     Image.fromarray(pixels).save(path)
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from config_models import read
 from mmengine.registry import DATASETS, MODELS
-from narrow_configs import NO_CATEGORY, narrow
-from PIL import Image
+from narrow_configs import NO_CATEGORY, narrow, write_image
 
 FILES = dict(
     two_and_a_crowd=dict(height=48, width=96),
@@ -21,57 +20,49 @@ LARGE = 'vitdet/mask-rcnn_deit3-s_8xb1-100e_coco-1024x1024.py'
 SMALL = 'vitdet/mask-rcnn_deit3-s_1xb8-25e_coco-512x512.py'
 
 
-def box_annotation(image_id, box, category=1, **more):
+def annotation(image, box, category=1, **more):
     x, y, w, h = box
     polygon = [x, y, x + w, y, x + w, y + h, x, y + h]
-    more = dict(segmentation=[polygon], iscrowd=0) | more
-    more |= dict(image_id=image_id, category_id=category)
-    return dict(bbox=list(box), area=w * h, **more)
+    told = dict(image_id=image, category_id=category, bbox=box, area=w * h, iscrowd=0)
+    return told | dict(segmentation=[polygon]) | more
 
 
 @pytest.fixture(scope='module')
 def coco(tmp_path_factory):
     """A few hand-written images in COCO's layout, train and val alike."""
     root = tmp_path_factory.mktemp('coco')
-    rng = np.random.default_rng(0)
     # Run lengths down the columns of 96x48: background, then 10 columns of crowd.
     crowd = dict(segmentation=dict(size=[48, 96], counts=[86 * 48, 10 * 48]), iscrowd=1)
     annotations = [
-        box_annotation(0, (4, 4, 20, 30)),
-        box_annotation(0, (30, 10, 24, 16), category=90),
-        box_annotation(0, (86, 0, 10, 48), **crowd),
-        box_annotation(1, (50, 50, 30, 30)),  # a part is in the image
-        box_annotation(1, (70, 10, 8, 8)),  # none is
-        box_annotation(3, (5, 5, 20, 20)),
+        annotation(0, (4, 4, 20, 30)),
+        annotation(0, (30, 10, 24, 16), category=90),
+        annotation(0, (86, 0, 10, 48), **crowd),
+        annotation(1, (50, 50, 30, 30)),  # a part is in the image
+        annotation(1, (70, 10, 8, 8)),  # none is
+        annotation(3, (5, 5, 20, 20)),
     ]
-    categories = [i for i in range(1, 91) if i not in NO_CATEGORY]
+    ids = [i for i in range(1, 91) if i not in NO_CATEGORY]
     names = DATASETS.get('mmdet.CocoDataset').METAINFO['classes']
+    files = [dict(id=i, file_name=f'{n}.jpg', **FILES[n]) for i, n in enumerate(FILES)]
     written = dict(
-        images=[
-            dict(id=i, file_name=f'{name}.jpg', **size)
-            for i, (name, size) in enumerate(FILES.items())
-        ],
+        images=files,
         annotations=[dict(a, id=i + 1) for i, a in enumerate(annotations)],
-        categories=[
-            dict(id=i, name=name) for i, name in zip(categories, names, strict=True)
-        ],
+        categories=[dict(id=i, name=n) for i, n in zip(ids, names, strict=True)],
     )
     (root / 'annotations').mkdir()
     for split in ('train', 'val'):
-        (root / f'{split}2017').mkdir()
         path = root / 'annotations' / f'instances_{split}2017.json'
         path.write_text(json.dumps(written))
         for name, size in FILES.items():
-            pixels = rng.integers(0, 255, (size['height'], size['width'], 3), np.uint8)
-            Image.fromarray(pixels).save(root / f'{split}2017' / f'{name}.jpg')
+            write_image(root / f'{split}2017/{name}.jpg', **size)
     return root
 
 
 def samples_of(cfg, mode, root, times=1):
     """Names and samples of a config's data set."""
-    settings = cfg[f'{mode}_dataloader'].dataset
-    settings.data_root = str(root)
-    dataset = DATASETS.build(settings)
+    dataset = DATASETS.build(
+        cfg[f'{mode}_dataloader'].dataset | dict(data_root=str(root))
+    )
     for sample in (dataset[i] for _ in range(times) for i in range(len(dataset))):
         yield Path(sample['data_samples'].img_path).stem, sample
 
@@ -121,24 +112,21 @@ def test_jittered_images_of_coco(coco):
     assert min(sides) < 256 < 512 == max(sides)
 
 
-@pytest.mark.parametrize(('name', 'side'), [(SMALL, 512), (LARGE, 1024)])
-def test_images_of_coco_in_tests(coco, name, side):
-    cfg = read(name)
-    samples = dict(samples_of(cfg, 'val', coco))
-    assert set(samples) == set(FILES)
-    preprocessor = MODELS.build(cfg.model.data_preprocessor)
-    for key, size in FILES.items():
-        sample = samples[key]
-        scale = side / max(size.values())
-        height, width = (round(size[k] * scale) for k in ('height', 'width'))
+def test_images_of_coco_in_tests(coco):
+    cfg = read(SMALL)
+    preprocessor, samples = MODELS.build(cfg.model.data_preprocessor), {}
+    for name, sample in samples_of(cfg, 'val', coco):
+        samples[name] = sample
+        size = [FILES[name][k] for k in ('height', 'width')]
+        height, width = (round(side * 512 / max(size)) for side in size)
         assert sample['inputs'].shape == (3, height, width)
-        info = sample['data_samples']
-        assert info.ori_shape == (size['height'], size['width'])
-        batch = dict(inputs=[sample['inputs']], data_samples=[info])
+        assert sample['data_samples'].ori_shape == tuple(size)
+        batch = {k: [v] for k, v in sample.items()}
         padded = preprocessor(batch, training=False)['inputs']
-        assert padded.shape == (1, 3, side, side)
+        assert padded.shape == (1, 3, 512, 512)
         assert padded[..., height:, :].count_nonzero() == 0
         assert padded[..., width:].count_nonzero() == 0
+    assert set(samples) == set(FILES)
 
 
 def test_a_loss_without_objects(coco, tmp_path):

@@ -14,38 +14,17 @@ from config_models import (
     paths,
     read,
 )
-from mmengine.runner import Runner
-from narrow_configs import write_image
 
 from snnet_mm.engine import ResourceConstrainedSampler
 from snnet_mm.evaluation import cost_table
-from snnet_mm.models import find_stitched_backbone
 
 pytest.importorskip('mmseg')
 
-CAMVID = 'camvid/setr-naive_{}_1xb8-1500_camvid-240x176.py'
+CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 SETR = 'setr/setr-naive_{}_8xb2-160k_ade20k-512x512.py'
 NYU = 'dpt/dpt_{}_4xb4-24e_nyu-416x544.py'
-HOLOLENS = 'dpt/hololens/dpt_snnetv2-fast-slow_1xb8-200_hololens-240x160.py'
 DINOV2 = 'setr/dinov2/linear_snnetv2-dinov2-b-l_8xb2-80k_ade20k-518x518.py'
 GROUPS_OF_38 = [1, *[6] * 5, 1]
-
-
-@pytest.mark.parametrize(
-    'name, sizes',
-    [
-        (NYU.format('snnetv2-deit3-s-l'), GROUPS_OF_134),
-        (SETR.format('snnetv2-deit3-s-l'), GROUPS_OF_134),
-        (DINOV2, GROUPS_OF_134),
-        (HOLOLENS, GROUPS_OF_38),
-        (CAMVID.format('snnetv2-fast-slow'), GROUPS_OF_38),
-    ],
-)
-def test_groups_of_stitches(name, sizes):
-    cfg, model = load(name)
-    step = cfg.default_hooks.stitch_sampling.sampler.step
-    groups = ResourceConstrainedSampler(cost_table(model), step=step).groups
-    assert [len(g) for g in groups] == sizes
 
 
 @pytest.mark.parametrize('name', paths('setr/*.py'))
@@ -72,23 +51,30 @@ def test_setr_configs_run_what_the_authors_ran(name):
 
 
 @pytest.mark.parametrize(
-    'name, num_stitches, rank',
+    'name, sizes, rank',
     [
-        (SETR.format('snnetv1-deit3-s-l'), 13, None),
-        (SETR.format('snnetv2-deit3-s-l-tws-ros'), 134, None),
-        (SETR.format('snnetv2-deit3-s-l'), 134, 16),
-        (SETR.format('snnetv2-deit3-b-l'), 134, 4),
-        (NYU.format('snnetv1-deit3-s-l'), 13, None),
-        (NYU.format('snnetv2-deit3-s-l'), 134, 4),
-        (NYU.format('snnetv2-deit3-s-l-r16'), 134, 16),
-        (NYU.format('snnetv2-deit3-b-l'), 134, 4),
+        (SETR.format('snnetv1-deit3-s-l'), None, None),
+        (SETR.format('snnetv2-deit3-s-l-tws-ros'), GROUPS_OF_134, None),
+        (SETR.format('snnetv2-deit3-s-l'), GROUPS_OF_134, 16),
+        (SETR.format('snnetv2-deit3-b-l'), None, 4),
+        (NYU.format('snnetv1-deit3-s-l'), None, None),
+        (NYU.format('snnetv2-deit3-s-l'), GROUPS_OF_134, 4),
+        (NYU.format('snnetv2-deit3-s-l-r16'), None, 16),
+        (NYU.format('snnetv2-deit3-b-l'), None, 4),
+        (DINOV2, GROUPS_OF_134, 16),
+        (CAMVID, GROUPS_OF_38, 16),
     ],
 )
-def test_stitches_and_ranks_of_the_authors(name, num_stitches, rank):
-    backbone = load(name)[1].backbone
-    assert len(backbone.space.ids) == num_stitches
+def test_stitches_groups_and_ranks_of_the_authors(name, sizes, rank):
+    cfg, model = load(name)
+    backbone = model.backbone
+    assert len(backbone.space.ids) == (13 if 'v1' in name else sum(sizes or [134]))
     ranks = {getattr(x, 'rank', None) for x in backbone.stitching_layers.values()}
     assert ranks == {rank}
+    if sizes:
+        step = cfg.default_hooks.stitch_sampling.sampler.step
+        groups = ResourceConstrainedSampler(cost_table(model), step=step).groups
+        assert [len(g) for g in groups] == sizes
 
 
 @pytest.mark.parametrize('pair, millions', [('s', 338.99), ('b', 412.43)])
@@ -120,10 +106,6 @@ def test_nyu_configs_run_what_the_authors_ran(name):
     optimizer = optimizer_after(cfg, model, 100)
     assert type(optimizer) is torch.optim.AdamW
     names = {p: name for name, p in model.named_parameters()}
-    in_groups = [names[p] for group in optimizer.param_groups for p in group['params']]
-    by_part = 'paramwise_cfg' in cfg.optim_wrapper
-    trained = [n for p, n in names.items() if p.requires_grad or not by_part]
-    assert sorted(in_groups) == sorted(trained)
     for group in optimizer.param_groups:
         rate = 2e-5
         if 'backbone-lr0.1' in name:
@@ -151,47 +133,3 @@ def test_published_costs_on_nyu(published_depth, variant):
     # fvcore counts norms and upsampling too: 0.3 to 0.6 GFLOPs.
     for stitch_id, flops in published_depth.items():
         assert 0.996 < table[stitch_id].flops / flops < 1, stitch_id
-
-
-def train_camvid(name, data_root, work_dir, **options):
-    cfg = read(CAMVID.format(name))
-    cfg.work_dir, cfg.log_level = str(work_dir / name), 'ERROR'
-    for loader in (cfg.train_dataloader, cfg.val_dataloader, cfg.test_dataloader):
-        loader.update(num_workers=0, persistent_workers=False)
-        loader.dataset.data_root = str(data_root)
-    cfg.train_dataloader.batch_size = 2
-    cfg.train_cfg.update(max_iters=1, val_interval=1)
-    cfg.merge_from_dict(options)
-    runner = Runner.from_cfg(cfg)
-    runner.train()
-    return runner
-
-
-def test_camvid_from_anchors_to_stitches(tmp_path):
-    for split in ('train', 'val'):
-        for i in range(2):
-            write_image(tmp_path / f'images/{split}/{i}.jpg')
-            write_image(tmp_path / f'annotations/{split}/{i}.png', 11, channels=1)
-    fast, slow = (
-        train_camvid(f'vit-{name}', tmp_path, tmp_path) for name in ('fast', 'slow')
-    )
-    checkpoints = [f'{r.work_dir}/iter_1.pth' for r in (fast, slow)]
-    options = {
-        'model.backbone.anchors.0.init_cfg.checkpoint': checkpoints[0],
-        'model.backbone.anchors.1.init_cfg.checkpoint': checkpoints[1],
-        'model.decode_head.init_cfg.checkpoint': checkpoints[1],
-        # A learning rate of nothing leaves the weights as they were loaded.
-        'optim_wrapper.optimizer.lr': 0.0,
-    }
-    runner = train_camvid('snnetv2-fast-slow', tmp_path, tmp_path, **options)
-    backbone = find_stitched_backbone(runner.model)
-    for anchor, trained in zip(backbone.anchors, (fast, slow), strict=True):
-        for key, value in trained.model.backbone.state_dict().items():
-            assert torch.equal(anchor.state_dict()[key], value), key
-    # Only the batch norm statistics have seen one batch more.
-    head = slow.model.decode_head.state_dict()
-    for key, value in runner.model.decode_head.named_parameters():
-        assert torch.equal(value, head[key]), key
-    assert set(runner.val_loop.run()) == {
-        f'stitch_{i}/{m}' for i in (0, 1) for m in ('aAcc', 'mIoU', 'mAcc')
-    }

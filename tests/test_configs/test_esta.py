@@ -6,6 +6,7 @@ import re
 import pytest
 from config_models import CONFIGS, load, paths, read
 from mmengine.runner import Runner
+from narrow_configs import narrow
 
 from snnet_mm.evaluation import count_parameters
 from snnet_mm.stitching import StitchResults
@@ -88,15 +89,9 @@ def test_the_config_on_the_page_about_esta(tmp_path):
     snippet = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)[0]
     (tmp_path / 'a.py').write_text(snippet.replace('./my_stitched_model.py', str(TOY)))
     cfg = read(tmp_path / 'a.py')
-    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
-    cfg.default_hooks.stitch_init.num_images = 2
+    narrow(cfg, tmp_path, tmp_path)
     sampling(cfg).sampler.warm_up = 1
-    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 2
-    cfg.param_scheduler = []
-    for part in (*cfg.model.model.backbone.anchors, cfg.model.model.decode_head):
-        part.pop('init_cfg')
-    cfg.train_dataloader.update(batch_size=2)
     runner = Runner.from_cfg(cfg)
     runner.train()
     space = runner.model.backbone.space

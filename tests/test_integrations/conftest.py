@@ -6,25 +6,16 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
+from narrow_configs import without_weights
 
 TOY = str(Path(__file__).parents[2] / 'configs/toy/{}_toy-scenes-64x64.py')
-
-
-def drop_pretrained(config):
-    """Leave all weights to chance."""
-    if isinstance(config, dict):
-        config.pop('init_cfg', None)
-        config = list(config.values())
-    if isinstance(config, list):
-        for value in config:
-            drop_pretrained(value)
 
 
 @pytest.fixture
 def det_cfg(tmp_path):
     """The stitched toy detector with random weights, and few small steps."""
     cfg = Config.fromfile(TOY.format('mask-rcnn_snnetv2-fast-slow_1xb8-300'))
-    drop_pretrained(cfg.model)
+    without_weights(cfg.model)
     # Random boxes hardly meet an object: anything that is found counts.
     cfg.model.test_cfg.rcnn.update(score_thr=0)
     cfg.test_evaluator.update(metric_items=['mAP', 'mAP_50'], iou_thrs=[0.02, 0.5])
@@ -70,10 +61,9 @@ def detector(det_cfg, build_detector):
 @pytest.fixture
 def make_runner(det_cfg, build_detector):
     """Makes runners of the same model."""
-    state = build_detector(det_cfg).state_dict()
 
     def make(loop='StitchTestLoop', **test_cfg):
-        cfg = copy.deepcopy(det_cfg)
+        state, cfg = build_detector(det_cfg).state_dict(), copy.deepcopy(det_cfg)
         if loop == 'StitchTestLoop':
             test_cfg = dict(stitches=[0, 4, 12, 1]) | test_cfg
         cfg.test_cfg = dict(type=loop, **test_cfg)

@@ -2,9 +2,13 @@
 
 import copy
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from narrow_configs import write_data
 from stock_configs import (
@@ -57,6 +61,7 @@ SEGMENTORS = {
     'fcn/fcn_r50-d8_4xb4-80k_ade20k-512x512': (PLAIN, SLOW),
     'setr/setr_vit-l_pup_8xb2-160k_ade20k-512x512': (PLAIN, SLOW),
     'segnext/segnext_mscan-t_1xb16-adamw-160k_ade20k-512x512': (STAGES, SLOW),
+    'sem_fpn/fpn_r50_4xb4-160k_ade20k-512x512': (STAGES, SLOW),
     'mask2former/mask2former_r50_8xb2-160k_ade20k-512x512': (STAGES, OPS),
     'maskformer/maskformer_r50-d32_8xb2-160k_ade20k-512x512': (STAGES, SLOW, OPS),
     'point_rend/pointrend_r50_4xb4-160k_ade20k-512x512': (STAGES, SLOW, OPS),
@@ -150,8 +155,10 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     trained = copy.deepcopy(cfg)
     make_safe(trained)  # as tools/train.py does
     runner = Runner.from_cfg(trained)
+    new = {k: v.clone() for k, v in runner.model.backbone.named_parameters()}
     runner.train()
     assert runner.iter >= 2
+    assert any(not v.equal(new[k]) for k, v in runner.model.backbone.named_parameters())
     metrics = runner.test()
     assert {name.split('/')[0] for name in metrics} == {f'stitch_{i}' for i in stitches}
     (written,) = tmp_path.glob('*/stitches.json')
@@ -178,6 +185,35 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     for key, value in wanted.items():
         largest = max(1, value.abs().max().item())  # as exports are compared
         assert_close(got[key], value, rtol=1e-5, atol=1e-5 * largest, msg=key)
+
+
+@OPS
+def test_the_detector_of_the_page_about_vitdet(tmp_path):
+    """Its levels cover the image, where the detector makes boxes for them."""
+    page = Path(__file__).parents[2] / 'configs' / 'vitdet' / 'README.md'
+    (text,) = re.findall(r'```python\n(.*?)```', page.read_text(), re.DOTALL)
+    (tmp_path / 'own.py').write_text(text)
+    cfg = Config.fromfile(tmp_path / 'own.py')
+    sizes = zip((16, 32), (2, 4), ((1,), (1, 3)), strict=True)
+    anchors = zip(cfg.model.backbone.anchors, sizes, strict=True)
+    for anchor, (width, depth, global_blocks) in anchors:
+        anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+        anchor.update(img_size=128, window_size=2, global_blocks=global_blocks)
+    cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=4)
+    cfg.model.neck.in_channels = 32
+    init_default_scope(cfg.default_scope)
+    model = MODELS.build(cfg.model)
+    image = torch.zeros(3, 120, 250, dtype=torch.uint8)
+    images = model.data_preprocessor(dict(inputs=[image]))['inputs']
+    strides = model.bbox_head.prior_generator.strides
+    for stitch_id in (0, 1, 2):
+        set_stitch(model, stitch_id)
+        maps = model.extract_feat(images)
+        sides = [
+            (m.shape[-2] * y, m.shape[-1] * x)
+            for m, (x, y) in zip(maps, strides, strict=True)
+        ]
+        assert sides == [(128, 256)] * 5 == [images.shape[-2:]] * 5
 
 
 def segment(config, weights, stitched, image):

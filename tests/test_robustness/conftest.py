@@ -1,39 +1,23 @@
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
+from running_here import run_here  # noqa: F401
 from tiny import tiny_config
 
-ROOT = Path(__file__).parents[2]
 
-
-@pytest.fixture
-def run_tool(monkeypatch, tmp_path):
-    """Runs a tool inside the test, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(tool, *args):
-        path = str(ROOT / 'tools' / tool)
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, 'argv', [path, *map(str, args)])
-            try:
-                runpy.run_path(path, run_name='__main__')
-            finally:
-                DefaultScope._instance_dict.clear()
-
-    return run
+def without_validation():
+    cfg = tiny_config()
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    return cfg
 
 
 @pytest.fixture(scope='session')
 def config(tmp_path_factory):
     """A config file of three iterations."""
     path = tmp_path_factory.mktemp('config') / 'config.py'
-    cfg = tiny_config()
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    cfg = without_validation()
     cfg.train_cfg.max_iters = 3
     cfg.test_cfg.stitches = [0]
     cfg.dump(path)
@@ -56,8 +40,7 @@ def trained(config, tmp_path_factory):
 @pytest.fixture
 def run_cfg(tmp_path, trained):
     """A config that a test changes, for runs of several processes."""
-    cfg = tiny_config()
+    cfg = without_validation()
     cfg.experiment_name = cfg.visualizer.name = tmp_path.name
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
     cfg.test_dataloader.batch_size = 1
     return cfg

@@ -4,12 +4,12 @@ import errno
 import os
 import resource
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 from killing import fork, wait
-from mmengine.config import Config
 from mmengine.runner import Runner
 
 from snnet_mm.utils import UnwritableError, atomic_path
@@ -24,7 +24,7 @@ TOOLS = {
 
 
 @pytest.fixture(params=TOOLS)
-def run(request, config, trained, run_tool):
+def run(request, config, trained, run_here):
     """Runs a tool that writes into a folder, and should say why it cannot."""
     args, name = TOOLS[request.param]
     args = args.format(config=config, trained=trained).split()
@@ -32,7 +32,7 @@ def run(request, config, trained, run_tool):
     def run(folder, words):
         words = words.format(name=name, option=args[-1])
         with pytest.raises(ValueError, match=words) as error:
-            run_tool(request.param, *args, folder)
+            run_here(request.param, *args, folder)
         assert '\n' not in str(error.value)
         assert not [p for p in folder.rglob('*') if Path(name).stem in p.name]
 
@@ -60,22 +60,24 @@ def test_a_folder_that_cannot_be_written_to(folder, run, tmp_path):
     run(tmp_path / folder, f'{folder} cannot be written to: .*{{option}}')
 
 
-def test_a_disk_that_is_full_for_real(config, trained, tmp_path):
+@contextmanager
+def small_disk(words):
     """The limit of the process stands for that of the disk."""
-    folder = tmp_path / 'run'
-    folder.mkdir()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+    with pytest.raises(UnwritableError, match=words):
+        yield
 
+
+def test_a_disk_that_is_full_for_real(run_cfg, tmp_path):
     def work():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        cfg = Config.fromfile(config)
-        cfg.work_dir, cfg.experiment_name = str(folder), tmp_path.name
-        runner = Runner.from_cfg(cfg)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
-        with pytest.raises(UnwritableError, match='iter_1.pth cannot be .*: File too'):
+        run_cfg.work_dir = str(tmp_path)
+        runner = Runner.from_cfg(run_cfg)
+        with small_disk('iter_1.pth cannot be .*: File too'):
             runner.train()
 
-    assert not wait(fork(work, folder))
-    assert [p.name for p in folder.iterdir() if 'iter' in p.name] == []
+    assert not wait(fork(work, tmp_path))
+    assert [p.name for p in tmp_path.iterdir() if 'iter' in p.name] == []
 
 
 def test_what_torch_says_of_a_full_disk(tmp_path):
@@ -83,13 +85,8 @@ def test_what_torch_says_of_a_full_disk(tmp_path):
     path = tmp_path / 'a.pth'
 
     def work():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
-        with (
-            pytest.raises(UnwritableError, match=f'{path} cannot be .* full disk'),
-            atomic_path(path) as temporary,
-        ):
-            torch.save(dict(w=torch.zeros(100_000)), temporary)
+        with small_disk(f'{path} cannot be .* full disk'), atomic_path(path) as new:
+            torch.save(dict(w=torch.zeros(100_000)), new)
 
     assert not wait(fork(work, tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from snnet_mm.utils import load_weights_only
 
 
 @pytest.mark.parametrize('place', ['state_dict', 'meta', 'extra'])
-def test_code_in_a_checkpoint(place, config, trained, run_tool, tmp_path):
+def test_code_in_a_checkpoint(place, config, trained, run_here, tmp_path):
     trace, file = tmp_path / 'it_ran', tmp_path / 'iter_2.pth'
     checkpoint = load_weights_only(trained)
     checkpoint.setdefault(place, {})['evil'] = Malicious(Path.touch, trace)
@@ -21,20 +21,20 @@ def test_code_in_a_checkpoint(place, config, trained, run_tool, tmp_path):
         init_model(config, file, device='cpu')
     for args in (resume, ('test.py', config, file, '--work-dir', tmp_path)):
         with pytest.raises(ValueError, match=f'{file}.*--trust-checkpoint'):
-            run_tool(*args)
+            run_here(*args)
     assert not trace.exists()
     if place == 'extra':
-        run_tool(*resume, '--trust-checkpoint')
+        run_here(*resume, '--trust-checkpoint')
         assert trace.exists()
         assert (tmp_path / 'iter_3.pth').exists()
 
 
 @pytest.mark.parametrize('flags', [(), ('--trust-checkpoint',)])
-def test_a_config_in_a_resumed_checkpoint(flags, config, trained, run_tool, tmp_path):
+def test_a_config_in_a_resumed_checkpoint(flags, config, trained, run_here, tmp_path):
     """mmengine runs it."""
     trace, checkpoint = tmp_path / 'it_ran', load_weights_only(trained)
     checkpoint['meta']['config'] = f'from pathlib import Path\nPath("{trace}").touch()'
     torch.save(checkpoint, tmp_path / 'iter_2.pth')
-    run_tool('train.py', config, '--resume', '--work-dir', tmp_path, *flags)
+    run_here('train.py', config, '--resume', '--work-dir', tmp_path, *flags)
     assert trace.exists() is bool(flags)
     assert load_weights_only(tmp_path / 'iter_3.pth')['meta']['iter'] == 3

@@ -81,12 +81,12 @@ def predict(config, path):
 
 
 @pytest.fixture
-def put(tmp_path, config, run_tool):
+def put(tmp_path, config, run_here):
     """Puts a checkpoint where a training goes on; the file, and how to go on."""
     file = tmp_path / 'iter_2.pth'
     (tmp_path / 'last_checkpoint').write_text(str(file))
     args = 'train.py', config, '--resume', '--work-dir', tmp_path
-    return file, lambda: run_tool(*args)
+    return file, lambda: run_here(*args)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def blank(content, rng):
     'seed', [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))]
 )
 @pytest.mark.parametrize('damage', [flip, blank])
-def test_damaged_files_are_refused(damage, seed, trained, config, put, run_tool):
+def test_damaged_files_are_refused(damage, seed, trained, config, put, run_here):
     """It is refused, or was where nothing is, between two parts of the archive."""
     file, resume = put
     file.write_bytes(damage(trained.read_bytes(), random.Random(seed)))
@@ -140,6 +140,6 @@ def test_damaged_files_are_refused(damage, seed, trained, config, put, run_tool)
         with pytest.raises(ValueError, match=str(file)):
             resume()
         with pytest.raises(ValueError, match=str(file)):
-            run_tool('test.py', config, file, '--work-dir', file.parent)
+            run_here('test.py', config, file, '--work-dir', file.parent)
     else:
         assert torch.equal(found, predict(config, trained))

@@ -46,8 +46,8 @@ def use(name, path):
         cost_report(SPACE, costs, SPACE.ids)
         return costs
     results = StitchResults.read(path, SPACE)
-    select_stitches(SPACE, 'pareto', results=results)
-    select_stitches(SPACE, ['1G', '1M'], results=results)
+    for wanted in ('pareto', ['1G', '1M']):
+        select_stitches(SPACE, wanted, results=results)
     results.rank_correlation()
     stitch_table(results)
     results.with_costs(COSTS)
@@ -76,6 +76,8 @@ WRONG = ['text', -1, 2.5, math.nan, None, [3], {'text': 3}, 'removed']
 @pytest.mark.parametrize('name', FILES)
 def test_a_fault_is_refused_or_does_no_harm(name, wrong, tmp_path):
     file = tmp_path / 'file.json'
+    file.write_text(json.dumps(DATA[name]))
+    assert use(name, file) == FILES[name]
     for *parents, key in places(DATA[name]):
         data = copy.deepcopy(DATA[name])
         old = at(data, parents).pop(key)
@@ -83,13 +85,10 @@ def test_a_fault_is_refused_or_does_no_harm(name, wrong, tmp_path):
             parent = at(data, parents)
             parent.insert(key, wrong) if key == 0 else parent.update({key: wrong})
         file.write_text(json.dumps(data))
-        refused = None
         try:
             read = json.loads(json.dumps(use(name, file).to_dict()))
         except ValueError as error:
-            refused = str(error)
-        if refused is not None:
-            assert any(w in refused for w in (str(file), *WORDS)), (key, refused)
+            assert any(w in str(error) for w in (str(file), *WORDS)), key  # noqa: PT017
             continue
         # Units are for people; old results do not say all of the rest.
         alike = isinstance(old, int | float) and isinstance(wrong, int | float)
@@ -97,13 +96,6 @@ def test_a_fault_is_refused_or_does_no_harm(name, wrong, tmp_path):
         assert alike or wrong == 'removed' or 'units' in [*parents, key]
         kept = wrong == 'removed' or at(read, [*parents, key]) == wrong
         assert kept or read == DATA[name], (parents, key)
-
-
-@pytest.mark.parametrize('name', FILES)
-def test_files_without_a_fault_are_read(name, tmp_path):
-    file = tmp_path / 'file.json'
-    file.write_text(json.dumps(DATA[name]))
-    assert use(name, file) == FILES[name]
 
 
 DAMAGES = dict(

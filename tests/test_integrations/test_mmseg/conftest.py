@@ -11,16 +11,10 @@ import snnet_mm.integrations.mmseg  # noqa: F401
 HEAD = dict(
     type='DPTDepthHead', in_channels=12, channels=8, post_process_channels=(4, 6, 8, 10)
 )
-
-
+ARCHS = (dict(embed_dims=w, depth=d, num_heads=2) for w, d in ((8, 4), (12, 8)))
 BACKBONE = dict(
     type='SNNetv2',
-    anchors=[
-        dict(
-            type='PlainViT', arch=dict(embed_dims=c, depth=d, num_heads=2), img_size=64
-        )
-        for c, d in ((8, 4), (12, 8))
-    ],
+    anchors=[dict(type='PlainViT', arch=arch, img_size=64) for arch in ARCHS],
     stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
     out_indices=(1, 3, 5, 7),
     with_cls=True,

@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 
 from snnet_mm.apis import set_stitch
-from snnet_mm.evaluation import cost_table
 
 SIZE = (64, 96)
 
@@ -69,38 +68,14 @@ def test_head_by_hand(build, randomise, readout):
 
 
 def test_loss_is_of_the_depth_at_full_size(build, sample):
-    model = build()
-    images = torch.randn(2, 3, 64, 90)
+    model, images = build(), torch.randn(2, 3, 64, 90)
     truth = torch.rand(2, 1, 64, 90) * 5
     losses = model(images, [sample(t) for t in truth], mode='loss')
     depth = F.interpolate(model(images), (64, 90), mode='bilinear')
     expected = model.decode_head.loss_decode(depth, truth)
     torch.testing.assert_close(losses, {'decode.loss_depth': expected})
-
-
-@pytest.mark.parametrize('stitch_id', [0, 7])
-def test_gradients_reach_the_route_and_the_whole_head(build, sample, stitch_id):
-    model = build()
-    set_stitch(model, stitch_id)
-    samples = [sample(torch.rand(1, *SIZE) * 5)]
-    (loss,) = model(torch.randn(1, 3, *SIZE), samples, mode='loss').values()
-    loss.backward()
+    losses['decode.loss_depth'].backward()
     assert all(p.grad.any() for p in model.decode_head.parameters())
-    for a, begin, end in model.backbone.active_stitch.segments:
-        for block in model.backbone.anchors[a].blocks[begin:end]:
-            assert block.mlp.fc1.weight.grad.any()
-
-
-def test_costs_count_the_head_once(build):
-    model = build()
-    table = cost_table(model, SIZE)
-    backbone = cost_table(model.backbone, SIZE)
-    (head,) = {table[i].flops - backbone[i].flops for i in table}
-    params = sum(p.numel() for p in model.decode_head.parameters())
-    assert {table[i].params - backbone[i].params for i in table} == {params}
-    # Convolutions of the fine end: project and three more.
-    fine = 48 * 32 * (9 * 8 * 8 + 9 * 8 * 4) + 96 * 64 * (9 * 4 * 32 + 32)
-    assert fine < head < 2 * fine
 
 
 @pytest.mark.parametrize(
@@ -119,9 +94,8 @@ def test_bad_settings(build, kwargs, message):
 
 def test_bad_inputs(build, sample):
     images = torch.randn(2, 3, *SIZE)
-    model = build(readout_type='add', backbone=dict(with_cls=False))
     with pytest.raises(ValueError, match="'add'; allowed: 'ignore'.*backbone.with_cls"):
-        model(images)
+        build(readout_type='add', backbone=dict(with_cls=False))(images)
     samples = [sample(torch.ones(1, 64, w)) for w in (96, 80)]
     with pytest.raises(ValueError, match=r'\(1, 64, 80\), \(1, 64, 96\)\]; allowed'):
         build()(images, samples, mode='loss')

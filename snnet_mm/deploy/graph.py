@@ -95,17 +95,16 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
     """Trace a graph on two images or more, for any number of images of their size."""
     # Without a bound torch 2.6 says that 2 ** 63 - 1 images are not allowed.
     batch = torch.export.Dim('batch', max=2**31 - 1)
-    # With gradients, a relative position bias stays a table and its lookup; kept for
-    # one size, it would be stored once per block, many times as large. The first run
-    # makes the index of the lookup, which tracing takes as it is.
-    graph.requires_grad_(True)
+    # With gradients enabled, a relative position bias stays a table and its lookup;
+    # kept for one size, it would be stored once per block, many times as large. The
+    # first run makes the index of the lookup, which tracing takes as it is. No weight
+    # may need a gradient: attention is then decomposed into another layout.
+    graph.requires_grad_(False)
     with torch.enable_grad():
         graph(images)
         program = torch.export.export(
             graph, (images,), dynamic_shapes={INPUT: {0: batch}}, strict=False
         )
-    for weight in program.state_dict.values():
-        weight.requires_grad_(False)
     # A file that is given away names no lines of code and holds no images.
     for node in program.graph.nodes:
         node.meta.pop('stack_trace', None)

@@ -10,30 +10,26 @@ from narrow_configs import narrow, write_data
 ALL = [name for name in paths('**/*.py') if '/nuclei/' not in f'/{name}']
 # One of each kind; the others differ in widths, ranks, weights or stitches, and take
 # their step where slow tests are run.
-QUICK = """
-    bridging/bridge-mobilenetv3-l-mobilenetv3-l bridging/bridge-resnet50-swin-t
-    bridging/bridge-vit-s-resnet50 bridging/tiny/bridge-resnet-swin-conv3x3-strided
-    bridging/tiny/bridge-vit-vit-vit-block
-    camvid/setr-naive_snnetv2-fast-slow_1xb8-1500 camvid/setr-naive_vit-fast
-    dpt/dpt_deit3-s dpt/dpt_snnetv2-deit3-s-l_ dpt/dinov2/dpt_snnetv2-dinov2-s-b
-    dpt/hololens/dpt_snnetv2 esta/ade20k/
-    esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub imagenet/deit3-s_
-    imagenet/snnetv2-deit3-s-l_ imagenet/snnetv1-deit-ti-s-b imagenet/snnetv1-levit
-    imagenet/snnetv1-resnet18-swin imagenet/tiny/resnet-slow
-    imagenet/tiny/snnetv1-swin imagenet/tiny/vit-ti
-    setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k setr/setr-naive_deit3-s_8xb2-80k
-    setr/setr-naive_snnetv2-deit3-s-l-lora setr/dinov2/linear_snnetv2-dinov3
-    setr/dinov2/linear_snnetv2-dinov2-b-l swin/mask-rcnn_snnetv1
-    swin/upernet_snnetv1 toy/cls_snnetv2 toy/cls_vit-fast toy/mask-rcnn_snnetv2
-    toy/setr-naive_snnetv2 vitdet/mask-rcnn_deit3-s_8xb1
-    vitdet/mask-rcnn_snnetv2-deit3-s-l_8xb8 vitdet/mask-rcnn_snnetv1 vitdet/dinov2/
-""".split()  # noqa: SIM905
+QUICK = (
+    'bridging/bridge-vit-s-resnet50',
+    'bridging/tiny/bridge-vit-vit-vit-block',
+    'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500',
+    'dpt/dpt_snnetv2-deit3-s-l_',
+    'dpt/dinov2/dpt_snnetv2-dinov2-s-b',
+    'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub',
+    'imagenet/snnetv2-deit3-s-l_',
+    'imagenet/snnetv1-levit',
+    'imagenet/snnetv1-resnet18-swin',
+    'imagenet/tiny/vit-ti',
+    'setr/setr-naive_deit3-s_8xb2-80k',
+    'vitdet/mask-rcnn_deit3-s_8xb1',
+)
 WORST = dict(head=('accuracy/top1', 100), decode_head=('mIoU', 100), depth=('RMSE', 80))
 WORST |= dict(roi_head=('coco/segm_mAP', 1))
 
 
 def marks(name):
-    slow = [] if name.startswith(tuple(QUICK)) else [pytest.mark.slow]
+    slow = [] if name.startswith(QUICK) else [pytest.mark.slow]
     return slow + ([pytest.mark.ops] if 'mask-rcnn' in name else [])
 
 

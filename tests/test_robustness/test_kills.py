@@ -15,19 +15,18 @@ from snnet_mm.utils import load_weights_only
 
 FEW = 3
 MANY = pytest.param(20, marks=pytest.mark.slow)
+OPEN = {
+    '.pth': load_weights_only,
+    '.json': lambda path: json.loads(path.read_text()),
+    '.png': lambda path: Image.open(path).load(),
+}
 
 
 def assert_whole(folder):
     """Whatever has its final name is whole."""
     for path in folder.rglob('*'):
-        if path.name.startswith('.') or 'vis_data' in path.parts:
-            continue
-        if path.suffix == '.pth':
-            load_weights_only(path)
-        elif path.suffix == '.json':
-            json.loads(path.read_text())
-        elif path.suffix == '.png':
-            Image.open(path).load()
+        if path.suffix in OPEN and path.name[0] != '.' and 'vis_data' not in path.parts:
+            OPEN[path.suffix](path)
     note = folder / 'last_checkpoint'
     if note.exists():
         load_weights_only(note.read_text())
@@ -41,12 +40,12 @@ def kill_often(work, folder, kills, most, counted=None):
     """
     rng = random.Random(kills)
     for done in range(kills):
+        event, seconds = (rng.randint(1, most), None), None
         if done % 3 == 0 and counted:
-            killed = wait(fork(work, folder, rng.randint(1, 4), counted))
-        elif done % 3 < 2:
-            killed = wait(fork(work, folder, rng.randint(1, most)))
-        else:
-            killed = wait(fork(work, folder), seconds=rng.uniform(0.1, 1))
+            event = rng.randint(1, 4), counted
+        elif done % 3 == 2:
+            event, seconds = (), rng.uniform(0.1, 1)
+        killed = wait(fork(work, folder, *event), seconds)
         assert killed, 'it ended before it could be killed'
         assert_whole(folder)
     wait(fork(work, folder))
@@ -85,11 +84,8 @@ def test_training_ends_with_the_same_weights(kills, cfg, folders):
     iters = 2 + 3 * kills
     straight, killed = folders
     wait(fork(train(cfg, straight, iters, -1), straight))
-    work = train(cfg, killed, iters, 1)
-    kill_often(work, killed, kills, 20, counted='half written')
-    wanted, found = (
-        load_weights_only(folder / f'iter_{iters}.pth') for folder in folders
-    )
+    kill_often(train(cfg, killed, iters, 1), killed, kills, 20, 'half written')
+    wanted, found = (load_weights_only(f / f'iter_{iters}.pth') for f in folders)
     for key in ('state_dict', 'optimizer'):
         assert_same(found[key], wanted[key])
     old, new = (c['message_hub']['runtime_info'] for c in (wanted, found))
@@ -121,9 +117,8 @@ def test_an_evaluation_ends_with_the_same_results(kills, cfg, folders):
     cfg.test_dataloader.dataset.num_scenes = 6 + 4 * kills
     wait(fork(evaluate(cfg, straight, checkpoint), straight))
     kill_often(evaluate(cfg, killed, checkpoint), killed, kills, 12)
-    wanted, found = (
-        json.loads((folder / 'report/stitches.json').read_text()) for folder in folders
-    )
+    results = (folder / 'report/stitches.json' for folder in folders)
+    wanted, found = (json.loads(path.read_text()) for path in results)
     assert found == wanted
     assert [s['id'] for s in found['stitches']] == [0, 1, 2, 4]
     assert not (killed / 'partial_test').exists()

@@ -1,8 +1,6 @@
 """Checkpoints with a fault are refused by name, or go on rightly; none runs code."""
 
-import copy
 import random
-import shutil
 import traceback
 from pathlib import Path
 
@@ -20,39 +18,34 @@ TORCH = str(Path(torch.__file__).parent)
 
 @pytest.fixture(scope='module')
 def resumed(config, trained, tmp_path_factory):
-    """The weights after the third."""
+    """The weights after the third iteration."""
     cfg = Config.fromfile(config)
-    cfg.work_dir = str(tmp_path_factory.mktemp('resumed'))
-    cfg.experiment_name = cfg.visualizer.name = 'resumed'
-    shutil.copy(trained, cfg.work_dir)
-    cfg.resume = True
+    cfg.work_dir, cfg.load_from = str(tmp_path_factory.mktemp('a')), str(trained)
+    cfg.experiment_name, cfg.resume = 'resumed', True
     Runner.from_cfg(cfg).train()
     return load_weights_only(Path(cfg.work_dir) / 'iter_3.pth')['state_dict']
 
 
 # What may be wrong in the places of a checkpoint; a number is the n-th key. Other
 # damage shows in the check sums of the file.
-PLACES = {
-    **dict.fromkeys(('state_dict', 'optimizer', 'message_hub', 'meta'), ('removed',)),
-    **dict.fromkeys(('meta.iter', 'meta.seed'), ('removed',)),
-    'message_hub.runtime_info.stitch_histogram': ('removed',),
-    'optimizer.state.1.exp_avg': ('reshaped',),
-    **{
-        f'state_dict.{n}': ('removed', 'misspelt', 'nan', 'reshaped')
-        for n in range(0, 60, 4)
-    },
-}
-ALL = [(place, how) for place, hows in PLACES.items() for how in hows]
+TOP = ['state_dict', 'optimizer', 'message_hub', 'meta', 'meta.iter', 'meta.seed']
+HISTOGRAM = 'message_hub.runtime_info.stitch_histogram'
+WAYS = ('removed', 'misspelt', 'nan', 'reshaped')
+ALL = [
+    *((place, 'removed') for place in (*TOP, HISTOGRAM)),
+    ('optimizer.state.1.exp_avg', 'reshaped'),
+    *((f'state_dict.{n}', how) for n in range(0, 60, 4) for how in WAYS),
+]
 random.Random(5).shuffle(ALL)
 FEW, MANY = ALL[:6], ALL[6:]
 
 
 def broken(checkpoint, place, how):
-    """A copy of a checkpoint with one fault."""
-    parent = checkpoint = copy.deepcopy(checkpoint)
+    """A checkpoint with one fault."""
+    parent = checkpoint
     *parents, key = (int(k) if k.isdigit() else k for k in place.split('.'))
     for k in parents:
-        parent = parent[list(parent)[k] if isinstance(k, int) else k]
+        parent = parent[k]
     if parents == ['state_dict']:
         key = list(parent)[key]
     old = parent.pop(key)
@@ -65,11 +58,15 @@ def broken(checkpoint, place, how):
     return checkpoint
 
 
-def assert_clear(error, path):
-    """One sentence of ours that names the file."""
-    assert str(path) in str(error)
-    (last,) = traceback.extract_tb(error.__traceback__)[-1:]
-    assert not last.filename.startswith(TORCH)
+def outcome(path, function, *args):
+    """What a function returns, or None after one sentence of ours naming the file."""
+    try:
+        return function(*args)
+    except ValueError as error:
+        refused = error
+    assert str(path) in str(refused)
+    assert TORCH not in traceback.extract_tb(refused.__traceback__)[-1].filename
+    return None
 
 
 def predict(config, path):
@@ -81,36 +78,35 @@ def predict(config, path):
 
 
 @pytest.fixture
-def put(tmp_path, config, run_here):
-    """Puts a checkpoint where a training goes on; the file, and how to go on."""
-    file = tmp_path / 'iter_2.pth'
-    (tmp_path / 'last_checkpoint').write_text(str(file))
-    args = 'train.py', config, '--resume', '--work-dir', tmp_path
-    return file, lambda: run_here(*args)
+def resume(tmp_path, config, run_here):
+    """Goes on with the training of a checkpoint; returns the weights at its end."""
+
+    def resume(file):
+        (tmp_path / 'last_checkpoint').write_text(str(file))
+        run_here('train.py', config, '--resume', '--work-dir', tmp_path)
+        return load_weights_only(file.with_name('iter_3.pth'))['state_dict']
+
+    return resume
 
 
 @pytest.mark.parametrize(
     'place, how', [*FEW, *(pytest.param(*f, marks=pytest.mark.slow) for f in MANY)]
 )
-def test_a_fault_is_refused_or_does_no_harm(place, how, trained, resumed, config, put):
-    file, resume = put
+def test_a_fault_is_refused_or_does_no_harm(
+    place, how, trained, resumed, config, resume, tmp_path
+):
+    file = tmp_path / 'iter_2.pth'
     torch.save(broken(load_weights_only(trained), place, how), file)
     # Prediction needs the weights alone.
-    try:
-        found = predict(config, file)
-    except ValueError as error:
-        assert_clear(error, file)
+    found = outcome(file, predict, config, file)
+    if found is None:
         assert place.startswith(('state_dict', 'meta'))
     else:
         assert torch.equal(found, predict(config, trained))
     # Training needs all.
-    try:
-        resume()
-    except ValueError as error:
-        assert_clear(error, file)
-    else:
-        got = load_weights_only(file.with_name('iter_3.pth'))['state_dict']
-        assert_same(got, resumed)
+    weights = outcome(file, resume, file)
+    if weights is not None:
+        assert_same(weights, resumed)
 
 
 def flip(content, rng):
@@ -129,17 +125,17 @@ def blank(content, rng):
     'seed', [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))]
 )
 @pytest.mark.parametrize('damage', [flip, blank])
-def test_damaged_files_are_refused(damage, seed, trained, config, put, run_here):
+def test_damaged_files_are_refused(
+    damage, seed, trained, config, resume, run_here, tmp_path
+):
     """It is refused, or was where nothing is, between two parts of the archive."""
-    file, resume = put
+    file = tmp_path / 'iter_2.pth'
     file.write_bytes(damage(trained.read_bytes(), random.Random(seed)))
-    try:
-        found = predict(config, file)
-    except ValueError as error:
-        assert_clear(error, file)
-        with pytest.raises(ValueError, match=str(file)):
-            resume()
-        with pytest.raises(ValueError, match=str(file)):
-            run_here('test.py', config, file, '--work-dir', file.parent)
-    else:
+    found = outcome(file, predict, config, file)
+    if found is not None:
         assert torch.equal(found, predict(config, trained))
+        return
+    with pytest.raises(ValueError, match=str(file)):
+        resume(file)
+    with pytest.raises(ValueError, match=str(file)):
+        run_here('test.py', config, file, '--work-dir', file.parent)

@@ -20,16 +20,6 @@ def load_in1k(variant, recipe='8xb32-50e'):
     return load(f'imagenet/{variant}_{recipe}_in1k-224x224.py')
 
 
-def assert_decay(model, optimizer, decay):
-    """Matrices decay; vectors, positions and cls tokens do not."""
-    names = {p: name for name, p in model.named_parameters()}
-    for group in optimizer.param_groups:
-        for p in group['params']:
-            name = names[p]
-            kept = p.ndim < 2 or name.endswith(('pos_embed', 'cls_token'))
-            assert group['weight_decay'] == (0 if kept else decay), name
-
-
 @pytest.mark.parametrize('name', [*DEIT3, *DEIT])
 def test_recipes_of_deit3_and_deit(name):
     cfg, model = load(name)
@@ -41,10 +31,12 @@ def test_recipes_of_deit3_and_deit(name):
     assert type(optimizer).__name__ == kind
     warm_up = 5 * math.ceil(NUM_IMAGES / batch)
     lr = 1e-6 + (peak - 1e-6) * 100 / (warm_up - 1)
+    names = {p: name for name, p in model.named_parameters()}
     for group in optimizer.param_groups:
         assert group['lr'] == pytest.approx(lr, rel=1e-6)
-        assert group.get('max_grad_norm', 1) == 1
-    assert_decay(model, optimizer, decay)
+        for p in group['params']:
+            kept = p.ndim < 2 or names[p].endswith(('pos_embed', 'cls_token'))
+            assert group['weight_decay'] == (0 if kept else decay), names[p]
     assert cfg.train_dataloader.batch_size * 8 == batch
     assert cfg.train_cfg.max_iters == 10 * warm_up == cfg.param_scheduler[-1].end
     for anchor in (m for m in model.modules() if type(m).__name__ == 'PlainViT'):
@@ -52,12 +44,10 @@ def test_recipes_of_deit3_and_deit(name):
         last = DROP_PATH[anchor.block_dims[0]] if deit3 else 0.1
         np.testing.assert_allclose(rates, np.linspace(0, last, anchor.depth), atol=1e-7)
         assert anchor.pos_embed.shape[1] == patches
-    mix = {
-        type(a).__name__: a.alpha
-        for a in model.data_preprocessor.batch_augments.augments
-    }
-    assert mix == dict(Mixup=0.8, CutMix=1.0)
-    assert model.head.loss_module.label_smooth_val == 0.1
+    assert [a.alpha for a in model.data_preprocessor.batch_augments.augments] == [
+        0.8,
+        1,
+    ]
     # Built lazily, so that every transform is looked up but no file is.
     for loader in (cfg.train_dataloader, cfg.test_dataloader):
         dataset = DATASETS.build(dict(loader.dataset, lazy_init=True))
@@ -65,21 +55,19 @@ def test_recipes_of_deit3_and_deit(name):
 
 
 @pytest.mark.parametrize(
-    'variant, kinds, rank, grouped',
+    'variant, rank, grouped',
     [
-        ('snnetv1-deit3-s-l', {'FS'}, None, False),
-        ('snnetv2-deit3-s-l-tws', {'FS', 'FSF', 'SF', 'SFS'}, None, False),
-        ('snnetv2-deit3-s-l-tws-ros', {'FS', 'FSF', 'SF', 'SFS'}, None, True),
-        ('snnetv2-deit3-s-l', {'FS', 'FSF', 'SF', 'SFS'}, 16, True),
-        ('snnetv2-deit3-s-b', {'FS', 'FSF', 'SF', 'SFS'}, 16, True),
-        ('snnetv2-deit3-b-l', {'FS', 'FSF', 'SF', 'SFS'}, 16, True),
+        ('snnetv1-deit3-s-l', None, False),
+        ('snnetv2-deit3-s-l-tws', None, False),
+        ('snnetv2-deit3-s-l-tws-ros', None, True),
+        ('snnetv2-deit3-s-l', 16, True),
+        ('snnetv2-deit3-s-b', 16, True),
+        ('snnetv2-deit3-b-l', 16, True),
     ],
 )
-def test_rows_of_figures_6_and_11(variant, kinds, rank, grouped):
+def test_rows_of_figures_6_and_11(variant, rank, grouped):
     cfg, model = load_in1k(variant)
-    space = model.backbone.space
-    assert {s.kind for s in space} == kinds | {'anchor'}
-    assert len(space.ids) == (13 if kinds == {'FS'} else 134)
+    assert len(model.backbone.space.ids) == (13 if 'v1' in variant else 134)
     ranks = {getattr(x, 'rank', None) for x in model.backbone.stitching_layers.values()}
     assert ranks == {rank}
     sampler = cfg.default_hooks.stitch_sampling.sampler

@@ -24,7 +24,7 @@ COCO = 'swin/mask-rcnn_{}_8xb2-3x_coco.py'
 @pytest.mark.parametrize(
     'name, stages, numbers, gflops',
     [
-        # Their costs are compared with the published ones in test_staged_backbone.py.
+        # test_staged_backbone.py compares the costs of the first four.
         (IN1K.format('swin-ti-s-b_8xb128-50e'), (0, 1, 2), (3, 38), None),
         (IN1K.format('resnet18-50_8xb128-30e'), (1, 2), (2, 8), None),
         (IN1K.format('resnet18-swin-ti_8xb128-30e'), (1, 2), (2, 6), None),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import Runner
 from narrow_configs import write_data
 from stock_configs import (
@@ -34,7 +34,13 @@ STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
 ONE_STAGE = dict(backbone=convnexts(out_indices=(7,)))
 LAST = dict(backbone=plain_vits(out_indices=(3,)))
 WITH_CLS = dict(backbone=plain_vits(out_indices=(0, 1, 2, 3), with_cls=True))
+TWO_HEADS = dict(decode_head=dict(num_heads=2))
+GRIDS = dict(num_grids=[8, 8, 6, 5, 4])
 STRIDE_16 = dict(anchor_generator=dict(strides=[16]))
+THREE, FIVE = pyramid(8, 16, 32), pyramid(4, 8, 16, 32, 64)
+FROM_8 = pyramid(8, 16, 32, 64, 128)
+CLS_PLAIN = classifier(plain_vits, pooling='mean')
+CLS_STAGES = classifier(convnexts, pooling='mean')
 # As wide as necks and transformers are narrowed to.
 QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
 # The stock one knows the blocks of stock backbones alone.
@@ -44,67 +50,56 @@ optim_wrapper = dict(
     paramwise_cfg=dict(_delete_=True, decay_rates=0.9),
 )
 """
-# What is changed in a stock config, and its marks; all of mmdet needs mmcv's ops.
+# What is changed in a stock config.
 SEGMENTORS = {
-    'upernet/upernet_r50_4xb4-80k_ade20k-512x512': (STAGES,),
-    'vit/vit_deit-s16_mln_upernet_8xb2-160k_ade20k-512x512': (PLAIN, SLOW),
-    'segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512': (STAGES, SLOW),
-    'deeplabv3plus/deeplabv3plus_r50-d8_4xb4-80k_ade20k-512x512': (PLAIN, SLOW),
-    'pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512': (PLAIN, SLOW),
-    'segmenter/segmenter_vit-s_mask_8xb1-160k_ade20k-512x512': (
-        LAST | dict(decode_head=dict(num_heads=2)),
-        SLOW,
-    ),
-    'dpt/dpt_vit-b16_8xb2-160k_ade20k-512x512': (WITH_CLS, SLOW),
-    'knet/knet-s3_r50-d8_upernet_8xb2-adamw-80k_ade20k-512x512': (PLAIN, SLOW),
-    'beit/beit-base_upernet_8xb2-160k_ade20k-640x640': (PLAIN, SLOW),
-    'fcn/fcn_r50-d8_4xb4-80k_ade20k-512x512': (PLAIN, SLOW),
-    'setr/setr_vit-l_pup_8xb2-160k_ade20k-512x512': (PLAIN, SLOW),
-    'segnext/segnext_mscan-t_1xb16-adamw-160k_ade20k-512x512': (STAGES, SLOW),
-    'sem_fpn/fpn_r50_4xb4-160k_ade20k-512x512': (STAGES, SLOW),
-    'mask2former/mask2former_r50_8xb2-160k_ade20k-512x512': (STAGES, OPS),
-    'maskformer/maskformer_r50-d32_8xb2-160k_ade20k-512x512': (STAGES, SLOW, OPS),
-    'point_rend/pointrend_r50_4xb4-160k_ade20k-512x512': (STAGES, SLOW, OPS),
+    'upernet/upernet_r50_4xb4-80k_ade20k-512x512': STAGES,
+    'vit/vit_deit-s16_mln_upernet_8xb2-160k_ade20k-512x512': PLAIN,
+    'segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512': STAGES,
+    'deeplabv3plus/deeplabv3plus_r50-d8_4xb4-80k_ade20k-512x512': PLAIN,
+    'pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512': PLAIN,
+    'segmenter/segmenter_vit-s_mask_8xb1-160k_ade20k-512x512': LAST | TWO_HEADS,
+    'dpt/dpt_vit-b16_8xb2-160k_ade20k-512x512': WITH_CLS,
+    'knet/knet-s3_r50-d8_upernet_8xb2-adamw-80k_ade20k-512x512': PLAIN,
+    'beit/beit-base_upernet_8xb2-160k_ade20k-640x640': PLAIN,
+    'fcn/fcn_r50-d8_4xb4-80k_ade20k-512x512': PLAIN,
+    'setr/setr_vit-l_pup_8xb2-160k_ade20k-512x512': PLAIN,
+    'segnext/segnext_mscan-t_1xb16-adamw-160k_ade20k-512x512': STAGES,
+    'sem_fpn/fpn_r50_4xb4-160k_ade20k-512x512': STAGES,
+    'mask2former/mask2former_r50_8xb2-160k_ade20k-512x512': STAGES,
+    'maskformer/maskformer_r50-d32_8xb2-160k_ade20k-512x512': STAGES,
+    'point_rend/pointrend_r50_4xb4-160k_ade20k-512x512': STAGES,
 }
 DETECTORS = {
-    'faster_rcnn/faster-rcnn_r50_fpn_1x_coco': (pyramid(4, 8, 16, 32, 64),),
-    'retinanet/retinanet_r50_fpn_1x_coco': (pyramid(8, 16, 32, 64, 128),),
-    'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco': (pyramid(8, 16, 32, 64, 128), SLOW),
-    'yolof/yolof_r50-c5_8xb8-1x_coco': (LAST | dict(bbox_head=STRIDE_16), SLOW),
-    'solov2/solov2_r50_fpn_1x_coco': (
-        pyramid(4, 8, 16, 32, 64, mask_head=dict(num_grids=[8, 8, 6, 5, 4])),
-        SLOW,
-    ),
-    'detr/detr_r50_8xb2-150e_coco': (LAST,),
-    'deformable_detr/deformable-detr_r50_16xb2-50e_coco': (QUERIES, SLOW),
-    'dino/dino-4scale_r50_8xb2-12e_coco': (QUERIES, SLOW),
-    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': (pyramid(4, 8, 16, 32, 64), SLOW),
-    'mask2former/mask2former_r50_8xb2-lsj-50e_coco': (STAGES, SLOW),
-    'rtmdet/rtmdet_tiny_8xb32-300e_coco': (pyramid(8, 16, 32),),
-    'rtmdet/rtmdet-ins_tiny_8xb32-300e_coco': (pyramid(8, 16, 32), SLOW),
-    'mask_rcnn/mask-rcnn_r50_fpn_1x_coco': (STAGES, SLOW),
-    'rpn/rpn_r50_fpn_1x_coco': (pyramid(4, 8, 16, 32, 64), SLOW),
-    'tood/tood_r50_fpn_1x_coco': (pyramid(8, 16, 32, 64, 128), SLOW),
+    'faster_rcnn/faster-rcnn_r50_fpn_1x_coco': FIVE,
+    'retinanet/retinanet_r50_fpn_1x_coco': FROM_8,
+    'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco': FROM_8,
+    'yolof/yolof_r50-c5_8xb8-1x_coco': LAST | dict(bbox_head=STRIDE_16),
+    'solov2/solov2_r50_fpn_1x_coco': FIVE | dict(mask_head=GRIDS),
+    'detr/detr_r50_8xb2-150e_coco': LAST,
+    'deformable_detr/deformable-detr_r50_16xb2-50e_coco': QUERIES,
+    'dino/dino-4scale_r50_8xb2-12e_coco': QUERIES,
+    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': FIVE,
+    'mask2former/mask2former_r50_8xb2-lsj-50e_coco': STAGES,
+    'rtmdet/rtmdet_tiny_8xb32-300e_coco': THREE,
+    'rtmdet/rtmdet-ins_tiny_8xb32-300e_coco': THREE,
+    'mask_rcnn/mask-rcnn_r50_fpn_1x_coco': STAGES,
+    'rpn/rpn_r50_fpn_1x_coco': FIVE,
+    'tood/tood_r50_fpn_1x_coco': FROM_8,
 }
 CLASSIFIERS = {
-    'resnet/resnet50_8xb32_in1k': (classifier(convnexts, pooling='mean'),),
-    'resnet/resnet18_8xb32_in1k': (ONE_STAGE, SLOW),
-    'deit/deit-small_4xb256_in1k': (classifier(plain_vits),),
-    'mae/benchmarks/vit-base-p16_8xb128-coslr-100e_in1k': (
-        classifier(plain_vits, pooling='mean'),
-        SLOW,
-    ),
-    'swin_transformer/swin-tiny_16xb64_in1k': (
-        classifier(convnexts, pooling='mean'),
-        SLOW,
-    ),
-    'convnext/convnext-tiny_32xb128_in1k': (
-        classifier(convnexts, pooling='mean'),
-        SLOW,
-    ),
+    'resnet/resnet50_8xb32_in1k': CLS_STAGES,
+    'resnet/resnet18_8xb32_in1k': ONE_STAGE,
+    'deit/deit-small_4xb256_in1k': classifier(plain_vits),
+    'mae/benchmarks/vit-base-p16_8xb128-coslr-100e_in1k': CLS_PLAIN,
+    'swin_transformer/swin-tiny_16xb64_in1k': CLS_STAGES,
+    'convnext/convnext-tiny_32xb128_in1k': CLS_STAGES,
 }
-
-
+# What the default suite runs, as tests are named.
+FAST = {
+    *('mmseg-upernet', 'mmseg-mask2former', 'mmdet-faster-rcnn', 'mmdet-retinanet'),
+    *('mmdet-detr', 'mmdet-rtmdet', 'mmpretrain-resnet50', 'mmpretrain-deit-small'),
+}
+NEED_OPS = 'mmdet', 'mmseg-mask', 'mmseg-point'
 # Folders whose heads cannot be counted: they need ground truth, queries, points or
 # proposals, or operations that meta tensors lack.
 UNTRACED = {
@@ -116,9 +111,9 @@ UNTRACED = {
 def cases():
     groups = dict(mmseg=SEGMENTORS, mmdet=DETECTORS, mmpretrain=CLASSIFIERS)
     for package, configs in groups.items():
-        for stock, (model, *marks) in configs.items():
-            marks += [OPS] * (package == 'mmdet' and OPS not in marks)
+        for stock, model in configs.items():
             name = f'{package}-{stock.rpartition("/")[2].partition("_")[0]}'
+            marks = [OPS] * name.startswith(NEED_OPS) + [SLOW] * (name not in FAST)
             yield pytest.param(package, stock, model, marks=marks, id=name)
 
 
@@ -126,17 +121,11 @@ def cases():
 def data(tmp_path_factory):
     """Generated images in the layouts of ADE20K, COCO and ImageNet."""
     root = tmp_path_factory.mktemp('data')
-    write_data(root, coco_classes())
+    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
     return root
 
 
-def coco_classes():
-    from mmdet.datasets import CocoDataset
-
-    return CocoDataset.METAINFO['classes']
-
-
-@pytest.mark.parametrize('package, stock, model', cases())
+@pytest.mark.parametrize('package, stock, model', [*cases()])
 def test_a_stock_config_does_all_that_a_stitched_model_does(
     package, stock, model, data, tmp_path, request
 ):

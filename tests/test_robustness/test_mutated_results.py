@@ -3,6 +3,8 @@
 import copy
 import json
 import math
+from functools import reduce
+from operator import getitem
 
 import pytest
 
@@ -56,17 +58,14 @@ def use(name, path):
 
 def places(tree, path=()):
     """Where everything in a tree is, of lists the first item."""
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree[:1])
-    for key, value in items:
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree[:1]):
         yield (*path, key)
         if isinstance(value, dict | list):
             yield from places(value, (*path, key))
 
 
 def at(tree, path):
-    for key in path:
-        tree = tree[key]
-    return tree
+    return reduce(getitem, path, tree)
 
 
 WRONG = ['text', -1, 2.5, math.nan, None, [3], {'text': 3}, 'removed']
@@ -80,9 +79,9 @@ def test_a_fault_is_refused_or_does_no_harm(name, wrong, tmp_path):
     assert use(name, file) == FILES[name]
     for *parents, key in places(DATA[name]):
         data = copy.deepcopy(DATA[name])
-        old = at(data, parents).pop(key)
+        parent = at(data, parents)
+        old = parent.pop(key)
         if wrong != 'removed':
-            parent = at(data, parents)
             parent.insert(key, wrong) if key == 0 else parent.update({key: wrong})
         file.write_text(json.dumps(data))
         try:

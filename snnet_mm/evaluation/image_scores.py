@@ -127,7 +127,7 @@ def image_scores(
         results: What each of them was computed from.
         names: All names that they gave.
     """
-    wanted = key_metric(names)
+    wanted = key_metric(names) if names else ''  # of mmdet's, which found nothing
     for metric, found in zip(metrics, results, strict=True):
         for fits, statistics in IMAGE_STATISTICS:
             known = statistics(found) if found and fits(metric) else {}

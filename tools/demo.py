@@ -17,7 +17,7 @@ from mmengine.runner import Runner
 
 from snnet_mm.apis import find_stitched_backbone
 from snnet_mm.engine import missing_headroom
-from snnet_mm.utils import check, guard_checkpoints
+from snnet_mm.utils import ToolParser, check, guard_checkpoints, run_command
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
 # Names of the configs by task.
@@ -42,7 +42,7 @@ class ProgressHook(Hook):
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add('--task', choices=TASKS, default='seg', help='what the models predict')
     what = 'output folder (default: work_dirs/demo, or work_dirs/demo_TASK)'
@@ -127,4 +127,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

@@ -14,11 +14,11 @@ from snnet_mm.apis import find_stitched_backbone, init_model
 from snnet_mm.deploy import FORMATS, StitchExporter
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import load_config
+from snnet_mm.utils import ToolParser, load_config, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description='Export stitches of a model')
+    parser = ToolParser(description='Export stitches of a model')
     add = parser.add_argument
     add('config', help='config file of the stitched model')
     add('checkpoint', help='its checkpoint')
@@ -84,4 +84,4 @@ def report(manifest: dict, out: Path) -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

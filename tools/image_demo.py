@@ -19,11 +19,11 @@ from snnet_mm.apis import (
     set_stitch,
 )
 from snnet_mm.evaluation import plot_images
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.utils import ToolParser, atomic_path, check, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description='Predict images and draw the results')
+    parser = ToolParser(description='Predict images and draw the results')
     add = parser.add_argument
     add('img', help='image file, or a folder of images')
     add('config', help='config file')
@@ -99,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

@@ -24,17 +24,19 @@ from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_di
 from snnet_mm.apis import init_model
 from snnet_mm.models import model_config, recorded_tokens
 from snnet_mm.utils import (
+    ToolParser,
     atomic_path,
     check,
     check_writable,
     guard_checkpoints,
     load_config,
+    run_command,
     write_json,
 )
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
+    parser = ToolParser(description=__doc__.split('\n\n')[0])
     add = parser.add_argument
     add('config', help='config of the slow anchor alone, a PlainViT in any mm model')
     add('checkpoint', help='its trained checkpoint')
@@ -213,4 +215,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

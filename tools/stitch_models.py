@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 
 from snnet_mm.apis import stitch_models
+from snnet_mm.utils import ToolParser, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     for name in ('a', 'b'):
         add(f'config_{name}', help='config of a trained model')
@@ -45,4 +46,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

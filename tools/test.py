@@ -5,25 +5,32 @@ import os
 import os.path as osp
 
 from mmengine.config import Config, DictAction
-from mmengine.registry import RUNNERS
-from mmengine.runner import Runner
 
+from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
-from snnet_mm.stitching import parse_budget
+from snnet_mm.stitching import (
+    CostTable,
+    StitchResults,
+    parse_budget,
+    select_stitches,
+)
 from snnet_mm.utils import (
+    ToolParser,
     check,
+    check_file,
     check_ops_for,
     check_writable,
     closing_process_group,
     guard_checkpoints,
     load_config,
     prepare_cpu_distributed,
+    run_command,
     suggesting_types,
 )
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description='Test (and eval) a model')
+    parser = ToolParser(description='Test (and eval) a model')
     add = parser.add_argument
     add('config', help='test config file path')
     add('checkpoint', help='checkpoint file')
@@ -144,6 +151,19 @@ def save_predictions(cfg: Config, folder: str) -> None:
         metrics[0].output_dir = folder
 
 
+def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
+    """Refuse wrong stitches and files before the model and the data are loaded."""
+    results = args.results and StitchResults.read(args.results)
+    costs = args.costs and CostTable.read(args.costs)
+    if not (tests_stitches(cfg) and (space := space_of(cfg))):
+        return
+    if results:
+        results.check_space(space, f'{args.results}: results')
+    if args.stitch_id or (args.budget and results):
+        chosen = args.stitch_id or args.budget
+        select_stitches(space, chosen, costs or None, results, args.lower_is_better)
+
+
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
@@ -158,16 +178,19 @@ def main() -> None:
         set_augmentation(cfg)
     if args.out is not None:
         save_predictions(cfg, args.out)
+    check_file(args.checkpoint, 'argument: checkpoint')
+    check_file(args.results, 'option: --results')
+    check_file(args.costs, 'option: --costs')
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
     prepare_cpu_distributed(cfg)
-    build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
+    check_stitches(cfg, args)
     guard = guard_checkpoints(args.trust_checkpoint)
     with guard, closing_process_group(), suggesting_types():
-        build(cfg).test()
+        build_runner(cfg, 'test', args.verbose).test()
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

@@ -6,26 +6,29 @@ import os.path as osp
 from contextlib import nullcontext
 
 from mmengine.config import DictAction
-from mmengine.registry import RUNNERS
-from mmengine.runner import Runner
 
+from snnet_mm.apis import build_runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.engine import check_loop, make_safe
 from snnet_mm.utils import (
+    ToolParser,
+    check_file,
     check_ops_for,
     check_writable,
     closing_process_group,
+    dicts_in,
     guard_checkpoints,
     launched_rank,
     load_config,
     prepare_cpu_distributed,
+    run_command,
     suggesting_types,
     work_dir_lock,
 )
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description='Train a model')
+    parser = ToolParser(description='Train a model')
     add = parser.add_argument
     add('config', help='train config file path')
     add('--work-dir', help='the dir to save logs and models')
@@ -68,6 +71,9 @@ def main() -> None:
     if not args.plain_hooks and (parts := make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
     check_loop(cfg.get('train_cfg'))
+    check_file(cfg.get('load_from'), 'config key: load_from')
+    for part in dicts_in(cfg.model):
+        check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     for key in ('train_dataloader', 'val_dataloader'):
@@ -75,11 +81,10 @@ def main() -> None:
     check_annotation_file(cfg.get('val_evaluator'), 'val_evaluator')
     prepare_cpu_distributed(cfg)
     lock = work_dir_lock(cfg.work_dir) if first else nullcontext()
-    build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     guard = guard_checkpoints(args.trust_checkpoint)
     with lock, guard, closing_process_group(), suggesting_types():
-        build(cfg).train()
+        build_runner(cfg, 'train', args.verbose).train()
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

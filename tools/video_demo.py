@@ -28,11 +28,11 @@ from snnet_mm.apis import (
     select_stitches,
     set_stitch,
 )
-from snnet_mm.utils import atomic_path, check, refusal
+from snnet_mm.utils import ToolParser, atomic_path, check, refusal, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description='Predict a video')
+    parser = ToolParser(description='Predict a video')
     add = parser.add_argument
     add('video', help='video file or webcam id')
     add('config', help='config file')
@@ -206,4 +206,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

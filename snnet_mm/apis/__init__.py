@@ -5,7 +5,8 @@ from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import CostTable, StitchResults, pick, select_stitches
 
+from .build_runner import build_runner
 from .compile_blocks import compile_blocks
 from .init_inferencer import draw_prediction, init_inferencer, list_images
-from .init_model import init_model
+from .init_model import init_model, space_of
 from .stitch_models import stitch_models

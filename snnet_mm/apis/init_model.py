@@ -20,8 +20,10 @@ from snnet_mm.models import (
     model_config,
     set_stitch,
 )
+from snnet_mm.stitching import StitchingSpace
 from snnet_mm.utils import (
     check_ops_for,
+    dicts_in,
     load_config,
     load_weights_only,
     merge_options,
@@ -30,6 +32,22 @@ from snnet_mm.utils import (
 )
 
 from .compile_blocks import compile_blocks
+
+
+def space_of(cfg: Config) -> StitchingSpace | None:
+    """The stitching space of a config, without weights; None if it is not known.
+
+    The backbone is built on the meta device, in well under a second.
+    """
+    init_default_scope(cfg.get('default_scope') or 'mmengine')
+    backbone = next((p for p in dicts_in(cfg.model) if 'anchors' in p), None)
+    if backbone is None:
+        return None
+    try:
+        with torch.device('meta'):
+            return MODELS.build(backbone).space
+    except (NotImplementedError, RuntimeError):  # of a part that needs real tensors
+        return None
 
 
 def init_model(

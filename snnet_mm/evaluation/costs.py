@@ -5,6 +5,7 @@ import re
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -153,6 +154,19 @@ class _CostCounter(nn.Module):
                 i: Cost(sum(flops[p] for p in parts), sum(params[p] for p in parts))
                 for i, parts in parts_by_stitch(self.model).items()
             }
+
+
+def whole_model_cost(model: nn.Module, input_size: tuple[int, int]) -> Cost:
+    """FLOPs and parameters of a model without stitches, such as an anchor alone."""
+    from torch.utils.flop_counter import FlopCounterMode  # see above
+
+    model = deepcopy(unwrapped(model)).to('meta').eval()
+    images = torch.empty(1, 3, *input_size, device='meta')
+    mode = FlopCounterMode(display=False)
+    with torch.no_grad(), mode as counter, _UsedTensors() as used:
+        run_model(model, images)
+    params = sum(p.numel() for p in model.parameters() if id(p) in used.ids)
+    return Cost(counter.get_total_flops() // 2, params)
 
 
 class _UsedTensors(TorchDispatchMode):

@@ -69,7 +69,7 @@ def run_one_pass(
             buffers.end_batch()
             runner.call_hook(f'after_{mode}_iter', **event, outputs=outputs)
             left = len(dataloader) - idx - 1
-            if time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
+            if idx == begin or time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
                 logged = time.time()
                 each = (logged - start) / (idx + 1 - begin)
                 runner.logger.info(

@@ -1,7 +1,7 @@
 """Tables of costs and results, and the report of an evaluation."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -14,6 +14,15 @@ from .pictures.pareto_plot import plot_pareto
 
 # rich falls back to 80 columns where the output is no terminal; the routes need more.
 LOG_WIDTH = 160
+# Least rank correlation, by its sign for the better, and what it says to a user.
+MEANINGS = (
+    (0.8, 'Good: a larger budget nearly always buys a better stitch.'),
+    (
+        0.5,
+        'Fair: a larger budget mostly buys a better stitch; choose by these results.',
+    ),
+    (-1, 'Poor: what a stitch costs says little; choose by these results.'),
+)
 # COCO's metrics of small, medium and large objects, which would not fit.
 LEFT_OUT = ('_s', '_m', '_l')
 
@@ -47,12 +56,17 @@ def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> 
 
 def stitch_table(results: StitchResults) -> Table:
     """Return a table of results, one row per stitch, ascending in FLOPs."""
-    metrics = [m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT)]
+    others = [m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT)]
+    metrics = [results.metric, *(m for m in others if m != results.metric)]
     screened = len(results.complete) < len(results.stitches)
     headings = [UNITS['flops'].heading, UNITS['params'].heading]
     headings += [m.rsplit('/')[-1] for m in metrics]
     headings += ['images'] * screened + ['Pareto']
-    notes = f' (costs: {results.scope})' if results.scope else ''
+    notes = [f'costs: {results.scope}'] if results.scope else []
+    if results.data_size is not None:
+        most = results.complete[0].num_images
+        notes += [f'metrics of {most} of {results.data_size} images']
+    notes = f' ({"; ".join(notes)})' if notes else ''
     where = '{}x{}'.format(*results.input_size)
     table = _table(f'Stitches at {where}: {len(results.stitches)}{notes}', headings)
     try:
@@ -70,6 +84,29 @@ def stitch_table(results: StitchResults) -> Table:
     return table
 
 
+def _explained(results: StitchResults, front: Sequence[int]) -> Iterator[str]:
+    """Yield what the last column, the order and the ids of a table mean."""
+    better = 'more' if results.higher_is_better else 'less'
+    yield (
+        f'* on the Pareto front, {len(front)} of {len(results.stitches)} stitches: '
+        f'none that costs as little has {better} {results.metric}.'
+    )
+    found = results.rank_correlation()
+    strength = found if results.higher_is_better else -found
+    meaning = next((text for least, text in MEANINGS if strength >= least), None)
+    yield (
+        f'Rank correlation of {results.metric} and FLOPs: {found:.2f}. '
+        f'{meaning or MEANINGS[-1][1]}'
+    )
+    ids = {r.id for r in results.stitches}
+    if gaps := sorted({*range(max(ids))} - ids):
+        shown = ', '.join(map(str, gaps[:8])) + ', ...' * (len(gaps) > 8)
+        yield (
+            f'No row: {shown}. Ids are those of the paper, where some are no stitch of '
+            'their own; others were not tested.'
+        )
+
+
 def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
     """Print the table, and write ``stitches.json`` and ``pareto.png``."""
     console, out_dir = wide_console(), Path(out_dir)
@@ -81,11 +118,8 @@ def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
         console.print(f'Wrote stitches.json to {out_dir}; no front: {error}')
         return
     if len(results.stitches) > 2:
-        console.print(
-            f'Rank correlation of {results.metric} and FLOPs: '
-            f'{results.rank_correlation():.2f}; {len(front)} of '
-            f'{len(results.stitches)} stitches are on the Pareto front'
-        )
+        for line in _explained(results, front):
+            console.print(line, soft_wrap=True)
     plot_pareto(results, out_dir / 'pareto.png')
     console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)
 

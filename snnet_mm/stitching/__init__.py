@@ -2,7 +2,7 @@
 
 from .cost_table import CostTable, Setup
 from .costs import UNITS, Budget, Cost, group_by_cost, parse_budget, split_cost_range
-from .metrics import pareto_front, rank_correlation
+from .metrics import KEY_METRICS, pareto_front, rank_correlation, short_name
 from .prior import prior_scores
 from .results import StitchResult, StitchResults
 from .routes import (

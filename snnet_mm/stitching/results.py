@@ -52,6 +52,7 @@ class StitchResults:
         directions: ``'higher'`` or ``'lower'``, which is better, by metric; metrics
             without are asked for before they rank anything.
         input_size: See :class:`CostTable`, also for ``space``, ``setup`` and ``scope``.
+        data_size: Images of the whole data set, if metrics are from fewer.
     """
 
     stitches: Sequence[StitchResult]
@@ -61,6 +62,7 @@ class StitchResults:
     space: str | None = None
     setup: Setup | None = None
     scope: str | None = None
+    data_size: int | None = None
 
     @classmethod
     def collect(
@@ -172,6 +174,8 @@ class StitchResults:
     def to_dict(self) -> dict:
         """Plain data, for JSON, where NaN is None; :meth:`from_dict` reads it back."""
         data = asdict(self)
+        if self.data_size is None:
+            del data['data_size']
         for row in data['stitches']:
             found = row['metrics'].items()
             row['metrics'] = {n: v if math.isfinite(v) else None for n, v in found}
@@ -193,7 +197,10 @@ class StitchResults:
         right = directions.keys() <= names and {*directions.values()} <= {HIGHER, LOWER}
         wanted = f'{HIGHER!r} or {LOWER!r} by metric'
         require(right, 'directions', directions, wanted)
-        return cls(stitches, metric, directions, *read_header(data))
+        size = data.get('data_size')
+        right = size is None or is_whole(size, 1)
+        require(right, 'data_size', size, 'whole numbers from 1')
+        return cls(stitches, metric, directions, *read_header(data), size)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the results to a JSON file, whole or not at all."""

@@ -2,13 +2,19 @@
 
 from .checkpoint import UntrustedCheckpointError, guard_checkpoints, load_weights_only
 from .checks import check, is_number, is_whole, refusal
-from .config_file import check_ops, check_ops_for, load_config, merge_options
-from .distributed import closing_process_group, launched_rank, prepare_cpu_distributed
+from .command_line import ToolParser, check_file, run_command
+from .config_file import check_ops, check_ops_for, dicts_in, load_config, merge_options
+from .distributed import (
+    closing_process_group,
+    launched_rank,
+    prepare_cpu_distributed,
+)
 from .files import (
     AtomicBackend,
     UnwritableError,
     atomic_path,
     check_writable,
+    link_latest,
     read_json,
     remove_leftovers,
     require,

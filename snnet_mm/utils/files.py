@@ -132,6 +132,15 @@ def write_json(path: str | os.PathLike, data: Mapping) -> None:
         temporary.write_text(json.dumps(data, indent=1))
 
 
+def link_latest(file: Path, folder: str | os.PathLike) -> None:
+    """Link a file in a folder above its own, where the system can: a path that stays."""
+    link, temporary = Path(folder, file.name), Path(folder, f'.{file.name}.link')
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(os.path.relpath(file, folder))
+        os.replace(temporary, link)
+
+
 @register_backend('snnet_atomic', force=True)
 class AtomicBackend(LocalBackend):
     """A backend of local files that have their names only when they are whole."""

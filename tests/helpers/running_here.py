@@ -14,7 +14,7 @@ def run_here(monkeypatch, capsys):
     def run(tool, *args):
         path = str(ROOT / 'tools' / tool)
         monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(sys, 'argv', [path, *map(str, args)])
+        monkeypatch.setattr(sys, 'argv', [path, *map(str, args), '--traceback'])
         runpy.run_path(path, run_name='__main__')
         return capsys.readouterr().out
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import torch
 from rich import print, print_json
 
-from snnet_mm.utils import check, write_json
+from snnet_mm.utils import ToolParser, check, run_command, write_json
 
 FOLDER = Path(__file__).parent / 'benchmarks'
 PARTS = sorted(p.stem.replace('_', '-') for p in FOLDER.glob('[!_]*.py'))
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     words = f'parts to run, of {", ".join(PARTS)} (default: all)'
     parser.add_argument('--only', default=','.join(PARTS), help=words)
     words = 'folder for NAME.json of every part (default: %(default)s)'
@@ -60,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

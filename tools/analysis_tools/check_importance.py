@@ -9,11 +9,11 @@ from statistics import mean
 
 from snnet_mm.esta import DEPLOYMENT, IMPORTANCE
 from snnet_mm.stitching import StitchResults, split_cost_range
-from snnet_mm.utils import check
+from snnet_mm.utils import ToolParser, check, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     parser.add_argument('results', help='stitches.json of a test of all stitches')
     parser.add_argument('scores', help='stitch_scores.json of the training')
     what = 'cost intervals of the training (default: 15)'
@@ -77,4 +77,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

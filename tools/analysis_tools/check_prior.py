@@ -15,11 +15,11 @@ from snnet_mm.stitching import (
     prior_scores,
     rank_correlation,
 )
-from snnet_mm.utils import check
+from snnet_mm.utils import ToolParser, check, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add('results', help='results of all stitches of a two-way space')
     what, depths = 'blocks of the anchors, fast to slow', dict(nargs='+', type=int)
@@ -76,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

@@ -16,11 +16,11 @@ from rich.table import Table
 from snnet_mm.evaluation.front_comparison import BEST_WITHIN, FrontComparison, Run
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
-from snnet_mm.utils import atomic_path, check, write_json
+from snnet_mm.utils import ToolParser, atomic_path, check, run_command, write_json
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
+    parser = ToolParser(description=__doc__.split('\n\n')[0])
     add = parser.add_argument
     add('models', nargs='+', metavar='NAME=RESULTS', help='see above')
     what = 'model whose figures are taken from those of all others (default: the first)'
@@ -117,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

@@ -13,11 +13,11 @@ from snnet_mm.apis import cost_table, find_stitched_backbone, init_model, set_st
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.evaluation import plot_images
 from snnet_mm.stitching import select_stitches
-from snnet_mm.utils import check, load_config
+from snnet_mm.utils import ToolParser, check, load_config, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     parser.add_argument('config', help='config of a stitched depth model')
     parser.add_argument('checkpoint', help='checkpoint file, read weights-only')
     what = "stitches to draw: 'anchors' or ids"
@@ -62,4 +62,4 @@ def draw(model, item: dict, stitches: list[int]) -> list[np.ndarray]:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

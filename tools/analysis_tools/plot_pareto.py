@@ -8,11 +8,11 @@ from pathlib import Path
 
 from snnet_mm.evaluation import Baseline, plot_pareto
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
-from snnet_mm.utils import refusal
+from snnet_mm.utils import ToolParser, refusal, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add('results', help='a stitches.json of tools/test.py')
     what = 'what to draw the metric over (default: flops)'
@@ -68,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

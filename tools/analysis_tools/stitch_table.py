@@ -24,13 +24,13 @@ from snnet_mm.evaluation import (
     wide_console,
 )
 from snnet_mm.stitching import UNITS, CostTable, StitchingSpace
-from snnet_mm.utils import check, check_writable, load_config
+from snnet_mm.utils import ToolParser, check, check_writable, load_config, run_command
 
 SOME = '(default: the anchors and the middle one of every kind)'
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add('config', help='config file path')
     add('--latency', action='store_true', help='time the parts of the model')
@@ -132,4 +132,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

@@ -16,14 +16,14 @@ import numpy as np
 from rich.progress import track
 from scipy.io import loadmat
 
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.utils import ToolParser, atomic_path, check, run_command
 
 DEPTHS = dict(raw='rawDepths', filled='depths')
 SPLITS = dict(train='trainNdxs', test='testNdxs')
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ToolParser(description=__doc__.splitlines()[0])
     parser.add_argument('labelled', help='nyu_depth_v2_labeled.mat')
     parser.add_argument('splits', help='splits.mat, the Eigen split')
     parser.add_argument('out', type=Path, help='folder of the data set, as data/nyu')
@@ -80,4 +80,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

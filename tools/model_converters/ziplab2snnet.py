@@ -5,11 +5,11 @@ import argparse
 import torch
 
 from snnet_mm.models import convert_ziplab
-from snnet_mm.utils import atomic_path, load_weights_only
+from snnet_mm.utils import ToolParser, atomic_path, load_weights_only, run_command
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         description="Convert the authors' checkpoint, of a segmentor, a classifier or "
         'a bare backbone, to our key names'
     )
@@ -30,4 +30,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

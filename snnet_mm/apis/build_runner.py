@@ -1,0 +1,164 @@
+"""The runner of a tool, with a short log on the terminal and all of it in the file."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+import warnings
+from contextlib import redirect_stdout
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.dist import is_main_process
+from mmengine.hooks import Hook
+from mmengine.registry import RUNNERS
+from mmengine.runner import Runner
+
+import snnet_mm
+from snnet_mm.evaluation import StitchTestLoop, StitchValLoop
+from snnet_mm.stitching import KEY_METRICS, short_name
+from snnet_mm.utils import dicts_in, is_number
+
+OWN = str(Path(snnet_mm.__file__).parent)
+# Warnings of the packages below, of which a user of them can change nothing.
+NOISE = re.compile(
+    'OneDL|MultiScaleDeformable|avg_non_ignore|FileClient|LocalVisBackend|'
+    'prefix is not set in metric|draw is False|is not the main process|'
+    'HardDiskBackend|since its requires_grad=False|Failed to search registry|'
+    'is out of (?:the )?local scope|align_corners'
+)
+MOST_SECONDS = 60  # between two lines of progress
+
+
+def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
+    """Build the runner of a config for ``'train'`` or ``'test'``, as mmengine does.
+
+    Unless ``verbose``, its terminal shows this package's messages, warnings, progress
+    and metrics; the log file has everything in any case.
+    """
+    build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
+    if verbose:
+        return build(cfg)
+    warnings.filterwarnings('ignore', message=f'.*(?:{NOISE.pattern})')
+    warnings.filterwarnings('ignore', module='mm|timm|torch')
+    if is_main_process():
+        print(_summary(cfg, mode), flush=True)
+    terminal, said = sys.stdout, StringIO()
+    with redirect_stdout(said):
+        if (scope := cfg.get('default_scope')) in ('mmseg', 'mmdet', 'mmpretrain'):
+            import_module(f'{scope}.datasets')  # which speaks, and later
+        runner = build(cfg)
+    for line in said.getvalue().splitlines():
+        if ' - WARNING - ' in line and not NOISE.search(line):
+            print('Warning:', line.partition(' - WARNING - ')[2])
+    for handler in runner.logger.handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setStream(terminal)
+            handler.setFormatter(_Brief())
+            handler.addFilter(_is_shown)
+    if is_main_process():
+        print(f'Long log: {runner.log_dir}', flush=True)
+        runner.register_hook(ProgressHook())
+    return runner
+
+
+def _summary(cfg: Config, mode: str) -> str:
+    stitched = [part for part in dicts_in(cfg.model) if 'anchors' in part]
+    backbone = stitched[0] if stitched else cfg.model.get('backbone') or {}
+    names = [str(part.get('type')) for part in (cfg.model, backbone)]
+    if stitched:
+        names += [' and '.join(str(a.get('type')) for a in backbone['anchors'])]
+    loader = cfg[f'{mode}_dataloader']
+    dataset = loader
+    while isinstance(dataset.get('dataset'), dict):  # seeded, repeated and so on
+        dataset = dataset['dataset']
+    data = [str(dataset.get('type')), dataset.get('data_root')]
+    data += [f'batches of {loader.get("batch_size")}']
+    loop = cfg.get('train_cfg') or {}
+    lengths = dict(max_iters='iterations', max_epochs='epochs')
+    length = [f'{loop[key]} {unit}' for key, unit in lengths.items() if key in loop]
+    words = dict(Model=names, Data=[*filter(None, data), *length * (mode == 'train')])
+    return '\n'.join(f'{key}: {", ".join(value)}' for key, value in words.items())
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    if record.levelno >= logging.WARNING:
+        return not NOISE.search(record.getMessage())
+    return record.pathname.startswith(OWN)
+
+
+class _Brief(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        warned = record.levelno >= logging.WARNING
+        return 'Warning: ' * warned + record.getMessage()
+
+
+class ProgressHook(Hook):
+    """Prints how far training, validation or a plain test is, and its metrics."""
+
+    priority = 'VERY_LOW'
+
+    def before_train(self, runner: Runner) -> None:
+        """Start the clock."""
+        self._start(runner.iter)
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        """Print progress and loss."""
+        loss = (outputs or {}).get('loss')
+        words = '' if loss is None else f', loss {loss.item():.3g}'
+        self._print('iteration', runner.iter + 1, runner.max_iters, words)
+
+    def before_val_epoch(self, runner: Runner) -> None:
+        """Start the clock."""
+        self._kept = vars(self).copy()
+        self._start()
+
+    def after_val_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        """Print progress, but of a loop that does."""
+        if not isinstance(runner.val_loop, StitchValLoop):
+            self._print('validation batch', batch_idx + 1, len(runner.val_dataloader))
+
+    def after_val_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
+        """Print the metrics that rank models."""
+        vars(self).update(self._kept)
+        _print_metrics('validation', metrics)
+
+    def before_test_epoch(self, runner: Runner) -> None:
+        """Start the clock."""
+        self._start()
+
+    def after_test_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        """Print progress, but of a loop that does."""
+        if not isinstance(runner.test_loop, StitchTestLoop):
+            self._print('test batch', batch_idx + 1, len(runner.test_dataloader))
+
+    def after_test_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
+        """Print the metrics, unless a table shows them."""
+        if not isinstance(runner.test_loop, StitchTestLoop):
+            _print_metrics('test', metrics)
+
+    def _start(self, done: int = 0) -> None:
+        self._first, self._begin, self._said = done, time.time(), 0.0
+
+    def _print(self, what: str, done: int, total: int, words: str = '') -> None:
+        """Print at once, then less and less often, and at the end."""
+        now = time.time()
+        elapsed = now - self._begin
+        gap = min(MOST_SECONDS, 2 + elapsed / 5)
+        due = done > self._first + 1 and now - self._said >= gap
+        if due or (done == total and self._said):
+            self._said = now
+            left = elapsed / (done - self._first) * (total - done)
+            eta = f'{left // 60:.0f}:{left % 60:02.0f}'
+            print(f'  {what} {done}/{total}{words}, ETA {eta}', flush=True)
+
+
+def _print_metrics(what: str, metrics: dict | None) -> None:
+    found = {name: v for name, v in (metrics or {}).items() if is_number(v)}
+    ranking = {n: v for n, v in found.items() if short_name(n) in KEY_METRICS}
+    shown = ', '.join(f'{name} {v:.4g}' for name, v in (ranking or found).items())
+    print(f'  {what}: {shown}', flush=True)

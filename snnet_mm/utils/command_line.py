@@ -1,0 +1,56 @@
+"""The command line of all tools: their common options, and errors in a few words."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+
+# Errors of a user, who is told what to change. Others are faults of the code.
+USERS_ERRORS = ValueError, OSError, ImportError
+TRACEBACK, VERBOSE = '--traceback', '--verbose'
+
+
+class ToolParser(argparse.ArgumentParser):
+    """A parser with the options that all tools have; see :func:`run_command`."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        group = self.add_argument_group('output')
+        what = 'show the whole log of mmengine, which its file has in any case'
+        group.add_argument(VERBOSE, action='store_true', help=what)
+        what = 'show where in the code an error was raised'
+        group.add_argument(TRACEBACK, action='store_true', help=what)
+
+
+def run_command(main: Callable[[], None]) -> None:
+    """Run a tool; what its user did wrong is printed without a traceback, status 1."""
+    try:
+        main()
+    except Exception as error:
+        text = str(error).strip()
+        # mm's own classes refuse a setting so; ours raise a ValueError.
+        expected = isinstance(error, USERS_ERRORS) or 'unexpected keyword' in text
+        if TRACEBACK in sys.argv or not expected:
+            raise
+        kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
+        print(f'Error: {kind}{text} ({TRACEBACK} shows where)', file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def check_file(path: str | os.PathLike | None, key: str) -> None:
+    """Refuse a local file that does not exist, and name the nearest."""
+    if path is None or ':' in str(path) or Path(path).expanduser().is_file():
+        return
+    path = Path(path).expanduser()
+    folder = next(p for p in path.absolute().parents if p.is_dir())
+    missing = path.absolute().relative_to(folder).parts[0]
+    near = (
+        [] if path.exists() else get_close_matches(missing, os.listdir(folder), 1, 0.8)
+    )
+    what = 'is no file' if path.exists() else 'does not exist'
+    hint = f'; did you mean {near[0]!r} in {folder}?' if near else ''
+    raise ValueError(f'{path} {what}{hint} ({key})')

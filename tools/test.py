@@ -5,9 +5,11 @@ import os
 import os.path as osp
 
 from mmengine.config import Config, DictAction
+from mmengine.dist import is_main_process
 
 from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.evaluation import report_whole_model
 from snnet_mm.stitching import (
     CostTable,
     StitchResults,
@@ -189,7 +191,10 @@ def main() -> None:
     check_stitches(cfg, args)
     guard = guard_checkpoints(args.trust_checkpoint)
     with guard, closing_process_group(), suggesting_types():
-        build_runner(cfg, 'test', args.verbose).test()
+        runner = build_runner(cfg, 'test', args.verbose)
+        metrics = runner.test()
+        if not tests_stitches(cfg) and is_main_process():
+            report_whole_model(runner, metrics)
 
 
 if __name__ == '__main__':

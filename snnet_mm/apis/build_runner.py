@@ -18,12 +18,11 @@ from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-import snnet_mm
 from snnet_mm.evaluation import StitchTestLoop, StitchValLoop
 from snnet_mm.stitching import KEY_METRICS, short_name
 from snnet_mm.utils import dicts_in, is_number
 
-OWN = str(Path(snnet_mm.__file__).parent)
+OWN = str(Path(__file__).parents[1])
 # Warnings of the packages below, of which a user of them can change nothing.
 NOISE = re.compile(
     'OneDL|MultiScaleDeformable|avg_non_ignore|FileClient|LocalVisBackend|'

@@ -9,4 +9,11 @@ from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample
 from .pictures.route_plot import plot_routes
 from .stitch_statistics import StitchStatisticsHook
-from .tables import as_text, cost_report, report_stitches, stitch_table, wide_console
+from .tables import (
+    as_text,
+    cost_report,
+    report_stitches,
+    report_whole_model,
+    stitch_table,
+    wide_console,
+)

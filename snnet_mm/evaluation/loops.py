@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -25,9 +26,18 @@ from snnet_mm.stitching import (
     CostTable,
     StitchResults,
     best_per_budget_group,
+    is_budget,
+    parse_budget,
     select_stitches,
 )
-from snnet_mm.utils import atomic_path, check, is_whole, quiet_terminal, register
+from snnet_mm.utils import (
+    atomic_path,
+    check,
+    is_whole,
+    link_latest,
+    quiet_terminal,
+    register,
+)
 
 from .costs import cost_table
 from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
@@ -176,6 +186,8 @@ class StitchTestLoop(TestLoop):
             report = self._screen_and_evaluate(ids)
         if is_main_process():
             report_stitches(report, self.out_dir)
+            if len(report.stitches) == len(self._space):
+                link_latest(self.out_dir / 'stitches.json', runner.work_dir)
             self._save_image_scores(report)
         for partial in self._under_way:
             partial.remove()
@@ -204,12 +216,32 @@ class StitchTestLoop(TestLoop):
             keys = '(config key: test_cfg.costs; option: --costs)'
             self._costs.check_same_model(costs, f'{self.known_costs} {keys}')
         if self.known_results is None:
-            return select_stitches(self._space, self.stitches, self._costs)
+            ids = select_stitches(self._space, self.stitches, self._costs)
+            self._say_budgets(ids, None)
+            return ids
         known = self.known_results, self._space, self.lower_is_better
         # Results may hold latency themselves.
         costs = None if self.known_costs is None else self._costs
         results = StitchResults.read(*known)
-        return select_stitches(self._space, self.stitches, costs, results)
+        ids = select_stitches(self._space, self.stitches, costs, results)
+        self._say_budgets(ids, results)
+        return ids
+
+    def _say_budgets(self, ids: Sequence[int], results: StitchResults | None) -> None:
+        """Log what budgets bound, and what chose within them."""
+        chosen = self.stitches
+        budgets = chosen.split(',') if isinstance(chosen, str) else chosen
+        if isinstance(budgets, int) or not is_budget([*budgets][0]):
+            return
+        meanings = [f'{b.strip()} {parse_budget(b).meaning}' for b in budgets]
+        by = 'by a guess, for want of results (option: --results stitches.json)'
+        if results is not None:
+            by = f'best {results.metric} of {len(results.scores())} tested stitches'
+        size = '{}x{}'.format(*self._costs.input_size)
+        self.runner.logger.info(
+            f'Budget: {", ".join(meanings)}; images of {size}. '
+            f'Chosen: stitch {", ".join(map(str, ids))}, {by}.'
+        )
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Refuse metrics that would be wrong, or would overwrite predictions."""
@@ -278,12 +310,31 @@ class StitchTestLoop(TestLoop):
             buffers = MetricBuffers(self.evaluator, together, partial.folder)
             if buffers.num_batches:
                 runner.logger.info(f'Resuming after batch {buffers.num_batches}')
-            run_one_pass(runner, 'test', dataloader, buffers, self.fp16, self.draw)
+            with self._watched_sizes():
+                run_one_pass(runner, 'test', dataloader, buffers, self.fp16, self.draw)
             partial.finish(_compute(runner, buffers, num_images))
         metrics = {i: partial.finished[i] for i in ids}
-        return StitchResults.collect(
+        results = StitchResults.collect(
             self._space, self._costs, metrics, num_images, self.lower_is_better
         )
+        total = len(self.dataloader.dataset)
+        return replace(results, data_size=total if num_images < total else None)
+
+    @contextmanager
+    def _watched_sizes(self) -> Iterator[None]:
+        """Warn if the network sees images of another size than costs are counted at."""
+        seen = set()
+        backbone = find_stitched_backbone(self.runner.model)
+        with backbone.register_forward_pre_hook(
+            lambda _, inputs: seen.add(tuple(inputs[0].shape[-2:]))
+        ):
+            yield
+        if len(seen) == 1 and seen != {tuple(self._costs.input_size)}:
+            counted = '{}x{}'.format(*self._costs.input_size)
+            self.runner.logger.warning(
+                'The network saw images of {}x{}, but costs are counted at '
+                '{} (config key: test_cfg.input_size)'.format(*seen.pop(), counted)
+            )
 
 
 def _spread(dataloader: DataLoader, num_images: int) -> DataLoader:

@@ -1,8 +1,23 @@
 """Routes, spaces, costs, results and how stitches are chosen, in pure Python."""
 
 from .cost_table import CostTable, Setup
-from .costs import UNITS, Budget, Cost, group_by_cost, parse_budget, split_cost_range
-from .metrics import KEY_METRICS, pareto_front, rank_correlation, short_name
+from .costs import (
+    UNITS,
+    Budget,
+    Cost,
+    group_by_cost,
+    is_budget,
+    parse_budget,
+    split_cost_range,
+)
+from .metrics import (
+    KEY_METRICS,
+    key_metric,
+    metric_directions,
+    pareto_front,
+    rank_correlation,
+    short_name,
+)
 from .prior import prior_scores
 from .results import StitchResult, StitchResults
 from .routes import (

@@ -47,6 +47,11 @@ class Budget(NamedTuple):
     cost: str
     limit: float
 
+    @property
+    def meaning(self) -> str:
+        """The quantity that is bounded: ``'parameters'``."""
+        return UNITS[self.cost].meaning
+
     def __str__(self) -> str:
         return UNITS[self.cost].budget(self.limit)
 

@@ -133,7 +133,7 @@ def write_json(path: str | os.PathLike, data: Mapping) -> None:
 
 
 def link_latest(file: Path, folder: str | os.PathLike) -> None:
-    """Link a file in a folder above its own, where the system can: a path that stays."""
+    """Link a file in a folder above its own, if possible: a path that stays."""
     link, temporary = Path(folder, file.name), Path(folder, f'.{file.name}.link')
     with suppress(OSError):
         temporary.unlink(missing_ok=True)

@@ -42,8 +42,24 @@ def test_report_can_be_read_back(tmp_path, capsys):
     report_stitches(RESULTS, tmp_path)
     assert StitchResults.read(tmp_path / 'stitches.json') == RESULTS
     # Ranks by FLOPs 0 3 2 1, by RMSE 3 0 2 1: 1 - 6 * 18 / (4 * 15).
-    words = 'correlation of RMSE and FLOPs: -0.80; 3 of 4 stitches are on the Pareto'
-    assert words in ' '.join(capsys.readouterr().out.split())
+    printed = capsys.readouterr().out
+    for words in (
+        'correlation of RMSE and FLOPs: -0.80. Good: a larger budget',
+        '* on the Pareto front, 3 of 4 stitches: none that costs as little has less RM',
+        'No row: 3, 4. Ids',
+    ):
+        assert words in printed
+
+
+def test_the_ranking_metric_comes_first_and_parts_of_data_are_named():
+    results = replace(RESULTS.ranked_by('delta1'), data_size=7)
+    results = replace(
+        results, stitches=[replace(r, num_images=3) for r in results.stitches]
+    )
+    assert StitchResults.from_dict(results.to_dict()) == results
+    table = stitch_table(results)
+    assert list(columns(table))[5:7] == ['delta1', 'RMSE']
+    assert table.title == 'Stitches at 32x48: 4 (metrics of 3 of 7 images)'
 
 
 def all_nan(results):

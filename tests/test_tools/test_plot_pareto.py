@@ -2,7 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from snnet_mm.stitching import Cost, CostTable, Setup, StitchResults, TwoWaySpace
+from snnet_mm.stitching import (
+    Cost,
+    CostTable,
+    Setup,
+    StitchResult,
+    StitchResults,
+    TwoWaySpace,
+)
 
 TOOL = 'analysis_tools/plot_pareto.py'
 PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
@@ -16,6 +23,15 @@ def test_published_figures_are_drawn(run_here, tmp_path):
     picture = (tmp_path / 'front.svg').read_text()
     assert 'DeiT3-L alone' in picture
     assert 'By the authors' in picture
+
+
+def test_an_anchor_alone_is_a_point(run_here, tmp_path):
+    row = StitchResult(0, 'whole', 'A', 363 * 10**9, 1, dict(mIoU=52.0))
+    alone = StitchResults([row], 'mIoU', dict(mIoU='higher'), (8, 8), 'no stitches')
+    alone.save(tmp_path / 'results.json')
+    options = ('--baseline-results', 'anchor alone', tmp_path / 'results.json')
+    run_here(TOOL, PUBLISHED, *options, '--out', tmp_path / 'front')
+    assert 'anchor alone' in (tmp_path / 'front.svg').read_text()
 
 
 def test_costs_metric_and_direction_are_chosen(run_here, tmp_path):

@@ -22,6 +22,9 @@ def parse_args() -> argparse.Namespace:
     what = """a point to draw besides, such as an anchor trained alone; its cost is in
         the unit of the axis"""
     add('--baseline', action='append', default=[], **point, help=what)
+    what = 'points of a test, such as the results.json of an anchor alone'
+    file = dict(nargs=2, metavar=('LABEL', 'FILE'))
+    add('--baseline-results', action='append', default=[], **file, help=what)
     other = dict(nargs=2, metavar=('LABEL', 'FILE'))
     what = 'results of another model, whose front is drawn'
     add('--compare', action='append', default=[], **other, help=what)
@@ -54,9 +57,14 @@ def main() -> None:
     if args.costs is not None:
         results = results.with_costs(CostTable.read(args.costs))
     unit = UNITS[args.cost].factor
+    baselines = [parse_baseline(values, unit) for values in args.baseline]
+    for label, file in args.baseline_results:
+        tested = read_results(file, args)
+        column = tested.column(args.cost)
+        baselines += [Baseline(label, column[i], v) for i, v in tested.scores().items()]
     drawn = dict(
         cost=args.cost,
-        baselines=[parse_baseline(values, unit) for values in args.baseline],
+        baselines=baselines,
         others=[(label, read_results(file, args)) for label, file in args.compare],
         title=args.title,
     )

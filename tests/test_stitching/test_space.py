@@ -152,33 +152,30 @@ def test_a_space_takes_what_it_wrote_and_no_other(space):
                 check_space_record(record, other)
 
 
-def test_the_message_says_both_routes_and_the_keys():
-    words = (
-        r'of 8 stitches of anchors of depths \(3, 7\) .*the model has 8 of \(3, 8\).*'
-        r'Stitch 1 is slow\[0:7\] in the weights, slow\[0:8\] in the model \(config k'
-    )
+FEWER = TwoWaySpace((3, 7), kinds=('FS',))
+WHOLE, OF_FEWER = map(write_space_record, (SPACES[0], FEWER))
+OTHER = (
+    r'8 stitches of .* depths \(3, 7\) .*has 8 of \(3, 8\).*Stitch 1 is slow\[0:7\] in '
+)
+OTHER += r'the weights, slow\[0:8\] in the model \(config k'
+
+
+@pytest.mark.parametrize(
+    ('record', 'space', 'words'),
+    [
+        (WHOLE, TwoWaySpace((3, 8)), OTHER),
+        (WHOLE.replace('0to1_1', '0to1_0'), SPACES[0], 'by 0to1_0 in .* by 0to1_1 in'),
+        (WHOLE, FEWER, 'goes on with the stitches .*resume'),
+        (OF_FEWER, SPACES[0], 'Stitch 5 is unknown in the weights, slow'),
+    ],
+)
+def test_records_of_other_stitches(record, space, words):
+    check_space_record(WHOLE, FEWER)
+    without_anchor = json.loads(WHOLE)
+    del without_anchor['stitches']['0']
+    check_space_record(json.dumps(without_anchor), SPACES[0])
     with pytest.raises(ValueError, match=words):
-        check_space_record(write_space_record(SPACES[0]), TwoWaySpace((3, 8)))
-    text = write_space_record(SPACES[0]).replace('0to1_1', '0to1_0')
-    with pytest.raises(ValueError, match=r'by 0to1_0 in the weights, .* by 0to1_1 in'):
-        check_space_record(text, SPACES[0])
-
-
-@pytest.mark.parametrize('part', [dict(ids=[3]), dict(kinds=('FS',))])
-def test_fewer_stitches_are_taken_but_not_to_go_on_with(part):
-    whole, fewer = SPACES[0], TwoWaySpace((3, 7), **part)
-    check_space_record(write_space_record(whole), fewer)
-    with pytest.raises(ValueError, match='goes on with the stitches .*resume'):
-        check_space_record(write_space_record(whole), fewer, exact=True)
-
-
-def test_more_stitches_are_refused_unless_they_are_anchors():
-    fewer = write_space_record(TwoWaySpace((3, 7), kinds=('FS',)))
-    with pytest.raises(ValueError, match='Stitch 5 is unknown in the weights, slow'):
-        check_space_record(fewer, SPACES[0])
-    record = json.loads(write_space_record(SPACES[0]))
-    del record['stitches']['0']
-    check_space_record(json.dumps(record), SPACES[0])
+        check_space_record(record, space, exact=space is FEWER)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ def test_the_metric_of_results(run_here, tmp_path):
     costs = CostTable({s.id: Cost(s.id + 1, 1) for s in space}, (8, 8))
     metrics = {s.id: dict(mIoU=1.0, aAcc=s.id / 2) for s in space}
     results = StitchResults.collect(space, costs, metrics)
-    path = tmp_path / 'stitches.json'
-    results.save(path)
+    results.save(path := tmp_path / 'stitches.json')
     args = (TOOL, path, '--depths', 2, 2)
     assert 'FLOPs alone: rank correlation nan' in run_here(*args)
     assert 'FLOPs alone: rank correlation 1.00' in run_here(*args, '--metric', 'aAcc')

@@ -35,13 +35,14 @@ FORMATS = {
     'onnx': '.onnx',
     'torch-export': '.pt2',
 }
+NUM_IMAGES = 2  # to compare on; tracing needs two or more
 
 
 class StitchExporter:
     """Writes stitches of one model, then reads every file and compares predictions.
 
-    They are compared with those of the stitched model, on ``num_images`` of the test
-    set or on noise where there are none; a file that differs is an error. Both ways of
+    They are compared with those of the stitched model, on images of the test set
+    or on noise where there are none; a file that differs is an error. Both ways of
     export return what they write to ``manifest.json``: how graphs are fed, what they
     predict, and about each stitch its route, costs, metrics of ``results``, and files.
     Graphs take images of ``size``, by default that of the model's data preprocessor.
@@ -54,7 +55,6 @@ class StitchExporter:
         out_dir: str | os.PathLike,
         size: Sequence[int] | None = None,
         results: StitchResults | None = None,
-        num_images: int = 2,
     ) -> None:
         self.cfg, self.model, self.results = cfg, model.eval(), results
         self.out_dir = check_writable(out_dir, 'option: --out')
@@ -72,9 +72,9 @@ class StitchExporter:
         to_rgb = any(self.preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
         self.channels = 'RGB' if to_rgb else 'BGR'
         # As mm loads them, in the order of channels BGR, and as graphs take them.
-        self.images, source = sample_images(cfg, num_images, self.size)
+        self.images, source = sample_images(cfg, NUM_IMAGES, self.size)
         self.graph_images = self.images.flip(1) if to_rgb else self.images
-        self.compared_on = f'{num_images} {source}'
+        self.compared_on = f'{NUM_IMAGES} {source}'
 
     def export_stitch(self, stitch_id: int, formats: Sequence[str] = ('mm',)) -> dict:
         """Write one stitch, in some of :data:`FORMATS`, and the manifest."""

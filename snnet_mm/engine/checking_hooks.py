@@ -19,6 +19,7 @@ from .stitch_hooks import sampling_hook
 HEADS: list[str] = []
 # Names of classes of heads that tell objects from background, whatever the data.
 ONE_CLASS: set[str] = set()
+NUM_SAMPLES = 16  # whose labels are looked at
 
 
 @register(HOOKS)
@@ -28,15 +29,7 @@ class LabelCheckHook(Hook):
     A label outside the classes is an index error on a CPU, a device assert on a GPU,
     and is silently left out by the metric. Heads, those of detectors too, must have as
     many classes as the data.
-
-    Args:
-        num_samples: Number of training samples to look at, drawn at random.
-        ignore_index: The label of pixels that belong to no class; by default that of
-            the model's ``decode_head``, else 255.
     """
-
-    def __init__(self, num_samples: int = 16, ignore_index: int | None = None) -> None:
-        self.num_samples, self.ignore_index = num_samples, ignore_index
 
     def before_train(self, runner: Runner) -> None:
         dataset = runner.train_dataloader.dataset
@@ -45,14 +38,13 @@ class LabelCheckHook(Hook):
         classes = getattr(dataset, 'metainfo', {}).get('classes')
         if classes is None:
             return
-        model, ignored_label = unwrapped(runner.model), self.ignore_index
-        if ignored_label is None:
-            head = getattr(model, 'decode_head', None)
-            head = head[-1] if isinstance(head, nn.ModuleList) else head
-            ignored_label = getattr(head, 'ignore_index', 255)
+        model = unwrapped(runner.model)
+        head = getattr(model, 'decode_head', None)
+        head = head[-1] if isinstance(head, nn.ModuleList) else head
+        ignored_label = getattr(head, 'ignore_index', 255)
         chosen = np.random.default_rng(runner.seed).permutation(num_samples)
         with isolated_rng(runner.seed):
-            for i in chosen[: self.num_samples].tolist():
+            for i in chosen[:NUM_SAMPLES].tolist():
                 sample = dataset[i].get('data_samples', ())
                 if 'gt_instances' in sample:
                     break  # mmdet numbers them itself, by the classes

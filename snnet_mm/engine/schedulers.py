@@ -14,7 +14,9 @@ from snnet_mm.utils import check, register
 class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
     """Cosines from a start to a turn and on to a finish, by group."""
 
-    def __init__(self, optimizer, param_name: str, pct_start: float, **kwargs) -> None:
+    def __init__(
+        self, optimizer, param_name: str, pct_start: float = 0.3, **kwargs
+    ) -> None:
         self.num_steps = kwargs['end'] - kwargs.get('begin', 0)
         self.turn = pct_start * self.num_steps - 1
         inside = 0 < self.turn < self.num_steps - 1
@@ -53,15 +55,10 @@ class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
     """
 
     def __init__(
-        self,
-        optimizer,
-        div_factor: float = 25,
-        final_div_factor: float = 1e4,
-        pct_start: float = 0.3,
-        **kwargs,
+        self, optimizer, div_factor: float = 25, final_div_factor: float = 1e4, **kwargs
     ) -> None:
         self.div_factor, self.final_div_factor = div_factor, final_div_factor
-        super().__init__(optimizer, pct_start=pct_start, **kwargs)
+        super().__init__(optimizer, **kwargs)
 
     def _levels(self, base: float) -> tuple[float, float, float]:
         first = base / self.div_factor
@@ -72,16 +69,5 @@ class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
 class OneCycleMomentum(MomentumSchedulerMixin, _OneCycle):
     """One-cycle momentum (Adam's first beta): low where the rate is high."""
 
-    def __init__(
-        self,
-        optimizer,
-        base_momentum: float = 0.85,
-        max_momentum: float = 0.95,
-        pct_start: float = 0.3,
-        **kwargs,
-    ) -> None:
-        self.base_momentum, self.max_momentum = base_momentum, max_momentum
-        super().__init__(optimizer, pct_start=pct_start, **kwargs)
-
     def _levels(self, base: float) -> tuple[float, float, float]:
-        return self.max_momentum, self.base_momentum, self.max_momentum
+        return 0.95, 0.85, 0.95

@@ -51,16 +51,11 @@ class ScaleInvariantLogLoss(nn.Module):
     pixels, and a perfect prediction, have a gradient of zero.
     """
 
-    def __init__(
-        self,
-        warm_up_iters: int = 100,
-        loss_weight: float = 1,
-        loss_name: str = 'loss_depth',
-    ) -> None:
+    loss_name = 'loss_depth'
+
+    def __init__(self, warm_up_iters: int = 100, loss_weight: float = 1) -> None:
         super().__init__()
-        self.warm_up_iters = warm_up_iters
-        self.loss_weight = loss_weight
-        self.loss_name = loss_name
+        self.warm_up_iters, self.loss_weight = warm_up_iters, loss_weight
 
     def forward(self, pred: Tensor, target: Tensor) -> Tensor:
         """Return the loss of depths in metres, of any equal shapes."""

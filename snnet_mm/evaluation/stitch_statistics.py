@@ -18,7 +18,6 @@ from snnet_mm.models import (
     find_stitched_backbone,
     gathered,
     recalibrate_bn,
-    unwrapped,
 )
 from snnet_mm.models.per_stitch_bn import Statistics, batch_norms
 from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
@@ -91,27 +90,22 @@ class StitchStatisticsHook(Hook):
 
     def _estimate(self, runner: Runner, ids: Sequence[int]) -> None:
         model, start = runner.model, time.time()
-        if not self.num_images or not batch_norms(unwrapped(model)):
+        if not self.num_images or not batch_norms(model):
             return
         with isolated_rng(runner.seed), gathered(model):
             try:
                 batches = self._batches(runner)
                 if self.mode is None:
-                    loader = runner.train_dataloader
-                    size = size_of_images(model, loader, runner.seed)
-                    self.mode = forward_mode(model, cost_table(model, size).scope)
+                    data = runner.train_dataloader, runner.seed
+                    costs = cost_table(model, size_of_images(model, *data))
+                    self.mode = forward_mode(model, costs.scope)
                 self.statistics = recalibrate_bn(model, batches, ids, self.mode)
             except Exception as error:  # no reason to lose a training
-                why = f'{type(error).__name__}: {error}'
-                runner.logger.warning(
-                    'Stitches keep the batch norm statistics that training mixed, as '
-                    f'their own could not be estimated: {why}'
-                )
+                why = f'not estimated: {type(error).__name__}: {error}'
+                runner.logger.warning(f'Batch norm statistics of stitches {why}')
                 return
-        runner.logger.info(
-            f'Estimated batch norm statistics of {len(self.statistics)} stitches in '
-            f'{time.time() - start:.1f} s.'
-        )
+        done = f'{len(self.statistics)} stitches in {time.time() - start:.1f} s.'
+        runner.logger.info(f'Estimated batch norm statistics of {done}')
 
     def _batches(self, runner: Runner) -> Iterator[dict]:
         """Yield random batches of this rank, as many and as large as on any other."""
@@ -127,11 +121,8 @@ class StitchStatisticsHook(Hook):
 
 
 def forward_mode(model: nn.Module, scope: str | None) -> str:
-    """Return the mode of mm's forward that reaches all batch norms of prediction.
-
-    ``scope`` is that of the model's costs. Heads that images alone do not reach see
-    what they need in one mode only.
-    """
+    """Return the mode of mm's forward that reaches all norms, by the scope of costs."""
+    # Heads that images alone do not reach see what they need in this mode only.
     return 'predict' if special_forward(model) or scope else 'tensor'
 
 
@@ -145,11 +136,9 @@ def own_statistics(runner: Runner, ids: Iterable[int]) -> Iterator[list[int]]:
         yield []
         return
     own = sorted(norms.statistics.keys() & {*ids})
-    runner.logger.info(
-        f'{len(own)} of {len({*ids})} stitches have batch norm statistics of their '
-        'own, the others those that training mixed (config key: '
-        'default_hooks.stitch_statistics.num_images, 0 for mixed ones only).'
-    )
+    words = 'have batch norm statistics of their own, the others mixed ones'
+    key = 'default_hooks.stitch_statistics.num_images; 0 for mixed ones alone'
+    runner.logger.info(f'{len(own)} of {len({*ids})} stitches {words} ({key}).')
     try:
         yield own
     finally:

@@ -75,12 +75,11 @@ class PerStitchBN(nn.Module):
 def attach_statistics(
     model: nn.Module, statistics: Statistics | None
 ) -> PerStitchBN | None:
-    """Attach the statistics of a checkpoint, as far as they are of the model.
+    """Attach the statistics of a checkpoint, as far as the model has the same parts.
 
-    Stitches and norms that the model lacks are left out. Where it has norms that the
-    checkpoint lacks, it keeps the mixed statistics, and a warning says so.
+    Where it has norms that the checkpoint lacks, a warning says that all stay mixed.
     """
-    if not statistics or not (norms := batch_norms(_plain(model))):
+    if not statistics or not (norms := batch_norms(model)):
         return None
     ids = set(find_stitched_backbone(model).space.ids) & statistics.keys()
     kept = {i: statistics[i].items() for i in sorted(ids)}
@@ -89,8 +88,9 @@ def attach_statistics(
         own = {i: {k: v for k, v in kept[i] if k in here} for i in kept}
         return PerStitchBN(model, own).attach()
     except ValueError as error:
-        why = f'Stitches keep mixed batch norm statistics: {error}'
-        print_log(why, logger='current', level=WARNING)
+        print_log(
+            f'Stitches keep mixed batch norm statistics: {error}', 'current', WARNING
+        )
         return None
 
 
@@ -143,9 +143,10 @@ def recalibrate_bn(
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     """Return all batch norms with statistics that prediction runs, by name."""
-    norms = [(n, m) for n, m in model.named_modules() if isinstance(m, _BatchNorm)]
-    norms = {name: norm for name, norm in norms if norm.track_running_stats}
-    return {n: m for n, m in norms.items() if not n.startswith('auxiliary_head.')}
+    named = _plain(model).named_modules()
+    norms = {n: m for n, m in named if not n.startswith('auxiliary_head.')}
+    norms = {n: m for n, m in norms.items() if isinstance(m, _BatchNorm)}
+    return {n: norm for n, norm in norms.items() if norm.track_running_stats}
 
 
 def _plain(model: nn.Module) -> nn.Module:

@@ -113,7 +113,7 @@ def test_wrong_statistics_and_models_are_refused(model, batches):
 
 def test_statistics_of_a_checkpoint_fit_as_far_as_they_do(model, batches, monkeypatch):
     said = []
-    monkeypatch.setattr(per_stitch_bn, 'print_log', lambda text, **_: said.append(text))
+    monkeypatch.setattr(per_stitch_bn, 'print_log', lambda text, *_: said.append(text))
     own = recalibrate_bn(model, batches, (0, 7))
     extra = dict(own[0], **{'auxiliary_head.bn.running_mean': own[0][MEAN]})
     found = {0: extra, 7: own[7], 99: own[0]}  # 99 is of a larger space

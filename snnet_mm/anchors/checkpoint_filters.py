@@ -1,7 +1,4 @@
-"""Published weights of plain ViTs, in our key names, and fitted to an anchor's grid.
-
-Every function takes a state dict and returns a new one; see ``docs/anchors.md``.
-"""
+"""Published weights of plain ViTs in our names, fitted to an anchor's grid."""
 
 import math
 import re

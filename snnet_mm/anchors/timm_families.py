@@ -1,7 +1,4 @@
-"""The plain ViTs of timm run block by block, one small class per family.
-
-A family is a class of timm. ``docs/families.md`` shows how to add one.
-"""
+"""The plain ViTs of timm by block, a class per family; see ``docs/families.md``."""
 
 from functools import partial
 

@@ -1,7 +1,4 @@
-"""Networks of timm that have stages, as anchors.
-
-A family takes a few lines here; ``docs/families.md`` has a worked example.
-"""
+"""Networks of timm that have stages, as anchors; see ``docs/families.md``."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,24 +27,14 @@ _DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
 
 @dataclass
 class NetworkParts:
-    """A network as a stem and the blocks of its stages.
+    """A network as a stem and the blocks of its stages."""
 
-    Args:
-        stem: From images ``(B, 3, H, W)`` to the map before block 0, which is in
-            the blocks' layout, or for ``'NLC'`` in ``'NCHW'``.
-        stages: The blocks of every stage, modules from one map to the next.
-        layout: Of what the blocks read: ``'NCHW'``, ``'NHWC'`` or ``'NLC'`` (tokens).
-        fix_grid: Readies a block for maps of one grid, if that saves work.
-        one_size: Whether the network is for images of one size only.
-        widths: Width after every block, where those of a stage differ.
-    """
-
-    stem: nn.Module
-    stages: list[list[nn.Module]]
-    layout: str = 'NCHW'
-    fix_grid: Callable[[nn.Module, Grid], None] | None = None
-    one_size: bool = False
-    widths: list[int] | None = None
+    stem: nn.Module  # from images to the map before block 0, for 'NLC' in 'NCHW'
+    stages: list[list[nn.Module]]  # blocks, each from one map to the next
+    layout: str = 'NCHW'  # of what blocks read: 'NCHW', 'NHWC' or 'NLC' (tokens)
+    fix_grid: Callable[[nn.Module, Grid], None] | None = None  # for maps of one grid
+    one_size: bool = False  # for images of one size only
+    widths: list[int] | None = None  # after every block, where they differ in a stage
 
 
 def _swin(net: nn.Module) -> NetworkParts:

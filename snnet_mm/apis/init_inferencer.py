@@ -34,9 +34,7 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
         set_stitch(model, 30)
         inferencer(['a.jpg', array], batch_size=2)['predictions']
 
-    Its calls take what :func:`list_images` takes, and the other arguments of mmseg's
-    ``MMSegInferencer``, mmdet's ``DetInferencer`` and mmpretrain's
-    ``ImageClassificationInferencer``.
+    Its calls take what :func:`list_images` takes, and the package's other arguments.
     """
     cfg = deepcopy(model.cfg)
     scope = cfg.get('default_scope')

@@ -1,7 +1,4 @@
-"""Adapters: stitching layers between networks that differ in more than width.
-
-"Bridging Large Gaps in Neural Network Representations with Model Stitching", section 2.
-"""
+"""Adapters: stitching layers across any gap (section 2 of "Bridging Large Gaps")."""
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence

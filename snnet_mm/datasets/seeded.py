@@ -63,10 +63,8 @@ class SeededDataset:
 class SeededSampler(Sampler):
     """Another sampler whose indices have the seed of their place in the stream.
 
-    The place is the epoch, if any, the rank, and how many samples it has drawn before.
-
-    Args:
-        seed: Seed of the order and of the augmentation; that of the run by default.
+    The place is the epoch, if any, the rank, and how many samples it has drawn before;
+    ``seed`` is that of the run by default.
     """
 
     seeds_samples = True

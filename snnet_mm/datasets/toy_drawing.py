@@ -25,21 +25,13 @@ CAMERA_HEIGHT = 1.6  # metres; the focal length is the height of the image
 
 @dataclass
 class Scene:
-    """A drawn scene.
+    """A drawn scene; objects go from far to near."""
 
-    Attributes:
-        image: (H, W, 3) uint8, BGR.
-        semantic: (H, W) uint8, indices into :data:`CLASSES`.
-        depth: (H, W) float32, metres.
-        labels: Class of each object, far to near.
-        masks: (N, H, W) bool, what is seen of each object.
-    """
-
-    image: np.ndarray
-    semantic: np.ndarray
-    depth: np.ndarray
-    labels: list[int]
-    masks: np.ndarray
+    image: np.ndarray  # (H, W, 3) uint8, BGR
+    semantic: np.ndarray  # (H, W) uint8, indices into CLASSES
+    depth: np.ndarray  # (H, W) float32, metres
+    labels: list[int]  # class of each object
+    masks: np.ndarray  # (N, H, W) bool, what is seen of each object
 
 
 def draw_scene(

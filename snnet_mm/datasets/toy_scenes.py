@@ -88,10 +88,9 @@ class ToyScenes(BaseDataset):
 class ToyInstances(ToyScenes):
     """Generated scenes with the boxes and masks of their objects; no files.
 
-    ``instances`` holds what mmdet's ``LoadAnnotations`` reads: ``bbox`` and ``mask``
-    (uncompressed COCO run lengths) of what is seen of an object, ``bbox_label``, and
-    ``ignore_flag``, 1 for less than 12 pixels. Metrics that have no annotation file
-    need ``'instances'`` among the ``meta_keys`` of ``PackDetInputs``.
+    ``instances`` holds what mmdet's ``LoadAnnotations`` reads; objects of less than 12
+    pixels have ``ignore_flag``. Metrics that have no annotation file need
+    ``'instances'`` among the ``meta_keys`` of ``PackDetInputs``.
     """
 
     METAINFO = dict(classes=CLASSES[DISK:], palette=PALETTE[DISK:])
@@ -121,10 +120,7 @@ class ToyObjects(ToyInstances):
 
 @register(DATASETS)
 class ToyLabels(ToyScenes):
-    """Generated scenes labelled by how much of them is objects; no files.
-
-    ``gt_label`` is 0, 1 or 2 for less than 10 %, less than 30 %, or more of the pixels.
-    """
+    """Generated scenes labelled by how much is objects: below 10 %, 30 %, or more."""
 
     METAINFO = dict(classes=CROWDS)
 

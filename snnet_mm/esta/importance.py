@@ -103,9 +103,8 @@ class ImportanceSampler(StitchSampler):
 class ImportanceHook(Hook):
     """Scores the stitches of every optimizer step; see :class:`SaliencyScorer`.
 
-    Visualisation backends get scores as ``importance_by_gflops/<mean of the group>``.
-    The message hub keeps them as ``stitch_scores``. With every checkpoint the work
-    directory gets ``stitch_scores.json``; see :func:`importance_results`.
+    Scores go to visualisers by cost group, to the message hub as ``stitch_scores``,
+    and with checkpoints to ``stitch_scores.json``; see :func:`importance_results`.
     """
 
     def __init__(self, sampler: ImportanceSampler) -> None:

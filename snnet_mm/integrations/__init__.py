@@ -1,7 +1,3 @@
-"""Parts for classes of other mm packages.
-
-Subpackages subclass classes of mmseg, mmdet or mmpretrain; configs import what they
-need. The modules here import none of these packages.
-"""
+"""Parts for classes of other mm packages; the modules here import none of these."""
 
 from . import evaluation_rules, training_rules

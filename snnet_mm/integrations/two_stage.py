@@ -14,11 +14,11 @@ SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     """Run mmdet's two-stage detector, no cascade, up to the raw output of its heads.
 
-    How many proposals and detections there are depends on the image and on how good
-    the network is, so here every image ``(B, 3, H, W)`` has as many as prediction
-    allows: the box head runs on ``test_cfg.rpn.max_per_img`` boxes and the mask head on
-    ``test_cfg.rcnn.max_per_img``, laid out evenly. Decoding, NMS and pasting masks are
-    not run. On meta tensors features are not pooled, which costs next to nothing.
+    How many proposals there are depends on the image and on the weights, so here every
+    image ``(B, 3, H, W)`` has as many boxes, laid out evenly, as prediction allows:
+    ``test_cfg.rpn.max_per_img`` for the box head and ``test_cfg.rcnn.max_per_img`` for
+    the mask head. Decoding and NMS are not run. On meta tensors features are not
+    pooled, which costs next to nothing.
     """
     head, limits = detector.roi_head, detector.test_cfg
     if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):

@@ -37,14 +37,12 @@ class AnchorClassifier(BaseModule):
         pooling: ``'cls'`` for the cls token, ``'mean'`` for the mean of all patches
             (ConvNeXt, LeViT, ResNet), ``'norm-mean'`` for the mean of patches that the
             norm comes before (Swin).
-        norm: ``'LN'`` for a layer norm, ``'BN'`` for a batch norm (LeViT), None for
-            none (ResNet).
-        hidden: Width of a layer with hard swish in front of the classifier
-            (MobileNetV3); 0 for none.
+        norm: ``'LN'``, ``'BN'`` (LeViT) or None (ResNet).
+        hidden: Width of a layer with hard swish before the classifier (MobileNetV3).
         distilled: Whether the logits are the mean of two classifiers, each with its
             norm, as in timm's LeViT outside of training.
-        init_cfg: mmengine's initialisation config; ``type='Pretrained'`` with
-            ``checkpoint`` and ``prefix`` reads whatever anchors read, too.
+        init_cfg: Of type ``'Pretrained'``, with ``checkpoint`` and ``prefix``, reads
+            whatever anchors read, too.
     """
 
     def __init__(

@@ -174,9 +174,7 @@ class DPTDepthEstimator(DepthEstimator):
     """mmseg's depth estimator with a flip test, and a slide mode that slides.
 
     ``test_cfg`` holds ``mode``, ``'whole'`` or ``'slide'`` (with ``crop_size`` and
-    ``stride``), and ``flip``, whether the mean with the prediction of the mirrored
-    image is taken. There mmseg's own estimator has ``'slide_flip'`` only, and runs
-    ``'whole'`` where ``'slide'`` is asked for.
+    ``stride``), and ``flip``, for the mean with the mirrored image's prediction.
     """
 
     def __init__(self, *args, **kwargs) -> None:

@@ -9,8 +9,12 @@ from malicious import Malicious
 from snnet_mm.apis import init_model
 from snnet_mm.utils import load_weights_only
 
+SLOW = pytest.mark.slow
 
-@pytest.mark.parametrize('place', ['state_dict', 'meta', 'extra'])
+PLACES = ['extra', *(pytest.param(p, marks=SLOW) for p in ('state_dict', 'meta'))]
+
+
+@pytest.mark.parametrize('place', PLACES)
 def test_code_in_a_checkpoint(place, config, trained, run_here, tmp_path):
     trace, file = tmp_path / 'it_ran', tmp_path / 'iter_2.pth'
     checkpoint = load_weights_only(trained)

@@ -1,20 +1,16 @@
 """Inference, export and batch norm of detectors."""
 
-import json
-
 import cv2
 import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
-from old_torch import writes_onnx
 from torch.testing import assert_close
 
 from snnet_mm.apis import draw_prediction, init_inferencer, set_stitch
 from snnet_mm.deploy import StitchExporter, run_onnx
 from snnet_mm.deploy.graph import run_torch_export
-from snnet_mm.evaluation import cost_table
 
 pytestmark = pytest.mark.ops
 DetDataSample = pytest.importorskip('mmdet.structures').DetDataSample
@@ -74,16 +70,6 @@ def test_pyramids_are_exported_as_graphs(detector, tmp_path):
     assert [(o['name'], o['shape'][1:]) for o in manifest['outputs']] == [
         (f'level_{i}', [32, n, n]) for i, n in enumerate((16, 8, 4, 2))
     ]
-
-
-@writes_onnx
-def test_bundles_share_the_neck(detector, tmp_path):
-    StitchExporter(detector.cfg, detector, tmp_path).export_bundle([0, 12])
-    manifest = json.loads((tmp_path / 'manifest.json').read_text())
-    costs = cost_table(detector.backbone, (64, 64))
-    neck = sum(p.numel() for p in detector.neck.parameters())
-    most = 4 * (costs[0].params + costs[12].params + neck)
-    assert manifest['weights']['bytes'] < most
 
 
 def test_a_stitch_alone_scores_the_same(detector, make_runner, tmp_path):

@@ -1,12 +1,60 @@
-"""DPT's depth head on small stitched backbones."""
+"""DPT's depth head and the estimator around it on small stitched backbones."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from mmengine.config import ConfigDict
+from mmengine.registry import init_default_scope
+from mmengine.structures import PixelData
+from mmseg.registry import MODELS
+from mmseg.structures import SegDataSample
 
+import snnet_mm.integrations.mmseg  # noqa: F401
 from snnet_mm.apis import set_stitch
 
 SIZE = (64, 96)
+HEAD = dict(
+    type='DPTDepthHead', in_channels=12, channels=8, post_process_channels=(4, 6, 8, 10)
+)
+ARCHS = (dict(embed_dims=w, depth=d, num_heads=2) for w, d in ((8, 4), (12, 8)))
+BACKBONE = dict(
+    type='SNNetv2',
+    anchors=[dict(type='PlainViT', arch=arch, img_size=64) for arch in ARCHS],
+    stitching_layer=dict(type='LoRAStitchingLayer', rank=2),
+    out_indices=(1, 3, 5, 7),
+    with_cls=True,
+)
+
+
+@pytest.fixture
+def build(randomise):
+    """Builds a depth model on a stitched backbone of widths 8/12."""
+    init_default_scope('mmseg')
+
+    def build(test_cfg=None, backbone=None, **head):
+        config = dict(
+            type='DPTDepthEstimator',
+            data_preprocessor=dict(type='SegDataPreProcessor', seg_pad_val=0),
+            backbone=BACKBONE | (backbone or {}),
+            decode_head=HEAD | head,
+            test_cfg=ConfigDict(test_cfg or dict(mode='whole')),
+        )
+        return MODELS.build(config)
+
+    return build
+
+
+def sample(depth):
+    """A data sample of a depth map (1, H, W)."""
+    size = dict.fromkeys(('img_shape', 'ori_shape'), tuple(depth.shape[-2:]))
+    return SegDataSample(gt_depth_map=PixelData(data=depth), metainfo=size)
+
+
+@torch.no_grad()
+def predict(model, images):
+    """Depths of images (B, 3, H, W)."""
+    samples = model(images, [sample(i[:1]) for i in images], mode='predict')
+    return torch.stack([s.pred_depth_map.data for s in samples])
 
 
 def conv(module, x, padding=0):
@@ -67,7 +115,7 @@ def test_head_by_hand(build, randomise, readout):
         assert model(images).equal(depth)
 
 
-def test_loss_is_of_the_depth_at_full_size(build, sample):
+def test_loss_is_of_the_depth_at_full_size(build):
     model, images = build(), torch.randn(2, 3, 64, 90)
     truth = torch.rand(2, 1, 64, 90) * 5
     losses = model(images, [sample(t) for t in truth], mode='loss')
@@ -76,6 +124,51 @@ def test_loss_is_of_the_depth_at_full_size(build, sample):
     torch.testing.assert_close(losses, {'decode.loss_depth': expected})
     losses['decode.loss_depth'].backward()
     assert all(p.grad.any() for p in model.decode_head.parameters())
+
+
+@torch.no_grad()
+def test_slide_mode_slides(build, randomise):
+    crops = dict(mode='slide', crop_size=(32, 64), stride=(32, 32))
+    model = randomise(build(crops)).eval()
+    images = torch.randn(2, 3, 64, 96)
+    total, count = torch.zeros(2, 1, 64, 96), torch.zeros(64, 96)
+    for y in (0, 32):
+        for x in (0, 32):
+            window = (..., slice(y, y + 32), slice(x, x + 64))
+            total[window] += model(images[window])
+            count[window[1:]] += 1
+    torch.testing.assert_close(predict(model, images), total / count)
+    whole = randomise(build()).eval()
+    whole.load_state_dict(model.state_dict())
+    assert (predict(whole, images) - total / count).abs().max() > 1e-3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('mode', ['whole', 'slide'])
+def test_flip_test_is_the_mean_with_the_mirror_image(build, randomise, mode):
+    test_cfg = dict(mode=mode, crop_size=(32, 64), stride=(32, 32))
+    model = randomise(build(test_cfg)).eval()
+    images = torch.randn(2, 3, 64, 96)
+    one_way, mirrored = predict(model, images), predict(model, images.flip(3))
+    model.test_cfg['flip'] = True
+    both = predict(model, images)
+    torch.testing.assert_close(both, (one_way + mirrored.flip(3)) / 2)
+    assert (both - one_way).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_padding_is_cut_off_and_the_depth_resized(build, randomise):
+    model = randomise(build()).eval()
+    model.data_preprocessor.test_cfg = dict(size_divisor=16)
+    image = torch.randn(3, 50, 90)
+    info = dict(img_shape=(50, 90), ori_shape=(100, 180))
+    data = model.data_preprocessor(
+        dict(inputs=[image], data_samples=[SegDataSample(metainfo=info)])
+    )
+    (result,) = model(**data, mode='predict')
+    depth = model(F.pad(image, (0, 6, 0, 14))[None])[..., :50, :90]
+    expected = F.interpolate(depth, (100, 180), mode='bilinear')
+    torch.testing.assert_close(result.pred_depth_map.data, expected[0])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +185,7 @@ def test_bad_settings(build, kwargs, message):
         build(**kwargs)
 
 
-def test_bad_inputs(build, sample):
+def test_bad_inputs(build):
     images = torch.randn(2, 3, *SIZE)
     with pytest.raises(ValueError, match="'add'; allowed: 'ignore'.*backbone.with_cls"):
         build(readout_type='add', backbone=dict(with_cls=False))(images)

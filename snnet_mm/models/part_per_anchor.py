@@ -18,8 +18,7 @@ class PartPerAnchor(BaseModule):
     ``loss`` or ``num_classes``, with that of the anchor in which the active stitch
     ends; a new model with that of the last one. With ``maps_of='end'`` in the backbone
     each part reads the maps of its own anchor, and starts from what the anchor was
-    trained with. A stitch exported alone has its part in this one's place. Weights of a
-    model with one part for all are taken for the last anchor.
+    trained with. A stitch exported alone has its part in this one's place.
 
     Args:
         parts: Configs of the part for every anchor, fast -> slow.
@@ -77,11 +76,3 @@ class PartPerAnchor(BaseModule):
             setattr(part, name, value)
         if not takers:
             super().__setattr__(name, value)
-
-    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:
-        held = [key for key in state_dict if key.startswith(prefix)]
-        if not any(key.startswith(f'{prefix}parts.') for key in held):
-            last = f'{prefix}parts.{len(self.parts) - 1}.'
-            for key in held:
-                state_dict[last + key.removeprefix(prefix)] = state_dict.pop(key)
-        super()._load_from_state_dict(state_dict, prefix, *args)

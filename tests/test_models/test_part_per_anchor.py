@@ -132,7 +132,7 @@ def test_a_run_from_training_to_a_stitch_in_a_plain_test(tmp_path):
     assert Runner.from_cfg(exported).test()['mIoU'] == metrics['stitch_4/mIoU']
 
 
-def test_it_has_what_its_part_has_and_takes_one_head(segmentor, randomise):
+def test_it_has_and_sets_what_its_parts_have(segmentor):
     head = segmentor.decode_head
     head.align_corners, head.note = 'yes', 'of the container'
     assert [part.align_corners for part in head.parts] == ['yes', 'yes']
@@ -141,11 +141,6 @@ def test_it_has_what_its_part_has_and_takes_one_head(segmentor, randomise):
     assert (copied.decode_head.in_channels, head.in_channels) == WIDTHS
     with pytest.raises(AttributeError, match='nonsense'):
         _ = head.nonsense
-    before = randomise(alone(config(), 1, (3,))).decode_head.state_dict()
-    head.load_state_dict(dict(before), strict=False)
-    fast = copied.decode_head.parts[0].state_dict()
-    for part, wanted in zip(head.parts, (fast, before), strict=True):
-        assert_close(dict(part.state_dict()), dict(wanted))
 
 
 def check(cfg):

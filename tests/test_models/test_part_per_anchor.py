@@ -7,10 +7,11 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
+from mmengine.structures import PixelData
 from tiny import TOY, tiny_config
 from torch.testing import assert_close
 
-from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.apis import cost_table, init_model, set_stitch
 from snnet_mm.deploy import single_stitch
 from snnet_mm.deploy.single import _drop_pretrained, load_single, save_single
 from snnet_mm.engine.checking_hooks import _check_heads
@@ -18,7 +19,7 @@ from snnet_mm.models import recalibrate_bn
 from snnet_mm.models.wrappers.distillation import find_head, recorded_logits
 from snnet_mm.stitching import visiting_order
 
-pytest.importorskip('mmseg')
+SegDataSample = pytest.importorskip('mmseg.structures').SegDataSample
 DET = TOY.parent / 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
 # Depths 2 and 4, widths 8 and 12: 0 fast, 1 slow, 2 FS, 4 SF.
 WIDTHS, IDS, IMAGES = (8, 12), (0, 1, 2, 4), (2, 3, 32, 32)
@@ -89,8 +90,10 @@ def test_stitches_equal_models_alone_and_exports(kind, randomise, tmp_path):
 
 
 def test_training_and_statistics_are_of_one_head(segmentor):
-    batches = [dict(inputs=[torch.randint(0, 256, (3, 32, 32))], data_samples=None)]
-    statistics = recalibrate_bn(segmentor, batches, IDS)
+    labels = PixelData(data=torch.zeros(1, 32, 32))
+    batch = dict(inputs=[torch.randint(0, 256, (3, 32, 32))])
+    batch['data_samples'] = [SegDataSample(gt_sem_seg=labels)]
+    statistics = recalibrate_bn(segmentor, [batch], IDS)
     head = segmentor.train().decode_head
     for stitch in segmentor.backbone.space:
         set_stitch(segmentor, stitch.id)
@@ -125,7 +128,10 @@ def test_a_run_from_training_to_a_stitch_in_a_plain_test(tmp_path):
     runner = Runner.from_cfg(cfg)
     runner.train()
     metrics = runner.test()
-    exported, single = single_stitch(cfg, runner.model, 4)
+    # With the statistics of the stitch, as in the test.
+    model = init_model(cfg, str(tmp_path / 'iter_1.pth'), device='cpu')
+    set_stitch(model, 4)
+    exported, single = single_stitch(cfg, model, 4)
     save_single(exported, single, tmp_path / 'one.pth')
     exported.update(load_from=str(tmp_path / 'one.pth'), work_dir=str(tmp_path))
     exported.experiment_name = 'alone'

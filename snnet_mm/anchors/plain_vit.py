@@ -65,7 +65,6 @@ class PlainViT(TokenAnchor):
         pos_embed_antialias: Whether resampling the position embedding antialiases, as
             in timm; the authors' depth model does without.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
-        rel_pos_bias: Whether each block has BEiT's relative position bias.
         window_size: Rows, and columns, of the windows that attention stays in, as in
             ViTDet, or 0 for none; needs an anchor without prefix tokens.
         global_blocks: Blocks that attend among all tokens all the same.

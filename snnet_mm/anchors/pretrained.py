@@ -41,15 +41,9 @@ def load_into(
     """Load published weights, and log by name what was missing or left over.
 
     mmengine's own loader skips what does not fit; this one refuses, and then leaves the
-    module as it is.
-
-    Args:
-        module: What they are for.
-        checkpoint: Path or address for :func:`read_weights`.
-        key: Config key of the checkpoint.
-        prefix: Where in the checkpoint the module is, such as ``'backbone.'``.
-        adapt: Renames and resamples the weights for the module.
-        strict: Pattern of names that must be in both or in neither; by default all.
+    module as it is. ``key`` is the checkpoint's in configs, ``prefix`` is where in it
+    the module is, ``adapt`` renames and resamples, and ``strict`` is a pattern of names
+    that must be in both or in neither; by default all.
     """
     own = module.state_dict()
     try:

@@ -34,7 +34,6 @@ class BridgedBackbone(StitchedBackbone):
     Args:
         anchors: The two networks or their configs; for one stitched to itself, the same
             config twice.
-        stitching_layer: Config of the adapters; see :class:`Adapter`.
         stages: Pairs of stages, from 0, that are left and entered; see
             :func:`joint_between` and :func:`stages_to_bridge`.
         joints: Instead of stages, pairs ``(i, j)``: a route leaves the first network

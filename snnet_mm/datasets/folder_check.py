@@ -8,10 +8,9 @@ from snnet_mm.utils import check
 
 
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
-    """Refuse a dataloader whose data folders or annotation file are missing or empty.
+    """Refuse a dataloader whose local folders or annotation file are missing or empty.
 
-    Only what is on a local disk is looked at. ``seg`` maps, which mmdet's instance
-    configs inherit from panoptic ones, count where a transform loads them.
+    ``seg`` maps, which mmdet's instance configs inherit, count where they are loaded.
     """
     dataset = (dataloader or {}).get('dataset', {})
     root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix', {})

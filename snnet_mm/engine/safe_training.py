@@ -83,8 +83,7 @@ ITERATIONS = 0
 class ExactResumeHook(Hook):
     """Seeds every training iteration, so that resumed training goes on exactly.
 
-    Draws of an iteration (drop path, dropout) then depend on the seed, the iteration
-    and the rank alone. ``SeededSampler`` and ``SeededDataset`` seed the samples; the
+    Draws (drop path, dropout) depend on the seed, the iteration and the rank alone. The
     log tells what makes a resumed training another one.
     """
 

@@ -35,8 +35,7 @@ class StitchCheckpointHook(CheckpointHook):
 
     They are written under a temporary name and then renamed; older ones are deleted
     last. With ``resume=True`` and no ``load_from``, training goes on from the newest
-    readable one. One that is not of the model is an error. Folders that are not local
-    are left to their own backend.
+    readable one. Folders that are not local are left to their own backend.
 
     Args:
         interval: Iterations or epochs from one checkpoint to the next; by default those

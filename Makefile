@@ -10,6 +10,11 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@echo 'Variables:'
+	@echo '  TASK    of demo: seg (default), depth, det (compiles ops, once) or cls'
+	@echo '  ARGS    more options of demo (ARGS="--iters 100"), test or coverage'
+	@echo '  PYTHON  Python 3.10 to 3.12 that .venv is made of (default: python3)'
+	@echo 'Commands of the README: source .venv/bin/activate, after make demo'
 
 demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth, det or cls
 	$(SETUP) $(if $(filter det,$(TASK)),test,demo)

@@ -1,22 +1,34 @@
 """The whole method in minutes: train two anchors, stitch them, evaluate every stitch.
 
 Runs the configs of ``configs/toy`` for a task on generated scenes, one after the other,
-prints the table of all stitches and draws their Pareto front.
+trains the anchors alone for as many iterations as the stitched model has seen, and
+compares them in a table and in pictures.
 """
 
 import argparse
-import logging
 import time
-import warnings
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import cv2
+import torch
 from mmengine.config import Config
-from mmengine.hooks import Hook
-from mmengine.registry import HOOKS
 from mmengine.runner import Runner
+from rich.table import Table
 
-from snnet_mm.apis import find_stitched_backbone
+from snnet_mm.apis import build_runner, find_stitched_backbone, set_stitch
 from snnet_mm.engine import missing_headroom
+from snnet_mm.evaluation import (
+    Baseline,
+    draw_sample,
+    plot_images,
+    plot_pareto,
+    report_whole_model,
+    wide_console,
+)
+from snnet_mm.stitching import UNITS, StitchResults
 from snnet_mm.utils import ToolParser, check, guard_checkpoints, run_command
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
@@ -27,18 +39,10 @@ TASKS = dict(
     det='mask-rcnn_{}_1xb8-300_toy-scenes-64x64',
     cls='cls_{}_1xb16-600_toy-scenes-64x64',
 )
-
-
-@HOOKS.register_module()
-class ProgressHook(Hook):
-    """Prints the loss now and then, in place of mmengine's full log."""
-
-    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        """Print every 50 iterations."""
-        done = runner.iter + 1
-        if done % 50 == 0 or done == runner.max_iters:
-            loss = outputs['loss'].item()
-            print(f'  iteration {done}/{runner.max_iters}  loss {loss:.3f}', flush=True)
+ANCHORS = 'fast', 'slow'
+NUM_PICTURES = 4
+SURPRISE = """Stitch {} beats the slow anchor: it shares blocks with all other stitches,
+which regularises them, and its score is the best of many on few scenes."""
 
 
 def parse_args() -> argparse.Namespace:
@@ -65,23 +69,44 @@ def load_config(model: str, args: argparse.Namespace) -> Config:
     name = TASKS[args.task].format(model)
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
-    cfg.log_level = 'ERROR'
-    cfg.custom_hooks = [*cfg.get('custom_hooks', []), dict(type='ProgressHook')]
     if args.iters is not None:
+        shorter = args.iters / cfg.train_cfg.max_iters
+        for part in cfg.param_scheduler:
+            part.begin, part.end = (int(part[k] * shorter) for k in ('begin', 'end'))
+        cfg.param_scheduler = [p for p in cfg.param_scheduler if p.begin < p.end]
         cfg.train_cfg.max_iters = args.iters
         cfg.default_hooks.checkpoint.interval = args.iters
-        cfg.param_scheduler = []
     if args.num_scenes is not None:
         for loader in (cfg.val_dataloader, cfg.test_dataloader):
             loader.dataset.num_scenes = args.num_scenes
     return cfg
 
 
-def train_anchor(model: str, args: argparse.Namespace) -> str:
+def build(cfg: Config) -> Runner:
+    """Build a runner that prints its progress alone."""
+    with redirect_stdout(StringIO()):
+        return build_runner(cfg, 'train')
+
+
+def train_anchor(anchor: str, args: argparse.Namespace) -> str:
     """Train one anchor; return its checkpoint."""
-    runner = Runner.from_cfg(load_config(model, args))
+    print(f'Training the {anchor} anchor', flush=True)
+    runner = build(load_config(f'vit-{anchor}', args))
     runner.train()
     return str(Path(runner.work_dir) / f'iter_{runner.max_iters}.pth')
+
+
+def train_alone(anchor: str, start: str, args: argparse.Namespace) -> StitchResults:
+    """Train an anchor for as long as the stitched model, and test it."""
+    print(f'Training the {anchor} anchor on, alone, for a fair comparison', flush=True)
+    cfg = load_config(f'vit-{anchor}', args)
+    cfg.load_from, cfg.work_dir = start, cfg.work_dir + '_alone'
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    runner = build(cfg)
+    runner.train()
+    report_whole_model(runner, runner.test())
+    file = Path(runner.work_dir, 'results.json')
+    return StitchResults.read(file) if file.exists() else None
 
 
 def start_from(config: object, checkpoints: dict[str, str]) -> None:
@@ -95,34 +120,113 @@ def start_from(config: object, checkpoints: dict[str, str]) -> None:
             start_from(part, checkpoints)
 
 
-def train_stitched(fast: str, slow: str, args: argparse.Namespace) -> None:
+def train_stitched(starts: list[str], args: argparse.Namespace) -> Runner:
     """Stitch two trained anchors, train them together and test every stitch."""
+    print('Stitching them by least squares and training all stitches', flush=True)
     cfg = load_config('snnetv2-fast-slow', args)
-    start_from(cfg.model, {cfg.fast_checkpoint: fast, cfg.slow_checkpoint: slow})
+    own = cfg.fast_checkpoint, cfg.slow_checkpoint
+    start_from(cfg.model, dict(zip(own, starts, strict=True)))
     cfg.test_cfg.update(stitches='all', out_dir=str(args.work_dir))
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
-    runner = Runner.from_cfg(cfg)
+    runner = build(cfg)
     if warning := missing_headroom(find_stitched_backbone(runner.model)):
         print(f'  {warning}')
     runner.train()
-    print('Evaluating every stitch')
-    for logger in (runner.logger, *runner.logger.handlers):
-        logger.setLevel(logging.INFO)
+    print('Evaluating every stitch in one pass over the data', flush=True)
     runner.test()
+    return runner
+
+
+def compare(results: StitchResults, alone: dict[str, StitchResults]) -> Table:
+    """Make the table of the anchors alone and of the stitches on the front."""
+    metric = results.metric
+    table = Table(title='Equally long trained: anchors alone, and stitches of one file')
+    for name in ('model', 'GFLOPs', 'params (M)', metric):
+        table.add_column(name, justify='left' if name == 'model' else 'right')
+    best = [r for r in results.stitches if r.id in results.front()]
+    rows = {f'stitch {r.id}: {r.route}': r for r in sorted(best, key=lambda r: r.flops)}
+    rows = {f'{a} anchor alone': r.stitches[0] for a, r in alone.items() if r} | rows
+    for name, r in rows.items():
+        costs = (UNITS[key].cell(getattr(r, key)) for key in ('flops', 'params'))
+        table.add_row(name, *costs, f'{r.metrics[metric]:.4g}')
+    return table
+
+
+@torch.no_grad()
+def draw(runner: Runner, ids: list[int], path: Path) -> None:
+    """Draw scenes, truth and the predictions of some stitches."""
+    dataset, rows = runner.test_dataloader.dataset, []
+    for i in range(min(NUM_PICTURES, len(dataset))):
+        item, row = dataset[i], []
+        image = item['inputs'].numpy()[::-1].transpose(1, 2, 0).copy()
+        for stitch in ids:
+            set_stitch(runner.model, stitch)
+            samples = [item['data_samples'].clone()]
+            batch = dict(inputs=[item['inputs']], data_samples=samples)
+            (sample,) = runner.model.test_step(batch)
+            with TemporaryDirectory() as folder:
+                file = str(Path(folder, 'a.png'))
+                more = dict(out_file=file)
+                if 'pred_sem_seg' in sample:  # names would hide small scenes
+                    more['with_labels'] = False
+                draw_sample(runner.visualizer, 'a', image, sample, **more)
+                drawn = cv2.imread(file, cv2.IMREAD_COLOR_RGB)
+            height, width = drawn.shape[:2]
+            both = width >= 2 * height  # truth and prediction
+            row += [drawn[:, : width // 2]] if both and not row else []
+            row.append(drawn[:, width // 2 :] if both else drawn)
+        rows.append([image, *row])
+    names = ['scene', 'truth'][: len(rows[0]) - len(ids)]
+    plot_images(rows, [*names, *(f'stitch {i}' for i in ids)], path)
+
+
+def conclude(runner: Runner, alone: dict, args: argparse.Namespace) -> None:
+    """Print the comparison and what it means, and draw the pictures."""
+    results = StitchResults.read(args.work_dir / 'stitches.json')
+    print()
+    wide_console().print(compare(results, alone))
+    kept, apart = (
+        sum(n) / 1e6
+        for n in (
+            (p.numel() for p in runner.model.parameters()),
+            (r.params for r in results.stitches),
+        )
+    )
+    front, number = results.front(), len(results.stitches)
+    print(
+        f'One file with {kept:.2f} M parameters serves {number} stitches and '
+        f'{len(front)} budgets; {number} models would have {apart:.2f} M.'
+    )
+    sign, scores = 1 if results.higher_is_better else -1, results.scores()
+    best = max(scores, key=lambda i: sign * scores[i])
+    slow = [scores[1], *(r.score(r.stitches[0]) for r in [alone['slow']] if r)]
+    if best != 1 and sign * scores[best] > max(sign * score for score in slow):
+        print(SURPRISE.format(best))
+    baselines = [
+        Baseline(f'{a} anchor alone', of.stitches[0].flops, of.score(of.stitches[0]))
+        for a, of in alone.items()
+        if of
+    ]
+    plot_pareto(results, args.work_dir / 'pareto.png', baselines=baselines)
+    ids = [front[0], front[len(front) // 2], front[-1], 1]
+    ids = list(dict.fromkeys(ids))[:3]
+    draw(runner, ids, args.work_dir / 'predictions.png')
+    print(f'Pictures: {args.work_dir}/pareto.png and predictions.png')
+    config = TASKS[args.task].format('snnetv2-fast-slow')
+    model = Path(runner.work_dir, f'iter_{runner.max_iters}.pth')
+    limit = 1.01 * results.column('flops')[front[len(front) // 2]]
+    print(f"""Next, the best stitch within a budget:
+  .venv/bin/python tools/test.py configs/toy/{config}.py {model} \\
+      --budget {limit / 1e9:.3g}G --results {args.work_dir}/stitches.json""")
 
 
 @guard_checkpoints()
 def main() -> None:
-    args = parse_args()
-    # Remarks of the mm packages on their own defaults.
-    warnings.filterwarnings('ignore', module='mm')
-    start = time.time()
-    print('Training the fast anchor')
-    fast = train_anchor('vit-fast', args)
-    print('Training the slow anchor')
-    slow = train_anchor('vit-slow', args)
-    print('Stitching them by least squares and training all stitches together')
-    train_stitched(fast, slow, args)
+    args, start = parse_args(), time.time()
+    starts = [train_anchor(anchor, args) for anchor in ANCHORS]
+    runner = train_stitched(starts, args)
+    pairs = zip(ANCHORS, starts, strict=True)
+    conclude(runner, {a: train_alone(a, ckpt, args) for a, ckpt in pairs}, args)
     print(f'Done in {time.time() - start:.0f} s')
 
 

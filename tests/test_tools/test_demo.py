@@ -24,7 +24,10 @@ def test_anchors_are_trained_stitched_and_reported(
         assert f'{stitch["metrics"][metric]:.{digits}f}' in printed
     for column in ('id', 'kind', 'route', 'GFLOPs', 'params', metric, 'Pareto'):
         assert column in printed
-    assert (work_dir / 'pareto.png').read_bytes().startswith(b'\x89PNG')
+    for picture in ('pareto.png', 'predictions.png'):
+        assert (work_dir / picture).read_bytes().startswith(b'\x89PNG')
+    for words in ('slow anchor alone', 'One file with', '--results', 'Done in'):
+        assert words in printed
 
     def weights_of(model):
         path = work_dir / f'{name.format(model)}_toy-scenes-64x64' / 'iter_3.pth'

@@ -1,7 +1,5 @@
 """The runner of a tool, with a short log on the terminal and all of it in the file."""
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

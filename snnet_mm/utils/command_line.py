@@ -1,7 +1,5 @@
 """The command line of all tools: their common options, and errors in a few words."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -75,3 +75,8 @@ def test_graphs_for_any_number_of_images(name, kind, size, compare_graphs, tmp_p
     exporter = StitchExporter(cfg, model, tmp_path, size=size)
     stitch = model.backbone.space.ids[-1]
     compare_graphs(exporter, stitch, [kind], lambda model, images: model(images))
+
+
+def test_levit_has_one_size(tmp_path):
+    with pytest.raises(ValueError, match=r'\(64, 64\) alone, as levit_192'):
+        StitchExporter(*classifier('levit'), tmp_path, size=(64, 96))

@@ -62,8 +62,9 @@ def parse_args() -> argparse.Namespace:
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group('which stitches, on how much data')
     chosen = group.add_mutually_exclusive_group()
-    what = """stitches to test: 'all', 'anchors', 'pareto' (of --results), or ids such
-        as 0,5,12; by default what the config says"""
+    what = """stitches to test: 'all', 'anchors', 'pareto' (of --results), ids such as
+        0,5,12, or 'search' for the best within all budgets; by default what the config
+        says"""
     chosen.add_argument('--stitch-id', help=what)
     what = """test the best stitch within a budget such as 120G, 60M or 25ms; several
         budgets with commas; measured best with --results, else a guess"""
@@ -78,6 +79,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         for where that is not known of a metric"""
     group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     for option, words in {
+        '--evaluate': 'how many stitches a search evaluates, anchors included',
         '--stitches-per-pass': 'evaluate at most so many stitches in one pass',
         '--limit': 'test on so many images, evenly spread over the data',
         '--screen': 'screen the stitches on so many images, then test only the best of '
@@ -95,7 +97,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
 def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
     """Test stitches as the command line says, in the loop that can."""
     same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
-    same += ('screen', 'keep', 'recalibrate_bn')
+    same += ('evaluate', 'screen', 'keep', 'recalibrate_bn')
     settings = {name: getattr(args, name) for name in same}
     settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
     settings = {key: value for key, value in settings.items() if value is not None}

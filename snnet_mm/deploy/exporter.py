@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from mmengine.config import Config
+from mmengine.logging import print_log
 from torch import nn
 
 from snnet_mm.evaluation import cost_table, preprocessed_size
@@ -103,7 +105,8 @@ class StitchExporter:
         require_onnx()
         # Results may hold latency, which the costs of the model do not.
         costs = self.costs if self.results is None else None
-        ids = select_stitches(self.space, stitches, costs, self.results)
+        say = partial(print_log, logger='current')
+        ids = select_stitches(self.space, stitches, costs, self.results, say=say)
         paths = {i: self.out_dir / f'stitch_{i}.onnx' for i in ids}
         # Graphs of another bundle point into weights that would be replaced.
         others = {*self.out_dir.glob('stitch_*.onnx')} - {*paths.values()}
@@ -148,7 +151,7 @@ class StitchExporter:
         predictions: Predictions,
         weights: Mapping | None = None,
     ) -> dict:
-        measured = self.results.stitches if self.results else ()
+        measured = self.results.measured if self.results else ()
         metrics = {result.id: dict(result.metrics) for result in measured}
         stitches = []
         for i, written in files.items():

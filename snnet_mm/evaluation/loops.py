@@ -26,8 +26,6 @@ from snnet_mm.stitching import (
     CostTable,
     StitchResults,
     best_per_budget_group,
-    is_budget,
-    parse_budget,
     select_stitches,
 )
 from snnet_mm.utils import (
@@ -53,6 +51,7 @@ from .partial_results import (
 )
 from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
+from .search import StitchSearch, check_number, run_search
 from .stitch_statistics import forward_mode, own_statistics
 from .tables import report_stitches
 
@@ -106,7 +105,10 @@ class StitchTestLoop(TestLoop):
 
     Args:
         *args: See mmengine's ``TestLoop``.
-        stitches: See :func:`snnet_mm.stitching.select_stitches`.
+        stitches: See :func:`snnet_mm.stitching.select_stitches`; ``'search'`` for the
+            best stitches within all budgets, of which few are evaluated and the others
+            predicted; see :class:`StitchSearch`.
+        evaluate: How many stitches a search evaluates, anchors included.
         input_size: See :func:`cost_table`.
         results: A ``stitches.json`` of the same stitching space, which ``'pareto'`` and
             budgets choose by; see :func:`snnet_mm.stitching.pick`.
@@ -121,7 +123,8 @@ class StitchTestLoop(TestLoop):
             config.
         limit: Use only so many images, evenly spread over the data set.
         screen: First look at all stitches on so many images, evenly spread, then
-            evaluate the anchors and the best of every budget group on everything.
+            evaluate the anchors and the best of every budget group on everything; a
+            search begins with the best ones and learns from the scores.
         keep: How many stitches of a budget group (ten equal parts of the FLOPs range)
             pass the screening.
         recalibrate_bn: Before the test, estimate the batch norm statistics of the model
@@ -137,6 +140,7 @@ class StitchTestLoop(TestLoop):
         self,
         *args,
         stitches: str | int | Sequence[int] = 'anchors',
+        evaluate: int | None = None,
         input_size: Sequence[int] | None = None,
         results: str | os.PathLike | None = None,
         costs: str | os.PathLike | None = None,
@@ -155,6 +159,7 @@ class StitchTestLoop(TestLoop):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.stitches, self.input_size = stitches, input_size
+        self.evaluate = evaluate
         self.known_results, self.known_costs = results, costs
         self.lower_is_better = lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
@@ -181,17 +186,18 @@ class StitchTestLoop(TestLoop):
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
         self._under_way: list[PartialEvaluation] = []
         anew = self.recalibrate_bn is not None
+        run = self._search if self.stitches == 'search' else self._screen_and_evaluate
         with self._recalibrated(ids) if anew else own_statistics(runner, ids) as own:
             self._identity['batch norm statistics'] = own
-            report = self._screen_and_evaluate(ids)
+            report = run(ids)
         if is_main_process():
             report_stitches(report, self.out_dir)
-            if len(report.stitches) == len(self._space):
+            if len(report.measured) == len(self._space):
                 link_latest(self.out_dir / 'stitches.json', runner.work_dir)
             self._save_image_scores(report)
         for partial in self._under_way:
             partial.remove()
-        metrics = _flatten({r.id: r.metrics for r in report.stitches})
+        metrics = _flatten({r.id: r.metrics for r in report.measured})
         with quiet_terminal(runner.logger):
             runner.call_hook('after_test_epoch', metrics=metrics)
         runner.call_hook('after_test')
@@ -215,33 +221,25 @@ class StitchTestLoop(TestLoop):
             self._costs = CostTable.read(self.known_costs)
             keys = '(config key: test_cfg.costs; option: --costs)'
             self._costs.check_same_model(costs, f'{self.known_costs} {keys}')
+        searched = self.stitches == 'search'
+        if searched or self.evaluate is not None:
+            check_number(self._space, self.evaluate, searched)
+        if searched:
+            return self._space.ids
         if self.known_results is None:
-            ids = select_stitches(self._space, self.stitches, self._costs)
-            self._say_budgets(ids, None)
-            return ids
+            more = dict(costs=self._costs, say=self._say_choice)
+            return select_stitches(self._space, self.stitches, **more)
         known = self.known_results, self._space, self.lower_is_better
         # Results may hold latency themselves.
         costs = None if self.known_costs is None else self._costs
         results = StitchResults.read(*known)
-        ids = select_stitches(self._space, self.stitches, costs, results)
-        self._say_budgets(ids, results)
-        return ids
+        more = dict(results=results, say=self._say_choice)
+        return select_stitches(self._space, self.stitches, costs, **more)
 
-    def _say_budgets(self, ids: Sequence[int], results: StitchResults | None) -> None:
-        """Log what budgets bound, and what chose within them."""
-        chosen = self.stitches
-        budgets = chosen.split(',') if isinstance(chosen, str) else chosen
-        if isinstance(budgets, int) or not is_budget([*budgets][0]):
-            return
-        meanings = [f'{b.strip()} {parse_budget(b).meaning}' for b in budgets]
-        by = 'by a guess, for want of results (option: --results stitches.json)'
-        if results is not None:
-            by = f'best {results.metric} of {len(results.scores())} tested stitches'
+    def _say_choice(self, reason: str) -> None:
+        """Log what a budget bounds, and what was chosen within it."""
         size = '{}x{}'.format(*self._costs.input_size)
-        self.runner.logger.info(
-            f'Budget: {", ".join(meanings)}; images of {size}. '
-            f'Chosen: stitch {", ".join(map(str, ids))}, {by}.'
-        )
+        self.runner.logger.info(f'{reason}; images of {size}')
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Refuse metrics that would be wrong, or would overwrite predictions."""
@@ -293,6 +291,16 @@ class StitchTestLoop(TestLoop):
         )
         return screened.updated_by(self._evaluate(kept, self.limit))
 
+    def _search(self, ids: Sequence[int]) -> StitchResults:
+        """Evaluate the most promising stitches, a few per pass; predict the others."""
+        screened = self.screen and self._evaluate(ids, self.screen)
+        return run_search(
+            lambda ids: self._evaluate(ids, self.limit),
+            StitchSearch(self._space, self._costs, screened),
+            self.evaluate,
+            self.runner.logger.info,
+        )
+
     def _evaluate(self, ids: Sequence[int], limit: int | None) -> StitchResults:
         """Evaluate stitches on at most ``limit`` images."""
         runner, dataloader = self.runner, self.dataloader
@@ -301,8 +309,11 @@ class StitchTestLoop(TestLoop):
         num_images = len(dataloader.dataset)
         identity = self._identity | identify_data(dataloader)
         folder = Path(runner.work_dir) / 'partial_test'
-        partial = PartialEvaluation(folder, identity, self.resume)
-        self._under_way.append(partial)
+        same = (p for p in self._under_way if p.identity == identity)
+        partial = next(same, None)
+        if partial is None:
+            partial = PartialEvaluation(folder, identity, self.resume)
+            self._under_way.append(partial)
         left = [i for i in ids if i not in partial.finished]
         per_pass = self.stitches_per_pass or max(len(left), 1)
         for begin in range(0, len(left), per_pass):

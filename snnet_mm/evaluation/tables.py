@@ -72,10 +72,11 @@ def stitch_table(results: StitchResults) -> Table:
     """Return a table of results, one row per stitch, ascending in FLOPs."""
     others = [m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT)]
     metrics = [results.metric, *(m for m in others if m != results.metric)]
-    screened = len(results.complete) < len(results.stitches)
+    # Some were only screened, or predicted.
+    mixed = len(results.complete) < len(results.stitches)
     headings = [UNITS['flops'].heading, UNITS['params'].heading]
     headings += [m.rsplit('/')[-1] for m in metrics]
-    headings += ['images'] * screened + ['Pareto']
+    headings += ['images'] * mixed + ['Pareto']
     notes = [f'costs: {results.scope}'] if results.scope else []
     if results.data_size is not None:
         most = results.complete[0].num_images
@@ -93,7 +94,11 @@ def stitch_table(results: StitchResults) -> Table:
         # Shares and errors below 1 have three decimals.
         values = [r.metrics[m] for m in metrics]
         cells += [f'{v:.2f}' if v >= 1 else f'{v:.3f}' for v in values]
-        cells += [str(r.num_images)] * screened + ['*' if r.id in front else '']
+        images = str(r.num_images)
+        if r.deviation is not None:  # of the first metric, which ranks
+            cells[2:] = [f'{cells[2]} ± {r.deviation:.2g}', *[''] * len(values[1:])]
+            images = 'predicted'
+        cells += [images] * mixed + ['*' if r.id in front else '']
         _add_row(table, r.id, r.kind, r.route, *cells)
     return table
 
@@ -102,7 +107,7 @@ def _explained(results: StitchResults, front: Sequence[int]) -> Iterator[str]:
     """Yield what the last column, the order and the ids of a table mean."""
     better = 'more' if results.higher_is_better else 'less'
     yield (
-        f'* on the Pareto front, {len(front)} of {len(results.stitches)} stitches: '
+        f'* on the Pareto front, {len(front)} of {len(results.measured)} stitches: '
         f'none that costs as little has {better} {results.metric}.'
     )
     found = results.rank_correlation()

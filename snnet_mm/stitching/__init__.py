@@ -29,7 +29,13 @@ from .routes import (
     common_prefix,
     visiting_order,
 )
-from .selection import best_per_budget_group, middle_stitches, pick, select_stitches
+from .selection import (
+    best_per_budget_group,
+    choose,
+    middle_stitches,
+    pick,
+    select_stitches,
+)
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace, check_space_record, write_space_record
 from .staged_space import StagedSpace

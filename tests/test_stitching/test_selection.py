@@ -12,6 +12,7 @@ from snnet_mm.stitching import (
     StitchResults,
     TwoWaySpace,
     best_per_budget_group,
+    choose,
     parse_budget,
     pick,
     select_stitches,
@@ -57,15 +58,15 @@ def test_errors_are_better_when_lower():
 
 def test_an_unknown_direction_is_asked_for():
     unknown = results_of('kappa').ranked_by('kappa')
-    for choose in (
+    for chosen_by in (
         lambda **said: pick(SPACE, '900G', COSTS, unknown, **said),
         lambda **said: select_stitches(SPACE, ['900G'], COSTS, unknown, **said)[-1],
         lambda **said: select_stitches(SPACE, 'pareto', results=unknown, **said)[-1],
     ):
         with pytest.raises(ValueError, match="'kappa' is better .*--lower-is-better"):
-            choose()
-        assert choose(lower_is_better=['kappa']) == 0
-        assert choose(lower_is_better=['none']) == 7
+            chosen_by()
+        assert chosen_by(lower_is_better=['kappa']) == 0
+        assert chosen_by(lower_is_better=['none']) == 7
     with pytest.raises(ValueError, match='--lower-is-better kappa'):
         best_per_budget_group(unknown, 1)
 
@@ -79,12 +80,12 @@ def test_nan_is_never_chosen():
         # But for the anchors, which are always tested.
         assert best_per_budget_group(results, 1) == (0, 1, 2, 5, 6, 8)
     nothing = results_of(values=dict.fromkeys(MIOU, NAN))
-    for choose in (
+    for chosen_by in (
         lambda: select_stitches(SPACE, 'pareto', results=nothing),
         lambda: best_per_budget_group(nothing, 1),
     ):
         with pytest.raises(ValueError, match='mIoU is NaN for all 8 stitches'):
-            choose()
+            chosen_by()
 
 
 def test_only_measured_stitches_are_picked():
@@ -107,6 +108,46 @@ def test_published_figures_are_picked_from(published):
         limit = parse_budget(budget).limit
         affordable = [v['mIoU'] for v in published.values() if v['flops'] <= limit]
         assert published[best]['mIoU'] == max(affordable)
+
+
+def test_a_choice_is_explained():
+    route = SPACE.describe
+    told, what = [], 'multiply-accumulates of one image'
+    select_stitches(SPACE, '6.5G,1G', results=RESULTS, say=told.append)
+    by = 'by results that measured 8 of 8 stitches: mIoU'
+    second = 'runner-up stitch 5 with 40'
+    assert told == [
+        f'budget 6.5G {what}: stitch 3 ({route(SPACE[3])}, 4G), {by} 40; {second}',
+        f'budget 1G {what}: stitch 0 ({route(SPACE[0])}, 1G), {by} 10; runner-up none',
+    ]
+    guess = choose(SPACE, '6G', COSTS).reason
+    assert 'by the prior, a guess, which on published models lost 0.5 points' in guess
+
+
+def test_measured_stitches_come_before_predicted_ones():
+    """Stitch 7 is predicted to be far better than 3, 0 is the only one below 2G."""
+    unsure = {0: 5.0, 7: 10.0}
+    rows = [replace(r, deviation=unsure.get(r.id)) for r in RESULTS.stitches]
+    searched = replace(RESULTS, stitches=rows)
+    assert searched == StitchResults.from_dict(searched.to_dict())
+    assert 7 not in searched.front()
+    best, reason = choose(SPACE, '8G', results=searched)
+    assert best == pick(SPACE, '8G', results=searched) == 3
+    assert 'by a search that measured 6 of 8 stitches: mIoU 40; runner-up' in reason
+    # 60 +- 10 against 40: 20 cdf(2) + 10 pdf(2) = 20 * 0.97725 + 10 * 0.05399.
+    assert 'runner-up stitch 5 with 40; expected to lose 20 to the 2 predic' in reason
+    best, reason = choose(SPACE, '1G', results=searched)
+    assert best == 0
+    assert 'by a search: mIoU 10 ± 5 is predicted, not measured' in reason
+    # Where lower is better, 6 has 15 and 0 10 +- 5: 5 cdf(1) + 5 pdf(1).
+    turned = dict.fromkeys(('mIoU', 'aAcc'), 'lower')
+    best, reason = choose(SPACE, '8G', results=replace(searched, directions=turned))
+    assert best == 6
+    assert reason.endswith('expected to lose 5.4 to the 2 predicted')
+    for wrong in (-1, 'much'):
+        data = replace(searched, stitches=[replace(r, deviation=wrong) for r in rows])
+        with pytest.raises(ValueError, match='deviation of stitch 0'):
+            StitchResults.from_dict(data.to_dict())
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,19 @@
 """Check how the prior picks stitches: ``tools/analysis_tools/check_prior.py FILE``.
 
 Compares, over all stitches of an evaluation, the prior that budgets go by where nothing
-was measured with the results.
+was measured with the results, and a search that evaluates some of the stitches.
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import mean
 
+from snnet_mm.evaluation.search import StitchSearch, run_search
 from snnet_mm.stitching import (
+    Cost,
+    CostTable,
+    StitchingSpace,
     StitchResults,
     TwoWaySpace,
     group_by_cost,
@@ -29,9 +34,23 @@ def parse_args() -> argparse.Namespace:
     add('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     what = 'GFLOPs between budgets (default: 10)'
     add('--step', default=10, type=float, help=what)
+    what = 'also simulate searches that evaluate so many stitches'
+    add('--evaluate', nargs='+', type=int, default=(), help=what)
     args = parser.parse_args()
     check(args.step > 0, '--step', args.step, 'above 0')
     return args
+
+
+def search(results: StitchResults, space: StitchingSpace, number: int) -> list[int]:
+    """Stitches that a search evaluates, of which the results are known already."""
+    rows = {r.id: r for r in results.stitches}
+    costs = {i: Cost(row.flops, row.params) for i, row in rows.items()}
+    search = StitchSearch(space, CostTable(costs, results.input_size))
+
+    def evaluate(ids: Sequence[int]) -> StitchResults:
+        return replace(results, stitches=[rows[i] for i in ids])
+
+    return [r.id for r in run_search(evaluate, search, number).measured]
 
 
 def lost(
@@ -48,7 +67,9 @@ def lost(
     for group in group_by_cost(flops, step):
         budget = max(flops[i] for i in group)
         affordable = [i for i in flops if flops[i] <= budget]
-        guessed = max(affordable, key=lambda i: (guess[i], -flops[i]))
+        guessed = max(
+            (i for i in affordable if i in guess), key=lambda i: (guess[i], -flops[i])
+        )
         best = max(sign * scores[i] for i in affordable)
         losses.append(best - sign * scores[guessed])
     return losses
@@ -67,12 +88,22 @@ def main() -> None:
         'FLOPs alone': flops,
     }.items():
         ranks = rank_correlation([guess[i] for i in scores], list(scores.values()))
-        losses = lost(results, guess, args.step * 1e9)
-        print(
-            f'{name}: rank correlation {ranks:.2f}, loses {mean(losses):.2f} '
-            f'{results.metric} on average and {max(losses):.2f} at most over '
-            f'{len(losses)} budgets'
-        )
+        print(f'{name}: rank correlation {ranks:.2f}, ', end='')
+        print_losses(lost(results, guess, args.step * 1e9), results.metric)
+    sign = 1 if results.higher_is_better else -1
+    for number in args.evaluate:
+        tried = set(search(results, space, number)) & set(scores)
+        guess = {i: sign * scores[i] for i in tried}
+        print(f'a search that evaluates {number} of {len(space)} stitches: ', end='')
+        print_losses(lost(results, guess, args.step * 1e9), results.metric)
+
+
+def print_losses(losses: list[float], metric: str) -> None:
+    """Print the rest of a line."""
+    print(
+        f'loses {mean(losses):.2f} {metric} on average and {max(losses):.2f} at most '
+        f'over {len(losses)} budgets'
+    )
 
 
 if __name__ == '__main__':

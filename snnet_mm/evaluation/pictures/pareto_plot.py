@@ -5,13 +5,16 @@ import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
 from snnet_mm.stitching import UNITS, StitchResult, StitchResults
 from snnet_mm.utils import atomic_path
 
 from .figures import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KIND_STYLES = {
     'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
@@ -65,6 +68,8 @@ def plot_pareto(
             style = dict(linewidth=0.6, gid=f'stitches-{kind}') | style
             points = _points(results, cost, [r.id for r in found])
             axes.scatter(*points, label=f'{kind} ({len(found)})', **style)
+    if results.predicted:
+        _draw_predicted(axes, results, cost)
     front = results.front(cost)
     style = dict(color='crimson', linewidth=1.2, zorder=4)
     style['label'] = f'Pareto front ({len(front)})'
@@ -89,6 +94,15 @@ def plot_pareto(
         figure.savefig(temporary, dpi=160)
         if temporary.suffix == '.svg':
             _add_tooltips(temporary, drawn)
+
+
+def _draw_predicted(axes: 'Axes', results: StitchResults, cost: str) -> None:
+    """Draw stitches that were not evaluated, with their standard deviation."""
+    found, column = results.predicted, results.column(cost)
+    x = [column[r.id] / UNITS[cost].factor for r in found]
+    y, spread = [results.score(r) for r in found], [r.deviation for r in found]
+    style = dict(fmt='.', markersize=4, color='silver', elinewidth=0.5, zorder=1)
+    axes.errorbar(x, y, spread, label=f'predicted ({len(found)})', **style)
 
 
 def _points(

@@ -194,6 +194,7 @@ def test_six_iterations_are_three_and_three(random_cfg, num_workers):
     random_cfg.val_evaluator = random_cfg.test_evaluator
     random_cfg.val_cfg = dict(type='StitchValLoop', stitches='anchors')
     loader = random_cfg.train_dataloader
+    loader.update(num_workers=2 - num_workers)
     straight, recorder = run(random_cfg, 'straight')
     loader.update(num_workers=num_workers, persistent_workers=num_workers > 0)
     torch.manual_seed(100)

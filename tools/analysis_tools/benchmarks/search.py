@@ -22,7 +22,7 @@ from .one_pass import make_batch
 # Name, config, images per batch, size, batches that a pass stands for.
 CASES = (
     ('CamVid pair, 176x240', CAMVID, 2, (176, 240), 50),
-    ('DeiT3 S/L, 150 classes, 256x256', S_L, 1, (256, 256), 50),
+    ('DeiT3 S/L, 150 classes, 128x128', S_L, 1, (128, 128), 50),
 )
 EVALUATE = 24
 

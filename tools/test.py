@@ -10,6 +10,7 @@ from mmengine.dist import is_main_process
 from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import report_whole_model
+from snnet_mm.evaluation.search import check_number
 from snnet_mm.stitching import (
     CostTable,
     StitchResults,
@@ -163,7 +164,10 @@ def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
         return
     if results:
         results.check_space(space, f'{args.results}: results')
-    if args.stitch_id or (args.budget and results):
+    searched = cfg.test_cfg.get('stitches') == 'search'
+    if searched or args.evaluate is not None:
+        check_number(space, cfg.test_cfg.get('evaluate'), searched)
+    elif args.stitch_id or (args.budget and results):
         chosen = args.stitch_id or args.budget
         select_stitches(space, chosen, costs or None, results, args.lower_is_better)
 

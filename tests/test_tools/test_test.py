@@ -44,6 +44,15 @@ def test_stitch_ids_are_tested_as_in_the_demo(run_tool, demo, checkpoint, tmp_pa
     assert 'slow[0:2] > fast[1:2] > slow[4:8]' in done.stdout
 
 
+def test_a_search(run_tool, checkpoint, tmp_path):
+    args = (CONFIG, checkpoint, '--stitch-id', 'search', '--work-dir', tmp_path)
+    done = run_tool('test.py', *args, '--evaluate', 6, *SCENES)
+    (written,) = tmp_path.glob('*/stitches.json')
+    results = StitchResults.read(written)
+    assert (len(results.measured), len(results.predicted)) == (6, 8)
+    assert '±' in done.stdout
+
+
 def test_stitches_by_results_and_budget(run_tool, demo, checkpoint, tmp_path):
     results = StitchResults.read(demo[0] / 'stitches.json')
     affordable = [r for r in results.stitches if r.flops <= 0.04e9]

@@ -54,7 +54,7 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
             print('Warning:', line.partition(' - WARNING - ')[2])
     for handler in runner.logger.handlers:
         if not isinstance(handler, logging.FileHandler):
-            handler.setStream(terminal)
+            handler.stream = terminal  # the one before may be closed
             handler.setFormatter(_Brief())
             handler.addFilter(_is_shown)
     if is_main_process():

@@ -20,7 +20,7 @@ def test_the_terminal_is_short_and_the_file_is_not(tmp_path, capsys):
     assert 'Hooks will be executed' in written
     assert 'Hooks will be executed' not in printed
     lines = printed.splitlines()
-    assert len(lines) < 20
+    assert len(lines) < 40  # mmengine alone prints hundreds
     assert lines[0] == 'Model: EncoderDecoder, SNNetv2, PlainViT and PlainViT'
     assert lines[1].endswith('3 iterations')
     assert any(line.startswith('  iteration 3/3, loss ') for line in lines)

@@ -93,22 +93,36 @@ def choose(
         )
     best = found[0]
     cost = UNITS[budget.cost].budget(column[best])
-    route = space.describe(space[best])
-    what = f'budget {budget} {budget.meaning}: stitch {best} ({route}, {cost})'
+    what = f'stitch {best} ({space.describe(space[best])}, {cost})'
     if results is None:
-        return Choice(best, f'{what}, by the prior, {PRIOR_LOSES}')
+        evidence = f'by the prior, {PRIOR_LOSES}'
+    else:
+        evidence = _evidence(space, results, found, hoped)
+    return Choice(best, f'budget {budget} {budget.meaning}: {what}, {evidence}')
+
+
+def _evidence(
+    space: StitchingSpace,
+    results: StitchResults,
+    found: Sequence[int],
+    hoped: Sequence[int],
+) -> str:
+    """What speaks for the best of the found, and may speak for predicted stitches."""
+    best, guessed = found[0], {r.id: r for r in results.predicted}
     if best in guessed:
-        why = f'{_told(results, guessed[best])} is predicted, not measured'
-        return Choice(best, f'{what}, by a search: {why}')
+        return (
+            f'by a search: {_told(results, guessed[best])} is predicted, not measured'
+        )
     rows = {r.id: r for r in results.complete}
-    reason = f'{what}, by {"a search" if guessed else "results"} that measured '
+    reason = f'by {"a search" if guessed else "results"} that measured '
     reason += f'{len(rows)} of {len(space)} stitches: {_told(results, rows[best])}; '
     second = [f'stitch {i} with {results.score(rows[i]):.4g}' for i in found[1:2]]
     reason += f'runner-up {"".join(second) or "none"}'
     if hoped:
-        gains = [_expected_gain(results, guessed[i], scores[best]) for i in hoped]
+        score = results.score(rows[best])
+        gains = [_expected_gain(results, guessed[i], score) for i in hoped]
         reason += f'; expected to lose {max(gains):.2g} to the {len(hoped)} predicted'
-    return Choice(best, reason)
+    return reason
 
 
 def _told(results: StitchResults, result: StitchResult) -> str:

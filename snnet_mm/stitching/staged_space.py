@@ -1,7 +1,7 @@
 """The space of SN-Netv1 for networks with stages."""
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 
 from snnet_mm.utils import check
 
@@ -77,26 +77,33 @@ class StagedSpace(StitchingSpace):
         joined = len(stitches) > len(depths)
         wanted = 'stages with two blocks or more in the slower anchor'
         check(joined, 'backbone.stages', self.stages, wanted)
-        ends: dict[Position, list[Substitute]] = {}
-        *faster, slowest = range(len(depths))
-        for a in faster if maps else ():
-            for stage in range(num_stages):
-                last = [
-                    Position(b, begins[stage + 1] - 1)
-                    for b, begins in enumerate(self._begins)
-                ]
-                ends.setdefault(last[a], [])
-                for end in range(a + 1, slowest + 1) if end_maps else [slowest]:
-                    name = f'{layer_name(a, end, stage)}_map'
-                    layers[name] = StitchingLayerSpec(last[a], last[end])
-                    # The slower one first.
-                    ends.setdefault(last[end], []).insert(0, (last[a], name))
+        ends = self._add_map_layers(layers, end_maps) if maps else {}
+        slowest = len(depths) - 1
         substitutes = {
             p.block: found for p, found in ends.items() if p.anchor == slowest
         }
         super().__init__(
             depths, stitches, layers, ids, substitutes, (), ends if end_maps else None
         )
+
+    def _add_map_layers(
+        self, layers: dict[str, StitchingLayerSpec], end_maps: bool
+    ) -> dict[Position, list[Substitute]]:
+        """Add layers that map the ends of stages; return what stands in for each."""
+        ends: dict[Position, list[Substitute]] = {}
+        *faster, slowest = range(len(self.stage_depths))
+        for a, stage in product(faster, range(len(self.stage_depths[0]))):
+            last = [
+                Position(b, begins[stage + 1] - 1)
+                for b, begins in enumerate(self._begins)
+            ]
+            ends.setdefault(last[a], [])
+            for end in range(a + 1, slowest + 1) if end_maps else [slowest]:
+                name = f'{layer_name(a, end, stage)}_map'
+                layers[name] = StitchingLayerSpec(last[a], last[end])
+                # The slower one first.
+                ends.setdefault(last[end], []).insert(0, (last[a], name))
+        return ends
 
     def _joints(self) -> Iterator[tuple[int, int, int]]:
         """Anchor, its last block before and the next anchor's first block after."""

@@ -133,8 +133,13 @@ def write_json(path: str | os.PathLike, data: Mapping) -> None:
 
 
 def link_latest(file: Path, folder: str | os.PathLike) -> None:
-    """Link a file in a folder above its own, if possible: a path that stays."""
+    """Link a file in a folder above its own, if possible: a path that stays.
+
+    A file of that name which is no link stays; it may be the file itself.
+    """
     link, temporary = Path(folder, file.name), Path(folder, f'.{file.name}.link')
+    if link.exists() and not link.is_symlink():
+        return
     with suppress(OSError):
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(os.path.relpath(file, folder))

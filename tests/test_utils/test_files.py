@@ -9,6 +9,7 @@ from snnet_mm.utils import (
     UnwritableError,
     atomic_path,
     check_writable,
+    link_latest,
     read_json,
     remove_leftovers,
 )
@@ -122,3 +123,14 @@ def test_what_is_wrong_with_a_file_is_said(text, message, tmp_path):
         path.write_bytes(text)
     with pytest.raises(ValueError, match=f'{path} {message}'):
         read_json(path, lambda data: data['a'], 'table', 'a tool')
+
+
+def test_a_link_to_the_latest_file_replaces_links_alone(tmp_path):
+    for name in ('first', 'second'):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / 'results.json').write_text(name)
+        link_latest(tmp_path / name / 'results.json', tmp_path)
+        assert (tmp_path / 'results.json').read_text() == name
+    link_latest(tmp_path / 'first/results.json', tmp_path / 'second')
+    link_latest(tmp_path / 'second/results.json', tmp_path / 'second')
+    assert (tmp_path / 'second/results.json').read_text() == 'second'

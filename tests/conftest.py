@@ -20,6 +20,17 @@ DATA = Path(__file__).parent / 'data'
 torch.set_num_threads(1)
 
 
+# Tests that fork this process: threads that others start do not outlive a fork.
+FORKING = (
+    'test_fsdp_strategy.py', 'test_full_disk.py', 'test_kills.py', 'test_ranks.py',
+    'test_stitch_checkpoint_hook.py', 'test_training_on_ranks.py',
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in FORKING)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     random.seed(0)

@@ -45,8 +45,8 @@ def broken(checkpoint, place, how):
     parent = checkpoint
     *parents, key = (int(k) if k.isdigit() else k for k in place.split('.'))
     for k in parents:
-        parent = parent[k]
-    if parents == ['state_dict']:
+        parent = parent[list(parent)[k] if isinstance(k, int) else k]
+    if isinstance(key, int):
         key = list(parent)[key]
     old = parent.pop(key)
     if how == 'misspelt':

@@ -92,6 +92,11 @@ class StitchStatisticsHook(Hook):
         model, start = runner.model, time.time()
         if not self.num_images or not batch_norms(model):
             return
+        runner.logger.info(
+            f'Estimating batch norm statistics of {len(ids)} stitches on '
+            f'{self.num_images} images (config key: '
+            'default_hooks.stitch_statistics.num_images, 0 for none).'
+        )
         with isolated_rng(runner.seed), gathered(model):
             try:
                 batches = self._batches(runner)

@@ -1,6 +1,8 @@
 """What the pages say is there: files, links, options, names; and their snippets run."""
 
 import importlib
+import inspect
+import pkgutil
 import re
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,7 @@ import torch
 from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
+import snnet_mm
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.utils import load_config
@@ -192,3 +195,24 @@ def test_a_space_and_a_sampler_of_ones_own(build_vit):
     # A quarter of a third of the draws is no anchor.
     assert 15 < drawn.count(2) < 55
     assert drawn == [TASK_UTILS.build(config).sample(i)[0] for i in range(400)]
+
+
+def own_methods():
+    """Public methods of our classes that override none, by name."""
+    packages = pkgutil.walk_packages(snnet_mm.__path__, 'snnet_mm.')
+    for module in (importlib.import_module(package.name) for package in packages):
+        for cls in filter(inspect.isclass, vars(module).values()):
+            if cls.__module__ != module.__name__ or cls.__name__.startswith('_'):
+                continue
+            for name, thing in vars(cls).items():
+                method = getattr(thing, '__func__', getattr(thing, 'fget', thing))
+                own = getattr(method, '__qualname__', '') == f'{cls.__name__}.{name}'
+                new = not any(name in vars(base) for base in cls.__mro__[1:])
+                if own and new and not name.startswith('_'):
+                    yield method.__module__ + '.' + method.__qualname__, method
+
+
+def test_methods_that_override_nothing_say_what_they_do():
+    methods = dict(own_methods())
+    assert len(methods) > 100
+    assert [name for name, method in methods.items() if not method.__doc__] == []

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
 from snnet_mm.apis import init_model
+from snnet_mm.engine import train_in_half_precision
 from snnet_mm.models import model_config, recorded_tokens
 from snnet_mm.utils import (
     ToolParser,
@@ -50,6 +51,8 @@ def parse_args() -> argparse.Namespace:
     what = 'output folder (default: work_dirs/NAME_fast)'
     add('--work-dir', type=Path, help=what)
     add('--iters', type=int, default=300, help='iterations of training (default: 300)')
+    what = 'train in mixed precision; on a CPU in bfloat16'
+    add('--amp', action='store_true', help=what)
     add('--no-labels', action='store_true', help='learn from tokens alone')
     what = 'images that the directions of --width are from (default: 64)'
     add('--num-images', type=int, default=64, help=what)
@@ -195,6 +198,8 @@ def report(metrics: dict[str, dict[str, float]], path: Path) -> None:
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
+    if args.amp:
+        train_in_half_precision(cfg)
     check_writable(str(args.work_dir), 'option: --work-dir')
     args.work_dir.mkdir(parents=True, exist_ok=True)
     first, last = args.work_dir / 'cut.pth', args.work_dir / 'fast.pth'

@@ -9,7 +9,7 @@ from mmengine.config import DictAction
 
 from snnet_mm.apis import build_runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
-from snnet_mm.engine import check_loop, make_safe
+from snnet_mm.engine import check_loop, make_safe, train_in_half_precision
 from snnet_mm.utils import (
     ToolParser,
     check_file,
@@ -34,7 +34,7 @@ def parse_args() -> argparse.Namespace:
     add('--work-dir', help='the dir to save logs and models')
     what = 'resume from the latest checkpoint in the work_dir'
     add('--resume', action='store_true', help=what)
-    what = 'enable automatic mixed precision training'
+    what = 'enable automatic mixed precision training; on a CPU in bfloat16'
     add('--amp', action='store_true', help=what)
     what = 'override settings of the config, in the form of key=value pairs'
     add('--cfg-options', nargs='+', action=DictAction, help=what)
@@ -64,8 +64,7 @@ def main() -> None:
         name = osp.splitext(osp.basename(args.config))[0]
         cfg.work_dir = osp.join('work_dirs', name)
     if args.amp:
-        cfg.optim_wrapper.type = 'AmpOptimWrapper'
-        cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
+        train_in_half_precision(cfg)
     cfg.resume = args.resume or cfg.get('resume', False)
     first = launched_rank(args.launcher) == 0
     if not args.plain_hooks and (parts := make_safe(cfg)) and first:

@@ -47,12 +47,14 @@ class LoRALinear(LowRankUpdate):
 
     @classmethod
     def of(cls, plain: nn.Linear, rank: int, alpha: float) -> 'LoRALinear':
+        """Return a linear layer with a new update, which changes nothing at first."""
         layer = cls(plain.in_features, plain.out_features, plain.bias is not None)
         layer.add_update(rank, alpha, 'lora.rank')
         layer.load_state_dict(plain.state_dict(), strict=False)
         return layer
 
     def merged(self) -> nn.Linear:
+        """Return a plain linear layer of equal output."""
         widths = self.in_features, self.out_features
         with self.weight.device:
             return self.merged_into(nn.Linear(*widths, self.bias is not None))

@@ -111,6 +111,7 @@ class KeptTensors:
         return self._kept[slot][1]
 
     def clear(self) -> None:
+        """Forget all tensors."""
         self._kept.clear()
 
 
@@ -131,6 +132,7 @@ class RelativePositionBias(nn.Module):
         return make() if self.training else self._kept.get(0, grid, self.table, make)
 
     def fix_grid(self, grid: Grid) -> None:
+        """Resample the table to a grid, for good."""
         self.table.data = resize_bias_table(self.table.data, self.grid, grid)
         self.grid = grid
         self._kept.clear()
@@ -163,6 +165,7 @@ class DecomposedRelPosBias(nn.Module):
         return bias.flatten(4).flatten(2, 3)
 
     def fix_grid(self, grid: Grid) -> None:
+        """Resample the table to a grid, for good."""
         self.rel_pos_h.data = resize_offsets(self.rel_pos_h.data, grid[0])
         self.rel_pos_w.data = resize_offsets(self.rel_pos_w.data, grid[1])
 

@@ -85,10 +85,12 @@ class TimmAnchor(TokenAnchor):
 
     @property
     def grid(self) -> Grid:
+        """Rows and columns of patches that the network is built for."""
         return self.family.grid
 
     @property
     def blocks(self) -> nn.ModuleList:
+        """The blocks of the network, in order."""
         return self.vit.blocks
 
     def init_weights(self) -> None:

@@ -107,6 +107,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.ls2(branch))
 
     def fix_grid(self, grid: Grid) -> None:
+        """Resample a relative position bias of global attention to a grid, for good."""
         if self.attn.rel_pos_bias is not None and not self.window_size:
             self.attn.rel_pos_bias.fix_grid(grid)
 

@@ -40,13 +40,16 @@ def space_of(cfg: Config) -> StitchingSpace | None:
     The backbone is built on the meta device, in well under a second.
     """
     init_default_scope(cfg.get('default_scope') or 'mmengine')
-    backbone = next((p for p in dicts_in(cfg.model) if 'anchors' in p), None)
+    backbone = next(
+        (p for p in dicts_in(cfg.model) if {'type', 'anchors'} <= p.keys()), None
+    )
     if backbone is None:
         return None
     try:
         with torch.device('meta'):
             return MODELS.build(backbone).space
-    except (NotImplementedError, RuntimeError):  # of a part that needs real tensors
+    except (NotImplementedError, RuntimeError):
+        # An anchor that needs real tensors: what asks looks again at the real model.
         return None
 
 

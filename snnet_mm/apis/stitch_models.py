@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond
 from snnet_mm.engine.resume import check_weights_fit
-from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation import cost_table, whole_model_cost
 from snnet_mm.integrations.mm_backbones import FITTING, anchor_model
 from snnet_mm.models import model_config
 from snnet_mm.stitching import CostTable
@@ -55,6 +55,7 @@ class TrainedModel(NamedTuple):
 
     @property
     def backbone(self) -> dict:
+        """Config of the anchor, as one of a stitched backbone."""
         alone = ('init_cfg', 'out', 'out_indices', 'pretrained', 'with_cls')
         return {k: v for k, v in self.model['backbone'].items() if k not in alone}
 
@@ -129,7 +130,7 @@ def read_trained(
     check(size, '--shape', size, wanted)
     _check_equal(theirs, ours, size)
     facts = _facts(cfg, model, loaded.get('meta') or {})
-    flops = _count(anchor, size)
+    flops = whole_model_cost(anchor, size).flops
     return TrainedModel(config, checkpoint, cfg, model, weights, anchor, flops, facts)
 
 
@@ -148,16 +149,6 @@ def _check_equal(theirs: nn.Module, ours: nn.Module, size: Size) -> None:
     for a, b in zip(*(tree_leaves(f(images)) for f in run), strict=True):
         alike = a.shape == b.shape and (a - b).abs().max() <= 1e-4 * a.abs().max()
         check(alike, 'model.backbone', kind, FITTING.get(kind, 'one with a known head'))
-
-
-@torch.no_grad()
-def _count(anchor: Anchor, size: Size) -> int:
-    # Imported here, for it loads a compiler of kernels.
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with FlopCounterMode(display=False) as counter:
-        deepcopy(anchor).to('meta')(torch.empty(1, 3, *size, device='meta'))
-    return counter.get_total_flops() // 2
 
 
 def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:

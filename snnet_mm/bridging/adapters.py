@@ -66,11 +66,13 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         return layer(_to_map(state) if self.spatial else state.tokens)
 
     def config(self) -> dict:
+        """Return the config that builds an adapter of equal shape."""
         kind, prefix = type(self).__name__, (self.num_prefix, self.out_prefix)
         source = dict(in_dim=self.in_dim, in_stride=self.in_stride, prefix=prefix)
         return dict(type=kind, hops=list(self.hops), resize=self.resize, **source)
 
     def map_state(self, state: TokenState) -> TokenState:
+        """Return the state that the target anchor goes on from."""
         return self(state)
 
     def forward(self, state: TokenState) -> TokenState:

@@ -99,6 +99,7 @@ class SeededSampler(Sampler):
         return getattr(self.sampler, name)
 
     def set_epoch(self, epoch: int) -> None:
+        """Seed the samples of an epoch, and shuffle as the sampler inside does."""
         self._epoch = epoch
         self.sampler.set_epoch(epoch)
 

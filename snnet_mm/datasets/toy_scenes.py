@@ -73,12 +73,14 @@ class ToyScenes(BaseDataset):
         return info | self.truth_of(scene)
 
     def draw(self, scene_index: int) -> Scene:
+        """Draw a scene; it depends on seed, split and index alone."""
         # A spawn key keeps seed, split and index apart, whatever their lengths.
         key = SPLITS.index(self.split), scene_index
         seeds = np.random.SeedSequence(self.seed, spawn_key=key)
         return draw_scene(np.random.default_rng(seeds), self.size, self.num_objects)
 
     def truth_of(self, scene: Scene) -> dict:
+        """Return the ground truth of a scene by mm's names."""
         if self.depth:
             return dict(gt_depth_map=scene.depth, seg_fields=['gt_depth_map'])
         return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])

@@ -99,6 +99,7 @@ class BudgetController:
         return self._ids[self._index]
 
     def expected_ms(self, stitch_id: int) -> float | None:
+        """Milliseconds of a stitch under the load seen last; None before the first."""
         return None if self.load is None else self.load * self.costs[stitch_id]
 
     @contextmanager

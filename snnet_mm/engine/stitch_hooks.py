@@ -44,6 +44,7 @@ class StitchInitHook(Hook):
 
     Args:
         num_images: Images of the training set to fit to, drawn at random.
+        ridge: See :class:`snnet_mm.models.LeastSquares`.
         method: ``'least-squares'``, or ``'kaiming'`` for torch's random weights of a
             linear layer (SN-Netv1, figure 8); low-rank layers then update a random map.
     """

@@ -87,15 +87,18 @@ class ImportanceSampler(StitchSampler):
         return shares / shares.sum()
 
     def record(self, saliency: Mapping[int, float]) -> None:
+        """Update the moving averages of stitches with what one step measured."""
         for stitch_id, new in saliency.items():
             old = self.scores.get(stitch_id, new)
             self.scores[stitch_id] = self.momentum * old + (1 - self.momentum) * new
         self.num_scored_steps += 1
 
     def state_dict(self) -> dict:
+        """Return what a resumed training needs."""
         return dict(scores=dict(self.scores), num_scored_steps=self.num_scored_steps)
 
     def load_state_dict(self, state: Mapping) -> None:
+        """Go on from what :meth:`state_dict` gave."""
         self.scores = dict(state['scores'])
         self.num_scored_steps = state['num_scored_steps']
 

@@ -40,6 +40,7 @@ class SaliencyScorer:
         self._hook = optim_wrapper.optimizer.register_step_pre_hook(self._score)
 
     def remove(self) -> None:
+        """Stop listening to the optimizer."""
         self._hook.remove()
 
     def _score(self, optimizer: torch.optim.Optimizer, *_) -> None:

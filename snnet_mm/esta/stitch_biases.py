@@ -58,6 +58,7 @@ class StitchBiases(nn.Module):
         backbone.register_forward_hook(self._after_forward, always_call=True)
 
     def idle_parameters(self, stitch: Stitch) -> list[nn.Parameter]:
+        """Return the biases of all other stitches."""
         return [p for name, p in self.named_parameters() if name != str(stitch.id)]
 
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:

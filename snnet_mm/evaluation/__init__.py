@@ -1,6 +1,6 @@
 """Scores and costs of stitches: one pass over the data, tables and pictures."""
 
-from .costs import cost_table, count_parameters
+from .costs import cost_table, count_parameters, whole_model_cost
 from .loops import StitchTestLoop, StitchValLoop
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
 from .parts import preprocessed_size, size_of_images

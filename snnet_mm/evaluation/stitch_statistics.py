@@ -106,6 +106,8 @@ class StitchStatisticsHook(Hook):
                     self.mode = forward_mode(model, costs.scope)
                 self.statistics = recalibrate_bn(model, batches, ids, self.mode)
             except Exception as error:  # no reason to lose a training
+                if get_world_size() > 1:
+                    raise  # the other processes wait for this one
                 why = f'not estimated: {type(error).__name__}: {error}'
                 runner.logger.warning(f'Batch norm statistics of stitches {why}')
                 return

@@ -149,13 +149,15 @@ def report_whole_model(runner: Runner, metrics: Mapping[str, float]) -> None:
     Plots take it for a baseline, such as an anchor alone.
     """
     loader = runner.test_dataloader
+    found = {name: float(value) for name, value in metrics.items() if is_number(value)}
+    if not found:  # predictions alone were asked for
+        return
     try:
         size = size_of_images(runner.model, loader, 0)
         cost = whole_model_cost(runner.model, size)
     except Exception as error:  # heads that cannot run on meta tensors
         runner.logger.info(f'No results.json: costs cannot be counted: {error}')
         return
-    found = {name: float(value) for name, value in metrics.items() if is_number(value)}
     name = type(unwrapped(runner.model)).__name__
     row = StitchResult(0, 'whole', name, cost.flops, cost.params, found)
     row = replace(row, num_images=len(loader.dataset))

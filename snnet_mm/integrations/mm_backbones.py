@@ -66,6 +66,7 @@ class AnchorParts(NamedTuple):
     pooling: str = 'mean'
 
     def build(self) -> Anchor:
+        """Build the anchor, with the weights; an error says which do not fit."""
         anchor = MODELS.build(dict(self.config))
         size = (anchor.input_size,) if isinstance(anchor, PlainViT) else ()
         anchor.load_state_dict(anchor.adapt_weights(self.weights, *size))

@@ -70,6 +70,7 @@ class StitchedClsHead(ClsHead):
         check(held == needed, KEYS, f'heads for {held} anchors', wanted)
 
     def on_stitch(self, stitch: Stitch) -> None:
+        """Classify with the head of the anchor in which a stitch ends."""
         held = [a for a, head in enumerate(self.anchor_heads) if head is not None]
         end = stitch.end_anchor
         wanted = f'one for anchor {end}, in which stitch {stitch.id} ends'
@@ -77,11 +78,13 @@ class StitchedClsHead(ClsHead):
         self._active = end
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the heads that a stitch does not run."""
         for a, head in enumerate(self.anchor_heads):
             if head is not None and a != stitch.end_anchor:
                 yield from head.parameters()
 
     def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
+        """Return the config of this head with the head of one anchor alone."""
         config = dict(config)
         heads = config.pop('ends', None) or config['anchor_heads']
         heads = [h if a == stitch.end_anchor else None for a, h in enumerate(heads)]

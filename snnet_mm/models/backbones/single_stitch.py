@@ -73,9 +73,11 @@ class SingleStitch(BaseModule):
         )
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
+        """Return the level of a parameter, for mmpretrain's layer-wise decay."""
         return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
+        """See :meth:`Anchor.fix_input_size`."""
         for anchor in filter(None, self.anchors):
             anchor.fix_input_size(size)
 

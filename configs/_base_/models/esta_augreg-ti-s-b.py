@@ -54,7 +54,9 @@ model = dict(
                     **anchor,
                 ),
             ],
-            stitching_layer=dict(type='LoRAStitchingLayer', rank=0.25, alpha=None),
+            stitching_layer=dict(
+                type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False
+            ),
             kernel=2,
             stride=1,
         ),

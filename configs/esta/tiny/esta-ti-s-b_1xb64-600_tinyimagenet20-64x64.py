@@ -12,7 +12,9 @@ classifier = dict(
     backbone=dict(
         _base_.model.backbone,
         anchors=anchors,
-        stitching_layer=dict(type='LoRAStitchingLayer', rank=0.25, alpha=None),
+        stitching_layer=dict(
+            type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False
+        ),
         plugins=dict(stitch_biases=dict(type='StitchBiases')),
     ),
 )

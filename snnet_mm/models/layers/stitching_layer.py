@@ -46,10 +46,17 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         rank: Rank of the update, or a share of the smaller width: ESTA has 0.25.
         alpha: Scale of the update before division by the rank; None for the rank
             itself, so that the update is not scaled, as in ESTA.
+        train_bias: Train the bias, as the code of SN-Netv2's authors does; ESTA
+            freezes it.
     """
 
     def __init__(
-        self, in_dim: int, out_dim: int, rank: int | float, alpha: float | None = 1
+        self,
+        in_dim: int,
+        out_dim: int,
+        rank: int | float,
+        alpha: float | None = 1,
+        train_bias: bool = True,
     ) -> None:
         super().__init__(in_dim, out_dim)
         if isinstance(rank, float):
@@ -60,6 +67,7 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
             rank = int(share * width)
         alpha = rank if alpha is None else alpha
         self.add_update(rank, alpha, 'stitching_layer.rank')
+        self.bias.requires_grad_(train_bias)
 
     def merged(self) -> StitchingLayer:
         with self.weight.device:

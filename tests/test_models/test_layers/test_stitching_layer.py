@@ -35,7 +35,7 @@ def test_lora_begins_as_the_least_squares_map():
     [
         (dict(rank=3), 3, 1 / 3),
         (dict(rank=3, alpha=8), 3, 8 / 3),
-        (dict(rank=0.25, alpha=None), 2, 1),  # of the smaller width
+        (dict(rank=0.25, alpha=None, train_bias=False), 2, 1),  # of the smaller width
     ],
 )
 @pytest.mark.parametrize('widths', [(8, 12), (12, 8)])
@@ -47,9 +47,10 @@ def test_formula_of_lora_and_what_it_trains(randomise, settings, rank, scale, wi
     update = (x @ layer.lora_A.T) @ layer.lora_B.T
     torch.testing.assert_close(layer(x), base + scale * update)
     assert (scale * update).abs().max() > 0.1
-    assert trained(layer) == {'lora_A', 'lora_B'}
+    biases = {'bias'} if settings.get('train_bias', True) else set()
+    assert trained(layer) == {'lora_A', 'lora_B'} | biases
     layer(x).square().sum().backward()
-    assert layer.weight.grad is layer.bias.grad is None
+    assert layer.weight.grad is None
     assert layer.lora_A.grad.abs().min() > 0
     assert layer.lora_B.grad.abs().min() > 0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from mmengine.config import Config, DictAction
 from mmengine.registry import MODELS
-from mmengine.runner import Runner
+from mmengine.runner import Runner, find_latest_checkpoint
 from rich.console import Console
 from rich.table import Table
 
@@ -164,8 +164,10 @@ def training_config(
             by_epoch=False,
         ),
     ]
-    cfg.load_from, cfg.resume = str(args.work_dir / 'cut.pth'), args.resume
     cfg.work_dir = str(args.work_dir / 'training')
+    interrupted = find_latest_checkpoint(cfg.work_dir) if args.resume else None
+    cfg.load_from = interrupted or str(args.work_dir / 'cut.pth')
+    cfg.resume = interrupted is not None
     return cfg
 
 

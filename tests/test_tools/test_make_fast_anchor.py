@@ -22,10 +22,15 @@ def test_a_fast_anchor_is_made_of_a_slow_one(run_tool, tmp_path, size, depth, wi
     options = {k: int(v) for k, v in options.items()}
     slow = init_model(SLOW, None, cfg_options=options, device='cpu')
     torch.save(dict(state_dict=slow.state_dict()), tmp_path / 'slow.pth')
-    run_tool(
+    command = (
         *('make_fast_anchor.py', SLOW, tmp_path / 'slow.pth', *size, '--iters', 2),
-        *('--work-dir', tmp_path / 'fast', '--cfg-options', *OPTIONS),
+        *('--work-dir', tmp_path / 'fast', '--resume', '--cfg-options', *OPTIONS),
     )
+    run_tool(*command)  # nothing to resume yet
+    first = torch.load(tmp_path / 'fast' / 'fast.pth')['state_dict']
+    run_tool(*command)
+    again = torch.load(tmp_path / 'fast' / 'fast.pth')['state_dict']
+    assert all(torch.equal(v, again[k]) for k, v in first.items())
     metrics = json.loads((tmp_path / 'fast' / 'fast_anchor.json').read_text())
     assert list(metrics) == ['slow anchor', 'cut', 'trained']
     assert all('mIoU' in found for found in metrics.values())

@@ -1,0 +1,55 @@
+# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every second block, made by
+# tools/make_fast_anchor.py: 32 stitches, at three tenths of the anchors' learning rate.
+# One CPU core, batch 4. No figure in the paper; measured: see README.md.
+_base_ = [
+    '../_base_/models/setr-naive_snnetv2.py',
+    '../_base_/datasets/camvid_240x176.py',
+    '../_base_/schedules/adamw_cosine.py',
+    '../_base_/stitched_runtime.py',
+]
+fast_checkpoint = 'work_dirs/camvid-fast/fast.pth'
+slow_checkpoint = 'work_dirs/camvid-slow/iter_600.pth'
+crop_size = (168, 238)
+scale = (238, 168)
+anchor = dict(type='PlainViT', img_size=crop_size, patch_size=14, layer_scale_init=1.0)
+weights = dict(type='Pretrained', prefix='backbone.')
+model = dict(
+    data_preprocessor=dict(size=crop_size),
+    backbone=dict(
+        anchors=[
+            dict(
+                arch=dict(embed_dims=384, depth=6, num_heads=6),
+                init_cfg=dict(checkpoint=fast_checkpoint, **weights),
+                **anchor,
+            ),
+            dict(
+                arch='small',
+                init_cfg=dict(checkpoint=slow_checkpoint, **weights),
+                **anchor,
+            ),
+        ],
+    ),
+    decode_head=dict(
+        in_channels=384,
+        channels=128,
+        num_classes=11,
+        init_cfg=dict(
+            type='Pretrained', checkpoint=slow_checkpoint, prefix='decode_head.'
+        ),
+    ),
+)
+_base_.train_dataloader.dataset.pipeline[2].scale = scale
+_base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
+_base_.val_dataloader.dataset.pipeline[1].scale = scale
+_base_.test_dataloader.dataset.pipeline[1].scale = scale
+train_dataloader = dict(batch_size=4)
+optim_wrapper = dict(optimizer=dict(lr=3e-5))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=600, by_epoch=False),
+]
+train_cfg = dict(max_iters=600, val_interval=600)
+default_hooks = dict(
+    checkpoint=dict(interval=100, max_keep_ckpts=1),
+    stitch_sampling=dict(sampler=dict(step=0.4e9)),
+)

@@ -107,11 +107,17 @@ def find_directions(model, cfg: Config, args: argparse.Namespace) -> torch.Tenso
     return principal_directions([torch.cat(x) for x in collected.values()], args.width)
 
 
-def write_config(cfg: Config, arch: dict, args: argparse.Namespace) -> Config:
+def write_config(
+    cfg: Config, arch: dict, places: list[int], args: argparse.Namespace
+) -> Config:
     """Write the config of the fast anchor alone, and return it."""
     path, checkpoint = args.work_dir / 'fast.py', str(args.work_dir / 'fast.pth')
     init_cfg = dict(type='Pretrained', checkpoint=checkpoint, prefix='backbone.')
     model = dict(backbone=dict(arch=arch, init_cfg=init_cfg))
+    maps = cfg.model.backbone.get('out_indices')
+    if maps is not None:  # of the first blocks that stand for these, or for later ones
+        maps = [next(i for i, p in enumerate(places) if p >= j) for j in maps]
+        model['backbone']['out_indices'] = tuple(maps)
     head = next((k for k in ('neck', 'decode_head', 'head') if k in cfg.model), None)
     if args.width is not None and head is not None:
         model[head] = dict(in_channels=args.width)
@@ -132,6 +138,12 @@ def write_config(cfg: Config, arch: dict, args: argparse.Namespace) -> Config:
     return fast
 
 
+def has_classes(model: dict) -> bool:
+    """Return whether a model's head gives logits of classes, as no detector's does."""
+    head = model.get('decode_head') or model.get('head') or {}
+    return bool((head[-1] if isinstance(head, list) else head).get('num_classes'))
+
+
 def training_config(
     cfg: Config, fast: Config, places: list[int], args: argparse.Namespace
 ) -> Config:
@@ -147,6 +159,7 @@ def training_config(
         teacher_checkpoint=args.checkpoint,
         places=places,
         labels=not args.no_labels,
+        logits_weight=0.1 if has_classes(cfg.model) else 0,
     )
     if args.width is not None:
         cfg.model.basis = str(args.work_dir / 'basis.pth')
@@ -207,7 +220,7 @@ def main() -> None:
     first, last = args.work_dir / 'cut.pth', args.work_dir / 'fast.pth'
     with guard_checkpoints():
         arch, places, weights = cut(cfg, args)
-        fast = write_config(cfg, arch, args)
+        fast = write_config(cfg, arch, places, args)
         student = MODELS.build(model_config(fast))
         student.load_state_dict(weights, strict=False)  # a narrow one has a new head
         with atomic_path(first) as temporary:

@@ -1,10 +1,12 @@
 """The house of DESIGN.md, section 3: what may import what."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 from mmengine import registry
 
@@ -52,6 +54,8 @@ def wrong_imports(path, source):
     def is_right(top, ours=None, *_):
         if top == 'snnet_mm':
             return ours in allowed
+        if top == 'snnet_runtime':  # stands below all, and imports none of it
+            return True
         if top in MM_PACKAGES:
             return part == 'integrations' or (path, top) in LAZY
         known = top in sys.stdlib_module_names or part not in OUTSIDE
@@ -107,6 +111,22 @@ def test_importing_the_package_pulls_in_no_mm_package_and_nothing_slow():
     imported = set(done.stdout.split())
     assert 'snnet_mm' in imported
     assert imported & {*MM_PACKAGES, *SLOW_PACKAGES} == set()
+
+
+def test_the_runtime_pulls_in_numpy_alone():
+    script = 'import sys, snnet_runtime; print(*sys.modules)'
+    command = [sys.executable, '-S', '-c', script]
+    # -S: an editable install imports what it likes.
+    path = os.pathsep.join([str(PACKAGE.parent), str(Path(numpy.__file__).parents[1])])
+    done = subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=dict(PYTHONPATH=path),
+    )
+    imported = {name.partition('.')[0] for name in done.stdout.split()}
+    assert imported - sys.stdlib_module_names <= {'__main__', 'numpy', 'snnet_runtime'}
 
 
 def our_names():

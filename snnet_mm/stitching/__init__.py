@@ -1,20 +1,19 @@
 """Routes, spaces, costs, results and how stitches are chosen, in pure Python."""
 
-from .cost_table import CostTable, Setup
-from .costs import (
+from snnet_runtime.budgets import (
     UNITS,
     Budget,
-    Cost,
-    group_by_cost,
     is_budget,
+    pareto_front,
     parse_budget,
-    split_cost_range,
 )
+
+from .cost_table import CostTable, Setup
+from .costs import Cost, group_by_cost, split_cost_range
 from .metrics import (
     KEY_METRICS,
     key_metric,
     metric_directions,
-    pareto_front,
     rank_correlation,
     short_name,
 )

@@ -11,8 +11,9 @@ from statistics import median
 from typing import Any
 
 from snnet_mm.utils import is_number, is_whole, read_json, require, write_json
+from snnet_runtime.budgets import UNITS
 
-from .costs import UNITS, Cost, cost_column
+from .costs import Cost, cost_column
 
 # FLOPs of stitches of one model differ by less; a slip of a hand by more.
 MAX_SPREAD = 1000

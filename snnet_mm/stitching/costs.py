@@ -1,73 +1,10 @@
-"""Costs of stitches, their units and groups, and budgets."""
+"""Costs of stitches and their groups."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from snnet_mm.utils import check, is_number, is_whole
-
-
-class CostUnit(NamedTuple):
-    """Unit that a cost is printed in and that budgets have."""
-
-    symbol: str  # end of a budget
-    factor: float  # one unit, in the unit of cost tables
-    heading: str
-    digits: int  # after the point, in a column
-    meaning: str  # of the unit of cost tables
-
-    def cell(self, value: float) -> str:
-        """A cost of a cost table as the cell of a printed table."""
-        number = value / self.factor
-        return f'{number:.3g}' if 0 < number < 1 else f'{number:.{self.digits}f}'
-
-    def budget(self, value: float) -> str:
-        """A cost of a cost table as a budget: ``'33.5G'``."""
-        return f'{value / self.factor:.4g}{self.symbol}'
-
-
-UNITS = {
-    'flops': CostUnit('G', 1e9, 'GFLOPs', 2, 'multiply-accumulates of one image'),
-    'params': CostUnit('M', 1e6, 'params (M)', 2, 'parameters'),
-    'latency': CostUnit('ms', 1.0, 'ms', 2, 'milliseconds of one forward of the batch'),
-    'memory': CostUnit(
-        'MB', 1e6, 'MB', 1, 'bytes at the peak of one forward of the batch'
-    ),
-}
-_COSTS = {unit.symbol: cost for cost, unit in UNITS.items()}
-BUDGETS = (
-    "positive numbers with a unit: '120G' (multiply-accumulates of one image), '60M' "
-    "(parameters), '25ms' (one forward of the batch) or '300MB' (memory of it)"
-)
-
-
-class Budget(NamedTuple):
-    """A bound on one cost, in the unit of cost tables."""
-
-    cost: str
-    limit: float
-
-    @property
-    def meaning(self) -> str:
-        """The quantity that is bounded: ``'parameters'``."""
-        return UNITS[self.cost].meaning
-
-    def __str__(self) -> str:
-        return UNITS[self.cost].budget(self.limit)
-
-
-def is_budget(text: object) -> bool:
-    """Return whether a value ends in the unit of a cost."""
-    return isinstance(text, str) and text.endswith(tuple(_COSTS))
-
-
-def parse_budget(text: str) -> Budget:
-    """Read a budget such as ``'120G'``, ``'60M'`` or ``'25ms'``."""
-    match = re.fullmatch(r'\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)\s*', str(text))
-    right = match and match[2] in _COSTS and float(match[1]) > 0
-    check(right, '--budget', text, BUDGETS)
-    cost = _COSTS[match[2]]
-    return Budget(cost, float(match[1]) * UNITS[cost].factor)
+from snnet_runtime.budgets import UNITS
 
 
 class Cost(NamedTuple):

@@ -63,37 +63,6 @@ def metric_directions(
     }
 
 
-def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:
-    """Leave out stitches whose score is NaN, which is neither good nor bad."""
-    numbers = {i: score for i, score in scores.items() if not math.isnan(score)}
-    if scores and not numbers:
-        raise ValueError(
-            f'{name} is NaN for all {len(scores)} stitches: none can be chosen by it'
-        )
-    return numbers
-
-
-def pareto_front(
-    costs: Mapping[int, float],
-    scores: Mapping[int, float],
-    higher_is_better: bool = True,
-) -> list[int]:
-    """Stitch ids on the Pareto front, ascending in cost.
-
-    Their score is strictly better than that of every stitch of equal or lower cost; of
-    stitches equal in both it is the smallest id. NaN is never on the front.
-    """
-    unknown = sorted(set(scores) - set(costs))
-    if unknown:
-        raise ValueError(f'stitches {unknown} have a score but no cost')
-    sign, front = 1 if higher_is_better else -1, []
-    scores = drop_nan(scores)
-    for stitch_id in sorted(scores, key=lambda i: (costs[i], -sign * scores[i], i)):
-        if not front or sign * (scores[stitch_id] - scores[front[-1]]) > 0:
-            front.append(stitch_id)
-    return front
-
-
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
     """Spearman's rank correlation of two lists; NaN if all values of one are equal."""
     if len(set(a)) < 2 or len(set(b)) < 2:

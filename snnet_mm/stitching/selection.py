@@ -5,10 +5,17 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from snnet_mm.utils import check, is_whole
+from snnet_runtime.budgets import (
+    BUDGETS,
+    UNITS,
+    Budget,
+    drop_nan,
+    is_budget,
+    parse_budget,
+)
 
 from .cost_table import CostTable
-from .costs import BUDGETS, UNITS, Budget, is_budget, parse_budget, split_cost_range
-from .metrics import drop_nan
+from .costs import split_cost_range
 from .prior import prior_scores
 from .results import StitchResult, StitchResults
 from .routes import ANCHOR_KIND

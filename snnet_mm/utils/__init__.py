@@ -1,7 +1,8 @@
 """Small helpers that any part may use."""
 
+from snnet_runtime.checks import check, is_number, is_whole, refusal
+
 from .checkpoint import UntrustedCheckpointError, guard_checkpoints, load_weights_only
-from .checks import check, is_number, is_whole, refusal
 from .command_line import ToolParser, check_file, run_command
 from .config_file import check_ops, check_ops_for, dicts_in, load_config, merge_options
 from .distributed import (

@@ -1,0 +1,6 @@
+"""Exported stitches at run time, with numpy and onnxruntime or OpenVINO alone.
+
+Neither torch nor an mm package need be there; snnet_mm imports this package.
+"""
+
+from .budget_controller import BudgetController, fit_times

@@ -1,0 +1,102 @@
+"""Budgets, the units of costs, and what is worth its cost."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .checks import check
+
+
+class CostUnit(NamedTuple):
+    """Unit that a cost is printed in and that budgets have."""
+
+    symbol: str  # end of a budget
+    factor: float  # one unit, in the unit of cost tables
+    heading: str
+    digits: int  # after the point, in a column
+    meaning: str  # of the unit of cost tables
+
+    def cell(self, value: float) -> str:
+        """A cost of a cost table as the cell of a printed table."""
+        number = value / self.factor
+        return f'{number:.3g}' if 0 < number < 1 else f'{number:.{self.digits}f}'
+
+    def budget(self, value: float) -> str:
+        """A cost of a cost table as a budget: ``'33.5G'``."""
+        return f'{value / self.factor:.4g}{self.symbol}'
+
+
+UNITS = {
+    'flops': CostUnit('G', 1e9, 'GFLOPs', 2, 'multiply-accumulates of one image'),
+    'params': CostUnit('M', 1e6, 'params (M)', 2, 'parameters'),
+    'latency': CostUnit('ms', 1.0, 'ms', 2, 'milliseconds of one forward of the batch'),
+    'memory': CostUnit(
+        'MB', 1e6, 'MB', 1, 'bytes at the peak of one forward of the batch'
+    ),
+}
+_COSTS = {unit.symbol: cost for cost, unit in UNITS.items()}
+BUDGETS = (
+    "positive numbers with a unit: '120G' (multiply-accumulates of one image), '60M' "
+    "(parameters), '25ms' (one forward of the batch) or '300MB' (memory of it)"
+)
+
+
+class Budget(NamedTuple):
+    """A bound on one cost, in the unit of cost tables."""
+
+    cost: str
+    limit: float
+
+    @property
+    def meaning(self) -> str:
+        """The quantity that is bounded: ``'parameters'``."""
+        return UNITS[self.cost].meaning
+
+    def __str__(self) -> str:
+        return UNITS[self.cost].budget(self.limit)
+
+
+def is_budget(text: object) -> bool:
+    """Return whether a value ends in the unit of a cost."""
+    return isinstance(text, str) and text.endswith(tuple(_COSTS))
+
+
+def parse_budget(text: str, key: str = '--budget') -> Budget:
+    """Read a budget such as ``'120G'``, ``'60M'`` or ``'25ms'``."""
+    match = re.fullmatch(r'\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]+)\s*', str(text))
+    right = match and match[2] in _COSTS and float(match[1]) > 0
+    check(right, key, text, BUDGETS)
+    cost = _COSTS[match[2]]
+    return Budget(cost, float(match[1]) * UNITS[cost].factor)
+
+
+def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:
+    """Leave out stitches whose score is NaN, which is neither good nor bad."""
+    numbers = {i: score for i, score in scores.items() if not math.isnan(score)}
+    if scores and not numbers:
+        raise ValueError(
+            f'{name} is NaN for all {len(scores)} stitches: none can be chosen by it'
+        )
+    return numbers
+
+
+def pareto_front(
+    costs: Mapping[int, float],
+    scores: Mapping[int, float],
+    higher_is_better: bool = True,
+) -> list[int]:
+    """Stitch ids on the Pareto front, ascending in cost.
+
+    Their score is strictly better than that of every stitch of equal or lower cost; of
+    stitches equal in both it is the smallest id. NaN is never on the front.
+    """
+    unknown = sorted(set(scores) - set(costs))
+    if unknown:
+        raise ValueError(f'stitches {unknown} have a score but no cost')
+    sign, front = 1 if higher_is_better else -1, []
+    scores = drop_nan(scores)
+    for stitch_id in sorted(scores, key=lambda i: (costs[i], -sign * scores[i], i)):
+        if not front or sign * (scores[stitch_id] - scores[front[-1]]) > 0:
+            front.append(stitch_id)
+    return front

@@ -31,7 +31,7 @@ class Segment(NamedTuple):
 
 
 class StitchingLayerSpec(NamedTuple):
-    """A layer maps ``source`` to ``target``, which least squares fit it to."""
+    """A layer maps ``source`` to ``target``, of whose widths it is."""
 
     source: Position
     target: Position

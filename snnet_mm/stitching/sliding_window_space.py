@@ -18,8 +18,9 @@ class SlidingWindowSpace(StitchingSpace):
     A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
     Within it every block of the anchor that is left may be the last before the joint
     and every block of the other one the first after it; all share one stitching layer,
-    and a joint in two windows belongs to the first. The layer is fitted to what enters
-    the window's first block after the joint: a block's output, or the embedding.
+    and a joint in two windows belongs to the first. Least squares fit the layer to all
+    of its joints at once: from the block before to what enters the one after, which is
+    a block's output or the embedding.
 
     Ids follow the authors: the anchors, fast -> slow, then pair by pair the joints in
     ascending order within each window, then routes through more than two anchors. Slow

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from snnet_mm.utils import check, is_whole, refusal
 
@@ -91,6 +92,18 @@ class StitchingSpace:
     def anchor_ids(self) -> tuple[int, ...]:
         """Stitch ids of the anchors themselves, fast -> slow."""
         return tuple(s.id for s in self if s.kind == ANCHOR_KIND)
+
+    @cached_property
+    def joints(self) -> dict[str, tuple[StitchingLayerSpec, ...]]:
+        """Every joint that a stitching layer serves; its own spec if it serves none."""
+        found = {name: set() for name in self.layers}
+        for stitch in self:
+            for name, (a, _, end), (b, begin, _) in zip(
+                stitch.layers, stitch.segments, stitch.segments[1:], strict=False
+            ):
+                joint = Position(a, end - 1), Position(b, begin - 1)
+                found[name].add(StitchingLayerSpec(*joint))
+        return {n: tuple(sorted(found[n])) or (s,) for n, s in self.layers.items()}
 
     @property
     def fingerprint(self) -> str:

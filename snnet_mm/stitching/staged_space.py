@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, pairwise, product
+from math import ceil
 
 from snnet_mm.utils import check
 
@@ -14,16 +15,12 @@ class StagedSpace(StitchingSpace):
 
     A route changes anchor inside a stage, where both have maps of equal stride, from an
     anchor to the next slower one, and at most once. In a stage of ``d1`` fast and
-    ``d2`` slow blocks it may enter the slow anchor at any block but the first, ``j +
-    1`` for ``j = 0 .. d2-2``, and leaves the fast one after block ``round(j * d1 /
-    d2)``, halves rounded up. Every joint has a stitching layer of its own, fitted to
-    what enters the slow block.
+    ``d2`` slow blocks it may enter the slow anchor at any block ``j`` but the first,
+    and leaves the fast one after the block that ``j`` belongs to, ``floor(j * d1 /
+    d2)``; of equal depths, after block ``j - 1``.
 
-    Ids and joints are those of the authors' published Swin, ResNet and LeViT: the
-    anchors, fast -> slow, then stage by stage, pair by pair, the joints in ascending
-    order. The paper differs: by nearest interpolation it leaves the fast anchor after
-    block ``floor(j * d1 / d2)``, and pairs of equal depth, such as Swin-S/B, have
-    sliding windows of two blocks.
+    Ids and joints are those of the authors: the anchors, fast -> slow, then stage by
+    stage, pair by pair, the joints in ascending order.
 
     Feature maps are those of the last blocks of stages. Where a route ran a stage
     to its end in a faster anchor, one layer projects that anchor's map straight to the
@@ -35,6 +32,9 @@ class StagedSpace(StitchingSpace):
         stages: Stages that are stitched, from 0; by default all but the last. The
             authors have ``(0, 1, 2)`` for Swin, ``(1, 2)`` for ResNet and ResNet with
             Swin, ``(0, 1)`` for LeViT.
+        share_layers: Whether joints share stitching layers as in the authors' code,
+            those with equal ``floor((j - 1) * d1 / d2)``, named after the first of
+            them. By default each has its own.
         ids: See :class:`StitchingSpace`.
         maps: Whether there are layers for feature maps.
         end_maps: Whether these are of the widths of the anchor that a route ends in.
@@ -47,6 +47,7 @@ class StagedSpace(StitchingSpace):
         ids: Collection[int] | None = None,
         maps: bool = True,
         end_maps: bool = False,
+        share_layers: bool = False,
     ) -> None:
         self.stage_depths = tuple(tuple(depths) for depths in stage_depths)
         counts = {len(depths) for depths in self.stage_depths}
@@ -67,11 +68,10 @@ class StagedSpace(StitchingSpace):
             for a, depth in enumerate(depths)
         ]
         layers = {}
-        for a, last, first in self._joints():
-            name = layer_name(a, a + 1, first)
-            layers[name] = StitchingLayerSpec(
-                Position(a, last), Position(a + 1, first - 1)
-            )
+        for a, last, first, shared in self._joints():
+            name = layer_name(a, a + 1, shared if share_layers else first)
+            spec = StitchingLayerSpec(Position(a, last), Position(a + 1, first - 1))
+            layers.setdefault(name, spec)
             route = Segment(a, 0, last + 1), Segment(a + 1, first, depths[a + 1])
             stitches.append(Stitch(len(stitches), 'FS', route, (name,)))
         joined = len(stitches) > len(depths)
@@ -105,13 +105,16 @@ class StagedSpace(StitchingSpace):
                 ends.setdefault(last[end], []).insert(0, (last[a], name))
         return ends
 
-    def _joints(self) -> Iterator[tuple[int, int, int]]:
-        """Anchor, its last block before and the next anchor's first block after."""
+    def _joints(self) -> Iterator[tuple[int, int, int, int]]:
+        """Anchor, its last block before and the next anchor's first block after.
+
+        And the first block after the first of all joints that may share a layer.
+        """
         for stage in self.stages:
             for a, (fast, slow) in enumerate(pairwise(self.stage_depths)):
                 d1, d2 = fast[stage], slow[stage]
-                for j in range(d2 - 1):
-                    # Rounds halves up; a stage four times as deep rounds past its end.
-                    last = min((2 * j * d1 + d2) // (2 * d2), d1 - 1)
-                    begins = self._begins[a][stage], self._begins[a + 1][stage]
-                    yield a, begins[0] + last, begins[1] + j + 1
+                begin, entered = (self._begins[x][stage] for x in (a, a + 1))
+                for j in range(1, d2):
+                    last = j - 1 if d1 == d2 else j * d1 // d2
+                    shared = 1 + ceil((j - 1) * d1 // d2 * d2 / d1)
+                    yield a, begin + last, entered + j, entered + shared

@@ -8,14 +8,24 @@ from snnet_mm.models import LeastSquares
 
 @torch.no_grad()
 def maps_by_hand(net, images):
-    """Weight and bias of every stitching layer, fitted to what it joins."""
+    """Weight and bias of every stitching layer, fitted to what it joins in routes."""
     states, maps = {}, {}
-    joined = [p for spec in net.space.layers.values() for p in spec]
-    for a in {position.anchor for position in joined}:
+    joints = {name: set() for name in net.space.layers}
+    for stitch in net.space:
+        for name, (a, _, end), (b, begin, _) in zip(
+            stitch.layers, stitch.segments, stitch.segments[1:], strict=False
+        ):
+            joints[name].add(((a, end - 1), (b, begin - 1)))
+    for name, spec in net.space.layers.items():
+        joints[name] = joints[name] or {spec}  # a layer for maps alone
+    for a in {a for found in joints.values() for joint in found for a, _ in joint}:
         states[a, -1] = net.anchors[a].embed(images)
         states |= {(a, i): s for i, s in enumerate(states_of(net.anchors[a], images))}
-    for name, (source, target) in net.space.layers.items():
-        x, y = states[source].tokens, states[target].tokens
+    for name, found in joints.items():
+        x, y = (
+            torch.cat([states[place].tokens for place in places])
+            for places in zip(*found, strict=True)
+        )
         fit = LeastSquares(x.shape[-1], y.shape[-1])
         fit.update(x, y)
         maps[name] = tuple(t.float() for t in fit.x_to_y())

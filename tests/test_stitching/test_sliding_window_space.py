@@ -29,11 +29,14 @@ def test_counts_of_the_paper(kernel, stride, nearest, count):
     assert len(SlidingWindowSpace((12,) * 3, kernel, stride, nearest)) == count
 
 
-def test_layers_are_shared_within_a_window_and_fitted_to_its_entrance():
+def test_layers_are_shared_within_a_window_and_fitted_to_all_its_joints():
     space = SlidingWindowSpace((4, 4), kernel=2, stride=2)
-    assert space.layers == {
-        '0to1_0': (Position(0, 0), Position(1, -1)),
-        '0to1_1': (Position(0, 2), Position(1, 1)),
+    assert space.joints == {
+        f'0to1_{w}': tuple(
+            (Position(0, 2 * w + last), Position(1, 2 * w + first - 1))
+            for last, first in ((0, 0), (0, 1), (1, 0), (1, 1))
+        )
+        for w in (0, 1)
     }
     of_layers = [(*stitch.layers, *joints(stitch)) for stitch in space][2:]
     assert of_layers == [

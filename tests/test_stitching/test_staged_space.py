@@ -33,15 +33,16 @@ def test_swin_has_the_ids_of_the_authors():
     assert fewer.describe(fewer[40]) == 'anchor1[0:21] > anchor2[21:24]'
 
 
-def test_halves_are_rounded_up_and_deep_stages_stay_within_the_fast_one():
+def test_a_fast_block_is_left_for_the_slow_blocks_that_belong_to_it():
     resnet = StagedSpace([(2, 2, 2, 2), (3, 4, 6, 3)], (1, 2))
     assert list(joints(resnet).values()) == [
         *[(0, 2, 4), (0, 3, 5), (0, 3, 6)],
         *[(0, 4, 8), (0, 4, 9), (0, 5, 10), (0, 5, 11), (0, 5, 12)],
     ]
+    # Where rounding would leave the fast anchor a block later.
     deep = StagedSpace([(2, 1), (9, 1)])
-    assert [last for _, last, _ in joints(deep).values()] == [0, 0, 0, *[1] * 5]
-    assert joints(StagedSpace([(3, 1), (2, 1)])) == {2: (0, 0, 1)}
+    assert [last for _, last, _ in joints(deep).values()] == [*[0] * 4, *[1] * 4]
+    assert joints(StagedSpace([(3, 1), (2, 1)])) == {2: (0, 1, 1)}
 
 
 def test_layers_are_fitted_to_what_enters_the_slow_block():
@@ -50,7 +51,28 @@ def test_layers_are_fitted_to_what_enters_the_slow_block():
         '0to1_2': (Position(0, 1), Position(1, 1)),
         '0to1_3': (Position(0, 2), Position(1, 2)),
     }
+    assert space.joints == {name: (spec,) for name, spec in space.layers.items()}
     assert [s.layers for s in space] == [(), (), ('0to1_2',), ('0to1_3',)]
+
+
+def test_joints_share_layers_as_in_the_code_of_the_authors():
+    own, shared = (
+        StagedSpace(SWIN, (0, 1, 2), maps=False, share_layers=shares)
+        for shares in (False, True)
+    )
+    assert (len(own.layers), len(shared.layers)) == (38, 6 + 4 + 17)
+    assert [s.segments for s in own] == [s.segments for s in shared]
+    # Ti and S in the third stage: 17 joints, 6 layers of three blocks of S each.
+    names = [shared[i].layers for i in range(7, 24)]
+    assert names == [(f'0to1_{5 + j // 3 * 3}',) for j in range(17)]
+    assert shared.joints['0to1_8'] == tuple(
+        (Position(0, 4 + last), Position(1, 4 + j - 1))
+        for last, j in ((1, 4), (1, 5), (2, 6))
+    )
+    # Layers of equal depths have a joint each.
+    assert [shared[i].layers for i in range(24, 41)] == [
+        own[i].layers for i in range(24, 41)
+    ]
 
 
 def test_every_map_has_its_substitutes():

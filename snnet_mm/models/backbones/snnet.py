@@ -29,7 +29,7 @@ class SNNetv1(StitchedBackbone):
             depth are stitched to neighbours alone.
         direction: ``'FS'``, or ``'SF'`` for plain anchors (figure 9a of the paper).
         stitch_ids: Keep only these stitches, and the anchors.
-        stages: See :class:`StagedSpace`, for anchors with stages.
+        stages, share_layers: See :class:`StagedSpace`, for anchors with stages.
         out, maps_of, **kwargs: See :class:`StitchedBackbone`.
     """
 
@@ -45,6 +45,7 @@ class SNNetv1(StitchedBackbone):
         out: str = 'maps',
         stages: Collection[int] | None = None,
         maps_of: str = 'slowest',
+        share_layers: bool = False,
         **kwargs,
     ) -> None:
         if stitching_layer is None:
@@ -55,12 +56,15 @@ class SNNetv1(StitchedBackbone):
         staged = any(len(a.stages) > 1 for a in anchors)
         given = dict(kernel=kernel, stride=stride, nearest=nearest, direction=direction)
         plain = given == dict(kernel=2, stride=1, nearest=True, direction='FS')
-        fits = plain if staged else stages is None
+        given_stages = dict(stages=stages, share_layers=share_layers)
+        fits = plain if staged else stages is None and not share_layers
         wanted = 'stages for anchors that have some, and the others for plain anchors'
-        check(fits, 'backbone.stages', dict(given, stages=stages), wanted)
+        check(fits, 'backbone.stages', given | given_stages, wanted)
         if staged:
             of_anchors = [[len(stage) for stage in a.stages] for a in anchors]
-            space = StagedSpace(of_anchors, stages, stitch_ids, maps, ends)
+            space = StagedSpace(
+                of_anchors, stages, stitch_ids, maps, ends, share_layers
+            )
         elif len(set(depths)) == 1:
             space = SlidingWindowSpace(depths, ids=stitch_ids, **given)
         else:

@@ -213,6 +213,10 @@ class StitchedBackbone(BaseModule):
         kind = MODELS.get(kind) if isinstance(kind, str) else kind
         fits = isinstance(kind, type) and issubclass(kind, self.layer_class)
         check(fits, 'backbone.stitching_layer', config, wanted)
+        for name, joints in self.space.joints.items():
+            widths = {tuple(map(self.width_at, joint)) for joint in joints}
+            wanted = f'False, as {name} would join blocks of several widths'
+            check(len(widths) == 1, 'backbone.share_layers', sorted(widths), wanted)
         return nn.ModuleDict(
             {
                 name: MODELS.build(dict(config, **self.layer_arguments(spec)))

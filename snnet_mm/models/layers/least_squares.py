@@ -7,11 +7,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from snnet_mm.anchors import Anchor, TokenState
-from snnet_mm.stitching import Position
+from snnet_mm.stitching import Position, StitchingLayerSpec
 from snnet_mm.utils import check
 
 from ..backbones.stitched_backbone import StitchedBackbone
 from ..backbones.walk import walk
+
+Joints = tuple[StitchingLayerSpec, ...]  # those that a layer serves, in order
 
 
 class LeastSquares:
@@ -104,23 +106,25 @@ def fit_stitching_layers(
 ) -> int:
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
-    Anchors run on preprocessed images ``(B, 3, H, W)`` in eval mode. In a distributed
-    run every rank gives its own, or none if others have some; all ranks end with equal
-    maps, or all raise. Returns the number of images seen on this rank.
+    A layer that serves several joints is fitted to all of them at once. Anchors run on
+    preprocessed images ``(B, 3, H, W)`` in eval mode. In a distributed run every rank
+    gives its own, or none if others have some; all ranks end with equal maps, or all
+    raise. Returns the number of images seen on this rank.
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'
         check(affine, 'default_hooks.stitch_init', type(layer).__name__, wanted)
     fits = _new_fits(backbone, ridge)
-    positions = {position for pair in fits for position in pair}
+    positions = {p for joints in fits for joint in joints for p in joint}
     training, num_images = backbone.training, 0
     backbone.eval()
     try:
         for images in batches:
             with torch.autocast(images.device.type, enabled=False):
                 states = _states_at(backbone.anchors, images, positions)
-                for (a, b), fit in fits.items():
-                    fit.update(states[a].tokens, states[b].tokens)
+                for joints, fit in fits.items():
+                    for a, b in joints:
+                        fit.update(states[a].tokens, states[b].tokens)
             num_images += len(images)
     finally:
         backbone.train(training)
@@ -128,8 +132,8 @@ def fit_stitching_layers(
     for fit in fits.values():
         fit.all_reduce()
     maps = {
-        name: fits[a, b].x_to_y() if (a, b) in fits else fits[b, a].y_to_x()
-        for name, (a, b) in backbone.space.layers.items()
+        name: fits[js].x_to_y() if js in fits else fits[_reversed(js)].y_to_x()
+        for name, js in backbone.space.joints.items()
     }
     for name, weight_and_bias in maps.items():
         backbone.stitching_layers[name].set_map(*weight_and_bias)
@@ -137,17 +141,20 @@ def fit_stitching_layers(
     return num_images
 
 
-def _new_fits(
-    backbone: StitchedBackbone, ridge: float
-) -> dict[tuple[Position, Position], LeastSquares]:
-    """One fit for each two positions, in the direction of their first layer."""
+def _new_fits(backbone: StitchedBackbone, ridge: float) -> dict[Joints, LeastSquares]:
+    """One fit for the joints of each layer, and of the one that leads back."""
     fits, device = {}, next(backbone.parameters()).device
-    directions = dict.fromkeys((a, b) for a, b in backbone.space.layers.values())
-    for a, b in directions:
-        if (b, a) not in fits:
-            widths = backbone.width_at(a), backbone.width_at(b)
-            fits[a, b] = LeastSquares(*widths, (b, a) in directions, ridge, device)
+    served = dict.fromkeys(backbone.space.joints.values())
+    for joints in served:
+        back = _reversed(joints)
+        if back not in fits:
+            widths = (backbone.width_at(position) for position in joints[0])
+            fits[joints] = LeastSquares(*widths, back in served, ridge, device)
     return fits
+
+
+def _reversed(joints: Joints) -> Joints:
+    return tuple(sorted(StitchingLayerSpec(b, a) for a, b in joints))
 
 
 def _states_at(

@@ -159,6 +159,12 @@ PLAIN = dict(
     cls_token=False,
 )
 SWIN = [swin(), swin()]
+# The third stage of the slower network has blocks of 80 and of 112 channels.
+WIDENING = [
+    resnet(channels=(8, 8, 8, 8)),
+    dict(type='TimmStageAnchor', model='mobilenetv3_large_100'),
+]
+SHARED = dict(share_layers=True, stages=(2,), out='end')
 
 
 @pytest.mark.parametrize(
@@ -171,6 +177,8 @@ SWIN = [swin(), swin()]
         (SNNetv1, SWIN, dict(with_cls=True), 'an anchor has no cls_token'),
         (SNNetv1, [PLAIN, swin()], {}, r'\(8,\), \(4, 8'),
         (SNNetv1, [PLAIN] * 2, dict(stages=(0,)), r"'stages': \(0,\).*plain anchors"),
+        (SNNetv1, [PLAIN] * 2, dict(share_layers=True), "'share_layers': True.*plain"),
+        (SNNetv1, WIDENING, SHARED, r'\(8, 80\), \(8, 112\).*0to1_9 would join'),
         (SNNetv2, SWIN, {}, "'SNNetv1' for anchors with stages"),
     ],
 )

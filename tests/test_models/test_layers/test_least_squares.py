@@ -112,11 +112,14 @@ def networks(build_snnet, build_vit):
         stages=lambda: disturb(
             SNNetv1([resnet(), swin(12, (2, 2, 3, 2))], out_indices=(1, 8))
         ),
+        shared=lambda: disturb(
+            SNNetv1([swin(8), swin(12, (2, 2, 9, 2))], out='end', share_layers=True)
+        ),
     )
 
 
 @pytest.mark.parametrize(
-    'name', ['lora', 'registers', 'chain', 'part', 'windows', 'stages']
+    'name', ['lora', 'registers', 'chain', 'part', 'windows', 'stages', 'shared']
 )
 def test_layers_become_the_least_squares_maps(networks, name):
     training = name in ('registers', 'part')

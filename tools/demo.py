@@ -23,9 +23,9 @@ from snnet_mm.engine import missing_headroom
 from snnet_mm.evaluation import (
     Baseline,
     draw_sample,
+    evaluate_whole_model,
     plot_images,
     plot_pareto,
-    report_whole_model,
     wide_console,
 )
 from snnet_mm.stitching import UNITS, StitchResults
@@ -106,7 +106,7 @@ def train_alone(anchor: str, start: str, args: argparse.Namespace) -> StitchResu
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     runner = build(cfg)
     runner.train()
-    report_whole_model(runner, runner.test())
+    evaluate_whole_model(runner)
     file = Path(runner.work_dir, 'results.json')
     return StitchResults.read(file) if file.exists() else None
 

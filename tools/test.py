@@ -5,11 +5,10 @@ import os
 import os.path as osp
 
 from mmengine.config import Config, DictAction
-from mmengine.dist import is_main_process
 
 from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
-from snnet_mm.evaluation import report_whole_model
+from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.evaluation.search import check_number
 from snnet_mm.stitching import (
     CostTable,
@@ -198,9 +197,10 @@ def main() -> None:
     guard = guard_checkpoints(args.trust_checkpoint)
     with guard, closing_process_group(), suggesting_types():
         runner = build_runner(cfg, 'test', args.verbose)
-        metrics = runner.test()
-        if not tests_stitches(cfg) and is_main_process():
-            report_whole_model(runner, metrics)
+        if tests_stitches(cfg):
+            runner.test()
+        else:
+            evaluate_whole_model(runner)
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ from .tables import (
     as_text,
     cost_report,
     report_stitches,
-    report_whole_model,
     stitch_table,
     wide_console,
 )
+from .whole_model import evaluate_whole_model

@@ -1,29 +1,20 @@
 """Tables of costs and results, and the report of an evaluation."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
-from mmengine.runner import Runner
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.models import unwrapped
 from snnet_mm.stitching import (
     UNITS,
     CostTable,
     StitchingSpace,
-    StitchResult,
     StitchResults,
-    key_metric,
-    metric_directions,
 )
-from snnet_mm.utils import is_number, link_latest
 
-from .costs import whole_model_cost
-from .parts import size_of_images
 from .pictures.pareto_plot import plot_pareto
 
 # rich falls back to 80 columns where the output is no terminal; the routes need more.
@@ -141,34 +132,6 @@ def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
             console.print(line, soft_wrap=True)
     plot_pareto(results, out_dir / 'pareto.png')
     console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)
-
-
-def report_whole_model(runner: Runner, metrics: Mapping[str, float]) -> None:
-    """Write costs and metrics of a model without stitches to ``results.json``.
-
-    Plots take it for a baseline, such as an anchor alone.
-    """
-    loader = runner.test_dataloader
-    found = {name: float(value) for name, value in metrics.items() if is_number(value)}
-    if not found:  # predictions alone were asked for
-        return
-    try:
-        size = size_of_images(runner.model, loader, 0)
-        cost = whole_model_cost(runner.model, size)
-    except Exception as error:  # heads that cannot run on meta tensors
-        runner.logger.info(f'No results.json: costs cannot be counted: {error}')
-        return
-    name = type(unwrapped(runner.model)).__name__
-    row = StitchResult(0, 'whole', name, cost.flops, cost.params, found)
-    row = replace(row, num_images=len(loader.dataset))
-    directions, metric = metric_directions(found), key_metric(found)
-    results = StitchResults([row], metric, directions, size, 'no stitches')
-    path = Path(runner.log_dir, 'results.json')
-    results.save(path)
-    link_latest(path, runner.work_dir)
-    gflops, params = (UNITS[n].cell(getattr(row, n)) for n in ('flops', 'params'))
-    words = f'{gflops} GFLOPs at {size[0]}x{size[1]}, {params} M parameters'
-    print(f'{metric} {found[metric]:.4g}, {words}. Wrote {path}')
 
 
 def _table(title: str, headings: Iterable[str]) -> Table:

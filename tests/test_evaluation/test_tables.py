@@ -2,19 +2,9 @@ import math
 from dataclasses import replace
 
 import pytest
-import torch
-from mmengine.config import Config
-from mmengine.runner import Runner
 from small_results import COSTS, RESULTS, SPACE
-from tiny import TOY
 
-from snnet_mm.evaluation import (
-    cost_report,
-    report_stitches,
-    stitch_table,
-    whole_model_cost,
-)
-from snnet_mm.evaluation.tables import report_whole_model
+from snnet_mm.evaluation import cost_report, report_stitches, stitch_table
 from snnet_mm.stitching import Cost, StitchResults
 
 SCOPE = 'backbone and neck alone'
@@ -114,27 +104,3 @@ def test_only_known_costs_are_shown():
     results = StitchResults.collect(SPACE, replace(COSTS, scope=SCOPE), {5: dict(a=1)})
     assert StitchResults.from_dict(results.to_dict()) == results
     assert results.scope == SCOPE
-
-
-@pytest.mark.parametrize('metrics, written', [({}, False), (dict(mIoU=12.5), True)])
-def test_a_model_without_stitches_is_a_baseline(tmp_path, metrics, written):
-    cfg = Config.fromfile(
-        TOY.with_name(TOY.name.replace('snnetv2-fast-slow', 'vit-fast'))
-    )
-    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
-    runner = Runner.from_cfg(cfg)
-    runner._test_loop = runner.build_test_loop(runner._test_loop)
-    report_whole_model(runner, metrics)
-    link = tmp_path / 'results.json'
-    assert link.exists() is written
-    if written:
-        (row,) = StitchResults.read(link).stitches
-        (a, b) = (whole_model_cost(runner.model, (64, 64)), row)
-        assert (row.metrics, a.flops, a.params) == (metrics, b.flops, b.params)
-
-
-def test_costs_of_a_whole_model_by_hand():
-    model = torch.nn.Conv2d(3, 8, 2, stride=2)
-    cost = whole_model_cost(model, (4, 6))
-    assert (cost.flops, cost.params) == (2 * 3 * 8 * 3 * 4, 8 * 3 * 4 + 8)
-    assert model.weight.device.type == 'cpu'

@@ -1,0 +1,40 @@
+import torch
+from mmengine.config import Config
+from mmengine.runner import Runner
+from tiny import TOY
+
+from snnet_mm.evaluation import evaluate_whole_model, whole_model_cost
+from snnet_mm.evaluation.image_scores import ImageScores
+from snnet_mm.stitching import StitchResults
+
+
+def test_a_model_without_stitches_is_a_baseline(tmp_path):
+    alone = TOY.name.replace('snnetv2-fast-slow', 'vit-fast')
+    cfg = Config.fromfile(TOY.with_name(alone))
+    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
+    cfg.test_dataloader.dataset.num_scenes = 3
+    runner = Runner.from_cfg(cfg)
+    evaluate_whole_model(runner)
+    (row,) = StitchResults.read(tmp_path / 'results.json').stitches
+    cost = whole_model_cost(runner.model, (64, 64))
+    assert (row.num_images, row.flops, row.params) == (3, cost.flops, cost.params)
+    scores = ImageScores.read(tmp_path / 'per_image.npz')
+    # mmsegmentation rounds to two places.
+    assert abs(scores.scores(torch.ones(1, 3))[0, 0] - row.metrics['mIoU']) < 0.006
+
+
+def test_predictions_alone_leave_no_results(tmp_path):
+    alone = TOY.name.replace('snnetv2-fast-slow', 'vit-fast')
+    cfg = Config.fromfile(TOY.with_name(alone))
+    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
+    cfg.test_dataloader.dataset.num_scenes = 1
+    cfg.test_evaluator.update(format_only=True, output_dir=str(tmp_path / 'masks'))
+    evaluate_whole_model(Runner.from_cfg(cfg))
+    assert not (tmp_path / 'results.json').exists()
+
+
+def test_costs_of_a_whole_model_by_hand():
+    model = torch.nn.Conv2d(3, 8, 2, stride=2)
+    cost = whole_model_cost(model, (4, 6))
+    assert (cost.flops, cost.params) == (2 * 3 * 8 * 3 * 4, 8 * 3 * 4 + 8)
+    assert model.weight.device.type == 'cpu'

@@ -36,7 +36,7 @@ setup(
     license='Apache-2.0',
     license_files=['LICENSE'],
     keywords='computer vision, stitchable neural networks, OpenMMLab',
-    packages=find_packages(include=['snnet_mm', 'snnet_mm.*', 'snnet_runtime']),
+    packages=find_packages(include=['snnet_mm', 'snnet_mm.*']),
     # .mim holds links to configs, tools and model-index.yml: mmengine and mim look for
     # them there, in this folder (pip install -e .) and in what is installed from it.
     package_data={

@@ -19,7 +19,7 @@ PAGE = ROOT / 'docs' / 'getting_started.md'
 STITCHED = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 DERIVED = 'esta/tiny/esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py'
 SOURCES = ['LICENSE', 'MANIFEST.in', 'README.md', 'model-index.yml', 'pyproject.toml']
-SOURCES += ['setup.py', 'configs', 'requirements', 'snnet_mm', 'snnet_runtime', 'tools']
+SOURCES += ['setup.py', 'configs', 'requirements', 'snnet_mm', 'tools']
 
 
 @pytest.fixture(scope='module')
@@ -58,8 +58,7 @@ def test_all_files_are_in_a_wheel(wheel):
             for p in (ROOT / folder).rglob('*')
             if p.suffix in ('.py', '.yml', '.sh') and '__pycache__' not in p.parts
         }
-    for package in ('snnet_mm', 'snnet_runtime'):
-        expected |= {str(p.relative_to(ROOT)) for p in (ROOT / package).rglob('*.py')}
+    expected |= {str(p.relative_to(ROOT)) for p in (ROOT / 'snnet_mm').rglob('*.py')}
     assert len(expected) > 400
     assert {n for n in wheel.namelist() if '.dist-info/' not in n} == expected
 

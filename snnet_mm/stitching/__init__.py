@@ -1,6 +1,6 @@
 """Routes, spaces, costs, results and how stitches are chosen, in pure Python."""
 
-from snnet_runtime.budgets import (
+from snnet_mm.runtime.budgets import (
     UNITS,
     Budget,
     is_budget,

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
+from snnet_mm.runtime.budgets import UNITS
 from snnet_mm.utils import is_number, is_whole, read_json, require, write_json
-from snnet_runtime.budgets import UNITS
 
 from .costs import Cost, cost_column
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from snnet_mm.runtime.budgets import UNITS
 from snnet_mm.utils import check, is_number, is_whole
-from snnet_runtime.budgets import UNITS
 
 
 class Cost(NamedTuple):

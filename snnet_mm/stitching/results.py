@@ -7,8 +7,8 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from snnet_mm.runtime.budgets import drop_nan, pareto_front
 from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
-from snnet_runtime.budgets import drop_nan, pareto_front
 
 from .cost_table import CostTable, Setup, check_rows, read_header
 from .costs import Cost, cost_column

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from snnet_mm.utils import check, is_whole
-from snnet_runtime.budgets import (
+from snnet_mm.runtime.budgets import (
     BUDGETS,
     UNITS,
     Budget,
@@ -13,6 +12,7 @@ from snnet_runtime.budgets import (
     is_budget,
     parse_budget,
 )
+from snnet_mm.utils import check, is_whole
 
 from .cost_table import CostTable
 from .costs import split_cost_range

@@ -1,6 +1,6 @@
 """Small helpers that any part may use."""
 
-from snnet_runtime.checks import check, is_number, is_whole, refusal
+from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
 from .checkpoint import UntrustedCheckpointError, guard_checkpoints, load_weights_only
 from .command_line import ToolParser, check_file, run_command

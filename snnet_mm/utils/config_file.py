@@ -16,7 +16,7 @@ from mmengine.config.utils import MODULE2PACKAGE
 from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
 
-from snnet_runtime.checks import refusal
+from snnet_mm.runtime.checks import refusal
 
 PACKAGE = 'snnet_mm'
 # Top-level keys that runners and tools read; others are variables, or for own hooks.

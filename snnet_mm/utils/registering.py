@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from mmengine import registry as mmengine_registries
 from mmengine.registry import Registry
 
-from snnet_runtime.checks import refusal
+from snnet_mm.runtime.checks import refusal
 
 # Settings that stock classes or earlier versions have, and what stands in their place.
 MOVED_SETTINGS = {

@@ -11,7 +11,7 @@ from types import ModuleType
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from snnet_runtime.checks import check
+from snnet_mm.runtime.checks import check
 
 _GATED = 'gated: accept it on Hugging Face before weights can be fetched'
 # What the authors' repositories say, by names of their files.

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from snnet_runtime.checks import refusal
+from snnet_mm.runtime.checks import refusal
 
 try:
     import fcntl

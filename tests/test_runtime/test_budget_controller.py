@@ -6,8 +6,8 @@ from statistics import mean
 
 import pytest
 
+from snnet_mm.runtime import BudgetController, fit_times
 from snnet_mm.stitching import StitchResult, StitchResults
-from snnet_runtime import BudgetController, fit_times
 
 # 21 stitches of 10 to 40 ms, each 7 % above the one before.
 LATENCIES = {i: 10 * 4 ** (i / 20) for i in range(21)}

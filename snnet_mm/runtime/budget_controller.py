@@ -7,13 +7,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import linear_regression, median
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .budgets import pareto_front
 from .checks import check
-
-if TYPE_CHECKING:
-    from snnet_mm.stitching import StitchResults
 
 # Relative; together they keep a settled controller within 10 % of its target.
 TOO_SLOW = 0.05  # above the target: a cheaper stitch is chosen
@@ -85,7 +82,7 @@ class BudgetController:
     @classmethod
     def from_results(
         cls,
-        results: 'StitchResults',
+        results: Any,
         costs: Mapping[int, float] | None = None,
         lower_is_better: Collection[str] | None = None,
         **kwargs,
@@ -140,7 +137,7 @@ class BudgetController:
                 message = f'stitch {self.stitch}, the cheapest one, takes '
                 message += f'{self.expected_ms(self.stitch):.3g} ms; the target of '
                 message += f'{self.target_ms:.3g} ms cannot be met'
-                logging.getLogger('snnet_runtime').warning(message)
+                logging.getLogger('snnet_mm.runtime').warning(message)
             wanted = self._best_within(self.target_ms)
             if wanted < self._index:
                 self._patience *= 2 if self._stepped_up else 1

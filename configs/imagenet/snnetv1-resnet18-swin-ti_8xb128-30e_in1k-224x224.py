@@ -1,37 +1,6 @@
 # SN-Netv1 of ResNet-18 and Swin-Ti on ImageNet-1K, 6 stitches in the second and third
-# stage (SN-Netv1, section 4.1). 8 GPUs, batch 1024. Paper: 68.7 - 81.3 top-1 at 1.8 -
-# 4.5 GFLOPs (the authors' published file). Ours: not yet run.
-_base_ = [
-    '../_base_/models/cls_stitched-resnet18_in1k.py',
-    '../_base_/datasets/imagenet_224x224_timm.py',
-    '../_base_/schedules/sgd_cosine_30e.py',
-    '../_base_/stitched_cls_runtime.py',
-]
-ti_checkpoint = 'timm://swin_tiny_patch4_window7_224.ms_in1k'
-model = dict(
-    backbone=dict(
-        anchors=[
-            *_base_.model.backbone.anchors,
-            dict(
-                type='TimmStageAnchor',
-                model='swin_tiny_patch4_window7_224',
-                drop_path_rate=0.1,
-                init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
-            ),
-        ],
-    ),
-    head=dict(
-        anchor_heads=[
-            *_base_.model.head.anchor_heads,
-            dict(
-                in_channels=768,
-                pooling='norm-mean',
-                norm_eps=1e-5,
-                init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
-            ),
-        ],
-    ),
-)
-default_hooks = dict(
-    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
-)
+# stage, with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs, batch 1024.
+# Paper: 68.7 - 81.3 top-1 at 1.8 - 4.5 GFLOPs (the authors' published file). Ours: not
+# yet run.
+_base_ = ['./snnetv1-resnet18-swin-ti-no-teacher_8xb128-30e_in1k-224x224.py']
+model = dict(_delete_=True, type='DistillationWrapper', model=_base_.model)

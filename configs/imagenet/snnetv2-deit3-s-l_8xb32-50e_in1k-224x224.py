@@ -2,7 +2,7 @@
 # 8 GPUs, batch 256. Paper: 82.9 - 87.0 top-1 at 4.6 - 61.6 GFLOPs (published results).
 # Ours: not yet run.
 _base_ = [
-    '../_base_/models/cls_vit_in1k.py',
+    '../_base_/models/cls_vit_in1k_cutmix.py',
     '../_base_/datasets/imagenet_224x224_deit3.py',
     '../_base_/schedules/lamb_cosine_50e.py',
     '../_base_/stitched_cls_runtime.py',
@@ -42,3 +42,5 @@ model = dict(
         ],
     ),
 )
+# As the authors' classifiers draw.
+default_hooks = dict(stitch_sampling=dict(sampler=dict(per_rank=True)))

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import timm
 import torch
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS
@@ -158,10 +159,12 @@ def narrow_loader(loader, root, kind):
         dataset.metainfo = dict(classes=('a', 'b'))
     kinds = [t.type for t in dataset.pipeline]
     square = SIDE if kind == 'head' else (SIDE, SIDE)
-    wide = kind == 'decode_head' or 'RandomChoice' in kinds
+    wide = kind != 'head' and (kind == 'decode_head' or 'RandomChoice' in kinds)
     for transform in dataset.pipeline:
         if 'crop_size' in transform:
             transform.crop_size = square
+        if 'size' in transform:
+            transform.size = square
         if 'scale' in transform:
             transform.scale = (112, 80) if wide else square
         for inner in sum(transform.get('transforms', []), []):
@@ -171,8 +174,18 @@ def narrow_loader(loader, root, kind):
                 inner.crop_size = (48, 64)
 
 
+def narrow_teacher(model, root):
+    """Put a small network with random weights in the place of a teacher."""
+    name, file = 'regnety_002', root / 'teacher.pth'
+    torch.save(timm.create_model(name, num_classes=2).state_dict(), file)
+    model.teacher = dict(type='TimmTeacher', name=name, pretrained=False, num_classes=2)
+    model.teacher_checkpoint = str(file)
+
+
 def narrow(cfg, root, work_dir):
     """Narrow a config to one iteration; the kind of its head."""
+    if cfg.model.type == 'DistillationWrapper':
+        narrow_teacher(cfg.model, root)
     without_weights(cfg.model)
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     model = cfg.model.model if cfg.model.type.endswith('Wrapper') else cfg.model

@@ -4,8 +4,11 @@ _base_ = ['./imagenet_224x224_deit3.py']
 bgr_mean = [103.53, 116.28, 123.675]
 bgr_std = [57.375, 57.12, 58.395]
 train_pipeline = [
-    # The image, a random crop of it, a flip.
-    *_base_.train_pipeline[:3],
+    dict(type='LoadImageFromFile'),
+    dict(
+        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
+    ),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
     dict(
         type='RandAugment',
         policies='timm_increasing',

@@ -1,12 +1,20 @@
-# ImageNet-1K at 224x224 as DeiT3 finetunes on it: 3-Augment, colour jitter; tests take
-# the whole shorter side. 8 GPUs, 32 images each.
+# ImageNet-1K at 224x224 as DeiT3 finetunes on it: a simple random crop, 3-Augment,
+# colour jitter; tests take the whole shorter side. 8 GPUs, 32 images each.
 dataset_type = 'ImageNet'
 data_root = 'data/imagenet'
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(
-        type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'
+        type='ResizeEdge',
+        scale=224,
+        edge='short',
+        backend='pillow',
+        interpolation='bicubic',
     ),
+    # Mirrored at the border, which mmpretrain's crop fills with black.
+    dict(type='NumpyToPIL', to_rgb=True),
+    dict(type='torchvision/RandomCrop', size=224, padding=4, padding_mode='reflect'),
+    dict(type='PILToNumpy', to_bgr=True),
     dict(type='RandomFlip', prob=0.5, direction='horizontal'),
     dict(
         type='RandomChoice',

@@ -1,10 +1,7 @@
-# ImageNet-1K at 224x224 as timm's script trains ResNets by default: random crops, flips
-# and colour jitter, nothing else. 8 GPUs, 128 images each.
+# ImageNet-1K at 224x224 as SN-Netv1 trains ResNets on it by timm's script: RandAugment,
+# and random erasing with a probability of 0.6 in the second half of every batch. 8
+# GPUs, 128 images each.
 _base_ = ['./imagenet_224x224_deit.py']
-train_pipeline = [
-    # The image, a random crop of it, a flip.
-    *_base_.train_pipeline[:3],
-    dict(type='ColorJitter', brightness=0.4, contrast=0.4, saturation=0.4),
-    dict(type='PackInputs'),
-]
-train_dataloader = dict(dataset=dict(pipeline=train_pipeline))
+# RandomErasing, which here may be of any image.
+_base_.train_pipeline[4].erase_prob = 0.6 / 2
+train_dataloader = dict(dataset=dict(pipeline=_base_.train_pipeline))

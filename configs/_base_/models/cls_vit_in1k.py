@@ -1,4 +1,4 @@
-# A classifier of ImageNet-1K on one plain ViT, with the mixing of DeiT and DeiT3.
+# A classifier of ImageNet-1K on one plain ViT, with the mixing of DeiT.
 _base_ = ['./cls_vit.py']
 model = dict(
     data_preprocessor=dict(num_classes=1000),

@@ -1,5 +1,5 @@
 # 50 epochs of ImageNet-1K with batch 1024: AdamW and DeiT's settings with the learning
-# rate of SN-Netv1, 5 epochs of warm-up.
+# rate of SN-Netv1, warm-up from a thousandth of it, a cosine to a hundredth.
 _base_ = ['./lamb_cosine_50e.py']
 optim_wrapper = dict(
     optimizer=dict(
@@ -7,7 +7,13 @@ optim_wrapper = dict(
     )
 )
 param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-2, begin=0, end=6260, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, begin=6260, end=62600, by_epoch=False),
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=6260, by_epoch=False),
+    dict(
+        type='CosineAnnealingLR',
+        eta_min_ratio=1e-2,
+        begin=6260,
+        end=62600,
+        by_epoch=False,
+    ),
 ]
 train_cfg = dict(max_iters=62600, val_interval=6260)

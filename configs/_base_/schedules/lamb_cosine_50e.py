@@ -1,5 +1,5 @@
 # 50 epochs of ImageNet-1K with batch 256: LAMB, which clips gradients itself, a tenth
-# of the learning rate of DeiT3's finetuning, 5 epochs of warm-up.
+# of the learning rate of DeiT3's finetuning, 5 epochs of warm-up from 1e-7.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='Lamb', lr=3e-5, weight_decay=0.02, max_grad_norm=1.0),
@@ -11,9 +11,9 @@ optim_wrapper = dict(
     ),
 )
 param_scheduler = [
-    dict(type='LinearLR', start_factor=1 / 30, begin=0, end=25025, by_epoch=False),
+    dict(type='LinearLR', start_factor=1 / 300, begin=0, end=25025, by_epoch=False),
     dict(
-        type='CosineAnnealingLR', eta_min=1e-6, begin=25025, end=250250, by_epoch=False
+        type='CosineAnnealingLR', eta_min=1e-5, begin=25025, end=250250, by_epoch=False
     ),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=250250, val_interval=25025)

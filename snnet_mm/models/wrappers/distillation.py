@@ -178,13 +178,14 @@ class TimmTeacher(BaseModel):
     """A classifier of timm that knows how its images are normalised.
 
     Args:
-        name: Its name in timm; SN-Netv1 has the teacher of DeiT, RegNetY-160.
+        name: Its name in timm; SN-Netv1 has the teacher of DeiT, RegNetY-160, whose
+            other weights in timm are trained on more images.
         pretrained: Whether timm fetches the weights.
         **kwargs: What else ``timm.create_model`` takes, such as ``num_classes``.
     """
 
     def __init__(
-        self, name: str = 'regnety_160', pretrained: bool = True, **kwargs
+        self, name: str = 'regnety_160.deit_in1k', pretrained: bool = True, **kwargs
     ) -> None:
         try:
             model = create_timm_model(name, pretrained=pretrained, **kwargs)

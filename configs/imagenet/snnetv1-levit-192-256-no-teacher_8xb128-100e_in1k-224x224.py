@@ -1,12 +1,10 @@
-# SN-Netv1 of LeViT-192 and 256 on ImageNet-1K, 6 stitches in the first two stages
-# (SN-Netv1, appendix G, which names no schedule: that of DeiT and Swin). 8 GPUs, batch
-# 1024. Paper: 79.4 - 81.2 top-1 at 0.66 - 1.13 GFLOPs (the authors' published file).
-# Ours: not yet run.
+# SN-Netv1 of LeViT-192 and 256 on ImageNet-1K, 6 stitches, without a teacher.
+# 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
 _base_ = [
     '../_base_/models/cls_vit_in1k.py',
     '../_base_/datasets/imagenet_224x224_deit.py',
     '../_base_/schedules/adamw_cosine_50e.py',
-    '../_base_/stitched_cls_runtime.py',
+    '../_base_/snnetv1_in1k_runtime.py',
 ]
 levit_192_checkpoint = 'timm://levit_192.fb_dist_in1k'
 levit_256_checkpoint = 'timm://levit_256.fb_dist_in1k'
@@ -46,14 +44,11 @@ model = dict(
         ],
     ),
 )
-optim_wrapper = dict(
-    constructor='AnchorLayerDecayConstructor',
-    paramwise_cfg=dict(
-        _delete_=True,
-        decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
-    ),
-)
-default_hooks = dict(
-    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
-)
+# LeViT's recipe: weights decay less, gradients are clipped by the norms of weights.
+optim_wrapper = dict(optimizer=dict(weight_decay=0.025))
+default_hooks = dict(grad_clip=dict(type='AdaptiveGradClipHook', clip_factor=0.01))
+param_scheduler = [
+    _base_.param_scheduler[0],
+    dict(_base_.param_scheduler[1], end=125200),
+]
+train_cfg = dict(max_iters=125200)

@@ -1,0 +1,31 @@
+"""Clipping of gradients by the norms of weights."""
+
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+
+from snnet_mm.utils import check, register
+
+
+@register(HOOKS)
+class AdaptiveGradClipHook(Hook):
+    """Clips gradients before every step, as LeViT's recipe does; needs timm.
+
+    The gradient of each row of a weight is at most ``clip_factor`` times as long as the
+    row (Brock et al., 2021), under AMP, too. ``clip_grad`` of an optim wrapper, which
+    has one norm for all, stays None.
+    """
+
+    def __init__(self, clip_factor: float = 0.01) -> None:
+        fits, wanted = clip_factor > 0, 'positive numbers'
+        check(fits, 'AdaptiveGradClipHook.clip_factor', clip_factor, wanted)
+        self.clip_factor = clip_factor
+
+    def before_train(self, runner: Runner) -> None:
+        from timm.utils.agc import adaptive_clip_grad
+
+        def clip(optimizer, *_) -> None:
+            for group in optimizer.param_groups:
+                adaptive_clip_grad(group['params'], self.clip_factor)
+
+        runner.optim_wrapper.optimizer.register_step_pre_hook(clip)

@@ -2,6 +2,8 @@
 
 from snnet_mm.runtime import BudgetController, fit_times
 
-from .exporter import FORMATS, StitchExporter
-from .onnx_files import open_onnx, run_onnx
+from .exporter import StitchExporter
+from .formats import FORMATS, load_export, read_manifest
+from .onnx_files import open_onnx
+from .request import ExportRequest
 from .single import load_single, single_stitch, single_stitch_config

@@ -1,42 +1,34 @@
 """Export of one stitch, or of a bundle of several that share their weights."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import torch
 from mmengine.config import Config
 from mmengine.logging import print_log
 from torch import nn
 
 from snnet_mm.evaluation import cost_table, preprocessed_size
-from snnet_mm.models import find_stitched_backbone, model_config, set_stitch
+from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults, select_stitches
-from snnet_mm.utils import atomic_path, check, check_writable, refusal, write_json
+from snnet_mm.utils import check, check_writable, machine, refusal, write_json
 
+from .description import GraphDescription
+from .formats import FORMATS, MANIFEST, VERSION
 from .graph import (
-    INPUT,
-    PredictionGraph,
     Predictions,
-    as_tuple,
+    StitchBuild,
     check_parity,
-    output_names,
     predict_loaded,
-    run_torch_export,
     sample_images,
-    trace,
 )
-from .onnx_files import WEIGHTS, OnnxBundle, require_onnx, run_onnx, save_onnx, to_onnx
-from .single import load_single, save_single, single_stitch
+from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
+from .request import ExportRequest
+from .single import single_stitch, takes_rgb
 
-# Formats, with the suffixes of their files.
-FORMATS = {
-    'mm': '.pth',
-    'safetensors': '.safetensors',
-    'onnx': '.onnx',
-    'torch-export': '.pt2',
-}
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 
 
@@ -44,9 +36,8 @@ class StitchExporter:
     """Writes stitches of one model, then reads every file and compares predictions.
 
     They are compared with those of the stitched model, on images of the test set
-    or on noise where there are none; a file that differs is an error. Both ways of
-    export return what they write to ``manifest.json``: how graphs are fed, what they
-    predict, and about each stitch its route, costs, metrics of ``results``, and files.
+    or on noise where there are none; after an error no file is left. All ways of
+    export return what they write to ``manifest.json``; see docs/export.md.
     Graphs take images of ``size``, by default that of the model's data preprocessor.
     """
 
@@ -70,82 +61,99 @@ class StitchExporter:
         self.costs = cost_table(model, self.size)
         if results is not None:
             results.check_space(self.space)
-        self.preprocessor = model_config(cfg).get('data_preprocessor') or {}
-        to_rgb = any(self.preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
-        self.channels = 'RGB' if to_rgb else 'BGR'
         # As mm loads them, in the order of channels BGR, and as graphs take them.
         self.images, source = sample_images(cfg, NUM_IMAGES, self.size)
-        self.graph_images = self.images.flip(1) if to_rgb else self.images
+        self.graph_images = self.images.flip(1) if takes_rgb(cfg) else self.images
         self.compared_on = f'{NUM_IMAGES} {source}'
 
-    def export_stitch(self, stitch_id: int, formats: Sequence[str] = ('mm',)) -> dict:
-        """Write one stitch, in some of :data:`FORMATS`, and the manifest."""
-        known = formats and set(formats) <= set(FORMATS)
-        check(known, '--format', tuple(formats), FORMATS)
-        if 'onnx' in formats:
-            require_onnx()
-        cfg, single, wanted = self._build_single(stitch_id)
-        if {'onnx', 'torch-export'} & set(formats):
-            traced = self._trace(single)
-        files = []
-        for kind in formats:
-            path = self.out_dir / f'stitch_{stitch_id}{FORMATS[kind]}'
-            if kind == 'onnx':
-                save_onnx(to_onnx(traced, self.graph_images), path)
-            elif kind == 'torch-export':
-                with atomic_path(path) as temporary:
-                    torch.export.save(traced, temporary)
-            else:
-                save_single(cfg, single, path)
-            files.append(self._compare(kind, stitch_id, path, wanted))
-        return self._write_manifest({stitch_id: files}, wanted)
+    def export_stitch(
+        self,
+        stitch_id: int,
+        formats: Sequence[str] = ('mm',),
+        precisions: Sequence[str] = ('fp32',),
+        **options,
+    ) -> dict:
+        """Write one stitch and the manifest; see :class:`ExportRequest`."""
+        return self.export(ExportRequest((stitch_id,), formats, precisions, **options))
 
-    def export_bundle(self, stitches: str | Sequence[int]) -> dict:
+    def export_bundle(
+        self,
+        stitches: str | Sequence[int],
+        formats: Sequence[str] = ('onnx',),
+        precisions: Sequence[str] = ('fp32',),
+        **options,
+    ) -> dict:
         """Write stitches, see :func:`select_stitches`, as graphs that share weights."""
-        require_onnx()
+        request = ExportRequest((), formats, precisions, bundle=True, **options)
         # Results may hold latency, which the costs of the model do not.
         costs = self.costs if self.results is None else None
         say = partial(print_log, logger='current')
         ids = select_stitches(self.space, stitches, costs, self.results, say=say)
-        paths = {i: self.out_dir / f'stitch_{i}.onnx' for i in ids}
-        # Graphs of another bundle point into weights that would be replaced.
-        others = {*self.out_dir.glob('stitch_*.onnx')} - {*paths.values()}
-        names = ', '.join(sorted(p.name for p in others))
-        alone = not others or not (self.out_dir / WEIGHTS).exists()
-        allowed = f'a folder without the bundle of {names}, which needs {WEIGHTS}'
-        check(alone, '--out', str(self.out_dir), allowed)
-        bundle, wanted = OnnxBundle(self.out_dir), {}
-        for i, path in paths.items():
-            _, single, wanted[i] = self._build_single(i)
-            bundle.add(path.name, self._trace(single), self.graph_images)
-        weights = bundle.save()
-        files = {i: [self._compare('onnx', i, paths[i], wanted[i])] for i in ids}
-        shared = dict(name=weights.name, bytes=weights.stat().st_size)
-        return self._write_manifest(files, wanted[ids[0]], shared)
+        return self.export(replace(request, stitches=ids))
 
-    def _build_single(self, stitch_id: int) -> tuple[Config, nn.Module, Predictions]:
+    def export(self, request: ExportRequest) -> dict:
+        """Write what is asked for, compare every file, then put all in its place."""
+        ids, files, weights = request.stitches, {}, None
+        if request.shares_weights:
+            names = {name for i in ids for *_, name in request.files(i, self.size)}
+            self._check_no_other_bundle(names)
+        with TemporaryDirectory(prefix='.export-', dir=self.out_dir) as folder:
+            folder = Path(folder)
+            bundle = OnnxBundle(folder)
+            wanted = {i: self._write(i, request, folder, bundle) for i in ids}
+            if request.shares_weights:
+                path = bundle.save()
+                weights = dict(name=path.name, bytes=path.stat().st_size)
+            for i in ids:
+                files[i] = self._compare(i, request, folder, wanted[i])
+            manifest = self._manifest(files, wanted[ids[0]], weights)
+            for path in folder.iterdir():
+                os.replace(path, self.out_dir / path.name)
+        write_json(self.out_dir / MANIFEST, manifest)
+        return manifest
+
+    def _check_no_other_bundle(self, names: Collection[str]) -> None:
+        """Refuse to replace weights that graphs of another bundle point into."""
+        others = sorted(
+            p.name for p in self.out_dir.glob('stitch_*.onnx') if p.name not in names
+        )
+        alone = not others or not (self.out_dir / WEIGHTS).exists()
+        allowed = f'a folder without the bundle of {", ".join(others)}, which needs '
+        check(alone, '--out', str(self.out_dir), allowed + WEIGHTS)
+
+    def _write(
+        self, stitch_id: int, request: ExportRequest, folder: Path, bundle: OnnxBundle
+    ) -> Predictions:
+        """Write the files of one stitch; return what it predicts."""
         set_stitch(self.model, stitch_id)
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
-        return cfg, single, predict_loaded(self.model, self.images)
-
-    def _trace(self, single: nn.Module) -> torch.export.ExportedProgram:
-        graph = PredictionGraph(single, self.size, self.preprocessor)
-        return trace(graph, self.graph_images)
+        build = StitchBuild(cfg, single, self.graph_images)
+        for kind, precision, name in request.files(stitch_id, self.size):
+            if request.bundle and FORMATS[kind].shares_weights:
+                bundle.add(name, to_onnx(build, precision))
+            else:
+                FORMATS[kind].write(build, folder / name, precision)
+        return predict_loaded(self.model, self.images)
 
     def _compare(
-        self, kind: str, stitch_id: int, path: Path, wanted: Predictions
-    ) -> dict:
-        if kind == 'onnx':
-            got = run_onnx(path, self.graph_images)
-        elif kind == 'torch-export':
-            got = run_torch_export(path, self.graph_images)
-        else:
-            got = predict_loaded(load_single(path), self.images)
-        difference = check_parity(kind, stitch_id, got, wanted)
-        about = dict(format=kind, name=path.name, bytes=path.stat().st_size)
-        return about | dict(max_difference=difference)
+        self, stitch_id: int, request: ExportRequest, folder: Path, wanted: Predictions
+    ) -> list[dict]:
+        """Open the files of one stitch again; return what the manifest says of them."""
+        written = []
+        for kind, precision, name in request.files(stitch_id, self.size):
+            format, path = FORMATS[kind], folder / name
+            options = dict(format.options.get(precision, {}))
+            got = format.load(path, options)(self.graph_images)
+            difference = check_parity(kind, stitch_id, got, wanted, precision)
+            about = dict(format=kind, precision=precision, name=name)
+            about |= dict(bytes=path.stat().st_size, max_difference=difference)
+            shares = request.bundle and format.shares_weights
+            written.append(
+                about | dict(shares_weights=shares, options=options, verified=None)
+            )
+        return written
 
-    def _write_manifest(
+    def _manifest(
         self,
         files: Mapping[int, Sequence[dict]],
         predictions: Predictions,
@@ -153,30 +161,24 @@ class StitchExporter:
     ) -> dict:
         measured = self.results.measured if self.results else ()
         metrics = {result.id: dict(result.metrics) for result in measured}
-        stitches = []
+        names, stitches = self.space.anchor_names, []
         for i, written in files.items():
             stitch, cost = self.space[i], self.costs[i]
             about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
             about |= dict(flops=cost.flops, params=cost.params, files=written)
+            about |= dict(segments=[[names[s.anchor], *s[1:]] for s in stitch.segments])
             stitches.append(about | dict(metrics=metrics.get(i, {})))
-        images = dict(name=INPUT, dtype='float32', shape=['batch', 3, *self.size])
-        images |= dict(channels=self.channels, range=[0, 255])
-        images |= {key: self.preprocessor.get(key) for key in ('mean', 'std')}
-        tensors = as_tuple(predictions)
-        names = zip(output_names(len(tensors)), tensors, strict=True)
-        outputs = [
-            dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
-            for name, tensor in names
-        ]
-        meta = getattr(self.model, 'dataset_meta', None) or {}
-        manifest = dict(
-            input=images,
-            outputs=outputs,
-            classes=list(meta.get('classes') or ()),
+        described = GraphDescription.of(self.cfg, self.model, self.size)
+        return dict(
+            version=VERSION,
+            **described.manifest(predictions),
             compared_on=self.compared_on,
             space=self.space.fingerprint,
+            anchors=[
+                dict(name=name, depth=depth)
+                for name, depth in zip(names, self.space.depths, strict=True)
+            ],
             stitches=stitches,
             weights=weights,
+            machine=machine(),
         )
-        write_json(self.out_dir / 'manifest.json', manifest)
-        return manifest

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import warnings
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from snnet_mm.utils import atomic_path, check, refusal
 
-from .graph import INPUT, Predictions, output_names
+from .graph import INPUT, Predictions, StitchBuild, output_names
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -27,33 +28,81 @@ if TYPE_CHECKING:
 # What is no weight, such as shapes and scales, stays in the graph up to this size:
 # onnxruntime must know it to infer the shapes of the rest.
 SMALL = 64
-PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
 WEIGHTS = 'weights.safetensors'  # of a bundle
 
 
-def require_onnx() -> None:
-    """Refuse to write ONNX files where a package for it is missing."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    allowed = f"'onnx' after pip install -e '.[onnx]', for {', '.join(missing)}"
-    check(not missing, '--format', 'onnx', allowed)
+def to_onnx(build: StitchBuild, precision: str = 'fp32') -> onnx_ir.Model:
+    """Turn a build into an ONNX model of a precision.
 
-
-def to_onnx(program: torch.export.ExportedProgram, images: Tensor) -> onnx_ir.Model:
-    """Turn a traced graph, and the images it was traced with, into an ONNX model."""
+    Weights have the names that they have in the checkpoint, ``.T`` if transposed.
+    """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
+    program = build.program
     outputs = output_names(len(program.graph_signature.user_outputs))
     settings = dict(dynamo=True, dynamic_shapes={INPUT: {0: 'batch'}}, verbose=False)
     settings |= dict(input_names=[INPUT], output_names=outputs)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
-            exported = torch.onnx.export(program, (images,), **settings)
+            exported = torch.onnx.export(program, (build.images,), **settings)
         except torch.onnx.OnnxExporterError as error:
             # Such as torch 2.6 with batch norm.
             allowed = 'what torch can write; that of requirements/constraints.txt can'
             raise refusal('--format', 'onnx', allowed) from error
-    return ClearMetadataAndDocStringPass()(exported.model).model
+    model = ClearMetadataAndDocStringPass()(exported.model).model
+    _name_weights(model, program)
+    return {'fp32': lambda m: m, 'int8': _to_int8, 'fp16': _to_fp16}[precision](model)
+
+
+def _name_weights(model: onnx_ir.Model, program: torch.export.ExportedProgram) -> None:
+    names = {}
+    for name, tensor in program.state_dict.items():
+        name, array = name.removeprefix('model.'), tensor.detach().numpy()
+        names |= {_digest(array.T): f'{name}.T', _digest(array): name}
+    for value in list(model.graph.initializers.values()):
+        array = value.const_value.numpy()
+        name = names.get(_digest(array), value.name.removeprefix('model.'))
+        if name not in model.graph.initializers:
+            value.name = name
+
+
+def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
+    """Quantise linear layers of the backbone; scales of activations are dynamic."""
+    import onnx_ir as ir
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    linear = [node for node in model.graph if node.op_type in ('MatMul', 'Gemm')]
+    for node in linear:  # each is named by its output
+        node.name = node.name or node.outputs[0].name
+    chosen = [n.name for n in linear if n.inputs[1].name.startswith('backbone.')]
+    check(chosen, '--precision', 'int8', 'a backbone with linear layers')
+    settings = dict(per_channel=True, weight_type=QuantType.QInt8)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, 'model.onnx')
+        quantize_dynamic(ir.to_proto(model), path, nodes_to_quantize=chosen, **settings)
+        quantised = ir.load(path)
+    return _deduplicated(quantised)
+
+
+def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
+    """Halve weights and activations; images and predictions stay float32."""
+    import onnx_ir as ir
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    proto = convert_float_to_float16(ir.to_proto(model), keep_io_types=True)
+    return _deduplicated(ir.from_proto(proto))
+
+
+def _deduplicated(model: onnx_ir.Model) -> onnx_ir.Model:
+    from onnx_ir.passes.common import DeduplicateInitializersPass
+
+    return DeduplicateInitializersPass(size_limit=2**31)(model).model
+
+
+def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
+    """Write an ONNX file with its weights inside."""
+    save_onnx(to_onnx(build, precision), path)
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
@@ -73,26 +122,18 @@ class OnnxBundle:
         self._arrays: dict[str, np.ndarray] = {}
         self._stored: dict[bytes, str] = {}  # name by content
 
-    def add(
-        self, file: str, program: torch.export.ExportedProgram, images: Tensor
-    ) -> None:
-        """Add a traced graph, and the images it was traced with, as a file.
-
-        Weights keep the names that they have in the checkpoint, ``.T`` if transposed.
-        """
+    def add(self, file: str, model: onnx_ir.Model) -> None:
+        """Add an ONNX model as a file."""
         import onnx_ir as ir
 
-        model, names = to_onnx(program, images), {}
-        for name, tensor in program.state_dict.items():
-            name, array = name.removeprefix('model.'), tensor.detach().numpy()
-            names |= {_digest(array.T): f'{name}.T', _digest(array): name}
         for value in list(model.graph.initializers.values()):
             array = value.const_value.numpy()
-            content = _digest(array)
-            if array.size <= SMALL and content not in names:
+            # Those of a checkpoint have dots in their names.
+            if array.size <= SMALL and '.' not in value.name:
                 continue
+            content = _digest(array)
             if content not in self._stored:
-                base = names.get(content, value.name.removeprefix('model.'))
+                base = value.name
                 numbered = (f'{base}@{n}' if n > 1 else base for n in count(1))
                 name = next(n for n in numbered if n not in self._arrays)
                 self._stored[content] = name
@@ -139,11 +180,16 @@ def open_onnx(path: str | os.PathLike) -> onnxruntime.InferenceSession:
     )
 
 
-def run_onnx(path: str | os.PathLike, images: Tensor) -> Predictions:
-    """Run an ONNX file on images ``(B, 3, H, W)``."""
-    arrays = open_onnx(path).run(None, {INPUT: images.numpy()})
-    outputs = tuple(map(torch.from_numpy, arrays))
-    return outputs[0] if len(outputs) == 1 else outputs
+def load_onnx(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:
+    """Open an ONNX file."""
+    session = open_onnx(path)
+
+    def run(images: Tensor) -> Predictions:
+        arrays = session.run(None, {INPUT: images.numpy()})
+        outputs = tuple(map(torch.from_numpy, arrays))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    return run
 
 
 def _digest(array: np.ndarray) -> bytes:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import reduce
 from operator import getitem
@@ -23,6 +24,8 @@ from snnet_mm.models import (
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import atomic_path, load_weights_only
 from snnet_mm.utils.config_file import dicts_in
+
+from .graph import Predictions, StitchBuild, predict_loaded
 
 TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.
@@ -128,6 +131,25 @@ def load_single(path: str | os.PathLike) -> nn.Module:
     single = MODELS.build(cfg.model)
     single.load_state_dict(load_weights_only(path)['state_dict'])
     return single
+
+
+def write_checkpoint(build: StitchBuild, path: Path, precision: str) -> None:
+    """Write a built stitch; see :func:`save_single`."""
+    save_single(build.cfg, build.model, path)
+
+
+def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:
+    """Open what :func:`save_single` wrote, for images as graphs take them."""
+    model = load_single(path)
+    # mm loads BGR.
+    flip = takes_rgb(Config.fromfile(path.with_suffix('.py')))
+    return lambda images: predict_loaded(model, images.flip(1) if flip else images)
+
+
+def takes_rgb(cfg: Config) -> bool:
+    """Tell whether a model turns the BGR of loaded images into RGB."""
+    preprocessor = model_config(cfg).get('data_preprocessor') or {}
+    return any(preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
 
 
 def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import snnet_mm
 from snnet_mm.apis import cost_table, init_model, set_stitch
-from snnet_mm.deploy import StitchExporter, run_onnx
+from snnet_mm.deploy import StitchExporter, load_export
 from snnet_mm.deploy.graph import check_parity
 from snnet_mm.models import PerStitchBN
 from snnet_mm.stitching import StitchResults
@@ -57,7 +57,7 @@ def test_graphs_for_images_of_another_size(
     assert manifest['input']['channels'] == 'RGB'
     assert manifest['outputs'][0]['shape'] == ['batch', 6, 40, 56]
     source = str(Path(snnet_mm.__file__).parent).encode()
-    for path in tmp_path.glob('stitch_2.*'):
+    for path in tmp_path.glob('stitch_2_*'):
         assert source not in path.read_bytes()
 
 
@@ -77,10 +77,10 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     images = 255 * torch.rand(3, 3, 64, 64)
     used = {}
     for i in ids:
-        path = tmp_path / f'stitch_{i}.onnx'
+        path = tmp_path / f'stitch_{i}_64x64_fp32.onnx'
         set_stitch(model, i)
         wanted = logits(model, (images - MEAN) / STD)
-        assert_close(run_onnx(path, images), wanted, rtol=1e-4, atol=1e-4)
+        assert_close(load_export(path)(images), wanted, rtol=1e-4, atol=1e-4)
         used[i] = read_places(path)
 
     # A name has one place, in all graphs, and a place one name.
@@ -121,6 +121,7 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     costs, space = cost_table(model), model.backbone.space
     stitch = dict(id=3, kind='FS', route='fast[0:2] > slow[4:5]', metrics=dict(mIoU=7))
     stitch |= dict(flops=costs[3].flops, params=costs[3].params)
+    stitch |= dict(segments=[['fast', 0, 2], ['slow', 4, 5]])
     results = StitchResults.collect(space, costs, {3: dict(mIoU=7), 1: dict(mIoU=8)})
     guessed = replace(results.stitches[1], deviation=0.5)
     results = replace(results, stitches=[results.stitches[0], guessed])
@@ -166,18 +167,18 @@ def test_an_export_that_differs_is_refused():
 def test_exports_that_cannot_be(toy_cfg, build, tmp_path, monkeypatch):
     cfg = toy_cfg(sizes=SHORT)
     exporter_to = partial(StitchExporter, cfg, build(cfg))
-    for name in ('stitch_1.onnx', 'stitch_7.onnx', 'weights.safetensors'):
+    for name in ('stitch_1_64x64_fp32.onnx', 'stitch_7.onnx', 'weights.safetensors'):
         (tmp_path / name).touch()
     exporter, beside = exporter_to(tmp_path / 'out'), exporter_to(tmp_path)
     for message, call in {
         "format=.'tf',.; allowed: 'mm', ": lambda: exporter.export_stitch(0, ['tf']),
-        'written to: .*option: --out': lambda: exporter_to(tmp_path / 'stitch_1.onnx'),
+        'written to: .*option: --out': lambda: exporter_to(tmp_path / 'stitch_7.onnx'),
         r'shape=\(0, 64\); allowed: pos': lambda: exporter_to(tmp_path, size=(0, 64)),
         'bundle of stitch_7.onnx': lambda: beside.export_bundle('0,1'),
     }.items():
         with pytest.raises(ValueError, match=message):
             call()
-    find = 'snnet_mm.deploy.onnx_files.importlib.util.find_spec'
+    find = 'snnet_mm.deploy.formats.importlib.util.find_spec'
     monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
     with pytest.raises(ValueError, match=r"'.\[onnx\]', for onnxscript"):
         exporter.export_bundle('all')

@@ -6,15 +6,13 @@ data. Two things are compared by timing them in turn in one process.
 """
 
 import argparse
-import os
 import time
 from importlib import import_module
 from pathlib import Path
 
-import torch
 from rich import print, print_json
 
-from snnet_mm.utils import ToolParser, check, run_command, write_json
+from snnet_mm.utils import ToolParser, check, machine, run_command, write_json
 
 FOLDER = Path(__file__).parent / 'benchmarks'
 PARTS = sorted(p.stem.replace('_', '-') for p in FOLDER.glob('[!_]*.py'))
@@ -27,21 +25,6 @@ def parse_args() -> argparse.Namespace:
     words = 'folder for NAME.json of every part (default: %(default)s)'
     parser.add_argument('--out', type=Path, default='work_dirs/benchmark', help=words)
     return parser.parse_args()
-
-
-def machine() -> dict:
-    """Collect what the figures of a run depend on."""
-    info = Path('/proc/cpuinfo')
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [x.partition(': ')[2] for x in lines if x.startswith('model name')]
-    return dict(
-        processor=names[0] if names else None,
-        cores=os.cpu_count(),
-        load_average=os.getloadavg()[0],
-        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        torch=torch.__version__,
-        threads=torch.get_num_threads(),
-    )
 
 
 def main() -> None:

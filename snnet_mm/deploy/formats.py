@@ -1,0 +1,121 @@
+"""Formats of exported stitches as plain data, and the loader of all of them."""
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from snnet_mm.utils import check, read_json, require
+
+from .graph import Predictions, StitchBuild
+from .onnx_files import load_onnx, write_onnx
+from .single import load_checkpoint, write_checkpoint
+from .torch_files import load_torch_export, write_torch_export
+
+MANIFEST = 'manifest.json'
+VERSION = 2  # of the layout of manifests; the first had no number
+PRECISIONS = ('fp32', 'fp16', 'bf16', 'int8')
+# Predicts images (B, 3, H, W) as the manifest says that graphs take them.
+Run = Callable[[Tensor], Predictions]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of exported stitches.
+
+    Args:
+        suffix: End of its files.
+        write: Called with a build, the path and the precision.
+        load: Opens a file, with the ``options`` of its precision.
+        packages: What writing and reading need, and for ``int8`` what that needs.
+        extra: Extra of this package that brings them.
+        cannot: Reasons why it has no other precision, by precision.
+        options: What its runtime is told, by precision.
+        is_graph: Whether files are graphs for one size of images.
+        shares_weights: Whether files of a bundle do.
+    """
+
+    suffix: str
+    write: Callable[[StitchBuild, Path, str], None]
+    load: Callable[[Path, Mapping], Run]
+    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: str = ''
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Mapping] = field(default_factory=dict)
+    is_graph: bool = True
+    shares_weights: bool = False
+
+    def check_precision(self, name: str, precision: str) -> None:
+        """Refuse a precision that the format lacks, or whose packages are missing."""
+        reason = self.cannot.get(precision)
+        check(reason is None, '--precision', precision, f'not with {name}: {reason}')
+        needed = (*self.packages.get('any', ()), *self.packages.get(precision, ()))
+        missing = [n for n in needed if importlib.util.find_spec(n) is None]
+        allowed = f"{name!r} after pip install -e '.[{self.extra}]', for "
+        check(not missing, '--format', name, allowed + ', '.join(missing))
+
+    def file_name(self, stitch_id: int, size: tuple[int, int], precision: str) -> str:
+        """Return the name of a stitch's file: ``stitch_28_176x240_int8.onnx``."""
+        about = '_{}x{}_{}'.format(*size, precision) if self.is_graph else ''
+        return f'stitch_{stitch_id}{about}{self.suffix}'
+
+
+_AS_TRAINED = 'a checkpoint is as trained; mm casts it when it runs (--amp)'
+_CHECKPOINT = dict(
+    write=write_checkpoint,
+    load=load_checkpoint,
+    cannot=dict.fromkeys(PRECISIONS[1:], _AS_TRAINED),
+    is_graph=False,
+)
+ONNX_PACKAGES = dict(any=('onnx', 'onnxruntime', 'onnxscript'))
+FORMATS = {
+    'mm': Format('.pth', **_CHECKPOINT),
+    'safetensors': Format('.safetensors', **_CHECKPOINT),
+    'onnx': Format(
+        '.onnx',
+        write_onnx,
+        load_onnx,
+        packages=ONNX_PACKAGES,
+        extra='onnx',
+        cannot=dict(bf16='onnxruntime has few kernels for it on a CPU'),
+        shares_weights=True,
+    ),
+    'torch-export': Format(
+        '.pt2',
+        write_torch_export,
+        load_torch_export,
+        cannot=dict.fromkeys(PRECISIONS[1:], 'it is the exact one'),
+    ),
+}
+
+
+def read_manifest(folder: str | os.PathLike) -> dict:
+    """Read the manifest of an export; one of another version is refused."""
+
+    def parse(data: Mapping) -> dict:
+        found = data.get('version')
+        wanted = f'{VERSION}; export the stitches again'
+        require(found == VERSION, 'version', found, wanted)
+        return dict(data)
+
+    made_by = 'tools/export_stitch.py'
+    return read_json(Path(folder, MANIFEST), parse, 'manifest', made_by)
+
+
+def load_export(path: str | os.PathLike) -> Run:
+    """Open a file of an export, of any format, after checking that it is whole."""
+    path = Path(path)
+    manifest = read_manifest(path.parent)
+    files = {f['name']: f for stitch in manifest['stitches'] for f in stitch['files']}
+    check(path.name in files, '--out', path.name, files)
+    file = files[path.name]
+    weights = manifest['weights'] if file['shares_weights'] else None
+    for part in filter(None, (file, weights)):
+        place = path.with_name(part['name'])
+        found = place.stat().st_size if place.exists() else 0
+        allowed = f'{part["bytes"]} bytes, as {MANIFEST} says; the file is damaged'
+        check(found == part['bytes'], '--out', f'{place} of {found} bytes', allowed)
+    return FORMATS[file['format']].load(path, file['options'])

@@ -1,0 +1,51 @@
+"""The wishes of a user who exports stitches."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from snnet_mm.utils import check
+
+from .formats import FORMATS, PRECISIONS
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """Stitches to export, and as what.
+
+    Args:
+        stitches: Stitch ids.
+        formats: Some of :data:`FORMATS`.
+        precisions: Some of :data:`PRECISIONS`; every format has each.
+        bundle: Whether formats that can share the weights of all stitches do.
+    """
+
+    stitches: Sequence[int]
+    formats: Sequence[str] = ('mm',)
+    precisions: Sequence[str] = ('fp32',)
+    bundle: bool = False
+
+    def __post_init__(self) -> None:
+        known = self.formats and set(self.formats) <= set(FORMATS)
+        check(known, '--format', tuple(self.formats), FORMATS)
+        known = self.precisions and set(self.precisions) <= set(PRECISIONS)
+        check(known, '--precision', tuple(self.precisions), PRECISIONS)
+        for name in self.formats:
+            for precision in self.precisions:
+                FORMATS[name].check_precision(name, precision)
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether some of the files point into shared weights."""
+        return self.bundle and any(FORMATS[f].shares_weights for f in self.formats)
+
+    def files(
+        self, stitch_id: int, size: tuple[int, int]
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yield format, precision and name of every file of a stitch."""
+        for name in self.formats:
+            for precision in self.precisions:
+                yield (
+                    name,
+                    precision,
+                    FORMATS[name].file_name(stitch_id, size, precision),
+                )

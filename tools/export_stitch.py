@@ -11,7 +11,7 @@ from mmengine.config import DictAction
 from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
-from snnet_mm.deploy import FORMATS, StitchExporter
+from snnet_mm.deploy import FORMATS, PRECISIONS, StitchExporter
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import ToolParser, load_config, run_command
@@ -30,6 +30,9 @@ def parse_args() -> argparse.Namespace:
     add('--out', type=Path, required=True, help='output folder')
     what = "formats of one stitch (default: mm); a bundle's is onnx"
     add('--format', nargs='+', choices=FORMATS, help=what)
+    what = """precisions of graphs (default: fp32); int8 is that of the backbone's
+        linear layers"""
+    add('--precision', nargs='+', choices=PRECISIONS, default=['fp32'], help=what)
     what = """size of a graph's images (default: test_cfg.input_size of the config, or
         that of the data preprocessor)"""
     add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
@@ -57,9 +60,13 @@ def main() -> None:
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
     if args.stitch_id is not None:
-        manifest = exporter.export_stitch(args.stitch_id, args.format or ['mm'])
+        manifest = exporter.export_stitch(
+            args.stitch_id, args.format or ['mm'], args.precision
+        )
     else:
-        manifest = exporter.export_bundle(args.stitch_ids)
+        manifest = exporter.export_bundle(
+            args.stitch_ids, args.format or ['onnx'], args.precision
+        )
     report(manifest, args.out)
 
 

@@ -3,7 +3,7 @@
 from snnet_mm.runtime import BudgetController, fit_times
 
 from .exporter import StitchExporter
-from .formats import FORMATS, load_export, read_manifest
+from .formats import FORMATS, PRECISIONS, load_export, read_manifest
 from .onnx_files import open_onnx
 from .request import ExportRequest
 from .single import load_single, single_stitch, single_stitch_config

@@ -1,0 +1,114 @@
+"""Make a cascade of two segmentation models: ``tools/analysis_tools/cascade.py``.
+
+Every image goes through the fast model; those of the highest entropy, a share of all,
+go through the slow one as well. Writes a results file with one row per share, FLOPs
+being the mean over images, for ``compare_fronts.py``. No training: what stitching is to
+be measured against.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from mmengine.config import DictAction
+from mmengine.runner import Runner
+
+from snnet_mm.apis import init_model
+from snnet_mm.evaluation.image_scores import ImageScores
+from snnet_mm.stitching import StitchResult, StitchResults
+from snnet_mm.utils import ToolParser, check, load_config, run_command
+
+SHARES = np.linspace(0, 1, 11)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = ToolParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add('config', help='config of the fast model')
+    add('checkpoint', help='its checkpoint')
+    what = '%s model, by tools/test.py, with per_image.npz beside it'
+    add('fast', type=Path, help='results.json of the ' + what % 'fast')
+    add('slow', type=Path, help='results.json of the ' + what % 'slow')
+    what = 'folder for stitches.json and per_image.npz (default: cascade)'
+    add('--out', type=Path, default=Path('cascade'), help=what)
+    what = 'override settings of the config, in the form of key=value pairs'
+    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    return parser.parse_args()
+
+
+@torch.no_grad()
+def entropies(args: argparse.Namespace) -> np.ndarray:
+    """Return the mean entropy of the pixels of every test image, in nats."""
+    cfg = load_config(args.config, args.cfg_options)
+    model = init_model(cfg, args.checkpoint)
+    found = []
+    for batch in Runner.build_dataloader(cfg.test_dataloader):
+        for sample in model.test_step(batch):
+            logits = sample.seg_logits.data
+            several = 'a model of two classes or more'
+            check(len(logits) > 1, 'config', args.config, several)
+            distribution = torch.distributions.Categorical(logits=logits.movedim(0, -1))
+            found.append(distribution.entropy().mean().item())
+    return np.array(found)
+
+
+def read(path: Path) -> tuple[StitchResults, StitchResult, ImageScores]:
+    results = StitchResults.read(path)
+    check(len(results.stitches) == 1, 'results', str(path), 'those of one model')
+    return (
+        results,
+        results.stitches[0],
+        ImageScores.read(path.with_name('per_image.npz')),
+    )
+
+
+def main() -> None:
+    args = parse_args()
+    (results, fast, images), (_, slow, better) = read(args.fast), read(args.slow)
+    entropy = entropies(args)
+    same = len(entropy) == images.numerators.shape[1] == better.numerators.shape[1]
+    check(same, 'images', len(entropy), 'the same in both results and the config')
+    # The place of every image, the most uncertain one first.
+    place = np.argsort(np.argsort(-entropy))
+    to_slow = place < np.round(SHARES * len(entropy))[:, None]
+    parts = [
+        np.where(to_slow[..., None], getattr(better, name), getattr(images, name))
+        for name in ('numerators', 'denominators')
+    ]
+    scores = replace(
+        images,
+        ids=tuple(range(len(SHARES))),
+        numerators=parts[0],
+        denominators=parts[1],
+    )
+    values = scores.scores(np.ones((1, len(entropy))))[0]
+    rows = [
+        replace(
+            fast,
+            id=i,
+            kind='cascade',
+            route=f'fast, then slow for {share:.0%}',
+            flops=round(fast.flops + share * slow.flops),
+            params=fast.params + slow.params,
+            metrics={results.metric: float(value)},
+        )
+        for i, (share, value) in enumerate(zip(SHARES, values, strict=True))
+    ]
+    args.out.mkdir(parents=True, exist_ok=True)
+    directions = {results.metric: results.directions[results.metric]}
+    results = replace(results, stitches=rows, directions=directions)
+    results.save(args.out / 'stitches.json')
+    scores.save(args.out / 'per_image.npz')
+    for row in rows:
+        score = row.metrics[results.metric]
+        print(
+            f'{row.route}: {row.flops / 1e9:.2f} GFLOPs, {results.metric} {score:.2f}'
+        )
+    worst = (fast.flops + slow.flops) / 1e9
+    print(f'Worst case of an image: {worst:.2f} GFLOPs. Wrote {args.out}/stitches.json')
+
+
+if __name__ == '__main__':
+    run_command(main)

@@ -6,19 +6,24 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test coverage lint format clean
+.PHONY: help demo camvid test coverage lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 	@echo 'Variables:'
 	@echo '  TASK    of demo: seg (default), depth, det (compiles ops, once) or cls'
 	@echo '  ARGS    more options of demo (ARGS="--iters 100"), test or coverage'
+	@echo '  ITERS   of camvid: iterations of each training (default: 300)'
 	@echo '  PYTHON  Python 3.10 to 3.12 that .venv is made of (default: python3)'
-	@echo 'Commands of the README: source .venv/bin/activate, after make demo'
+	@echo 'Commands of the README: source .venv/bin/activate, after make demo or camvid'
 
 demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth, det or cls
 	$(SETUP) $(if $(filter det,$(TASK)),test,demo)
 	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
+
+camvid:  ## set up .venv and run tools/camvid.sh: CamVid, about 15 minutes
+	$(SETUP) demo
+	@tools/camvid.sh
 
 test:  ## set up .venv with all packages and run pytest, e.g. make test ARGS="-k space"
 	$(SETUP) test

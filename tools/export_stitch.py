@@ -10,11 +10,18 @@ from pathlib import Path
 from mmengine.config import DictAction
 from rich.table import Table
 
-from snnet_mm.apis import find_stitched_backbone, init_model
+from snnet_mm.apis import check_stitches, find_stitched_backbone, init_model
 from snnet_mm.deploy import FORMATS, PRECISIONS, StitchExporter
+from snnet_mm.deploy.onnx_files import require_onnx
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import ToolParser, load_config, run_command
+from snnet_mm.utils import (
+    ToolParser,
+    check_file,
+    check_writable,
+    load_config,
+    run_command,
+)
 
 
 def parse_args() -> argparse.Namespace:
@@ -51,12 +58,19 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
+    check_file(args.checkpoint, 'argument: checkpoint')
+    check_file(args.bn_statistics, 'option: --bn-statistics')
+    results = StitchResults.read(args.results) if args.results else None
+    chosen = args.stitch_ids if args.stitch_id is None else args.stitch_id
+    check_stitches(cfg, chosen, results, by_costs=True)
+    check_writable(args.out, 'option: --out')
+    if args.stitch_ids or 'onnx' in (args.format or ()):
+        require_onnx()
     model = init_model(
         cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
     )
-    results = args.results
     if results is not None:
-        results = StitchResults.read(results, find_stitched_backbone(model).space)
+        results = StitchResults.read(args.results, find_stitched_backbone(model).space)
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
     if args.stitch_id is not None:

@@ -2,13 +2,17 @@
 
 import argparse
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import cv2
+from mmengine.config import Config
+from rich.progress import track
 from torch import nn
 
 from snnet_mm.apis import (
     StitchResults,
+    check_stitches,
     cost_table,
     draw_prediction,
     find_stitched_backbone,
@@ -18,8 +22,16 @@ from snnet_mm.apis import (
     select_stitches,
     set_stitch,
 )
-from snnet_mm.evaluation import plot_images
-from snnet_mm.utils import ToolParser, atomic_path, check, run_command
+from snnet_mm.evaluation import add_legend, plot_images
+from snnet_mm.utils import (
+    ToolParser,
+    atomic_path,
+    check,
+    check_file,
+    check_writable,
+    load_config,
+    run_command,
+)
 
 
 def parse_args() -> argparse.Namespace:
@@ -52,6 +64,21 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
+def check_before(args: argparse.Namespace) -> Config:
+    """Refuse what can be refused before the model is built; return the config."""
+    cfg = load_config(args.config)
+    check_file(args.checkpoint, 'argument: checkpoint')
+    if args.stitch_id is not None:
+        results = StitchResults.read(args.results) if args.results else None
+        check_stitches(cfg, args.stitch_id, results)
+    for option, file in (('--out-file', args.out_file), ('--sheet', args.sheet)):
+        if file is not None:
+            check_writable(file.parent, f'option: {option}')
+    if args.out_file is None:
+        check_writable(args.out_dir, 'option: --out-dir')
+    return cfg
+
+
 def chosen_stitches(model: nn.Module, args: argparse.Namespace) -> Sequence[int | None]:
     """Return the stitch ids of the command line; None for the one that is active."""
     if args.stitch_id is None:
@@ -71,31 +98,31 @@ def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
 
 def main() -> None:
     args = parse_args()
-    files = list_images(args.img)
-    model = init_model(args.config, args.checkpoint, device=args.device)
+    files, cfg = list_images(args.img), check_before(args)
+    model = init_model(cfg, args.checkpoint, device=args.device)
     ids = chosen_stitches(model, args)
     single = len(files) * len(ids) == 1
     check(single or not args.out_file, '--out-file', args.out_file, 'one picture')
-    inferencer = init_inferencer(model)
+    inferencer, seen = init_inferencer(model), {}
     rows = {file: [] for file in files}
-    for stitch_id in ids:
+    for stitch_id, file in track([*product(ids, files)], 'Painting'):
         if stitch_id is not None:
             set_stitch(model, stitch_id)
         suffix = '' if stitch_id is None else f'_stitch{stitch_id}'
-        for file in files:
-            image = cv2.imread(file)
-            check(image is not None, 'img', file, 'image files')
-            picture = draw_prediction(
-                inferencer, image, args.opacity, args.with_labels, args.score_thr
-            )
-            out_file = args.out_file or args.out_dir / f'{Path(file).stem}{suffix}.png'
-            with atomic_path(out_file) as temporary:
-                cv2.imwrite(str(temporary), picture)
-            print(out_file)
-            rows[file].append(picture[..., ::-1])
+        image, found = cv2.imread(file), {}
+        check(image is not None, 'img', file, 'image files')
+        painted = draw_prediction(
+            inferencer, image, args.opacity, args.with_labels, args.score_thr, found
+        )
+        out_file = args.out_file or args.out_dir / f'{Path(file).stem}{suffix}.png'
+        with atomic_path(out_file) as temporary:
+            cv2.imwrite(str(temporary), add_legend(painted, found))
+        rows[file].append(painted[..., ::-1])
+        seen |= found
+    print(f'Wrote {args.out_file or f"{len(files) * len(ids)} to {args.out_dir}"}')
     if args.sheet is not None:
-        plot_images(list(rows.values()), titles_of(model, ids), args.sheet)
-        print(args.sheet)
+        plot_images(list(rows.values()), titles_of(model, ids), args.sheet, legend=seen)
+        print(f'Wrote {args.sheet}')
 
 
 if __name__ == '__main__':

@@ -4,10 +4,11 @@ Every frame tells its stitch and the frames a second that predicting and drawing
 """
 
 import argparse
+import os
 import time
 import timeit
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from statistics import median
 
@@ -19,22 +20,33 @@ from torch import nn
 from snnet_mm.apis import (
     BudgetController,
     StitchResults,
+    check_stitches,
     cost_table,
     draw_prediction,
     find_stitched_backbone,
     fit_times,
     init_inferencer,
     init_model,
+    list_images,
     select_stitches,
     set_stitch,
 )
-from snnet_mm.utils import ToolParser, atomic_path, check, refusal, run_command
+from snnet_mm.evaluation import add_legend
+from snnet_mm.utils import (
+    ToolParser,
+    atomic_path,
+    check,
+    check_file,
+    load_config,
+    refusal,
+    run_command,
+)
 
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description='Predict a video')
     add = parser.add_argument
-    add('video', help='video file or webcam id')
+    add('video', help='video file, webcam id, or folder of images')
     add('config', help='config file')
     add('checkpoint', help='checkpoint file')
     add('--device', help='device (default: the best there is)')
@@ -78,21 +90,20 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument('--results', help=what)
 
 
-def open_video(video: str) -> tuple[cv2.VideoCapture, np.ndarray]:
-    """Open a video file or camera, and read its first frame."""
+def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
+    """Return frames of a video file, camera or folder, and their number a second."""
+    if os.path.isdir(video):
+        return map(cv2.imread, list_images(video)), 0
     capture = cv2.VideoCapture(int(video) if video.isdigit() else video)
-    read, frame = capture.read()
-    check(read, 'video', video, 'video files with a frame, and ids of cameras as 0')
-    return capture, frame
+    frames = (frame for _, frame in iter(capture.read, (False, None)))
+    return frames, capture.get(cv2.CAP_PROP_FPS)
 
 
 def open_output(
-    args: argparse.Namespace, capture: cv2.VideoCapture, stack: ExitStack
+    args: argparse.Namespace, fps: float, frame: np.ndarray, stack: ExitStack
 ) -> Callable[[np.ndarray], None]:
     """Return a function that writes a frame to a video, which the stack closes."""
-    fps = args.output_fps or capture.get(cv2.CAP_PROP_FPS) or 25
-    given = (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
-    size = tuple(int(capture.get(key)) for key in given)
+    fps, size = args.output_fps or fps or 25, frame.shape[1::-1]
     path = stack.enter_context(atomic_path(args.output_file))
     fourcc = cv2.VideoWriter.fourcc(*args.output_fourcc)
     writer = cv2.VideoWriter(str(path), fourcc, fps, size)
@@ -134,14 +145,16 @@ def init_controller(
     return BudgetController(costs, scores, higher_is_better, target_fps=fps, load=load)
 
 
-def write_lines(frame: np.ndarray, lines: list[str]) -> np.ndarray:
-    """Write lines into the top left corner of a frame, white with a dark outline."""
+def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
+    """Write lines into the top left corner of a frame, and a legend at its foot."""
     frame, scale = np.ascontiguousarray(frame), max(frame.shape[0] / 900, 0.3)
     for n, line in enumerate(lines, start=1):
         place = (4, round(30 * scale * n))
         for colour, width in ((0, 0, 0), 3), ((255, 255, 255), 1):
             font = cv2.FONT_HERSHEY_SIMPLEX
             cv2.putText(frame, line, place, font, scale, colour, width, cv2.LINE_AA)
+    foot = add_legend(frame[:0], legend)[: frame.shape[0] // 6]
+    frame[frame.shape[0] - len(foot) :] = foot
     return frame
 
 
@@ -164,16 +177,21 @@ def main() -> None:
     args = parse_args()
     times, used = [], Counter()
     with ExitStack() as stack:
-        capture, frame = open_video(args.video)
-        stack.callback(capture.release)
-        write = open_output(args, capture, stack) if args.output_file else None
-        model = init_model(args.config, args.checkpoint, device=args.device)
+        frames, fps = open_video(args.video)
+        frame = next(frames, None)
+        known = 'video files with a frame, ids of cameras as 0, and folders of images'
+        check(frame is not None, 'video', args.video, known)
+        write = open_output(args, fps, frame, stack) if args.output_file else None
+        cfg, legend = load_config(args.config), {}
+        check_file(args.checkpoint, 'argument: checkpoint')
+        results = StitchResults.read(args.results) if args.results else None
+        check_stitches(cfg, args.stitch_id or 'all', results)
+        model = init_model(cfg, args.checkpoint, device=args.device)
         backbone, inferencer = find_stitched_backbone(model), init_inferencer(model)
 
         def draw() -> np.ndarray:
-            return draw_prediction(
-                inferencer, frame, args.opacity, score_thr=args.score_thr
-            )
+            settings = dict(score_thr=args.score_thr, legend=legend)
+            return draw_prediction(inferencer, frame, args.opacity, **settings)
 
         controller = set_stitches(model, args, draw)
         try:
@@ -188,14 +206,15 @@ def main() -> None:
                 stitch = backbone.active_stitch
                 used[stitch.id] += 1
                 fps = f'stitch {stitch.id}  {1000 / median(times[-10:]):.1f} fps'
-                picture = write_lines(picture, [fps, backbone.space.describe(stitch)])
+                lines = [fps, backbone.space.describe(stitch)]
+                picture = annotate(picture, lines, legend)
                 if write is not None:
                     write(picture)
                 if args.show:
                     cv2.imshow('video_demo', picture)
                     if cv2.waitKey(args.show_wait_time) & 0xFF == ord('q'):
                         break
-                frame = capture.read()[1]
+                frame = next(frames, None)
         except KeyboardInterrupt:  # how a camera is usually ended: keep what there is
             print()
     print(

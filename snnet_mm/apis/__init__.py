@@ -8,5 +8,5 @@ from snnet_mm.stitching import CostTable, StitchResults, pick, select_stitches
 from .build_runner import build_runner
 from .compile_blocks import compile_blocks
 from .init_inferencer import draw_prediction, init_inferencer, list_images
-from .init_model import init_model, space_of
+from .init_model import check_stitches, init_model, space_of
 from .stitch_models import stitch_models

@@ -13,8 +13,10 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
+from torch import nn
 
 from snnet_mm.evaluation import StitchTestLoop, StitchValLoop
 from snnet_mm.stitching import KEY_METRICS, short_name
@@ -57,6 +59,7 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
             handler.stream = terminal  # the one before may be closed
             handler.setFormatter(_Brief())
             handler.addFilter(_is_shown)
+    _silence_loading(runner.model)
     if is_main_process():
         print(f'Long log: {runner.log_dir}', flush=True)
         runner.register_hook(ProgressHook())
@@ -80,6 +83,18 @@ def _summary(cfg: Config, mode: str) -> str:
     length = [f'{loop[key]} {unit}' for key, unit in lengths.items() if key in loop]
     words = dict(Model=names, Data=[*filter(None, data), *length * (mode == 'train')])
     return '\n'.join(f'{key}: {", ".join(value)}' for key, value in words.items())
+
+
+def _silence_loading(model: nn.Module) -> None:
+    """Keep back what mmengine prints, besides its log, of every checkpoint it loads."""
+    model = model.module if is_model_wrapper(model) else model
+    if init_weights := getattr(model, 'init_weights', None):
+
+        def init_silently() -> None:
+            with redirect_stdout(StringIO()):
+                init_weights()
+
+        model.init_weights = init_silently
 
 
 def _is_shown(record: logging.LogRecord) -> bool:

@@ -1,6 +1,7 @@
 """mm's own inferencers around a model that switches its stitch."""
 
 import os
+from collections.abc import Sequence
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -66,11 +67,14 @@ def draw_prediction(
     opacity: float = 0.5,
     with_labels: bool | None = None,
     score_thr: float = 0.3,
+    legend: dict[str, Sequence[int]] | None = None,
 ) -> np.ndarray:
     """Predict an image of :func:`as_bgr` and draw the prediction by mm's visualizer.
 
     The inferencers draw on files alike, but arrays they read as BGR and draw as RGB. By
-    default, names of classes are written on detections, but none on segmentations.
+    default, names of classes are written on detections, but none on segmentations:
+    ``legend`` gets the names of those found, the largest first, and their colours, for
+    :func:`add_legend`.
     """
     image = as_bgr(image)
     found = inferencer(image, return_datasamples=True)
@@ -85,6 +89,11 @@ def draw_prediction(
             visualizer.draw_texts = lambda *args, **kwargs: visualizer
     elif 'pred_label' not in sample:
         settings = dict(with_labels=bool(with_labels))
+    if legend is not None and 'pred_sem_seg' in sample:
+        meta = visualizer.dataset_meta
+        areas = sample.pred_sem_seg.data.flatten().bincount()
+        ids = areas.argsort(descending=True)[: areas.count_nonzero()].tolist()
+        legend |= {meta['classes'][i]: meta['palette'][i] for i in ids}
     rgb = np.ascontiguousarray(image[..., ::-1].round(), np.uint8)
     draw_sample(visualizer, 'image', rgb, sample, draw_gt=False, **settings)
     return visualizer.get_image()[..., ::-1]

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from mmengine.config import Config
@@ -20,7 +20,13 @@ from snnet_mm.models import (
     model_config,
     set_stitch,
 )
-from snnet_mm.stitching import StitchingSpace
+from snnet_mm.stitching import (
+    StitchingSpace,
+    StitchResults,
+    is_budget,
+    parse_budget,
+    select_stitches,
+)
 from snnet_mm.utils import (
     check_ops_for,
     dicts_in,
@@ -51,6 +57,30 @@ def space_of(cfg: Config) -> StitchingSpace | None:
     except (NotImplementedError, RuntimeError):
         # An anchor that needs real tensors: what asks looks again at the real model.
         return None
+
+
+def check_stitches(
+    cfg: Config,
+    stitches: str | int | Sequence[int],
+    results: StitchResults | None = None,
+    by_costs: bool = False,
+) -> None:
+    """Refuse a wrong selection of stitches before the model of a config is built.
+
+    It is one of :func:`select_stitches`; ``by_costs`` says that budgets without results
+    will go by costs of the model. A space that :func:`space_of` does not know, and what
+    is affordable by those costs, is left for later.
+    """
+    if (space := space_of(cfg)) is None:
+        return
+    if results is not None:
+        results.check_space(space)
+    budgets = [b for b in str(stitches).split(',') if is_budget(b)]
+    if by_costs and results is None and budgets:
+        for budget in budgets:
+            parse_budget(budget)
+    else:
+        select_stitches(space, stitches, results=results)
 
 
 def init_model(

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import torch
 from tiny import tiny_config
 
 from snnet_mm.apis import build_runner, space_of
@@ -11,6 +12,9 @@ def test_the_terminal_is_short_and_the_file_is_not(tmp_path, capsys):
     cfg.work_dir = str(tmp_path)
     cfg.experiment_name = cfg.visualizer.name = 'short log'
     cfg.train_cfg.max_iters, cfg.log_level = 3, 'INFO'
+    head, path = cfg.model.decode_head, str(tmp_path / 'head.pth')
+    torch.save({'decode_head.conv_seg.bias': torch.zeros(head.num_classes)}, path)
+    head.init_cfg = dict(type='Pretrained', checkpoint=path, prefix='decode_head.')
     runner = build_runner(cfg, 'train')
     runner.logger.warning('The prefix is not set in metric class A.')
     runner.logger.warning('No such thing')
@@ -19,13 +23,17 @@ def test_the_terminal_is_short_and_the_file_is_not(tmp_path, capsys):
     written = next(Path(runner.log_dir).glob('*.log')).read_text()
     assert 'Hooks will be executed' in written
     assert 'Hooks will be executed' not in printed
+    assert 'load decode_head. in model from' in written
+    assert 'Loads checkpoint' not in printed  # which mmengine prints past its log
     lines = printed.splitlines()
     assert len(lines) < 40  # mmengine alone prints hundreds
     assert lines[0] == 'Model: EncoderDecoder, SNNetv2, PlainViT and PlainViT'
     assert lines[1].endswith('3 iterations')
     assert any(line.startswith('  iteration 3/3, loss ') for line in lines)
     assert any(line.startswith('Fitted ') for line in lines)
-    assert [line for line in lines if 'Warning' in line] == ['Warning: No such thing']
+    warned = [line for line in lines if 'Warning' in line]
+    assert warned[0] == 'Warning: No such thing'
+    assert all('do not match exactly' in line for line in warned[1:])  # the head
 
 
 def test_a_space_is_known_before_the_model():

@@ -52,7 +52,14 @@ def test_every_kind_of_image_under_every_stitch(model, images):
 def test_predictions_are_drawn_on_arrays(model):
     """Half of the image, whose channels keep their order, and half of the colours."""
     image = np.full((40, 60, 3), (10, 60, 200), np.uint8)
-    drawn = draw_prediction(init_inferencer(model), image)
+    inferencer, legend = init_inferencer(model), {}
+    drawn = draw_prediction(inferencer, image, legend=legend)
+    sample = inferencer(image, return_datasamples=True)
+    areas = sample.pred_sem_seg.data.flatten().bincount().tolist()
+    meta = [model.dataset_meta[key] for key in ('classes', 'palette')]
+    found = sorted((a, name, c) for a, name, c in zip(areas, *meta, strict=False) if a)
+    assert legend == {name: colour for _, name, colour in found}
+    assert [*legend] == [name for _, name, _ in reversed(found)]
     colours = np.array(model.dataset_meta['palette'])[:, ::-1]
     halves = (image[0, 0] / 2 + colours / 2)[:, None, None]
     off = np.abs(drawn - halves).max(axis=-1).min(axis=0)

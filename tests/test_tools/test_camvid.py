@@ -1,20 +1,107 @@
+"""tools/dataset_converters/camvid.py and tools/camvid.sh."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from argparse import ArgumentParser
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
+from mmengine.config import DictAction
+
+from snnet_mm.utils import load_config
 
 TOOL = 'dataset_converters/camvid.py'
+ROOT = Path(__file__).parents[2]
+# Stands in for the interpreter: notes what it is to run, and writes checkpoints.
+PYTHON = """#!/usr/bin/env bash
+echo "${OMP_NUM_THREADS:-all} $*" >>commands
+case $1 in
+*camvid.py) mkdir -p "$3" ;;
+*train.py) mkdir -p "$4" && touch "$4/iter_20.pth" ;;
+esac
+"""
 
 
-def test_unlabelled_pixels_become_void(run_here, tmp_path):
-    source, target = tmp_path / 'source', tmp_path / 'target'
-    label = np.array([[0, 10], [11, 3]], np.uint8)
-    for part in ('train', 'val'):
-        for name, array in ((part, np.zeros((2, 2, 3))), (f'{part}annot', label)):
-            (source / name).mkdir(parents=True)
-            cv2.imwrite(str(source / name / 'a.png'), array)
-    assert run_here(TOOL, source, target).count('1 images and labels') == 2
-    assert (target / 'images/val/a.jpg').exists()
-    written = cv2.imread(str(target / 'annotations/train/a.png'), -1)
-    assert written.tolist() == [[0, 10], [255, 3]]
+@pytest.fixture
+def tutorial(tmp_path):
+    """A small copy of the repository: its folders, names, list files and formats."""
+    folder = tmp_path / 'tutorial' / 'CamVid'
+    names = dict(train='0001TP_006690', val='0016E5_07959', test='0001TP_008550')
+    rows = np.arange(12, dtype=np.uint8).repeat(30)  # as many labels as there are
+    for part, name in names.items():
+        for kind, array in (
+            (part, np.full((360, 480, 3), (200, 90, 10), np.uint8)),
+            (f'{part}annot', np.tile(rows[:, None], 480)),
+        ):
+            (folder / kind).mkdir(parents=True)
+            cv2.imwrite(str(folder / kind / f'{name}.png'), array)
+        line = f'/SegNet/CamVid/{part}/{name}.png /SegNet/CamVid/{part}annot/{name}.png'
+        (folder / f'{part}.txt').write_text(line)
+    return folder
+
+
+def test_the_download_gets_the_layout_of_the_configs(run_here, tutorial, tmp_path):
+    target = tmp_path / 'target'
+    assert run_here(TOOL, tutorial, target).count('1 images and labels') == 2
+    written = sorted(str(p.relative_to(target)) for p in target.rglob('*.*'))
+    assert written == [
+        'annotations/train/0001TP_006690.png',
+        'annotations/val/0016E5_07959.png',
+        'images/train/0001TP_006690.jpg',
+        'images/val/0016E5_07959.jpg',
+    ]
+    label = cv2.imread(str(target / written[0]), -1)
+    assert label.shape == (360, 480)
+    # Unlabelled pixels become void.
+    assert label[::30, 7].tolist() == [*range(11), 255]
+    image = cv2.imread(str(target / written[2])).astype(int)
+    assert np.abs(image - (200, 90, 10)).max() <= 3
     with pytest.raises(ValueError, match=r'a folder with train/\*.png'):
         run_here(TOOL, target, target)
+
+
+def test_the_short_chain(tutorial, tmp_path):
+    git = ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', '-C', tutorial.parent)
+    for command in (('init', '-q'), ('add', '.'), ('commit', '-q', '-m', 'a')):
+        subprocess.run([*git, *command], check=True)
+    for name in ('tools/camvid.sh', '.venv/bin/python'):
+        (tmp_path / 'copy' / name).parent.mkdir(parents=True)
+    shutil.copy(ROOT / 'tools/camvid.sh', tmp_path / 'copy/tools')
+    python = tmp_path / 'copy/.venv/bin/python'
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    env = dict(os.environ, ITERS='20', SOURCE=f'file://{tutorial.parent}')
+    env.pop('OMP_NUM_THREADS', None)
+    script = [tmp_path / 'copy/tools/camvid.sh']
+    subprocess.run(script, cwd=tmp_path, env=env, check=True, capture_output=True)
+    lines = (tmp_path / 'copy/commands').read_text().splitlines()
+    assert lines[0].split()[2].endswith('tutorial/CamVid')
+    assert [line.split()[1].rpartition('/')[2] for line in lines[1:]] == [
+        *['train.py'] * 3,
+        *['test.py'] * 3,
+        'plot_pareto.py',
+    ]
+    assert [line.split()[0] for line in lines[1:4]] == ['1', '1', 'all']
+    parser = ArgumentParser()
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction)
+    for line in lines[1:4]:
+        words = shlex.split(line)
+        options = parser.parse_known_args(words)[0].cfg_options
+        cfg = load_config(ROOT / words[2], options)
+        assert (cfg.train_cfg.max_iters, cfg.train_cfg.val_interval) == (20, 20)
+        spans = [(part.begin, part.end) for part in cfg.param_scheduler]
+        assert spans == [(0, 2), (2, 20)]
+    fast, slow = (anchor.init_cfg.checkpoint for anchor in cfg.model.backbone.anchors)
+    assert '_vit-fast_' in fast
+    assert '_vit-slow_' in slow
+    assert slow == cfg.model.decode_head.init_cfg.checkpoint
+    for path in (fast, slow):
+        assert (tmp_path / 'copy' / path).exists()
+    # Once more, nothing is fetched or trained again.
+    subprocess.run(script, cwd=tmp_path, env=env, check=True, capture_output=True)
+    again = (tmp_path / 'copy/commands').read_text().splitlines()[len(lines) :]
+    assert again == lines[4:]

@@ -55,14 +55,16 @@ def test_every_stitch_gives_a_picture_of_its_own(run_here, checkpoint, tmp_path)
     sheet = tmp_path / 'sheet.png'
     printed = run_here('image_demo.py', *args, '--stitch-id', '0,22', '--sheet', sheet)
     names = [f'{n}_stitch{i}.png' for i in (0, 22) for n in 'ab']
-    written = [Path(word).name for word in printed.split() if word.endswith('.png')]
-    assert written == [*names, 'sheet.png']
+    assert f'Wrote 4 to {out}' in printed
+    assert f'Wrote {sheet}' in printed
+    assert sheet.read_bytes().startswith(b'\x89PNG')
+    assert {p.name for p in out.iterdir()} == set(names)
     pictures = [cv2.imread(str(out / name)) for name in names]
-    assert all(p.shape == (48, 64, 3) for p in pictures)
-    assert (pictures[0] != pictures[2]).any()
+    assert all(p.shape[1] == 64 and p.shape[0] > 48 for p in pictures)  # a legend
+    assert (pictures[0][:48] != pictures[2][:48]).any()
     args = (tmp_path / 'a.jpg', *args[1:5], '--out-file', tmp_path / 'drawn.png')
     run_here('image_demo.py', *args, '--stitch-id', 22)
-    assert cv2.imread(str(tmp_path / 'drawn.png')).shape == (48, 64, 3)
+    assert np.array_equal(cv2.imread(str(tmp_path / 'drawn.png')), pictures[2])
     with pytest.raises(ValueError, match='allowed: one picture'):
         run_here('image_demo.py', *args, '--stitch-id', '0,1')
 
@@ -77,9 +79,56 @@ def test_a_video_is_painted_frame_by_frame(run_here, checkpoint, video, tmp_path
     assert len(frames) == FRAMES
     assert frames[0].shape == (64, 96, 3)
     # Below the caption a frame of one colour and one class has one colour.
-    brightness = [f[40:, :48].mean() for f in frames]
+    brightness = [f[40:52, :48].mean() for f in frames]
     assert brightness[-1] - brightness[0] == pytest.approx(0.5 * 220, abs=25)
+    # The legend at the foot is as bright in all.
+    assert abs(frames[-1][56:].mean() - frames[0][56:].mean()) < 15
     assert [p.name for p in tmp_path.iterdir()] == ['out.avi']
+
+
+def test_the_images_of_a_folder_are_a_video(run_here, checkpoint, tmp_path):
+    for n, name in enumerate('cab'):
+        image = np.full((48, 64, 3), 100 * n, np.uint8)
+        cv2.imwrite(str(tmp_path / f'{name}.png'), image)
+    args = (tmp_path, CONFIG, checkpoint, '--device', 'cpu', '--opacity', 0.01)
+    run_here('video_demo.py', *args, '--output-file', tmp_path / 'out.avi')
+    brightness = [
+        frame[36:40, :32].mean() for frame in read_video(tmp_path / 'out.avi')
+    ]
+    steps = np.diff(brightness)  # a, b, c: 100, 200, 0
+    assert steps == pytest.approx([100, -200], abs=25)
+
+
+@pytest.mark.parametrize('tool', ['image_demo.py', 'video_demo.py', 'export_stitch.py'])
+def test_what_is_wrong_is_refused_before_the_model_is_built(
+    run_here, checkpoint, tmp_path, tool, monkeypatch
+):
+    def build(*args, **kwargs):
+        raise AssertionError('a model was built')
+
+    monkeypatch.setattr('snnet_mm.apis.init_model', build)
+    cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((48, 64, 3), np.uint8))
+    (tmp_path / 'file').write_text('')
+    before = () if tool == 'export_stitch.py' else (tmp_path,)
+    out = {'image_demo.py': '--out-dir', 'video_demo.py': '--output-file'}
+    out = (out.get(tool, '--out'), tmp_path / 'out')
+    if tool == 'video_demo.py':
+        out = (out[0], tmp_path / 'out.avi')
+
+    def refused(message, *options, path=checkpoint, out=out):
+        with pytest.raises(ValueError, match=message):
+            run_here(tool, *before, CONFIG, path, *out, *options)
+
+    refused('stitch id 77 is not in the stitching space', '--stitch-id', 77)
+    missing = Path(checkpoint).with_name('b.pth')
+    refused('does not exist; did you mean .a.pth.', '--stitch-id', 0, path=missing)
+    inside = (out[0], tmp_path / 'file' / Path(out[1]).name)
+    refused('cannot be written', '--stitch-id', 0, out=inside)
+    if tool != 'video_demo.py':
+        words = '--stitch-ids' if tool == 'export_stitch.py' else '--stitch-id'
+        refused('60Q', words, '60Q')
+    if tool == 'image_demo.py':
+        refused('results or a cost table', '--stitch-id', '1G')
 
 
 def test_an_easy_target_runs_the_best_of_the_results(

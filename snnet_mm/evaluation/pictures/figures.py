@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ def plot_images(
     titles: Sequence[str],
     path: str | os.PathLike,
     farthest: float | None = None,
+    legend: Mapping[str, Sequence[int]] | None = None,
 ) -> None:
     """Draw images in rows, and depth maps among them by colour.
 
@@ -47,8 +48,10 @@ def plot_images(
         titles: One per column.
         path: Picture to write; the ending tells the format.
         farthest: Depth at the end of the scale that all depth maps share.
+        legend: RGB colours of classes by name.
     """
     from matplotlib import colormaps  # see new_figure
+    from matplotlib.patches import Patch
 
     # Near is red, far is blue.
     colors = colormaps['turbo_r'].with_extremes(bad='gainsboro')
@@ -64,4 +67,8 @@ def plot_images(
         drawn = axes.imshow(shown, cmap=colors, vmin=0, vmax=farthest)
     if farthest is not None:
         figure.colorbar(drawn, ax=grid, label='depth (m)', shrink=0.9, pad=0.01)
+    if legend:
+        shown = [Patch(color=np.divide(c, 255), label=n) for n, c in legend.items()]
+        columns = max(1, int(figure.get_figwidth() / 1.4))
+        figure.legend(handles=shown, loc='outside lower center', ncols=columns)
     save_figure(figure, path)

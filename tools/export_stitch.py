@@ -5,6 +5,7 @@ share one file of weights.
 """
 
 import argparse
+from itertools import product
 from pathlib import Path
 
 from mmengine.config import DictAction
@@ -12,7 +13,6 @@ from rich.table import Table
 
 from snnet_mm.apis import check_stitches, find_stitched_backbone, init_model
 from snnet_mm.deploy import FORMATS, PRECISIONS, StitchExporter
-from snnet_mm.deploy.onnx_files import require_onnx
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import (
@@ -52,6 +52,7 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if args.stitch_ids is not None and args.format not in (None, ['onnx']):
         parser.error('--stitch-ids writes a bundle; allowed is --format onnx')
+    args.format = args.format or (['mm'] if args.stitch_ids is None else ['onnx'])
     return args
 
 
@@ -64,8 +65,8 @@ def main() -> None:
     chosen = args.stitch_ids if args.stitch_id is None else args.stitch_id
     check_stitches(cfg, chosen, results, by_costs=True)
     check_writable(args.out, 'option: --out')
-    if args.stitch_ids or 'onnx' in (args.format or ()):
-        require_onnx()
+    for kind, precision in product(args.format, args.precision):
+        FORMATS[kind].check_precision(kind, precision)
     model = init_model(
         cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
     )
@@ -74,13 +75,9 @@ def main() -> None:
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
     if args.stitch_id is not None:
-        manifest = exporter.export_stitch(
-            args.stitch_id, args.format or ['mm'], args.precision
-        )
+        manifest = exporter.export_stitch(args.stitch_id, args.format, args.precision)
     else:
-        manifest = exporter.export_bundle(
-            args.stitch_ids, args.format or ['onnx'], args.precision
-        )
+        manifest = exporter.export_bundle(args.stitch_ids, args.format, args.precision)
     report(manifest, args.out)
 
 

@@ -53,7 +53,7 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
             for pattern, replacement in _RENAMES:
                 key = re.sub(pattern, replacement, key)
             key = ours + key
-        converted[key] = value
+        converted[key.replace('.conv_depth.head.', '.conv_depth.')] = value
     converted[f'{ours}stitching_initialized'] = torch.tensor(True)
     space = _space_of(converted, ours)
     if space is not None:

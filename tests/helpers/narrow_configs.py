@@ -163,6 +163,8 @@ def narrow_loader(loader, root, kind):
     for transform in dataset.pipeline:
         if 'crop_size' in transform:
             transform.crop_size = square
+        if transform.type == 'FixedCrop':
+            transform.update(rows=(5, 78), cols=(3, 110))
         if 'size' in transform:
             transform.size = square
         if 'scale' in transform:

@@ -1,6 +1,6 @@
 # 135 training and 40 test images of a HoloLens with depth, 540x360 pixels, resized to
-# 240x160 (w x h); 16-bit depth maps in millimetres, 0 where there is none. Read and
-# augmented as NYU.
+# 240x160 (w x h); 16-bit depth maps in millimetres, 0 where there is none. Read, turned
+# and cropped as NYU.
 _base_ = ['./nyu_416x544.py']
 data_root = 'data/depth/nyu_hololens'
 scale = (240, 160)
@@ -8,7 +8,16 @@ crop_size = (128, 192)
 train_pipeline = [
     *_base_.train_pipeline[:2],
     dict(type='Resize', scale=scale, keep_ratio=False),
-    *_base_.train_pipeline[2:],
+    # Without the crop of the border: a turn, a flip, RandomCrop.
+    *_base_.train_pipeline[3:6],
+    dict(
+        type='PhotoMetricDistortion',
+        brightness_delta=32,
+        contrast_range=(0.75, 1.25),
+        saturation_range=(0.75, 1.25),
+        hue_delta=9,
+    ),
+    dict(type='PackSegInputs'),
 ]
 # RandomCrop.
 train_pipeline[5].crop_size = crop_size

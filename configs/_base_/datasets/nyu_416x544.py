@@ -1,21 +1,16 @@
 # NYU Depth V2 in mmsegmentation's layout, 480x640 pixels, depth in millimetres, 0 where
-# there is none; 416x544 crops.
+# there is none; 416x544 crops inside of the border that the sensor does not see.
 dataset_type = 'NYUDataset'
 data_root = 'data/nyu'
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
+    dict(type='FixedCrop', rows=(45, 472), cols=(43, 608)),
     # What is rotated in from outside has no depth.
     dict(type='RandomRotate', prob=0.5, degree=2.5, seg_pad_val=0),
     dict(type='RandomFlip', prob=0.5),
     dict(type='RandomCrop', crop_size=(416, 544)),
-    dict(
-        type='PhotoMetricDistortion',
-        brightness_delta=32,
-        contrast_range=(0.75, 1.25),
-        saturation_range=(0.75, 1.25),
-        hue_delta=9,
-    ),
+    dict(type='RandomGammaColor'),
     dict(type='PackSegInputs'),
 ]
 test_pipeline = [

@@ -10,5 +10,5 @@ model = dict(
             type='Pretrained', checkpoint='checkpoints/deit_3_base_224_21k.pth'
         ),
     ),
-    decode_head=dict(in_channels=768),
+    decode_head=dict(in_channels=768, activation='relu'),
 )

@@ -10,5 +10,5 @@ model = dict(
             type='Pretrained', checkpoint='checkpoints/deit_3_large_224_21k.pth'
         ),
     ),
-    decode_head=dict(in_channels=1024),
+    decode_head=dict(in_channels=1024, activation='relu'),
 )

@@ -10,5 +10,5 @@ model = dict(
             type='Pretrained', checkpoint='checkpoints/deit_3_small_224_21k.pth'
         ),
     ),
-    decode_head=dict(in_channels=384),
+    decode_head=dict(in_channels=384, activation='relu'),
 )

@@ -26,5 +26,5 @@ model = dict(
         with_cls=True,
         out_indices=(4, 11, 17, 23),
     ),
-    decode_head=dict(in_channels=1024),
+    decode_head=dict(in_channels=1024, activation='relu'),
 )

@@ -15,6 +15,7 @@ from snnet_mm.utils import check, register
 
 MODES = ('whole', 'slide')
 READOUTS = ('ignore', 'add', 'project')
+ACTIVATIONS = ('sigmoid', 'relu')
 EPS = 1e-3
 MEAN_WEIGHT = 0.15
 # Below this the square root would have an infinite gradient.
@@ -88,13 +89,15 @@ class DPTDepthHead(DPTHead):
     """mmseg's DPT head with one depth per pixel for output (SN-Netv2, section 5.3).
 
     Four maps of equal size are read out with their cls tokens, reassembled to four
-    sizes and fused from coarse to fine. A sigmoid keeps the depth between its bounds.
+    sizes and fused from coarse to fine.
 
     Args:
         post_process_channels: Widths of the four reassembled maps, fine to coarse.
         readout_type: What becomes of the cls token: ``'ignore'``, ``'add'`` to every
             patch, or ``'project'``, concatenated to every patch and projected. All
             but the first need a backbone with ``with_cls=True``.
+        activation: What makes depths: ``'sigmoid'``, between both bounds, or ``'relu'``
+            above ``min_depth``, as the authors' models.
         norm_cfg: Normalisation in the fusion blocks; None as in DPT's depth models.
     """
 
@@ -108,9 +111,13 @@ class DPTDepthHead(DPTHead):
         max_depth: float = 10,
         norm_cfg: dict | None = None,
         loss_decode: dict | None = None,
+        activation: str = 'sigmoid',
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
+        ok, key = activation in ACTIVATIONS, 'decode_head.activation'
+        check(ok, key, activation, ACTIVATIONS)
+        self.activation = activation
         ok, key = readout_type in READOUTS, 'decode_head.readout_type'
         check(ok, key, readout_type, READOUTS)
         widths, key = post_process_channels, 'decode_head.post_process_channels'
@@ -144,8 +151,10 @@ class DPTDepthHead(DPTHead):
 
     def cls_seg(self, feat: Tensor) -> Tensor:
         """Return depths ``(B, 1, 2h, 2w)`` in metres of features ``(B, C, h, w)``."""
-        share = self.conv_depth(feat).sigmoid()
-        return self.min_depth + (self.max_depth - self.min_depth) * share
+        depth = self.conv_depth(feat)
+        if self.activation == 'relu':
+            return self.min_depth + depth.relu()
+        return self.min_depth + (self.max_depth - self.min_depth) * depth.sigmoid()
 
     def loss_by_feat(
         self, depth: Tensor, batch_data_samples: Sequence

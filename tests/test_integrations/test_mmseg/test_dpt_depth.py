@@ -99,13 +99,19 @@ def head_by_hand(head, pairs, readout):
     first, _, second, _, last = head.conv_depth
     out = upsample(conv(first, out, padding=1))
     out = conv(last, conv(second, out, padding=1).relu())
+    if head.activation == 'relu':
+        return head.min_depth + out.relu()
     return head.min_depth + (head.max_depth - head.min_depth) / (1 + (-out).exp())
 
 
 @torch.no_grad()
-@pytest.mark.parametrize('readout', ['ignore', 'add', 'project'])
-def test_head_by_hand(build, randomise, readout):
-    model = randomise(build(readout_type=readout, min_depth=0.5, max_depth=3)).eval()
+@pytest.mark.parametrize(
+    'readout, activation',
+    [('ignore', 'sigmoid'), ('add', 'sigmoid'), ('project', 'relu')],
+)
+def test_head_by_hand(build, randomise, readout, activation):
+    kwargs = dict(readout_type=readout, activation=activation)
+    model = randomise(build(min_depth=0.5, max_depth=3, **kwargs)).eval()
     images = torch.randn(2, 3, *SIZE)
     for stitch_id in (0, 1, 7):
         set_stitch(model, stitch_id)
@@ -181,6 +187,7 @@ def test_padding_is_cut_off_and_the_depth_resized(build, randomise):
     [
         (dict(min_depth=10), r'\(10, 10\); allowed: 0 < min_depth < max_depth'),
         (dict(readout_type='concat'), "'concat'; allowed: 'ignore', 'add', 'pro"),
+        (dict(activation='tanh'), "'tanh'; allowed: 'sigmoid', 'relu'"),
         (dict(post_process_channels=(4, 8)), r'\(4, 8\); allowed: four widths'),
         (dict(test_cfg=dict(mode='slide_flip')), "allowed: 'whole', 'slide'"),
     ],

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from config_models import paths, read
+from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.models import convert_ziplab, fit_stitching_layers
@@ -74,7 +76,8 @@ def test_conversion_loses_no_tensor(golden_v2):
 def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys):
     head = nn.Linear(2, 3)
     theirs = {f'backbone.{k}': v for k, v in tiny_golden.part('sd.').items()}
-    theirs |= {f'decode_head.{k}': v for k, v in head.state_dict().items()}
+    names = dict(weight='conv_depth.head.0.weight', bias='bias')
+    theirs |= {f'decode_head.{names[k]}': v for k, v in head.state_dict().items()}
     source, target = tmp_path / 'theirs.pth', tmp_path / 'out' / 'ours.pth'
     monkeypatch.setattr(sys, 'argv', [str(CONVERTER), str(source), str(target)])
     for checkpoint in (theirs, dict(model=theirs), dict(state_dict=theirs)):
@@ -82,10 +85,28 @@ def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys):
         runpy.run_path(str(CONVERTER), run_name='__main__')
         ours = torch.load(target, weights_only=True)['state_dict']
         assert f'{len(ours)} tensors' in capsys.readouterr().out
+        ours['decode_head.weight'] = ours.pop('decode_head.conv_depth.0.weight')
         model = nn.ModuleDict(dict(backbone=tiny_golden.build(), decode_head=head))
         model.load_state_dict(ours)
         assert_golden_outputs(model['backbone'], tiny_golden, [0, 12, 100])
     assert [p.name for p in target.parent.iterdir()] == ['ours.pth']
+
+
+def test_configs_of_released_networks_at_the_width_of_the_golden(golden_v2):
+    folder = 'setr' if golden_v2.is_seg else 'dpt'
+    names = paths(f'{folder}/*released*.py')
+    assert len(names) == (4 if golden_v2.is_seg else 2)
+    for name in names:
+        backbone, m = read(name).model.backbone, golden_v2.meta
+        sizes = zip(m['embed_dims'], m['depths'], m['num_heads'], strict=True)
+        for anchor, (width, depth, heads) in zip(backbone.anchors, sizes, strict=True):
+            arch = dict(embed_dims=width, depth=depth, num_heads=heads)
+            anchor.update(arch=arch, img_size=m['img'], patch_size=m['patch'])
+        backbone.stitching_layer.rank = m['lora_r']
+        backbone.out_indices, backbone.eval_maps = m['out_indices'][1], None
+        net = MODELS.build(backbone).eval()
+        net.load_state_dict(convert_ziplab(golden_v2.part('sd.')))
+        assert_golden_outputs(net, golden_v2, [0, 1, 5, 17, 40, 133])
 
 
 STITCH = 'stitch_layers.0.0.transform.weight'

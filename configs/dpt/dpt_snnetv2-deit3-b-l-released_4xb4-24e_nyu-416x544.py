@@ -1,0 +1,7 @@
+# SN-Netv2 of DeiT3-B and DeiT3-L on NYUv2 as in the authors' code: its
+# feed-forward branches add their own normalised input. To test their files. 4 GPUs,
+# batch 16. Paper: curve only. Ours: not yet run.
+_base_ = ['./dpt_snnetv2-deit3-b-l_4xb4-24e_nyu-416x544.py']
+theirs = dict(img_size=224, mlp_shortcut=True, norm_eps=1e-5, pos_embed_antialias=False)
+anchors = [dict(a, **theirs) for a in _base_.model.backbone.anchors]
+model = dict(backbone=dict(anchors=anchors))

@@ -1,0 +1,67 @@
+"""Transforms of images with depth, as SN-Netv2 is trained on NYUv2."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from mmcv.transforms import BaseTransform
+from mmseg.registry import TRANSFORMS
+
+from snnet_mm.utils import check, register
+
+
+@register(TRANSFORMS)
+class FixedCrop(BaseTransform):
+    """Keeps the same rows and columns of every image, and of its maps.
+
+    Args:
+        rows, cols: Half-open ranges, in pixels.
+    """
+
+    def __init__(self, rows: Sequence[int], cols: Sequence[int]) -> None:
+        for name, (begin, end) in dict(rows=rows, cols=cols).items():
+            wanted = '(begin, end) with 0 <= begin < end'
+            check(0 <= begin < end, f'FixedCrop.{name}', (begin, end), wanted)
+        self.box = slice(*rows), slice(*cols)
+
+    def transform(self, results: dict) -> dict:
+        """Crop ``img`` (H, W, 3) and all ``seg_fields`` (H, W)."""
+        shape, ends = results['img'].shape[:2], [side.stop for side in self.box]
+        fits = all(end <= side for end, side in zip(ends, shape, strict=True))
+        check(fits, 'FixedCrop.rows, cols', ends, f'none past the image, {shape}')
+        for key in ('img', *results.get('seg_fields', ())):
+            results[key] = results[key][self.box]
+        results['img_shape'] = results['img'].shape[:2]
+        return results
+
+
+@register(TRANSFORMS)
+class RandomGammaColor(BaseTransform):
+    """Random gamma, brightness and colour of an image, in turn.
+
+    As in the authors' code, gamma is the power of values from 0 to 255, so that it
+    brightens or darkens by half; brightness scales all channels, colour each by itself.
+
+    Args:
+        prob: Share of images that are changed.
+        gamma, brightness, color: Ranges that are drawn from uniformly.
+    """
+
+    def __init__(
+        self,
+        prob: float = 0.5,
+        gamma: Sequence[float] = (0.9, 1.1),
+        brightness: Sequence[float] = (0.75, 1.25),
+        color: Sequence[float] = (0.9, 1.1),
+    ) -> None:
+        check(0 <= prob <= 1, 'RandomGammaColor.prob', prob, 'numbers from 0 to 1')
+        self.prob, self.gamma = prob, gamma
+        self.brightness, self.color = brightness, color
+
+    def transform(self, results: dict) -> dict:
+        """Change ``img`` (H, W, 3) of values from 0 to 255."""
+        if np.random.rand() < self.prob:
+            image = results['img'].astype(np.float32) ** np.random.uniform(*self.gamma)
+            image *= np.random.uniform(*self.brightness)
+            image *= np.random.uniform(*self.color, size=3)
+            results['img'] = image.clip(0, 255).astype(np.float32)
+        return results

@@ -25,6 +25,7 @@ from snnet_mm.utils import (
     closing_process_group,
     guard_checkpoints,
     load_config,
+    parse_size,
     prepare_cpu_distributed,
     run_command,
     suggesting_types,
@@ -69,12 +70,15 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     what = """test the best stitch within a budget such as 120G, 60M or 25ms; several
         budgets with commas; measured best with --results, else a guess"""
     chosen.add_argument('--budget', help=what)
+    what = """test at these input sizes, such as 126x182 168x238, the largest of which
+        the pipeline must give: a report for each, and the joint front"""
+    group.add_argument('--sizes', nargs='+', metavar='HxW', help=what)
     what = """stitches.json of an earlier test, or stitch_scores.json of a training by
         importance, to choose stitches by"""
     group.add_argument('--results', help=what)
     what = """costs.json of stitch_table.py with measured costs, for budgets in ms;
-        they go into the report too"""
-    group.add_argument('--costs', help=what)
+        they go into the report too; one for each of --sizes"""
+    group.add_argument('--costs', nargs='+', help=what)
     what = """metrics that are better when lower, none if all are when higher; asked
         for where that is not known of a metric"""
     group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
@@ -99,6 +103,7 @@ def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
     same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
     same += ('evaluate', 'screen', 'keep', 'recalibrate_bn')
     settings = {name: getattr(args, name) for name in same}
+    settings['sizes'] = args.sizes and [parse_size(size) for size in args.sizes]
     settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
     settings = {key: value for key, value in settings.items() if value is not None}
     if settings and not tests_stitches(cfg):
@@ -158,7 +163,7 @@ def save_predictions(cfg: Config, folder: str) -> None:
 def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
     """Refuse wrong stitches and files before the model and the data are loaded."""
     results = args.results and StitchResults.read(args.results)
-    costs = args.costs and CostTable.read(args.costs)
+    costs = [CostTable.read(file) for file in args.costs or ()]
     if not (tests_stitches(cfg) and (space := space_of(cfg))):
         return
     if results:
@@ -168,7 +173,8 @@ def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
         check_number(space, cfg.test_cfg.get('evaluate'), searched)
     elif args.stitch_id or (args.budget and results):
         chosen = args.stitch_id or args.budget
-        select_stitches(space, chosen, costs or None, results, args.lower_is_better)
+        costs = costs[0] if len(costs) == 1 else None
+        select_stitches(space, chosen, costs, results, args.lower_is_better)
 
 
 def main() -> None:
@@ -187,7 +193,8 @@ def main() -> None:
         save_predictions(cfg, args.out)
     check_file(args.checkpoint, 'argument: checkpoint')
     check_file(args.results, 'option: --results')
-    check_file(args.costs, 'option: --costs')
+    for costs in args.costs or ():
+        check_file(costs, 'option: --costs')
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
     check_ops_for(cfg)
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from mmengine.registry import MODELS
@@ -18,6 +19,7 @@ from .checkpoint_filters import (
 from .position import (
     DecomposedRelPosBias,
     Grid,
+    KeptTensors,
     RelativePositionBias,
     add_positions,
     grid_of,
@@ -108,6 +110,7 @@ class PlainViT(TokenAnchor):
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
+        self._kept = KeptTensors()
         embedded = abs_pos_embed and pos_embed_prefix
         self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
@@ -154,7 +157,10 @@ class PlainViT(TokenAnchor):
         return fit_offsets(weights, own)
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        patches, pos_embed = self.patch_embed(images), self._pos_embed_for(grid)
+        patches, pos_embed = self.patch_embed(images), self.pos_embed
+        if pos_embed is not None and grid != self.grid:
+            make = partial(self._pos_embed_for, grid)
+            pos_embed = self._kept.get(0, grid, pos_embed, make)
         return add_positions(patches, pos_embed, self.cls_token, self.reg_token)
 
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
@@ -169,6 +175,10 @@ class PlainViT(TokenAnchor):
             if isinstance(block, Block):
                 block.fix_grid(grid)
         self.grid = grid
+
+    def train(self, mode: bool = True) -> 'PlainViT':
+        self._kept.clear()
+        return super().train(mode)
 
     def _add_tokens(self, **numbers: int) -> None:
         for name, number in numbers.items():

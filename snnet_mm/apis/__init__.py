@@ -2,8 +2,14 @@
 
 from snnet_mm.deploy import BudgetController, fit_times
 from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
-from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import CostTable, StitchResults, pick, select_stitches
+from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
+from snnet_mm.stitching import (
+    CostTable,
+    StitchResults,
+    choose_pair,
+    pick,
+    select_stitches,
+)
 
 from .build_runner import build_runner
 from .compile_blocks import compile_blocks

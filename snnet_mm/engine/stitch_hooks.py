@@ -18,12 +18,13 @@ from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from snnet_mm.evaluation import cost_table, size_of_images
+from snnet_mm.evaluation import check_sizes, cost_table, size_of_images
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
     fit_stitching_layers,
     gathered,
+    set_input_size,
     set_stitches,
     unwrapped,
 )
@@ -112,6 +113,7 @@ class StitchInitHook(Hook):
 
 
 FINGERPRINT = 'stitch_costs'
+SIZES = 2**20  # keeps the draws of sizes apart from those of stitches on any rank
 
 
 @register(HOOKS)
@@ -132,6 +134,9 @@ class StitchSamplingHook(Hook):
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
             samplers that go by what was measured on a device, such as ROS with
             ``cost='latency', step=5``: groups of 5 ms.
+        sizes: Heights and widths, one of which is drawn for every step, the same on
+            all ranks: images, of the largest size or above, are resized to it. By
+            default all are trained as they are. Validation always is.
     """
 
     priority = 'VERY_HIGH'
@@ -142,12 +147,13 @@ class StitchSamplingHook(Hook):
         sampler: dict,
         input_size: Sequence[int] | None = None,
         costs: str | os.PathLike | None = None,
+        sizes: Sequence[Sequence[int]] = (),
     ) -> None:
         typed = isinstance(sampler, dict) and 'type' in sampler
         wanted = 'a dict with a type, such as ResourceConstrainedSampler'
         check(typed, 'StitchSamplingHook.sampler', sampler, wanted)
         self._sampler_cfg, self._input_size = sampler, input_size
-        self._costs_file = costs
+        self._costs_file, self._sizes = costs, sizes
         self.stitches: dict[str, Stitch] = {}
 
     def before_train(self, runner: Runner) -> None:
@@ -167,14 +173,28 @@ class StitchSamplingHook(Hook):
             raise ValueError(f'{error}. Costs are not known: {unknown}') from error
         for hook in self.sampler.hooks():
             runner.register_hook(hook)
+        self._sizes = check_sizes(runner.model, self._sizes, 'StitchSamplingHook.sizes')
+        with gathered(runner.model):
+            sizes = self._sizes if self.sampler.costs is not None else ()
+            self._costs_at = {size: cost_table(runner.model, size) for size in sizes}
 
     def before_train_iter(self, runner: Runner, **_) -> None:
         step = runner.iter // accumulative_counts(runner.optim_wrapper)
         ids = self.sampler.sample(step)
-        self.stitches = set_stitches(runner.model, ids)
-        if (costs := self.sampler.costs) is not None:
+        self.stitches, size = set_stitches(runner.model, ids), None
+        if self._sizes:
+            rng = np.random.default_rng([self.sampler.seed, step, SIZES])
+            size = self._sizes[rng.integers(len(self._sizes))]
+            set_input_size(runner.model, size)
+        if (costs := self._costs_at.get(size, self.sampler.costs)) is not None:
             gflops = sum(costs[i].flops for i in ids) / 1e9
             runner.message_hub.update_scalar('train/stitch_gflops', gflops)
+
+    def before_val(self, runner: Runner) -> None:
+        set_input_size(runner.model, None)
+
+    def after_train(self, runner: Runner) -> None:
+        set_input_size(runner.model, None)
 
     def _count(self, runner: Runner) -> tuple[CostTable | None, ValueError | None]:
         """Count costs, or return why not where images have several views."""

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 Forward = Callable[[nn.Module, Tensor], object]
 # A test of models, and how to run those that pass it from images to raw output.
 FORWARDS: list[tuple[Callable[[nn.Module], bool], Forward]] = []
+# Tests of models that need images as they are, as those that locate objects do.
+UNSIZED: list[Callable[[nn.Module], bool]] = []
 # Attributes of metrics that say where predictions are saved; mmengine's own first.
 SAVING_KEYS = ['out_file_path']
 # Tests of metrics that are wrong on a part of a data set, and what to use instead.

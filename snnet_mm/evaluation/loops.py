@@ -9,18 +9,17 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from mmengine.dataset import BaseDataset, DefaultSampler
 from mmengine.dist import get_world_size, is_main_process
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop, ValLoop
 from torch import nn
-from torch.utils.data import DataLoader
 
 from snnet_mm.models import (
     PerStitchBN,
     find_stitched_backbone,
     gathered,
     recalibrate_bn,
+    set_input_size,
 )
 from snnet_mm.stitching import (
     CostTable,
@@ -40,7 +39,7 @@ from snnet_mm.utils import (
 from .costs import cost_table
 from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
 from .image_scores import ImageScores
-from .one_pass import run_one_pass
+from .one_pass import run_one_pass, spread
 from .partial_results import (
     MetricBuffers,
     Metrics,
@@ -52,8 +51,9 @@ from .partial_results import (
 from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
 from .search import StitchSearch, check_number, run_search
+from .sizes import Size, check_sizes, size_name
 from .stitch_statistics import forward_mode, own_statistics
-from .tables import report_stitches
+from .tables import report_sizes, report_stitches
 
 
 @register(LOOPS)
@@ -110,10 +110,13 @@ class StitchTestLoop(TestLoop):
             predicted; see :class:`StitchSearch`.
         evaluate: How many stitches a search evaluates, anchors included.
         input_size: See :func:`cost_table`.
+        sizes: Heights and widths to test at, one after the other: images, of the
+            largest size or above, are resized to it, and every size has a folder of its
+            own, such as ``168x238``, in that of the report. By default as they are.
         results: A ``stitches.json`` of the same stitching space, which ``'pareto'`` and
             budgets choose by; see :func:`snnet_mm.stitching.pick`.
-        costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, whose
-            measured costs budgets choose by and the report holds.
+        costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, or one for
+            each size, whose measured costs budgets choose by and the report holds.
         lower_is_better: Metrics that are better when lower, ``'none'`` if none are;
             asked for where the direction of a metric is not known.
         out_dir: Folder of the report; by default that of the log.
@@ -142,8 +145,9 @@ class StitchTestLoop(TestLoop):
         stitches: str | int | Sequence[int] = 'anchors',
         evaluate: int | None = None,
         input_size: Sequence[int] | None = None,
+        sizes: Sequence[Sequence[int]] = (),
         results: str | os.PathLike | None = None,
-        costs: str | os.PathLike | None = None,
+        costs: str | os.PathLike | Sequence[str] | None = None,
         lower_is_better: Sequence[str] | None = None,
         out_dir: str | os.PathLike | None = None,
         stitches_per_pass: int | None = None,
@@ -159,7 +163,7 @@ class StitchTestLoop(TestLoop):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.stitches, self.input_size = stitches, input_size
-        self.evaluate = evaluate
+        self.evaluate, self.sizes = evaluate, sizes
         self.known_results, self.known_costs = results, costs
         self.lower_is_better = lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
@@ -181,27 +185,44 @@ class StitchTestLoop(TestLoop):
         runner.call_hook('before_test_epoch')
         runner.model.eval()
         self._space = find_stitched_backbone(runner.model).space
-        ids = self._selected_ids()
+        sizes, metrics = check_sizes(runner.model, self.sizes, 'test_cfg.sizes'), {}
+        self._under_way: list[PartialEvaluation] = []
+        reports = []
+        for size in sizes or (None,):
+            reports.append(self._run_at(size))
+            found = _flatten({r.id: r.metrics for r in reports[-1].measured})
+            at = f'{size_name(size)}/' if size else ''
+            metrics |= {at + name: value for name, value in found.items()}
+        set_input_size(runner.model, None)
+        if len(reports) > 1 and is_main_process():
+            report_sizes(reports, self.out_dir)
+        for partial in self._under_way:
+            partial.remove()
+        with quiet_terminal(runner.logger):
+            runner.call_hook('after_test_epoch', metrics=metrics)
+        runner.call_hook('after_test')
+        return metrics
+
+    def _run_at(self, size: Size | None) -> StitchResults:
+        """Test and report stitches on images of a size, or as they are."""
+        runner = self.runner
+        set_input_size(runner.model, size)
+        self._report_dir = self.out_dir / size_name(size) if size else self.out_dir
+        ids = self._selected_ids(size)
         self._check_metrics(ids)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
-        self._under_way: list[PartialEvaluation] = []
+        self._identity |= dict(size=size_name(size)) if size else {}
         anew = self.recalibrate_bn is not None
         run = self._search if self.stitches == 'search' else self._screen_and_evaluate
         with self._recalibrated(ids) if anew else own_statistics(runner, ids) as own:
             self._identity['batch norm statistics'] = own
             report = run(ids)
         if is_main_process():
-            report_stitches(report, self.out_dir)
-            if len(report.measured) == len(self._space):
-                link_latest(self.out_dir / 'stitches.json', runner.work_dir)
+            report_stitches(report, self._report_dir)
+            if size is None and len(report.measured) == len(self._space):
+                link_latest(self._report_dir / 'stitches.json', runner.work_dir)
             self._save_image_scores(report)
-        for partial in self._under_way:
-            partial.remove()
-        metrics = _flatten({r.id: r.metrics for r in report.measured})
-        with quiet_terminal(runner.logger):
-            runner.call_hook('after_test_epoch', metrics=metrics)
-        runner.call_hook('after_test')
-        return metrics
+        return report
 
     def _save_image_scores(self, report: StitchResults) -> None:
         """Write the per-image statistics of stitches tested on all images."""
@@ -209,18 +230,23 @@ class StitchTestLoop(TestLoop):
         files = [image_scores_file(folder, r.id) for r in report.complete]
         if all(file.exists() for file in files):
             scores = ImageScores.stack([ImageScores.read(file) for file in files])
-            scores.save(self.out_dir / 'per_image.npz')
+            scores.save(self._report_dir / 'per_image.npz')
 
-    def _selected_ids(self) -> tuple[int, ...]:
+    def _selected_ids(self, size: Size | None) -> tuple[int, ...]:
         """Return the stitches to test, and keep the costs of all."""
         model, seed = self.runner.model, self.runner.seed
-        size = self.input_size or size_of_images(model, self.dataloader, seed)
+        size = size or self.input_size or size_of_images(model, self.dataloader, seed)
         with gathered(model):
             self._costs = costs = cost_table(model, size)
         if self.known_costs is not None:
-            self._costs = CostTable.read(self.known_costs)
+            of_all = isinstance(self.known_costs, list | tuple)
+            files = self.known_costs if of_all else [self.known_costs]
+            tables = {file: CostTable.read(file) for file in files}
+            same = (f for f, t in tables.items() if t.input_size == costs.input_size)
+            file = next(same, files[0])
+            self._costs = tables[file]
             keys = '(config key: test_cfg.costs; option: --costs)'
-            self._costs.check_same_model(costs, f'{self.known_costs} {keys}')
+            self._costs.check_same_model(costs, f'{file} {keys}')
         searched = self.stitches == 'search'
         if searched or self.evaluate is not None:
             check_number(self._space, self.evaluate, searched)
@@ -247,8 +273,9 @@ class StitchTestLoop(TestLoop):
             for key in SAVING_KEYS:
                 folder = getattr(metric, key, None)
                 # mm's names hold the image alone, or not even that.
-                ok = len(ids) == 1 or not folder
-                what = f'None: {len(ids)} stitches would overwrite each other'
+                number = len(ids) * max(len(self.sizes), 1)
+                ok = number == 1 or not folder
+                what = f'None: {number} stitches would overwrite each other'
                 check(ok, f'test_evaluator.{key}', folder, f'{what} (option: --out)')
             for matches, instead in WHOLE_DATA_METRICS:
                 ok = not (self.limit or self.screen) or not matches(metric)
@@ -271,7 +298,7 @@ class StitchTestLoop(TestLoop):
         mode = forward_mode(runner.model, self._costs.scope)
         statistics = recalibrate_bn(runner.model, batches, ids, mode)
         if is_main_process():
-            with atomic_path(self.out_dir / 'bn_statistics.pth') as temporary:
+            with atomic_path(self._report_dir / 'bn_statistics.pth') as temporary:
                 torch.save(statistics, temporary)
         norms = PerStitchBN(runner.model, statistics).attach()
         try:
@@ -305,14 +332,15 @@ class StitchTestLoop(TestLoop):
         """Evaluate stitches on at most ``limit`` images."""
         runner, dataloader = self.runner, self.dataloader
         if limit is not None:
-            dataloader = _spread(dataloader, limit)
+            dataloader = spread(dataloader, limit)
         num_images = len(dataloader.dataset)
         identity = self._identity | identify_data(dataloader)
         folder = Path(runner.work_dir) / 'partial_test'
         same = (p for p in self._under_way if p.identity == identity)
         partial = next(same, None)
         if partial is None:
-            partial = PartialEvaluation(folder, identity, self.resume)
+            first = not self._under_way
+            partial = PartialEvaluation(folder, identity, self.resume, first)
             self._under_way.append(partial)
         left = [i for i in ids if i not in partial.finished]
         per_pass = self.stitches_per_pass or max(len(left), 1)
@@ -337,7 +365,7 @@ class StitchTestLoop(TestLoop):
         seen = set()
         backbone = find_stitched_backbone(self.runner.model)
         with backbone.register_forward_pre_hook(
-            lambda _, inputs: seen.add(tuple(inputs[0].shape[-2:]))
+            lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
         ):
             yield
         if len(seen) == 1 and seen != {tuple(self._costs.input_size)}:
@@ -346,21 +374,6 @@ class StitchTestLoop(TestLoop):
                 'The network saw images of {}x{}, but costs are counted at '
                 '{} (config key: test_cfg.input_size)'.format(*seen.pop(), counted)
             )
-
-
-def _spread(dataloader: DataLoader, num_images: int) -> DataLoader:
-    """Return the same data loader over a few images, evenly spread over its data."""
-    dataset, key = dataloader.dataset, 'test_dataloader.dataset'
-    # Wrappers such as mmengine's ConcatDataset have no subsets.
-    allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
-    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
-    check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
-    total = len(dataset)
-    number = min(num_images, total)
-    subset = dataset.get_subset([i * total // number for i in range(number)])
-    names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
-    settings = {name: getattr(dataloader, name) for name in names}
-    return DataLoader(subset, sampler=DefaultSampler(subset, shuffle=False), **settings)
 
 
 def _compute(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from mmengine.dataset import BaseDataset, DefaultSampler
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.runner import Runner, autocast
 from mmengine.structures import BaseDataElement
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import visiting_order
+from snnet_mm.utils import check
 
 from .partial_results import MetricBuffers
 
@@ -99,3 +101,18 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
         return forward(dict(data, data_samples=samples), mode='predict')
 
     return predict
+
+
+def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
+    """Return the same data loader over a few images, evenly spread over its data."""
+    dataset, key = dataloader.dataset, 'test_dataloader.dataset'
+    # Wrappers such as mmengine's ConcatDataset have no subsets.
+    allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
+    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
+    check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
+    total = len(dataset)
+    number = min(num_images, total)
+    subset = dataset.get_subset([i * total // number for i in range(number)])
+    names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
+    settings = {name: getattr(dataloader, name) for name in names}
+    return DataLoader(subset, sampler=DefaultSampler(subset, shuffle=False), **settings)

@@ -190,12 +190,15 @@ class PartialEvaluation:
             folder of its own, named after its identity.
         identity: What must not change; see :func:`identify`, :func:`identify_data`.
         resume: Whether to take up what an interrupted evaluation left.
+        first: Whether it is the first of a test: others may not have been begun.
     """
 
-    def __init__(self, root: Path, identity: Identity, resume: bool) -> None:
+    def __init__(
+        self, root: Path, identity: Identity, resume: bool, first: bool = True
+    ) -> None:
         self.identity, self.finished = identity, {}
         self.folder = root / _digest([json.dumps(identity)])
-        if resume and not self.folder.exists():
+        if resume and first and not self.folder.exists():
             _refuse_others(root, identity)
         barrier()
         if is_main_process() and not resume:

@@ -13,9 +13,12 @@ from snnet_mm.stitching import (
     CostTable,
     StitchingSpace,
     StitchResults,
+    joint_columns,
+    pareto_front,
 )
 
 from .pictures.pareto_plot import plot_pareto
+from .sizes import size_name
 
 # rich falls back to 80 columns where the output is no terminal; the routes need more.
 LOG_WIDTH = 160
@@ -132,6 +135,29 @@ def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
             console.print(line, soft_wrap=True)
     plot_pareto(results, out_dir / 'pareto.png')
     console.print(f'Wrote stitches.json and pareto.png to {out_dir}', soft_wrap=True)
+
+
+def report_sizes(results: Sequence[StitchResults], out_dir: str | os.PathLike) -> None:
+    """Print the joint front of stitches at several sizes, and write ``pareto.png``."""
+    console = wide_console()
+    try:
+        costs, scores = joint_columns(results)
+    except ValueError as error:
+        console.print(f'No joint front: {error}')
+        return
+    rows = {(r.id, x.input_size): r for x in results for r in x.stitches}
+    first = results[0]
+    headings = ['size', UNITS['flops'].heading, first.metric.rsplit('/')[-1]]
+    table = _table(f'Front over {len(costs)} pairs of a stitch and a size', headings)
+    for pair in pareto_front(costs, scores, first.higher_is_better):
+        r = rows[pair]
+        cells = size_name(pair.input_size), UNITS['flops'].cell(r.flops)
+        _add_row(table, r.id, r.kind, r.route, *cells, f'{scores[pair]:.4g}')
+    console.print(table)
+    *others, last = sorted(results, key=lambda r: r.input_size)
+    others = [(f'front at {size_name(r.input_size)}', r) for r in others]
+    title = f'Stitches at {size_name(last.input_size)}'
+    plot_pareto(last, Path(out_dir) / 'pareto.png', others=others, title=title)
 
 
 def _table(title: str, headings: Iterable[str]) -> Table:

@@ -13,6 +13,7 @@ from snnet_mm.evaluation.extensions import (
     FORWARDS,
     IMAGE_STATISTICS,
     SAVING_KEYS,
+    UNSIZED,
     WHOLE_DATA_METRICS,
 )
 
@@ -89,6 +90,10 @@ IMAGE_STATISTICS.extend(
     ]
 )
 FORWARDS.append((lambda model: hasattr(model, 'roi_head'), run_two_stage))
+# mmdet's detectors, whose boxes are in pixels of what the backbone has seen.
+UNSIZED.append(
+    lambda model: any(c.__name__ == 'BaseDetector' for c in type(model).__mro__)
+)
 # Of mmseg's and our metrics, and of mmdet's.
 SAVING_KEYS.extend(['output_dir', 'outfile_prefix'])
 WHOLE_DATA_METRICS.append((counts_missed_images, "type='StitchCocoMetric'"))

@@ -9,7 +9,13 @@ from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
 from .part_per_anchor import PartPerAnchor
 from .per_stitch_bn import STATISTICS, PerStitchBN, attach_statistics, recalibrate_bn
 from .sharding import gathered
-from .stitch_switch import find_stitched_backbone, set_stitch, set_stitches, unwrapped
+from .stitch_switch import (
+    find_stitched_backbone,
+    set_input_size,
+    set_stitch,
+    set_stitches,
+    unwrapped,
+)
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher
 from .wrappers.fast_anchor_wrapper import FastAnchorWrapper, recorded_tokens
 from .wrappers.model_wrapper import ModelWrapper, model_config

@@ -32,6 +32,15 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
         module.on_stitch(backbone.active_stitch)
 
 
+def set_input_size(model: nn.Module, size: tuple[int, int] | None) -> None:
+    """Let the backbone run at another height and width than that of its images.
+
+    It resizes them, and heads bring what they predict back to the size of the images,
+    as those for segmentation, depth and classes do. None runs images as they are.
+    """
+    _find(model)[0].input_size = None if size is None else tuple(size)
+
+
 def set_stitches(model: nn.Module, ids: Sequence[int]) -> dict[str, Stitch]:
     """Choose the stitches that the next training iteration trains, one or several.
 

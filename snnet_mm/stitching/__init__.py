@@ -17,6 +17,7 @@ from .metrics import (
     rank_correlation,
     short_name,
 )
+from .pairs import SizedStitch, choose_pair, joint_columns
 from .prior import prior_scores
 from .results import StitchResult, StitchResults
 from .routes import (

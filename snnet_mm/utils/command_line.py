@@ -7,6 +7,8 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 
+from snnet_runtime.checks import check
+
 # Errors of a user, who is told what to change. Others are faults of the code.
 USERS_ERRORS = ValueError, OSError, ImportError
 TRACEBACK, VERBOSE = '--traceback', '--verbose'
@@ -37,6 +39,15 @@ def run_command(main: Callable[[], None]) -> None:
         kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
         print(f'Error: {kind}{text} ({TRACEBACK} shows where)', file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Return height and width of an option such as ``168x238``."""
+    height, _, width = text.partition('x')
+    right = height.isdecimal() and width.isdecimal() and int(height) * int(width)
+    allowed = 'height and width in pixels, such as 168x238'
+    check(right, '--sizes', text, allowed)
+    return int(height), int(width)
 
 
 def check_file(path: str | os.PathLike | None, key: str) -> None:

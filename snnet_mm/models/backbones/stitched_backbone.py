@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -63,6 +64,8 @@ class StitchedBackbone(BaseModule):
 
     # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
     shares_prefixes = True
+    # Height and width that images are resized to, or None; see ``set_input_size``.
+    input_size: tuple[int, int] | None = None
     # Base class of the stitching layers that this kind of backbone takes.
     layer_class: type[nn.Module] = StitchingLayer
 
@@ -134,6 +137,8 @@ class StitchedBackbone(BaseModule):
             final state.
         """
         stitch, kept = self.active_stitch, None
+        if self.input_size not in (None, tuple(images.shape[-2:])):
+            images = self._resized(images)
         taps = {
             j: self.map_source(stitch, self.out_indices[j]) for j in self.wanted_maps()
         }
@@ -148,6 +153,15 @@ class StitchedBackbone(BaseModule):
             anchor = self.anchors[self.map_anchor(stitch)]
             maps[j] = anchor.to_output(states[tap], self.with_cls)
         return tuple(maps)
+
+    def _resized(self, images: Tensor) -> Tensor:
+        given, wanted = tuple(images.shape[-2:]), self.input_size
+        smaller = wanted[0] <= given[0] and wanted[1] <= given[1]
+        allowed = 'up to {}x{}, which the images have; a larger scale of '.format(
+            *given
+        )
+        check(smaller, 'sizes', wanted, allowed + 'the pipeline gives larger ones')
+        return F.interpolate(images, wanted, mode='bilinear', antialias=True)
 
     @contextmanager
     def sharing_prefixes(self) -> Iterator[None]:

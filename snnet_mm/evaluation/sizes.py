@@ -1,0 +1,43 @@
+"""Input sizes at which one model is trained and tested."""
+
+from collections.abc import Sequence
+
+from mmengine.logging import print_log
+from torch import nn
+
+from snnet_mm.models import find_stitched_backbone, unwrapped
+from snnet_mm.utils import check, is_whole
+
+from .extensions import UNSIZED
+
+Size = tuple[int, int]  # height and width in pixels
+
+
+def size_name(size: Size) -> str:
+    """Return a size as options and folders name it: ``'168x238'``."""
+    return '{}x{}'.format(*size)
+
+
+def check_sizes(
+    model: nn.Module, sizes: Sequence[Sequence[int]], key: str
+) -> tuple[Size, ...]:
+    """Return the sizes; refuse wrong ones, and say which are padded."""
+    listed = isinstance(sizes, Sequence) and not isinstance(sizes, str)
+    right = listed and all(
+        isinstance(size, Sequence)
+        and len(size) == 2
+        and all(is_whole(n, 1) for n in size)
+        for size in sizes
+    )
+    found = tuple(map(tuple, sizes)) if right else ()
+    once = right and len({*found}) == len(found)
+    check(once, key, sizes, 'pairs of height and width in pixels, each once')
+    fits = not found or not any(matches(unwrapped(model)) for matches in UNSIZED)
+    allowed = 'none for detectors, which locate objects in what their backbone sees'
+    check(fits, key, sizes, allowed)
+    patch = find_stitched_backbone(model).anchors[-1].block_strides[0]
+    for size in found:
+        if any(side % patch for side in size):
+            words = f'{size_name(size)}: padded to whole patches of {patch} pixels'
+            print_log(words, 'current')
+    return found

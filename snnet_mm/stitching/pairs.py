@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from snnet_mm.utils import check
+from snnet_runtime.budgets import Budget
 
-from .costs import Budget
 from .results import StitchResults
 from .selection import Choice, choose
 from .space import StitchingSpace

@@ -15,7 +15,7 @@ from watching_hooks import Losses, Recorder, train
 
 from snnet_mm.engine import SandwichSampler, StitchInitHook, stitch_hooks
 from snnet_mm.evaluation import cost_table, size_of_images
-from snnet_mm.models import find_stitched_backbone
+from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Setup
 from snnet_mm.utils import load_weights_only
 
@@ -254,3 +254,68 @@ def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):
     slowest, fastest = losses.told[0], losses.told[1]
     assert slowest[0] == f'loss_by_gflops/{costs[1].flops / 1e9:.3g}'
     assert fastest[0] == f'loss_by_gflops/{costs[0].flops / 1e9:.3g}'
+
+
+SIZES = (32, 48), (64, 64)
+
+
+def trained_sizes(cfg, **changes):
+    """Input sizes, stitches and logged GFLOPs by iteration, and the runner."""
+    sizes = []
+    runner, recorder = Runner.from_cfg(cfg), Recorder()
+    backbone = find_stitched_backbone(runner.model)
+
+    def record(backbone, inputs):
+        if not inputs[0].is_meta:  # as costs are counted on, before the first step
+            sizes.append(backbone.input_size)
+
+    backbone.register_forward_pre_hook(record)
+    runner.register_hook(recorder)
+    runner.train()
+    assert backbone.input_size is None
+    return sizes, recorder, runner
+
+
+def test_sizes_are_drawn_like_stitches(toy_cfg):
+    toy_cfg.train_cfg.max_iters = 6
+    _, plain = train(toy_cfg)
+    toy_cfg.default_hooks.stitch_sampling.sizes = SIZES
+    del toy_cfg.default_hooks['stitch_statistics']
+    sizes, recorder, runner = trained_sizes(toy_cfg)
+    assert {*sizes} == {*SIZES}
+    assert recorder.stitches == plain.stitches  # of which nothing changes
+    tables = {size: cost_table(runner.model, size) for size in SIZES}
+    steps = zip(sizes, recorder.stitches, strict=True)
+    gflops = [tables[size][i].flops / 1e9 for size, i in steps]
+    assert recorder.logged == pytest.approx(gflops)
+
+    # Exactly resumed, from half the way.
+    toy_cfg.load_from, toy_cfg.resume = f'{toy_cfg.work_dir}/iter_3.pth', True
+    rest, resumed, again = trained_sizes(toy_cfg)
+    assert rest == sizes[3:]
+    assert_same(again.model.state_dict(), runner.model.state_dict())
+
+
+def test_validation_sees_images_as_they_are(toy_cfg):
+    toy_cfg.default_hooks.stitch_sampling.sizes = SIZES
+    runner = Runner.from_cfg(toy_cfg)
+    hook = stitch_hooks.sampling_hook(runner)
+    set_input_size(runner.model, SIZES[0])
+    hook.before_val(runner)
+    assert find_stitched_backbone(runner.model).input_size is None
+
+
+@pytest.mark.parametrize(
+    ('sizes', 'words'),
+    [
+        ([(32, 48), (32, 48)], 'pairs of height and width in pixels, each once'),
+        ([32], 'pairs of height'),
+        ('32x48', 'pairs of height'),
+        ([(32, 0)], 'pairs of height'),
+    ],
+)
+def test_sizes_that_are_none(toy_cfg, sizes, words):
+    toy_cfg.default_hooks.stitch_sampling.sizes = sizes
+    runner = Runner.from_cfg(toy_cfg)
+    with pytest.raises(ValueError, match=f'{words}.*StitchSamplingHook.sizes'):
+        stitch_hooks.sampling_hook(runner).before_train(runner)

@@ -13,23 +13,26 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch.utils.data import DataLoader
 
+from snnet_mm.evaluation import cost_table
 from snnet_mm.evaluation.partial_results import identify_data
-from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
+from snnet_mm.stitching import StitchResults
 
 
 @HOOKS.register_module()
 class StopBefore(Hook):
     """Stands for a crash."""
 
-    def __init__(self, batch):
-        self.batch = batch
+    def __init__(self, batch, nth=1):
+        self.batch, self.left = batch, nth
 
     def before_test_iter(self, runner, batch_idx, data_batch=None):
-        if batch_idx == self.batch:
+        self.left -= batch_idx == self.batch
+        if not self.left:
             raise InterruptedError
 
 
-def one_at_a_time(cfg, *state_dicts, ids=None):
+def one_at_a_time(cfg, *state_dicts, ids=None, size=None):
     """mmengine's own loop, once per stitch."""
     cfg = copy.deepcopy(cfg)
     cfg.test_cfg = dict(type='TestLoop')
@@ -37,6 +40,7 @@ def one_at_a_time(cfg, *state_dicts, ids=None):
     for state_dict in state_dicts:
         runner.model.load_state_dict(state_dict, strict=False)
     metrics = {}
+    set_input_size(runner.model, size)
     for i in ids or find_stitched_backbone(runner.model).space.ids:
         set_stitch(runner.model, i)
         metrics |= {f'stitch_{i}/{k}': v for k, v in runner.test().items()}
@@ -112,10 +116,10 @@ def many(toy_cfg):
     return toy_cfg
 
 
-def stop(cfg, batch, **test_cfg):
+def stop(cfg, batch, nth=1, **test_cfg):
     """Begin a test and crash; the folder of what it leaves."""
     runner = runner_of(cfg, **test_cfg)
-    runner.register_hook(StopBefore(batch))
+    runner.register_hook(StopBefore(batch, nth))
     with pytest.raises(InterruptedError):
         runner.test()
     return Path(cfg.work_dir) / 'partial_test'
@@ -193,6 +197,9 @@ def test_few_images_and_screening(toy_cfg, tmp_path, capsys):
         expected = everything if i in kept else few
         assert metrics[f'stitch_{i}/mIoU'] == expected[f'stitch_{i}/mIoU']
     assert 'images' in capsys.readouterr().out
+    # Stopped within the screening, what follows it was not begun.
+    stop(toy_cfg, 1, **screening)
+    assert runner_of(toy_cfg, resume=True, **screening).test() == metrics
 
     pictures = {str(p.relative_to(tmp_path)): p for p in tmp_path.glob('show/*/*')}
     names = '000000', '000003', '000006'
@@ -239,3 +246,36 @@ def test_bad_settings_are_refused(toy_cfg, key, value, message):
         toy_cfg.train_cfg = toy_cfg.optim_wrapper = toy_cfg.param_scheduler = None
     with pytest.raises(ValueError, match=message):
         Runner.from_cfg(toy_cfg).test()
+
+
+def test_several_sizes_equal_one_at_a_time(toy_cfg, tmp_path, capsys, caplog):
+    toy_cfg.log_level, out_dir = 'INFO', tmp_path / 'report'
+    sizes, ids = [(32, 48), (60, 64)], (0, 6, 9)
+    settings = dict(stitches=ids, sizes=sizes, out_dir=str(out_dir))
+    runner = runner_of(toy_cfg, **settings)
+    runner.logger.addHandler(caplog.handler)
+    metrics = runner.test()
+    assert '60x64: padded to whole patches of 8 pixels' in caplog.text
+    assert 'but costs are counted' not in caplog.text
+    assert find_stitched_backbone(runner.model).input_size is None
+    for size in sizes:
+        name = '{}x{}'.format(*size)
+        alone = one_at_a_time(toy_cfg, ids=ids, size=size)
+        assert {k: metrics[f'{name}/{k}'] for k in alone} == alone
+        results = StitchResults.read(out_dir / name / 'stitches.json')
+        assert results.input_size == size
+        costs = cost_table(runner.model, size)
+        for r in results.stitches:
+            assert r.metrics['mIoU'] == alone[f'stitch_{r.id}/mIoU']
+            assert (r.flops, r.params) == costs[r.id][:2]
+        assert (out_dir / name / 'per_image.npz').exists()
+    assert len(metrics) == 2 * len(alone)
+    assert 'Front over 6 pairs of a stitch and a size' in capsys.readouterr().out
+    assert (out_dir / 'pareto.png').exists()
+
+    # A crash at the second size: the first is not repeated.
+    stop(toy_cfg, 1, nth=2, **settings)
+    runner = runner_of(toy_cfg, resume=True, **settings)
+    seen = count_batches(runner)
+    assert runner.test() == metrics
+    assert len(seen) == 2

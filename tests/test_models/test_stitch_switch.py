@@ -2,10 +2,11 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 from mmengine.model import ExponentialMovingAverage
 from torch import nn
 
-from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 
 
 class Listener(nn.Module):
@@ -61,3 +62,29 @@ def test_one_stitched_backbone_is_wanted(build_snnet, number):
     words = f'Sequential with {number}.*config key: model.backbone'
     with pytest.raises(ValueError, match=words):
         set_stitch(model, 0)
+
+
+@torch.no_grad()
+def test_another_input_size_equals_images_of_that_size(build_snnet):
+    net, images = build_snnet().eval(), torch.randn(2, 3, 40, 56)
+    given = net(images)[0]
+    small = F.interpolate(images, (24, 33), mode='bilinear', antialias=True)
+    expected = {}
+    for i in (6, 8):
+        set_stitch(net, i)
+        expected[i] = net(small)[0]
+    model = nn.Sequential(net)
+    with net.sharing_prefixes():
+        # Neither size meets states of the other.
+        for i in (6, 8):
+            set_stitch(model, i)
+            for size in ((24, 33), (16, 16), (24, 33)):
+                set_input_size(model, size)
+                found = model(images)[0]
+                assert found.equal(expected[i]) == (size != (16, 16))
+    set_input_size(model, (40, 57))
+    with pytest.raises(ValueError, match=r'\(40, 57\); allowed: up to 40x56, which'):
+        model(images)
+    set_input_size(model, None)
+    set_stitch(model, 1)
+    assert model(images)[0].equal(given)

@@ -95,6 +95,7 @@ def test_options_that_cannot_be_met(run_here):
     for options, words in {
         ('--budget', '60G,all'): "budget.*'all'",
         ('--keep', 2): 'keep=2; allowed: with --screen',
+        ('--sizes', '64x64', '32'): "sizes='32'; allowed: .* such as 168x238",
         ('--tta',): r'for --tta \(config key: tta_model\)',
     }.items():
         with pytest.raises(ValueError, match=words):

@@ -278,6 +278,7 @@ def trained_sizes(cfg, **changes):
 
 def test_sizes_are_drawn_like_stitches(toy_cfg):
     toy_cfg.train_cfg.max_iters = 6
+    toy_cfg.default_hooks.checkpoint.max_keep_ckpts = -1
     _, plain = train(toy_cfg)
     toy_cfg.default_hooks.stitch_sampling.sizes = SIZES
     del toy_cfg.default_hooks['stitch_statistics']

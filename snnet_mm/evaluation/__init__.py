@@ -9,7 +9,7 @@ from .pictures.legend import add_legend
 from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample
 from .pictures.route_plot import plot_routes
-from .sizes import check_sizes
+from .sizes import check_sizes, size_name
 from .stitch_statistics import StitchStatisticsHook
 from .tables import (
     as_text,

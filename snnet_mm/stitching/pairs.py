@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from snnet_mm.runtime.budgets import Budget
 from snnet_mm.utils import check
-from snnet_runtime.budgets import Budget
 
 from .results import StitchResults
 from .selection import Choice, choose

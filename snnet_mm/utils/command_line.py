@@ -7,7 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 
-from snnet_runtime.checks import check
+from snnet_mm.runtime.checks import check
 
 # Errors of a user, who is told what to change. Others are faults of the code.
 USERS_ERRORS = ValueError, OSError, ImportError

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from small_results import METRICS, RESULTS, SPACE
 
+from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import SizedStitch, choose_pair, joint_columns, pareto_front
-from snnet_runtime import BudgetController
 
 
 def at(size, factor, better, **changes):

@@ -21,10 +21,18 @@ from snnet_mm.evaluation import (
     measure_memory,
     measuring_setup,
     plot_routes,
+    size_name,
     wide_console,
 )
 from snnet_mm.stitching import UNITS, CostTable, StitchingSpace
-from snnet_mm.utils import ToolParser, check, check_writable, load_config, run_command
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    check_writable,
+    load_config,
+    parse_size,
+    run_command,
+)
 
 SOME = '(default: the anchors and the middle one of every kind)'
 
@@ -43,6 +51,8 @@ def parse_args() -> argparse.Namespace:
         help='input size (default: test_cfg.input_size of the config, or that of the '
         'data preprocessor)',
     )
+    what = 'input sizes, each of which gets a costs_HxW.json, instead of one'
+    add('--sizes', nargs='+', metavar='HxW', help=what)
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
     add('--batch', type=int, default=1, help='images in a batch (default: 1)')
     dtypes = ('float32', 'float16', 'bfloat16')
@@ -64,6 +74,7 @@ def parse_args() -> argparse.Namespace:
             parser.error(f'--{name} {getattr(args, name)}: allowed is 1 or more')
     if args.shape is not None and min(args.shape) < 1:
         parser.error(f'--shape {args.shape}: allowed is 1 pixel or more each way')
+    args.sizes = [parse_size(size) for size in args.sizes or ()]
     if args.memory and not args.device.startswith('cuda'):
         parser.error('--memory needs a GPU: peaks are measured there (--device cuda)')
     if args.device.startswith('cuda') and not torch.cuda.is_available():
@@ -78,8 +89,9 @@ def ids_of_kinds(space: StitchingSpace, wanted: Sequence[str] | None) -> list[in
     return [s.id for s in space if wanted is None or s.kind in wanted]
 
 
-def measure(model: torch.nn.Module, args: argparse.Namespace) -> CostTable:
-    shape = None if args.shape is None else tuple(args.shape)
+def measure(
+    model: torch.nn.Module, args: argparse.Namespace, shape: Sequence[int] | None
+) -> CostTable:
     costs, latency, memory, args.checks = cost_table(model, shape), None, None, ()
     if args.latency:
         measured = measure_latency(
@@ -117,16 +129,18 @@ def main() -> None:
     ids = ids_of_kinds(space, args.kind)
     for i in args.draw_routes or ():
         space[i]
-    costs = measure(model, args)
-    if args.sort != 'id':
-        column = costs.column(args.sort)
-        ids.sort(key=lambda i: (column[i], i))
     console = wide_console()
-    console.print(cost_report(space, costs, ids))
-    if args.checks:
-        console.print(check_table(space, args.checks))
-    costs.save(out / 'costs.json', checks=[c._asdict() for c in args.checks])
-    console.print(f'Wrote costs.json to {out}', soft_wrap=True)
+    for size in args.sizes or [args.shape and tuple(args.shape)]:
+        costs = measure(model, args, size)
+        if args.sort != 'id':
+            column = costs.column(args.sort)
+            ids.sort(key=lambda i: (column[i], i))
+        console.print(cost_report(space, costs, ids))
+        if args.checks:
+            console.print(check_table(space, args.checks))
+        file = f'costs_{size_name(size)}.json' if args.sizes else 'costs.json'
+        costs.save(out / file, checks=[c._asdict() for c in args.checks])
+        console.print(f'Wrote {file} to {out}', soft_wrap=True)
     if args.draw_routes is not None:
         plot_routes(space, out / 'routes.png', args.draw_routes or None)
 

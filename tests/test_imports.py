@@ -26,7 +26,7 @@ for part in ('integrations', 'esta', 'bridging'):
 BELOW['apis'] = set(BELOW)
 
 # What else each part may import, where that is not up to the part.
-OUTSIDE = {'runtime': {'numpy'}, 'stitching': set()} | {
+OUTSIDE = {'runtime': {'numpy', 'onnxruntime', 'openvino'}, 'stitching': set()} | {
     part: {'torch', 'mmengine'} for part in ('anchors', 'models')
 }
 # Looked up only when a checkpoint of timm is asked for, inside one function.

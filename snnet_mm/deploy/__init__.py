@@ -1,9 +1,9 @@
 """Stitches as models of their own, as graphs for other runtimes, and under a budget."""
 
-from snnet_mm.runtime import BudgetController, fit_times
+from snnet_mm.runtime import BudgetController, fit_times, read_manifest
 
 from .exporter import StitchExporter
-from .formats import FORMATS, PRECISIONS, load_export, read_manifest
+from .formats import FORMATS, PRECISIONS, load_export
 from .onnx_files import open_onnx
 from .request import ExportRequest
 from .single import load_single, single_stitch, single_stitch_config

@@ -13,11 +13,12 @@ from torch import nn
 
 from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.runtime.bundle import MANIFEST, VERSION
 from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import check, check_writable, machine, refusal, write_json
 
 from .description import GraphDescription
-from .formats import FORMATS, MANIFEST, VERSION
+from .formats import FORMATS
 from .graph import (
     Predictions,
     StitchBuild,
@@ -161,6 +162,10 @@ class StitchExporter:
     ) -> dict:
         measured = self.results.measured if self.results else ()
         metrics = {result.id: dict(result.metrics) for result in measured}
+        ranked_by, results = None, self.results
+        if results is not None and results.metric in results.directions:
+            better = results.higher_is_better
+            ranked_by = dict(metric=results.metric, higher_is_better=better)
         names, stitches = self.space.anchor_names, []
         for i, written in files.items():
             stitch, cost = self.space[i], self.costs[i]
@@ -172,6 +177,7 @@ class StitchExporter:
         return dict(
             version=VERSION,
             **described.manifest(predictions),
+            ranked_by=ranked_by,
             compared_on=self.compared_on,
             space=self.space.fingerprint,
             anchors=[

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from snnet_mm.utils import check, read_json, require
+from snnet_mm.runtime.bundle import check_whole, read_manifest
+from snnet_mm.utils import check
 
 from .graph import Predictions, StitchBuild
 from .onnx_files import load_onnx, write_onnx
 from .single import load_checkpoint, write_checkpoint
 from .torch_files import load_torch_export, write_torch_export
 
-MANIFEST = 'manifest.json'
-VERSION = 2  # of the layout of manifests; the first had no number
 PRECISIONS = ('fp32', 'fp16', 'bf16', 'int8')
 # Predicts images (B, 3, H, W) as the manifest says that graphs take them.
 Run = Callable[[Tensor], Predictions]
@@ -92,19 +91,6 @@ FORMATS = {
 }
 
 
-def read_manifest(folder: str | os.PathLike) -> dict:
-    """Read the manifest of an export; one of another version is refused."""
-
-    def parse(data: Mapping) -> dict:
-        found = data.get('version')
-        wanted = f'{VERSION}; export the stitches again'
-        require(found == VERSION, 'version', found, wanted)
-        return dict(data)
-
-    made_by = 'tools/export_stitch.py'
-    return read_json(Path(folder, MANIFEST), parse, 'manifest', made_by)
-
-
 def load_export(path: str | os.PathLike) -> Run:
     """Open a file of an export, of any format, after checking that it is whole."""
     path = Path(path)
@@ -113,9 +99,5 @@ def load_export(path: str | os.PathLike) -> Run:
     check(path.name in files, '--out', path.name, files)
     file = files[path.name]
     weights = manifest['weights'] if file['shares_weights'] else None
-    for part in filter(None, (file, weights)):
-        place = path.with_name(part['name'])
-        found = place.stat().st_size if place.exists() else 0
-        allowed = f'{part["bytes"]} bytes, as {MANIFEST} says; the file is damaged'
-        check(found == part['bytes'], '--out', f'{place} of {found} bytes', allowed)
+    check_whole(path.parent, (file, weights))
     return FORMATS[file['format']].load(path, file['options'])

@@ -4,3 +4,5 @@ Neither torch nor an mm package need be there; snnet_mm imports this package.
 """
 
 from .budget_controller import BudgetController, fit_times
+from .bundle import read_manifest
+from .runtime import StitchRuntime

@@ -131,6 +131,7 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     (found,) = manifest['stitches']
     files = found.pop('files')
     assert found == stitch
+    assert manifest['ranked_by'] == dict(metric='mIoU', higher_is_better=True)
     assert manifest['classes'] == ['a', 'b']
     assert manifest['input']['mean'] == [123.675, 116.28, 103.53]
     assert manifest['compared_on'] == '2 test images'

@@ -1,0 +1,80 @@
+"""Resizing as OpenCV and torch do it, and windows, in numpy."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+FIXED = 2048  # one, in OpenCV's weights of 8-bit images
+
+
+def fit_size(
+    size: tuple[int, int], bounds: tuple[int, int], keep_ratio: bool
+) -> tuple[int, int]:
+    """Return the height and width that an mm ``Resize`` step gives an image."""
+    if not keep_ratio:
+        return bounds
+    factor = min(max(bounds) / max(size), min(bounds) / min(size))
+    return tuple(int(length * factor + 0.5) for length in size)
+
+
+def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resize an 8-bit image ``(H, W, C)`` bilinearly, bit for bit as ``cv2.resize``."""
+    if image.shape[:2] == size:
+        return image
+
+    def neighbours(length: int, wanted: int) -> tuple[np.ndarray, ...]:
+        scale = 1 / (wanted / length)
+        place = ((np.arange(wanted) + 0.5) * scale - 0.5).astype(np.float32)
+        begin = np.floor(place).astype(np.intp)
+        return begin, place - begin.astype(np.float32)
+
+    def taps(begin: np.ndarray, share: np.ndarray, length: int) -> tuple:
+        weights = (
+            np.rint(part * FIXED).astype(np.int32) for part in (1 - share, share)
+        )
+        return *(i.clip(0, length - 1) for i in (begin, begin + 1)), *weights
+
+    (height, width), pixels = image.shape[:2], image.astype(np.int32)
+    begin, share = neighbours(width, size[1])
+    share[(begin < 0) | (begin >= width - 1)] = 0
+    left, right, a, b = taps(begin, share, width)
+    pixels = pixels[:, left] * a[:, None] + pixels[:, right] * b[:, None]
+    top, bottom, a, b = taps(*neighbours(height, size[0]), height)
+    a, b, pixels = a[:, None, None], b[:, None, None], pixels >> 4
+    pixels = ((pixels[top] * a >> 16) + (pixels[bottom] * b >> 16) + 2) >> 2
+    return pixels.clip(0, 255).astype(np.uint8)
+
+
+def resize_maps(
+    maps: np.ndarray, size: tuple[int, int], align_corners: bool
+) -> np.ndarray:
+    """Resize float32 maps ``(C, H, W)`` as torch's bilinear ``interpolate`` does."""
+    for axis in (2, 1):
+        length, wanted = maps.shape[axis], size[axis - 1]
+        if length == wanted:
+            continue
+        place = np.arange(wanted, dtype=np.float32)
+        if align_corners:
+            place *= np.float32((length - 1) / max(wanted - 1, 1))
+        else:
+            place = (place + np.float32(0.5)) * np.float32(length / wanted)
+            place = np.maximum(place - np.float32(0.5), 0)
+        begin = place.astype(np.intp).clip(0, length - 1)
+        share = (place - begin).astype(np.float32)
+        share = share if axis == 2 else share[:, None]
+        end = np.minimum(begin + 1, length - 1)
+        maps = maps.take(begin, axis) * (1 - share) + maps.take(end, axis) * share
+    return maps
+
+
+def windows(
+    size: tuple[int, int], window: tuple[int, int], stride: tuple[int, int]
+) -> Iterator[tuple[slice, slice]]:
+    """Yield windows that cover an image, the last ones moved inside, as mmseg does."""
+    begins = []
+    for length, part, step in zip(size, window, stride, strict=True):
+        number = -(-max(length - part, 0) // step) + 1
+        begins.append([min(i * step, length - part) for i in range(number)])
+    for top in begins[0]:
+        for left in begins[1]:
+            yield slice(top, top + window[0]), slice(left, left + window[1])

@@ -1,0 +1,89 @@
+"""What the caller of a graph does before and after it, as the manifest says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .bundle import Run
+from .checks import check
+from .images import fit_size, resize_image, resize_maps, windows
+
+# Steps before the graph that are taken here; others stay those of the caller.
+KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'batch'}
+
+
+class Steps:
+    """Resizing, windows and decisions around a graph, as in mm's test pipeline."""
+
+    def __init__(self, manifest: Mapping) -> None:
+        self.size = tuple(manifest['input']['shape'][2:])
+        self.before, self.after = (
+            {step['step']: step for step in manifest['caller'][key]}
+            for key in ('before', 'after')
+        )
+        self.left = {*self.before} - KNOWN
+        if self.before.get('resize', {}).get('interpolation') not in (None, 'bilinear'):
+            self.left.add('resize')
+
+    def check_image(self, image: np.ndarray) -> None:
+        """Refuse what is no image, or one that wants steps that are not known."""
+        is_array = isinstance(image, np.ndarray)
+        found = f'{image.dtype} {image.shape}' if is_array else type(image).__name__
+        fits = is_array and image.dtype == np.uint8 and image.ndim == 3
+        fits = fits and image.shape[2] == 3 and image.size
+        check(fits, 'image', found, 'uint8 arrays (H, W, 3) of RGB with pixels')
+        steps = ', '.join(sorted(self.left))
+        allowed = f'{self.size}, after steps that are left to the caller: {steps}'
+        check(not steps or image.shape[:2] == self.size, 'image', found, allowed)
+
+    def predict(self, run: Run, image: np.ndarray) -> Any:
+        """Predict an image; see :class:`StitchRuntime`."""
+        pixels = resize_image(image, self._fit(image.shape[:2]))
+        if self.before['channels']['order'] == 'BGR':
+            pixels = pixels[..., ::-1]
+        pixels = pixels.transpose(2, 0, 1)[None].astype(np.float32)
+        if 'heads' in self.after:
+            return tuple(level[0] for level in run(pixels))
+        if 'softmax' in self.after:
+            (scores,) = run(pixels)[0]
+            exponents = np.exp(scores - scores.max())
+            return exponents / exponents.sum()
+        maps = self._slide(run, pixels)
+        corners = self.after['resize']['align_corners']
+        maps = resize_maps(maps, image.shape[:2], corners)
+        if 'argmax' in self.after:
+            return maps.argmax(0)
+        if 'threshold' in self.after:
+            above = self.after['threshold']['above']
+            return (1 / (1 + np.exp(-maps[0])) > above).astype(np.int64)
+        return maps[0]
+
+    def _fit(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the size that an image is resized to."""
+        if 'windows' not in self.before:
+            return self.size
+        step, fitted = self.before.get('resize'), size
+        if step:
+            fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
+        large = fitted[0] >= self.size[0] and fitted[1] >= self.size[1]
+        allowed = f'what is {self.size} or larger once resized, for the windows'
+        check(large, 'image', f'{size}, resized {fitted}', allowed)
+        return fitted
+
+    def _slide(self, run: Run, pixels: np.ndarray) -> np.ndarray:
+        """Return the mean of all windows that cover a place, and of mirrored ones."""
+        size, total, count = pixels.shape[2:], 0, np.zeros(pixels.shape[2:], np.float32)
+        stride = self.before.get('windows', {}).get('stride', self.size)
+        for y, x in windows(size, self.size, stride):
+            part = np.ascontiguousarray(pixels[..., y, x])
+            if 'flip_average' in self.before:
+                part = np.concatenate([part, part[..., ::-1]])
+            (maps, *mirrored), *_ = run(part)
+            for other in mirrored:
+                maps = (maps + other[..., ::-1]) / 2
+            if not np.shape(total):
+                total = np.zeros((len(maps), *size), np.float32)
+            total[:, y, x] += maps
+            count[y, x] += 1
+        return total / count

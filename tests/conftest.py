@@ -150,6 +150,9 @@ golden_v2 = _golden('seg_v2_tiny', 'seg_v2_s_l', 'depth_v2_tiny')
 golden_v1 = _golden('seg_v1_tiny', 'seg_v1_s_l')
 tiny_golden = _golden('seg_v2_tiny')
 cls_golden = _golden('cls_v2_tiny')
+cls_v1_golden = _golden(
+    *(f'cls_v1_{name}' for name in ('deit', 'swin', 'resnet', 'resnet_swin', 'levit'))
+)
 
 
 def _published(read, name):

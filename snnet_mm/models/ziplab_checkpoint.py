@@ -1,75 +1,183 @@
 """Checkpoints of the authors' released code, in our key names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate, combinations, pairwise, product
 
 import torch
 from torch import Tensor
 
-from snnet_mm.stitching import TwoWaySpace
+from snnet_mm.stitching import (
+    SlidingWindowSpace,
+    StagedSpace,
+    StitchingSpace,
+    TwoWaySpace,
+)
+from snnet_mm.stitching.space import layer_name
 from snnet_mm.utils import check
 
 from .backbones.stitched_backbone import SPACE_RECORD, as_space_record
 
-# Applied in this order to the part of a key that follows 'backbone.'.
-_RENAMES = (
-    (r'^stitch_layers\.0\.(\d+)\.transform\.', r'stitching_layers.0to1_\1.'),
-    (r'^stitch_layers\.1\.(\d+)\.transform\.', r'stitching_layers.1to0_\1.'),
-    (r'^stitch_layers\.(\d+)\.transform\.', r'stitching_layers.0to1_\1.'),  # SN-Netv1
-    (r'^(anchors\.\d+)\.layers\.', r'\1.blocks.'),
-    (r'\.patch_embed\.projection\.', '.patch_embed.proj.'),
+# Names within an anchor, applied in this order; of plain ViTs.
+_PLAIN = (
+    (r'^layers\.', 'blocks.'),
+    (r'^patch_embed\.projection\.', 'patch_embed.proj.'),
     (r'\.gamma_([12])$', r'.ls\1.gamma'),
     (r'\.ln([12])\.', r'.norm\1.'),
     (r'\.attn\.relative_position_bias_table$', '.attn.rel_pos_bias.table'),
     (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
     (r'\.ffn\.layers\.1\.', '.mlp.fc2.'),
 )
+# Of networks with stages, after their blocks are counted: Swin, ResNet, LeViT.
+_IN_STAGE = re.compile(r'layers\.(\d+)\.blocks\.(\d+)\.(.+)')
+_STAGED = (
+    (r'^(conv1|bn1)\.', r'stem.\1.'),
+    (r'^patch_embed\.(proj|norm)\.', r'stem.\1.'),
+    (r'^patch_embed\.(\d+)\.', lambda found: f'stem.conv{int(found[1]) // 2 + 1}.'),
+    (r'(attn|mlp)\.m\.', r'\1.'),
+    (r'mlp\.([02])\.', lambda found: f'mlp.ln{int(found[1]) // 2 + 1}.'),
+    (r'\.(q|proj)\.1\.', r'.\1.ln.'),
+    (r'\.c\.weight$', '.linear.weight'),
+)
 # Their classifier is one module; ours has a backbone and a head.
-_CLASSIFIER = re.compile(r'^anchors\.(\d+)\.(norm|head)\.')
-_DERIVED = re.compile(r'\.relative_position_index$')
+_CLASSIFIER = re.compile(r'(norm|head|head_dist|fc)\.')
+_HEAD = (
+    (r'^fc\.', 'head.'),  # ResNet
+    (r'^head(_dist)?\.bn\.', r'norm\1.'),  # LeViT
+    (r'^head(_dist)?\.l\.', r'head\1.'),
+)
+_DERIVED = re.compile(r'\.(relative_position_index|attn_mask|attention_bias_idxs)$')
+
+Weights = dict[str, Tensor]
+Place = tuple[int, ...]  # the numbers in the name of a stitching layer of theirs
 
 
-def convert_ziplab(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
     """Rename the weights of the authors' SN-Netv1 or v2 to ours.
 
     They are those of a backbone, of a segmentor that holds it under ``backbone.``, or
-    of their classifier, for ours with a ``StitchedClsHead``. Where they tell their
-    stitching space (not for sliding windows) its record is added.
+    of their classifier, for ours with a ``StitchedClsHead``; of networks with stages
+    for ``share_layers=True``. Where they tell their stitching space its record is
+    added: of sliding windows, they tell those of two blocks with stride one.
     """
     prefix = 'backbone.' if any(k.startswith('backbone.') for k in state_dict) else ''
-    theirs = any(k.startswith(f'{prefix}stitch_layers.') for k in state_dict)
-    wanted = "one of the authors' stitched networks, with 'stitch_layers'"
-    check(theirs, 'src', list(state_dict)[:3], wanted)
-    classifies = any(_CLASSIFIER.match(k) for k in state_dict)
-    ours = 'backbone.' if classifies else prefix
-    converted = {}
+    converted, layers = {}, {}
+    anchors: dict[int, Weights] = {}
     for key, value in state_dict.items():
-        if _DERIVED.search(key):
-            continue
-        if classifies and _CLASSIFIER.match(key):
-            key = _CLASSIFIER.sub(r'head.anchor_heads.\1.\2.', key)
-        elif key.startswith(prefix):
-            key = key.removeprefix(prefix)
-            for pattern, replacement in _RENAMES:
-                key = re.sub(pattern, replacement, key)
-            key = ours + key
-        converted[key.replace('.conv_depth.head.', '.conv_depth.')] = value
+        name = key.removeprefix(prefix)
+        if found := re.match(r'anchors\.(\d+)\.(.+)', name):
+            a, name = int(found[1]), found[2]
+            if _CLASSIFIER.match(name):
+                converted[f'head.anchor_heads.{a}.{_rename(name, _HEAD)}'] = value
+            elif not _DERIVED.search(name):
+                anchors.setdefault(a, {})[name] = value
+        elif found := re.match(r'stitch_layers\.([\d.]+)\.transform\.(.+)', name):
+            place = tuple(map(int, found[1].split('.')))
+            layers[place, found[2]] = value
+        else:
+            converted[key.replace('.conv_depth.head.', '.conv_depth.')] = value
+    wanted = "one of the authors' stitched networks, with 'stitch_layers'"
+    check(anchors and layers, 'src', list(state_dict)[:3], wanted)
+    ours = 'backbone.' if any(k.startswith('head.anch') for k in converted) else prefix
+    depths = []
+    for a, weights in sorted(anchors.items()):
+        of_stages, weights = _convert_anchor(weights)
+        depths.append(of_stages)
+        converted |= {f'{ours}anchors.{a}.{k}': v for k, v in weights.items()}
+    # Stages of a ResNet are stitched from the second on.
+    first = int(any(k.startswith('layer1.') for k in anchors[0]))
+    space, names = _space_and_names(depths, {place for place, _ in layers}, first)
+    for (place, kind), value in layers.items():
+        if place in names:  # Some serve no joint.
+            value = value.flatten(1) if kind == 'weight' else value
+            converted[f'{ours}stitching_layers.{names[place]}.{kind}'] = value
     converted[f'{ours}stitching_initialized'] = torch.tensor(True)
-    space = _space_of(converted, ours)
     if space is not None:
         converted[ours + SPACE_RECORD] = as_space_record(space)
     return converted
 
 
-def _space_of(converted: Mapping[str, Tensor], prefix: str) -> TwoWaySpace | None:
-    """Return the space of two anchors that weights are of, if they tell."""
-    blocks: dict[int, set[int]] = {}
-    for key in converted:
-        if match := re.match(rf'{prefix}anchors\.(\d+)\.blocks\.(\d+)\.', key):
-            blocks.setdefault(int(match[1]), set()).add(int(match[2]))
-    depths = [len(blocks[a]) for a in sorted(blocks)]
-    if len(depths) != 2 or depths != sorted(depths):
-        return None
-    if any(k.startswith(f'{prefix}stitching_layers.1to0_') for k in converted):
-        return TwoWaySpace(depths)
-    return TwoWaySpace(depths, ('FS',)) if depths[0] < depths[1] else None
+def _rename(name: str, rules: Iterable[tuple]) -> str:
+    for pattern, replacement in rules:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
+    """Return the depths of the stages of an anchor, and its weights in our names."""
+    kv = (re.match(r'blocks\.(\d+)\.kv\.c', name) for name in weights)
+    leading = [int(found[1]) // 2 for found in kv if found]
+    weights = {_staged_name(name, leading): v for name, v in weights.items()}
+    depths: dict[int, int] = {}
+    for name in weights:
+        if found := _IN_STAGE.match(name):
+            stage, block = int(found[1]), int(found[2])
+            depths[stage] = max(depths.get(stage, 0), block + 1)
+    if not depths:
+        weights = {_rename(name, _PLAIN): v for name, v in weights.items()}
+        blocks = {k.split('.')[1] for k in weights if k.startswith('blocks.')}
+        return (len(blocks),), weights
+    in_order = tuple(depths[stage] for stage in sorted(depths))
+    begins = (0, *accumulate(in_order))
+    merges = any('.downsample.' in k and not _IN_STAGE.match(k) for k in weights)
+
+    def ours(name: str) -> str:
+        if found := _IN_STAGE.match(name):
+            stage, block = int(found[1]), int(found[2])
+            inner = 'block.' if merges and stage and not block else ''
+            name = f'blocks.{begins[stage] + block}.{inner}{found[3]}'
+        elif found := re.match(r'layers\.(\d+)\.(downsample\..+)', name):
+            name = f'blocks.{begins[int(found[1]) + 1]}.{found[2]}'
+        return _rename(name, _STAGED)
+
+    return in_order, {ours(name): v for name, v in weights.items()}
+
+
+def _staged_name(name: str, leading: Collection[int]) -> str:
+    """Return a name of a ResNet or LeViT as Swin's authors would have it.
+
+    LeViT numbers attentions and MLPs, in pairs, some of which are ``leading`` to the
+    next stage.
+    """
+    if found := re.match(r'layer(\d+)\.(\d+)\.(.+)', name):
+        return f'layers.{int(found[1]) - 1}.blocks.{found[2]}.{found[3]}'
+    found = re.match(r'blocks\.(\d+)\.(.+)', name)
+    if not (leading and found):
+        return name
+    pair, second = divmod(int(found[1]), 2)
+    before = [p for p in leading if p < pair]
+    part, place = 'attn', f'blocks.{pair - max(before, default=-1) - 1}'
+    if pair in leading:
+        part, place = 'attn_downsample', 'downsample'
+    return f'layers.{len(before)}.{place}.{"mlp" if second else part}.{found[2]}'
+
+
+def _space_and_names(
+    depths: Sequence[tuple[int, ...]], places: Collection[Place], first: int
+) -> tuple[StitchingSpace | None, dict[Place, str]]:
+    """Return the space that weights are of, if they tell, and our names of layers."""
+    k, names = len(depths), {}
+    if len(depths[0]) > 1:
+        stages = sorted({place[0] + first for place in places})
+        for stage, a in product(stages, range(k - 1)):
+            found = StagedSpace(depths, [stage], maps=False, share_layers=True).layers
+            own = (name for name in found if name.startswith(f'{a}to'))
+            names |= {(stage - first, a, i): name for i, name in enumerate(own)}
+        return StagedSpace(depths, stages, maps=False, share_layers=True), names
+    plain = [depth for (depth,) in depths]
+    groups = {place[0] for place in places if len(place) > 1} or {0}
+    pairs = list(pairwise(range(k)))
+    if len(groups) > len(pairs):
+        pairs = [(0, 1), (1, 0)] if k == 2 else list(combinations(range(k), 2))
+    wanted = f'those of all pairs of {k} anchors, or of neighbours'
+    check(len(groups) == len(pairs), 'src', f'layers of {len(groups)} pairs', wanted)
+    for place in places:
+        a, b = pairs[place[0] if len(place) > 1 else 0]
+        names[place] = layer_name(a, b, place[-1])
+    if k == 2 and plain == sorted(plain) and len(pairs) == 2:
+        return TwoWaySpace(plain), names
+    if k == 2 and plain[0] < plain[1]:
+        return TwoWaySpace(plain, ('FS',)), names
+    if len(places) == (plain[0] - 1) * len(pairs) and len({*plain}) == 1:
+        return SlidingWindowSpace(plain, nearest=len(pairs) < k), names
+    return None, names

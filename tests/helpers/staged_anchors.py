@@ -24,8 +24,8 @@ def convnext(dims=(8, 12, 16, 20), depths=(1, 2, 3, 1), **kwargs):
     return anchor('convnext_tiny', dict(dims=dims, depths=depths), **kwargs)
 
 
-def levit(widths=(16, 24, 32), **kwargs):
-    args = dict(embed_dim=widths, depth=(2, 2, 2), num_heads=(2, 2, 2), key_dim=8)
+def levit(widths=(16, 24, 32), depth=(2, 2, 2), **kwargs):
+    args = dict(embed_dim=widths, depth=depth, num_heads=(2, 2, 2), key_dim=8)
     return anchor('levit_192', args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""Convert a checkpoint of the authors' SN-Netv2: ``ziplab2snnet.py SRC DST``."""
+"""Convert a checkpoint of the authors' SN-Nets: ``ziplab2snnet.py SRC DST``."""
 
 import argparse
 

@@ -92,14 +92,15 @@ class AnchorClassifier(BaseModule):
             patches = self.norm(patches)
         return patches.mean(1)
 
-    def pre_logits(self, feats: TokenState) -> Tensor:
-        """Return what the linear classifier reads, ``(B, C)``."""
-        pooled = self.pool(feats)
-        normed = pooled if self.pooling == 'norm-mean' else self.norm(pooled)
+    def pre_logits(self, feats: TokenState, norm: bool = True) -> Tensor:
+        """Return what the linear classifier reads, ``(B, C)``, with a norm or not."""
+        normed = self.pool(feats)
+        if norm and self.pooling != 'norm-mean':
+            normed = self.norm(normed)
         return normed if self.hidden is None else F.hardswish(self.hidden(normed))
 
-    def forward(self, feats: TokenState) -> Tensor:
-        logits = self.head(self.pre_logits(feats))
+    def forward(self, feats: TokenState, norm: bool = True) -> Tensor:
+        logits = self.head(self.pre_logits(feats, norm))
         if not self.distilled:
             return logits
         return (logits + self.head_dist(self.norm_dist(self.pool(feats)))) / 2

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import TokenState
 from snnet_mm.stitching import Stitch, StitchingSpace
+from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import check, is_whole, register
 
 from .anchor_classifier import AnchorClassifier
@@ -29,6 +30,8 @@ class StitchedClsHead(ClsHead):
             ``in_channels``, for pretrained weights ``init_cfg``, and what else is its
             own. None for one that no stitch ends in.
         frozen: Whether the heads are frozen, in eval mode, as for adapters alone.
+        norm_stitches: Whether stitches have the final norm, too, or anchors alone, as
+            in the authors' trained SN-Netv1 of DeiT-Ti/S/B.
         ends: Name of ``anchor_heads`` in older configs and checkpoints.
     """
 
@@ -39,6 +42,7 @@ class StitchedClsHead(ClsHead):
         pooling: str = 'cls',
         norm_eps: float = 1e-6,
         frozen: bool = False,
+        norm_stitches: bool = True,
         ends: Sequence[dict | None] = (),
         **kwargs,
     ) -> None:
@@ -53,6 +57,11 @@ class StitchedClsHead(ClsHead):
             head and AnchorClassifier(**(defaults | head)) for head in heads
         )
         self._active = max(a for a, head in enumerate(heads) if head)
+        pooled = {head.pooling for head in self.anchor_heads if head is not None}
+        known = norm_stitches or 'norm-mean' not in pooled
+        wanted = "True where a norm comes before pooling='norm-mean'"
+        check(known, 'head.norm_stitches', norm_stitches, wanted)
+        self.norm_stitches, self._normed = norm_stitches, True
         self.frozen = frozen
         if frozen:
             self.anchor_heads.requires_grad_(False)
@@ -75,26 +84,34 @@ class StitchedClsHead(ClsHead):
         end = stitch.end_anchor
         wanted = f'one for anchor {end}, in which stitch {stitch.id} ends'
         check(end in held, KEYS, f'heads for anchors {held}', wanted)
-        self._active = end
+        self._active, self._normed = end, self._has_norm(stitch)
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
         """Yield the parameters of the heads that a stitch does not run."""
         for a, head in enumerate(self.anchor_heads):
             if head is not None and a != stitch.end_anchor:
                 yield from head.parameters()
+            elif head is not None and not self._has_norm(stitch):
+                yield from head.norm.parameters()
 
     def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
         """Return the config of this head with the head of one anchor alone."""
         config = dict(config)
         heads = config.pop('ends', None) or config['anchor_heads']
         heads = [h if a == stitch.end_anchor else None for a, h in enumerate(heads)]
+        config.pop('norm_stitches', None)
+        if not self._has_norm(stitch):
+            heads[stitch.end_anchor] = dict(heads[stitch.end_anchor], norm=None)
         return config | dict(anchor_heads=heads)
 
+    def _has_norm(self, stitch: Stitch) -> bool:
+        return self.norm_stitches or stitch.kind == ANCHOR_KIND
+
     def pre_logits(self, feats: TokenState) -> Tensor:
-        return self._head_for(feats).pre_logits(feats)
+        return self._head_for(feats).pre_logits(feats, self._normed)
 
     def forward(self, feats: TokenState) -> Tensor:
-        logits = self._head_for(feats)(feats)
+        logits = self._head_for(feats)(feats, self._normed)
         if self.training and torch.is_grad_enabled() and not logits.requires_grad:
             raise ValueError(
                 'a stitch is trained of which everything is frozen: blocks, stitching '

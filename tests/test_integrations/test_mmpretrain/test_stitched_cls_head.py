@@ -3,7 +3,7 @@ import torch
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import init_default_scope
 from mmengine.runner import load_checkpoint
-from staged_anchors import ENDS, disturb, resnet, swin
+from staged_anchors import ENDS, disturb, levit, resnet, swin
 from torch.testing import assert_close
 
 pytest.importorskip('mmpretrain')
@@ -14,9 +14,10 @@ from mmpretrain.structures import DataSample  # noqa: E402
 
 import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
 from snnet_mm.apis import set_stitch  # noqa: E402
-from snnet_mm.models import convert_ziplab  # noqa: E402
+from snnet_mm.models import SNNetv1, convert_ziplab  # noqa: E402
 
 CLASSES = 5
+WIDTHS = 8, 12, 16
 
 
 def anchor(width, depth=3, num_heads=2, **kwargs):
@@ -64,6 +65,63 @@ def test_all_stitches_give_the_logits_of_the_authors(cls_golden):
         set_stitch(model, i)
         found, wanted = model(cls_golden.tensors['x']), cls_golden.tensors[f'out.{i}']
         assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+HEADS, DEEP = (1, 2, 4, 8), (2, 2, 6, 2)
+NARROW = dict(img_size=64, model_args=dict(channels=(8, 12, 16, 20)))
+RESNETS = [
+    dict(type='TimmStageAnchor', model=model, **NARROW)
+    for model in ('resnet18', 'resnet50')
+]
+# Anchors, and how each of them classifies.
+V1 = dict(
+    deit=(
+        [anchor(w, 4, layer_scale_init=None, pos_embed_prefix=True) for w in WIDTHS],
+        [{}] * 3,
+    ),
+    swin=(
+        [swin(4, (2,) * 4, HEADS), swin(4, DEEP, HEADS), swin(8, DEEP, HEADS)],
+        [ENDS['swin']] * 3,
+    ),
+    resnet=(RESNETS, [ENDS['resnet']] * 2),
+    resnet_swin=([RESNETS[0], swin(8, DEEP, HEADS)], [ENDS['resnet'], ENDS['swin']]),
+    levit=(
+        [levit(widths, (4,) * 3) for widths in ((16, 24, 32), (24, 24, 32))],
+        [ENDS['levit']] * 2,
+    ),
+)
+
+
+def classifier_v1(name):
+    """Our network of golden tensors of SN-Netv1, with random weights."""
+    configs, heads = V1[name]
+    stages = dict(share_layers=True, stages=(1, 2) if 'resnet' in name else None)
+    stages = {} if name == 'deit' else stages
+    backbone = SNNetv1(configs, out='end', **stages)
+    ends = [
+        dict(in_channels=a.block_dims[-1], **head)
+        for a, head in zip(backbone.anchors, heads, strict=True)
+    ]
+    options = dict(num_classes=CLASSES, norm_stitches=name != 'deit')
+    return ImageClassifier(
+        backbone=backbone,
+        head=dict(type='StitchedClsHead', anchor_heads=ends, **options),
+    ).eval()
+
+
+@torch.no_grad()
+def test_all_stitches_of_snnet_v1_give_the_logits_of_the_authors(cls_v1_golden):
+    model = classifier_v1(cls_v1_golden.meta['name'].removeprefix('cls_v1_'))
+    ours = convert_ziplab(cls_v1_golden.part('sd.'))
+    model.load_state_dict(ours)  # strict
+    assert model.backbone.stitching_initialized
+    assert 'backbone._extra_state' in ours
+    ids = cls_v1_golden.meta['stitch_ids']
+    assert list(model.backbone.space.ids) == ids
+    for i in ids:
+        set_stitch(model, i)
+        found = model(cls_v1_golden.tensors['x'])
+        assert_close(found, cls_v1_golden.tensors[f'out.{i}'], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize('dims', [(8, 12), (8, 8)])
@@ -204,3 +262,27 @@ def check_space(*numbers):
 def test_bad_settings(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@torch.no_grad()
+def test_stitches_without_a_norm_are_exported_and_trained_without(randomise):
+    model = randomise(classifier(head=dict(norm_stitches=False))).eval()
+    images, head = torch.randn(2, 3, 32, 32), model.head
+    for stitch in (model.backbone.space[i] for i in (0, 1, 2)):
+        set_stitch(model, stitch.id)
+        last = head.anchor_heads[stitch.end_anchor]
+        token = model.backbone(images).tokens[:, 0]
+        joined = stitch.kind != 'anchor'
+        wanted = last.head(token if joined else last.norm(token))
+        assert_close(model(images), wanted)
+        idle = {id(p) for p in head.idle_parameters(stitch)}
+        assert joined == ({id(p) for p in last.norm.parameters()} <= idle)
+        heads = dict(anchor_heads=[dict(in_channels=n) for n in (8, 12)])
+        config = head.config_of_stitch(heads | dict(norm_stitches=False), stitch)
+        alone = [None, None]
+        alone[stitch.end_anchor] = heads['anchor_heads'][stitch.end_anchor]
+        if joined:
+            alone[stitch.end_anchor] = dict(alone[stitch.end_anchor], norm=None)
+        assert config == dict(anchor_heads=alone)
+    with pytest.raises(ValueError, match='head.norm_stitches'):
+        classifier(head=dict(norm_stitches=False, pooling='norm-mean'))

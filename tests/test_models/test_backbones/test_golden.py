@@ -10,6 +10,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.models import convert_ziplab, fit_stitching_layers
+from snnet_mm.stitching import SlidingWindowSpace, check_space_record
 
 CONVERTER = Path(__file__).parents[3] / 'tools/model_converters/ziplab2snnet.py'
 
@@ -48,12 +49,12 @@ def check_maps(golden):
     backbone.stitching_initialized.fill_(False)
     assert fit_stitching_layers(backbone, [golden.tensors['ls.x']]) == 8
     assert backbone.stitching_initialized
-    theirs = convert_ziplab(golden.part('ls.'))
+    theirs = convert_ziplab(golden.part('sd.') | golden.part('ls.'))
     for name, value in backbone.stitching_layers.state_dict().items():
         if 'lora' not in name:
             expected = theirs.pop(f'stitching_layers.{name}')
             assert (value - expected).norm() < 1e-5 * expected.norm(), name
-    assert theirs.keys() <= {'stitching_initialized', 'x'}
+    assert all('lora' in k for k in theirs if k.startswith('stitching_layers.'))
 
 
 def test_least_squares_gives_the_maps_of_the_authors(golden):
@@ -118,3 +119,19 @@ def test_other_checkpoints_are_refused(weights):
     with pytest.raises(ValueError, match="allowed: .*with 'stitch_layers'") as error:
         convert_ziplab(weights)
     assert str(list(weights)[:3]) in str(error.value)
+
+
+def test_stitching_layers_of_any_pairs_are_told_from_their_numbers():
+    blocks = {
+        f'anchors.{a}.blocks.{i}.norm1.weight': 0 for a in range(3) for i in (0, 1)
+    }
+    layers = [f'stitch_layers.{n}.0.transform.weight' for n in range(3)]
+    weight = torch.zeros(2, 3)
+    for count, names in ((2, ['0to1', '1to2']), (3, ['0to1', '0to2', '1to2'])):
+        ours = convert_ziplab(blocks | dict.fromkeys(layers[:count], weight))
+        found = [k.split('.')[1] for k in ours if k.startswith('stitching_layers.')]
+        assert found == [f'{name}_0' for name in names]
+        record = bytes(ours['_extra_state'].numpy()).decode()
+        check_space_record(record, SlidingWindowSpace((2, 2, 2), nearest=count == 2))
+    with pytest.raises(ValueError, match='layers of 1 pairs.*pairs of 3 anchors'):
+        convert_ziplab(blocks | {layers[0]: weight})

@@ -51,8 +51,9 @@ def _mask_by_size(block: nn.Module, args: tuple) -> None:
 def fix_mask(block: nn.Module, grid: tuple[int, int]) -> None:
     """Make the attention mask of a block of Swin once for all, for traced graphs."""
     block = getattr(block, 'block', block)
-    block.dynamic_mask, block.input_resolution = False, grid
-    block._init_buffers()
+    if hasattr(block, 'dynamic_mask'):  # not what merges patches
+        block.dynamic_mask, block.input_resolution = False, grid
+        block._init_buffers()
 
 
 def forget_biases(levit: nn.Module) -> None:

@@ -88,6 +88,22 @@ def downsampling_first(
     return [first, *others]
 
 
+def holds_downsampling(block: nn.Module) -> bool:
+    """Return whether what leads into a stage was joined to this first block of it."""
+    return isinstance(block, nn.Sequential) and hasattr(block, 'downsample')
+
+
+def _downsampling_apart(stages: list[list[nn.Module]]) -> list[list[nn.Module]]:
+    """Stages that begin with what leads into them, if any has a module for that."""
+    if not any(holds_downsampling(first) for first, *_ in stages):
+        return stages
+    apart = [
+        [*(first.children() if holds_downsampling(first) else [first]), *others]
+        for first, *others in stages
+    ]
+    return [[nn.Identity(), *apart[0]], *apart[1:]]
+
+
 # How a network is split, by the module of timm that it is in.
 FAMILIES: dict[str, Callable[[nn.Module], NetworkParts]] = {
     'convnext': _convnext,
@@ -116,6 +132,9 @@ class TimmStageAnchor(Anchor):
         img_size: Pixels, or height and width, of the images. Swin takes other sizes
             too, with the windows of this one; ResNet and ConvNeXt do not depend on it;
             LeViT takes no other. By default that of timm's weights.
+        downsampling_blocks: Whether what leads into a stage is a block of its own in
+            place of a part of the first one, and so is the end of the stem before the
+            first stage: bridges leave and enter networks there.
         init_cfg: With ``type='Pretrained'`` the checkpoint is ``'timm://<name>'``, a
             file of timm or of the family's authors, or an mm checkpoint.
     """
@@ -127,6 +146,7 @@ class TimmStageAnchor(Anchor):
         model_args: Mapping | None = None,
         img_size: int | Sequence[int] | None = None,
         drop_path_rate: float = 0,
+        downsampling_blocks: bool = False,
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
@@ -140,6 +160,9 @@ class TimmStageAnchor(Anchor):
         net = create_timm_model(model, **settings)
         names = {id(t): name for name, t in net.state_dict(keep_vars=True).items()}
         parts = FAMILIES[family](net)
+        joined = nn.ModuleList(chain(*parts.stages)).state_dict(keep_vars=True)
+        if downsampling_blocks:
+            parts.stages = _downsampling_apart(parts.stages)
         dims, strides = [], []
         info = net.feature_info[-len(parts.stages) :]
         for of_stage, stage in zip(info, parts.stages, strict=True):
@@ -155,6 +178,9 @@ class TimmStageAnchor(Anchor):
         self.drop_unused()
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
+        # Names of blocks that hold what leads into their stage, as files may have them.
+        joined = {id(t): f'blocks.{name}' for name, t in joined.items()}
+        self._joined = {joined[id(t)]: n for n, t in own.items() if id(t) in joined}
         self.freeze()
 
     def embed(self, images: Tensor) -> TokenState:
@@ -188,6 +214,8 @@ class TimmStageAnchor(Anchor):
         own, theirs = self.state_dict(), self._names
         if own.keys() <= weights.keys():
             return weights
+        if self._joined.keys() <= weights.keys():
+            return {self._joined.get(k, k): v for k, v in weights.items()}
         fits = all(
             name in weights and weights[name].shape == own[ours].shape
             for name, ours in theirs.items()

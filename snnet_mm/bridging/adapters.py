@@ -207,6 +207,23 @@ class TokenNorm(nn.BatchNorm1d):
         return super().forward(x.transpose(1, 2)).transpose(1, 2)
 
 
+def widen_by_stages(
+    source: tuple[int, int], target: tuple[int, int], num: int
+) -> tuple[tuple[int, int], ...]:
+    """Return width and stride after each of ``num`` adapters between two of them.
+
+    From the source on both double (or the width halves) up to those of the target, as
+    in the authors' code.
+    """
+    (width, stride), (last_width, last_stride) = source, target
+    hops = []
+    for factor in (2**i for i in range(1, num)):
+        wider = min(width * factor, last_width)
+        dim = wider if last_width >= width else max(width // factor, last_width)
+        hops.append((dim, min(stride * factor, last_stride)))
+    return (*hops, target)
+
+
 def _conv_bn(in_dim: int, out_dim: int, size: int, stride: int = 1) -> list[nn.Module]:
     conv = nn.Conv2d(in_dim, out_dim, size, stride, padding=size // 2, bias=False)
     return [conv, nn.BatchNorm2d(out_dim)]

@@ -6,6 +6,7 @@ import numpy as np
 from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
+from snnet_mm.anchors.timm_stage_anchor import holds_downsampling
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.stitching import (
     Position,
@@ -17,7 +18,7 @@ from snnet_mm.stitching import (
 from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import check, register
 
-from .adapters import Adapter
+from .adapters import Adapter, widen_by_stages
 
 NUM_STAGES = 4
 PAIRS = 'backbone.joints, backbone.stages'
@@ -28,8 +29,8 @@ class BridgedBackbone(StitchedBackbone):
     """Two networks of any kind, joined across any gap by adapters (section 2).
 
     A route runs the first network up to a block and the second one from another; in
-    between is one adapter per stage crossed, each of which leads to the width and grid
-    after the first block of the next stage. A new backbone runs its first bridge.
+    between is one adapter per stage crossed, see :func:`widen_by_stages`. A new
+    backbone runs its first bridge.
 
     Args:
         anchors: The two networks or their configs; for one stitched to itself, the same
@@ -57,6 +58,10 @@ class BridgedBackbone(StitchedBackbone):
         built = [MODELS.build(a) if isinstance(a, dict) else a for a in anchors]
         self._stages = [stages_to_bridge(a.stages) for a in built]
         if stages is not None and len(built) == 2:
+            blocks = [block for a in built for block in getattr(a, 'blocks', ())]
+            apart = not any(map(holds_downsampling, blocks))
+            wanted = 'True for both networks, which are left and entered there'
+            check(apart, 'backbone.anchors.downsampling_blocks', apart, wanted)
             joints = [joint_between(*self._stages, *pair) for pair in stages]
         depths = [a.depth for a in built]
         space = BridgeSpace(depths, joints or (), stitch_ids, maps=out == 'maps')
@@ -76,14 +81,15 @@ class BridgedBackbone(StitchedBackbone):
         source, target = spec.source.block, spec.target.block
         first = next(s for s, blocks in enumerate(of_fast) if source in blocks)
         last = next(s for s, blocks in enumerate(of_slow) if target in blocks)
-        step = 1 if first <= last else -1
-        # A network that is left may have more stages than the one that is entered.
-        between = [s for s in range(first + step, last, step) if s < len(of_slow)]
-        blocks = [*(of_slow[s].start for s in between), target]
+        width = fast.block_dims[source]
+        # A cls token that only the first has doubles the width of all patches.
+        doubled = width * (2 if fast.num_prefix > slow.num_prefix else 1)
+        stride = fast.block_strides[source]
+        to = slow.block_dims[target], slow.block_strides[target]
         return dict(
-            in_dim=fast.block_dims[source],
-            in_stride=fast.block_strides[source],
-            hops=[(slow.block_dims[b], slow.block_strides[b]) for b in blocks],
+            in_dim=width,
+            in_stride=stride,
+            hops=widen_by_stages((doubled, stride), to, max(abs(last - first), 1)),
             prefix=(fast.num_prefix, slow.num_prefix),
         )
 
@@ -112,21 +118,21 @@ class BridgeSpace(StitchingSpace):
         maps: bool = False,
     ) -> None:
         check(len(depths) == 2, 'backbone.anchors', depths, 'two networks to bridge')
-        self.joints = tuple(tuple(joint) for joint in joints)
+        joints = tuple(tuple(joint) for joint in joints)
         d1, d2 = depths
-        fits = [0 < i <= d1 and 0 < j < d2 for i, j in self.joints]
-        distinct = len(set(self.joints)) == len(fits) > 0
+        fits = [0 < i <= d1 and 0 < j < d2 for i, j in joints]
+        distinct = len(set(joints)) == len(fits) > 0
         wanted = f'different pairs (i, j), i from 1 to {d1}, j from 1 to {d2 - 1}'
-        check(distinct and all(fits), PAIRS, self.joints, wanted)
+        check(distinct and all(fits), PAIRS, joints, wanted)
         routes = [(Segment(a, 0, depth),) for a, depth in enumerate(depths)]
         stitches = [Stitch(a, ANCHOR_KIND, r) for a, r in enumerate(routes)][maps:]
         layers = {}
-        for number, (i, j) in enumerate(self.joints, start=2):
+        for number, (i, j) in enumerate(joints, start=2):
             name = f'0to1_{i}_{j}'
             layers[name] = StitchingLayerSpec(Position(0, i - 1), Position(1, j - 1))
             route = Segment(0, 0, i), Segment(1, j, d2)
             stitches.append(Stitch(number, 'FS', route, (name,)))
-        common = range(max(j for _, j in self.joints), d2) if maps else ()
+        common = range(max(j for _, j in joints), d2) if maps else ()
         super().__init__(depths, stitches, layers, ids, dict.fromkeys(common, ()))
 
 
@@ -150,7 +156,8 @@ def joint_between(
     """Return the pair ``(i, j)`` from one stage to another, as the paper has it.
 
     It leaves after the first block of a stage of ``fast``, and goes on after the first
-    block of one of ``slow``, which reduces the grid; in the same stage its last.
+    block of one of ``slow``, which reduces the grid; in the same stage its last. Where
+    down-sampling is a module of its own, that is the first block.
     """
     known = 0 <= source < len(fast) and 0 <= target < len(slow)
     wanted = f'0 to {len(fast) - 1} and 0 to {len(slow) - 1}'

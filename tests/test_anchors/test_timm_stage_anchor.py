@@ -207,3 +207,23 @@ def test_the_family_that_the_docs_add(monkeypatch):
 def test_wrong_settings(config, message):
     with pytest.raises(ValueError, match=message):
         MODELS.build(dict(type='TimmStageAnchor') | config).init_weights()
+
+
+@pytest.mark.parametrize('kind', [swin, convnext, levit, resnet])
+@torch.no_grad()
+def test_downsampling_as_blocks_of_their_own(kind):
+    joined, images = MODELS.build(kind()).eval(), torch.randn(1, 3, 64, 64)
+    apart = MODELS.build(kind() | dict(downsampling_blocks=True)).eval()
+    apart.load_state_dict(apart.adapt_weights(disturb(joined).state_dict()))
+    assert apart.adapt_weights(apart.state_dict()).keys() == apart.state_dict().keys()
+    before, after = states_of(joined, images), states_of(apart, images)
+    assert len(joined.stages) == len(apart.stages)
+    extra = kind is not resnet
+    for a, b in zip(joined.stages, apart.stages, strict=True):
+        assert len(b) == len(a) + extra
+        for i, j in zip(a, b[extra:], strict=True):
+            assert_close(before[i].tokens, after[j].tokens, rtol=1e-5, atol=1e-5)
+    if extra:
+        assert after[0].tokens.equal(apart.embed(images).tokens)
+    apart.fix_input_size((64, 64))
+    assert states_of(apart, images)[-1].tokens.allclose(after[-1].tokens, atol=1e-5)

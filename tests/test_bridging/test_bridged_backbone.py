@@ -14,7 +14,7 @@ from snnet_mm.stitching import Position, prior_scores
 pytest.importorskip('timm')
 
 RESNET = resnet('resnet50', (4, 6, 8, 10))
-SWIN = swin()
+SWIN = swin(downsampling_blocks=True)  # of stages of 3, 3, 4 and 3 blocks
 ARCH = dict(embed_dims=12, depth=8, num_heads=2)
 VIT = dict(type='PlainViT', arch=ARCH, img_size=64, patch_size=16)
 BOTTLENECK = dict(type='BottleneckAdapter')
@@ -33,11 +33,15 @@ def build(fast, slow, stitching_layer=BOTTLENECK, out='end', **kwargs):
 @pytest.mark.parametrize(
     ('fast', 'slow', 'pair', 'joint', 'hops', 'grid'),
     [
-        (RESNET, SWIN, (0, 3), (1, 8), ((16, 8), (32, 16), (64, 32)), (2, 2)),
-        (RESNET, SWIN, (1, 1), (4, 4), ((16, 8),), (2, 2)),
+        (RESNET, SWIN, (0, 3), (1, 11), ((32, 8), (64, 16), (64, 32)), (2, 2)),
+        (RESNET, SWIN, (1, 1), (4, 6), ((16, 8),), (2, 2)),
+        # From the patch embedding.
         (SWIN, RESNET, (0, 1), (1, 4), ((24, 8),), (2, 2)),
+        (SWIN, RESNET, (1, 3), (4, 14), ((32, 16), (40, 32)), (2, 2)),
         (RESNET, VIT, (1, 2), (4, 5), ((12, 16),), (4, 4)),
-        (VIT, SWIN, (0, 2), (1, 5), ((16, 8), (32, 16)), (2, 2)),
+        # The cls token doubles the width before the first adapter.
+        (VIT, SWIN, (0, 2), (1, 7), ((32, 16), (32, 16)), (2, 2)),
+        (VIT, RESNET, (0, 3), (1, 14), ((40, 32),) * 3, (2, 2)),
         (VIT, VIT, (0, 3), (1, 7), ((12, 16),) * 3, (4, 4)),
         (RESNET, RESNET, (2, 1), (8, 4), ((24, 8),), (2, 2)),
     ],
@@ -60,29 +64,29 @@ def test_route_equals_one_composed_by_hand(fast, slow, pair, joint, hops, grid):
 @torch.no_grad()
 def test_a_grid_that_does_not_divide_is_the_one_of_the_slow_network():
     net, images = build(RESNET, SWIN, stages=[(0, 3)]), torch.randn(1, 3, 100, 70)
-    assert net(images).grid == states_of(net.anchors[1], images)[8].grid == (4, 3)
+    assert net(images).grid == states_of(net.anchors[1], images)[12].grid == (4, 3)
 
 
-def test_chains_lead_through_the_first_blocks_of_stages():
+def test_chains_double_width_and_stride_up_to_those_of_the_target():
     mobilenet = dict(type='TimmStageAnchor', model='mobilenetv3_large_100')
     with torch.device('meta'):
         pairs = dict(stages=[(0, 3), (2, 2)], out='end')
         net = BridgedBackbone([RESNET, mobilenet], BOTTLENECK, **pairs)
     # Stages of unequal widths: 80 to 112, and 160 to 960.
     assert {name: layer.hops for name, layer in net.stitching_layers.items()} == {
-        '0to1_1_12': ((40, 8), (80, 16), (160, 32)),
+        '0to1_1_12': ((32, 8), (64, 16), (160, 32)),
         '0to1_8_11': ((112, 16),),
     }
 
 
 @torch.no_grad()
 def test_maps_for_dense_heads():
-    net = build(RESNET, SWIN, stages=[(0, 1)], out='maps', out_indices=(3, 6, 8))
+    net = build(RESNET, SWIN, stages=[(0, 1)], out='maps', out_indices=(5, 9, 12))
     images, (fast, slow) = torch.randn(1, 3, 64, 64), net.anchors
     state = fast.run_block(fast.embed(images), 0)
-    state = net.stitching_layers['0to1_1_3'](state)
-    for found, j in zip(net(images), (3, 6, 8), strict=True):
-        assert found.equal(slow.to_feature_map(run(slow, state, 3, j + 1)))
+    state = net.stitching_layers['0to1_1_4'](state)
+    for found, j in zip(net(images), (5, 9, 12), strict=True):
+        assert found.equal(slow.to_feature_map(run(slow, state, 4, j + 1)))
     assert [m.shape[1:] for m in net(images)] == [(16, 8, 8), (32, 4, 4), (64, 2, 2)]
     assert set(cost_table(net, (64, 64))) == {1, 2}
 
@@ -132,6 +136,21 @@ def test_flops_of_table_1():
     found = [(costs[i].flops + 2048 * 1000) / 1e9 for i in (2, 3, 1)]
     assert found == pytest.approx([1.67, 3.58, 4.09], rel=0.03)
     assert found == pytest.approx([1.6743, 3.5754, 4.0892], rel=1e-4)
+
+
+def test_flops_of_resnet_to_swin():
+    names = 'resnet50', 'swin_tiny_patch4_window7_224'
+    apart = dict(type='TimmStageAnchor', downsampling_blocks=True)
+    with torch.device('meta'):
+        pairs = dict(stages=[(0, 3), (0, 2)], out='end')
+        anchors = [dict(apart, model=name) for name in names]
+        net = BridgedBackbone(anchors, BOTTLENECK, **pairs)
+    costs = cost_table(net, (224, 224))
+    share = [(costs[i].flops + 768e3) / (costs[1].flops + 768e3) for i in (2, 3)]
+    # The paper, figure 4: about 35 %. It has 67 % to the third stage, too.
+    assert share == pytest.approx([0.349, 0.77], abs=0.005)
+    assert net.space.describe(net.space[2]) == 'fast[0:1] > slow[14:16]'
+    assert net.anchors[0].depth == 16  # what leads into a stage is in its first block
 
 
 def test_routes_are_the_pairs():
@@ -192,7 +211,8 @@ PLAIN = dict(stitching_layer=dict(type='StitchingLayer'))
         (lambda: build(RESNET, SWIN), r'\(None, None\); allowed: one'),
         (lambda: build(RESNET, SWIN, joints=[(1, 3)], **ONE), 'allowed: one'),
         (lambda: build(RESNET, SWIN, **PLAIN, **ONE), 'a type of Adapter'),
-        (lambda: build(RESNET, SWIN, **MAPS, **ONE), '=2; allowed: 3-8'),
+        (lambda: build(RESNET, SWIN, **MAPS, **ONE), '=2; allowed: 4-12'),
+        (lambda: build(RESNET, swin(), **ONE), 'downsampling_blocks=False; .*True'),
         (lambda: build(REGISTERS, SWIN, **ONE), '1 cls token and 4 registers, and 0'),
         (lambda: build(REGISTERS, REGISTERS, **ONE), '5 to 5 prefix tokens'),
     ],

@@ -14,13 +14,14 @@ from snnet_mm.apis import set_stitch
 from snnet_mm.deploy import StitchExporter
 from snnet_mm.deploy.single import load_single
 
+APART = dict(downsampling_blocks=True)
 SHORT = dict(depths=(1, 2), heads=(1, 2))
 PAIRS = dict(
     swin=('swin', 'swin', [swin(8, **SHORT), swin(12, (2, 3), (1, 2))]),
     mixed=('resnet', 'swin', [resnet(), swin(12, (2, 2, 2, 2))]),
     convnext=('convnext', 'convnext', [convnext(), convnext((12, 16, 20, 24))]),
     levit=('levit', 'levit', [levit(), levit((24, 24, 32))]),
-    bridge=('mobilenet', 'swin', [mobilenet(), swin(12, (2, 2, 2, 2))]),
+    bridge=('mobilenet', 'swin', [mobilenet(), swin(12, (2,) * 4, **APART)]),
 )
 SIZES = (48, 72), (61, 72), (64, 48), (64, 64), (61, 72)
 IMAGENET = dict(mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])

@@ -55,6 +55,7 @@ swin_t = dict(
     anchor=dict(
         type='TimmStageAnchor',
         model='swin_tiny_patch4_window7_224',
+        downsampling_blocks=True,
         init_cfg=dict(
             type='Pretrained',
             checkpoint='timm://swin_tiny_patch4_window7_224.ms_in1k',

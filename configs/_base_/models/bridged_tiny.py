@@ -30,6 +30,7 @@ swin = dict(
     anchor=dict(
         type='TimmStageAnchor',
         model='swin_tiny_patch4_window7_224',
+        downsampling_blocks=True,
         model_args=dict(
             embed_dim=36,
             depths=(2, 2, 6),

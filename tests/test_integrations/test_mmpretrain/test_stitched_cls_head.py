@@ -176,7 +176,7 @@ def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
     head = dict(num_classes=CLASSES, anchor_heads=ends, pooling='mean', frozen=True)
     backbone = dict(
         type='BridgedBackbone',
-        anchors=[resnet(), swin()],
+        anchors=[resnet(), swin(downsampling_blocks=True)],
         stages=[(0, 1)],
         stitching_layer=dict(type='LinearAdapter'),
         out='end',

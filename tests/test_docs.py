@@ -13,6 +13,7 @@ from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
 import snnet_mm
+from snnet_mm.engine import make_safe
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.utils import load_config
@@ -145,6 +146,9 @@ def test_a_config_for_other_data(tmp_path):
     assert fast.init_cfg.checkpoint == 'work_dirs/my_fast/iter_1500.pth'
     assert (slow.arch, slow.init_cfg.prefix) == (anchors[1].arch, 'backbone.')
     assert cfg.model.decode_head.init_cfg.checkpoint == slow.init_cfg.checkpoint
+    # It has the hooks of a safe training already, with nothing left to put in.
+    assert {'exact_resume', 'label_check', 'checkpoint'} <= {*cfg.default_hooks}
+    assert make_safe(cfg) == []
 
 
 @pytest.fixture(scope='module', autouse=True)

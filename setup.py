@@ -22,8 +22,9 @@ def parse_requirements(name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-runtime, mminstall, optional, onnx, tests = map(
-    parse_requirements, ('runtime', 'mminstall', 'optional', 'onnx', 'tests')
+runtime, mminstall, optional, onnx, openvino, tests = map(
+    parse_requirements,
+    ('runtime', 'mminstall', 'optional', 'onnx', 'openvino', 'tests'),
 )
 
 setup(
@@ -53,6 +54,7 @@ setup(
         'all': runtime + mminstall + optional + onnx,
         'mminstall': mminstall,
         'onnx': onnx,
+        'openvino': onnx + openvino,
         'optional': optional,
         'tests': tests,
     },

@@ -20,6 +20,7 @@ from snnet_mm.utils import (
     check_file,
     check_writable,
     load_config,
+    print_instructions,
     run_command,
 )
 
@@ -35,11 +36,18 @@ def parse_args() -> argparse.Namespace:
         0,5,12 or budgets such as 60G,120G"""
     which.add_argument('--stitch-ids', help=what)
     add('--out', type=Path, required=True, help='output folder')
-    what = "formats of one stitch (default: mm); a bundle's is onnx"
+    what = 'formats (default: mm; of a bundle onnx, which shares the weights)'
     add('--format', nargs='+', choices=FORMATS, help=what)
     what = """precisions of graphs (default: fp32); int8 is that of the backbone's
         linear layers"""
     add('--precision', nargs='+', choices=PRECISIONS, default=['fp32'], help=what)
+    what = """evaluate every file on this data, beside the stitch in PyTorch; metric and
+        milliseconds of both go to the manifest"""
+    add('--verify-on', choices=('val', 'test'), help=what)
+    add('--limit', type=int, help='evaluate on only so many images, evenly spread')
+    what = """points of the metric, or percent of an error, that a file may lose
+        (default: %(default)s); one that loses more is an error, and none is left"""
+    add('--tolerance', type=float, default=0.5, help=what)
     what = """size of a graph's images (default: test_cfg.input_size of the config, or
         that of the data preprocessor)"""
     add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
@@ -50,8 +58,6 @@ def parse_args() -> argparse.Namespace:
     what = 'override settings of the config, in the form of key=value pairs'
     add('--cfg-options', nargs='+', action=DictAction, help=what)
     args = parser.parse_args()
-    if args.stitch_ids is not None and args.format not in (None, ['onnx']):
-        parser.error('--stitch-ids writes a bundle; allowed is --format onnx')
     args.format = args.format or (['mm'] if args.stitch_ids is None else ['onnx'])
     return args
 
@@ -74,10 +80,14 @@ def main() -> None:
         results = StitchResults.read(args.results, find_stitched_backbone(model).space)
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
+    names = 'verify_on', 'limit', 'tolerance'
+    options = {name: getattr(args, name) for name in names}
+    options['precisions'] = args.precision
+    print_instructions(args.precision)
     if args.stitch_id is not None:
-        manifest = exporter.export_stitch(args.stitch_id, args.format, args.precision)
+        manifest = exporter.export_stitch(args.stitch_id, args.format, **options)
     else:
-        manifest = exporter.export_bundle(args.stitch_ids, args.format, args.precision)
+        manifest = exporter.export_bundle(args.stitch_ids, args.format, **options)
     report(manifest, args.out)
 
 
@@ -85,15 +95,23 @@ def report(manifest: dict, out: Path) -> None:
     """Print a table of the files."""
     title = f'Compared with the stitched model on {manifest["compared_on"]}'
     table = Table(title=title)
-    for name in ('id', 'route', 'GFLOPs', 'params (M)', 'file', 'MB', 'difference'):
+    names = ['id', 'route', 'GFLOPs', 'params (M)', 'file', 'MB', 'difference']
+    files = [(s, file) for s in manifest['stitches'] for file in s['files']]
+    verified = files[0][1]['verified']
+    if verified:
+        names += [verified['metric'], 'of PyTorch', 'ms', 'of PyTorch']
+    for name in names:
         table.add_column(name, justify='left' if name in ('route', 'file') else 'right')
-    for stitch in manifest['stitches']:
-        about = str(stitch['id']), stitch['route'], f'{stitch["flops"] / 1e9:.3g}'
-        for file in stitch['files']:
-            written = file['name'], f'{file["bytes"] / 1e6:.2f}'
-            difference = f'{file["max_difference"]:.1e}'
-            params = f'{stitch["params"] / 1e6:.2f}'
-            table.add_row(*about, params, *written, difference)
+    for stitch, file in files:
+        cells = [str(stitch['id']), stitch['route'], f'{stitch["flops"] / 1e9:.3g}']
+        own = file['weights'] if file['weights'] != manifest['weights'] else None
+        size = file['bytes'] + (own['bytes'] if own else 0)
+        cells += [f'{stitch["params"] / 1e6:.2f}', file['name'], f'{size / 1e6:.2f}']
+        cells.append(f'{file["max_difference"]:.1e}')
+        if found := file['verified']:
+            cells += [f'{found[k]:.4g}' for k in ('value', 'pytorch')]
+            cells += [f'{found[k]:.1f}' for k in ('ms', 'pytorch_ms')]
+        table.add_row(*cells)
     console = wide_console()
     console.print(table)
     if weights := manifest['weights']:

@@ -2,6 +2,7 @@
 
 from snnet_mm.runtime import BudgetController, fit_times, read_manifest
 
+from .exported_latency import measure_exported
 from .exporter import StitchExporter
 from .formats import FORMATS, PRECISIONS, load_export
 from .onnx_files import open_onnx

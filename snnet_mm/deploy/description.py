@@ -8,8 +8,15 @@ from torch import nn
 
 from snnet_mm.models import model_config
 
-from .graph import INPUT, Predictions, as_tuple, is_detector, output_names
-from .single import inference_pipeline, takes_rgb
+from .graph import (
+    INPUT,
+    Predictions,
+    as_tuple,
+    is_detector,
+    output_names,
+    takes_rgb,
+)
+from .single import inference_pipeline
 
 SEGMENTATION, DEPTH = 'segmentation', 'depth'
 DETECTION, CLASSIFICATION = 'detection', 'classification'

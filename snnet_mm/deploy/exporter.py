@@ -25,10 +25,12 @@ from .graph import (
     check_parity,
     predict_loaded,
     sample_images,
+    takes_rgb,
 )
 from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
 from .request import ExportRequest
-from .single import single_stitch, takes_rgb
+from .single import single_stitch
+from .verification import judge, results_by_file, verify
 
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 
@@ -106,7 +108,9 @@ class StitchExporter:
                 path = bundle.save()
                 weights = dict(name=path.name, bytes=path.stat().st_size)
             for i in ids:
-                files[i] = self._compare(i, request, folder, wanted[i])
+                files[i] = self._compare(i, request, folder, wanted[i], weights)
+            if request.verify_on:
+                self._verify(request, folder, files)
             manifest = self._manifest(files, wanted[ids[0]], weights)
             for path in folder.iterdir():
                 os.replace(path, self.out_dir / path.name)
@@ -137,7 +141,12 @@ class StitchExporter:
         return predict_loaded(self.model, self.images)
 
     def _compare(
-        self, stitch_id: int, request: ExportRequest, folder: Path, wanted: Predictions
+        self,
+        stitch_id: int,
+        request: ExportRequest,
+        folder: Path,
+        wanted: Predictions,
+        shared: dict | None,
     ) -> list[dict]:
         """Open the files of one stitch again; return what the manifest says of them."""
         written = []
@@ -149,10 +158,33 @@ class StitchExporter:
             about = dict(format=kind, precision=precision, name=name)
             about |= dict(bytes=path.stat().st_size, max_difference=difference)
             shares = request.bundle and format.shares_weights
-            written.append(
-                about | dict(shares_weights=shares, options=options, verified=None)
-            )
+            about |= dict(shares_weights=shares, weights=shared if shares else None)
+            if format.weights_suffix:
+                own = path.with_suffix(format.weights_suffix)
+                about['weights'] = dict(name=own.name, bytes=own.stat().st_size)
+            written.append(about | dict(options=options, verified=None))
         return written
+
+    def _verify(
+        self, request: ExportRequest, folder: Path, files: Mapping[int, Sequence[dict]]
+    ) -> None:
+        """Evaluate files beside their stitches; put what they lost into ``files``."""
+        data, found = (request.verify_on, request.limit), {}
+        for i, written in files.items():
+            set_stitch(self.model, i)
+            _, single = single_stitch(self.cfg, self.model, i)
+            runs = {
+                f['name']: FORMATS[f['format']].load(folder / f['name'], f['options'])
+                for f in written
+            }
+            rows = verify(self.cfg, single, runs, self.size, *data)
+            found.setdefault(('pytorch', 'fp32'), {})[i] = rows['pytorch']
+            for file in written:
+                file['verified'] = judge(i, file, rows, request)
+                kind = file['format'], file['precision']
+                found.setdefault(kind, {})[i] = rows[file['name']]
+        for name, results in results_by_file(self.space, self.costs, found):
+            results.save(folder / name)
 
     def _manifest(
         self,

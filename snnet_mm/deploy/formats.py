@@ -13,6 +13,7 @@ from snnet_mm.utils import check
 
 from .graph import Predictions, StitchBuild
 from .onnx_files import load_onnx, write_onnx
+from .openvino_files import load_openvino, write_openvino
 from .single import load_checkpoint, write_checkpoint
 from .torch_files import load_torch_export, write_torch_export
 
@@ -35,6 +36,7 @@ class Format:
         options: What its runtime is told, by precision.
         is_graph: Whether files are graphs for one size of images.
         shares_weights: Whether files of a bundle do.
+        weights_suffix: End of a second file with the weights.
     """
 
     suffix: str
@@ -46,6 +48,7 @@ class Format:
     options: Mapping[str, Mapping] = field(default_factory=dict)
     is_graph: bool = True
     shares_weights: bool = False
+    weights_suffix: str = ''
 
     def check_precision(self, name: str, precision: str) -> None:
         """Refuse a precision that the format lacks, or whose packages are missing."""
@@ -69,7 +72,8 @@ _CHECKPOINT = dict(
     cannot=dict.fromkeys(PRECISIONS[1:], _AS_TRAINED),
     is_graph=False,
 )
-ONNX_PACKAGES = dict(any=('onnx', 'onnxruntime', 'onnxscript'))
+_ONNX_PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
+_HINT = 'INFERENCE_PRECISION_HINT'
 FORMATS = {
     'mm': Format('.pth', **_CHECKPOINT),
     'safetensors': Format('.safetensors', **_CHECKPOINT),
@@ -77,16 +81,30 @@ FORMATS = {
         '.onnx',
         write_onnx,
         load_onnx,
-        packages=ONNX_PACKAGES,
+        packages=dict(any=_ONNX_PACKAGES),
         extra='onnx',
         cannot=dict(bf16='onnxruntime has few kernels for it on a CPU'),
         shares_weights=True,
+    ),
+    # Its int8 weights are scaled by the activations of their stitch: none are shared.
+    'openvino': Format(
+        '.xml',
+        write_openvino,
+        load_openvino,
+        packages=dict(any=(*_ONNX_PACKAGES, 'openvino'), int8=('nncf',)),
+        extra='openvino',
+        weights_suffix='.bin',
+        # Unless it is told, it computes in bf16 on a CPU that can.
+        options={
+            **dict.fromkeys(PRECISIONS, {_HINT: 'f32'}),
+            'bf16': {_HINT: 'bf16'},
+        },
     ),
     'torch-export': Format(
         '.pt2',
         write_torch_export,
         load_torch_export,
-        cannot=dict.fromkeys(PRECISIONS[1:], 'it is the exact one'),
+        cannot=dict.fromkeys(PRECISIONS[1:], 'torch casts it when it runs (autocast)'),
     ),
 }
 
@@ -94,10 +112,9 @@ FORMATS = {
 def load_export(path: str | os.PathLike) -> Run:
     """Open a file of an export, of any format, after checking that it is whole."""
     path = Path(path)
-    manifest = read_manifest(path.parent)
-    files = {f['name']: f for stitch in manifest['stitches'] for f in stitch['files']}
+    stitches = read_manifest(path.parent)['stitches']
+    files = {f['name']: f for stitch in stitches for f in stitch['files']}
     check(path.name in files, '--out', path.name, files)
     file = files[path.name]
-    weights = manifest['weights'] if file['shares_weights'] else None
-    check_whole(path.parent, (file, weights))
+    check_whole(path.parent, (file, file['weights']))
     return FORMATS[file['format']].load(path, file['options'])

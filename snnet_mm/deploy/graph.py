@@ -1,14 +1,14 @@
 """A model as a graph: images as they are loaded go in, predictions come out."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 import torch.nn.functional as F
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.logging import print_log
 from mmengine.registry import DATASETS
 from mmengine.structures import BaseDataElement
@@ -22,7 +22,8 @@ INPUT, OUTPUT = 'images', 'predictions'
 # One tensor, or the maps of a detector's pyramid.
 Predictions = Tensor | tuple[Tensor, ...]
 # Largest difference of files, relative to the largest prediction if that exceeds 1.
-TOLERANCES = {'mm': 1e-5, 'safetensors': 1e-5, 'onnx': 1e-4, 'torch-export': 1e-4}
+TOLERANCES = dict(mm=1e-5, safetensors=1e-5, onnx=1e-4, openvino=1e-3)
+TOLERANCES['torch-export'] = 1e-4
 
 
 class PredictionGraph(nn.Module):
@@ -132,6 +133,39 @@ class StitchBuild:
         graph = PredictionGraph(self.model, self.images.shape[2:], preprocessor)
         return trace(graph, self.images)
 
+    def calibration_images(self, number: int = 30) -> Tensor:
+        """Load training images through the test pipeline, as graphs take them."""
+        settings, key = self.cfg.get('train_dataloader'), 'train_dataloader'
+        check(settings, key, None, 'images to calibrate --precision int8 with')
+        check_data_folders(settings, key)
+        dataset = deepcopy(settings.dataset)
+        tested = innermost(self.cfg.test_dataloader.dataset)
+        innermost(dataset).pipeline = deepcopy(tested.pipeline)
+        size = tuple(self.images.shape[2:])
+        with isolated_rng(0):
+            images = load_images(DATASETS.build(dataset), number, size)
+        return images.flip(1) if takes_rgb(self.cfg) else images
+
+
+def takes_rgb(cfg: Config) -> bool:
+    """Tell whether a model turns the BGR of loaded images into RGB."""
+    preprocessor = model_config(cfg).get('data_preprocessor') or {}
+    return any(preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
+
+
+def innermost(dataset: ConfigDict) -> ConfigDict:
+    """Return the config of a data set that has the pipeline, inside of wrappers."""
+    while 'pipeline' not in dataset:
+        dataset = dataset.get('dataset') or dataset.datasets[0]
+    return dataset
+
+
+def load_images(dataset: Sized, number: int, size: tuple[int, int]) -> Tensor:
+    """Load images ``(number, 3, *size)``, evenly spread over a data set."""
+    total = len(dataset)
+    images = [dataset[i * total // number]['inputs'] for i in range(number)]
+    return torch.cat([F.interpolate(image[None].float(), size) for image in images])
+
 
 def sample_images(
     cfg: Config, number: int, size: tuple[int, int]
@@ -145,10 +179,7 @@ def sample_images(
         print_log(f'The export is checked on noise, for {error}', logger='current')
         generator = torch.Generator().manual_seed(0)
         return 255 * torch.rand(number, 3, *size, generator=generator), 'noise'
-    dataset = DATASETS.build(dataset)
-    images = [dataset[i % len(dataset)]['inputs'] for i in range(number)]
-    resized = [F.interpolate(image[None].float(), size) for image in images]
-    return torch.cat(resized), 'test images'
+    return load_images(DATASETS.build(dataset), number, size), 'test images'
 
 
 def check_parity(

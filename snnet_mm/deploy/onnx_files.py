@@ -81,8 +81,7 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
         quantize_dynamic(ir.to_proto(model), path, nodes_to_quantize=chosen, **settings)
-        quantised = ir.load(path)
-    return _deduplicated(quantised)
+        return ir.load(path)
 
 
 def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
@@ -91,13 +90,7 @@ def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     proto = convert_float_to_float16(ir.to_proto(model), keep_io_types=True)
-    return _deduplicated(ir.from_proto(proto))
-
-
-def _deduplicated(model: onnx_ir.Model) -> onnx_ir.Model:
-    from onnx_ir.passes.common import DeduplicateInitializersPass
-
-    return DeduplicateInitializersPass(size_limit=2**31)(model).model
+    return ir.from_proto(proto)
 
 
 def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
@@ -125,7 +118,10 @@ class OnnxBundle:
     def add(self, file: str, model: onnx_ir.Model) -> None:
         """Add an ONNX model as a file."""
         import onnx_ir as ir
+        from onnx_ir.passes.common import DeduplicateInitializersPass
 
+        # Zero points of int8 are all alike.
+        model = DeduplicateInitializersPass(size_limit=2**31)(model).model
         for value in list(model.graph.initializers.values()):
             array = value.const_value.numpy()
             # Those of a checkpoint have dots in their names.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from snnet_mm.utils import check
+from snnet_mm.utils import check, is_number, is_whole
 
 from .formats import FORMATS, PRECISIONS
 
@@ -17,14 +17,26 @@ class ExportRequest:
         formats: Some of :data:`FORMATS`.
         precisions: Some of :data:`PRECISIONS`; every format has each.
         bundle: Whether formats that can share the weights of all stitches do.
+        verify_on: ``'val'`` or ``'test'``, to evaluate files on that data; None not to.
+        limit: Evaluate on only so many images, evenly spread.
+        tolerance: What a file may lose; see :func:`lost_points`.
     """
 
     stitches: Sequence[int]
     formats: Sequence[str] = ('mm',)
     precisions: Sequence[str] = ('fp32',)
     bundle: bool = False
+    verify_on: str | None = None
+    limit: int | None = None
+    tolerance: float = 0.5
 
     def __post_init__(self) -> None:
+        modes = None, 'val', 'test'
+        check(self.verify_on in modes, '--verify-on', self.verify_on, modes)
+        right = self.limit is None or is_whole(self.limit, 1)
+        check(right, '--limit', self.limit, 'whole numbers from 1')
+        right = is_number(self.tolerance) and self.tolerance >= 0
+        check(right, '--tolerance', self.tolerance, 'numbers from 0')
         known = self.formats and set(self.formats) <= set(FORMATS)
         check(known, '--format', tuple(self.formats), FORMATS)
         known = self.precisions and set(self.precisions) <= set(PRECISIONS)

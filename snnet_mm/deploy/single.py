@@ -25,7 +25,7 @@ from snnet_mm.stitching import Stitch
 from snnet_mm.utils import atomic_path, load_weights_only
 from snnet_mm.utils.config_file import dicts_in
 
-from .graph import Predictions, StitchBuild, predict_loaded
+from .graph import Predictions, StitchBuild, innermost, predict_loaded, takes_rgb
 
 TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.
@@ -88,11 +88,8 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
 
 def inference_pipeline(cfg: Config) -> list[dict]:
     """Return the test pipeline for image files without annotations."""
-    dataset = cfg.test_dataloader.dataset
-    while 'pipeline' not in dataset:  # of a wrapper
-        dataset = dataset.get('dataset') or dataset.datasets[0]
     steps = [dict(type='LoadImageFromFile')]
-    for step in deepcopy(dataset.pipeline):
+    for step in deepcopy(innermost(cfg.test_dataloader.dataset).pipeline):
         kind = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
         if kind.startswith('LoadImage'):
             steps[0] = step
@@ -144,12 +141,6 @@ def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predicti
     # mm loads BGR.
     flip = takes_rgb(Config.fromfile(path.with_suffix('.py')))
     return lambda images: predict_loaded(model, images.flip(1) if flip else images)
-
-
-def takes_rgb(cfg: Config) -> bool:
-    """Tell whether a model turns the BGR of loaded images into RGB."""
-    preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    return any(preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
 
 
 def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:

@@ -1,8 +1,10 @@
 """Scores and costs of stitches: one pass over the data, tables and pictures."""
 
 from .costs import cost_table, count_parameters, whole_model_cost
+from .extensions import WHOLE_DATA_METRICS
 from .loops import StitchTestLoop, StitchValLoop
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
+from .one_pass import prepare, spread
 from .parts import preprocessed_size, size_of_images
 from .pictures.figures import plot_images
 from .pictures.legend import add_legend

@@ -33,6 +33,16 @@ class LatencyCheck(NamedTuple):
     measured: float
     spread: float
 
+    @classmethod
+    def of(
+        cls, stitch_id: int, predicted: float, rounds: Sequence[float]
+    ) -> 'LatencyCheck':
+        """Compare a prediction with the median of some rounds."""
+        # One round is all of its quartiles.
+        rounds = [*rounds] * 2 if len(rounds) == 1 else rounds
+        low, median, high = statistics.quantiles(rounds, n=4, method='inclusive')
+        return cls(stitch_id, predicted, median, (high - low) / median)
+
     @property
     def error(self) -> float:
         """Predicted over measured, less one: 0.05 is 5 % too slow."""
@@ -96,7 +106,9 @@ def measure_latency(
         i: [sum(times[part] for part in parts[i]) for times in timed] for i in parts
     }
     by_stitch = {i: statistics.median(times) for i, times in sums.items()}
-    checks = [_compare(i, by_stitch[i], [times[i] for times in timed]) for i in ids]
+    checks = [
+        LatencyCheck.of(i, by_stitch[i], [times[i] for times in timed]) for i in ids
+    ]
     return Latencies(by_stitch, checks)
 
 
@@ -152,13 +164,6 @@ def _run_stitch(
 ) -> None:
     set_stitch(model, stitch_id)
     watch.time(stitch_id, partial(run, model, images))
-
-
-def _compare(stitch_id: int, predicted: float, rounds: Sequence[float]) -> LatencyCheck:
-    # One round is all of its quartiles.
-    rounds = rounds * 2 if len(rounds) == 1 else rounds
-    low, median, high = statistics.quantiles(rounds, n=4, method='inclusive')
-    return LatencyCheck(stitch_id, predicted, median, (high - low) / median)
 
 
 class _Stopwatch:

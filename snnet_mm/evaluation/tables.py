@@ -1,7 +1,7 @@
 """Tables of costs and results, and the report of an evaluation."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -48,16 +48,27 @@ def as_text(table: Table) -> str:
     return console.file.getvalue()
 
 
-def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
-    """Return a table of costs, one row per stitch in the order of the ids."""
+def cost_report(
+    space: StitchingSpace,
+    costs: CostTable,
+    ids: Sequence[int],
+    latencies: Mapping[str, Mapping[int, float]] | None = None,
+) -> Table:
+    """Return a table of costs, one row per stitch in the order of the ids.
+
+    ``latencies`` are further columns of milliseconds, by precision.
+    """
     notes = '; '.join(str(note) for note in (costs.setup, costs.scope) if note)
     title = f'{len(ids)} stitches at ' + '{}x{}'.format(*costs.input_size)
     known = next(iter(costs.costs.values()))
     names = [name for name in UNITS if getattr(known, name) is not None]
     headings = [UNITS[name].heading for name in names]
+    columns = latencies or {}
+    headings += [f'{UNITS["latency"].heading} {name}' for name in columns]
     table = _table(title + (notes and f' ({notes})'), headings)
     for i in ids:
         cells = [UNITS[name].cell(getattr(costs[i], name)) for name in names]
+        cells += [UNITS['latency'].cell(column[i]) for column in columns.values()]
         _add_row(table, i, space[i].kind, space.describe(space[i]), *cells)
     return table
 

@@ -11,6 +11,7 @@ from snnet_mm.runtime.budgets import (
 from .cost_table import CostTable, Setup
 from .costs import Cost, group_by_cost, split_cost_range
 from .metrics import (
+    HIGHER,
     KEY_METRICS,
     key_metric,
     metric_directions,
@@ -19,7 +20,7 @@ from .metrics import (
 )
 from .pairs import SizedStitch, choose_pair, joint_columns
 from .prior import prior_scores
-from .results import StitchResult, StitchResults
+from .results import StitchResult, StitchResults, join_precisions
 from .routes import (
     Position,
     Segment,

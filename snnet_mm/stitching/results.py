@@ -234,6 +234,22 @@ class StitchResults:
         return results.ranked_by(lower_is_better=lower_is_better)
 
 
+def join_precisions(
+    results: Mapping[str, StitchResults], cost: str = 'latency'
+) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
+    """Join results by precision: a cost and the scores by precision and stitch id.
+
+    ``pareto_front`` and :class:`BudgetController` take both: the front over the
+    milliseconds of a device is one of stitch and precision.
+    """
+    costs, scores = {}, {}
+    for precision, found in results.items():
+        column = found.column(cost)
+        for i, score in found.scores().items():
+            costs[precision, i], scores[precision, i] = column[i], score
+    return costs, scores
+
+
 def _checked(result: StitchResult, names: Collection[str]) -> StitchResult:
     """A result as it was read, unless a value is none; an undefined metric is NaN."""
     of, images = f'of stitch {result.id}', result.num_images

@@ -22,7 +22,7 @@ from .files import (
     write_json,
 )
 from .logging import quiet_terminal
-from .machine import machine
+from .machine import machine, print_instructions
 from .random import isolated_rng, seed_everything, shared_seed
 from .registering import MOVED_SETTINGS, register, suggesting_types
 from .work_dir_lock import work_dir_lock

@@ -1,6 +1,7 @@
 """The machine that figures were measured on."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -34,3 +35,11 @@ def machine() -> dict:
             for precision, known in INSTRUCTIONS.items()
         },
     )
+
+
+def print_instructions(precisions: Collection[str]) -> None:
+    """Say whether this CPU has the instructions that make a precision pay."""
+    for precision, found in machine()['instructions'].items():
+        if precision in precisions and found is not None:
+            names = ', '.join(found) or 'none: expect little, or less than nothing'
+            print(f'Instructions of this CPU for {precision}: {names}')

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import (
     Cost,
     CostTable,
@@ -13,6 +14,8 @@ from snnet_mm.stitching import (
     StitchResult,
     StitchResults,
     TwoWaySpace,
+    join_precisions,
+    pareto_front,
 )
 
 SPACE = TwoWaySpace((3, 7))
@@ -94,6 +97,18 @@ def test_measured_costs_go_into_results(tmp_path):
         at_once.with_costs(replace(MEASURED, input_size=(32, 32)))
     with pytest.raises(ValueError, match=r'do not share stitches \[2, 7\]'):
         at_once.with_costs(replace(MEASURED, costs={0: MEASURED[0]}))
+
+
+def test_the_joint_front_of_stitch_and_precision():
+    full = collect(mIoU=[40, 39, 30]).with_costs(MEASURED)
+    halves = COSTS.measured(MEASURED.setup, {7: 3, 0: 5, 2: 0.5})
+    int8 = collect(mIoU=[39.8, 39, 29]).with_costs(halves)
+    costs, scores = join_precisions(dict(fp32=full, int8=int8))
+    assert (costs['fp32', 7], costs['int8', 7]) == (7.5, 3)
+    front = [('int8', 2), ('fp32', 2), ('int8', 7), ('fp32', 7)]
+    assert pareto_front(costs, scores) == front
+    controller = BudgetController(costs, scores, target_ms=4, load=1)
+    assert controller.stitch == ('int8', 7)
 
 
 def test_results_know_their_space(tmp_path):

@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+from old_torch import writes_onnx
 
 from snnet_mm.stitching import CostTable
 
@@ -33,6 +34,31 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
     assert 'measured (ms)' in printed
 
 
+@writes_onnx
+def test_columns_of_precisions(run_here, tmp_path):
+    pytest.importorskip('onnxruntime')
+    options = ('--latency', '--precision', 'fp32', 'int8', '--check', 0, 1)
+    printed = run_here(TOOL, CONFIG, *options, '--rounds', 2, '--out', tmp_path)
+    tables = {p: CostTable.read(tmp_path / f'costs_{p}.json') for p in ('fp32', 'int8')}
+    assert 'Instructions of this CPU for int8: ' in printed
+    assert 'ms fp32 ' in printed
+    assert 'ms int8 ' in printed
+    for precision, table in tables.items():
+        assert (table.setup.dtype, table.setup.batch) == (precision, 1)
+        assert table.setup.device.startswith('onnx on a cpu')
+        # Two stitches lie on the line that the others are read from.
+        latency, flops = table.column('latency'), table.column('flops')
+        slope = (latency[1] - latency[0]) / (flops[1] - flops[0])
+        at_4 = latency[0] + slope * (flops[4] - flops[0])
+        assert latency[4] == pytest.approx(at_4)
+        (first, last) = json.loads((tmp_path / f'costs_{precision}.json').read_text())[
+            'checks'
+        ]
+        assert first['measured'] == pytest.approx(latency[0])
+        assert last['measured'] == pytest.approx(latency[1])
+    assert CostTable.read(tmp_path / 'costs.json').setup is None
+
+
 @pytest.mark.parametrize(
     ('options', 'words'),
     [
@@ -41,6 +67,7 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
         (('--batch', 0), '--batch 0: allowed is 1 or more'),
         (('--shape', 0, 4), r'--shape \[0, 4\]: allowed is 1 pixel'),
         (('--memory',), '--memory needs a GPU'),
+        (('--precision', 'int8'), '--precision needs --latency'),
     ],
 )
 def test_wrong_options_end_in_words(run_here, capsys, tmp_path, options, words):

@@ -7,12 +7,14 @@ import argparse
 import os.path as osp
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from mmengine.config import DictAction
 from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
+from snnet_mm.deploy import PRECISIONS, StitchExporter, measure_exported
 from snnet_mm.evaluation import (
     LatencyCheck,
     cost_report,
@@ -24,13 +26,14 @@ from snnet_mm.evaluation import (
     size_name,
     wide_console,
 )
-from snnet_mm.stitching import UNITS, CostTable, StitchingSpace
+from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, middle_stitches
 from snnet_mm.utils import (
     ToolParser,
     check,
     check_writable,
     load_config,
     parse_size,
+    print_instructions,
     run_command,
 )
 
@@ -57,6 +60,11 @@ def parse_args() -> argparse.Namespace:
     add('--batch', type=int, default=1, help='images in a batch (default: 1)')
     dtypes = ('float32', 'float16', 'bfloat16')
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
+    what = """time stitches as files of these precisions instead, and write
+        costs_PRECISION.json; those of --check are exported, the others fitted"""
+    add('--precision', nargs='+', choices=PRECISIONS, help=what)
+    what = 'what runs the files of --precision (default: onnx)'
+    add('--runtime', choices=('onnx', 'openvino'), default='onnx', help=what)
     add('--rounds', type=int, default=20, help='rounds of timing (default: 20)')
     what = f'stitches to time end to end too {SOME}'
     add('--check', nargs='+', type=int, metavar='ID', help=what)
@@ -75,6 +83,8 @@ def parse_args() -> argparse.Namespace:
     if args.shape is not None and min(args.shape) < 1:
         parser.error(f'--shape {args.shape}: allowed is 1 pixel or more each way')
     args.sizes = [parse_size(size) for size in args.sizes or ()]
+    if args.precision and (args.device != 'cpu' or not args.latency):
+        parser.error('--precision needs --latency, and --device cpu')
     if args.memory and not args.device.startswith('cuda'):
         parser.error('--memory needs a GPU: peaks are measured there (--device cuda)')
     if args.device.startswith('cuda') and not torch.cuda.is_available():
@@ -93,20 +103,36 @@ def measure(
     model: torch.nn.Module, args: argparse.Namespace, shape: Sequence[int] | None
 ) -> CostTable:
     costs, latency, memory, args.checks = cost_table(model, shape), None, None, ()
-    if args.latency:
+    if args.latency and not args.precision:
         measured = measure_latency(
             model, shape, args.batch, args.rounds, args.check, progress=True
         )
         latency, args.checks = measured.by_stitch, measured.checks
     if args.memory:
         memory = measure_memory(model, shape, args.batch, progress=True)
-    if args.latency or args.memory:
+    if latency or memory:
         costs = costs.measured(measuring_setup(model, args.batch), latency, memory)
     return costs
 
 
-def check_table(space: StitchingSpace, checks: Sequence[LatencyCheck]) -> Table:
-    table = Table(title='Latency, predicted from parts and measured end to end')
+def measure_files(
+    model: torch.nn.Module, args: argparse.Namespace, size: Sequence[int] | None
+) -> dict[str, tuple[CostTable, list[LatencyCheck]]]:
+    """Time stitches as exported files."""
+    print_instructions(args.precision)
+    space = find_stitched_backbone(model).space
+    ids = args.check or middle_stitches(space)
+    with TemporaryDirectory() as folder:
+        exporter = StitchExporter(model.cfg, model, folder, size)
+        timed = args.precision, args.runtime, args.rounds
+        return measure_exported(exporter, ids, *timed)
+
+
+def check_table(
+    space: StitchingSpace, checks: Sequence[LatencyCheck], setup: str
+) -> Table:
+    title = f'Latency ({setup}), predicted from parts and measured end to end'
+    table = Table(title=title)
     for name in ('id', 'route', 'predicted (ms)', 'measured (ms)', 'error', 'spread'):
         table.add_column(name, justify='left' if name == 'route' else 'right')
     for c in checks:
@@ -132,15 +158,20 @@ def main() -> None:
     console = wide_console()
     for size in args.sizes or [args.shape and tuple(args.shape)]:
         costs = measure(model, args, size)
+        files = measure_files(model, args, size) if args.precision else {}
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))
-        console.print(cost_report(space, costs, ids))
-        if args.checks:
-            console.print(check_table(space, args.checks))
-        file = f'costs_{size_name(size)}.json' if args.sizes else 'costs.json'
-        costs.save(out / file, checks=[c._asdict() for c in args.checks])
-        console.print(f'Wrote {file} to {out}', soft_wrap=True)
+        columns = {p: table.column('latency') for p, (table, _) in files.items()}
+        console.print(cost_report(space, costs, ids, columns))
+        suffix = f'_{size_name(size)}' if args.sizes else ''
+        tables = {f'costs{suffix}_{p}.json': found for p, found in files.items()}
+        tables[f'costs{suffix}.json'] = costs, args.checks
+        for file, (table, checks) in tables.items():
+            if checks:
+                console.print(check_table(space, checks, str(table.setup)))
+            table.save(out / file, checks=[c._asdict() for c in checks])
+        console.print(f'Wrote {", ".join(tables)} to {out}', soft_wrap=True)
     if args.draw_routes is not None:
         plot_routes(space, out / 'routes.png', args.draw_routes or None)
 

@@ -1,0 +1,65 @@
+"""Milliseconds of all stitches in other runtimes, from those of a few files."""
+
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import torch
+
+from snnet_mm.evaluation import LatencyCheck
+from snnet_mm.runtime import fit_times
+from snnet_mm.stitching import CostTable, Setup
+
+from .exporter import StitchExporter
+from .formats import load_export
+
+WARM_UP = 2  # rounds that do not count
+
+
+def measure_exported(
+    exporter: StitchExporter,
+    stitches: Collection[int],
+    precisions: Sequence[str],
+    runtime: str = 'onnx',
+    rounds: int = 20,
+) -> dict[str, tuple[CostTable, list[LatencyCheck]]]:
+    """Time some stitches as files, in turn, and fit all others to them.
+
+    Exporting takes its time: a line through the FLOPs of a few, the anchors among
+    them, serves all; see :func:`fit_times`. Checks say how far it is off.
+
+    Args:
+        exporter: Exports them, to a folder of its own.
+        stitches: Ids of two stitches or more to export and time.
+        precisions: Precisions to export them in.
+        runtime: A format that is a graph, such as ``'onnx'`` or ``'openvino'``.
+        rounds: Rounds that count, after two that warm up.
+
+    Returns:
+        The cost table and the checks of every precision.
+    """
+    with TemporaryDirectory() as folder:
+        exporter.out_dir = Path(folder)
+        manifest = exporter.export_bundle([*stitches], [runtime], precisions)
+        runs = {
+            (file['precision'], stitch['id']): load_export(Path(folder, file['name']))
+            for stitch in manifest['stitches']
+            for file in stitch['files']
+        }
+        times, image = {key: [] for key in runs}, exporter.graph_images[:1]
+        for _ in range(rounds + WARM_UP):
+            for key, run in runs.items():
+                start = time.perf_counter()
+                run(image)
+                times[key].append(1e3 * (time.perf_counter() - start))
+    flops, found = exporter.costs.column('flops'), {}
+    for precision in precisions:
+        rows = {i: times[precision, i][WARM_UP:] for i in stitches}
+        fitted = fit_times(flops, {i: median(row) for i, row in rows.items()})
+        device = f'{runtime} on a cpu, threads: {torch.get_num_threads()}'
+        table = exporter.costs.measured(Setup(device, 1, precision), fitted)
+        checks = [LatencyCheck.of(i, fitted[i], row) for i, row in rows.items()]
+        found[precision] = table, checks
+    return found

@@ -1,0 +1,58 @@
+"""Stitches as OpenVINO's intermediate representation: ``.xml`` and ``.bin``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from .graph import INPUT, Predictions, StitchBuild
+from .onnx_files import save_onnx, to_onnx
+
+
+def write_openvino(build: StitchBuild, path: Path, precision: str) -> None:
+    """Write the two files of a graph; int8 is calibrated on training images.
+
+    Layers of the head stay float, and so do norms and the softmax of attention.
+    """
+    import openvino
+
+    with TemporaryDirectory() as folder:
+        onnx = Path(folder, 'model.onnx')
+        save_onnx(to_onnx(build), onnx)
+        model = openvino.convert_model(onnx)
+        if precision == 'int8':
+            model = _to_int8(model, build)
+        openvino.save_model(model, path, compress_to_fp16=precision == 'fp16')
+
+
+def _to_int8(model: object, build: StitchBuild) -> object:
+    import nncf
+
+    images = build.calibration_images()
+    data = nncf.Dataset([image[None].numpy() for image in images])
+    return nncf.quantize(
+        model,
+        data,
+        subset_size=len(images),
+        model_type=nncf.ModelType.TRANSFORMER,
+    )
+
+
+def load_openvino(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:
+    """Open a graph on the CPU, with as many threads as torch has."""
+    import openvino
+
+    core = openvino.Core()
+    settings = dict(options, INFERENCE_NUM_THREADS=torch.get_num_threads())
+    model = core.compile_model(path, 'CPU', settings)
+
+    def run(images: Tensor) -> Predictions:
+        found = model({INPUT: images.numpy()})
+        outputs = tuple(torch.from_numpy(found[o].copy()) for o in model.outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    return run

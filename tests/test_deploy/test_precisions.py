@@ -1,0 +1,199 @@
+"""Stitches in other precisions, their metric, and files that are damaged."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from old_torch import writes_onnx
+
+from snnet_mm.apis import set_stitch
+from snnet_mm.deploy import (
+    FORMATS,
+    ExportRequest,
+    StitchExporter,
+    load_export,
+    read_manifest,
+)
+from snnet_mm.deploy.verification import lost_points
+from snnet_mm.stitching import StitchResults
+
+onnx = pytest.importorskip('onnx')
+pytest.importorskip('onnxruntime')
+
+SHORT = ((8, 2), (12, 3))
+
+
+@pytest.fixture
+def exporter(toy_cfg, build, tmp_path):
+    """Exports of a toy model, with data of 3 images for each mode."""
+    cfg = toy_cfg(sizes=SHORT)
+    for mode in ('train', 'val', 'test'):
+        dataset = cfg[f'{mode}_dataloader'].dataset
+        (dataset.get('dataset') or dataset).num_scenes = 3
+    return StitchExporter(cfg, build(cfg), tmp_path)
+
+
+def files_of(manifest):
+    return [file for stitch in manifest['stitches'] for file in stitch['files']]
+
+
+def named(manifest):
+    return {file['name']: file for file in files_of(manifest)}
+
+
+def relative_error(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+@writes_onnx
+def test_a_bundle_in_two_precisions(exporter, logits, tmp_path):
+    manifest = exporter.export_bundle((0, 2), precisions=('fp32', 'int8'))
+    files = named(manifest)
+    assert set(files) == {
+        f'stitch_{i}_64x64_{p}.onnx' for i in (0, 2) for p in ('fp32', 'int8')
+    }
+    assert all(file['shares_weights'] for file in files.values())
+    ops, used = {}, {}
+    for name in files:
+        graph = onnx.load(tmp_path / name, load_external_data=False).graph
+        ops[name] = [node.op_type for node in graph.node]
+        used[name] = {t.name for t in graph.initializer if t.external_data}
+    first, second = 'stitch_0_64x64_int8.onnx', 'stitch_2_64x64_int8.onnx'
+    # Two blocks of four linear layers, and one for the map; the head stays as it is.
+    assert ops[first].count('MatMulInteger') == 9
+    assert 'MatMulInteger' not in ops['stitch_0_64x64_fp32.onnx']
+    assert ops[first].count('Conv') == ops['stitch_0_64x64_fp32.onnx'].count('Conv')
+    shared = used[first] & used[second]
+    assert 'backbone.anchors.0.blocks.0.attn.qkv.weight.T_quantized' in shared
+    assert 'decode_head.conv_seg.weight' in shared & used['stitch_2_64x64_fp32.onnx']
+    images = exporter.graph_images
+    for i in (0, 2):
+        set_stitch(exporter.model, i)
+        normalise = exporter.model.data_preprocessor
+        wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
+        name = f'stitch_{i}_64x64_int8.onnx'
+        got = load_export(tmp_path / name)(images)
+        assert 1e-5 < relative_error(got, wanted) < 0.1
+        assert files[name]['max_difference'] == pytest.approx(
+            (got - wanted).abs().max().item(), rel=1e-2
+        )
+
+
+@writes_onnx
+def test_halved_graphs(exporter, tmp_path):
+    manifest = exporter.export_stitch(2, ['onnx'], ['fp32', 'fp16'])
+    full, half = files_of(manifest)
+    weights = [
+        onnx.load(tmp_path / file['name']).graph.initializer for file in (full, half)
+    ]
+    sizes = [sum(len(t.raw_data) for t in tensors) for tensors in weights]
+    assert sizes[1] < 0.6 * sizes[0]
+    runs = [load_export(tmp_path / file['name']) for file in (full, half)]
+    images = 255 * torch.rand(3, 3, 64, 64)
+    assert 1e-6 < relative_error(runs[1](images), runs[0](images)) < 0.02
+
+
+@writes_onnx
+def test_the_metric_of_the_file_stands_in_the_manifest(exporter, tmp_path):
+    options = dict(formats=('mm', 'onnx'), verify_on='val', limit=2)
+    manifest = exporter.export_stitch(2, **options)
+    for file in files_of(manifest):
+        found = file['verified']
+        assert (found['on'], found['images'], found['metric']) == ('val', 2, 'mIoU')
+        # Equal within the rounding of the graph.
+        assert found['value'] == pytest.approx(found['pytorch'], abs=0.1)
+        assert found['lost'] == found['pytorch'] - found['value']
+        assert found['ms'] > 0 < found['pytorch_ms']
+    results = StitchResults.read(tmp_path / 'stitches_onnx_fp32.json')
+    (row,) = results.stitches
+    found = files_of(manifest)[1]['verified']
+    assert (row.id, row.num_images, row.latency) == (2, 2, found['ms'])
+    assert row.metrics['mIoU'] == found['value']
+    assert (results.setup.dtype, results.data_size) == ('fp32', None)
+
+
+@writes_onnx
+def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, monkeypatch):
+    """Every prediction of the file is another class than the model's."""
+    onnx_format = FORMATS['onnx']
+
+    def load(path, options):
+        run = onnx_format.load(path, options)
+        return lambda images: -run(images)
+
+    monkeypatch.setitem(FORMATS, 'onnx', replace(onnx_format, load=load))
+    monkeypatch.setattr('snnet_mm.deploy.exporter.check_parity', lambda *_: 0.0)
+    with pytest.raises(ValueError, match=r'tolerance=0\.5; allowed: .*mIoU'):
+        exporter.export_stitch(2, ['onnx'], verify_on='val')
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ('value', 'wanted', 'higher', 'lost'),
+    [
+        (40.0, 40.6, True, 0.6),
+        (0.400, 0.406, True, 0.6),
+        (0.52, 0.50, False, 4),
+        (40.6, 40.0, True, -0.6),
+        (float('nan'), 40.0, True, float('inf')),
+        (float('nan'), float('nan'), True, 0),
+    ],
+)
+def test_what_a_metric_lost(value, wanted, higher, lost):
+    assert lost_points(value, wanted, higher) == pytest.approx(lost)
+
+
+@pytest.mark.parametrize(
+    ('settings', 'words'),
+    [
+        (dict(formats=['mm'], precisions=['int8']), 'not with mm: a checkpoint is as'),
+        (dict(formats=['onnx'], precisions=['bf16']), 'not with onnx: onnxruntime has'),
+        (dict(precisions=['int4']), "'fp32', 'fp16', 'bf16', 'int8'"),
+        (dict(verify_on='train'), "None, 'val', 'test'"),
+        (dict(limit=0), 'whole numbers from 1'),
+        (dict(tolerance=-1), 'numbers from 0'),
+    ],
+)
+def test_requests_that_cannot_be(settings, words):
+    with pytest.raises(ValueError, match=words):
+        ExportRequest((0,), **settings)
+
+
+@writes_onnx
+def test_damaged_exports_are_refused(exporter, tmp_path):
+    exporter.export_bundle((0,))
+    path = tmp_path / 'stitch_0_64x64_fp32.onnx'
+    weights = tmp_path / 'weights.safetensors'
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-4])
+    with pytest.raises(ValueError, match=f'of {len(content) - 4} bytes.*is damaged'):
+        load_export(path)
+    weights.write_bytes(content)
+    assert load_export(path)(exporter.graph_images).shape == (2, 6, 64, 64)
+    with pytest.raises(ValueError, match="stitch_1.onnx'; allowed: 'stitch_0_64x64"):
+        load_export(tmp_path / 'stitch_1.onnx')
+    manifest = json.loads((tmp_path / 'manifest.json').read_text())
+    del manifest['version']
+    Path(tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match='version is None; allowed: 2; export the st'):
+        read_manifest(tmp_path)
+
+
+@writes_onnx
+def test_openvino(exporter, tmp_path):
+    pytest.importorskip('openvino')
+    pytest.importorskip('nncf')
+    manifest = exporter.export_bundle((0,), ('openvino',), ('fp32', 'int8'))
+    full, quantised = files_of(manifest)
+    assert full['options'] == {'INFERENCE_PRECISION_HINT': 'f32'}
+    assert full['max_difference'] < 1e-3
+    assert not full['shares_weights']
+    assert manifest['weights'] is None
+    runs = [load_export(tmp_path / file['name']) for file in (full, quantised)]
+    assert '<layer' in (tmp_path / quantised['name']).read_text()
+    assert 'FakeQuantize' in (tmp_path / quantised['name']).read_text()
+    images = 255 * torch.rand(3, 3, 64, 64)
+    wanted, got = (run(images) for run in runs)
+    assert 1e-5 < relative_error(got, wanted) < 0.2

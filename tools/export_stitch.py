@@ -89,6 +89,8 @@ def main() -> None:
     else:
         manifest = exporter.export_bundle(args.stitch_ids, args.format, **options)
     report(manifest, args.out)
+    if args.verify_on is None and {*args.precision} != {'fp32'}:
+        print('What these lose of the metric is not known: --verify-on val measures it')
 
 
 def report(manifest: dict, out: Path) -> None:

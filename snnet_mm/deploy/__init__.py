@@ -5,6 +5,5 @@ from snnet_mm.runtime import BudgetController, fit_times, read_manifest
 from .exported_latency import measure_exported
 from .exporter import StitchExporter
 from .formats import FORMATS, PRECISIONS, load_export
-from .onnx_files import open_onnx
 from .request import ExportRequest
 from .single import load_single, single_stitch, single_stitch_config

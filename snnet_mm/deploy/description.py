@@ -18,9 +18,6 @@ from .graph import (
 )
 from .single import inference_pipeline
 
-SEGMENTATION, DEPTH = 'segmentation', 'depth'
-DETECTION, CLASSIFICATION = 'detection', 'classification'
-
 
 @dataclass(frozen=True)
 class GraphDescription:
@@ -79,7 +76,7 @@ class GraphDescription:
         ]
         caller = {key: about.pop(key) for key in ('before', 'after')}
         graph = dict(normalises=self.mean is not None, resizes_images=False)
-        resized = self.task in (SEGMENTATION, DEPTH)
+        resized = self.task in ('segmentation', 'depth')
         graph |= dict(resizes_predictions_to=size if resized else None)
         return dict(input=images, outputs=outputs, graph=graph, caller=caller) | about
 
@@ -87,11 +84,11 @@ class GraphDescription:
 def task_of(model: nn.Module) -> str:
     """Return the task of a model of mmseg, mmdet or mmpretrain."""
     if is_detector(model):
-        return DETECTION
+        return 'detection'
     if not hasattr(model, 'encode_decode'):
-        return CLASSIFICATION
+        return 'classification'
     # mmseg's depth estimators are segmentors but for this method.
-    return DEPTH if hasattr(model, 'slide_flip_inference') else SEGMENTATION
+    return 'depth' if hasattr(model, 'slide_flip_inference') else 'segmentation'
 
 
 def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
@@ -124,16 +121,16 @@ def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
 
 
 def _steps_after(task: str, model: nn.Module) -> list[dict]:
-    if task == DETECTION:
+    if task == 'detection':
         return [dict(step='heads', of='the mm model')]
-    if task == CLASSIFICATION:
+    if task == 'classification':
         return [dict(step='softmax', axis=1), dict(step='argmax', axis=1)]
     corners = bool(model.align_corners)
     resize = dict(step='resize', size='image', interpolation='bilinear')
     steps = [resize | dict(align_corners=corners)]
-    if task == SEGMENTATION and model.out_channels > 1:
+    if task == 'segmentation' and model.out_channels > 1:
         steps.append(dict(step='argmax', axis=1))
-    elif task == SEGMENTATION:
+    elif task == 'segmentation':
         threshold = model.decode_head.threshold
         steps += [dict(step='sigmoid'), dict(step='threshold', above=threshold)]
     return steps

@@ -25,20 +25,10 @@ def measure_exported(
     runtime: str = 'onnx',
     rounds: int = 20,
 ) -> dict[str, tuple[CostTable, list[LatencyCheck]]]:
-    """Time some stitches as files, in turn, and fit all others to them.
+    """Time a few stitches as files, in turn; return costs and checks by precision.
 
-    Exporting takes its time: a line through the FLOPs of a few, the anchors among
-    them, serves all; see :func:`fit_times`. Checks say how far it is off.
-
-    Args:
-        exporter: Exports them, to a folder of its own.
-        stitches: Ids of two stitches or more to export and time.
-        precisions: Precisions to export them in.
-        runtime: A format that is a graph, such as ``'onnx'`` or ``'openvino'``.
-        rounds: Rounds that count, after two that warm up.
-
-    Returns:
-        The cost table and the checks of every precision.
+    Exporting takes its time: all others are read from a line through the FLOPs of
+    these; see :func:`fit_times`. The checks say how far that is off.
     """
     with TemporaryDirectory() as folder:
         exporter.out_dir = Path(folder)

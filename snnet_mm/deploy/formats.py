@@ -4,18 +4,19 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from snnet_mm.runtime.bundle import check_whole, read_manifest
-from snnet_mm.utils import check
+from snnet_mm.runtime.bundle import OPENERS, check_whole, read_manifest
+from snnet_mm.utils import atomic_path, check
 
 from .graph import Predictions, StitchBuild
-from .onnx_files import load_onnx, write_onnx
-from .openvino_files import load_openvino, write_openvino
-from .single import load_checkpoint, write_checkpoint
-from .torch_files import load_torch_export, write_torch_export
+from .onnx_files import write_onnx
+from .openvino_files import write_openvino
+from .single import load_checkpoint, save_single
 
 PRECISIONS = ('fp32', 'fp16', 'bf16', 'int8')
 # Predicts images (B, 3, H, W) as the manifest says that graphs take them.
@@ -65,9 +66,25 @@ class Format:
         return f'stitch_{stitch_id}{about}{self.suffix}'
 
 
+def _load_graph(kind: str, path: Path, options: Mapping) -> Run:
+    """Open a graph on the CPU, with as many threads as torch has."""
+    run = OPENERS[kind](path, torch.get_num_threads(), options)
+
+    def predict(images: Tensor) -> Predictions:
+        outputs = tuple(map(torch.from_numpy, run(images.numpy())))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    return predict
+
+
+def _save_program(build: StitchBuild, path: Path, precision: str) -> None:
+    with atomic_path(path) as temporary:
+        torch.export.save(build.program, temporary)
+
+
 _AS_TRAINED = 'a checkpoint is as trained; mm casts it when it runs (--amp)'
 _CHECKPOINT = dict(
-    write=write_checkpoint,
+    write=lambda build, path, _: save_single(build.cfg, build.model, path),
     load=load_checkpoint,
     cannot=dict.fromkeys(PRECISIONS[1:], _AS_TRAINED),
     is_graph=False,
@@ -80,7 +97,7 @@ FORMATS = {
     'onnx': Format(
         '.onnx',
         write_onnx,
-        load_onnx,
+        partial(_load_graph, 'onnx'),
         packages=dict(any=_ONNX_PACKAGES),
         extra='onnx',
         cannot=dict(bf16='onnxruntime has few kernels for it on a CPU'),
@@ -90,7 +107,7 @@ FORMATS = {
     'openvino': Format(
         '.xml',
         write_openvino,
-        load_openvino,
+        partial(_load_graph, 'openvino'),
         packages=dict(any=(*_ONNX_PACKAGES, 'openvino'), int8=('nncf',)),
         extra='openvino',
         weights_suffix='.bin',
@@ -102,8 +119,8 @@ FORMATS = {
     ),
     'torch-export': Format(
         '.pt2',
-        write_torch_export,
-        load_torch_export,
+        _save_program,
+        lambda path, _: torch.no_grad()(torch.export.load(path).module()),
         cannot=dict.fromkeys(PRECISIONS[1:], 'torch casts it when it runs (autocast)'),
     ),
 }

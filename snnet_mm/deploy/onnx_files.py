@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,15 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from safetensors.numpy import save
-from torch import Tensor
 
 from snnet_mm.utils import atomic_path, check, refusal
 
-from .graph import INPUT, Predictions, StitchBuild, output_names
+from .graph import INPUT, StitchBuild, output_names
 
 if TYPE_CHECKING:
     import onnx_ir
-    import onnxruntime
 
 # What is no weight, such as shapes and scales, stays in the graph up to this size:
 # onnxruntime must know it to infer the shapes of the rest.
@@ -163,29 +160,6 @@ class OnnxBundle:
                 )
             save_onnx(model, self.path.parent / file)
         return self.path
-
-
-def open_onnx(path: str | os.PathLike) -> onnxruntime.InferenceSession:
-    """Open an ONNX file in onnxruntime, with as many threads as torch has."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    return onnxruntime.InferenceSession(
-        path, options, providers=['CPUExecutionProvider']
-    )
-
-
-def load_onnx(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:
-    """Open an ONNX file."""
-    session = open_onnx(path)
-
-    def run(images: Tensor) -> Predictions:
-        arrays = session.run(None, {INPUT: images.numpy()})
-        outputs = tuple(map(torch.from_numpy, arrays))
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    return run
 
 
 def _digest(array: np.ndarray) -> bytes:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-from torch import Tensor
-
-from .graph import INPUT, Predictions, StitchBuild
+from .graph import StitchBuild
 from .onnx_files import save_onnx, to_onnx
 
 
@@ -40,19 +36,3 @@ def _to_int8(model: object, build: StitchBuild) -> object:
         subset_size=len(images),
         model_type=nncf.ModelType.TRANSFORMER,
     )
-
-
-def load_openvino(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:
-    """Open a graph on the CPU, with as many threads as torch has."""
-    import openvino
-
-    core = openvino.Core()
-    settings = dict(options, INFERENCE_NUM_THREADS=torch.get_num_threads())
-    model = core.compile_model(path, 'CPU', settings)
-
-    def run(images: Tensor) -> Predictions:
-        found = model({INPUT: images.numpy()})
-        outputs = tuple(torch.from_numpy(found[o].copy()) for o in model.outputs)
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    return run

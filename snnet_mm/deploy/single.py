@@ -25,7 +25,7 @@ from snnet_mm.stitching import Stitch
 from snnet_mm.utils import atomic_path, load_weights_only
 from snnet_mm.utils.config_file import dicts_in
 
-from .graph import Predictions, StitchBuild, innermost, predict_loaded, takes_rgb
+from .graph import Predictions, innermost, predict_loaded, takes_rgb
 
 TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.
@@ -128,11 +128,6 @@ def load_single(path: str | os.PathLike) -> nn.Module:
     single = MODELS.build(cfg.model)
     single.load_state_dict(load_weights_only(path)['state_dict'])
     return single
-
-
-def write_checkpoint(build: StitchBuild, path: Path, precision: str) -> None:
-    """Write a built stitch; see :func:`save_single`."""
-    save_single(build.cfg, build.model, path)
 
 
 def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predictions]:

@@ -54,7 +54,7 @@ class StitchRuntime:
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = manifest = read_manifest(self.folder)
         files = [file for stitch in manifest['stitches'] for file in stitch['files']]
-        check_whole(self.folder, [*files, manifest['weights']])
+        check_whole(self.folder, [*files, *(file.get('weights') for file in files)])
         #: What the manifest says of every stitch, by its id.
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
         self._files = {i: self._find(i, precision) for i in self.stitches}

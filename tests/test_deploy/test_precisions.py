@@ -8,7 +8,7 @@ import pytest
 import torch
 from old_torch import writes_onnx
 
-from snnet_mm.apis import set_stitch
+from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.deploy import (
     FORMATS,
     ExportRequest,
@@ -177,7 +177,7 @@ def test_damaged_exports_are_refused(exporter, tmp_path):
     manifest = json.loads((tmp_path / 'manifest.json').read_text())
     del manifest['version']
     Path(tmp_path / 'manifest.json').write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match='version is None; allowed: 2; export the st'):
+    with pytest.raises(ValueError, match='version=None; allowed: 2; export the st'):
         read_manifest(tmp_path)
 
 
@@ -197,3 +197,30 @@ def test_openvino(exporter, tmp_path):
     images = 255 * torch.rand(3, 3, 64, 64)
     wanted, got = (run(images) for run in runs)
     assert 1e-5 < relative_error(got, wanted) < 0.2
+
+
+TASKS = {
+    'cls_snnetv2-fast-slow_1xb16-600_toy-scenes-64x64': 'accuracy/top1',
+    'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64': 'RMSE',
+    'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64': 'coco/bbox_mAP',
+}
+
+
+@pytest.mark.parametrize('name', TASKS)
+def test_files_are_evaluated_in_every_task(name, tmp_path):
+    """The exact file has the metric of the model, with the heads after its graph."""
+    if name.startswith('mask'):
+        pytest.importorskip('mmcv._ext')
+    torch.manual_seed(0)
+    options = {'val_dataloader.dataset.num_scenes': 3}
+    options['test_dataloader.dataset.num_scenes'] = 3
+    config = Path(__file__).parents[2] / 'configs' / 'toy' / f'{name}.py'
+    model = init_model(config, None, device='cpu', cfg_options=options)
+    exporter = StitchExporter(model.cfg, model, tmp_path)
+    manifest = exporter.export_stitch(0, ['torch-export'], verify_on='val')
+    (file,) = files_of(manifest)
+    assert file['verified']['metric'] == TASKS[name]
+    assert file['verified']['value'] == pytest.approx(
+        file['verified']['pytorch'], rel=1e-4
+    )
+    assert file['verified']['images'] == 3

@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from snnet_mm.apis import init_model, set_stitch
-from snnet_mm.deploy import StitchExporter, open_onnx
+from snnet_mm.deploy import StitchExporter, load_export
 from snnet_mm.deploy.graph import predict_loaded
 
 from ._common import CAMVID, CONFIGS, in_turn
@@ -17,15 +17,15 @@ def run() -> dict:
     with TemporaryDirectory() as folder:
         exporter = StitchExporter(model.cfg, model, folder)
         manifest = exporter.export_bundle(STITCHES)
-        inputs = dict(images=exporter.graph_images[:1].numpy())
+        image = exporter.graph_images[:1]
         rows = []
         for stitch in manifest['stitches']:
             (file,) = stitch['files']
-            session = open_onnx(Path(folder) / file['name'])
+            graph = load_export(Path(folder) / file['name'])
             set_stitch(model, stitch['id'])
             runs = dict(
                 pytorch_ms=lambda: predict_loaded(model, exporter.images[:1]),
-                onnxruntime_ms=lambda s=session: s.run(None, inputs),
+                onnxruntime_ms=lambda run=graph: run(image),
             )
             times = in_turn(runs, ROUNDS)
             times['ratio'] = times['pytorch_ms'] / times['onnxruntime_ms']

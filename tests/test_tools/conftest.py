@@ -19,7 +19,8 @@ def run_tool():
 
 @pytest.fixture(scope='session')
 def run_demo(run_tool, tmp_path_factory):
-    """Runs the demo's own script with few iterations, once per task.
+    """Runs the demo's own script with few iterations, 9 of each anchor
+    and 3 of the rest, once per task.
 
     Gives its folder and what it printed.
     """
@@ -27,7 +28,7 @@ def run_demo(run_tool, tmp_path_factory):
     @cache
     def run(task):
         work_dir = tmp_path_factory.mktemp('demo')
-        args = ('--work-dir', work_dir, '--iters', 3, '--num-scenes', 10)
+        args = ('--work-dir', work_dir, '--iters', 9, '--num-scenes', 10)
         return work_dir, run_tool('demo.py', '--task', task, *args).stdout
 
     return run

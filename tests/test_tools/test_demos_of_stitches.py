@@ -127,6 +127,10 @@ def test_what_is_wrong_is_refused_before_the_model_is_built(
     if tool != 'video_demo.py':
         words = '--stitch-ids' if tool == 'export_stitch.py' else '--stitch-id'
         refused('60Q', words, '60Q')
+    if tool == 'export_stitch.py':
+        refused('budget=.xG', '--stitch-ids', 'xG')
+        with pytest.raises(AssertionError, match='a model was built'):
+            run_here(tool, CONFIG, checkpoint, *out, '--stitch-ids', '1G')
     if tool == 'image_demo.py':
         refused('results or a cost table', '--stitch-id', '1G')
 

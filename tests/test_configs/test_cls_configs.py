@@ -64,6 +64,8 @@ def test_recipes_of_deit3_and_deit(name):
     'variant, rank, grouped',
     [
         ('snnetv1-deit3-s-l', None, False),
+        ('snnetv1-deit3-s-b', None, False),
+        ('snnetv1-deit3-b-l', None, False),
         ('snnetv2-deit3-s-l-tws', None, False),
         ('snnetv2-deit3-s-l-tws-ros', None, True),
         ('snnetv2-deit3-s-l', 16, True),

@@ -1,18 +1,19 @@
 # A fine-grained data set in folders, train and test, with a folder per class. As in
-# visual prompt tuning, which ESTA follows: resized, cropped at random, flipped. The
-# root and the number of classes are set by the configs that inherit it.
+# visual prompt tuning, which ESTA follows: the shorter side resized to 256, cropped at
+# random, flipped; tests take the middle. The root and the number of classes are set by
+# the configs that inherit it.
 dataset_type = 'CustomDataset'
 data_root = None
 train_pipeline = [
     dict(type='LoadImageFromFile'),
-    dict(type='Resize', scale=(256, 256), backend='pillow', interpolation='bicubic'),
+    dict(type='ResizeEdge', scale=256, edge='short', backend='pillow'),
     dict(type='RandomCrop', crop_size=224),
     dict(type='RandomFlip', prob=0.5, direction='horizontal'),
     dict(type='PackInputs'),
 ]
 test_pipeline = [
     dict(type='LoadImageFromFile'),
-    dict(type='Resize', scale=(256, 256), backend='pillow', interpolation='bicubic'),
+    dict(type='ResizeEdge', scale=256, edge='short', backend='pillow'),
     dict(type='CenterCrop', crop_size=224),
     dict(type='PackInputs'),
 ]

@@ -32,6 +32,10 @@ class StitchedClsHead(ClsHead):
         frozen: Whether the heads are frozen, in eval mode, as for adapters alone.
         norm_stitches: Whether stitches have the final norm, too, or anchors alone, as
             in the authors' trained SN-Netv1 of DeiT-Ti/S/B.
+        of_slowest: Whether all stitches have the head of the slowest anchor, of whose
+            width the maps of a backbone with ``out='maps', with_cls=True`` are: what
+            ends in a faster one is projected, as in the authors' SN-Netv1 of anchors of
+            unequal depth.
         ends: Name of ``anchor_heads`` in older configs and checkpoints.
     """
 
@@ -43,6 +47,7 @@ class StitchedClsHead(ClsHead):
         norm_eps: float = 1e-6,
         frozen: bool = False,
         norm_stitches: bool = True,
+        of_slowest: bool = False,
         ends: Sequence[dict | None] = (),
         **kwargs,
     ) -> None:
@@ -51,7 +56,7 @@ class StitchedClsHead(ClsHead):
         check(is_whole(num_classes, 1), 'head.num_classes', num_classes, '1 or more')
         wanted = 'one dict per anchor, such as dict(in_channels=384)'
         check(any(heads), 'head.anchor_heads', heads, wanted)
-        self.num_classes = num_classes
+        self.num_classes, self.of_slowest = num_classes, of_slowest
         defaults = dict(num_classes=num_classes, pooling=pooling, norm_eps=norm_eps)
         self.anchor_heads = ModuleList(
             head and AnchorClassifier(**(defaults | head)) for head in heads
@@ -81,7 +86,7 @@ class StitchedClsHead(ClsHead):
     def on_stitch(self, stitch: Stitch) -> None:
         """Classify with the head of the anchor in which a stitch ends."""
         held = [a for a, head in enumerate(self.anchor_heads) if head is not None]
-        end = stitch.end_anchor
+        end = self._anchor_of(stitch)
         wanted = f'one for anchor {end}, in which stitch {stitch.id} ends'
         check(end in held, KEYS, f'heads for anchors {held}', wanted)
         self._active, self._normed = end, self._has_norm(stitch)
@@ -89,7 +94,7 @@ class StitchedClsHead(ClsHead):
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
         """Yield the parameters of the heads that a stitch does not run."""
         for a, head in enumerate(self.anchor_heads):
-            if head is not None and a != stitch.end_anchor:
+            if head is not None and a != self._anchor_of(stitch):
                 yield from head.parameters()
             elif head is not None and not self._has_norm(stitch):
                 yield from head.norm.parameters()
@@ -98,19 +103,22 @@ class StitchedClsHead(ClsHead):
         """Return the config of this head with the head of one anchor alone."""
         config = dict(config)
         heads = config.pop('ends', None) or config['anchor_heads']
-        heads = [h if a == stitch.end_anchor else None for a, h in enumerate(heads)]
+        end = self._anchor_of(stitch)
+        heads = [h if a == end else None for a, h in enumerate(heads)]
         config.pop('norm_stitches', None)
         if not self._has_norm(stitch):
-            heads[stitch.end_anchor] = dict(heads[stitch.end_anchor], norm=None)
+            heads[end] = dict(heads[end], norm=None)
         return config | dict(anchor_heads=heads)
 
     def _has_norm(self, stitch: Stitch) -> bool:
         return self.norm_stitches or stitch.kind == ANCHOR_KIND
 
-    def pre_logits(self, feats: TokenState) -> Tensor:
+    def pre_logits(self, feats: TokenState | tuple) -> Tensor:
+        feats = self._as_state(feats)
         return self._head_for(feats).pre_logits(feats, self._normed)
 
-    def forward(self, feats: TokenState) -> Tensor:
+    def forward(self, feats: TokenState | tuple) -> Tensor:
+        feats = self._as_state(feats)
         logits = self._head_for(feats)(feats, self._normed)
         if self.training and torch.is_grad_enabled() and not logits.requires_grad:
             raise ValueError(
@@ -120,6 +128,19 @@ class StitchedClsHead(ClsHead):
                 'head.frozen, backbone.frozen, frozen_stages)'
             )
         return logits
+
+    def _anchor_of(self, stitch: Stitch) -> int:
+        return len(self.anchor_heads) - 1 if self.of_slowest else stitch.end_anchor
+
+    def _as_state(self, feats: TokenState | tuple) -> TokenState:
+        if not self.of_slowest:
+            return feats
+        fits = isinstance(feats, tuple) and isinstance(feats[-1], tuple)
+        wanted = "'maps' with with_cls=True, for a head with of_slowest=True"
+        check(fits, 'backbone.out', type(feats).__name__, wanted)
+        patches, cls = feats[-1]
+        tokens = torch.cat([cls[:, None], patches.flatten(2).transpose(1, 2)], dim=1)
+        return TokenState(tokens, tuple(patches.shape[2:]))
 
     def _head_for(self, feats: TokenState) -> AnchorClassifier:
         wanted = (

@@ -144,6 +144,37 @@ def test_a_stitch_is_classified_by_the_anchor_it_ends_in(randomise, dims, poolin
 
 
 @torch.no_grad()
+def test_the_head_of_the_slowest_anchor_for_all_stitches(randomise):
+    """SN-Netv1 as the authors classify: the slow anchor and an FS per fast block."""
+    heads = [None, dict(in_channels=12)]
+    model = classifier(
+        head=dict(of_slowest=True, anchor_heads=heads),
+        kinds=('FS',), out='maps', with_cls=True,
+    )  # fmt: skip
+    model = randomise(model).eval()
+    net, classify = model.backbone, model.head.anchor_heads[1]
+    fast, slow = net.anchors
+    model.head.check_space(net.space)
+    assert list(net.space.ids) == [0, 1, 2, 3]
+    images = torch.randn(2, 3, 32, 32)
+    # After fast block i the slow anchor goes on with its block; 0 projects all of it.
+    for stitch_id, last, first in ((1, None, 0), (2, 0, 2), (3, 1, 4), (0, 2, 5)):
+        set_stitch(model, stitch_id)
+        state = slow.embed(images) if last is None else fast.embed(images)
+        if last is not None:
+            for block in range(last + 1):
+                state = fast.run_block(state, block)
+            state = net.stitching_layers[f'0to1_{last}'].map_state(state)
+        for block in range(first, slow.depth):
+            state = slow.run_block(state, block)
+        assert_close(model(images), classify(state))
+        stitch = net.space[stitch_id]
+        assert not list(model.head.idle_parameters(stitch))
+        config = dict(anchor_heads=heads)
+        assert model.head.config_of_stitch(config, stitch) == config
+
+
+@torch.no_grad()
 def test_configs_and_checkpoints_from_before_the_rename(randomise, tmp_path):
     model = randomise(classifier()).eval()
     weights, images = model.state_dict(), torch.randn(1, 3, 32, 32)

@@ -15,13 +15,16 @@ PAGE = CONFIGS.parent / 'docs' / 'esta.md'
 TOY = CONFIGS / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 CUB = 'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 # Classes, and training images of the split in visual prompt tuning.
-DATA = dict(
-    cub=(200, 5394),
-    cars=(196, 7329),
-    dogs=(120, 10800),
-    nabirds=(555, 21536),
-    flowers=(102, 1020),
-)
+DATA = {
+    'cub': (200, 5394),
+    'cars': (196, 7329),
+    'dogs': (120, 10800),
+    'nabirds': (555, 21536),
+    'flowers': (102, 1020),
+    'cars-16shot': (196, 3136),
+    'cifar100': (100, 50000),
+    'caltech101': (102, 800),
+}
 
 
 def sampling(cfg):
@@ -51,17 +54,37 @@ def test_trained_parameters_of_the_paper():
     assert len(model.backbone.space) == 71
 
 
-@pytest.mark.parametrize('name', paths('esta/fgvc/*.py'))
+@pytest.mark.parametrize('name', [*paths('esta/fgvc/*.py'), *paths('esta/vtab/*.py')])
 def test_recipe_of_appendix_a(name):
     cfg, model = load(name)
-    classes, images = DATA[name.split('_')[2].split('-')[0]]
+    classes, images = DATA[name.split('_')[2].removesuffix('-224x224.py')]
     epoch = math.ceil(images / cfg.train_dataloader.batch_size)
     assert model.head.num_classes == classes
     assert cfg.train_cfg.max_iters == 100 * epoch
     warm_up, cosine = cfg.param_scheduler
-    assert warm_up.end == cosine.begin == sampling(cfg).sampler.warm_up == 10 * epoch
+    assert warm_up.end == cosine.begin == 10 * epoch
+    if 'snnetv1' in name:
+        assert sampling(cfg).sampler.warm_up == 10 * epoch
     assert cosine.end == 100 * epoch
     assert cfg.optim_wrapper.optimizer.lr == pytest.approx(1e-3 * 64 / 256)
+
+
+def test_baselines_of_figures_3_and_6():
+    name = 'esta/fgvc/{}-augreg-{}_1xb64-100e_cub-224x224.py'
+    for size, width, rank in (('ti', 192, 32), ('s', 384, 16), ('b', 768, 8)):
+        counts = count_parameters(load(name.format('lora', size))[1])
+        head = width * 200 + 200
+        assert sum(c.trained for c in counts.values()) == 72 * rank * width + head
+        counts = count_parameters(load(name.format('full', size))[1])
+        assert all(c.trained == c.total for c in counts.values())
+    cfg, model = load(name.format('adapt-then-stitch', 'ti-s-b'))
+    assert all(p.requires_grad for p in model.parameters())
+    assert sampling(cfg).type == 'UniformSampler'
+    anchors, heads = cfg.model.backbone.anchors, cfg.model.head.anchor_heads
+    for anchor, head, size in zip(anchors, heads, ('ti', 's', 'b'), strict=True):
+        stem = f'full-augreg-{size}_1xb64-100e_cub-224x224'
+        assert anchor.init_cfg.checkpoint == f'work_dirs/{stem}/iter_8500.pth'
+        assert anchor.init_cfg.checkpoint == head.init_cfg.checkpoint
 
 
 @pytest.mark.parametrize(

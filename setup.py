@@ -5,7 +5,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
-SHIPPED = (('configs', 'py'), ('configs', 'yml'), ('tools', 'py'), ('tools', 'sh'))
+KINDS = dict(configs=('py', 'yml'), tools=('py', 'sh', 'html', 'js'))
+SHIPPED = [(folder, kind) for folder, kinds in KINDS.items() for kind in kinds]
 
 
 def get_version() -> str:

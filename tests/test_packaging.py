@@ -56,7 +56,8 @@ def test_all_files_are_in_a_wheel(wheel):
         expected |= {
             f'snnet_mm/.mim/{p.relative_to(ROOT)}'
             for p in (ROOT / folder).rglob('*')
-            if p.suffix in ('.py', '.yml', '.sh') and '__pycache__' not in p.parts
+            if p.suffix in ('.py', '.yml', '.sh', '.html', '.js')
+            and '__pycache__' not in p.parts
         }
     expected |= {str(p.relative_to(ROOT)) for p in (ROOT / 'snnet_mm').rglob('*.py')}
     assert len(expected) > 400

@@ -1,0 +1,150 @@
+import json
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from chromium import CHROMIUM, open_page, served
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from numpy.testing import assert_array_equal
+from old_torch import writes_onnx
+
+from snnet_mm.deploy import StitchExporter
+from snnet_mm.runtime.images import resize_image
+
+onnxruntime = pytest.importorskip('onnxruntime')
+
+ROOT = Path(__file__).parents[2]
+CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+IDS = (0, 2, 4, 1)
+SIZES = ((64, 64), (50, 90), (130, 71))
+
+
+@pytest.fixture(scope='module')
+def bundle(tmp_path_factory):
+    """Stitches of narrow anchors of 2 and 3 blocks."""
+    cfg = Config.fromfile(ROOT / CONFIG)
+    cfg.test_dataloader.dataset.num_scenes = 4
+    backbone, head = cfg.model.backbone, cfg.model.decode_head
+    for anchor, (width, depth) in zip(backbone.anchors, ((8, 2), (12, 3)), strict=True):
+        anchor.arch = dict(embed_dims=width, depth=depth, num_heads=2)
+    backbone.stitching_layer.rank = 2
+    head.update(in_channels=12, channels=8, init_cfg=None)
+    init_default_scope('mmseg')
+    model = MODELS.build(cfg.model)
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    out = tmp_path_factory.mktemp('bundle')
+    StitchExporter(cfg, model, out).export_bundle(IDS)
+    return out
+
+
+def write_page(monkeypatch, *args):
+    """Run the tool in this process."""
+    monkeypatch.syspath_prepend(ROOT / 'tools')
+    monkeypatch.setattr(sys, 'argv', ['web_demo.py', *map(str, args)])
+    import web_demo
+
+    web_demo.main()
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Images of smooth noise, RGB, by the path of their file."""
+    random, found = np.random.default_rng(0), {}
+    for i, (height, width) in enumerate(SIZES):
+        noise = random.integers(0, 256, (12, 12, 3), np.uint8)
+        image = cv2.resize(noise, (width, height), interpolation=cv2.INTER_CUBIC)
+        found[tmp_path / f'{i}.png'] = image
+        cv2.imwrite(str(tmp_path / f'{i}.png'), image[..., ::-1])
+    return found
+
+
+def masks(bundle, stitch, image):
+    """What onnxruntime says here."""
+    path = bundle / f'stitch_{stitch}_64x64_fp32.onnx'
+    pixels = resize_image(image, (64, 64)).transpose(2, 0, 1)[None]
+    session = onnxruntime.InferenceSession(path)
+    (logits,) = session.run(None, {'images': pixels.astype(np.float32)})
+    return logits[0].argmax(0)
+
+
+def check_predictions(page, bundle, images, routes):
+    view = 'demo.views[0]'
+    for file, image in images.items():
+        page.run(f'demo.loadImage("images/{file.name}")')
+        for place, stitch in enumerate((0, 2, 1)):
+            place += place == 2  # the last of four
+            page.run(f"""{view}.slider.value = {place};
+                {view}.slider.dispatchEvent(new Event('input'))""")
+            page.wait(
+                f'{view}.found?.stitch === {stitch} && '
+                f'{view}.found.url === "images/{file.name}"'
+            )
+            found = np.reshape(page.run(f'[...{view}.found.map]'), (64, 64))
+            assert len(np.unique(found)) > 1
+            assert_array_equal(found, masks(bundle, stitch, image))
+            said = page.run(f'{view}.svg.getAttribute("aria-label")')
+            assert said == f'Route of stitch {stitch}: {routes[stitch]}'
+            blocks = page.run(f"""[...{view}.svg.querySelectorAll('rect')]
+                .map((rect) => rect.classList.contains('on') ? 1 : 0).join('')""")
+            # Two fast blocks, three slow ones.
+            assert blocks == {0: '11000', 2: '10001', 1: '00111'}[stitch]
+    page.run('document.getElementById("measure").click()')
+    page.wait('document.getElementById("status").textContent.includes("4 of 4")')
+    assert page.run('demo.times.size') == 4
+    page.wait(f'{view}.found.sessions === 3')
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@writes_onnx
+@pytest.mark.skipif(CHROMIUM is None, reason='no chromium is installed')
+def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
+    site = tmp_path / 'site'
+    try:
+        write_page(monkeypatch, bundle, '--out', site, '--images', *images)
+    except ValueError as error:
+        if 'where npm cannot get it' not in str(error):
+            raise
+        pytest.skip(f'npm cannot get onnxruntime-web: {error}')
+    manifest = json.loads((bundle / 'manifest.json').read_text())
+    routes = {stitch['id']: stitch['route'] for stitch in manifest['stitches']}
+    broken = 'document.getElementById("problem")?.textContent.includes({!r})'
+    with served(site) as url:
+        with open_page(url) as page:
+            page.wait('window.demo?.views[0].found')
+            check_predictions(page, bundle, images, routes)
+            weights = site / 'bundle/weights.safetensors'
+            weights.write_bytes(weights.read_bytes()[:-10])
+            page.call('Page.navigate', url=url)
+            page.wait(broken.format('The file weights.safetensors is damaged'))
+            (site / 'bundle/manifest.json').write_text('{"version": 1}')
+            page.call('Page.navigate', url=url)
+            page.wait(broken.format('of another version than this page'))
+        with open_page(url, '--js-flags=--noexpose-wasm') as page:
+            page.wait(broken.format('This browser has no WebAssembly'))
+
+
+def test_pages_that_cannot_be(tmp_path, monkeypatch):
+    bundle, out = tmp_path / 'bundle', tmp_path / 'site'
+    bundle.mkdir()
+    manifest = dict(version=2, task='detection', stitches=[], weights=None)
+    (bundle / 'manifest.json').write_text(json.dumps(manifest))
+    scripts = tmp_path / 'scripts'
+    scripts.mkdir()
+    args = bundle, '--out', out, '--onnxruntime-web', scripts
+    with pytest.raises(ValueError, match=r'allowed: a folder with ort.wasm.min.mjs'):
+        write_page(monkeypatch, *args)
+    import web_demo
+
+    for name in web_demo.SCRIPTS:
+        (scripts / name).touch()
+    with pytest.raises(ValueError, match="of detection'; allowed: a bundle of"):
+        write_page(monkeypatch, *args)
+    monkeypatch.setenv('PATH', '')
+    with pytest.raises(ValueError, match='where npm cannot get it'):
+        write_page(monkeypatch, bundle, '--out', out)
+    assert not out.exists()

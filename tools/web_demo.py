@@ -1,0 +1,102 @@
+"""Write a page that runs a bundle in the browser: ``web_demo.py BUNDLE --out site``.
+
+Any static server serves the folder: ``python -m http.server --directory site``.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from snnet_mm.runtime.bundle import MANIFEST, check_whole, read_manifest
+from snnet_mm.utils import ToolParser, check, check_writable, refusal, run_command
+
+PAGE = Path(__file__).with_name('web')
+PACKAGE = 'onnxruntime-web@1.30.0'
+# Of its folder dist: for the CPU, and for WebGPU.
+SCRIPTS = (
+    'ort.wasm.min.mjs',
+    'ort-wasm-simd-threaded.mjs',
+    'ort-wasm-simd-threaded.wasm',
+    'ort.webgpu.min.mjs',
+    'ort-wasm-simd-threaded.asyncify.mjs',
+    'ort-wasm-simd-threaded.asyncify.wasm',
+)
+TASKS = ('segmentation', 'depth')
+
+
+def parse_args() -> argparse.Namespace:
+    parser = ToolParser(description='Write a page that runs a bundle in the browser')
+    add = parser.add_argument
+    add('bundle', type=Path, help='folder of tools/export_stitch.py --stitch-ids')
+    add('--out', type=Path, required=True, help='folder of the page')
+    what = f'folder of the npm package (default: npm pack {PACKAGE})'
+    add('--onnxruntime-web', type=Path, help=what)
+    add('--images', type=Path, nargs='+', default=[], help='images that it offers')
+    add('--title', default='Stitches of one network', help='heading of the page')
+    return parser.parse_args()
+
+
+@contextmanager
+def scripts_of(folder: Path | None) -> Iterator[Path]:
+    """Give the folder with the scripts, which npm packs if none is given."""
+    with TemporaryDirectory() as packed:
+        if folder is None:
+            command = ['npm', 'pack', PACKAGE, '--silent', '--pack-destination', packed]
+            try:
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            except (OSError, subprocess.CalledProcessError) as error:
+                allowed = f'the unpacked npm package {PACKAGE}, where npm cannot get it'
+                raise refusal('--onnxruntime-web', None, allowed) from error
+            (archive,) = Path(packed).glob('*.tgz')
+            with tarfile.open(archive) as file:
+                file.extractall(packed, filter='data')
+            folder = Path(packed, 'package')
+        folder = folder / 'dist' if (folder / 'dist').is_dir() else folder
+        missing = [name for name in SCRIPTS if not (folder / name).is_file()]
+        allowed = f'a folder with {", ".join(missing)}'
+        check(not missing, '--onnxruntime-web', str(folder), allowed)
+        yield folder
+
+
+def write_page(args: argparse.Namespace, scripts: Path) -> None:
+    """Copy page, bundle, images and scripts to their folder."""
+    manifest = read_manifest(args.bundle)
+    task = manifest['task']
+    check(task in TASKS, 'bundle', f'{args.bundle}, of {task}', f'a bundle of {TASKS}')
+    files = [file for stitch in manifest['stitches'] for file in stitch['files']]
+    check_whole(args.bundle, [*files, manifest['weights']])
+    names = [file['name'] for file in files if file['format'] == 'onnx']
+    check(names, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')
+    names += [MANIFEST, *([manifest['weights']['name']] if manifest['weights'] else [])]
+    copies = {f'bundle/{name}': args.bundle / name for name in names}
+    copies |= {f'ort/{name}': scripts / name for name in SCRIPTS}
+    copies |= {f'images/{path.name}': path for path in args.images}
+    copies |= {name: PAGE / name for name in ('page.js', 'worker.js')}
+    out = check_writable(args.out, 'option: --out')
+    for name, path in copies.items():
+        check(path.is_file(), '--images', str(path), 'image files that exist')
+        (out / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, out / name)
+    settings = json.dumps(dict(images=[path.name for path in args.images]))
+    page = (PAGE / 'index.html').read_text(encoding='utf-8')
+    page = page.replace('TITLE', escape(args.title))
+    page = page.replace('SETTINGS', settings.replace('<', '\\u003c'))
+    (out / 'index.html').write_text(page, encoding='utf-8')
+
+
+def main() -> None:
+    args = parse_args()
+    with scripts_of(args.onnxruntime_web) as scripts:
+        write_page(args, scripts)
+    print(f'Wrote {args.out}; python -m http.server --directory {args.out} serves it')
+
+
+if __name__ == '__main__':
+    run_command(main)

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
-from snnet_mm.apis import init_model
+from snnet_mm.apis import build_runner, init_model
 from snnet_mm.engine import train_in_half_precision
 from snnet_mm.models import model_config, recorded_tokens
 from snnet_mm.utils import (
@@ -184,21 +184,25 @@ def training_config(
     return cfg
 
 
-def train(cfg: Config, path: Path) -> None:
+def train(cfg: Config, path: Path, verbose: bool) -> None:
     """Train the fast anchor, and write its weights in the names of the model alone."""
-    runner = Runner.from_cfg(cfg)
+    runner = build_runner(cfg, 'train', verbose)
     runner.train()
     with atomic_path(path) as temporary:
         torch.save(dict(state_dict=runner.model.state_dict()), temporary)
 
 
-def evaluate(cfg: Config, checkpoint: str | Path, name: str) -> dict[str, float]:
+def evaluate(
+    cfg: Config, checkpoint: str | Path, name: str, verbose: bool
+) -> dict[str, float]:
     """Return the test metrics of a model alone."""
+    print(f'Testing the {name}', flush=True)
     cfg = deepcopy(cfg)
     cfg.model.backbone.init_cfg = None
     cfg.load_from, cfg.resume = str(checkpoint), False
     cfg.experiment_name = f'{Path(cfg.work_dir).name}_{name}'
-    return {k: float(v) for k, v in Runner.from_cfg(cfg).test().items()}
+    metrics = build_runner(cfg, 'test', verbose).test()
+    return {k: float(v) for k, v in metrics.items()}
 
 
 def report(metrics: dict[str, dict[str, float]], path: Path) -> None:
@@ -225,11 +229,13 @@ def main() -> None:
         student.load_state_dict(weights, strict=False)  # a narrow one has a new head
         with atomic_path(first) as temporary:
             torch.save(dict(state_dict=student.state_dict()), temporary)
-        train(training_config(cfg, fast, places, args), last)
+        train(training_config(cfg, fast, places, args), last, args.verbose)
         fast.work_dir = cfg.work_dir = str(args.work_dir)
         networks = {'slow anchor': (cfg, args.checkpoint), 'cut': (fast, first)}
         networks['trained'] = fast, last
-        metrics = {n: evaluate(*network, n) for n, network in networks.items()}
+        metrics = {
+            n: evaluate(*network, n, args.verbose) for n, network in networks.items()
+        }
     report(metrics, args.work_dir / 'fast_anchor.json')
     print(f'Wrote {args.work_dir / "fast.py"} and {last}')
 

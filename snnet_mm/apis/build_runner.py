@@ -69,7 +69,7 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
 def _summary(cfg: Config, mode: str) -> str:
     stitched = [part for part in dicts_in(cfg.model) if 'anchors' in part]
     backbone = stitched[0] if stitched else cfg.model.get('backbone') or {}
-    names = [str(part.get('type')) for part in (cfg.model, backbone)]
+    names = [str(part['type']) for part in (cfg.model, backbone) if 'type' in part]
     if stitched:
         names += [' and '.join(str(a.get('type')) for a in backbone['anchors'])]
     loader = cfg[f'{mode}_dataloader']

@@ -39,6 +39,8 @@ def test_the_tool_reports_what_it_wrote(demo, exported):
     (stitch,) = json.loads((out / 'manifest.json').read_text())['stitches']
     result = result_of(demo)
     files = stitch.pop('files')
+    segments = [f'{name}[{begin}:{end}]' for name, begin, end in stitch.pop('segments')]
+    assert ' > '.join(segments) == stitch['route']
     assert {f['format'] for f in files} == {'mm', 'safetensors'}
     assert stitch == {key: result[key] for key in stitch}
     assert re.search(r'14 │ fast\[0:\d\] > slow\[.* │ stitch_14\.pth ', printed)

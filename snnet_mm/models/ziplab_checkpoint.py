@@ -1,8 +1,9 @@
 """Checkpoints of the authors' released code, in our key names."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import accumulate, combinations, pairwise, product
+from itertools import combinations, pairwise
 
 import torch
 from torch import Tensor
@@ -49,7 +50,6 @@ _HEAD = (
 _DERIVED = re.compile(r'\.(relative_position_index|attn_mask|attention_bias_idxs)$')
 
 Weights = dict[str, Tensor]
-Place = tuple[int, ...]  # the numbers in the name of a stitching layer of theirs
 
 
 def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
@@ -88,9 +88,8 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
     first = int(any(k.startswith('layer1.') for k in anchors[0]))
     space, names = _space_and_names(depths, {place for place, _ in layers}, first)
     for (place, kind), value in layers.items():
-        if place in names:  # Some serve no joint.
-            value = value.flatten(1) if kind == 'weight' else value
-            converted[f'{ours}stitching_layers.{names[place]}.{kind}'] = value
+        value = value.flatten(1) if kind == 'weight' else value  # of a convolution
+        converted[f'{ours}stitching_layers.{names[place]}.{kind}'] = value
     converted[f'{ours}stitching_initialized'] = torch.tensor(True)
     if space is not None:
         converted[ours + SPACE_RECORD] = as_space_record(space)
@@ -108,29 +107,26 @@ def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
     kv = (re.match(r'blocks\.(\d+)\.kv\.c', name) for name in weights)
     leading = [int(found[1]) // 2 for found in kv if found]
     weights = {_staged_name(name, leading): v for name, v in weights.items()}
-    depths: dict[int, int] = {}
-    for name in weights:
-        if found := _IN_STAGE.match(name):
-            stage, block = int(found[1]), int(found[2])
-            depths[stage] = max(depths.get(stage, 0), block + 1)
-    if not depths:
+    found = (_IN_STAGE.match(name) for name in weights)
+    blocks = sorted({(int(f[1]), int(f[2])) for f in found if f})
+    if not blocks:
         weights = {_rename(name, _PLAIN): v for name, v in weights.items()}
         blocks = {k.split('.')[1] for k in weights if k.startswith('blocks.')}
         return (len(blocks),), weights
-    in_order = tuple(depths[stage] for stage in sorted(depths))
-    begins = (0, *accumulate(in_order))
+    numbers = {block: i for i, block in enumerate(blocks)}
     merges = any('.downsample.' in k and not _IN_STAGE.match(k) for k in weights)
 
     def ours(name: str) -> str:
         if found := _IN_STAGE.match(name):
             stage, block = int(found[1]), int(found[2])
             inner = 'block.' if merges and stage and not block else ''
-            name = f'blocks.{begins[stage] + block}.{inner}{found[3]}'
+            name = f'blocks.{numbers[stage, block]}.{inner}{found[3]}'
         elif found := re.match(r'layers\.(\d+)\.(downsample\..+)', name):
-            name = f'blocks.{begins[int(found[1]) + 1]}.{found[2]}'
+            name = f'blocks.{numbers[int(found[1]) + 1, 0]}.{found[2]}'
         return _rename(name, _STAGED)
 
-    return in_order, {ours(name): v for name, v in weights.items()}
+    depths = tuple(Counter(stage for stage, _ in blocks).values())
+    return depths, {ours(name): v for name, v in weights.items()}
 
 
 def _staged_name(name: str, leading: Collection[int]) -> str:
@@ -153,17 +149,16 @@ def _staged_name(name: str, leading: Collection[int]) -> str:
 
 
 def _space_and_names(
-    depths: Sequence[tuple[int, ...]], places: Collection[Place], first: int
-) -> tuple[StitchingSpace | None, dict[Place, str]]:
+    depths: Sequence[tuple[int, ...]], places: Collection[tuple[int, ...]], first: int
+) -> tuple[StitchingSpace | None, dict[tuple[int, ...], str]]:
     """Return the space that weights are of, if they tell, and our names of layers."""
     k, names = len(depths), {}
     if len(depths[0]) > 1:
         stages = sorted({place[0] + first for place in places})
-        for stage, a in product(stages, range(k - 1)):
-            found = StagedSpace(depths, [stage], maps=False, share_layers=True).layers
-            own = (name for name in found if name.startswith(f'{a}to'))
-            names |= {(stage - first, a, i): name for i, name in enumerate(own)}
-        return StagedSpace(depths, stages, maps=False, share_layers=True), names
+        space = StagedSpace(depths, stages, maps=False, share_layers=True)
+        fits, wanted = len(space.layers) == len(places), f'those of {depths} blocks'
+        check(fits, 'src', f'{len(places)} stitching layers', wanted)
+        return space, dict(zip(sorted(places), space.layers, strict=True))
     plain = [depth for (depth,) in depths]
     groups = {place[0] for place in places if len(place) > 1} or {0}
     pairs = list(pairwise(range(k)))

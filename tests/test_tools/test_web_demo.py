@@ -113,19 +113,21 @@ def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
     manifest = json.loads((bundle / 'manifest.json').read_text())
     routes = {stitch['id']: stitch['route'] for stitch in manifest['stitches']}
     broken = 'document.getElementById("problem")?.textContent.includes({!r})'
-    with served(site) as url:
-        with open_page(url) as page:
-            page.wait('window.demo?.views[0].found')
-            check_predictions(page, bundle, images, routes)
-            weights = site / 'bundle/weights.safetensors'
-            weights.write_bytes(weights.read_bytes()[:-10])
-            page.call('Page.navigate', url=url)
-            page.wait(broken.format('The file weights.safetensors is damaged'))
-            (site / 'bundle/manifest.json').write_text('{"version": 1}')
-            page.call('Page.navigate', url=url)
-            page.wait(broken.format('of another version than this page'))
-        with open_page(url, '--js-flags=--noexpose-wasm') as page:
-            page.wait(broken.format('This browser has no WebAssembly'))
+    with served(site) as url, open_page(url) as page:
+        page.wait('window.demo?.views[0].found')
+        check_predictions(page, bundle, images, routes)
+        weights = site / 'bundle/weights.safetensors'
+        weights.write_bytes(weights.read_bytes()[:-10])
+        page.call('Page.navigate', url=url)
+        page.wait(broken.format('The file weights.safetensors is damaged'))
+        (site / 'bundle/manifest.json').write_text('{"version": 1}')
+        page.call('Page.navigate', url=url)
+        page.wait(broken.format('of another version than this page'))
+        script = 'delete globalThis.WebAssembly'
+        page.call('Page.enable')
+        page.call('Page.addScriptToEvaluateOnNewDocument', source=script)
+        page.call('Page.navigate', url=url)
+        page.wait(broken.format('This browser has no WebAssembly'))
 
 
 def test_pages_that_cannot_be(tmp_path, monkeypatch):

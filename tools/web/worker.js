@@ -4,7 +4,7 @@ const sessions = new Map(); // by file name, the one used last at the end
 let ort, manifest, weights, backend;
 
 async function read(file) {
-  const response = await fetch(`bundle/${file.name}`);
+  const response = await fetch(`bundle/${file.name}`, { cache: 'no-cache' });
   if (!response.ok) throw new Error(`The file ${file.name} of the bundle cannot be read.`);
   const data = new Uint8Array(await response.arrayBuffer());
   if (file.bytes && data.length !== file.bytes)

@@ -102,7 +102,7 @@ function label(view) {
   const metric = manifest.ranked_by?.metric;
   const text = [`stitch ${stitch.id}`, stitch.route,
     `${(stitch.flops / 1e9).toPrecision(3)} GFLOPs`,
-    ms ? `${ms.toPrecision(3)} ms here` : 'not measured here yet',
+    ms ? `${+ms.toPrecision(3)} ms here` : 'not measured here yet',
     ...(metric ? [`${metric} ${stitch.metrics[metric].toFixed(2)}`] : [])].join(', ');
   if (view.output.textContent !== text) view.output.textContent = text;
   view.slider.setAttribute('aria-valuetext', text);

@@ -1,0 +1,65 @@
+# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every third block on the
+# HoloLens images: 14 stitches. One CPU core, batch 4. No figure in the paper; measured:
+# see README.md.
+_base_ = [
+    '../_base_/models/dpt_snnetv2.py',
+    '../_base_/datasets/hololens_240x160.py',
+    '../_base_/schedules/adamw_cosine.py',
+    '../_base_/stitched_depth_runtime.py',
+]
+fast_checkpoint = 'work_dirs/hololens-fast/fast.pth'
+slow_checkpoint = 'work_dirs/hololens-slow/iter_400.pth'
+crop_size = (126, 196)
+scale = (252, 168)
+anchor = dict(type='PlainViT', img_size=crop_size, patch_size=14, layer_scale_init=1.0)
+weights = dict(type='Pretrained', prefix='backbone.')
+model = dict(
+    data_preprocessor=dict(
+        mean=[123.675, 116.28, 103.53],
+        std=[58.395, 57.12, 57.375],
+        size=crop_size,
+        test_cfg=dict(size_divisor=14),
+    ),
+    backbone=dict(
+        anchors=[
+            dict(
+                arch=dict(embed_dims=384, depth=4, num_heads=6),
+                init_cfg=dict(checkpoint=fast_checkpoint, **weights),
+                **anchor,
+            ),
+            dict(
+                arch='small',
+                init_cfg=dict(checkpoint=slow_checkpoint, **weights),
+                **anchor,
+            ),
+        ],
+        stitching_layer=dict(rank=16),
+        out_indices=(2, 5, 8, 11),
+    ),
+    decode_head=dict(
+        in_channels=384,
+        channels=64,
+        post_process_channels=(48, 96, 192, 384),
+        # The head knows the scale already.
+        loss_decode=dict(warm_up_iters=0),
+        init_cfg=dict(
+            type='Pretrained', checkpoint=slow_checkpoint, prefix='decode_head.'
+        ),
+    ),
+)
+_base_.train_dataloader.dataset.pipeline[2].scale = scale
+_base_.train_dataloader.dataset.pipeline[5].crop_size = crop_size
+_base_.val_dataloader.dataset.pipeline[1].scale = scale
+_base_.test_dataloader.dataset.pipeline[1].scale = scale
+train_dataloader = dict(batch_size=4)
+optim_wrapper = dict(optimizer=dict(lr=3e-5))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=40, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=40, end=400, by_epoch=False),
+]
+train_cfg = dict(max_iters=400, val_interval=400)
+default_hooks = dict(
+    checkpoint=dict(interval=100, max_keep_ckpts=1),
+    stitch_sampling=dict(sampler=dict(step=0.3e9)),
+)
+test_cfg = dict(input_size=(168, 252))

@@ -1,5 +1,6 @@
 # SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every third block, made by
-# tools/make_fast_anchor.py: 14 stitches. One CPU core, batch 4. No figure in the paper; measured: see README.md.
+# tools/make_fast_anchor.py: 14 stitches. One CPU core, batch 4. No figure in the paper;
+# measured: see README.md.
 _base_ = [
     '../_base_/models/setr-naive_snnetv2.py',
     '../_base_/datasets/camvid_240x176.py',

@@ -1,5 +1,5 @@
 # DINOv2 ViT-S/14 fine-tuned to depth of the HoloLens images, the slow anchor of the
-# pair. One CPU core, batch 4. No figure in the paper; measured: see README.md.
+# pair. One CPU core, batch 4. No figure in the paper. Ours: not yet run.
 _base_ = [
     '../_base_/models/dpt_vit.py',
     '../_base_/datasets/hololens_240x160.py',

@@ -1,5 +1,5 @@
 # DINOv2 ViT-S/14 fine-tuned to nuclei, the slow anchor of the pair; no windows. One
-# CPU core, batch 2. No figure in the paper; measured: see README.md.
+# CPU core, batch 2. No figure in the paper. Ours: not yet run.
 _base_ = [
     '../_base_/models/mask-rcnn_vit_nuclei.py',
     '../_base_/datasets/nuclei_256x256.py',

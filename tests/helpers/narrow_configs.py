@@ -108,7 +108,8 @@ def narrow_heads(model, anchors, dims):
             model.backbone.out_indices = ends
     heads = model.get('head', {}).get('anchor_heads', ())
     for head, blocks in zip(heads, dims, strict=False):
-        head.in_channels = blocks[-1]
+        if head is not None:
+            head.in_channels = blocks[-1]
     necks = model.get('neck') or []
     for neck in necks if isinstance(necks, list) else [necks]:
         neck.in_channels = width

@@ -96,19 +96,20 @@ def test_anchors_have_a_tenth_of_the_rate_of_stitching_layers_but_in_levit(name)
 
 @pytest.mark.parametrize('teacher', ['', '-no-teacher'])
 def test_recipes_of_families_are_those_of_the_authors(teacher):
-    swin = load(IN1K.format(f'swin-ti-s-b{teacher}_8xb128-50e'))[1]
-    for anchor in swin.backbone.anchors:
-        assert anchor.net.layers[-1].blocks[-1].drop_path1.drop_prob == 0.2
-    levit = load(IN1K.format(f'levit-192-256{teacher}_8xb128-100e'))[0]
+    swin = read(IN1K.format(f'swin-ti-s-b{teacher}_8xb128-50e')).model
+    anchors = swin.get('model', swin).backbone.anchors
+    assert [a.drop_path_rate for a in anchors] == [0.2] * 3
+    levit = read(IN1K.format(f'levit-192-256{teacher}_8xb128-100e'))
     assert levit.optim_wrapper.optimizer.weight_decay == 0.025
     clip = dict(type='AdaptiveGradClipHook', clip_factor=0.01)
     assert levit.default_hooks.grad_clip == clip
-    cfg, model = load(IN1K.format(f'resnet18-50{teacher}_8xb128-30e'))
+    cfg = read(IN1K.format(f'resnet18-50{teacher}_8xb128-30e'))
     kinds = {t.type: t for t in cfg.train_dataloader.dataset.pipeline}
     assert kinds['RandomErasing'].erase_prob == 0.3  # 0.6 in every other half batch
     assert kinds['RandAugment'].magnitude_level == 9
-    assert not getattr(model.data_preprocessor, 'batch_augments', None)
-    weights = [a.init_cfg['checkpoint'] for a in model.backbone.anchors]
+    model = cfg.model.get('model', cfg.model)
+    assert 'train_cfg' not in model  # no mixing
+    weights = [a.init_cfg.checkpoint for a in model.backbone.anchors]
     assert weights == ['timm://resnet18.tv_in1k', 'timm://resnet50.a1_in1k']
 
 

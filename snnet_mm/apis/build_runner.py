@@ -43,7 +43,6 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
     if verbose:
         return build(cfg)
     warnings.filterwarnings('ignore', message=f'.*(?:{NOISE.pattern})')
-    warnings.filterwarnings('ignore', module='mm|timm|torch')
     if is_main_process():
         print(_summary(cfg, mode), flush=True)
     terminal, said = sys.stdout, StringIO()

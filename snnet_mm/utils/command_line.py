@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,6 +29,8 @@ class ToolParser(argparse.ArgumentParser):
 
 def run_command(main: Callable[[], None]) -> None:
     """Run a tool; what its user did wrong is printed without a traceback, status 1."""
+    if VERBOSE not in sys.argv:  # of which a user of these packages can change nothing
+        warnings.filterwarnings('ignore', module='mm|timm|torch')
     try:
         main()
     except Exception as error:

@@ -1,4 +1,5 @@
 import sys
+import warnings
 
 import pytest
 
@@ -34,3 +35,16 @@ def test_the_nearest_file_is_named(tmp_path):
     (tmp_path / 'a.pth').mkdir()
     with pytest.raises(ValueError, match=r'a.pth is no file \(option: --x\)'):
         check_file(tmp_path / 'a.pth', 'option: --x')
+
+
+@pytest.mark.parametrize('options, heard', [((), ['ours']), (('--verbose',), None)])
+def test_warnings_of_the_packages_below_are_for_verbose(monkeypatch, options, heard):
+    def main():
+        for module in ('mmcv.cnn', 'snnet_mm.apis'):
+            warnings.warn_explicit('ours', UserWarning, 'a.py', 1, module)
+
+    monkeypatch.setattr(sys, 'argv', ['tool', *options])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        run_command(main)
+    assert [str(w.message) for w in caught] == (heard or ['ours', 'ours'])

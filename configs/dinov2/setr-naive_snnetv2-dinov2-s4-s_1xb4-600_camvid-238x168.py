@@ -8,7 +8,7 @@ _base_ = [
     '../_base_/stitched_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/camvid-fast/fast.pth'
-slow_checkpoint = 'work_dirs/camvid-slow/iter_600.pth'
+slow_checkpoint = 'work_dirs/camvid-slow/iter_1200.pth'
 crop_size = (168, 238)
 scale = (238, 168)
 anchor = dict(type='PlainViT', img_size=crop_size, patch_size=14, layer_scale_init=1.0)
@@ -43,7 +43,7 @@ _base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
 _base_.val_dataloader.dataset.pipeline[1].scale = scale
 _base_.test_dataloader.dataset.pipeline[1].scale = scale
 train_dataloader = dict(batch_size=4)
-optim_wrapper = dict(optimizer=dict(lr=1e-4))
+optim_wrapper = dict(optimizer=dict(lr=3e-5))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=600, by_epoch=False),

@@ -270,5 +270,5 @@ $('both').onchange = () => { views[1].section.hidden = !$('both').checked; show(
 $('opacity').oninput = () => views.forEach((view) => view.found && paint(view));
 $('precision').onchange = () => { views.forEach(label); show(); };
 $('backend').onchange = () => open().then(show, (error) => problem(error.message));
-$('measure').onclick = () => measure().catch((error) => problem(error.message));
+$('measure').onclick = () => { stop(); measure().catch((error) => problem(error.message)); };
 start();

@@ -45,7 +45,7 @@ def test_the_python_of_the_readme(tmp_path, monkeypatch):
     exec(python_of(README)[1], namespace)
     model = namespace['model']
     assert find_stitched_backbone(model).active_stitch.id == 0
-    assert namespace['costs'][0] == cost_table(model, (176, 240))[0]
+    assert namespace['costs'][0] == cost_table(model, (168, 238))[0]
     assert [p.name for p in (tmp_path / 'painted').rglob('*.jpg')] == ['a.jpg']
 
 

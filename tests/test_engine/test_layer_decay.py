@@ -71,6 +71,7 @@ def test_shares_and_decay_by_value(model):
     assert keys == [(LR / 2**i, wd) for i in range(9) for wd in (WD, 0)]
     layer = 'backbone.stitching_layers.0to1_0.'
     assert {n: v for n, v in found.items() if n.startswith((layer, 'head'))} == {
+        f'{layer}bias': (1, 0),
         f'{layer}lora_A': (1, WD),
         f'{layer}lora_B': (1, WD),
         'head.weight': (1, WD),

@@ -129,10 +129,10 @@ def test_parameters_of_a_stitched_model_by_part(build_snnet):
     # A is rank x C, B is 3C x rank for qkv and C x rank for proj.
     per_width = 2 * (1 + 3 + 1 + 1)
     assert counts['backbone.anchors'].trained == per_width * (3 * 8 + 7 * 12)
-    # Three layers to the slow anchor, two back: A and B of every one.
+    # Three layers to the slow anchor, two back: A, B and the bias of every one.
     layers = counts['backbone.stitching_layers']
-    assert layers.trained == 5 * 2 * (8 + 12)
-    assert layers.total == layers.trained + 5 * 8 * 12 + 3 * 12 + 2 * 8
+    assert layers.trained == 5 * 2 * (8 + 12) + 3 * 12 + 2 * 8
+    assert layers.total == layers.trained + 5 * 8 * 12
     assert counts['head'] == (12 * 5 + 5, 12 * 5 + 5)
     assert str(counts['head']) == '65 of 65'
     total = sum(count.total for count in counts.values())

@@ -1,9 +1,12 @@
 import json
 import re
+from itertools import accumulate, cycle
+from types import SimpleNamespace
 
 import pytest
 from old_torch import writes_onnx
 
+from snnet_mm.deploy import exported_latency
 from snnet_mm.stitching import CostTable
 
 TOOL = 'analysis_tools/stitch_table.py'
@@ -35,8 +38,12 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
 
 
 @writes_onnx
-def test_columns_of_precisions(run_here, tmp_path):
+def test_columns_of_precisions(run_here, tmp_path, monkeypatch):
     pytest.importorskip('onnxruntime')
+    # 1 ms for the two files of stitch 0, 2 ms for those of stitch 1.
+    ticks = accumulate(cycle([0, 1e-3, 0, 1e-3, 0, 2e-3, 0, 2e-3]))
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr(exported_latency, 'time', clock)
     options = ('--latency', '--precision', 'fp32', 'int8', '--check', 0, 1)
     printed = run_here(TOOL, CONFIG, *options, '--rounds', 2, '--out', tmp_path)
     tables = {p: CostTable.read(tmp_path / f'costs_{p}.json') for p in ('fp32', 'int8')}
@@ -48,8 +55,8 @@ def test_columns_of_precisions(run_here, tmp_path):
         assert table.setup.device.startswith('onnx on a cpu')
         # Two stitches lie on the line that the others are read from.
         latency, flops = table.column('latency'), table.column('flops')
-        slope = (latency[1] - latency[0]) / (flops[1] - flops[0])
-        at_4 = latency[0] + slope * (flops[4] - flops[0])
+        assert (latency[0], latency[1]) == (pytest.approx(1), pytest.approx(2))
+        at_4 = 1 + (flops[4] - flops[0]) / (flops[1] - flops[0])
         assert latency[4] == pytest.approx(at_4)
         (first, last) = json.loads((tmp_path / f'costs_{precision}.json').read_text())[
             'checks'

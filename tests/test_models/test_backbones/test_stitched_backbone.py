@@ -139,7 +139,8 @@ def test_weights_of_the_authors_know_their_space(golden_v1, golden_v2):
 def test_weights_that_do_not_tell_their_space_get_no_record():
     # Sliding windows may be of any size.
     names = [f'anchors.{a}.blocks.{i}.norm1.weight' for a in range(2) for i in range(3)]
-    weights = dict.fromkeys([*names, 'stitch_layers.0.transform.weight'], 0)
+    value = torch.zeros(1, 1)
+    weights = dict.fromkeys([*names, 'stitch_layers.0.transform.weight'], value)
     assert SPACE_RECORD not in convert_ziplab(weights)
-    weights['stitch_layers.1.0.transform.weight'] = 0
+    weights['stitch_layers.1.0.transform.weight'] = value
     assert record_of(weights) == write_space_record(TwoWaySpace((3, 3)))

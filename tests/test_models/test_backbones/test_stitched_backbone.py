@@ -142,5 +142,7 @@ def test_weights_that_do_not_tell_their_space_get_no_record():
     value = torch.zeros(1, 1)
     weights = dict.fromkeys([*names, 'stitch_layers.0.transform.weight'], value)
     assert SPACE_RECORD not in convert_ziplab(weights)
-    weights['stitch_layers.1.0.transform.weight'] = value
+    del weights['stitch_layers.0.transform.weight']
+    there_and_back = (f'stitch_layers.{i}.0.transform.weight' for i in range(2))
+    weights |= dict.fromkeys(there_and_back, value)
     assert record_of(weights) == write_space_record(TwoWaySpace((3, 3)))

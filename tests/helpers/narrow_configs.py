@@ -71,6 +71,8 @@ def narrow_anchor(anchor, width):
         if isinstance(anchor.arch, str):
             depth = DEPTHS[anchor.arch]
             anchor.arch = ConfigDict(embed_dims=width, depth=depth, num_heads=2)
+        elif anchor.arch.embed_dims > 256:
+            anchor.arch.update(embed_dims=width, num_heads=2)
         if anchor.get('window_size'):
             anchor.window_size = 3
         if anchor.get('lora'):
@@ -215,6 +217,8 @@ def narrow(cfg, root, work_dir):
     if 'stitch_sampling' in hooks:
         if 'input_size' in hooks.stitch_sampling:
             hooks.stitch_sampling.input_size = (SIDE, SIDE)
+        if 'sizes' in hooks.stitch_sampling:
+            hooks.stitch_sampling.sizes = [(SIDE // 2, SIDE // 2), (SIDE, SIDE)]
         sampler = hooks.stitch_sampling.sampler
         if sampler.type == 'ResourceConstrainedSampler':
             hooks.stitch_sampling.sampler = ConfigDict(type=sampler.type, num_groups=3)

@@ -1,10 +1,8 @@
 """The runner of a tool, with a short log on the terminal and all of it in the file."""
 
 import logging
-import re
 import sys
 import time
-import warnings
 from contextlib import redirect_stdout
 from importlib import import_module
 from io import StringIO
@@ -13,23 +11,15 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
-from torch import nn
 
 from snnet_mm.evaluation import StitchTestLoop, StitchValLoop
 from snnet_mm.stitching import KEY_METRICS, short_name
 from snnet_mm.utils import dicts_in, is_number
+from snnet_mm.utils.logging import NOISE
 
 OWN = str(Path(__file__).parents[1])
-# Warnings of the packages below, of which a user of them can change nothing.
-NOISE = re.compile(
-    'OneDL|MultiScaleDeformable|avg_non_ignore|FileClient|LocalVisBackend|'
-    'prefix is not set in metric|draw is False|is not the main process|'
-    'HardDiskBackend|since its requires_grad=False|Failed to search registry|'
-    'is out of (?:the )?local scope|align_corners'
-)
 MOST_SECONDS = 60  # between two lines of progress
 
 
@@ -42,7 +32,6 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
     build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     if verbose:
         return build(cfg)
-    warnings.filterwarnings('ignore', message=f'.*(?:{NOISE.pattern})')
     if is_main_process():
         print(_summary(cfg, mode), flush=True)
     terminal, said = sys.stdout, StringIO()
@@ -58,7 +47,6 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
             handler.stream = terminal  # the one before may be closed
             handler.setFormatter(_Brief())
             handler.addFilter(_is_shown)
-    _silence_loading(runner.model)
     if is_main_process():
         print(f'Long log: {runner.log_dir}', flush=True)
         runner.register_hook(ProgressHook())
@@ -82,18 +70,6 @@ def _summary(cfg: Config, mode: str) -> str:
     length = [f'{loop[key]} {unit}' for key, unit in lengths.items() if key in loop]
     words = dict(Model=names, Data=[*filter(None, data), *length * (mode == 'train')])
     return '\n'.join(f'{key}: {", ".join(value)}' for key, value in words.items())
-
-
-def _silence_loading(model: nn.Module) -> None:
-    """Keep back what mmengine prints, besides its log, of every checkpoint it loads."""
-    model = model.module if is_model_wrapper(model) else model
-    if init_weights := getattr(model, 'init_weights', None):
-
-        def init_silently() -> None:
-            with redirect_stdout(StringIO()):
-                init_weights()
-
-        model.init_weights = init_silently
 
 
 def _is_shown(record: logging.LogRecord) -> bool:

@@ -11,7 +11,7 @@ from mmengine.registry import OPTIM_WRAPPERS
 from mmengine.runner import autocast
 from torch import nn
 
-from snnet_mm.utils import register
+from snnet_mm.utils import check, print_instructions, register
 
 
 @register(OPTIM_WRAPPERS)
@@ -31,8 +31,14 @@ class BF16OptimWrapper(OptimWrapper):
 
 def train_in_half_precision(cfg: Config) -> None:
     """Make a config train in mixed precision: bfloat16 on a CPU, mm's AMP elsewhere."""
-    if get_device() == 'cpu':
-        cfg.optim_wrapper.type = 'BF16OptimWrapper'
-    else:
-        cfg.optim_wrapper.type = 'AmpOptimWrapper'
-        cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
+    wrapper = cfg.optim_wrapper
+    if get_device() != 'cpu':
+        wrapper.type = 'AmpOptimWrapper'
+        wrapper.setdefault('loss_scale', 'dynamic')
+        return
+    no_detector = "on a CPU no model of mmdet: mmcv's NMS has no bfloat16"
+    check(cfg.get('default_scope') != 'mmdet', '--amp', True, no_detector)
+    print_instructions(['bf16'])
+    wrapper.type = 'BF16OptimWrapper'
+    for key in ('loss_scale', 'dtype', 'use_fsdp'):  # of AmpOptimWrapper
+        wrapper.pop(key, None)

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
@@ -25,3 +26,18 @@ def test_forward_in_bfloat16_and_steps_in_float32():
     gradient = images.bfloat16().float().sum(0).expand(2, 4)
     torch.testing.assert_close(before - model.weight, gradient, rtol=1e-2, atol=1e-2)
     assert model.weight.dtype == torch.float32
+
+
+def test_a_config_of_amp_trains_on_a_cpu(capsys):
+    amp = dict(type='AmpOptimWrapper', loss_scale='dynamic', dtype='float16')
+    cfg = Config(dict(optim_wrapper=dict(**amp, optimizer=dict(type='SGD', lr=1.0))))
+    train_in_half_precision(cfg)
+    assert 'for bf16' in capsys.readouterr().out
+    wrapper = build_optim_wrapper(nn.Linear(4, 2), cfg.optim_wrapper)
+    assert type(wrapper).__name__ == 'BF16OptimWrapper'
+
+
+def test_detectors_are_refused_on_a_cpu():
+    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type='OptimWrapper')))
+    with pytest.raises(ValueError, match='NMS has no bfloat16 .option: --amp'):
+        train_in_half_precision(cfg)

@@ -48,3 +48,19 @@ def test_warnings_of_the_packages_below_are_for_verbose(monkeypatch, options, he
         warnings.simplefilter('always')
         run_command(main)
     assert [str(w.message) for w in caught] == (heard or ['ours', 'ours'])
+
+
+@pytest.mark.parametrize('options, printed', [((), 'a\nb\n'), (('--verbose',), None)])
+def test_noise_of_the_packages_below_is_not_printed(
+    monkeypatch, capsys, options, printed
+):
+    noise = 'Loads checkpoint by http backend from path: x'
+
+    def main():
+        print('a')
+        print(noise)
+        print('b')
+
+    monkeypatch.setattr(sys, 'argv', ['tool', *options])
+    run_command(main)
+    assert capsys.readouterr().out == (printed or f'a\n{noise}\nb\n')

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import torch
@@ -5,9 +6,10 @@ from tiny import tiny_config
 
 from snnet_mm.apis import build_runner, space_of
 from snnet_mm.stitching import TwoWaySpace
+from snnet_mm.utils import run_command
 
 
-def test_the_terminal_is_short_and_the_file_is_not(tmp_path, capsys):
+def test_the_terminal_is_short_and_the_file_is_not(tmp_path, capsys, monkeypatch):
     cfg = tiny_config()
     cfg.work_dir = str(tmp_path)
     cfg.experiment_name = cfg.visualizer.name = 'short log'
@@ -15,12 +17,18 @@ def test_the_terminal_is_short_and_the_file_is_not(tmp_path, capsys):
     head, path = cfg.model.decode_head, str(tmp_path / 'head.pth')
     torch.save({'decode_head.conv_seg.bias': torch.zeros(head.num_classes)}, path)
     head.init_cfg = dict(type='Pretrained', checkpoint=path, prefix='decode_head.')
-    runner = build_runner(cfg, 'train')
-    runner.logger.warning('The prefix is not set in metric class A.')
-    runner.logger.warning('No such thing')
-    runner.train()
+    runners = []
+
+    def main():
+        runners.append(runner := build_runner(cfg, 'train'))
+        runner.logger.warning('The prefix is not set in metric class A.')
+        runner.logger.warning('No such thing')
+        runner.train()
+
+    monkeypatch.setattr(sys, 'argv', ['tool'])
+    run_command(main)
     printed = capsys.readouterr().out
-    written = next(Path(runner.log_dir).glob('*.log')).read_text()
+    written = next(Path(runners[0].log_dir).glob('*.log')).read_text()
     assert 'Hooks will be executed' in written
     assert 'Hooks will be executed' not in printed
     assert 'load decode_head. in model from' in written

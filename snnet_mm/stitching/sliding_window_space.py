@@ -18,7 +18,8 @@ class SlidingWindowSpace(StitchingSpace):
     A window of ``kernel`` blocks slides over both anchors of a pair by ``stride``.
     Within it every block of the anchor that is left may be the last before the joint
     and every block of the other one the first after it; all share one stitching layer,
-    and a joint in two windows belongs to the first. Least squares fit the layer to all
+    and a joint in two windows belongs to the first. The last window ends with the
+    anchors, as the authors' code cuts it. Least squares fit the layer to all
     of its joints at once: from the block before to what enters the one after, which is
     a block's output or the embedding.
 
@@ -104,8 +105,8 @@ def check_direction(direction: str) -> str:
 def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:
     """Every joint and the first window that it lies in, in the order of ids."""
     joints: dict[Joint, int] = {}
-    for window, start in enumerate(range(0, depth - kernel + 1, stride)):
-        blocks = range(start, start + kernel)
+    for window, start in enumerate(range(0, depth, stride)):
+        blocks = range(start, min(start + kernel, depth))
         for joint in product(blocks, repeat=2):
             joints.setdefault(joint, window)
     return joints

@@ -45,6 +45,15 @@ def test_layers_are_shared_within_a_window_and_fitted_to_all_its_joints():
     ]
 
 
+def test_the_last_window_is_cut_at_the_end_of_the_anchors():
+    space = SlidingWindowSpace((4, 4), kernel=3, stride=2)
+    of_layers = [(*stitch.layers, *joints(stitch)) for stitch in space][2:]
+    assert of_layers == [
+        *[('0to1_0', [last, first]) for last in range(3) for first in range(3)],
+        *[('0to1_1', joint) for joint in ([2, 3], [3, 2], [3, 3])],
+    ]
+
+
 @pytest.mark.parametrize('nearest', [True, False])
 def test_slow_to_fast_is_the_mirror_image(nearest):
     there = SlidingWindowSpace((4,) * 3, nearest=nearest)

@@ -23,9 +23,9 @@ def parse_requirements(name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-runtime, mminstall, optional, onnx, openvino, tests = map(
+runtime, mminstall, optional, onnx, openvino, llama, tests = map(
     parse_requirements,
-    ('runtime', 'mminstall', 'optional', 'onnx', 'openvino', 'tests'),
+    ('runtime', 'mminstall', 'optional', 'onnx', 'openvino', 'llama', 'tests'),
 )
 
 setup(
@@ -53,6 +53,7 @@ setup(
     install_requires=runtime,
     extras_require={
         'all': runtime + mminstall + optional + onnx,
+        'llama': llama,
         'mminstall': mminstall,
         'onnx': onnx,
         'openvino': onnx + openvino,

@@ -2,7 +2,7 @@
 # Makes .venv ready for one purpose, or returns at once if it already is.
 #
 #   tools/setup_env.sh demo   torch, mmengine, mmcv, mmseg, mmpretrain, timm and this package
-#   tools/setup_env.sh test   demo, mmdet, onnxruntime, pytest, ruff, mmcv's ops
+#   tools/setup_env.sh test   demo, mmdet, onnxruntime, transformers, pytest, ruff, mmcv's ops
 #   tools/setup_env.sh lint   ruff alone
 #
 # Environment: PYTHON          interpreter that .venv is made from (python3)
@@ -128,9 +128,9 @@ pip_install 'torch (about a minute if new)' -r requirements/build.txt
 if [ "$mode" = demo ]; then
   pip_install 'the OpenMMLab stack' -e '.[mminstall]' onedl-mmpretrain timm
 else
-  pip_install 'the OpenMMLab stack and the test tools' -e '.[all,tests]'
+  pip_install 'the OpenMMLab stack and the test tools' -e '.[all,llama,tests]'
   install_ops
-  check 'mmcv._ext, mmdet, onnxruntime, onnxscript, pytest, xdist'
+  check 'mmcv._ext, mmdet, onnxruntime, onnxscript, pytest, transformers, xdist'
 fi
 check 'torch, torchvision, timm, mmengine, mmcv, mmseg, mmpretrain'
 if [ "$mode" = test ]; then touch .venv/.{demo,lint}-"$checksum"; fi

@@ -27,6 +27,11 @@ class TokenState(NamedTuple):
     tokens: Tensor
     grid: tuple[int, int]  # rows and columns of patches
 
+    @property
+    def fitted(self) -> Tensor:
+        """Activations ``(..., C)`` that stitching layers are fitted to: all."""
+        return self.tokens
+
 
 class Anchor(BaseModule, metaclass=ABCMeta):
     """A network that can be stitched; by itself, a backbone for any mm model.
@@ -57,6 +62,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     checkpoint_context = staticmethod(noop_context_fn)
     # Names that pretrained weights must have, too; see load_into.
     strict_keys = ''
+    # Linear layers of a block to which a plug-in may add biases.
+    biased_layers: tuple[str, ...] = ()
 
     def __init__(
         self,

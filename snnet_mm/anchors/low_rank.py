@@ -1,6 +1,7 @@
 """Frozen linear layers with a trained low-rank update (LoRA)."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,9 @@ class LowRankUpdate(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map activations ``(..., in_features)`` to ``(..., out_features)``."""
-        update = F.linear(F.linear(x, self.lora_A), self.lora_B)
+        # The layer may be of another precision, as that of a large frozen model is.
+        down, up = self.lora_A.to(x.dtype), self.lora_B.to(x.dtype)
+        update = F.linear(F.linear(x, down), up)
         return super().forward(x) + self.scaling * update
 
     @torch.no_grad()
@@ -48,7 +51,8 @@ class LoRALinear(LowRankUpdate):
     @classmethod
     def of(cls, plain: nn.Linear, rank: int, alpha: float) -> 'LoRALinear':
         """Return a linear layer with a new update, which changes nothing at first."""
-        layer = cls(plain.in_features, plain.out_features, plain.bias is not None)
+        size, has_bias = (plain.in_features, plain.out_features), plain.bias is not None
+        layer = cls(*size, has_bias, dtype=plain.weight.dtype)
         layer.add_update(rank, alpha, 'lora.rank')
         layer.load_state_dict(plain.state_dict(), strict=False)
         return layer
@@ -58,3 +62,32 @@ class LoRALinear(LowRankUpdate):
         widths = self.in_features, self.out_features
         with self.weight.device:
             return self.merged_into(nn.Linear(*widths, self.bias is not None))
+
+
+def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
+    """Return the settings of low-rank updates with defaults; refuse wrong ones.
+
+    They are ``rank`` and, optionally, ``alpha`` (1) and ``targets``, by default all.
+    """
+    if lora is None:
+        return None
+    found = dict(alpha=1, targets=targets) | dict(lora)
+    right = {*found} == {'rank', 'alpha', 'targets'}
+    right = right and found['targets'] and {*found['targets']} <= {*targets}
+    allowed = f'a dict with rank, alpha and targets among {targets}'
+    check(right, 'lora', dict(lora), allowed)
+    return found
+
+
+def add_lora(
+    attention: nn.Module, rank: int, alpha: float, targets: Sequence[str]
+) -> None:
+    """Give linear layers of an attention low-rank updates."""
+    for name in targets:
+        layer = getattr(attention, name, None)
+        # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
+        read = name == 'qkv' and getattr(attention, 'q_bias', None) is not None
+        right = type(layer) is nn.Linear and not read
+        allowed = f'linear layers that the attention calls, which {name} is not'
+        check(right, 'lora.targets', targets, allowed)
+        setattr(attention, name, LoRALinear.of(layer, rank, alpha))

@@ -78,6 +78,7 @@ class PlainViT(TokenAnchor):
             ``checkpoint``, ``prefix`` and ``img_size``, see :meth:`adapt_weights`.
     """
 
+    biased_layers = 'attn.qkv', 'attn.proj'
     # One name per block, and the embedding: depth and kind of the network.
     strict_keys = r'blocks\.\d+\.norm1\.weight|patch_embed\.proj'
 

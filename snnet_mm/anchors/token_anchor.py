@@ -1,7 +1,7 @@
 """Common parts of all plain ViTs, whatever is in their blocks."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from snnet_mm.utils import check, is_number
 
 from .base import Anchor, TokenState
-from .low_rank import LoRALinear
+from .low_rank import add_lora, read_lora
 from .position import Grid, grid_of
 
 LORA_TARGETS = ('qkv', 'proj')
@@ -44,14 +44,7 @@ class TokenAnchor(Anchor):
         right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
         check(right, 'drop_path_rate', drop_path_rate, 'from 0 to below 1')
         self.patch_size = patch_size
-        self._lora = None
-        if lora is not None:
-            self._lora = dict(alpha=1, targets=LORA_TARGETS) | dict(lora)
-            right = {*self._lora} == {'rank', 'alpha', 'targets'}
-            targets = {*self._lora['targets']}
-            right = right and targets and targets <= {*LORA_TARGETS}
-            allowed = f'a dict with rank, alpha and targets among {LORA_TARGETS}'
-            check(right, 'lora', dict(lora), allowed)
+        self._lora = read_lora(lora, LORA_TARGETS)
 
     @abstractmethod
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
@@ -88,19 +81,6 @@ class TokenAnchor(Anchor):
             self.requires_grad_(False)
             for block in self.trunk.blocks:
                 if not isinstance(block, nn.Identity):
-                    _add_lora(block.attn, **self._lora)
+                    add_lora(block.attn, **self._lora)
             self._lora = None
         super().freeze()
-
-
-def _add_lora(
-    attention: nn.Module, rank: int, alpha: float, targets: Sequence[str]
-) -> None:
-    for name in targets:
-        layer = getattr(attention, name, None)
-        # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
-        read = name == 'qkv' and getattr(attention, 'q_bias', None) is not None
-        right = type(layer) is nn.Linear and not read
-        allowed = f'linear layers that the attention calls, which {name} is not'
-        check(right, 'lora.targets', targets, allowed)
-        setattr(attention, name, LoRALinear.of(layer, rank, alpha))

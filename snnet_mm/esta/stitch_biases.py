@@ -7,7 +7,6 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import PlainViT
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import MOVED_SETTINGS, check, register
@@ -19,11 +18,11 @@ MOVED_SETTINGS['stitch_bias'] = "plugins=dict(stitch_biases=dict(type='StitchBia
 class StitchBiases(nn.Module):
     """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
 
-    A plug-in of a backbone of :class:`PlainViT` anchors. A set is for qkv and proj in
-    the blocks that its stitch runs, and is one parameter named after the stitch id,
-    zero at first: no optimizer moves those of a stitch that is not trained. The layers
-    get theirs while the backbone runs, and while a block runs again for its gradient
-    (``with_cp``), when other stitches may have run since.
+    A plug-in of a backbone of anchors with ``biased_layers``, as :class:`PlainViT` has.
+    A set is for these layers in the blocks that its stitch runs, and is one parameter
+    named after the stitch id, zero at first: no optimizer moves those of a stitch that
+    is not trained. The layers get theirs while the backbone runs, and while a block
+    runs again for its gradient (``with_cp``), when other stitches may have run since.
     """
 
     shares_prefixes = False  # stitches have no states in common
@@ -32,7 +31,8 @@ class StitchBiases(nn.Module):
     def __init__(self, backbone: StitchedBackbone) -> None:
         super().__init__()
         for anchor in backbone.anchors:
-            fits, wanted = isinstance(anchor, PlainViT), 'anchors of PlainViT'
+            fits = getattr(anchor, 'biased_layers', ())
+            wanted = 'anchors of PlainViT, or of LLaMA in HFDecoderAnchor'
             check(fits, 'backbone.plugins', type(anchor).__name__, wanted)
             anchor.checkpoint_context = self._contexts
         # Lists, which hide the layers: they are registered where they belong.
@@ -40,10 +40,10 @@ class StitchBiases(nn.Module):
         self._layers: dict[int, list[nn.Linear]] = {}
         for stitch in backbone.space:
             names = [
-                f'anchors.{anchor}.blocks.{block}.attn.{name}'
+                f'anchors.{anchor}.blocks.{block}.{name}'
                 for anchor, begin, end in stitch.segments
                 for block in range(begin, end)
-                for name in ('qkv', 'proj')
+                for name in backbone.anchors[anchor].biased_layers
             ]
             layers = [backbone.get_submodule(name) for name in names]
             biases = torch.zeros(sum(layer.out_features for layer in layers))

@@ -132,26 +132,28 @@ class _CostCounter(nn.Module):
 
         backbone = find_stitched_backbone(self.model)
         flops: dict[Part, int] = {}
-        params = defaultdict(int)
+        held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
 
         def count(part: Part, run: Callable[[], T]) -> T:
             with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
                 result = run()
             if isinstance(part, Rest):
-                params[part] = sum(n for i, n in outside.items() if i in used.ids)
+                held[part] = used.ids & outside
             flops[part] = counter.get_total_flops() // 2
             return result
 
         images = empty_images(self.model, input_size, batch=1)
         with as_shipped(self.model):
             for part, parameters in parameters_by_part(backbone).items():
-                params[part] = sum(p.numel() for p in parameters)
-            outside = {id(p): p.numel() for p in self.model.parameters()}
-            for p in backbone.parameters():
-                outside.pop(id(p), None)
+                held[part] = {id(p) for p in parameters}
+            numbers = {id(p): p.numel() for p in self.model.parameters()}
+            outside = numbers.keys() - {id(p) for p in backbone.parameters()}
             run_parts(self.model, images, count, self.run)
             return {
-                i: Cost(sum(flops[p] for p in parts), sum(params[p] for p in parts))
+                i: Cost(
+                    sum(flops[p] for p in parts),
+                    sum(numbers[n] for n in set().union(*(held[p] for p in parts))),
+                )
                 for i, parts in parts_by_stitch(self.model).items()
             }
 
@@ -160,8 +162,11 @@ def whole_model_cost(model: nn.Module, input_size: tuple[int, int]) -> Cost:
     """FLOPs and parameters of a model without stitches, such as an anchor alone."""
     from torch.utils.flop_counter import FlopCounterMode  # see above
 
-    model = deepcopy(unwrapped(model)).to('meta').eval()
-    images = torch.empty(1, 3, *input_size, device='meta')
+    model = unwrapped(model)
+    # Of its own, as moving to the meta device would part weights that names share.
+    metas = {id(p): nn.Parameter(p.detach().to('meta')) for p in model.parameters()}
+    model = deepcopy(model, metas).to('meta').eval()
+    images = empty_images(model, input_size, batch=1)
     mode = FlopCounterMode(display=False)
     with torch.no_grad(), mode as counter, _UsedTensors() as used:
         run_model(model, images)

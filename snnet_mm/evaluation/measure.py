@@ -88,7 +88,9 @@ def measure_latency(
     space = find_stitched_backbone(model).space
     forward = SCOPES[cost_table(model, input_size).scope]
     ids = middle_stitches(space) if check is None else [space[i].id for i in check]
-    images = empty_images(model, input_size, batch).normal_()
+    images = empty_images(model, input_size, batch)
+    if images.is_floating_point():
+        images.normal_()
     timed = []
     with as_shipped(model):
         parts = parts_by_stitch(model)

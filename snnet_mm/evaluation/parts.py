@@ -109,7 +109,8 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
     """Return parameters of anchors and stitching layers; other parts have none."""
     parameters: dict[Part, list[nn.Parameter]] = defaultdict(list)
     for a, anchor in enumerate(backbone.anchors):
-        for name, parameter in anchor.named_parameters():
+        # A tied head is run with the last block as well as with the embedding.
+        for name, parameter in anchor.named_parameters(remove_duplicate=False):
             level, _ = anchor.layer_depth(name)
             # What comes after the last block (a final norm) is run with it.
             part = Position(a, min(level, anchor.depth) - 1)
@@ -186,12 +187,16 @@ def empty_images(
     """Return images ``(B, 3, H, W)`` of any content, of the weights' device and type.
 
     ``input_size`` is height and width in pixels, by default :func:`preprocessed_size`.
+    A module with ``empty_inputs(batch, size)`` gives what the model reads instead.
     """
     size = input_size or preprocessed_size(model)
     pair = isinstance(size, Sequence) and len(size) == 2
     ok = pair and all(is_whole(side, 1) for side in size)
     check(ok, 'input_size, model.data_preprocessor.size', size, SIZE)
-    return next(model.parameters()).new_empty(batch, 3, *size)
+    for module in model.modules():
+        if hasattr(type(module), 'empty_inputs'):
+            return module.empty_inputs(batch, size)
+    return next(model.parameters()).new_zeros(batch, 3, *size)
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def fit_stitching_layers(
                 states = _states_at(backbone.anchors, images, positions)
                 for joints, fit in fits.items():
                     for a, b in joints:
-                        fit.update(states[a].tokens, states[b].tokens)
+                        fit.update(states[a].fitted, states[b].fitted)
             num_images += len(images)
     finally:
         backbone.train(training)

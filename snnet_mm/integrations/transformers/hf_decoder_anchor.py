@@ -1,0 +1,220 @@
+"""Decoders of the LLaMA family, of transformers, as anchors."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+
+from snnet_mm.anchors import Anchor
+from snnet_mm.anchors.low_rank import add_lora, read_lora
+from snnet_mm.anchors.pretrained import Weights, check_shapes
+from snnet_mm.utils import check, refusal, register
+
+# Equal in what a walk along blocks sees; of Mistral and Qwen without sliding windows.
+FAMILIES = 'llama', 'mistral', 'qwen2', 'qwen3'
+PROJECTIONS = 'q_proj', 'k_proj', 'v_proj', 'o_proj'
+DTYPES = 'float32', 'bfloat16'
+
+
+class TextState(NamedTuple):
+    """Activations of texts between two blocks; see :class:`TokenState`."""
+
+    tokens: Tensor  # (B, L, C)
+    real: Tensor  # (B, L), False where a text is padded
+    mask: Tensor | None  # (B, 1, L, L), who attends to whom; None if to all before
+    positions: Tensor  # (B, L)
+    # Cosines and sines by the kind of rotation, which anchors may share.
+    rotary: dict[str, tuple[Tensor, Tensor]]
+
+    @property
+    def fitted(self) -> Tensor:
+        """Activations ``(N, C)`` that stitching layers are fitted to: no padding."""
+        return self.tokens[self.real]
+
+
+@register(MODELS)
+class HFDecoderAnchor(Anchor):
+    """A language model of transformers: an anchor, or a backbone by itself.
+
+    Inputs are token ids ``(B, 1, L)``, negative where a text is padded: a text is an
+    image of one row. Rotations, positions and the causal mask are made once, by
+    :meth:`embed`. Keys and values are not cached. Parameters are those of
+    ``LlamaForCausalLM``, with ``blocks`` for its layers.
+
+    Args:
+        model: A folder in the format of transformers or a name on its hub, of which the
+            config is read, or a dict of the config with ``model_type``.
+        pretrained: Folder or name of the weights that ``init_weights`` loads; an
+            ``init_cfg`` of type ``'Pretrained'`` loads a file.
+        qkv_bias: Whether the attention's linear layers have biases; LLaMA alone.
+        lora: See :class:`TokenAnchor`; ``targets`` are among q_proj, k_proj, v_proj and
+            o_proj, by default all.
+        dtype: Of the anchor's weights and of what its blocks compute; activations
+            between blocks, low-rank updates and all that is trained stay in float32.
+        **kwargs: See :class:`Anchor`.
+    """
+
+    strict_keys = r'blocks\.|embed_tokens|norm|lm_head'
+
+    def __init__(
+        self,
+        model: str | Mapping,
+        pretrained: str | None = None,
+        qkv_bias: bool = False,
+        lora: Mapping | None = None,
+        dtype: str = 'float32',
+        **kwargs,
+    ) -> None:
+        self.config = config = _read_config(model, qkv_bias)
+        check(dtype in DTYPES, 'anchors.dtype', dtype, DTYPES)
+        depth = config.num_hidden_layers
+        super().__init__([config.hidden_size] * depth, [1] * depth, **kwargs)
+        self.pretrained, self.dtype = pretrained, getattr(torch, dtype)
+        self._lora = read_lora(lora, PROJECTIONS)
+        built = AutoModelForCausalLM.from_config(config, dtype=self.dtype)
+        self.embed_tokens, self.blocks = built.model.embed_tokens, built.model.layers
+        self.norm, self.lm_head = built.model.norm, built.lm_head
+        self.rotary_emb = built.model.rotary_emb
+        scaling = getattr(config, 'rope_scaling', None)
+        self.rotation = f'{config.head_dim} {config.rope_theta} {scaling} {dtype}'
+        if config.model_type == 'llama':
+            self.biased_layers = tuple(f'self_attn.{name}' for name in PROJECTIONS)
+        self.drop_unused(('rotary_emb', 'lm_head'))
+        if depth - 1 not in self.kept_blocks:
+            self.lm_head = nn.Identity()
+        self.freeze()
+
+    def embed(self, images: Tensor) -> TextState:
+        ids, longest = images[:, 0], self.config.max_position_embeddings
+        length = ids.shape[1]
+        wanted = f'up to {longest}, the positions of the model; cut longer texts'
+        check(length <= longest, 'model.data_preprocessor.length', length, wanted)
+        real = ids >= 0
+        mask, positions = None, torch.arange(length, device=ids.device)[None]
+        if not (ids.is_meta or real.all()):
+            before = positions[0] <= positions.mT
+            # A padded place, which nothing reads, attends to itself.
+            mask = (before & real[:, None]) | torch.eye(
+                length, device=ids.device
+            ).bool()
+            mask, positions = mask[:, None], (real.cumsum(1) - 1).clamp(min=0)
+        tokens = self.embed_tokens(ids.clamp(min=0)).float()
+        return self._rotated(TextState(tokens, real, mask, positions, {}))
+
+    def _rotated(self, state: TextState) -> TextState:
+        """Return a state that has the rotation of this anchor."""
+        if self.rotation not in state.rotary:
+            x = state.tokens.to(self.dtype)
+            if x.is_meta:  # which autocast, in there, does not know
+                found = (x.new_empty(1, x.shape[1], self.config.head_dim),) * 2
+            else:
+                found = self.rotary_emb(x, position_ids=state.positions)
+            state = state._replace(rotary={**state.rotary, self.rotation: found})
+        return state
+
+    def run_block(self, state: TextState, i: int) -> TextState:
+        state = self._rotated(state)
+        context = state.mask, state.positions, state.rotary[self.rotation]
+        tokens = self.maybe_checkpoint(self._run_layers, i, state.tokens, *context)
+        return state._replace(tokens=tokens)
+
+    def _run_layers(
+        self,
+        i: int,
+        tokens: Tensor,
+        mask: Tensor | None,
+        positions: Tensor,
+        rotary: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        more = dict(attention_mask=mask, position_ids=positions, use_cache=False)
+        tokens = tokens.to(self.dtype)
+        tokens = self.blocks[i](tokens, position_embeddings=rotary, **more)
+        return (self.norm(tokens) if i == self.depth - 1 else tokens).float()
+
+    def logits(self, state: TextState) -> Tensor:
+        """Return logits ``(B, L, V)`` of the next tokens, from the final state."""
+        return self.lm_head(state.tokens.to(self.dtype)).float()
+
+    def to_feature_map(self, state: TextState) -> Tensor:
+        return state.tokens.mT[:, :, None].contiguous()
+
+    def empty_inputs(self, batch: int, size: tuple[int, int]) -> Tensor:
+        """Return token ids of any content, for costs; a text has height 1."""
+        check(size[0] == 1, 'input_size', tuple(size), '(1, number of tokens)')
+        device = self.lm_head.weight.device
+        return torch.zeros(batch, *size, dtype=torch.long, device=device)
+
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        """Do nothing: no weight depends on the length of texts."""
+
+    def layer_depth(self, param_name: str) -> tuple[int, int]:
+        return super().layer_depth(param_name.replace('lm_head', 'norm'))
+
+    def freeze(self) -> None:
+        if self._lora is not None:
+            self.requires_grad_(False)
+            for i in self.kept_blocks:
+                add_lora(self.blocks[i].self_attn, **self._lora)
+            self._lora = None
+        super().freeze()
+
+    def adapt_weights(self, weights: Weights) -> Weights:
+        """Rename weights of transformers; a tied head is that of the embedding."""
+        names = (
+            k.removeprefix('model.').replace('layers.', 'blocks.') for k in weights
+        )
+        weights = dict(zip(names, weights.values(), strict=True))
+        if self.config.tie_word_embeddings and 'embed_tokens.weight' in weights:
+            weights.setdefault('lm_head.weight', weights['embed_tokens.weight'])
+        return {k: v for k, v in weights.items() if not k.endswith('inv_freq')}
+
+    def init_weights(self) -> None:
+        if self.pretrained is None:
+            super().init_weights()
+            return
+        key = 'anchors.pretrained'
+        check(self.init_cfg is None, 'init_cfg', self.init_cfg, f'None with {key}')
+        try:
+            _read_config(self.pretrained, key=key)
+            loaded = AutoModelForCausalLM.from_pretrained(
+                self.pretrained, dtype=self.dtype
+            )
+            weights, own = self.adapt_weights(loaded.state_dict()), self.state_dict()
+            check_shapes(weights, own)
+        except (OSError, ValueError) as error:
+            raise refusal(key, self.pretrained, f'a fitting model: {error}') from error
+        self.load_state_dict(weights, strict=False)
+        self.is_init = True
+
+
+def _read_config(
+    model: str | Mapping, qkv_bias: bool = False, key: str = 'anchors.model'
+) -> PretrainedConfig:
+    """Return the config of a model, and refuse one of another family."""
+    try:
+        if isinstance(model, str):
+            config = AutoConfig.from_pretrained(model)
+        else:
+            config = AutoConfig.for_model(**model)
+    except (OSError, ValueError, TypeError) as error:
+        allowed = f'a folder or name of transformers, or a dict of a config: {error}'
+        raise refusal(key, model, allowed) from error
+    family = f'models of {FAMILIES}, and this is a {config.model_type}'
+    check(config.model_type in FAMILIES, key, model, family)
+    window = getattr(config, 'sliding_window', None)
+    check(window is None, f'{key}.sliding_window', window, 'None')
+    config.head_dim = getattr(config, 'head_dim', None) or (
+        config.hidden_size // config.num_attention_heads
+    )
+    width, heads = config.head_dim, config.num_attention_heads
+    even = width % 2 == 0 and heads % config.num_key_value_heads == 0
+    numbers = width, heads, config.num_key_value_heads
+    wanted = 'an even width of heads, and key heads that divide their number'
+    check(even, f'{key}.head_dim', numbers, wanted)
+    if qkv_bias:
+        check(config.model_type == 'llama', 'anchors.qkv_bias', qkv_bias, 'False')
+        config.attention_bias = True
+    return config

@@ -1,0 +1,161 @@
+"""Texts as token ids: files of a folder, and instructions in Alpaca's format."""
+
+import json
+import sysconfig
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from mmengine.dataset import BaseDataset
+from mmengine.registry import DATASETS
+from mmengine.structures import BaseDataElement
+from transformers import AutoTokenizer
+
+from snnet_mm.utils import check, is_whole, refusal, register
+
+from .causal_lm import IGNORED
+
+SPLITS = 'train', 'val'
+PROMPT = '### Instruction:\n{instruction}\n\n{input}### Response:\n'
+INPUT = '### Input:\n{input}\n\n'
+
+
+class ByteTokenizer:
+    """The bytes of UTF-8 as tokens 0 to 255, and the end of a text as 256."""
+
+    eos_token_id = 256
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """Return the bytes of a text; there are no tokens to be added."""
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int], **_) -> str:
+        """Return the text of bytes; what is none in UTF-8 becomes a mark."""
+        return bytes(i for i in ids if i < self.eos_token_id).decode(errors='replace')
+
+
+def build_tokenizer(name: str):
+    """Return the tokenizer of a folder or name of transformers; ``'bytes'`` is ours."""
+    return ByteTokenizer() if name == 'bytes' else AutoTokenizer.from_pretrained(name)
+
+
+class TextDataset(BaseDataset):
+    """Base of data sets that give token ids ``(1, L)`` and labels of the same shape.
+
+    Args:
+        tokenizer: See :func:`build_tokenizer`.
+    """
+
+    def __init__(self, tokenizer: str = 'bytes', **kwargs) -> None:
+        self.tokenizer = build_tokenizer(tokenizer)
+        super().__init__(**kwargs)
+
+    @abstractmethod
+    def texts(self) -> Iterator[tuple[str, list[int], int]]:
+        """Yield the name of every text, its ids, and how many of them are no target."""
+
+    def load_data_list(self) -> list[dict]:
+        texts = self.texts()
+        return [dict(img_path=name, ids=ids, prompt=n) for name, ids, n in texts]
+
+    def prepare_data(self, idx: int) -> dict:
+        """Return token ids, and a data sample with labels: -100 for the prompt."""
+        info = self.get_data_info(idx)
+        ids = torch.tensor([info['ids']])
+        labels = ids.clone()
+        labels[:, : info['prompt']] = IGNORED
+        return dict(inputs=ids, data_samples=BaseDataElement(labels=labels))
+
+
+@register(DATASETS)
+class TextFiles(TextDataset):
+    """The text files of a folder, cut into pieces of equal length.
+
+    Args:
+        data_root: The folder; by default that of Python's standard library.
+        pattern: Which files of it, as ``Path.glob`` takes it.
+        length: Tokens of a piece; the last one of a file may be shorter.
+        split: ``'train'``, or ``'val'`` for every tenth file, by name.
+    """
+
+    def __init__(
+        self,
+        data_root: str | None = None,
+        pattern: str = '*.py',
+        length: int = 128,
+        split: str = 'train',
+        **kwargs,
+    ) -> None:
+        check(split in SPLITS, 'dataset.split', split, SPLITS)
+        check(is_whole(length, 2), 'dataset.length', length, '2 tokens or more')
+        self.pattern, self.length, self.split = pattern, length, split
+        super().__init__(data_root=data_root or sysconfig.get_path('stdlib'), **kwargs)
+
+    def texts(self) -> Iterator[tuple[str, list[int], int]]:
+        files = sorted(p for p in Path(self.data_root).glob(self.pattern))
+        wanted = 'a folder with 10 files of the pattern, or more'
+        check(len(files) >= 10, 'dataset.data_root, dataset.pattern', files, wanted)
+        for n, file in enumerate(files):
+            if (n % 10 == 9) != (self.split == 'val'):
+                continue
+            text = file.read_text(encoding='utf-8', errors='replace')
+            ids = [*self.tokenizer.encode(text), self.tokenizer.eos_token_id]
+            for begin in range(0, len(ids) - 1, self.length):
+                yield f'{file}:{begin}', ids[begin : begin + self.length], 0
+
+
+@register(DATASETS)
+class AlpacaDataset(TextDataset):
+    """Instructions in Alpaca's format: a list of instruction, input and output in json.
+
+    Only the output, and the end after it, is a target.
+
+    Args:
+        ann_file: The json file, below ``data_root``.
+        rows: First row of this split and the one after its last; by default all.
+        prompt: The prompt, with ``{instruction}`` and ``{input}``.
+        input_part: What stands for ``{input}`` there if the row has an input.
+    """
+
+    def __init__(
+        self,
+        ann_file: str,
+        rows: Sequence[int | None] = (None, None),
+        prompt: str = PROMPT,
+        input_part: str = INPUT,
+        **kwargs,
+    ) -> None:
+        self.rows, self.prompt, self.input_part = slice(*rows), prompt, input_part
+        super().__init__(ann_file=ann_file, **kwargs)
+
+    def texts(self) -> Iterator[tuple[str, list[int], int]]:
+        encode, end = self.tokenizer.encode, self.tokenizer.eos_token_id
+        for n, row in list(enumerate(_read_rows(self.ann_file)))[self.rows]:
+            more = row.get('input') or ''
+            more = more and self.input_part.format(input=more)
+            asked = encode(
+                self.prompt.format(instruction=row['instruction'], input=more)
+            )
+            answer = encode(row['output'], add_special_tokens=False)
+            yield f'{self.ann_file}:{n}', [*asked, *answer, end], len(asked)
+
+
+def _read_rows(path: str) -> list[dict]:
+    key, wanted = (
+        'dataset.ann_file',
+        'a json list of objects with instruction and output',
+    )
+    try:
+        rows = json.loads(Path(path).read_text(encoding='utf-8'))
+    except (OSError, ValueError) as error:
+        raise refusal(key, path, f'{wanted}: {error}') from error
+    right = isinstance(rows, list) and all(
+        isinstance(row, dict) and {str} == {*map(type, _needed(row))} for row in rows
+    )
+    check(right, key, path, wanted)
+    return rows
+
+
+def _needed(row: dict) -> tuple:
+    return row.get('instruction'), row.get('output')

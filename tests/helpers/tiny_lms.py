@@ -1,0 +1,29 @@
+"""Small language models of transformers, and texts for them."""
+
+import torch
+
+WORDS = 50
+LORA = dict(type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False)
+BIASES = dict(stitch_biases=dict(type='StitchBiases'))
+
+
+def anchor_config(depth=2, width=16, family='llama', vocab_size=WORDS, **kwargs):
+    """The config of an anchor whose heads are 4 wide; others are kwargs of it."""
+    model = dict(
+        model_type=family,
+        vocab_size=vocab_size,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=depth,
+        num_attention_heads=width // 4,
+        num_key_value_heads=width // 8,
+        max_position_embeddings=32,
+        sliding_window=None,
+        tie_word_embeddings=kwargs.pop('tied', False),
+    )
+    model |= kwargs.pop('settings', {})
+    return dict(type='HFDecoderAnchor', model=model, **kwargs)
+
+
+def some_ids(*shape):
+    return torch.randint(WORDS, shape, generator=torch.Generator().manual_seed(1))

@@ -14,7 +14,6 @@ from torch import nn
 CONFIGS = Path(__file__).parents[3] / 'configs'
 # 32 stitches of 0.6 to 2.9 GFLOPs; how long they take does not depend on the weights.
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
-CAMVID_SIZE = (176, 240)
 # 134 stitches, 150 classes.
 S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 
@@ -68,14 +67,14 @@ def medians(rows: Iterable[dict[str, float]]) -> dict[str, float]:
     return {key: median(row[key] for row in rows) for key in rows[0]}
 
 
-def limits(device: str, dtype: torch.dtype | None = None) -> dict[str, float]:
-    """Measure the best of this machine, by default in the type that models run in.
+def limits(device: str) -> dict[str, float]:
+    """Measure the best of this machine, in the type that models run in.
 
     Returns 1e9 multiply-accumulates per second of a large matrix product, and 1e9 bytes
     per second of a large copy, read and written.
     """
     half = device == 'cuda'
-    dtype = dtype or (torch.float16 if half else torch.float32)
+    dtype = torch.float16 if half else torch.float32
     side, length = (8192, 2**28) if half else (2048, 2**26)
     a = torch.randn(side, side, device=device, dtype=dtype)
     b = torch.empty(length, device=device, dtype=dtype)

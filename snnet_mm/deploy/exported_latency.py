@@ -6,14 +6,12 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-import torch
-
 from snnet_mm.evaluation import LatencyCheck
 from snnet_mm.runtime import fit_times
-from snnet_mm.stitching import CostTable, Setup
+from snnet_mm.stitching import CostTable
 
 from .exporter import StitchExporter
-from .formats import load_export
+from .formats import load_export, runtime_setup
 
 WARM_UP = 2  # rounds that do not count
 
@@ -48,8 +46,7 @@ def measure_exported(
     for precision in precisions:
         rows = {i: times[precision, i][WARM_UP:] for i in stitches}
         fitted = fit_times(flops, {i: median(row) for i, row in rows.items()})
-        device = f'{runtime} on a cpu, threads: {torch.get_num_threads()}'
-        table = exporter.costs.measured(Setup(device, 1, precision), fitted)
+        table = exporter.costs.measured(runtime_setup(runtime, precision), fitted)
         checks = [LatencyCheck.of(i, fitted[i], row) for i, row in rows.items()]
         found[precision] = table, checks
     return found

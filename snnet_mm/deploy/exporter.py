@@ -1,6 +1,7 @@
 """Export of one stitch, or of a bundle of several that share their weights."""
 
 import os
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,7 @@ from .single import single_stitch
 from .verification import judge, results_by_file, verify
 
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
+UNFINISHED = '.export-'  # start of the names of folders that are written
 
 
 class StitchExporter:
@@ -100,7 +102,9 @@ class StitchExporter:
         if request.shares_weights:
             names = {name for i in ids for *_, name in request.files(i, self.size)}
             self._check_no_other_bundle(names)
-        with TemporaryDirectory(prefix='.export-', dir=self.out_dir) as folder:
+        for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export left it
+            shutil.rmtree(folder, ignore_errors=True)
+        with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
             folder = Path(folder)
             bundle = OnnxBundle(folder)
             wanted = {i: self._write(i, request, folder, bundle) for i in ids}

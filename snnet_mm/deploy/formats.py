@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from snnet_mm.runtime.bundle import OPENERS, check_whole, read_manifest
+from snnet_mm.stitching import Setup
 from snnet_mm.utils import atomic_path, check
 
 from .graph import Predictions, StitchBuild
@@ -124,6 +125,12 @@ FORMATS = {
         cannot=dict.fromkeys(PRECISIONS[1:], 'torch casts it when it runs (autocast)'),
     ),
 }
+
+
+def runtime_setup(runtime: str, precision: str) -> Setup:
+    """Describe what the times of files are measured on."""
+    device = f'{runtime} on a cpu, threads: {torch.get_num_threads()}'
+    return Setup(device, 1, precision)
 
 
 def load_export(path: str | os.PathLike) -> Run:

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from statistics import median
 from typing import NamedTuple
@@ -13,13 +14,13 @@ from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.evaluation import WHOLE_DATA_METRICS, prepare, spread
 from snnet_mm.stitching import (
     HIGHER,
     CostTable,
-    Setup,
     StitchingSpace,
     StitchResults,
     key_metric,
@@ -27,11 +28,13 @@ from snnet_mm.stitching import (
 )
 from snnet_mm.utils import check, quiet_terminal
 
+from .formats import Run, runtime_setup
 from .graph import Predictions, is_detector
 from .request import ExportRequest
 
 WARM_UP = 2  # first images, whose times say little
-Core = Callable[..., Predictions]
+PYTORCH = 'pytorch'
+PLAIN = dict(mean=0, std=1)
 
 
 class Verified(NamedTuple):
@@ -46,7 +49,7 @@ class Verified(NamedTuple):
 def verify(
     cfg: Config,
     model: nn.Module,
-    runs: Mapping[str, Callable[[Tensor], Predictions]],
+    runs: Mapping[str, Run],
     size: tuple[int, int],
     mode: str = 'val',
     limit: int | None = None,
@@ -57,26 +60,26 @@ def verify(
 
     Args:
         cfg: Config with the data and the metric of the mode.
-        model: A stitch alone; its results have the name ``'pytorch'``.
+        model: A stitch alone, which is changed; its results have the name
+            ``'pytorch'``.
         runs: Opened files by name.
         size: Height and width that the files take.
         mode: ``'val'`` or ``'test'``.
         limit: Use only so many images, evenly spread.
     """
-    loader, evaluators = _data(cfg, mode, limit, ('pytorch', *runs))
-    models, times = {}, {name: [] for name in evaluators}
-    for name, seconds in times.items():
-        models[name] = _with_core(model, runs.get(name), size, seconds)
+    loader, evaluators = _data(cfg, mode, limit, (PYTORCH, *runs))
+    core = _Core(model, runs, size)
     for batch in loader:
-        for name, timed in models.items():
-            evaluators[name].process(prepare(timed, batch)(), batch)
+        for name, evaluator in evaluators.items():
+            core.choose(name)
+            evaluator.process(prepare(model, batch)(), batch)
     number = len(loader.dataset)
     found = {}
     for name, evaluator in evaluators.items():
         with quiet_terminal(MMLogger.get_current_instance()):
             metrics = {k: float(v) for k, v in evaluator.evaluate(number).items()}
-        seconds = times[name][WARM_UP:] or times[name]
-        found[name] = Verified(metrics, 1e3 * median(seconds), number)
+        times = core.times[name][WARM_UP:] or core.times[name]
+        found[name] = Verified(metrics, median(times), number)
     return found
 
 
@@ -96,7 +99,7 @@ def judge(
     stitch_id: int, file: Mapping, found: Mapping[str, Verified], request: ExportRequest
 ) -> dict:
     """Return what the manifest says of an evaluated file; refuse one that lost much."""
-    own, wanted = found[file['name']], found['pytorch']
+    own, wanted = found[file['name']], found[PYTORCH]
     metric = key_metric(wanted.metrics)
     direction = metric_directions(wanted.metrics).get(metric)
     check(direction, '--verify-on', metric, 'metrics whose direction is known')
@@ -117,16 +120,17 @@ def results_by_file(
 ) -> Iterator[tuple[str, StitchResults]]:
     """Yield file names and results, latencies included, by format and precision."""
     for (name, precision), rows in found.items():
-        device = f'{name} on a cpu, threads: {torch.get_num_threads()}'
         latency = {i: row.ms for i, row in rows.items()}
-        table = costs.measured(Setup(device, 1, precision), latency)
+        table = costs.measured(runtime_setup(name, precision), latency)
         metrics = {i: row.metrics for i, row in rows.items()}
         number = next(iter(rows.values())).num_images
         results = StitchResults.collect(space, table, metrics, number)
         yield f'stitches_{name}_{precision}.json', results
 
 
-def _data(cfg: Config, mode: str, limit: int | None, names: tuple[str, ...]):
+def _data(
+    cfg: Config, mode: str, limit: int | None, names: tuple[str, ...]
+) -> tuple[DataLoader, dict[str, Evaluator]]:
     """Return the data loader of a mode, and an evaluator for each name."""
     settings, metric = cfg.get(f'{mode}_dataloader'), cfg.get(f'{mode}_evaluator')
     check(settings, '--verify-on', mode, f'a config with {mode}_dataloader')
@@ -145,32 +149,38 @@ def _data(cfg: Config, mode: str, limit: int | None, names: tuple[str, ...]):
     return loader, evaluators
 
 
-def _with_core(
-    model: nn.Module, run: Core | None, size: tuple[int, int], seconds: list[float]
-) -> nn.Module:
-    """Return a copy of a model whose network is timed, or replaced by a file."""
-    model = deepcopy(model)
-    if run is not None and hasattr(model.data_preprocessor, 'mean'):
-        # The graph normalises.
-        model.data_preprocessor.mean.zero_()
-        model.data_preprocessor.std.fill_(1)
-    segments = hasattr(model, 'encode_decode')
-    core = model.encode_decode if segments else model.extract_feat
-    if not segments and not is_detector(model):
-        features, head = core, model.head.forward
-        model.head.forward = lambda logits: logits
+class _Core:
+    """The network of a model, which is timed, and in whose place files are run."""
 
-        def core(images: Tensor) -> Tensor:
-            return head(features(images))
+    def __init__(
+        self, model: nn.Module, runs: Mapping[str, Run], size: tuple[int, int]
+    ) -> None:
+        self.runs, self.size = runs, size
+        self.times: dict[str, list[float]] = defaultdict(list)
+        self._preprocessor = model.data_preprocessor
+        self._own = {k: b for k, b in self._preprocessor.named_buffers() if k in PLAIN}
+        place = 'encode_decode' if hasattr(model, 'encode_decode') else 'extract_feat'
+        self._network = getattr(model, place)
+        if place == 'extract_feat' and not is_detector(model):
+            features, head = self._network, model.head.forward
+            model.head.forward = lambda logits: logits
+            self._network = lambda images: head(features(images))
+        setattr(model, place, self)
 
-    def timed(images: Tensor, *args, **kwargs) -> Predictions:
-        found = tuple(images.shape[2:])
-        check(run is None or found == size, '--shape', size, f'{found}, as images are')
+    def choose(self, name: str) -> None:
+        """Run a file, which normalises images itself, or the network."""
+        self.name = name
+        for key, own in self._own.items():
+            plain = torch.full_like(own, PLAIN[key])
+            setattr(self._preprocessor, key, plain if name in self.runs else own)
+
+    def __call__(self, images: Tensor, *args, **kwargs) -> Predictions:
+        run, found = self.runs.get(self.name), tuple(images.shape[2:])
+        fits = run is None or found == self.size
+        check(fits, '--shape', self.size, f'{found}, as images are')
         start = time.perf_counter()
         # Graphs get images alone.
-        result = core(images, *args) if run is None else run(images)
-        seconds.append((time.perf_counter() - start) / len(images))
+        result = self._network(images, *args) if run is None else run(images)
+        elapsed = 1e3 * (time.perf_counter() - start)
+        self.times[self.name].append(elapsed / len(images))
         return result
-
-    setattr(model, 'encode_decode' if segments else 'extract_feat', timed)
-    return model

@@ -126,7 +126,6 @@ class _CostCounter(nn.Module):
         self.model, self.run = model, run
 
     def forward(self, input_size: tuple[int, int]) -> dict[int, Cost]:
-        """Return the cost of every stitch by id."""
         # Imported here, for it loads a compiler of kernels, which training needs not.
         from torch.utils.flop_counter import FlopCounterMode
 

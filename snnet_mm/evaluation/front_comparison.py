@@ -36,20 +36,10 @@ class Run:
         known, column = results.scores(), results.column(cost)
         ids = [i for i in images.ids if i in known]
         rows = [images.ids.index(i) for i in ids]
-        wanted = f'{results.metric}, which ranks the results'
-        check(
-            images.metric == results.metric,
-            'per-image statistics',
-            images.metric,
-            wanted,
-        )
-        chosen = ImageScores(
-            images.metric,
-            tuple(ids),
-            images.numerators[rows],
-            images.denominators[rows],
-            images.scale,
-        )
+        same, wanted = images.metric == results.metric, f'{results.metric}, which ranks'
+        check(same, 'per-image statistics', images.metric, f'{wanted} the results')
+        parts = images.numerators[rows], images.denominators[rows]
+        chosen = ImageScores(images.metric, tuple(ids), *parts, images.scale)
         kinds = {r.id: r.kind for r in results.stitches}
         return cls(
             np.array([column[i] for i in ids], float),
@@ -61,16 +51,9 @@ class Run:
     @classmethod
     def joined(cls, runs: Sequence[Run]) -> Run:
         """Return several models on the same images as one set to choose from."""
-        first = runs[0].images
         return cls(
             np.concatenate([r.costs for r in runs]),
-            ImageScores(
-                first.metric,
-                tuple(range(sum(len(r.costs) for r in runs))),
-                np.concatenate([r.images.numerators for r in runs]),
-                np.concatenate([r.images.denominators for r in runs]),
-                first.scale,
-            ),
+            ImageScores.stack([r.images for r in runs]),
             runs[0].sign,
             np.concatenate([r.anchors for r in runs]),
         )
@@ -128,24 +111,18 @@ class FrontComparison:
         drawn = rng.multinomial(number, np.full(number, 1 / number), num_resamples)
         # The first row is the images as they are.
         self.weights = np.concatenate([np.ones((1, number)), drawn])
-        self.halves = rng.permuted(
-            np.tile(np.arange(number) % 2, (num_resamples, 1)), axis=1
-        )
+        halves = np.tile(np.arange(number) % 2, (num_resamples, 1))
+        self.halves = rng.permuted(halves, axis=1)
         self.models, self.low = models, max(run.costs.min() for run in runs)
         self.high = max(run.costs.max() for run in runs)
         check(self.low < self.high, 'costs', self.low, f'below {self.high}: no budgets')
         self.budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
-        plain = [run.scores(self.weights[:1])[0] for run in runs]
-        worst = min(
-            s[r.anchors].min()
-            for s, r in zip(plain, runs, strict=True)
-            if r.anchors.any()
-        )
-        margin = 5 if runs[0].images.scale == 100 else abs(worst) / 20
+        every = Run.joined(runs)
+        (scores,) = every.scores(self.weights[:1])
+        worst = scores[every.anchors].min()
+        margin = 5 if every.images.scale == 100 else abs(worst) / 20
         self.reference = 1.05 * self.high, worst - margin
-        self.front = _front(
-            np.concatenate([run.costs for run in runs]), np.concatenate(plain)
-        )
+        self.front = _front(every.costs, scores)
 
     def figures(self) -> dict[str, dict[str, Figure]]:
         """Return all figures by model and name."""
@@ -171,9 +148,8 @@ class FrontComparison:
         """
         runs = self.models[name]
         costs = np.unique(np.concatenate([run.costs for run in runs]))
-        rows = np.mean(
-            [_affordable(r.costs, r.scores(self.weights), costs) for r in runs], axis=0
-        )
+        rows = [_affordable(r.costs, r.scores(self.weights), costs) for r in runs]
+        rows = np.mean(rows, axis=0)
         bounds = np.nanpercentile(rows[1:], [2.5, 97.5], axis=0)
         return costs, runs[0].sign * np.stack([rows[0], *bounds])
 
@@ -210,17 +186,16 @@ class FrontComparison:
     def _area(self, costs: Array, scores: Array, read: Array | None = None) -> Array:
         """Return the mean over budgets of the best affordable score."""
         order = np.argsort(costs, kind='stable')
-        best = _running_best(
-            scores[:, order], (scores if read is None else read)[:, order]
-        )
+        read = scores if read is None else read
+        best = _running_best(scores[:, order], read[:, order])
         ends = np.clip([*costs[order], self.high], self.low, self.high)
         return best @ np.diff(ends) / (self.high - self.low)
 
     def _hypervolume(self, costs: Array, scores: Array) -> Array:
         """Return the area above the reference, per unit of cost."""
         order, (limit, floor) = np.argsort(costs, kind='stable'), self.reference
-        above = np.maximum(_running_best(scores[:, order], scores[:, order]) - floor, 0)
-        return above @ np.diff([*costs[order], limit]) / limit
+        best = np.maximum.accumulate(scores[:, order], axis=1)
+        return np.maximum(best - floor, 0) @ np.diff([*costs[order], limit]) / limit
 
     def _igd_plus(self, costs: Array, scores: Array) -> Array:
         """Return the mean distance of the joint front to what dominates it here."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from mmengine.evaluator import BaseMetric
@@ -81,9 +82,8 @@ class ImageScores:
             ) from error
         shape = scores.numerators.shape
         fits = len(shape) == 3 and shape == scores.denominators.shape
-        check(
-            fits and shape[0] == len(ids), str(path), shape, 'stitches, images, columns'
-        )
+        fits = fits and shape[0] == len(ids)
+        check(fits, str(path), shape, 'stitches, images, columns')
         return scores
 
 
@@ -95,17 +95,12 @@ def recorded_results(metrics: Sequence[BaseMetric]) -> Iterator[list[list]]:
     """
     seen: list[list] = [[] for _ in metrics]
 
-    def record(metric: BaseMetric, kept: list) -> None:
-        compute = metric.compute_metrics
-
-        def recording(results: list) -> dict:
-            kept.extend(results)
-            return compute(results)
-
-        metric.compute_metrics = recording
+    def recording(compute: Callable[[list], dict], kept: list, results: list) -> dict:
+        kept.extend(results)
+        return compute(results)
 
     for metric, kept in zip(metrics, seen, strict=True):
-        record(metric, kept)
+        metric.compute_metrics = partial(recording, metric.compute_metrics, kept)
     try:
         yield seen
     finally:
@@ -121,11 +116,8 @@ def image_scores(
 ) -> ImageScores | None:
     """Return the per-image statistics of the ranking metric, if they are known.
 
-    Args:
-        stitch_id: The stitch.
-        metrics: The metrics of the evaluator.
-        results: What each of them was computed from.
-        names: All names that they gave.
+    ``results`` are what each of the metrics was computed from, ``names`` all names that
+    they gave.
     """
     wanted = key_metric(names) if names else ''  # of mmdet's, which found nothing
     for metric, found in zip(metrics, results, strict=True):

@@ -77,7 +77,6 @@ class StitchValLoop(ValLoop):
             self._selected_ids()  # at once: the first validation may be hours away
 
     def run(self) -> dict[str, float]:
-        """Launch validation."""
         runner = self.runner
         runner.call_hook('before_val')
         runner.call_hook('before_val_epoch')
@@ -164,7 +163,9 @@ class StitchTestLoop(TestLoop):
         super().__init__(*args, **kwargs)
         self.stitches, self.input_size = stitches, input_size
         self.evaluate, self.sizes = evaluate, sizes
-        self.known_results, self.known_costs = results, costs
+        self.known_results = results
+        several = isinstance(costs, list | tuple)
+        self.known_costs = costs if several or costs is None else [costs]
         self.lower_is_better = lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
@@ -179,7 +180,6 @@ class StitchTestLoop(TestLoop):
             self.draw = PredictionDrawer(self.runner.visualizer, show_dir, **window)
 
     def run(self) -> dict[str, float]:
-        """Launch test."""
         runner = self.runner
         runner.call_hook('before_test')
         runner.call_hook('before_test_epoch')
@@ -239,11 +239,9 @@ class StitchTestLoop(TestLoop):
         with gathered(model):
             self._costs = costs = cost_table(model, size)
         if self.known_costs is not None:
-            of_all = isinstance(self.known_costs, list | tuple)
-            files = self.known_costs if of_all else [self.known_costs]
-            tables = {file: CostTable.read(file) for file in files}
+            tables = {file: CostTable.read(file) for file in self.known_costs}
             same = (f for f, t in tables.items() if t.input_size == costs.input_size)
-            file = next(same, files[0])
+            file = next(same, self.known_costs[0])
             self._costs = tables[file]
             keys = '(config key: test_cfg.costs; option: --costs)'
             self._costs.check_same_model(costs, f'{file} {keys}')
@@ -252,15 +250,14 @@ class StitchTestLoop(TestLoop):
             check_number(self._space, self.evaluate, searched)
         if searched:
             return self._space.ids
-        if self.known_results is None:
-            more = dict(costs=self._costs, say=self._say_choice)
-            return select_stitches(self._space, self.stitches, **more)
-        known = self.known_results, self._space, self.lower_is_better
-        # Results may hold latency themselves.
-        costs = None if self.known_costs is None else self._costs
-        results = StitchResults.read(*known)
-        more = dict(results=results, say=self._say_choice)
-        return select_stitches(self._space, self.stitches, costs, **more)
+        costs, results = self._costs, None
+        if self.known_results is not None:
+            known = self.known_results, self._space, self.lower_is_better
+            results = StitchResults.read(*known)
+            if self.known_costs is None:  # results may hold latency themselves
+                costs = None
+        chosen = self._space, self.stitches, costs, results
+        return select_stitches(*chosen, say=self._say_choice)
 
     def _say_choice(self, reason: str) -> None:
         """Log what a budget bounds, and what was chosen within it."""

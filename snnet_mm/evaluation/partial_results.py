@@ -101,9 +101,7 @@ class MetricBuffers:
         records = _records(self._files[stitch_id]) if self._files else ()
         chunks = [_decode(record) for _, _, record in records]
         chunks.append(self._collected[stitch_id])
-        self._collected[stitch_id] = [
-            list(chain(*parts)) for parts in zip(*chunks, strict=True)
-        ]
+        self._collected[stitch_id] = [[*chain(*x)] for x in zip(*chunks, strict=True)]
         of_all = self.evaluator.metrics
         with self.of(stitch_id), recorded_results(of_all) as results:
             metrics = self.evaluator.evaluate(num_images)
@@ -122,8 +120,9 @@ class MetricBuffers:
     def _write(self) -> None:
         """Move what was collected to the files, as one record each."""
         for stitch_id, path in self._files.items():
-            record = _encode(self._collected[stitch_id])
-            if record is None:
+            try:
+                record = _encode(self._collected[stitch_id])
+            except (AttributeError, TypeError, pickle.PickleError):
                 self._writes = False
                 names = ', '.join(type(m).__name__ for m in self.evaluator.metrics)
                 MMLogger.get_current_instance().warning(
@@ -154,14 +153,11 @@ def image_scores_file(folder: Path, stitch_id: int) -> Path:
     return folder / f'images_{stitch_id}.npz'
 
 
-def _encode(results: list[list]) -> bytes | None:
-    """Return results as bytes, or None if they are no plain data."""
+def _encode(results: list[list]) -> bytes:
+    """Return results as bytes; what :func:`_decode` refuses is no plain data."""
     buffer = io.BytesIO()
-    try:
-        torch.save(results, buffer)
-        _decode(buffer.getvalue())
-    except (AttributeError, TypeError, pickle.PickleError):
-        return None
+    torch.save(results, buffer)
+    _decode(buffer.getvalue())
     return buffer.getvalue()
 
 
@@ -205,7 +201,7 @@ class PartialEvaluation:
             shutil.rmtree(self.folder, ignore_errors=True)
         barrier()
         if (self.folder / STATE).exists():
-            _, self.finished = _read(self.folder / STATE)
+            _, self.finished = _read_state(self.folder / STATE)
         self.finish({})
 
     def finish(self, metrics: Metrics) -> None:
@@ -248,12 +244,9 @@ def identify_data(dataloader: DataLoader) -> Identity:
     return {'data set': _digest(map(repr, names)), 'batch size': dataloader.batch_size}
 
 
-def _read(path: Path) -> tuple[Identity, Metrics]:
+def _read_state(path: Path) -> tuple[Identity, Metrics]:
     def parse(data: Mapping) -> tuple[Identity, Metrics]:
-        finished = {
-            int(i): {str(name): float(value) for name, value in metrics.items()}
-            for i, metrics in data['finished'].items()
-        }
+        finished = {int(i): dict(found) for i, found in data['finished'].items()}
         return dict(data['identity']), finished
 
     writer = 'an interrupted test; started anew without --resume, it'
@@ -264,7 +257,7 @@ def _refuse_others(root: Path, identity: Identity) -> None:
     others = sorted(root.glob(f'*/{STATE}'), key=lambda p: p.stat().st_mtime)
     if not others:
         return
-    other, _ = _read(others[-1])
+    other, _ = _read_state(others[-1])
     differs = [name for name in identity if other.get(name) != identity[name]]
     raise ValueError(
         f'the interrupted evaluation in {others[-1].parent} cannot be resumed, because '
@@ -284,5 +277,4 @@ def _tensor_bytes(state: Mapping[str, object]) -> Iterable[str | memoryview]:
     for name, value in state.items():
         yield name
         if isinstance(value, Tensor):
-            flat = value.detach().cpu().contiguous().reshape(-1)
-            yield flat.view(torch.uint8).numpy()
+            yield value.detach().cpu().reshape(-1).view(torch.uint8).numpy()

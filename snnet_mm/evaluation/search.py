@@ -104,10 +104,8 @@ class StitchSearch:
     def compare(self, passes: Sequence[Sequence[int]], number: int = 0) -> str:
         """Blocks run by passes, of ``number`` stitches in the end, and by one pass."""
         run = sum(blocks_run(map(self.space.__getitem__, ids)) for ids in passes)
-        lengths = [
-            sum(s.end - s.begin for s in stitch.segments) for stitch in self.space
-        ]
-        run += round(max(number - sum(map(len, passes)), 0) * fmean(lengths))
+        length = fmean(blocks_run([stitch]) for stitch in self.space)
+        run += round(max(number - sum(map(len, passes)), 0) * length)
         together = blocks_run(self.space)
         words = f'The search runs {"about " * (number > 0)}{run} blocks per image; one '
         words += f'pass with all {len(self.space)} stitches runs {together}'
@@ -214,10 +212,7 @@ def _gaussian_process() -> 'GaussianProcessRegressor':
 
 def blocks_run(stitches: Iterable[Stitch]) -> int:
     """Number of blocks that one pass with these stitches runs per image."""
-    prefixes = {
-        stitch.steps[: i + 1]
-        for stitch in stitches
-        for i, step in enumerate(stitch.steps)
-        if isinstance(step, Position) and step.block >= 0
-    }
-    return len(prefixes)
+    routes = [stitch.steps for stitch in stitches]
+    prefixes = {route[:i] for route in routes for i in range(1, len(route) + 1)}
+    blocks = [p for p in prefixes if isinstance(p[-1], Position) and p[-1].block >= 0]
+    return len(blocks)

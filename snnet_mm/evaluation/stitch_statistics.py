@@ -52,19 +52,15 @@ class StitchStatisticsHook(Hook):
         self.mode: str | None = None
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Keep the statistics of a checkpoint, for a test."""
         self.statistics = checkpoint.get(STATISTICS, {}) if self.num_images else {}
 
     def before_train(self, runner: Runner) -> None:
-        """Forget what was loaded."""
-        self.statistics, self.trains = {}, True
+        self.statistics, self.trains = {}, True  # what was loaded is forgotten
 
     def before_train_iter(self, runner: Runner, **_) -> None:
-        """Forget the estimate, as the weights will be others."""
-        self.statistics = {}
+        self.statistics = {}  # the weights will be others
 
     def after_train_iter(self, runner: Runner, **_) -> None:
-        """Estimate the statistics of all stitches after the last iteration."""
         if not self.is_last_train_iter(runner):
             return
         averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
@@ -75,7 +71,6 @@ class StitchStatisticsHook(Hook):
             hook.after_val_epoch(runner)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Put the statistics of these weights into their checkpoint."""
         if self.statistics:
             checkpoint[STATISTICS] = {
                 i: {key: value.cpu() for key, value in values.items()}

@@ -25,10 +25,7 @@ LOG_WIDTH = 160
 # Least rank correlation, by its sign for the better, and what it says to a user.
 MEANINGS = (
     (0.8, 'Good: a larger budget nearly always buys a better stitch.'),
-    (
-        0.5,
-        'Fair: a larger budget often buys a better one; choose by these results.',
-    ),
+    (0.5, 'Fair: a larger budget often buys a better one; choose by these results.'),
     (-1, 'Poor: what a stitch costs says little; choose by these results.'),
 )
 # COCO's metrics of small, medium and large objects, which would not fit.
@@ -62,13 +59,12 @@ def cost_report(
     title = f'{len(ids)} stitches at ' + '{}x{}'.format(*costs.input_size)
     known = next(iter(costs.costs.values()))
     names = [name for name in UNITS if getattr(known, name) is not None]
-    headings = [UNITS[name].heading for name in names]
-    columns = latencies or {}
-    headings += [f'{UNITS["latency"].heading} {name}' for name in columns]
-    table = _table(title + (notes and f' ({notes})'), headings)
+    columns = {UNITS[name].heading: (UNITS[name], costs.column(name)) for name in names}
+    for precision, column in (latencies or {}).items():
+        columns[f'{UNITS["latency"].heading} {precision}'] = UNITS['latency'], column
+    table = _table(title + (notes and f' ({notes})'), columns)
     for i in ids:
-        cells = [UNITS[name].cell(getattr(costs[i], name)) for name in names]
-        cells += [UNITS['latency'].cell(column[i]) for column in columns.values()]
+        cells = [unit.cell(column[i]) for unit, column in columns.values()]
         _add_row(table, i, space[i].kind, space.describe(space[i]), *cells)
     return table
 

@@ -1,7 +1,6 @@
 """Tests of models without stitches, such as an anchor alone, as baselines."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from mmengine.dist import is_main_process
@@ -50,9 +49,9 @@ def write_results(runner: Runner, metrics: Mapping[str, float]) -> bool:
     except Exception as error:  # heads that cannot run on meta tensors
         runner.logger.info(f'No results.json: costs cannot be counted: {error}')
         return False
-    name = type(unwrapped(runner.model)).__name__
-    row = StitchResult(0, 'whole', name, cost.flops, cost.params, metrics)
-    row = replace(row, num_images=len(loader.dataset))
+    name, number = type(unwrapped(runner.model)).__name__, len(loader.dataset)
+    about = 0, 'whole', name, cost.flops, cost.params
+    row = StitchResult(*about, metrics, num_images=number)
     directions, metric = metric_directions(metrics), key_metric(metrics)
     results = StitchResults([row], metric, directions, size, 'no stitches')
     path = Path(runner.log_dir, 'results.json')

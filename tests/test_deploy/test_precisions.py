@@ -117,6 +117,7 @@ def test_the_metric_of_the_file_stands_in_the_manifest(exporter, tmp_path):
 @writes_onnx
 def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, monkeypatch):
     """Every prediction of the file is another class than the model's."""
+    (tmp_path / '.export-killed').mkdir()
     onnx_format = FORMATS['onnx']
 
     def load(path, options):

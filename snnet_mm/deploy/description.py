@@ -1,7 +1,6 @@
 """What the graphs of a model take, do and give, and what is left to their caller."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 from mmengine.config import Config
 from torch import nn
@@ -19,66 +18,39 @@ from .graph import (
 from .single import inference_pipeline
 
 
-@dataclass(frozen=True)
-class GraphDescription:
-    """Input, task and surroundings of a model's graphs, as the manifest says them.
+def describe_graphs(
+    cfg: Config, model: nn.Module, size: tuple[int, int], predictions: Predictions
+) -> dict:
+    """Return what the manifest says of a model's graphs for images of a size.
 
     ``before`` and ``after`` are the steps that a caller takes, on images as they are
     read and on predictions; steps of a pipeline without a name of ours keep theirs.
     """
-
-    task: str
-    size: tuple[int, int]
-    channels: str
-    mean: Sequence[float] | None
-    std: Sequence[float] | None
-    before: Sequence[dict]
-    after: Sequence[dict]
-    classes: Sequence[str]
-    palette: Sequence[Sequence[int]]
-
-    @classmethod
-    def of(
-        cls, cfg: Config, model: nn.Module, size: tuple[int, int]
-    ) -> 'GraphDescription':
-        """Describe the graphs of a model for images of a size."""
-        preprocessor = model_config(cfg).get('data_preprocessor') or {}
-        task = task_of(model)
-        meta = getattr(model, 'dataset_meta', None) or {}
-        pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
-        channels = 'RGB' if takes_rgb(cfg) else 'BGR'
-        return cls(
-            task,
-            size,
-            channels,
-            *(preprocessor.get(key) for key in ('mean', 'std')),
-            [
-                *_steps_before(pipeline),
-                *_passes(model, size),
-                dict(step='channels', order=channels),
-                dict(step='batch', layout='NCHW', dtype='float32', range=[0, 255]),
-            ],
-            _steps_after(task, model),
-            *(list(meta.get(key) or ()) for key in ('classes', 'palette')),
-        )
-
-    def manifest(self, predictions: Predictions) -> dict:
-        """Return what the manifest says of graphs that predict the like."""
-        about = asdict(self)
-        size, shape = list(about.pop('size')), ['batch', 3, *self.size]
-        images = dict(name=INPUT, dtype='float32', shape=shape, range=[0, 255])
-        images |= {key: about.pop(key) for key in ('channels', 'mean', 'std')}
-        tensors = as_tuple(predictions)
-        names = zip(output_names(len(tensors)), tensors, strict=True)
-        outputs = [
+    preprocessor = model_config(cfg).get('data_preprocessor') or {}
+    task, meta = task_of(model), getattr(model, 'dataset_meta', None) or {}
+    pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
+    channels, tensors = 'RGB' if takes_rgb(cfg) else 'BGR', as_tuple(predictions)
+    loaded = dict(dtype='float32', range=[0, 255])
+    images = dict(name=INPUT, shape=['batch', 3, *size], channels=channels, **loaded)
+    images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
+    before = [*_steps_before(pipeline), *_passes(model, size)]
+    before.append(dict(step='channels', order=channels))
+    before.append(dict(step='batch', layout='NCHW', **loaded))
+    resized = list(size) if task in ('segmentation', 'depth') else None
+    normalises = images['mean'] is not None
+    return dict(
+        input=images,
+        outputs=[
             dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
-            for name, tensor in names
-        ]
-        caller = {key: about.pop(key) for key in ('before', 'after')}
-        graph = dict(normalises=self.mean is not None, resizes_images=False)
-        resized = self.task in ('segmentation', 'depth')
-        graph |= dict(resizes_predictions_to=size if resized else None)
-        return dict(input=images, outputs=outputs, graph=graph, caller=caller) | about
+            for name, tensor in zip(output_names(len(tensors)), tensors, strict=True)
+        ],
+        graph=dict(
+            normalises=normalises, resizes_images=False, resizes_predictions_to=resized
+        ),
+        caller=dict(before=before, after=_steps_after(task, model)),
+        task=task,
+        **{key: list(meta.get(key) or ()) for key in ('classes', 'palette')},
+    )
 
 
 def task_of(model: nn.Module) -> str:

@@ -18,7 +18,7 @@ from snnet_mm.runtime.bundle import MANIFEST, VERSION
 from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import check, check_writable, machine, refusal, write_json
 
-from .description import GraphDescription
+from .description import describe_graphs
 from .formats import FORMATS
 from .graph import (
     Predictions,
@@ -196,9 +196,9 @@ class StitchExporter:
         predictions: Predictions,
         weights: Mapping | None = None,
     ) -> dict:
-        measured = self.results.measured if self.results else ()
-        metrics = {result.id: dict(result.metrics) for result in measured}
-        ranked_by, results = None, self.results
+        ranked_by, metrics, results = None, {}, self.results
+        if results is not None:
+            metrics = {r.id: dict(r.metrics) for r in results.measured}
         if results is not None and results.metric in results.directions:
             better = results.higher_is_better
             ranked_by = dict(metric=results.metric, higher_is_better=better)
@@ -209,16 +209,15 @@ class StitchExporter:
             about |= dict(flops=cost.flops, params=cost.params, files=written)
             about |= dict(segments=[[names[s.anchor], *s[1:]] for s in stitch.segments])
             stitches.append(about | dict(metrics=metrics.get(i, {})))
-        described = GraphDescription.of(self.cfg, self.model, self.size)
         return dict(
             version=VERSION,
-            **described.manifest(predictions),
+            **describe_graphs(self.cfg, self.model, self.size, predictions),
             ranked_by=ranked_by,
             compared_on=self.compared_on,
             space=self.space.fingerprint,
             anchors=[
-                dict(name=name, depth=depth)
-                for name, depth in zip(names, self.space.depths, strict=True)
+                dict(name=names[a], depth=depth)
+                for a, depth in enumerate(self.space.depths)
             ],
             stitches=stitches,
             weights=weights,

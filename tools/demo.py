@@ -29,7 +29,7 @@ from snnet_mm.evaluation import (
     wide_console,
 )
 from snnet_mm.stitching import UNITS, StitchResults
-from snnet_mm.utils import ToolParser, check, guard_checkpoints, run_command
+from snnet_mm.utils import ToolParser, check, dicts_in, guard_checkpoints, run_command
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
 # Names of the configs by task.
@@ -114,23 +114,15 @@ def train_alone(anchor: str, start: str, args: argparse.Namespace) -> StitchResu
     return StitchResults.read(file) if file.exists() else None
 
 
-def start_from(config: object, checkpoints: dict[str, str]) -> None:
-    """Replace the checkpoints that the parts of a model start from."""
-    if isinstance(config, dict):
-        if config.get('checkpoint') in checkpoints:
-            config['checkpoint'] = checkpoints[config['checkpoint']]
-        config = list(config.values())
-    if isinstance(config, (list, tuple)):
-        for part in config:
-            start_from(part, checkpoints)
-
-
 def train_stitched(starts: list[str], args: argparse.Namespace) -> Runner:
     """Stitch two trained anchors, train them together and test every stitch."""
     print('Stitching them by least squares and training all stitches', flush=True)
     cfg = load_config('snnetv2-fast-slow', args, later=True)
-    own = cfg.fast_checkpoint, cfg.slow_checkpoint
-    start_from(cfg.model, dict(zip(own, starts, strict=True)))
+    fast, slow = starts
+    checkpoints = {cfg.fast_checkpoint: fast, cfg.slow_checkpoint: slow}
+    for part in dicts_in(cfg.model):
+        if part.get('checkpoint') in checkpoints:
+            part['checkpoint'] = checkpoints[part['checkpoint']]
     cfg.test_cfg.update(stitches='all', out_dir=str(args.work_dir))
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     runner = build(cfg)
@@ -193,13 +185,8 @@ def conclude(runner: Runner, alone: dict, args: argparse.Namespace) -> None:
     results = StitchResults.read(args.work_dir / 'stitches.json')
     print()
     wide_console().print(compare(results, alone))
-    kept, apart = (
-        sum(n) / 1e6
-        for n in (
-            (p.numel() for p in runner.model.parameters()),
-            (r.params for r in results.stitches),
-        )
-    )
+    kept = sum(p.numel() for p in runner.model.parameters()) / 1e6
+    apart = sum(results.column('params').values()) / 1e6
     front, number = results.front(), len(results.stitches)
     print(
         f'One file with {kept:.2f} M parameters serves {number} stitches and '

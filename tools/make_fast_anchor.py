@@ -127,9 +127,8 @@ def write_config(
     fast.merge_from_dict(dict(model=model))
     for value in (arch, init_cfg):
         value['_delete_'] = True
-    changes = Config(
-        dict(_base_=[osp.relpath(args.config, args.work_dir)], model=model)
-    )
+    base = osp.relpath(args.config, args.work_dir)
+    changes = Config(dict(_base_=[base], model=model))
     with atomic_path(path) as temporary:
         temporary.write_text(
             f'# A fast anchor made of that of {osp.basename(args.config)} by '
@@ -163,19 +162,13 @@ def training_config(
     )
     if args.width is not None:
         cfg.model.basis = str(args.work_dir / 'basis.pth')
-    warm_up = min(50, args.iters // 10 + 1)
-    cfg.train_cfg = dict(
-        type='IterBasedTrainLoop', max_iters=args.iters, val_interval=args.iters
-    )
+    iters = args.iters
+    loop = dict(type='IterBasedTrainLoop', max_iters=iters, val_interval=iters)
+    cfg.train_cfg, warm_up = loop, min(50, iters // 10 + 1)
+    falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, end=warm_up, by_epoch=False),
-        dict(
-            type='CosineAnnealingLR',
-            eta_min_ratio=0.01,
-            begin=warm_up,
-            end=args.iters,
-            by_epoch=False,
-        ),
+        dict(falling, begin=warm_up, end=iters),
     ]
     cfg.work_dir = str(args.work_dir / 'training')
     interrupted = find_latest_checkpoint(cfg.work_dir) if args.resume else None
@@ -219,8 +212,7 @@ def main() -> None:
     cfg = load_config(args.config, args.cfg_options)
     if args.amp:
         train_in_half_precision(cfg)
-    check_writable(str(args.work_dir), 'option: --work-dir')
-    args.work_dir.mkdir(parents=True, exist_ok=True)
+    check_writable(args.work_dir, 'option: --work-dir')
     first, last = args.work_dir / 'cut.pth', args.work_dir / 'fast.pth'
     with guard_checkpoints():
         arch, places, weights = cut(cfg, args)
@@ -233,9 +225,7 @@ def main() -> None:
         fast.work_dir = cfg.work_dir = str(args.work_dir)
         networks = {'slow anchor': (cfg, args.checkpoint), 'cut': (fast, first)}
         networks['trained'] = fast, last
-        metrics = {
-            n: evaluate(*network, n, args.verbose) for n, network in networks.items()
-        }
+        metrics = {n: evaluate(*of, n, args.verbose) for n, of in networks.items()}
     report(metrics, args.work_dir / 'fast_anchor.json')
     print(f'Wrote {args.work_dir / "fast.py"} and {last}')
 

@@ -55,13 +55,9 @@ def entropies(args: argparse.Namespace) -> np.ndarray:
 
 
 def read(path: Path) -> tuple[StitchResults, StitchResult, ImageScores]:
-    results = StitchResults.read(path)
+    results, images = StitchResults.read(path), path.with_name('per_image.npz')
     check(len(results.stitches) == 1, 'results', str(path), 'those of one model')
-    return (
-        results,
-        results.stitches[0],
-        ImageScores.read(path.with_name('per_image.npz')),
-    )
+    return results, results.stitches[0], ImageScores.read(images)
 
 
 def main() -> None:
@@ -73,16 +69,11 @@ def main() -> None:
     # The place of every image, the most uncertain one first.
     place = np.argsort(np.argsort(-entropy))
     to_slow = place < np.round(SHARES * len(entropy))[:, None]
-    parts = [
-        np.where(to_slow[..., None], getattr(better, name), getattr(images, name))
+    parts = {
+        name: np.where(to_slow[..., None], getattr(better, name), getattr(images, name))
         for name in ('numerators', 'denominators')
-    ]
-    scores = replace(
-        images,
-        ids=tuple(range(len(SHARES))),
-        numerators=parts[0],
-        denominators=parts[1],
-    )
+    }
+    scores = replace(images, ids=tuple(range(len(SHARES))), **parts)
     values = scores.scores(np.ones((1, len(entropy))))[0]
     rows = [
         replace(
@@ -102,10 +93,8 @@ def main() -> None:
     results.save(args.out / 'stitches.json')
     scores.save(args.out / 'per_image.npz')
     for row in rows:
-        score = row.metrics[results.metric]
-        print(
-            f'{row.route}: {row.flops / 1e9:.2f} GFLOPs, {results.metric} {score:.2f}'
-        )
+        score = f'{results.metric} {row.metrics[results.metric]:.2f}'
+        print(f'{row.route}: {row.flops / 1e9:.2f} GFLOPs, {score}')
     worst = (fast.flops + slow.flops) / 1e9
     print(f'Worst case of an image: {worst:.2f} GFLOPs. Wrote {args.out}/stitches.json')
 

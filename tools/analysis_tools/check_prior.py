@@ -67,9 +67,8 @@ def lost(
     for group in group_by_cost(flops, step):
         budget = max(flops[i] for i in group)
         affordable = [i for i in flops if flops[i] <= budget]
-        guessed = max(
-            (i for i in affordable if i in guess), key=lambda i: (guess[i], -flops[i])
-        )
+        known = (i for i in affordable if i in guess)
+        guessed = max(known, key=lambda i: (guess[i], -flops[i]))
         best = max(sign * scores[i] for i in affordable)
         losses.append(best - sign * scores[guessed])
     return losses
@@ -83,10 +82,8 @@ def main() -> None:
     flops, scores = results.column('flops'), results.scores()
     missing = sorted(set(space.ids) - set(flops))
     check(not missing, 'results', missing, 'results of all stitches; these are lacking')
-    for name, guess in {
-        'the prior': prior_scores(space, flops),
-        'FLOPs alone': flops,
-    }.items():
+    guesses = {'the prior': prior_scores(space, flops), 'FLOPs alone': flops}
+    for name, guess in guesses.items():
         ranks = rank_correlation([guess[i] for i in scores], list(scores.values()))
         print(f'{name}: rank correlation {ranks:.2f}, ', end='')
         print_losses(lost(results, guess, args.step * 1e9), results.metric)

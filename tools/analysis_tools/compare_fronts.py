@@ -9,14 +9,14 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.evaluation.front_comparison import BEST_WITHIN, FrontComparison, Run
 from snnet_mm.evaluation.image_scores import ImageScores
+from snnet_mm.evaluation.pictures.figures import new_figure, save_figure
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
-from snnet_mm.utils import ToolParser, atomic_path, check, run_command, write_json
+from snnet_mm.utils import ToolParser, check, run_command, write_json
 
 
 def parse_args() -> argparse.Namespace:
@@ -62,7 +62,8 @@ def read_models(args: argparse.Namespace) -> dict[str, list[Run]]:
 def draw(comparison: FrontComparison, path: Path, args: argparse.Namespace) -> None:
     """Draw the best affordable score over the cost, with its interval."""
     unit = UNITS[args.cost]
-    figure, axes = plt.subplots(figsize=(7, 4.5))
+    figure = new_figure(7, 4.5)
+    axes = figure.subplots()
     for name in comparison.models:
         costs, (value, low, high) = comparison.steps(name)
         costs = [*costs / unit.factor, 1.02 * comparison.high / unit.factor]
@@ -74,9 +75,11 @@ def draw(comparison: FrontComparison, path: Path, args: argparse.Namespace) -> N
     axes.set_ylabel(f'best {next(iter(comparison.models.values()))[0].images.metric}')
     axes.legend(title='95 % over images')
     axes.grid(alpha=0.3)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format='png', dpi=150, bbox_inches='tight')
-    plt.close(figure)
+    save_figure(figure, path, dpi=150)
+
+
+def as_plain(figures: dict) -> dict:
+    return {m: {k: asdict(f) for k, f in of.items()} for m, of in figures.items()}
 
 
 def print_table(title: str, figures: dict, unit: float) -> None:
@@ -95,19 +98,13 @@ def main() -> None:
     comparison = FrontComparison(read_models(args), args.resamples, args.seed)
     figures, unit = comparison.figures(), UNITS[args.cost]
     print_table(f'Fronts, costs in {unit.heading}', figures, unit.factor)
-    report = dict(figures=figures)
+    report = dict(figures=as_plain(figures))
     if len(figures) > 1:
         baseline = args.baseline or next(iter(figures))
         found = comparison.differences(baseline)
         print_table(f'Differences to {baseline}', found, unit.factor)
-        report |= dict(baseline=baseline, differences=found)
-    plain = {
-        key: {m: {k: asdict(f) for k, f in fs.items()} for m, fs in value.items()}
-        if isinstance(value, dict)
-        else value
-        for key, value in report.items()
-    }
-    write_json(args.out.with_suffix('.json'), plain)
+        report |= dict(baseline=baseline, differences=as_plain(found))
+    write_json(args.out.with_suffix('.json'), report)
     draw(comparison, args.out.with_suffix('.png'), args)
     print(
         'A best of many stitches on few images is inflated: "chosen on half of the '

@@ -10,12 +10,7 @@ from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.evaluation.search import check_number
-from snnet_mm.stitching import (
-    CostTable,
-    StitchResults,
-    parse_budget,
-    select_stitches,
-)
+from snnet_mm.stitching import CostTable, StitchResults, parse_budget, select_stitches
 from snnet_mm.utils import (
     ToolParser,
     check,

@@ -7,14 +7,7 @@ from torch import nn
 
 from snnet_mm.models import model_config
 
-from .graph import (
-    INPUT,
-    Predictions,
-    as_tuple,
-    is_detector,
-    output_names,
-    takes_rgb,
-)
+from .graph import INPUT, Predictions, as_tuple, is_detector, output_names, takes_rgb
 from .single import inference_pipeline
 
 

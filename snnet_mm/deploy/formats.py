@@ -113,10 +113,7 @@ FORMATS = {
         extra='openvino',
         weights_suffix='.bin',
         # Unless it is told, it computes in bf16 on a CPU that can.
-        options={
-            **dict.fromkeys(PRECISIONS, {_HINT: 'f32'}),
-            'bf16': {_HINT: 'bf16'},
-        },
+        options={**dict.fromkeys(PRECISIONS, {_HINT: 'f32'}), 'bf16': {_HINT: 'bf16'}},
     ),
     'torch-export': Format(
         '.pt2',

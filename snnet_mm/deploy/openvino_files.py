@@ -31,8 +31,5 @@ def _to_int8(model: object, build: StitchBuild) -> object:
     images = build.calibration_images()
     data = nncf.Dataset([image[None].numpy() for image in images])
     return nncf.quantize(
-        model,
-        data,
-        subset_size=len(images),
-        model_type=nncf.ModelType.TRANSFORMER,
+        model, data, subset_size=len(images), model_type=nncf.ModelType.TRANSFORMER
     )

@@ -13,11 +13,5 @@ from .pictures.prediction_drawer import draw_sample
 from .pictures.route_plot import plot_routes
 from .sizes import check_sizes, size_name
 from .stitch_statistics import StitchStatisticsHook
-from .tables import (
-    as_text,
-    cost_report,
-    report_stitches,
-    stitch_table,
-    wide_console,
-)
+from .tables import as_text, cost_report, report_stitches, stitch_table, wide_console
 from .whole_model import evaluate_whole_model

@@ -91,8 +91,6 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         allowed = f'-1 (nothing), 0 (the embedding) to {depth}'
         check(right, 'frozen_stages', frozen_stages, allowed)
         self.kept_blocks = set(range(depth) if kept_blocks is None else kept_blocks)
-        right, allowed = self.kept_blocks <= {*range(depth)}, f'blocks 0 to {depth - 1}'
-        check(right, 'kept_blocks', kept_blocks, allowed)
         self.frozen_stages, self.has_embedding = frozen_stages, embedding
 
     @property

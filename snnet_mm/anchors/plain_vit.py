@@ -106,9 +106,12 @@ class PlainViT(TokenAnchor):
         **kwargs,
     ) -> None:
         dim, depth, num_heads, mlp_ratio = _read_arch(arch)
-        _check_settings(img_size, patch_size, num_registers, layer_scale_init)
+        sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
+        right = len(sides) == 2 and all(is_whole(side, patch_size) for side in sides)
+        allowed = f'pixels, or height and width, of a patch ({patch_size}) or more'
+        check(right, 'img_size', img_size, allowed)
         prefix = int(cls_token) + num_registers, cls_token
-        super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
+        super().__init__(dim, depth, patch_size, *prefix, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
         self._kept = KeptTensors()
@@ -229,22 +232,6 @@ def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
     return width, depth, heads, ratio
 
 
-def _check_settings(
-    img_size: int | Sequence[int],
-    patch_size: int,
-    num_registers: int,
-    layer_scale_init: float | None,
-) -> None:
-    check(is_whole(patch_size, 1), 'patch_size', patch_size, 'pixels, 1 or more')
-    sides = img_size if isinstance(img_size, Sequence) else (img_size, img_size)
-    right = len(sides) == 2 and all(is_whole(side, patch_size) for side in sides)
-    allowed = f'pixels, or height and width, of a patch ({patch_size}) or more'
-    check(right, 'img_size', img_size, allowed)
-    check(is_whole(num_registers, 0), 'num_registers', num_registers, '0 or more')
-    right = layer_scale_init is None or is_number(layer_scale_init)
-    check(right, 'layer_scale_init', layer_scale_init, 'None or a number')
-
-
 def _check_windows(
     depth: int,
     num_prefix: int,
@@ -253,7 +240,6 @@ def _check_windows(
     global_blocks: Sequence[int],
     decomposed: bool,
 ) -> None:
-    check(is_whole(window_size, 0), 'window_size', window_size, '0 (none) or more')
     right = all(i in range(depth) for i in global_blocks)
     right = right and (window_size or not len(global_blocks))
     allowed = f'blocks 0 to {depth - 1}, and none where window_size is 0'

@@ -48,8 +48,6 @@ class ToyScenes(BaseDataset):
         depth: bool = False,
         **kwargs,
     ) -> None:
-        ok = 0 <= num_objects[0] <= num_objects[1]
-        check(ok, 'dataset.num_objects', num_objects, '(least, greatest)')
         check(split in SPLITS, 'dataset.split', split, SPLITS)
         check(min(size) >= MIN_SIDE, 'dataset.size', size, '(H, W), 16 or more')
         self.num_scenes, self.size = num_scenes, tuple(size)

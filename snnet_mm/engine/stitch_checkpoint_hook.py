@@ -24,7 +24,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import gathered
-from snnet_mm.utils import check, is_whole, register, remove_leftovers
+from snnet_mm.utils import register, remove_leftovers
 
 from .resume import check_resumable, check_weights_fit, find_resumable
 
@@ -42,15 +42,8 @@ class StitchCheckpointHook(CheckpointHook):
             from one validation to the next.
     """
 
-    def __init__(
-        self, interval: int | None = None, max_keep_ckpts: int = -1, **kwargs
-    ) -> None:
-        key, allowed = 'default_hooks.checkpoint', 'a whole number, -1 for none and all'
-        whole = interval is None or is_whole(interval)
-        check(whole, f'{key}.interval', interval, allowed)
-        whole = is_whole(max_keep_ckpts)
-        check(whole, f'{key}.max_keep_ckpts', max_keep_ckpts, allowed)
-        super().__init__(interval, max_keep_ckpts=max_keep_ckpts, **kwargs)
+    def __init__(self, interval: int | None = None, **kwargs) -> None:
+        super().__init__(interval, **kwargs)
 
     def before_run(self, runner: Runner) -> None:
         if self.interval is None and isinstance(runner._train_loop, BaseLoop):

@@ -4,7 +4,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
-from snnet_mm.utils import check, register
+from snnet_mm.utils import register
 
 
 @register(HOOKS)
@@ -17,8 +17,6 @@ class AdaptiveGradClipHook(Hook):
     """
 
     def __init__(self, clip_factor: float = 0.01) -> None:
-        fits, wanted = clip_factor > 0, 'positive numbers'
-        check(fits, 'AdaptiveGradClipHook.clip_factor', clip_factor, wanted)
         self.clip_factor = clip_factor
 
     def before_train(self, runner: Runner) -> None:

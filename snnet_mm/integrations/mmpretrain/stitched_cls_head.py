@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from snnet_mm.anchors import TokenState
 from snnet_mm.stitching import Stitch, StitchingSpace
 from snnet_mm.stitching.routes import ANCHOR_KIND
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, register
 
 from .anchor_classifier import AnchorClassifier
 
@@ -53,7 +53,6 @@ class StitchedClsHead(ClsHead):
     ) -> None:
         super().__init__(**kwargs)
         heads = anchor_heads or ends
-        check(is_whole(num_classes, 1), 'head.num_classes', num_classes, '1 or more')
         wanted = 'one dict per anchor, such as dict(in_channels=384)'
         check(any(heads), 'head.anchor_heads', heads, wanted)
         self.num_classes, self.of_slowest = num_classes, of_slowest

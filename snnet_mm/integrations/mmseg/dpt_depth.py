@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from snnet_mm.utils import check, register
 
 MODES = ('whole', 'slide')
-READOUTS = ('ignore', 'add', 'project')
 ACTIVATIONS = ('sigmoid', 'relu')
 EPS = 1e-3
 MEAN_WEIGHT = 0.15
@@ -27,18 +26,14 @@ class LoadDepthMap(LoadDepthAnnotation):
     """mmseg's loading of a depth map in metres, which must fit its image."""
 
     def __init__(self, depth_rescale_factor: float = 1e-3, **kwargs) -> None:
-        key = 'LoadDepthMap.depth_rescale_factor'
-        check(depth_rescale_factor > 0, key, depth_rescale_factor, 'more than 0')
         super().__init__(depth_rescale_factor=depth_rescale_factor, **kwargs)
 
     def transform(self, results: dict) -> dict:
         """Add ``gt_depth_map`` (H, W) in metres, 0 where there is none."""
         results = super().transform(results)
         shape, wanted = results['gt_depth_map'].shape, tuple(results['ori_shape'][:2])
-        found = f'{results["depth_map_path"]} of shape {shape}'
-        check(
-            shape == wanted, 'dataset.data_prefix', found, f'that of images, {wanted}'
-        )
+        found, key = f'{results["depth_map_path"]} of {shape}', 'dataset.data_prefix'
+        check(shape == wanted, key, found, f'that of images, {wanted}')
         return results
 
 
@@ -118,13 +113,9 @@ class DPTDepthHead(DPTHead):
         ok, key = activation in ACTIVATIONS, 'decode_head.activation'
         check(ok, key, activation, ACTIVATIONS)
         self.activation = activation
-        ok, key = readout_type in READOUTS, 'decode_head.readout_type'
-        check(ok, key, readout_type, READOUTS)
-        widths, key = post_process_channels, 'decode_head.post_process_channels'
-        check(len(widths) == 4, key, widths, 'four widths')
         super().__init__(
             embed_dims=in_channels,
-            post_process_channels=list(widths),
+            post_process_channels=list(post_process_channels),
             readout_type=readout_type,
             norm_cfg=norm_cfg,
             in_channels=[in_channels] * 4,

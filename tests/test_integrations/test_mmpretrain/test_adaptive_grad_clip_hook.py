@@ -33,8 +33,3 @@ def test_rows_of_gradients_are_as_long_as_those_of_weights_allow():
     torch.testing.assert_close(
         nn.functional.normalize(moved[1:]), nn.functional.normalize(free[1:])
     )
-
-
-def test_factors_are_positive():
-    with pytest.raises(ValueError, match='AdaptiveGradClipHook.clip_factor'):
-        AdaptiveGradClipHook(0)

@@ -282,7 +282,6 @@ def check_space(*numbers):
     'call, words',
     [
         (lambda: check_space(8, 12, 16), 'heads for 3 anchors.*2 anchors of the back'),
-        (lambda: classifier(head=dict(num_classes=0)), 'num_classes=0; allowed: 1'),
         (lambda: classifier(head=dict(anchor_heads=[None])), 'one dict per anchor'),
         (lambda: run(classifier(head=widths(12, 8))), r'=8; allowed: 12.*_heads\.1'),
         (lambda: set_stitch(classifier(head=widths(8)), 1), r'\[0\].*for anchor 1'),

@@ -10,23 +10,20 @@ _base_ = [
 fast_checkpoint = 'work_dirs/setr-naive_vit-fast_1xb8-1500_camvid-240x176/iter_1500.pth'
 slow_checkpoint = 'work_dirs/setr-naive_vit-slow_1xb8-1500_camvid-240x176/iter_1500.pth'
 anchor = dict(type='PlainViT', img_size=(176, 240), patch_size=8, layer_scale_init=None)
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     data_preprocessor=dict(size=(176, 240)),
     backbone=dict(
         anchors=[
             dict(
                 arch=dict(embed_dims=64, depth=6, num_heads=2),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
                 **anchor,
             ),
             dict(
                 arch=dict(embed_dims=128, depth=12, num_heads=4),
                 drop_path_rate=0.1,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
         ],

@@ -2,22 +2,20 @@
 # pair. One CPU core, batch 4. No figure in the paper. Ours: not yet run.
 _base_ = [
     '../_base_/models/dpt_vit.py',
-    '../_base_/datasets/hololens_240x160.py',
+    '../_base_/datasets/hololens_252x168.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/depth_runtime.py',
 ]
-crop_size = (126, 196)
-scale = (252, 168)
 model = dict(
     data_preprocessor=dict(
         mean=[123.675, 116.28, 103.53],
         std=[58.395, 57.12, 57.375],
-        size=crop_size,
+        size=_base_.crop_size,
         test_cfg=dict(size_divisor=14),
     ),
     backbone=dict(
         arch='small',
-        img_size=crop_size,
+        img_size=_base_.crop_size,
         patch_size=14,
         layer_scale_init=1.0,
         out_indices=(2, 5, 8, 11),
@@ -32,11 +30,6 @@ model = dict(
         loss_decode=dict(warm_up_iters=20),
     ),
 )
-_base_.train_dataloader.dataset.pipeline[2].scale = scale
-_base_.train_dataloader.dataset.pipeline[5].crop_size = crop_size
-_base_.val_dataloader.dataset.pipeline[1].scale = scale
-_base_.test_dataloader.dataset.pipeline[1].scale = scale
-train_dataloader = dict(batch_size=4)
 optim_wrapper = dict(optimizer=dict(lr=1e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=40, by_epoch=False),

@@ -3,21 +3,21 @@
 # Ours: not yet run.
 _base_ = [
     '../_base_/models/dpt_snnetv2.py',
-    '../_base_/datasets/hololens_240x160.py',
+    '../_base_/datasets/hololens_252x168.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/stitched_depth_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/hololens-fast/fast.pth'
 slow_checkpoint = 'work_dirs/hololens-slow/iter_400.pth'
-crop_size = (126, 196)
-scale = (252, 168)
-anchor = dict(type='PlainViT', img_size=crop_size, patch_size=14, layer_scale_init=1.0)
+anchor = dict(
+    type='PlainViT', img_size=_base_.crop_size, patch_size=14, layer_scale_init=1.0
+)
 weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     data_preprocessor=dict(
         mean=[123.675, 116.28, 103.53],
         std=[58.395, 57.12, 57.375],
-        size=crop_size,
+        size=_base_.crop_size,
         test_cfg=dict(size_divisor=14),
     ),
     backbone=dict(
@@ -47,11 +47,6 @@ model = dict(
         ),
     ),
 )
-_base_.train_dataloader.dataset.pipeline[2].scale = scale
-_base_.train_dataloader.dataset.pipeline[5].crop_size = crop_size
-_base_.val_dataloader.dataset.pipeline[1].scale = scale
-_base_.test_dataloader.dataset.pipeline[1].scale = scale
-train_dataloader = dict(batch_size=4)
 optim_wrapper = dict(optimizer=dict(lr=3e-5))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=40, by_epoch=False),

@@ -2,17 +2,15 @@
 # 384. One CPU core, batch 4. No figure in the paper; measured: see README.md.
 _base_ = [
     '../_base_/models/setr-naive_vit.py',
-    '../_base_/datasets/camvid_240x176.py',
+    '../_base_/datasets/camvid_238x168.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/default_runtime.py',
 ]
-crop_size = (168, 238)
-scale = (238, 168)
 model = dict(
-    data_preprocessor=dict(size=crop_size),
+    data_preprocessor=dict(size=_base_.crop_size),
     backbone=dict(
         arch='small',
-        img_size=crop_size,
+        img_size=_base_.crop_size,
         patch_size=14,
         layer_scale_init=1.0,
         init_cfg=dict(
@@ -21,11 +19,6 @@ model = dict(
     ),
     decode_head=dict(in_channels=384, channels=128, num_classes=11),
 )
-_base_.train_dataloader.dataset.pipeline[2].scale = scale
-_base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
-_base_.val_dataloader.dataset.pipeline[1].scale = scale
-_base_.test_dataloader.dataset.pipeline[1].scale = scale
-train_dataloader = dict(batch_size=4)
 optim_wrapper = dict(optimizer=dict(lr=1e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),

@@ -3,18 +3,18 @@
 # measured: see README.md.
 _base_ = [
     '../_base_/models/setr-naive_snnetv2.py',
-    '../_base_/datasets/camvid_240x176.py',
+    '../_base_/datasets/camvid_238x168.py',
     '../_base_/schedules/adamw_cosine.py',
     '../_base_/stitched_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/camvid-fast/fast.pth'
 slow_checkpoint = 'work_dirs/camvid-slow/iter_1200.pth'
-crop_size = (168, 238)
-scale = (238, 168)
-anchor = dict(type='PlainViT', img_size=crop_size, patch_size=14, layer_scale_init=1.0)
+anchor = dict(
+    type='PlainViT', img_size=_base_.crop_size, patch_size=14, layer_scale_init=1.0
+)
 weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
-    data_preprocessor=dict(size=crop_size),
+    data_preprocessor=dict(size=_base_.crop_size),
     backbone=dict(
         anchors=[
             dict(
@@ -38,11 +38,6 @@ model = dict(
         ),
     ),
 )
-_base_.train_dataloader.dataset.pipeline[2].scale = scale
-_base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
-_base_.val_dataloader.dataset.pipeline[1].scale = scale
-_base_.test_dataloader.dataset.pipeline[1].scale = scale
-train_dataloader = dict(batch_size=4)
 optim_wrapper = dict(optimizer=dict(lr=3e-5))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),

@@ -3,37 +3,14 @@
 # not yet run.
 _base_ = [
     '../_base_/models/upernet_swin-s.py',
+    '../_base_/models/snnetv1_swin-ti-s.py',
     '../_base_/datasets/ade20k_512x512.py',
     '../_base_/schedules/adamw_swin_160k.py',
     '../_base_/stitched_runtime.py',
 ]
-anchor = dict(type='TimmStageAnchor', img_size=512, drop_path_rate=0.3)
-model = dict(
-    backbone=dict(
-        _delete_=True,
-        type='SNNetv1',
-        anchors=[
-            dict(
-                model='swin_tiny_patch4_window7_224',
-                init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint='timm://swin_tiny_patch4_window7_224.ms_in1k',
-                ),
-                **anchor,
-            ),
-            dict(
-                model='swin_small_patch4_window7_224',
-                init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint='timm://swin_small_patch4_window7_224.ms_in1k',
-                ),
-                **anchor,
-            ),
-        ],
-        stages=(0, 1, 2),
-        out_indices=(1, 3, 21, 23),
-    ),
-)
+swin = _base_.stitched_swin
+anchors = [dict(anchor, drop_path_rate=0.3) for anchor in swin.anchors]
+model = dict(backbone=dict(_delete_=True, **dict(swin, anchors=anchors)))
 # Ten times that of the anchors, which have the recipe's.
 optim_wrapper = dict(paramwise_cfg=dict(lr_mults={'backbone.stitching_layers': 10.0}))
 default_hooks = dict(

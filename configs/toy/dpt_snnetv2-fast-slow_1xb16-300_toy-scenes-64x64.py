@@ -10,22 +10,19 @@ _base_ = [
 fast_checkpoint = 'work_dirs/dpt_vit-fast_1xb16-300_toy-scenes-64x64/iter_300.pth'
 slow_checkpoint = 'work_dirs/dpt_vit-slow_1xb16-300_toy-scenes-64x64/iter_300.pth'
 anchor = dict(type='PlainViT', img_size=64, patch_size=8, layer_scale_init=None)
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     data_preprocessor=dict(size=(64, 64), test_cfg=None),
     backbone=dict(
         anchors=[
             dict(
                 arch=dict(embed_dims=32, depth=4, num_heads=2),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
                 **anchor,
             ),
             dict(
                 arch=dict(embed_dims=96, depth=8, num_heads=4),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
         ],

@@ -17,6 +17,7 @@ anchor = dict(
     decomposed_rel_pos=True,
     layer_scale_init=None,
 )
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     backbone=dict(
         _delete_=True,
@@ -24,16 +25,12 @@ model = dict(
         anchors=[
             dict(
                 arch=dict(embed_dims=32, depth=4, num_heads=2),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
                 **anchor,
             ),
             dict(
                 arch=dict(embed_dims=96, depth=8, num_heads=4),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
         ],

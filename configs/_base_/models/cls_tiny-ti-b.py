@@ -5,22 +5,19 @@ _base_ = ['./cls_vit.py']
 ti_checkpoint = 'work_dirs/vit-ti_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 b_checkpoint = 'work_dirs/vit-b_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 anchor = dict(type='PlainViT', img_size=64, patch_size=16, layer_scale_init=None)
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     backbone=dict(
         anchors=[
             dict(
                 arch=dict(embed_dims=32, depth=6, num_heads=1),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=ti_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=ti_checkpoint),
                 **anchor,
             ),
             dict(
                 arch=dict(embed_dims=128, depth=6, num_heads=4),
                 drop_path_rate=0.1,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=b_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=b_checkpoint),
                 **anchor,
             ),
         ],

@@ -1,29 +1,10 @@
 # SETR with the naive decoder on SN-Netv2 of DeiT3-B and DeiT3-L, 150 classes.
-_base_ = ['./setr-naive_deit3-l.py']
-anchor = dict(type='PlainViT', img_size=512, drop_path_rate=0.1)
+_base_ = ['./setr-naive_snnetv2-deit3-s-l.py']
+fast, slow = _base_.model.backbone.anchors
+weights = dict(type='Pretrained', checkpoint='checkpoints/deit_3_base_224_21k.pth')
 model = dict(
     backbone=dict(
-        _delete_=True,
-        type='SNNetv2',
-        anchors=[
-            dict(
-                arch='base',
-                init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_base_224_21k.pth'
-                ),
-                **anchor,
-            ),
-            dict(
-                arch='large',
-                init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_large_224_21k.pth'
-                ),
-                **anchor,
-            ),
-        ],
-        stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
-        out_indices=(9, 14, 19, 23),
-        # Only the auxiliary heads read the other maps.
-        eval_maps=(3,),
+        anchors=[dict(fast, arch='base', init_cfg=weights), slow],
+        stitching_layer=dict(rank=4),
     ),
 )

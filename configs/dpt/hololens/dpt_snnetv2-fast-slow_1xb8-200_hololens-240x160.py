@@ -10,23 +10,20 @@ _base_ = [
 fast_checkpoint = 'work_dirs/dpt_vit-fast_1xb8-400_hololens-240x160/iter_400.pth'
 slow_checkpoint = 'work_dirs/dpt_vit-slow_1xb8-400_hololens-240x160/iter_400.pth'
 anchor = dict(type='PlainViT', img_size=(128, 192), layer_scale_init=None)
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     data_preprocessor=dict(size=(128, 192)),
     backbone=dict(
         anchors=[
             dict(
                 arch=dict(embed_dims=96, depth=6, num_heads=3),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
                 **anchor,
             ),
             dict(
                 arch=dict(embed_dims=192, depth=12, num_heads=6),
                 drop_path_rate=0.1,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
         ],

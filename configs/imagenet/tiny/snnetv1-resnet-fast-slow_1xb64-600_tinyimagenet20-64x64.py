@@ -12,6 +12,7 @@ fast_checkpoint = 'work_dirs/resnet-fast_1xb64-1000_tinyimagenet20-64x64/iter_10
 slow_checkpoint = 'work_dirs/resnet-slow_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 narrow = dict(channels=(16, 32, 64, 128), stem_type='deep', stem_width=8)
 end = dict(pooling='mean', norm=None)
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     backbone=dict(
         type='SNNetv1',
@@ -21,9 +22,7 @@ model = dict(
                 model='resnet18',
                 model_args=narrow,
                 img_size=64,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
             ),
             dict(
                 type='TimmStageAnchor',
@@ -31,9 +30,7 @@ model = dict(
                 model_args=narrow,
                 img_size=64,
                 drop_path_rate=0.1,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
             ),
         ],
         stages=(1, 2),

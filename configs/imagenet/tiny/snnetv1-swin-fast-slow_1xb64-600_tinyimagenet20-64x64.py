@@ -12,6 +12,7 @@ slow_checkpoint = 'work_dirs/swin-slow_1xb64-1000_tinyimagenet20-64x64/iter_1000
 anchor = dict(type='TimmStageAnchor', model='swin_tiny_patch4_window7_224', img_size=64)
 swin = dict(window_size=4, patch_size=4)
 end = dict(pooling='norm-mean', norm_eps=1e-5)
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     backbone=dict(
         type='SNNetv1',
@@ -21,9 +22,7 @@ model = dict(
                     embed_dim=24, depths=(2, 2, 2), num_heads=(2, 4, 8), **swin
                 ),
                 **anchor,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
             ),
             dict(
                 model_args=dict(
@@ -31,9 +30,7 @@ model = dict(
                 ),
                 **anchor,
                 drop_path_rate=0.1,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
             ),
         ],
         stages=(0, 1, 2),

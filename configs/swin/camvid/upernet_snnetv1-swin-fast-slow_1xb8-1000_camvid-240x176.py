@@ -15,6 +15,7 @@ anchor = dict(
 )
 widths = [36, 72, 144, 288]
 norm_cfg = dict(type='BN', requires_grad=True)
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     data_preprocessor=dict(size=(176, 240)),
     backbone=dict(
@@ -28,9 +29,7 @@ model = dict(
                     num_heads=(2, 4, 8, 16),
                     window_size=4,
                 ),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
                 **anchor,
             ),
             dict(
@@ -41,9 +40,7 @@ model = dict(
                     window_size=4,
                 ),
                 drop_path_rate=0.1,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
         ],

@@ -19,6 +19,7 @@ anchor = dict(
     decomposed_rel_pos=True,
     layer_scale_init=None,
 )
+weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     backbone=dict(
         _delete_=True,
@@ -27,18 +28,14 @@ model = dict(
             dict(
                 arch=dict(embed_dims=64, depth=6, num_heads=2),
                 global_blocks=(2, 5),
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=fast_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=fast_checkpoint),
                 **anchor,
             ),
             dict(
                 arch=dict(embed_dims=128, depth=12, num_heads=4),
                 global_blocks=(5, 11),
                 drop_path_rate=0.1,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint=slow_checkpoint, prefix='backbone.'
-                ),
+                init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
         ],

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snnet_mm.utils import check
-
 from .base import Anchor, TokenState
 from .low_rank import add_lora, read_lora
 from .position import Grid, grid_of

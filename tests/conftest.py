@@ -1,3 +1,4 @@
+import gc
 import json
 import random
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ def no_scope_left_behind():
     """mmengine's default scope is the process's: no file meets that of another."""
     yield
     DefaultScope._instance_dict.clear()
+
+
+@pytest.fixture(autouse=True, scope='module')
+def imports_are_no_garbage():
+    """mmengine collects garbage for every data set: half a second over all packages."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope='session')

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
+from mmengine.registry import MODELS, init_default_scope
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 # As the authors draw them for 134 stitches.
@@ -42,19 +41,6 @@ def load(name):
 def _load(name):
     cfg = read(name)
     return cfg, build_on_meta(cfg)
-
-
-def optimizer_after(cfg, model, steps):
-    """The optimizer after some steps of its schedulers."""
-    wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
-    schedulers = [
-        PARAM_SCHEDULERS.build(dict(settings, optimizer=wrapper))
-        for settings in cfg.param_scheduler
-    ]
-    for _ in range(steps):
-        for scheduler in schedulers:
-            scheduler.step()
-    return wrapper.optimizer
 
 
 def num_parameters(*modules):

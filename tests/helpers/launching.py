@@ -35,7 +35,10 @@ def _fork_server():
     """Starts processes that have imported everything, which takes seconds, once."""
     server = multiprocessing.get_context('forkserver')
     server.set_forkserver_preload(
-        ['mmengine.runner', 'mmseg.models', 'snnet_mm.apis', 'yapf.yapflib.yapf_api']
+        [
+            *('mmengine.runner', 'mmseg.models', 'snnet_mm.apis'),
+            *('yapf.yapflib.yapf_api', 'frozen'),
+        ]
     )
     return server
 

@@ -1,80 +1,55 @@
-"""Configs of segmentation and depth: recipes, models and costs of the authors."""
+"""Configs of plain ViTs: the authors' stitches, groups, costs and parameters."""
 
-import math
-
-import numpy as np
 import pytest
-import torch
-from config_models import (
-    GROUPS_OF_134,
-    build_on_meta,
-    load,
-    num_parameters,
-    optimizer_after,
-    paths,
-    read,
-)
+from config_models import GROUPS_OF_134, build_on_meta, load, num_parameters, read
 
 from snnet_mm.engine import ResourceConstrainedSampler
 from snnet_mm.evaluation import cost_table
 
 pytest.importorskip('mmseg')
+pytest.importorskip('mmpretrain')
 
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 SETR = 'setr/setr-naive_{}_8xb2-160k_ade20k-512x512.py'
 NYU = 'dpt/dpt_{}_4xb4-24e_nyu-416x544.py'
 DINOV2 = 'setr/dinov2/linear_snnetv2-dinov2-b-l_8xb2-80k_ade20k-518x518.py'
+IN1K = 'imagenet/{}_8xb32-50e_in1k-224x224.py'
+DEIT = 'imagenet/{}_8xb128-50e_in1k-224x224.py'
+COCO = 'vitdet/mask-rcnn_{}_8xb1-100e_coco-1024x1024.py'
 GROUPS_OF_38 = [1, *[6] * 5, 1]
-
-
-@pytest.mark.parametrize('name', paths('setr/*.py'))
-def test_setr_configs_run_what_the_authors_ran(name):
-    cfg, model = load(name)
-    iterations, classes = (160000, 150) if 'ade20k' in name else (80000, 171)
-    optimizer = optimizer_after(cfg, model, 0)
-    assert type(optimizer) is torch.optim.SGD
-    names = {p: name for name, p in model.named_parameters()}
-    mmseg_lr = 'mmseg-lr' in name
-    for group in optimizer.param_groups:
-        heads = {'head' in names[p] for p in group['params']}
-        lr = 0.1 if mmseg_lr and heads == {True} else 0.01
-        assert group['lr'] == pytest.approx(lr)
-        assert group['weight_decay'] == (0 if mmseg_lr else 5e-4)
-    assert cfg.param_scheduler[0].end == cfg.train_cfg.max_iters == iterations
-    heads = [*model.auxiliary_head, model.decode_head]
-    assert [h.in_index for h in heads] == [0, 1, 2, 3]
-    assert [len(h.up_convs) for h in heads] == [2, 2, 2, 1]
-    assert {h.num_classes for h in heads} == {classes}
-    for anchor in (m for m in model.modules() if type(m).__name__ == 'PlainViT'):
-        rates = [block.drop_path.rate for block in anchor.blocks]
-        np.testing.assert_allclose(rates, np.linspace(0, 0.1, anchor.depth), atol=1e-7)
+GROUPS_OF_10_G = [1, 8, *[4, 4, 8, 12, 8] * 3, 4, 4, 8, 1]
+OPS = pytest.mark.ops
 
 
 @pytest.mark.parametrize(
-    'name, sizes, rank',
+    'name, groups, rank',
     [
         (SETR.format('snnetv1-deit3-s-l'), None, None),
         (SETR.format('snnetv2-deit3-s-l-tws-ros'), GROUPS_OF_134, None),
         (SETR.format('snnetv2-deit3-s-l'), GROUPS_OF_134, 16),
         (SETR.format('snnetv2-deit3-b-l'), None, 4),
-        (NYU.format('snnetv1-deit3-s-l'), None, None),
         (NYU.format('snnetv2-deit3-s-l'), GROUPS_OF_134, 4),
         (NYU.format('snnetv2-deit3-s-l-r16'), None, 16),
-        (NYU.format('snnetv2-deit3-b-l'), None, 4),
         (DINOV2, GROUPS_OF_134, 16),
         (CAMVID, GROUPS_OF_38, 16),
+        (IN1K.format('snnetv1-deit3-b-l'), None, None),
+        (IN1K.format('snnetv2-deit3-s-l-tws'), None, None),
+        (IN1K.format('snnetv2-deit3-s-b'), GROUPS_OF_134, 16),
+        (IN1K.format('snnetv2-deit3-b-l-r64'), GROUPS_OF_134, 64),
+        pytest.param(COCO.format('snnetv2-deit3-s-l'), GROUPS_OF_10_G, 16, marks=OPS),
     ],
 )
-def test_stitches_groups_and_ranks_of_the_authors(name, sizes, rank):
+def test_stitches_groups_and_ranks_of_the_authors(name, groups, rank):
     cfg, model = load(name)
-    backbone = model.backbone
-    assert len(backbone.space.ids) == (13 if 'v1' in name else sum(sizes or [134]))
-    ranks = {getattr(x, 'rank', None) for x in backbone.stitching_layers.values()}
-    assert ranks == {rank}
-    if sizes:
-        step = cfg.default_hooks.stitch_sampling.sampler.step
-        groups = ResourceConstrainedSampler(cost_table(model), step=step).groups
-        assert [len(g) for g in groups] == sizes
+    layers = model.backbone.stitching_layers.values()
+    wanted = 13 if 'v1' in name else sum(groups or [134])
+    assert len(model.backbone.space.ids) == wanted
+    assert {getattr(layer, 'rank', None) for layer in layers} == {rank}
+    if groups:
+        sampler = cfg.default_hooks.stitch_sampling.sampler
+        costs = cost_table(model, cfg.test_cfg.get('input_size'))
+        found = ResourceConstrainedSampler(costs, step=sampler.step).groups
+        assert [len(group) for group in found] == groups
 
 
 @pytest.mark.parametrize('pair, millions', [('s', 338.99), ('b', 412.43)])
@@ -94,42 +69,63 @@ def test_costs_with_the_authors_position_bias(pair, millions, published):
             assert abs(ratio - 1) < (0.01 if stitch.end_anchor == 1 else 0.03), stitch
 
 
-def at_step(n, first, peak, num_steps=36360):
-    """A value of the one-cycle policy that many steps into its rising part."""
-    rise = 1 + math.cos(math.pi * n / (0.3 * num_steps - 1))
-    return peak + (first - peak) / 2 * rise
-
-
-@pytest.mark.parametrize('name', paths('dpt/*.py'))
-def test_nyu_configs_run_what_the_authors_ran(name):
-    cfg, model = load(name)
-    optimizer = optimizer_after(cfg, model, 100)
-    assert type(optimizer) is torch.optim.AdamW
-    names = {p: name for name, p in model.named_parameters()}
-    for group in optimizer.param_groups:
-        rate = 2e-5
-        if 'backbone-lr0.1' in name:
-            (in_backbone,) = {names[p].startswith('backbone.') for p in group['params']}
-            rate *= 0.1 if in_backbone else 1
-        assert group['lr'] == pytest.approx(at_step(100, rate / 25, rate), rel=1e-9)
-        assert group['weight_decay'] == pytest.approx(0.01)
-        assert group['betas'] == (pytest.approx(at_step(100, 0.95, 0.85)), 0.999)
-    # 24 epochs of the 24231 training images, four GPUs.
-    assert cfg.train_dataloader.batch_size == 4
-    assert cfg.train_cfg.max_iters == 24 * math.ceil(24231 / 16)
-    assert {s.end for s in cfg.param_scheduler} == {cfg.train_cfg.max_iters}
-    head = model.decode_head
-    assert head.reassemble_blocks.readout_type == 'project'
-    assert not any('norm' in type(m).__name__.lower() for m in head.modules())
-    assert head.loss_decode.warm_up_iters == 100
-    assert model.data_preprocessor.seg_pad_val == 0
-
-
-@pytest.mark.parametrize('variant', ['', '-r16'])
-def test_published_costs_on_nyu(published_depth, variant):
-    cfg, model = load(NYU.format(f'snnetv2-deit3-s-l{variant}'))
+def test_published_costs_on_nyu(published_depth):
+    cfg, model = load(NYU.format('snnetv2-deit3-s-l'))
     table = cost_table(model, cfg.test_cfg.input_size)
     assert set(table) == set(published_depth)
     # fvcore counts norms and upsampling too: 0.3 to 0.6 GFLOPs.
     for stitch_id, flops in published_depth.items():
         assert 0.996 < table[stitch_id].flops / flops < 1, stitch_id
+
+
+def test_published_costs_of_deit3(published_cls):
+    table = cost_table(load(IN1K.format('snnetv2-deit3-s-l'))[1])
+    assert table.input_size == (224, 224)
+    assert set(table) == set(published_cls)
+    for stitch_id, figures in published_cls.items():
+        ratio = table[stitch_id].flops / figures['flops']
+        assert ratio == pytest.approx(1, abs=0.01), stitch_id
+    for stitch_id, size in enumerate('sl'):
+        params = num_parameters(load(IN1K.format(f'deit3-{size}'))[1])
+        assert params == table[stitch_id].params
+
+
+def test_published_costs_of_deit(published_v1):
+    _, model = load(DEIT.format('snnetv1-deit-ti-s-b'))
+    table = cost_table(model)
+    assert set(table) == set(published_v1)
+    for stitch_id, figures in published_v1.items():
+        flops, params = table[stitch_id][:2]
+        assert flops == pytest.approx(figures['flops'], rel=0.01), stitch_id
+        assert params == pytest.approx(figures['params'], rel=0.01), stitch_id
+    # 'A single SN-Net with 118.4M parameters can include all possible stitches.'
+    assert num_parameters(model) / 1e6 == pytest.approx(118.4, abs=0.05)
+    # The teacher leaves the rest as it is.
+    plain = load(DEIT.format('snnetv1-deit-ti-s-b-no-teacher'))[1]
+    assert model.state_dict().keys() == plain.state_dict().keys()
+
+
+@OPS
+@pytest.mark.parametrize('arch, millions', [('b', 111), ('l', 331)])
+def test_parameters_are_those_of_vitdet(arch, millions):
+    """As in its table of results, with positions of 14x14 patches and a cls token."""
+    _, model = load(COCO.format(f'deit3-{arch}'))
+    width = model.backbone.block_dims[0]
+    more = (64 * 64 - 14 * 14 - 1) * width + 2 * len(model.backbone.blocks) * width
+    assert round((num_parameters(model) - more) / 1e6) == millions
+
+
+@OPS
+@pytest.mark.parametrize('pair', ['s', 'b'])
+def test_every_stitch_attends_globally_four_times(pair):
+    """Slow global blocks are the last ones of the fast global blocks' groups."""
+    backbone = load(COCO.format(f'snnetv2-deit3-{pair}-l'))[1].backbone
+    fast_depth = backbone.anchors[0].depth
+    assert len(backbone.space) == 134
+    for stitch in backbone.space:
+        at = []
+        for a, begin, end in stitch.segments:
+            anchor = backbone.anchors[a]
+            run = (i for i in range(begin, end) if anchor.blocks[i].window_size == 0)
+            at += [i * fast_depth // anchor.depth for i in run]
+        assert at == [2, 5, 8, 11], stitch

@@ -1,5 +1,9 @@
 """Every config says what to expect, builds, trains a step and tests an image."""
 
+import math
+import re
+from fnmatch import fnmatch
+
 import pytest
 from config_models import CONFIGS, load, paths, read
 from mmengine.registry import DATASETS
@@ -26,6 +30,27 @@ QUICK = (
 )
 WORST = dict(head=('accuracy/top1', 100), decode_head=('mIoU', 100), depth=('RMSE', 80))
 WORST |= dict(roi_head=('coco/segm_mAP', 1))
+
+# Training images, by which names of configs count epochs.
+IMAGES = dict(in1k=1281167, nyu=24231, coco=118000, cub=5394, cars=7329, dogs=10800)
+IMAGES |= dict(nabirds=21536, flowers=1020, cifar100=50000, caltech101=800)
+IMAGES['cars-16shot'] = 3136
+# Optimizer, rate and decay that the authors give.
+RECIPES = {
+    'bridging/bridge*': ('AdamW', 2e-3, 0.05),
+    'dpt/dpt_*': ('AdamW', 2e-5, 0.01),
+    'esta/fgvc/*': ('AdamW', 1e-3 * 64 / 256, 1e-4),
+    'esta/vtab/*': ('AdamW', 1e-3 * 64 / 256, 1e-4),
+    'imagenet/*deit-*': ('AdamW', 1e-4, 0.05),
+    'imagenet/*deit3-*': ('Lamb', 3e-5, 0.02),
+    'imagenet/*levit-*': ('AdamW', 1e-4, 0.025),
+    'imagenet/*resnet18-*': ('SGD', 0.05, 2e-5),
+    'setr/setr*-mmseg-lr_*': ('SGD', 0.01, 0),
+    'setr/setr*': ('SGD', 0.01, 5e-4),
+    'swin/mask-rcnn*': ('AdamW', 1e-4, 0.05),
+    'swin/upernet*': ('AdamW', 6e-5, 0.01),
+    'vitdet/mask-rcnn*': ('AdamW', 1e-4, 0.1),
+}
 
 
 def marks(name):
@@ -63,6 +88,29 @@ def test_config_says_what_to_expect_and_builds(name):
     assert loader.dataset.type == 'SeededDataset'
     # What is measured on is the same data set, without random augmentation.
     assert cfg.test_dataloader.dataset.type == loader.dataset.of
+
+
+@pytest.mark.parametrize('name', paths('**/*.py'))
+def test_config_trains_as_long_as_its_name_says_by_the_recipe_of_the_authors(name):
+    cfg, _ = load(name)
+    words = re.search(r'_(\d)xb(\d+)-(\d+)([kex]?)_(.*?)(-\d+x\d+)?\.py', name)
+    gpus, batch, length = map(int, words.groups()[:3])
+    unit, data = words.groups()[3:5]
+    iterations = cfg.train_cfg.max_iters
+    assert cfg.train_dataloader.batch_size == batch
+    if unit == 'x':  # of 12 epochs, without images that have no objects
+        assert iterations == 12 * length * math.ceil(117266 / (gpus * batch))
+    elif unit == 'e':
+        steps = IMAGES[data] / (gpus * batch)
+        assert iterations == length * (steps if data == 'coco' else math.ceil(steps))
+    else:
+        assert iterations == length * (1000 if unit == 'k' else 1)
+    assert cfg.param_scheduler[-1].get('end', iterations) == iterations
+    recipe = (r for pattern, r in RECIPES.items() if fnmatch(name, pattern))
+    if recipe := next(recipe, None):
+        settings = cfg.optim_wrapper.optimizer
+        found = settings.type, settings.lr, settings.weight_decay
+        assert found == recipe
 
 
 @pytest.fixture(scope='module')

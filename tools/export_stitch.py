@@ -101,7 +101,7 @@ def report(manifest: dict, out: Path) -> None:
     files = [(s, file) for s in manifest['stitches'] for file in s['files']]
     verified = files[0][1]['verified']
     if verified:
-        names += [verified['metric'], 'of PyTorch', 'ms', 'of PyTorch']
+        names += [verified['metric'], 'of PyTorch', 'gain, 95 %', 'ms', 'of PyTorch']
     for name in names:
         table.add_column(name, justify='left' if name in ('route', 'file') else 'right')
     for stitch, file in files:
@@ -112,6 +112,8 @@ def report(manifest: dict, out: Path) -> None:
         cells.append(f'{file["max_difference"]:.1e}')
         if found := file['verified']:
             cells += [f'{found[k]:.4g}' for k in ('value', 'pytorch')]
+            bounds = found['interval']
+            cells.append('{:+.2g} to {:+.2g}'.format(*bounds) if bounds else '')
             cells += [f'{found[k]:.1f}' for k in ('ms', 'pytorch_ms')]
         table.add_row(*cells)
     console = wide_console()

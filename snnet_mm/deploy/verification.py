@@ -18,6 +18,11 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.evaluation import WHOLE_DATA_METRICS, prepare, spread
+from snnet_mm.evaluation.image_scores import (
+    ImageScores,
+    image_scores,
+    recorded_results,
+)
 from snnet_mm.stitching import (
     HIGHER,
     CostTable,
@@ -38,11 +43,15 @@ PLAIN = dict(mean=0, std=1)
 
 
 class Verified(NamedTuple):
-    """Metrics over some images, and the median milliseconds of an image."""
+    """Metrics over some images, and the median milliseconds of an image.
+
+    ``scores`` say what the ranking metric is made of, or None where that is not known.
+    """
 
     metrics: dict[str, float]
     ms: float
     num_images: int
+    scores: ImageScores | None
 
 
 @torch.no_grad()
@@ -76,10 +85,12 @@ def verify(
     number = len(loader.dataset)
     found = {}
     for name, evaluator in evaluators.items():
-        with quiet_terminal(MMLogger.get_current_instance()):
+        tested, quiet = evaluator.metrics, MMLogger.get_current_instance()
+        with quiet_terminal(quiet), recorded_results(tested) as results:
             metrics = {k: float(v) for k, v in evaluator.evaluate(number).items()}
+        scores = image_scores(0, tested, results, list(metrics))
         times = core.times[name][WARM_UP:] or core.times[name]
-        found[name] = Verified(metrics, median(times), number)
+        found[name] = Verified(metrics, median(times), number, scores)
     return found
 
 
@@ -109,7 +120,9 @@ def judge(
     what += f'{file["precision"]}: {metric} {scores[0]:.4g} instead of {scores[1]:.4g}'
     check(lost <= request.tolerance, '--tolerance', request.tolerance, what)
     about = dict(on=request.verify_on, images=own.num_images, metric=metric)
-    about |= dict(value=scores[0], pytorch=scores[1], lost=lost)
+    about |= dict(value=scores[0], pytorch=scores[1], lost=lost, interval=None)
+    if own.scores and wanted.scores:
+        about['interval'] = own.scores.difference_from(wanted.scores)
     return about | dict(ms=own.ms, pytorch_ms=wanted.ms, metrics=own.metrics)
 
 

@@ -13,7 +13,7 @@ from snnet_mm.stitching import StitchResults
 from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import check
 
-from .image_scores import Array, ImageScores
+from .image_scores import Array, ImageScores, resampled_images
 
 NUM_BUDGETS = 13
 BEST_WITHIN = 'best within'
@@ -108,9 +108,7 @@ class FrontComparison:
         metrics = {(run.images.metric, run.sign) for run in runs}
         check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
         (number,), rng = numbers, np.random.default_rng(seed)
-        drawn = rng.multinomial(number, np.full(number, 1 / number), num_resamples)
-        # The first row is the images as they are.
-        self.weights = np.concatenate([np.ones((1, number)), drawn])
+        self.weights = resampled_images(number, num_resamples, rng)
         halves = np.tile(np.arange(number) % 2, (num_resamples, 1))
         self.halves = rng.permuted(halves, axis=1)
         self.models, self.low = models, max(run.costs.min() for run in runs)

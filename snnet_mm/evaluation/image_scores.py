@@ -53,6 +53,20 @@ class ImageScores:
         with np.errstate(invalid='ignore'):
             return self.scale * ratios.sum(axis=-1) / seen.sum(axis=-1)
 
+    def difference_from(
+        self, other: ImageScores, num_resamples: int = 1000, seed: int = 0
+    ) -> tuple[float, float]:
+        """Return the 95 % interval of this metric minus that of another model.
+
+        Both are of one stitch on the same images, which a bootstrap draws in pairs.
+        """
+        number, rng = self.numerators.shape[1], np.random.default_rng(seed)
+        weights = resampled_images(number, num_resamples, rng)[1:]
+        low, high = np.nanpercentile(
+            self.scores(weights) - other.scores(weights), [2.5, 97.5]
+        )
+        return float(low), float(high)
+
     def save(self, path: str | os.PathLike) -> None:
         """Write an npz file, whole or not at all."""
         with atomic_path(path) as temporary, temporary.open('wb') as file:
@@ -85,6 +99,14 @@ class ImageScores:
         fits = fits and shape[0] == len(ids)
         check(fits, str(path), shape, 'stitches, images, columns')
         return scores
+
+
+def resampled_images(
+    number: int, num_resamples: int, rng: np.random.Generator
+) -> Array:
+    """Return weights of images: a row of ones, then rows drawn with replacement."""
+    drawn = rng.multinomial(number, np.full(number, 1 / number), num_resamples)
+    return np.concatenate([np.ones((1, number)), drawn])
 
 
 @contextmanager

@@ -105,6 +105,8 @@ def test_the_metric_of_the_file_stands_in_the_manifest(exporter, tmp_path):
         # Equal within the rounding of the graph.
         assert found['value'] == pytest.approx(found['pytorch'], abs=0.1)
         assert found['lost'] == found['pytorch'] - found['value']
+        low, high = found['interval']
+        assert -0.2 < low <= -found['lost'] <= high < 0.2
         assert found['ms'] > 0 < found['pytorch_ms']
     results = StitchResults.read(tmp_path / 'stitches_onnx_fp32.json')
     (row,) = results.stitches

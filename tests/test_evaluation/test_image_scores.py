@@ -29,6 +29,18 @@ def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
     np.testing.assert_allclose(scores, [[100 * 4 / 8], [100 * 2 / 4]])
 
 
+def test_the_interval_of_a_difference_is_paired():
+    half = np.arange(400)[:, None] % 2
+    hits, ones = np.stack([half, half + 1]), np.ones((1, 400, 1))
+    first, more = (ImageScores('acc', (0,), h[None], ones) for h in hits)
+    # One more on every image: no image varies, though each model does.
+    assert more.difference_from(first) == pytest.approx((1, 1))
+    none = ImageScores('acc', (0,), 0 * ones, ones)
+    low, high = first.difference_from(none)
+    assert (low + high) / 2 == pytest.approx(0.5, abs=0.01)
+    assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 400), rel=0.1)
+
+
 def test_files_are_read_as_written_or_refused(tmp_path):
     images = ImageScores('acc', (0, 1), *np.random.rand(2, 2, 3, 1))
     images.save(tmp_path / 'per_image.npz')

@@ -111,7 +111,7 @@ class PlainViT(TokenAnchor):
         allowed = f'pixels, or height and width, of a patch ({patch_size}) or more'
         check(right, 'img_size', img_size, allowed)
         prefix = int(cls_token) + num_registers, cls_token
-        super().__init__(dim, depth, patch_size, *prefix, **kwargs)
+        super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
         self.pos_embed_antialias = pos_embed_antialias
         self._kept = KeptTensors()

@@ -67,7 +67,7 @@ class TimmAnchor(TokenAnchor):
         vit = create_timm_model(model, **arguments)
         family, size = family(vit), (vit.embed_dim, len(vit.blocks), patch_size)
         prefix = family.num_prefix, family.has_cls
-        super().__init__(*size, *prefix, **kwargs)
+        super().__init__(*size, *prefix, drop_path_rate, **kwargs)
         right = not pretrained or self.init_cfg is None
         check(right, 'init_cfg', self.init_cfg, 'None with pretrained=True')
         self.model, self.pretrained, self.arguments = model, pretrained, arguments

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from snnet_mm.utils import check, is_number
+
 from .base import Anchor, TokenState
 from .low_rank import add_lora, read_lora
 from .position import Grid, grid_of
@@ -33,11 +35,14 @@ class TokenAnchor(Anchor):
         patch_size: int,
         num_prefix: int,
         has_cls: bool,
+        drop_path_rate: float = 0,
         lora: Mapping | None = None,
         **kwargs,
     ) -> None:
         dims, strides = [dim] * depth, [patch_size] * depth
         super().__init__(dims, strides, num_prefix, has_cls, **kwargs)
+        right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
+        check(right, 'drop_path_rate', drop_path_rate, 'from 0 to below 1')
         self.patch_size = patch_size
         self._lora = read_lora(lora, LORA_TARGETS)
 

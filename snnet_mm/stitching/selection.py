@@ -195,6 +195,7 @@ def best_per_budget_group(results: StitchResults, keep: int) -> tuple[int, ...]:
     Groups are ten equal parts of the range of FLOPs. A stitch whose score is NaN is
     none of the best.
     """
+    check(keep >= 1, '--keep', keep, '1 stitch per budget group or more')
     found = {r.id: results.score(r) for r in results.stitches}
     scores = drop_nan(found, results.metric)
     sign = -1 if results.higher_is_better else 1

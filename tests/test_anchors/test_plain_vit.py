@@ -76,6 +76,7 @@ WINDOWS = dict(cls_token=False, window_size=3, decomposed_rel_pos=True)
         (dict(lora=dict(rank=2, beta=1)), "'beta': 1.*config key: lora"),
         (dict(lora=dict(rank=2, targets=('fc1',))), r"targets among \('qkv', 'proj'\)"),
         (dict(lora=dict(rank=9)), 'rank=9.* 8.*lora.rank'),
+        (dict(drop_path_rate=1), 'drop_path_rate=1; '),
         (dict(WINDOWS, global_blocks=(1, 4)), r'\(1, 4\); .*0 to 3'),
         (dict(WINDOWS, window_size=0, global_blocks=(1,)), 'window_size is 0'),
         (dict(WINDOWS, cls_token=True), 'cls_token, num_registers=1; '),

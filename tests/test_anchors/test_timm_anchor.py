@@ -101,6 +101,7 @@ def test_what_is_kept_follows_the_weights(name):
         (dict(model='no_such_vit'), 'cannot be built: Unknown model'),
         (dict(model='resnet18', img_size=None, model_args={}), 'a ResNet.*families.md'),
         (dict(model_args=dict(img_size=28)), r'a dict without .*img_size.*model_args'),
+        (dict(drop_path_rate=1), 'drop_path_rate=1; '),
         (dict(pretrained=True, init_cfg={}), 'None with pretrained=True'),
         (dict(model_args=dict(NARROW, patch_size=(14, 7))), r'\(14, 7\); .*square'),
         (dict(model=BEIT, lora=dict(rank=2)), 'calls, which qkv is not.*lora.targets'),

@@ -214,6 +214,8 @@ def test_the_best_of_every_group_and_the_anchors(screened):
     assert best_per_budget_group(screened, 9) == tuple(range(9))
     lower = replace(screened, directions=dict(mIoU='lower'))
     assert best_per_budget_group(lower, 1) == (0, 1, 5)
+    with pytest.raises(ValueError, match='keep=0; allowed: 1'):
+        best_per_budget_group(screened, 0)
 
 
 def test_screened_results_count_for_nothing(screened):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 TOOL = 'analysis_tools/benchmark.py'
-GPU_PARTS = 'forward one-pass training'
+GPU_PARTS = 'compile forward one-pass training'
 
 
 def test_one_part_is_run_and_written(run_tool, tmp_path):
@@ -20,7 +20,7 @@ def test_one_part_is_run_and_written(run_tool, tmp_path):
 
 
 def test_parts_that_do_not_exist(run_here):
-    with pytest.raises(ValueError, match="only='no'; allowed: 'forward', 'one-pass'"):
+    with pytest.raises(ValueError, match="only='no'; allowed: 'compile', 'forward'"):
         run_here(TOOL, '--only', 'switch,no')
 
 

@@ -40,6 +40,8 @@ class Distillation:
     def __post_init__(self) -> None:
         check(self.labels in LABELS, 'model.labels', self.labels, LABELS)
         check(0 <= self.alpha <= 1, 'model.alpha', self.alpha, 'numbers from 0 to 1')
+        t = self.temperature
+        check(t > 0, 'model.temperature', t, 'positive numbers')
 
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Return the loss of logits ``(B, K)`` or ``(B, K, h, w)`` of any two sizes."""

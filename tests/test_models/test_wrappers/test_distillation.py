@@ -153,6 +153,7 @@ def test_a_teacher_from_timm(build_classifier, batch, tmp_path, randomise):
         (dict(teacher=dict(type='TimmTeacher', pretrained=False)), 'TimmTeacher'),
         (dict(labels=''), "labels=''.*model.labels"),
         (dict(alpha=2), 'alpha=2.*model.alpha'),
+        (dict(temperature=0), 'temperature=0.*model.temperature'),
     ],
 )
 def test_what_cannot_be_distilled_is_refused(build_classifier, settings, message):

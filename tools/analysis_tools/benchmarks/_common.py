@@ -14,6 +14,7 @@ from torch import nn
 CONFIGS = Path(__file__).parents[3] / 'configs'
 # 32 stitches of 0.6 to 2.9 GFLOPs; how long they take does not depend on the weights.
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
+CAMVID_SIZE = (176, 240)
 # 134 stitches, 150 classes.
 S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 

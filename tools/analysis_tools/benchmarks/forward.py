@@ -1,4 +1,8 @@
-"""Tokens of single anchors against timm's networks, which have no relative bias."""
+"""Tokens of single anchors against timm's networks and against naive attention.
+
+timm's networks have no relative position bias; ours is measured without and with it.
+The naive network is ours with the attention that the authors' code has.
+"""
 
 from functools import partial
 
@@ -10,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from snnet_mm.anchors import PlainViT
 
 from ._common import autocast, devices, in_turn, limits, limits_ms
+from ._naive_attention import with_naive_attention
 
 SIZE, ROUNDS = 512, 9
 ANCHORS = {'small': 'deit3_small_patch16_224', 'large': 'deit3_large_patch16_224'}
@@ -33,6 +38,7 @@ def measure(arch: str, name: str, device: str) -> dict:
         ours=ours(),
         ours_with_bias=ours(rel_pos_bias=True),
     )
+    nets['naive_with_bias'] = with_naive_attention(nets['ours_with_bias'])
     nets = {key: net.to(device).eval() for key, net in nets.items()}
 
     def tokens(key: str) -> Tensor:
@@ -41,6 +47,9 @@ def measure(arch: str, name: str, device: str) -> dict:
                 return nets[key].forward_features(images)
             return nets[key](images).tokens
 
+    torch.testing.assert_close(
+        tokens('naive_with_bias'), tokens('ours_with_bias'), rtol=1e-2, atol=1e-2
+    )
     times = in_turn({key: partial(tokens, key) for key in nets}, ROUNDS)
     return dict(
         anchor=name,
@@ -48,5 +57,6 @@ def measure(arch: str, name: str, device: str) -> dict:
         **{f'{key}_ms': ms for key, ms in times.items()},
         of_timm=times['ours'] / times['timm'],
         with_bias_of_timm=times['ours_with_bias'] / times['timm'],
+        naive_of_ours=times['naive_with_bias'] / times['ours_with_bias'],
         **limits_ms(nets['ours'], counter.get_total_flops() // 2, limits(device)),
     )

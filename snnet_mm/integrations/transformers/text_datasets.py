@@ -77,6 +77,7 @@ class TextFiles(TextDataset):
         pattern: Which files of it, as ``Path.glob`` takes it.
         length: Tokens of a piece; the last one of a file may be shorter.
         split: ``'train'``, or ``'val'`` for every tenth file, by name.
+        num_pieces: Keep so many, evenly spread; by default all.
     """
 
     def __init__(
@@ -85,12 +86,21 @@ class TextFiles(TextDataset):
         pattern: str = '*.py',
         length: int = 128,
         split: str = 'train',
+        num_pieces: int | None = None,
         **kwargs,
     ) -> None:
         check(split in SPLITS, 'dataset.split', split, SPLITS)
         check(is_whole(length, 2), 'dataset.length', length, '2 tokens or more')
+        right = num_pieces is None or is_whole(num_pieces, 1)
+        check(right, 'dataset.num_pieces', num_pieces, '1 or more')
         self.pattern, self.length, self.split = pattern, length, split
+        self.num_pieces = num_pieces
         super().__init__(data_root=data_root or sysconfig.get_path('stdlib'), **kwargs)
+
+    def load_data_list(self) -> list[dict]:
+        pieces = super().load_data_list()
+        number = min(self.num_pieces or len(pieces), len(pieces))
+        return [pieces[i * len(pieces) // number] for i in range(number)]
 
     def texts(self) -> Iterator[tuple[str, list[int], int]]:
         files = sorted(p for p in Path(self.data_root).glob(self.pattern))

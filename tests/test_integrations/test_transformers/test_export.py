@@ -1,0 +1,44 @@
+"""Stitches as models of transformers: the logits of what is loaded again."""
+
+import pytest
+import torch
+from tiny_lms import BIASES, some_ids
+from torch.testing import assert_close
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+from snnet_mm.integrations.transformers import StitchForCausalLM, export_stitch
+from snnet_mm.integrations.transformers import export as export_module
+from snnet_mm.models import set_stitch
+
+
+@pytest.mark.parametrize('tied', [False, True])
+@pytest.mark.parametrize('plugins', [None, BIASES])
+@torch.no_grad()
+def test_every_stitch_is_loaded_in_one_call(build_lm, tmp_path, tied, plugins):
+    model = build_lm(dict(tied=tied, lora=dict(rank=2)), plugins=plugins)
+    ids, mask = some_ids(2, 9), torch.ones(2, 9, dtype=torch.long)
+    mask[0, 6:] = 0
+    for stitch in model.backbone.space:
+        export_stitch(model, stitch.id, tmp_path)
+        assert model.backbone.active_stitch.id == 1
+        loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+        kind = LlamaForCausalLM if stitch.kind == 'anchor' else StitchForCausalLM
+        assert type(loaded) is kind
+        set_stitch(model, stitch.id)
+        wanted = model(ids[:, None])
+        scale = wanted.abs().max()
+        assert_close(loaded(ids).logits / scale, wanted / scale, rtol=0, atol=1e-5)
+        padded = loaded(ids, attention_mask=mask).logits[0, :6] / scale
+        assert_close(padded, wanted[0, :6] / scale, rtol=0, atol=1e-5)
+        prompt = ids[0, :4]
+        said = loaded.generate(
+            prompt[None], max_new_tokens=4, do_sample=False, eos_token_id=None
+        )
+        assert said[0, 4:].tolist() == model.generate(prompt.tolist(), 4)
+        set_stitch(model, 1)
+
+
+def test_other_logits_are_refused(build_lm, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_module, 'TOLERANCE', -1.0)
+    with pytest.raises(ValueError, match='errors up to -1.0 of the largest logit'):
+        export_stitch(build_lm(), 2, tmp_path)

@@ -3,6 +3,7 @@
 import math
 import re
 from fnmatch import fnmatch
+from importlib.util import find_spec
 
 import pytest
 from config_models import CONFIGS, load, paths, read
@@ -10,8 +11,15 @@ from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 from narrow_configs import narrow, write_data
 
-# Nuclei has its own classes; its model is that of the toy detector.
-ALL = [name for name in paths('**/*.py') if 'nuclei' not in name]
+LANGUAGE = pytest.mark.skipif(not find_spec('transformers'), reason='transformers')
+EVERY = [
+    pytest.param(name, marks=LANGUAGE if 'llama' in name else [])
+    for name in paths('**/*.py')
+]
+# Nuclei has its own classes; its model is that of the toy detector. Language models
+# take their steps in tests/test_integrations/test_transformers.
+LEFT_OUT = 'nuclei', 'llama'
+ALL = [n for n in paths('**/*.py') if not any(part in n for part in LEFT_OUT)]
 # One of each kind; the others differ in widths, ranks, weights or stitches, and take
 # their step where slow tests are run.
 QUICK = (
@@ -34,7 +42,7 @@ WORST |= dict(roi_head=('coco/segm_mAP', 1))
 # Training images, by which names of configs count epochs.
 IMAGES = dict(in1k=1281167, nyu=24231, coco=118000, cub=5394, cars=7329, dogs=10800)
 IMAGES |= dict(nabirds=21536, flowers=1020, cifar100=50000, caltech101=800)
-IMAGES['cars-16shot'] = 3136
+IMAGES |= {'cars-16shot': 3136, 'alpaca-512': 50002}
 # Optimizer, rate and decay that the authors give.
 RECIPES = {
     'bridging/bridge*': ('AdamW', 2e-3, 0.05),
@@ -58,7 +66,7 @@ def marks(name):
     return slow + ([pytest.mark.ops] if 'mask-rcnn' in name else [])
 
 
-@pytest.mark.parametrize('name', paths('**/*.py'))
+@pytest.mark.parametrize('name', EVERY)
 def test_config_says_what_to_expect_and_builds(name):
     lines = (CONFIGS / name).read_text().splitlines()
     header = ' '.join(line for line in lines if line.startswith('#'))
@@ -90,7 +98,7 @@ def test_config_says_what_to_expect_and_builds(name):
     assert cfg.test_dataloader.dataset.type == loader.dataset.of
 
 
-@pytest.mark.parametrize('name', paths('**/*.py'))
+@pytest.mark.parametrize('name', EVERY)
 def test_config_trains_as_long_as_its_name_says_by_the_recipe_of_the_authors(name):
     cfg, _ = load(name)
     words = re.search(r'_(\d)xb(\d+)-(\d+)([kex]?)_(.*?)(-\d+x\d+)?\.py', name)

@@ -63,7 +63,8 @@ optim_wrapper = dict(
     optimizer=dict(type='Adam', lr=3e-4),
 )
 param_scheduler = [
-    dict(type='LinearLR', start_factor=0.01, begin=0, end=3200, by_epoch=False)
+    dict(type='LinearLR', start_factor=0.01, begin=0, end=3200, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=0, begin=3200, end=125010, by_epoch=False),
 ]
-train_cfg = dict(type='IterBasedTrainLoop', max_iters=125024, val_interval=12512)
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=125010, val_interval=12512)
 default_hooks = dict(stitch_sampling=dict(sampler=dict(warm_up=391)))

@@ -124,4 +124,3 @@ def test_the_models_of_the_paper():
     assert {layer.rank for layer in model.backbone.stitching_layers.values()} == {1024}
     batch = cfg.train_dataloader.batch_size * cfg.optim_wrapper.accumulative_counts
     assert batch == 128
-    assert cfg.train_cfg.max_iters // 32 == 10 * 50002 // 128 + 1

@@ -95,24 +95,6 @@ def test_what_is_kept_follows_the_weights(name):
     assert anchor.vit.blocks[0].attn.proj.weight.grad.any()
 
 
-@pytest.mark.parametrize(
-    ('kwargs', 'message'),
-    [
-        (dict(model='no_such_vit'), 'cannot be built: Unknown model'),
-        (dict(model='resnet18', img_size=None, model_args={}), 'a ResNet.*families.md'),
-        (dict(model_args=dict(img_size=28)), r'a dict without .*img_size.*model_args'),
-        (dict(drop_path_rate=1), 'drop_path_rate=1; '),
-        (dict(pretrained=True, init_cfg={}), 'None with pretrained=True'),
-        (dict(model_args=dict(NARROW, patch_size=(14, 7))), r'\(14, 7\); .*square'),
-        (dict(model=BEIT, lora=dict(rank=2)), 'calls, which qkv is not.*lora.targets'),
-    ],
-)
-def test_settings_that_are_refused(kwargs, message):
-    kwargs = dict(model=DINOV2, img_size=28, model_args=NARROW) | kwargs
-    with pytest.raises(ValueError, match=message):
-        TimmAnchor(**kwargs)
-
-
 def test_levels_of_layer_decay_and_freezing():
     anchor = anchor_of(DINOV2, frozen_stages=2)
     levels = {k: anchor.layer_depth(k) for k, _ in anchor.named_parameters()}

@@ -136,17 +136,3 @@ def test_images_are_listed(images, tmp_path):
     for inputs in ([images / 'a.png', 'nowhere.jpg'], tmp_path, [], None, [array, 3]):
         with pytest.raises(ValueError, match='inputs=.*allowed: image files'):
             list_images(inputs)
-
-
-@pytest.mark.parametrize(
-    ('key', 'value', 'message'),
-    [
-        ('default_scope', 'mmrotate', "='mmrotate'; allowed: 'mmdet', 'mmpretrain'"),
-        ('visualizer', None, 'config key: visualizer'),
-        ('test_dataloader', None, 'config key: test_dataloader'),
-    ],
-)
-def test_configs_without_what_an_inferencer_needs(model, key, value, message):
-    model.cfg[key] = value
-    with pytest.raises(ValueError, match=message):
-        init_inferencer(model)

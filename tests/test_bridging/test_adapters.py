@@ -119,20 +119,3 @@ def test_equal_prefix_tokens_are_mapped_like_patches():
     assert_close(out[:, 1:], alone(TokenState(patches, (4, 4))).tokens)
     alone.resize = 'none'
     assert_close(out[:, :1], alone(TokenState(cls, (1, 1))).tokens)
-
-
-@pytest.mark.parametrize(
-    ('kind', 'kwargs', 'message'),
-    [
-        (Conv3x3Adapter, dict(prefix=(5, 5)), '5 to 5 prefix tokens'),
-        (LinearAdapter, dict(prefix=(0, 5)), 'and no registers'),
-        (LinearAdapter, dict(resize='strided'), "allowed: 'bilinear', 'none' "),
-        (Conv3x3Adapter, dict(resize='nearest'), "resize='nearest'"),
-        (Conv3x3Adapter, dict(resize='strided', hops=[(8, 2)]), 'whole multiples'),
-        (BottleneckAdapter, dict(hops=[(3, 8)]), '=3; allowed: widths of 4'),
-        (ViTBlockAdapter, dict(head_dim=5), 'divisors of the width'),
-    ],
-)
-def test_what_cannot_be_bridged_is_refused(kind, kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        kind(**(dict(in_dim=6, in_stride=4, hops=HOPS) | kwargs))

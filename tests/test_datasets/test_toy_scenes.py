@@ -111,15 +111,3 @@ def test_mmseg_pipeline_packs_the_arrays():
         np.testing.assert_array_equal(sample.gt_sem_seg.data[0], semantic[:, ::step])
         assert sample.img_path == 'toy_scenes/train/000001.png'
         assert sample.ori_shape == sample.img_shape == (64, 64)
-
-
-@pytest.mark.parametrize(
-    'kwargs, message',
-    [
-        (dict(split='valid'), "split='valid'; allowed: 'train', 'val', 'test'"),
-        (dict(size=(64, 8)), r'size=\(64, 8\); allowed: \(H, W\), 16 or more'),
-    ],
-)
-def test_bad_arguments(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        ToyScenes(**kwargs)

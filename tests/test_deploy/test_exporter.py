@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -163,27 +162,6 @@ def test_an_export_that_differs_is_refused():
         check_parity('mm', 5, wanted + 5e-4, wanted)
     with pytest.raises(RuntimeError, match='by nan'):
         check_parity('onnx', 5, wanted * torch.nan, wanted)
-
-
-def test_exports_that_cannot_be(toy_cfg, build, tmp_path, monkeypatch):
-    cfg = toy_cfg(sizes=SHORT)
-    exporter_to = partial(StitchExporter, cfg, build(cfg))
-    for name in ('stitch_1_64x64_fp32.onnx', 'stitch_7.onnx', 'weights.safetensors'):
-        (tmp_path / name).touch()
-    exporter, beside = exporter_to(tmp_path / 'out'), exporter_to(tmp_path)
-    for message, call in {
-        "format=.'tf',.; allowed: 'mm', ": lambda: exporter.export_stitch(0, ['tf']),
-        'written to: .*option: --out': lambda: exporter_to(tmp_path / 'stitch_7.onnx'),
-        r'shape=\(0, 64\); allowed: pos': lambda: exporter_to(tmp_path, size=(0, 64)),
-        'bundle of stitch_7.onnx': lambda: beside.export_bundle('0,1'),
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            call()
-    find = 'snnet_mm.deploy.formats.importlib.util.find_spec'
-    monkeypatch.setattr(find, lambda name: None if name == 'onnxscript' else name)
-    with pytest.raises(ValueError, match=r"'.\[onnx\]', for onnxscript"):
-        exporter.export_bundle('all')
-    assert not [*tmp_path.glob('out/*')]
 
 
 @writes_onnx

@@ -11,7 +11,6 @@ from old_torch import writes_onnx
 from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.deploy import (
     FORMATS,
-    ExportRequest,
     StitchExporter,
     load_export,
     read_manifest,
@@ -146,22 +145,6 @@ def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, monkeypatch):
 )
 def test_what_a_metric_lost(value, wanted, higher, lost):
     assert lost_points(value, wanted, higher) == pytest.approx(lost)
-
-
-@pytest.mark.parametrize(
-    ('settings', 'words'),
-    [
-        (dict(formats=['mm'], precisions=['int8']), 'not with mm: a checkpoint is as'),
-        (dict(formats=['onnx'], precisions=['bf16']), 'not with onnx: onnxruntime has'),
-        (dict(precisions=['int4']), "'fp32', 'fp16', 'bf16', 'int8'"),
-        (dict(verify_on='train'), "None, 'val', 'test'"),
-        (dict(limit=0), 'whole numbers from 1'),
-        (dict(tolerance=-1), 'numbers from 0'),
-    ],
-)
-def test_requests_that_cannot_be(settings, words):
-    with pytest.raises(ValueError, match=words):
-        ExportRequest((0,), **settings)
 
 
 @writes_onnx

@@ -145,19 +145,3 @@ def test_routes_of_three_anchors_that_end_anywhere(randomise):
         assert [a is not None for a in anchors] == [a in run for a in range(3)]
     later = [segment for s in model.backbone.space for segment in s.segments[1:]]
     assert any(segment.begin == 0 for segment in later)
-
-
-@pytest.mark.parametrize(
-    ('change', 'message'),
-    [
-        (dict(segments=[(0, 1, 3)]), 'from a first to a last block'),
-        (dict(joints=['0to1_7']), "layers=.'0to1_7',.; .*one stitching layer per"),
-        (dict(maps=[(0, 1, None)]), r'maps=\(0, 1, None\); .*key: backbone.maps'),
-        (dict(maps=[(1, 4, 'x')]), r"maps=\(1, 4, 'x'\); .*\['0to1_0'\]"),
-    ],
-)
-def test_an_impossible_route_is_refused(toy_cfg, build, change, message):
-    cfg = toy_cfg()
-    exported, _ = single_stitch(cfg, build(cfg), 2)
-    with pytest.raises(ValueError, match=message):
-        MODELS.build(dict(exported.model.backbone, **change))

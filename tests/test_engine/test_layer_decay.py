@@ -144,21 +144,3 @@ def test_positions_of_networks_with_stages_do_not_decay():
     assert found['a.stem.norm.weight'] == (0.9**10, 0)
     assert found['b.blocks.5.attn.attention_biases'] == (0.9, 0)
     assert found['b.blocks.5.attn.qkv.linear.weight'] == (0.9, WD)
-
-
-@pytest.mark.parametrize(
-    'kwargs, words',
-    [
-        (dict(rates=(0.7,)), ['decay_rates=(0.7,)', 'each of 2 anchors']),
-        (dict(rates=1.5), ['decay_rates=1.5', 'above 0 and up to 1']),
-        (dict(norm_decay_mult=0), ["'norm_decay_mult'", 'optim_wrapper.paramwise_cfg']),
-        (dict(lr_mults=dict(neck=1)), ["'neck'", 'parts of the model', 'lr_mults']),
-        (dict(optimizer=dict(type='SGD')), ['learning rate', 'optimizer.lr']),
-    ],
-)
-def test_wrong_settings(model, kwargs, words):
-    with pytest.raises(ValueError) as error:
-        build(model, **kwargs)
-    assert all(word in str(error.value) for word in words)
-    with pytest.raises(ValueError, match="'Conv2d'; .*trains an anchor.*PlainViT"):
-        build(nn.Conv2d(3, 3, 1))

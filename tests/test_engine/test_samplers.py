@@ -60,24 +60,6 @@ def test_groups_of_ros(costs, settings, groups):
 
 
 @pytest.mark.parametrize(
-    'settings, message',
-    [
-        (dict(anchors=False), 'anchors=False; .* are all anchors'),
-        (dict(step=1000), 'step=1000; .* range from 0 to 100 .*sampler.step'),
-        (dict(step=1, cost='joules'), "'joules'"),
-        (dict(step=5, num_groups=3), 'step=5; allowed: None, as num_groups is given'),
-        (dict(num_groups=1), 'num_groups=1; .* from 0 to 100'),
-    ],
-)
-def test_wrong_settings_are_refused(settings, message):
-    costs = CostTable({i: Cost(100 * i, 1) for i in (0, 1)}, (8, 8))
-    uniform = 'anchors' in settings
-    kind = UniformSampler if uniform else ResourceConstrainedSampler
-    with pytest.raises(ValueError, match=message):
-        kind(costs, space=SlidingWindowSpace((3, 3)), **settings)
-
-
-@pytest.mark.parametrize(
     'config, drawn',
     [
         (dict(type='UniformSampler'), UNIFORM),

@@ -95,13 +95,6 @@ def test_random_layers_stay_as_they_were_built_and_loaded_ones_are_kept(toy_cfg)
     assert_same(layers_of(recorder.start), trained)
 
 
-@pytest.mark.parametrize('wrong', [dict(method='xavier'), dict(num_images=0)])
-def test_wrong_settings_are_refused(wrong):
-    (key,) = wrong
-    with pytest.raises(ValueError, match=f'{key}=.*StitchInitHook.{key}'):
-        StitchInitHook(**wrong)
-
-
 # --- sampling
 
 LATENCY = {3: 20, 7: 22, 0: 30}
@@ -305,19 +298,3 @@ def test_validation_sees_images_as_they_are(toy_cfg):
     set_input_size(runner.model, SIZES[0])
     hook.before_val(runner)
     assert find_stitched_backbone(runner.model).input_size is None
-
-
-@pytest.mark.parametrize(
-    ('sizes', 'words'),
-    [
-        ([(32, 48), (32, 48)], 'pairs of height and width in pixels, each once'),
-        ([32], 'pairs of height'),
-        ('32x48', 'pairs of height'),
-        ([(32, 0)], 'pairs of height'),
-    ],
-)
-def test_sizes_that_are_none(toy_cfg, sizes, words):
-    toy_cfg.default_hooks.stitch_sampling.sizes = sizes
-    runner = Runner.from_cfg(toy_cfg)
-    with pytest.raises(ValueError, match=f'{words}.*StitchSamplingHook.sizes'):
-        stitch_hooks.sampling_hook(runner).before_train(runner)

@@ -181,45 +181,6 @@ def test_the_scripts_and_a_stitch_for_every_rank(cfg, tmp_path):
     assert json.loads(written.read_text()) == expected
 
 
-TRAIN = ['tools/train.py', '--launcher', 'slurm', 'c.py', '--resume']
-TEST = ['tools/test.py', '--launcher', 'slurm', 'c.py', 'w.pth', '--tta', '--out', 'o']
-
-
-@pytest.mark.parametrize(
-    'args, env, resources, tool',
-    [
-        (
-            ['slurm_train.sh', 'gpu', 'name', 'c.py', '--resume'],
-            dict(GPUS='16', CPUS_PER_TASK='3', SRUN_ARGS='--quiet --time=1:00'),
-            '--gres=gpu:8 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=3',
-            TRAIN,
-        ),
-        (
-            ['slurm_test.sh', 'gpu', 'name', 'c.py', 'w.pth', '--tta', '--out', 'o'],
-            dict(GPUS='4', GPUS_PER_NODE='2', GRES=''),
-            '--ntasks=4 --ntasks-per-node=2 --cpus-per-task=5',
-            TEST,
-        ),
-    ],
-)
-def test_what_slurm_is_asked_for(tmp_path, args, env, resources, tool):
-    srun = '#!/usr/bin/env bash\nprintf "%s\\n" "$MASTER_PORT" "$@"\n'
-    path = path_with(tmp_path / 'bin', srun=srun)
-    done = run_script(*args, cwd=ROOT, PATH=path, PORT='29123', **env)
-    assert done.stdout.splitlines() == [
-        '29123',
-        '--partition=gpu',
-        '--job-name=name',
-        *resources.split(),
-        '--kill-on-bad-exit=1',
-        *env.get('SRUN_ARGS', '').split(),
-        'python',
-        '-u',
-        str(ROOT / tool[0]),
-        *tool[1:],
-    ]
-
-
 def test_fewer_images_than_ranks_are_refused(cfg, monkeypatch):
     monkeypatch.setattr(stitch_hooks, 'get_world_size', lambda: 3)
     runner = Runner.from_cfg(cfg)

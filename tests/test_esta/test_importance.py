@@ -115,19 +115,6 @@ def test_no_score_counts_as_the_mean_and_large_ones_are_no_problem(saliency, sha
     np.testing.assert_allclose(sampler.probabilities((3, 4, 5)), shares)
 
 
-@pytest.mark.parametrize(
-    'kwargs, message',
-    [
-        (dict(warm_up=0), 'warm_up=0; allowed: 1 step.*sampler.warm_up'),
-        (dict(momentum=1), 'momentum=1; allowed: 0 to below 1'),
-        (dict(per_rank=True), 'per_rank=True; allowed: False'),
-    ],
-)
-def test_wrong_settings_are_refused(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        build(**kwargs)
-
-
 def test_the_largest_anchor_comes_along():
     space = TwoWaySpace([4, 8])
     costs = CostTable({i: Cost(10 * i, i) for i in space.ids}, (8, 8))

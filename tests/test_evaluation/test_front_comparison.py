@@ -101,19 +101,3 @@ def test_models_alone_are_one_set_to_choose_from():
     assert costs.tolist() == [1, 4]
     for row in (value, low, high):
         np.testing.assert_allclose(row, [50, 60])
-
-
-@pytest.mark.parametrize(
-    'models, message',
-    [
-        (dict(a=constant_run([1], [5])), 'no budgets'),
-        (dict(a=constant_run([1, 2], [5, 6]), b=make_run([1], [[5, 6]])), 'images'),
-        (
-            dict(a=constant_run([1, 2], [5, 6]), b=constant_run([1], [5], sign=-1)),
-            '--metric',
-        ),
-    ],
-)
-def test_models_that_cannot_be_compared_are_refused(models, message):
-    with pytest.raises(ValueError, match=message):
-        compare(**models)

@@ -150,22 +150,6 @@ def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypa
     assert all(m.training for m in net.modules())
 
 
-@pytest.mark.parametrize(
-    ('settings', 'message'),
-    [
-        (dict(batch=0), r'batch=0; allowed: 1 or more \(option: --batch\)'),
-        (dict(rounds=-1), 'rounds=-1; allowed: 1 or more'),
-        (dict(check=(4,)), 'stitch id 4 is not in'),
-        (dict(input_size=None), 'config key: input_size, model.data_preprocessor.size'),
-    ],
-)
-def test_bad_requests_are_refused(build_snnet, settings, message):
-    with pytest.raises(ValueError, match=message):
-        measure_latency(build_snnet(DEPTHS), **dict(input_size=SIZE) | settings)
-    with pytest.raises(ValueError, match="device='cpu'; allowed: a GPU"):
-        measure_memory(build_snnet(DEPTHS), SIZE)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')
 def test_on_a_gpu(build_snnet):

@@ -229,25 +229,6 @@ def test_batch_norm_is_recalibrated_per_stitch(toy_cfg, tmp_path, capfd):
     assert metrics['stitch_9/mIoU'] != mixed['stitch_9/mIoU']
 
 
-@pytest.mark.parametrize(
-    ('key', 'value', 'message'),
-    [
-        ('test_evaluator.output_dir', 'o', "'o'.*14 stitches would overwrite"),
-        ('train_dataloader', None, 'config key: train_dataloader'),
-        ('test_cfg.limit', 0, 'limit=0; allowed: 1 or more'),
-        ('test_cfg.screen', 0.5, 'screen=0.5; allowed: 1 or more'),
-    ],
-)
-def test_bad_settings_are_refused(toy_cfg, key, value, message):
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', recalibrate_bn=2)
-    toy_cfg.merge_from_dict({key: value})
-    if value is None:
-        toy_cfg[key] = None
-        toy_cfg.train_cfg = toy_cfg.optim_wrapper = toy_cfg.param_scheduler = None
-    with pytest.raises(ValueError, match=message):
-        Runner.from_cfg(toy_cfg).test()
-
-
 def test_several_sizes_equal_one_at_a_time(toy_cfg, tmp_path, capsys, caplog):
     toy_cfg.log_level, out_dir = 'INFO', tmp_path / 'report'
     sizes, ids = [(32, 48), (60, 64)], (0, 6, 9)

@@ -11,7 +11,6 @@ from snnet_mm.evaluation import stitch_table
 from snnet_mm.evaluation.search import (
     StitchSearch,
     blocks_run,
-    check_number,
     route_features,
     run_search,
 )
@@ -216,28 +215,3 @@ def test_a_screening_guides_the_search(run):
     metrics, results, _ = run(stitches='search', evaluate=6, screen=2, limit=3)
     assert {r.num_images for r in results.measured} == {3}
     assert len(results.measured) == len({k.split('/')[0] for k in metrics}) == 6
-
-
-@pytest.mark.parametrize(
-    ('number', 'words'),
-    [
-        (None, 'evaluate=None; allowed: 2 .the anchors. to 134 .all.*--evaluate'),
-        (1, 'evaluate=1; allowed: 2 '),
-        (135, 'evaluate=135; allowed: .* 134 .all.'),
-    ],
-)
-def test_numbers_that_cannot_be_searched(number, words):
-    with pytest.raises(ValueError, match=words):
-        check_number(SPACE, number, searched=True)
-
-
-def test_a_number_is_for_searches(run):
-    with pytest.raises(ValueError, match='evaluate=5; .* with --stitch-id search'):
-        run(stitches='all', evaluate=5)
-
-
-def test_a_search_asks_for_an_unknown_direction():
-    results = made_up(SPACE)
-    unknown = replace(results, directions={})
-    with pytest.raises(ValueError, match='--lower-is-better mIoU'):
-        simulate(unknown, 5)

@@ -20,9 +20,3 @@ def test_detectors_have_no_sizes(build_snnet):
     ):
         check_sizes(detector, [(16, 16), (24, 32)], 'sizes')
     assert check_sizes(detector.backbone, [[16, 16]], 'sizes') == ((16, 16),)
-
-
-def test_the_name_is_that_of_mmdet():
-    detectors = pytest.importorskip('mmdet.models.detectors')
-    assert BaseDetector.__name__ in [c.__name__ for c in detectors.MaskRCNN.__mro__]
-    assert BaseDetector.__name__ in [c.__name__ for c in detectors.DETR.__mro__]

@@ -10,7 +10,7 @@ from tiny import tiny_config
 from torch import nn
 
 from snnet_mm.apis import init_model, set_stitch
-from snnet_mm.evaluation import StitchStatisticsHook, stitch_statistics
+from snnet_mm.evaluation import stitch_statistics
 from snnet_mm.models import PerStitchBN
 from snnet_mm.utils import load_weights_only
 
@@ -157,8 +157,3 @@ def test_a_failure_costs_no_training(cfg, monkeypatch):
     runner, (_, last) = trained(cfg)
     assert KEY not in last
     assert runner.iter == 2
-
-
-def test_less_than_no_images_are_refused():
-    with pytest.raises(ValueError, match='num_images=-1; allowed: 1 or more'):
-        StitchStatisticsHook(-1)

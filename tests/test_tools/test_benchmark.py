@@ -19,11 +19,6 @@ def test_one_part_is_run_and_written(run_tool, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ['switch.json']
 
 
-def test_parts_that_do_not_exist(run_here):
-    with pytest.raises(ValueError, match="only='no'; allowed: 'compile', 'forward'"):
-        run_here(TOOL, '--only', 'switch,no')
-
-
 @pytest.mark.slow
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')

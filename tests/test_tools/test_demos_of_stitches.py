@@ -152,23 +152,3 @@ def test_an_easy_target_runs_the_best_of_the_results(
     (tmp_path / 'a.json').write_text(json.dumps(results))
     with pytest.raises(ValueError, match='stitch id 77 is not in the stitching space'):
         run_here('video_demo.py', *args, '--results', tmp_path / 'a.json')
-
-
-@pytest.mark.parametrize(
-    ('options', 'message'),
-    [
-        ((), 'a file, or --show'),
-        (('--show', '--opacity', 0), 'opacity=0.0; allowed: above 0 to 1'),
-        (('--show', '--results', 'a.json'), 'with --target-fps'),
-        (('--output-file', '{}/file/out.avi'), 'out.avi cannot be written'),
-        (('--output-file', '{}/out.unknown'), 'a video that holds MJPG, 10 fps'),
-    ],
-)
-def test_options_that_cannot_be_met(run_here, video, tmp_path, options, message):
-    (tmp_path / 'file').write_text('')
-    options = [str(option).format(tmp_path) for option in options]
-    with pytest.raises(ValueError, match=message):
-        run_here('video_demo.py', video, 'no_config.py', 'no.pth', *options)
-    assert [p.name for p in tmp_path.iterdir()] == ['file']
-    with pytest.raises(ValueError, match='file.; allowed: video files with a frame'):
-        run_here('video_demo.py', tmp_path / 'file', 'no.py', 'no.pth', '--show')

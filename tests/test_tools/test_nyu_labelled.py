@@ -63,15 +63,3 @@ def test_the_layout_of_mmsegmentation(official, run_here, kind):
         written = cv2.imread(info['depth_map_path'], cv2.IMREAD_UNCHANGED)
         assert written.dtype == np.uint16
         np.testing.assert_array_equal(written, expected)
-
-
-def test_splits_that_are_not_the_official_ones(official, run_here):
-    labelled, path, out, _ = official
-    for train, others, words in (
-        (4, dict(testNdxs=[[3]]), 'splits=4; allowed: 1 to 3'),
-        (1, {}, 'the Eigen split'),
-    ):
-        savemat(path, dict(trainNdxs=[[train]], **others))
-        with pytest.raises(ValueError, match=words):
-            run_here(TOOL, labelled, path, out)
-    assert not out.exists()

@@ -64,21 +64,3 @@ def test_columns_of_precisions(run_here, tmp_path, monkeypatch):
         assert first['measured'] == pytest.approx(latency[0])
         assert last['measured'] == pytest.approx(latency[1])
     assert CostTable.read(tmp_path / 'costs.json').setup is None
-
-
-@pytest.mark.parametrize(
-    ('options', 'words'),
-    [
-        (('--kind', 'FSFS'), r"kind='FSFS'; allowed: 'FS', 'FSF', 'SF'"),
-        (('--sort', 'latency'), 'the latency of these stitches was not measured'),
-        (('--batch', 0), '--batch 0: allowed is 1 or more'),
-        (('--shape', 0, 4), r'--shape \[0, 4\]: allowed is 1 pixel'),
-        (('--memory',), '--memory needs a GPU'),
-        (('--precision', 'int8'), '--precision needs --latency'),
-    ],
-)
-def test_wrong_options_end_in_words(run_here, capsys, tmp_path, options, words):
-    with pytest.raises((ValueError, SystemExit)) as error:
-        run_here(TOOL, CONFIG, *options, '--out', tmp_path)
-    assert re.search(words, f'{error.value} {capsys.readouterr().err}')
-    assert not list(tmp_path.iterdir())

@@ -1,4 +1,3 @@
-import json
 import runpy
 from argparse import Namespace
 from pathlib import Path
@@ -31,17 +30,6 @@ def checkpoint(demo):
 def tool():
     """The functions of tools/test.py by name."""
     return runpy.run_path(str(ROOT / 'tools/test.py'), run_name='tool')
-
-
-def test_stitch_ids_are_tested_as_in_the_demo(run_tool, demo, checkpoint, tmp_path):
-    args = (CONFIG, checkpoint, '--stitch-id', '0,9,14', '--work-dir', tmp_path)
-    done = run_tool('test.py', *args, *SCENES)
-    (written,) = tmp_path.glob('*/stitches.json')
-    tested = {s['id']: s for s in json.loads(written.read_text())['stitches']}
-    assert list(tested) == [0, 9, 14]
-    of_demo = json.loads((demo[0] / 'stitches.json').read_text())['stitches']
-    assert [s for s in of_demo if s['id'] in tested] == list(tested.values())
-    assert 'slow[0:2] > fast[1:2] > slow[4:8]' in done.stdout
 
 
 def test_a_search(run_tool, checkpoint, tmp_path):
@@ -89,17 +77,6 @@ def test_augmentation_and_saved_predictions(run_tool, checkpoint, tmp_path):
     assert plain.shape == averaged.shape == (2, 64, 64)
     assert {*np.unique(plain), *np.unique(averaged)} <= {*range(6)}
     assert 0 < (plain != averaged).mean() < 0.5
-
-
-def test_options_that_cannot_be_met(run_here):
-    for options, words in {
-        ('--budget', '60G,all'): "budget.*'all'",
-        ('--keep', 2): 'keep=2; allowed: with --screen',
-        ('--sizes', '64x64', '32'): "sizes='32'; allowed: .* such as 168x238",
-        ('--tta',): r'for --tta \(config key: tta_model\)',
-    }.items():
-        with pytest.raises(ValueError, match=words):
-            run_here('test.py', CONFIG, 'no.pth', *options)
 
 
 DUMP = dict(type='DumpResults', out_file_path='o/predictions.pkl')

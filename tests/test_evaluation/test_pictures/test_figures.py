@@ -5,21 +5,6 @@ from matplotlib.figure import Figure
 from snnet_mm.evaluation import plot_images
 
 
-def test_rows_and_columns(tmp_path, drawn_axes):
-    rows = [
-        [np.full((height, 8, 3), shade, np.uint8) for shade in shades]
-        for height, shades in ((4, (10, 20)), (8, (30, 40)))
-    ]
-    path = tmp_path / 'sheet.png'
-    plot_images(rows, ['small', 'large'], path)
-    assert path.read_bytes().startswith(b'\x89PNG')
-    assert [a.get_title() for a in drawn_axes] == ['small', 'large', '', '']
-    assert [a.images[0].get_array()[0, 0, 0] for a in drawn_axes] == [10, 20, 30, 40]
-    heights = [axes.get_position().height for axes in drawn_axes]
-    # The second row's images are twice as high.
-    assert heights[2] > 1.7 * heights[0]
-
-
 def test_all_depths_share_one_scale(tmp_path, drawn_axes):
     truth = np.array([[0, 1.5, 2], [3, 4, 6]], np.float32)
     image = np.zeros((2, 3, 3), np.uint8)

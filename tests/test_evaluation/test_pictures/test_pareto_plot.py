@@ -40,17 +40,6 @@ def test_lower_may_be_better(axes_of, tmp_path):
     assert (tmp_path / 'pareto.svg').read_text().count('<svg') == 1
 
 
-def test_the_axis_may_be_milliseconds(axes_of):
-    axes = axes_of(RESULTS, cost='latency')
-    (front,) = axes.lines
-    assert front.get_xydata().tolist() == [[4, 0.8], [6, 0.6], [8, 0.5]]
-    assert axes.get_xlabel() == 'ms at 32x48 (a board, batch 2, float32)'
-    axes = axes_of(replace(RESULTS, scope='backbone and neck alone'), cost='params')
-    assert axes.get_xlabel() == 'params (M) (backbone and neck alone)'
-    with pytest.raises(ValueError, match='memory'):
-        axes_of(RESULTS, cost='memory')
-
-
 def test_baselines_and_other_fronts_are_drawn(axes_of):
     axes = axes_of(
         RESULTS,

@@ -63,14 +63,3 @@ def test_other_spaces(draw, space, joints):
     arrows = [t for t in panels[whole][2].texts if getattr(t, 'arrow_patch', None)]
     assert len(arrows) == joints
     assert len(stitches) == len(space.anchor_ids) + 1  # and the middle FS
-
-
-def test_stages_stand_below_each_other():
-    edges = route_plot.block_edges(StagedSpace([(1, 2), (2, 6)], stages=(0, 1)))
-    room = (1 - route_plot.STAGE_GAP) / 8
-    assert edges[0][0] == pytest.approx((0, 2 * room))
-    assert edges[1][1] == pytest.approx((room, 2 * room))
-    for row in edges:
-        assert row[-1][1] == pytest.approx(1)
-    starts = [edges[0][1][0], edges[1][2][0]]
-    assert starts == pytest.approx([2 * room + route_plot.STAGE_GAP] * 2)

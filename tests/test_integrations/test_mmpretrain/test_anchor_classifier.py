@@ -84,16 +84,3 @@ def test_weights_that_do_not_fit(saved):
         init = saved(weights)
         with pytest.raises(ValueError, match=f'theirs.pth.*{message}'):
             AnchorClassifier(8, CLASSES + 1, init_cfg=init).init_weights()
-
-
-@pytest.mark.parametrize(
-    'settings, words',
-    [
-        (dict(pooling='max'), "pooling='max'; allowed: 'cls', 'mean', 'norm-mean'"),
-        (dict(norm='GN'), "norm='GN'; allowed: 'LN', 'BN', None"),
-        (dict(norm='BN', pooling='norm-mean'), "norm='BN'; allowed: 'LN'"),
-    ],
-)
-def test_bad_settings(settings, words):
-    with pytest.raises(ValueError, match=words):
-        AnchorClassifier(8, CLASSES, **settings)

@@ -77,12 +77,3 @@ def test_predictions_are_written_in_millimetres(tmp_path):
     assert path.name == 'room_7.png'
     written = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
     assert written.tolist() == [[500, 1234], [65535, 3000]]
-
-
-def test_bad_settings_and_data():
-    with pytest.raises(ValueError, match="'nyu_crop'; allowed: 'eigen', 'garg', None"):
-        RunningDepthMetric(crop='nyu_crop')
-    with pytest.raises(ValueError, match='2 depth maps without .* 0.001 and 10 m'):
-        evaluate(*[sample([[1.0]], [[0.0]])] * 2)
-    with pytest.raises(ValueError, match=r'x.jpg: depth map of \(2, 1\) .* \(1, 2\)'):
-        evaluate(sample([[1.0, 2.0]], [[1.0], [2.0]], img_path='x.jpg'))

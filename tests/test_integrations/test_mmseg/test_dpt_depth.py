@@ -182,28 +182,6 @@ def test_padding_is_cut_off_and_the_depth_resized(build, randomise):
     torch.testing.assert_close(result.pred_depth_map.data, expected[0])
 
 
-@pytest.mark.parametrize(
-    'kwargs, message',
-    [
-        (dict(min_depth=10), r'\(10, 10\); allowed: 0 < min_depth < max_depth'),
-        (dict(activation='tanh'), "'tanh'; allowed: 'sigmoid', 'relu'"),
-        (dict(test_cfg=dict(mode='slide_flip')), "allowed: 'whole', 'slide'"),
-    ],
-)
-def test_bad_settings(build, kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        build(**kwargs)
-
-
-def test_bad_inputs(build):
-    images = torch.randn(2, 3, *SIZE)
-    with pytest.raises(ValueError, match="'add'; allowed: 'ignore'.*backbone.with_cls"):
-        build(readout_type='add', backbone=dict(with_cls=False))(images)
-    samples = [sample(torch.ones(1, 64, w)) for w in (96, 80)]
-    with pytest.raises(ValueError, match=r'\(1, 64, 80\), \(1, 64, 96\)\]; allowed'):
-        build()(images, samples, mode='loss')
-
-
 # --- loss
 
 

@@ -145,22 +145,6 @@ def test_a_teacher_from_timm(build_classifier, batch, tmp_path, randomise):
     assert wanted.std(0).min() > 0.01
 
 
-@pytest.mark.parametrize(
-    'settings, message',
-    [
-        (dict(logits_from='neck'), "with a part 'neck' that.*logits_from"),
-        (dict(teacher=TEACHER), 'allowed: one with weights'),
-        (dict(teacher=dict(type='TimmTeacher', pretrained=False)), 'TimmTeacher'),
-        (dict(labels=''), "labels=''.*model.labels"),
-        (dict(alpha=2), 'alpha=2.*model.alpha'),
-        (dict(temperature=0), 'temperature=0.*model.temperature'),
-    ],
-)
-def test_what_cannot_be_distilled_is_refused(build_classifier, settings, message):
-    with pytest.raises(ValueError, match=message):
-        DistillationWrapper(build_classifier(), **settings)
-
-
 def test_checkpoints_of_another_teacher_are_refused(build_classifier, teacher):
     model = DistillationWrapper(build_classifier(), TEACHER, teacher.path)
     weights = teacher.state_dict()

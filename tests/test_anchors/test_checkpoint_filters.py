@@ -12,7 +12,6 @@ from torch.testing import assert_close
 from weights import build_from
 
 from snnet_mm.anchors.checkpoint_filters import (
-    fit_bias_tables,
     fit_pos_embed,
     to_our_names,
 )
@@ -151,31 +150,3 @@ def test_a_grid_that_is_told_is_believed():
     assert_close(fitted[0], image[0].flatten(1).T)
     with pytest.raises(ValueError, match='neither 3x8 patches .*init_cfg.img_size'):
         fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(3, 8))
-
-
-@pytest.mark.parametrize(
-    ('loaded', 'grid', 'message'),
-    [
-        (weights(0, (2, 4)), (3, 3), 'with 8 entries fits neither 3x3 patches nor'),
-        (weights(3, (3, 3)), (3, 3), '3 prefix tokens, .* has 1 '),
-        # 16 may be 4x4 patches, or the anchor's 3x5 after a cls token.
-        (weights(0, registers=0), (3, 5), '16 entries fits 4x4 .* or 3x5 patches'),
-    ],
-)
-def test_embeddings_that_do_not_fit(loaded, grid, message):
-    with pytest.raises(ValueError, match=message + '.*config keys?: '):
-        fit_pos_embed(loaded, grid, 1)
-
-
-@pytest.mark.parametrize(
-    ('rows', 'num_prefix', 'grid', 'message'),
-    [
-        (25, 1, (3, 3), 'has 0 rows for prefix tokens, the anchor has 3'),
-        (28, 0, (3, 3), 'has 3 rows for prefix tokens, the anchor has 0'),
-        (225, 0, (3, 23), '225 entries fits 3x23 patches or 8x8 patches'),
-    ],
-)
-def test_tables_that_do_not_fit(rows, num_prefix, grid, message):
-    key = 'blocks.5.attn.rel_pos_bias.table'
-    with pytest.raises(ValueError, match=f'^{key} .*{message}'):
-        fit_bias_tables({key: torch.zeros(rows, 2)}, grid, num_prefix)

@@ -187,17 +187,3 @@ def test_files_of_other_families_of_timm(name, save):
     source, anchor = anchor_of(name), anchor_of(name)
     torch.nn.init.ones_(anchor.vit.blocks[0].norm1.weight)
     assert_same(load(anchor, save(source.vit.state_dict())), source.state_dict())
-
-
-def test_files_of_timm_that_do_not_fit(save):
-    path = save(anchor_of(DINOV2, img_size=28).vit.state_dict())
-    for depth, options, message in (
-        (2, {}, 'it has vit.blocks.2.'),
-        (3, dict(img_size=28), "'img_size': 28"),
-    ):
-        anchor = TimmAnchor(DINOV2, img_size=28, model_args=dict(NARROW, depth=depth))
-        with pytest.raises(ValueError, match=message):
-            load(anchor, path, **options)
-    args = dict(NARROW, pretrained_cfg_overlay=dict(file=path + '.not'))
-    with pytest.raises(ValueError, match='dinov2.* cannot be fetched'):
-        TimmAnchor(DINOV2, True, 28, args).init_weights()

@@ -195,20 +195,6 @@ def test_the_family_that_the_docs_add(monkeypatch):
     assert len(SNNetv1(pair, stages=(2, 3), out='end').space) == 2 + 6 + 11
 
 
-@pytest.mark.parametrize(
-    ('config', 'message'),
-    [
-        (dict(model='vit_tiny_patch16_224'), 'families .*levit'),
-        (dict(model='resnet18', model_args=dict(widths=3)), 'widths'),
-        (swin(init_cfg=dict(type='Pretrained', path='a')), "'path'"),
-        (swin(init_cfg={}, pretrained=True), 'None with pretrained'),
-    ],
-)
-def test_wrong_settings(config, message):
-    with pytest.raises(ValueError, match=message):
-        MODELS.build(dict(type='TimmStageAnchor') | config).init_weights()
-
-
 @pytest.mark.parametrize('kind', [swin, convnext, levit, resnet])
 @torch.no_grad()
 def test_downsampling_as_blocks_of_their_own(kind):

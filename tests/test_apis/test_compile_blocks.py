@@ -2,7 +2,6 @@ import copy
 
 import pytest
 import torch
-from torch import nn
 from torch._dynamo.utils import counters
 
 from snnet_mm.apis import compile_blocks, set_stitch
@@ -41,10 +40,3 @@ def test_each_kind_of_block_is_compiled_once_and_no_switch_compiles(
         if stitch.id == 1:  # both anchors have run
             assert counters['stats']['unique_graphs'] == 2
     assert counters['stats']['unique_graphs'] == 2
-
-
-def test_anchors_that_keep_no_list_of_blocks(build_snnet):
-    net = build_snnet()
-    net.anchors[0].blocks = nn.Sequential(*net.anchors[0].blocks)
-    with pytest.raises(ValueError, match="anchors='PlainViT'; allowed: .* ModuleList"):
-        compile_blocks(net)

@@ -96,14 +96,9 @@ def test_arrays_whose_meaning_is_plain(model, array, plain):
     ('array', 'words'),
     [
         (COLOUR[..., :2], r'shape \(40, 60, 2\).; allowed: arrays'),
-        (COLOUR[None], r'shape \(1, 40, 60, 3\).*or a list'),
-        (COLOUR[:0], r'shape \(0, 60, 3\)'),
         (COLOUR.astype(np.uint16), 'uint16 from 0 to 255.*to be scaled'),
-        (COLOUR + 1, 'int64 from 1 to 256'),
-        (COLOUR - 1.0, 'float64 from -1.0 to 254.0'),
         (COLOUR / 255, 'float64 from 0.0 to 1.0'),
         (np.where(COLOUR == 9, np.nan, COLOUR), 'float64 from nan to nan'),
-        (COLOUR > 9, 'bool from False'),
     ],
 )
 def test_arrays_that_are_no_images(model, array, words):

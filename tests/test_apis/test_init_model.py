@@ -80,6 +80,7 @@ def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_pat
     assert init_model(cfg, tmp_path / 'a.pth', device='cpu').dataset_meta == known
 
 
+@pytest.mark.slow
 def test_classes_of_a_data_set_that_nothing_has_imported(tmp_path):
     """In a process of its own: other tests import mmseg's data sets."""
     config = ROOT / 'configs/toy/setr-naive_vit-fast_1xb16-300_toy-scenes-64x64.py'

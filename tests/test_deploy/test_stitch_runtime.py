@@ -192,34 +192,20 @@ def test_switching_while_another_thread_predicts(bundle):
 
 
 def test_what_is_refused(bundle):
-    runtime = StitchRuntime(bundle)
-    for image in (np.zeros((0, 64, 3), np.uint8), np.zeros((64, 64, 3)), 'a.jpg'):
-        with pytest.raises(ValueError, match=r'allowed: uint8 arrays \(H, W, 3\)'):
-            runtime(image)
-    with pytest.raises(ValueError, match="precision='int8'; allowed: 'fp32'"):
-        StitchRuntime(bundle, precision='int8')
     path = bundle / 'manifest.json'
     text = path.read_text()
-
-    def refuses(message, **changes):
+    caller = json.loads(text)['caller']
+    caller['before'].insert(0, dict(step='CenterCrop', crop_size=224))
+    for changes, message in (
+        (dict(version=1), 'version=1; allowed: 2'),
+        (dict(caller=caller), 'left to the caller: CenterCrop'),
+    ):
         path.write_text(json.dumps(json.loads(text) | changes))
         with pytest.raises(ValueError, match=message):
             StitchRuntime(bundle)(np.zeros((60, 64, 3), np.uint8))
-
-    refuses('version=1; allowed: 2', version=1)
-    caller = json.loads(text)['caller']
-    caller['before'].insert(0, dict(step='CenterCrop', crop_size=224))
-    refuses('left to the caller: CenterCrop', caller=caller)
-    path.write_text(text[:100])
-    with pytest.raises(ValueError, match='manifest.json cannot be read'):
-        StitchRuntime(bundle)
     path.write_text(text)
-    weights = bundle / 'weights.safetensors'
-    weights.write_bytes(weights.read_bytes()[:-10])
-    with pytest.raises(
-        ValueError, match=r'weights.safetensors of \d+ bytes.*is damaged'
-    ):
-        StitchRuntime(bundle)
+    with pytest.raises(ValueError, match=r'allowed: uint8 arrays \(H, W, 3\)'):
+        StitchRuntime(bundle)(np.zeros((64, 64, 3)))
 
 
 @pytest.mark.slow

@@ -54,13 +54,6 @@ def test_the_most_important_of_every_interval_is_deployed(space, costs):
     assert few.scores() == {0: -1, 2: 1, 7: 2}
 
 
-def test_no_scores_and_wrong_ones_are_refused(space, costs):
-    with pytest.raises(ValueError, match='allowed: the scores of a training'):
-        importance_results(space, costs, {})
-    with pytest.raises(ValueError, match='stitch id 99 is not in the stitching space'):
-        importance_results(space, costs, {99: 1.0})
-
-
 # --- sampling
 
 # Intervals of thirds: {0, 2}, {3, 4, 5}, {1}.

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from mmengine.model import ImgDataPreprocessor
-from mmengine.optim import OptimWrapper, OptimWrapperDict
+from mmengine.optim import OptimWrapper
 from torch import nn
 from toy_classifier import ToyClassifier
 
@@ -100,10 +100,3 @@ def test_the_scale_of_amp_cancels_and_skipped_steps_score_nothing(
     wanted = {} if skipped else {5: sum(products.values()) / 1024}
     assert sampler.scores == pytest.approx(wanted, rel=1e-5)
     assert sampler.num_scored_steps == (not skipped)
-
-
-def test_several_optimizers_are_refused(model):
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    several = OptimWrapperDict(a=OptimWrapper(optimizer))
-    with pytest.raises(ValueError, match="'OptimWrapperDict'; allowed: one optimizer"):
-        SaliencyScorer(model, several, build().record)

@@ -2,15 +2,12 @@
 
 import copy
 from contextlib import suppress
-from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
-from snnet_mm.esta import StitchBiases
 from snnet_mm.evaluation import cost_table, count_parameters
 from snnet_mm.models import SandwichWrapper, SNNetv2, set_stitches
 from snnet_mm.stitching import visiting_order
@@ -161,14 +158,3 @@ def test_nothing_is_left_on_the_layers(build_snnet):
         with suppress(RuntimeError):
             net(images)
         assert layer.stitch_bias is None
-
-
-def test_what_does_not_fit_is_refused(build_snnet):
-    fewer = build_snnet(plugins=BIASES, stitch_ids=(5, 8))
-    with pytest.raises(RuntimeError, match=r'stitch_biases\.7'):
-        fewer.load_state_dict(build_snnet(plugins=BIASES).state_dict())
-    backbone = SimpleNamespace(anchors=[nn.Identity()])
-    with pytest.raises(ValueError, match="'Identity'; allowed: anchors of PlainViT"):
-        StitchBiases(backbone)
-    with pytest.raises(ValueError, match=r'stitch_bias=True; allowed: plugins=dict\('):
-        build_snnet(stitch_bias=True)

@@ -98,8 +98,8 @@ CLASSIFIERS = {
 }
 # What the default suite runs, as tests are named.
 FAST = {
-    *('mmseg-upernet', 'mmseg-mask2former', 'mmdet-faster-rcnn', 'mmdet-retinanet'),
-    *('mmdet-detr', 'mmdet-rtmdet', 'mmpretrain-resnet50', 'mmpretrain-deit-small'),
+    *('mmseg-upernet', 'mmdet-faster-rcnn', 'mmdet-detr', 'mmdet-rtmdet'),
+    'mmpretrain-deit-small',
 }
 NEED_OPS = 'mmdet', 'mmseg-mask', 'mmseg-point'
 # Folders whose heads cannot be counted: they need ground truth, queries, points or

@@ -14,7 +14,6 @@ from torch.testing import assert_close
 from snnet_mm.apis import cost_table, init_model, set_stitch
 from snnet_mm.deploy import single_stitch
 from snnet_mm.deploy.single import _drop_pretrained, load_single, save_single
-from snnet_mm.engine.checking_hooks import _check_heads
 from snnet_mm.models import recalibrate_bn
 from snnet_mm.models.wrappers.distillation import find_head, recorded_logits
 from snnet_mm.stitching import visiting_order
@@ -147,31 +146,6 @@ def test_it_has_and_sets_what_its_parts_have(segmentor):
     assert (copied.decode_head.in_channels, head.in_channels) == WIDTHS
     with pytest.raises(AttributeError, match='nonsense'):
         _ = head.nonsense
-
-
-def check(cfg):
-    model = MODELS.build(cfg.model)
-    model.decode_head.check_space(model.backbone.space)
-    _check_heads(model, {6})
-    cost_table(model)
-
-
-@pytest.mark.parametrize(
-    ('key', 'value', 'message'),
-    [
-        ('decode_head.parts', [], r'parts=\[\]; allowed: a config with a type for'),
-        ('decode_head.parts', [HEADS['setr'](8)], '1 parts.*the 2 anchors of'),
-        ('decode_head.parts.0.num_classes', 5, '=5; allowed: 6, the number of cl'),
-        ('backbone.maps_of', 'slowest', 'the heads, .*backbone.maps_of'),
-        ('backbone.maps_of', 'fast', "maps_of='fast'; allowed: .*'end'"),
-    ],
-)
-def test_what_does_not_fit_is_refused(key, value, message):
-    init_default_scope('mmseg')
-    cfg = config()
-    cfg.merge_from_dict({f'model.{key}': value})
-    with pytest.raises(ValueError, match=message):
-        check(cfg)
 
 
 @pytest.mark.ops

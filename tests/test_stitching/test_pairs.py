@@ -63,24 +63,6 @@ def test_predictions_of_one_size_give_way_to_what_is_measured_at_another():
     assert choose_pair(SPACE, '2G', [hoped, LARGE])[0] == (0, (16, 24))
 
 
-@pytest.mark.parametrize(
-    ('others', 'words'),
-    [
-        ([], 'each size once'),
-        ([at((16, 24), 1, 0, metric='delta1')], 'ranked by one metric'),
-        ([at((16, 24), 1, 0, space='other')], 'results of one stitching space'),
-    ],
-)
-def test_results_that_cannot_be_compared(others, words):
-    with pytest.raises(ValueError, match=words):
-        choose_pair(SPACE, '9G', [LARGE, *(others or [LARGE])])
-
-
-def test_a_budget_that_buys_nothing_at_any_size():
-    with pytest.raises(ValueError, match='budget 0.5G: no evaluated stitch is that'):
-        choose_pair(SPACE, '0.5G', [LARGE, SMALL])
-
-
 def test_the_controller_moves_on_the_joint_front():
     costs, scores = joint_columns([LARGE, SMALL])
     controller = BudgetController(costs, scores, False, target_ms=10, load=1e-9)

@@ -99,9 +99,16 @@ def test_the_images_of_a_folder_are_a_video(run_here, checkpoint, tmp_path):
     assert steps == pytest.approx([100, -200], abs=25)
 
 
-@pytest.mark.parametrize('tool', ['image_demo.py', 'video_demo.py', 'export_stitch.py'])
+@pytest.mark.parametrize(
+    ('tool', 'before', 'out', 'wanted'),
+    [
+        ('image_demo.py', True, ('--out-dir', 'out'), '--stitch-id'),
+        ('video_demo.py', True, ('--output-file', 'out.avi'), '--stitch-id'),
+        ('export_stitch.py', False, ('--out', 'out'), '--stitch-ids'),
+    ],
+)
 def test_what_is_wrong_is_refused_before_the_model_is_built(
-    run_here, checkpoint, tmp_path, tool, monkeypatch
+    run_here, checkpoint, tmp_path, tool, before, out, wanted, monkeypatch
 ):
     def build(*args, **kwargs):
         raise AssertionError('a model was built')
@@ -109,30 +116,15 @@ def test_what_is_wrong_is_refused_before_the_model_is_built(
     monkeypatch.setattr('snnet_mm.apis.init_model', build)
     cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((48, 64, 3), np.uint8))
     (tmp_path / 'file').write_text('')
-    before = () if tool == 'export_stitch.py' else (tmp_path,)
-    out = {'image_demo.py': '--out-dir', 'video_demo.py': '--output-file'}
-    out = (out.get(tool, '--out'), tmp_path / 'out')
-    if tool == 'video_demo.py':
-        out = (out[0], tmp_path / 'out.avi')
-
-    def refused(message, *options, path=checkpoint, out=out):
-        with pytest.raises(ValueError, match=message):
-            run_here(tool, *before, CONFIG, path, *out, *options)
-
-    refused('stitch id 77 is not in the stitching space', '--stitch-id', 77)
     missing = Path(checkpoint).with_name('b.pth')
-    refused('does not exist; did you mean .a.pth.', '--stitch-id', 0, path=missing)
-    inside = (out[0], tmp_path / 'file' / Path(out[1]).name)
-    refused('cannot be written', '--stitch-id', 0, out=inside)
-    if tool != 'video_demo.py':
-        words = '--stitch-ids' if tool == 'export_stitch.py' else '--stitch-id'
-        refused('60Q', words, '60Q')
-    if tool == 'export_stitch.py':
-        refused('budget=.xG', '--stitch-ids', 'xG')
-        with pytest.raises(AssertionError, match='a model was built'):
-            run_here(tool, CONFIG, checkpoint, *out, '--stitch-ids', '1G')
-    if tool == 'image_demo.py':
-        refused('results or a cost table', '--stitch-id', '1G')
+    for message, path, stitch, folder in (
+        ('stitch id 77 is not in the stitching space', checkpoint, 77, tmp_path),
+        ('does not exist; did you mean .a.pth.', missing, 0, tmp_path),
+        ('cannot be written', checkpoint, 0, tmp_path / 'file'),
+    ):
+        args = (tmp_path,) * before + (CONFIG, path, out[0], folder / out[1])
+        with pytest.raises(ValueError, match=message):
+            run_here(tool, *args, wanted, stitch)
 
 
 def test_an_easy_target_runs_the_best_of_the_results(

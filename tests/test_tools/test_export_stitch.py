@@ -48,6 +48,7 @@ def test_the_tool_reports_what_it_wrote(demo, exported):
     assert {p.name for p in out.iterdir()} == {'manifest.json', *names}
 
 
+@pytest.mark.slow
 def test_our_test_tool_and_that_of_mmseg_score_it_alike(
     demo, run_tool, exported, tmp_path
 ):
@@ -66,6 +67,7 @@ def test_our_test_tool_and_that_of_mmseg_score_it_alike(
         assert scores['mIoU'] == pytest.approx(wanted, abs=0.01)
 
 
+@pytest.mark.slow
 @writes_onnx
 def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     pytest.importorskip('onnxruntime')

@@ -44,7 +44,11 @@ def test_columns_of_precisions(run_here, tmp_path, monkeypatch):
     ticks = accumulate(cycle([0, 1e-3, 0, 1e-3, 0, 2e-3, 0, 2e-3]))
     clock = SimpleNamespace(perf_counter=lambda: next(ticks))
     monkeypatch.setattr(exported_latency, 'time', clock)
+    sizes = (('0.arch.depth', 2), ('1.arch.depth', 3), ('1.arch.embed_dims', 48))
+    anchors = 'model.backbone.anchors'
     options = ('--latency', '--precision', 'fp32', 'int8', '--check', 0, 1)
+    options += ('--cfg-options', *(f'{anchors}.{k}={v}' for k, v in sizes))
+    options += ('model.decode_head.in_channels=48',)
     printed = run_here(TOOL, CONFIG, *options, '--rounds', 2, '--out', tmp_path)
     tables = {p: CostTable.read(tmp_path / f'costs_{p}.json') for p in ('fp32', 'int8')}
     assert 'Instructions of this CPU for int8: ' in printed

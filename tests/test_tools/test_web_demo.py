@@ -137,25 +137,3 @@ def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
         page.call('Page.addScriptToEvaluateOnNewDocument', source=script)
         page.call('Page.navigate', url=url)
         page.wait(broken.format('This browser has no WebAssembly'))
-
-
-def test_pages_that_cannot_be(tmp_path, monkeypatch):
-    bundle, out = tmp_path / 'bundle', tmp_path / 'site'
-    bundle.mkdir()
-    manifest = dict(version=2, task='detection', stitches=[], weights=None)
-    (bundle / 'manifest.json').write_text(json.dumps(manifest))
-    scripts = tmp_path / 'scripts'
-    scripts.mkdir()
-    args = bundle, '--out', out, '--onnxruntime-web', scripts
-    with pytest.raises(ValueError, match=r'allowed: a folder with ort.wasm.min.mjs'):
-        write_page(monkeypatch, *args)
-    import web_demo
-
-    for name in web_demo.SCRIPTS:
-        (scripts / name).touch()
-    with pytest.raises(ValueError, match="of detection'; allowed: a bundle of"):
-        write_page(monkeypatch, *args)
-    monkeypatch.setenv('PATH', '')
-    with pytest.raises(ValueError, match='where npm cannot get it'):
-        write_page(monkeypatch, bundle, '--out', out)
-    assert not out.exists()

@@ -268,9 +268,3 @@ def test_millimetres_become_metres(results):
     np.testing.assert_allclose(depth, [[0, 1.5], [0.25, 65.535]], rtol=1e-6)
     assert depth.dtype == np.float32
     assert results['seg_fields'] == ['gt_depth_map']
-
-
-def test_a_map_that_does_not_fit_its_image(results):
-    results['ori_shape'] = (2, 3)
-    with pytest.raises(ValueError, match=r'room.png of \(2, 2\).* \(2, 3\)'):
-        LoadDepthMap()(results)

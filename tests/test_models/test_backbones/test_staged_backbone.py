@@ -151,13 +151,6 @@ def test_costs_are_those_that_the_authors_published(name):
         assert costs[stitch_id].params == figures['params'] + sum(merging)
 
 
-PLAIN = dict(
-    type='PlainViT',
-    arch=dict(embed_dims=8, depth=3, num_heads=2),
-    img_size=32,
-    patch_size=8,
-    cls_token=False,
-)
 SWIN = [swin(), swin()]
 # The third stage of the slower network has blocks of 80 and of 112 channels.
 WIDENING = [
@@ -171,13 +164,8 @@ SHARED = dict(share_layers=True, stages=(2,), out='end')
     ('kind', 'anchors', 'kwargs', 'message'),
     [
         (SNNetv1, [swin(), levit()], {}, r'\(4, 8, 16, 32\), \(16, 32, 64.*strides'),
-        (SNNetv1, SWIN, dict(kernel=3), "'kernel': 3.*allowed: stages for anchors"),
         (SNNetv1, SWIN, dict(stages=(4,)), 'allowed: stages 0 to 3'),
         (SNNetv1, SWIN, dict(out_indices=(2,)), 'out_indices=2; allowed: 1, 3, 6, 8'),
-        (SNNetv1, SWIN, dict(with_cls=True), 'an anchor has no cls_token'),
-        (SNNetv1, [PLAIN, swin()], {}, r'\(8,\), \(4, 8'),
-        (SNNetv1, [PLAIN] * 2, dict(stages=(0,)), r"'stages': \(0,\).*plain anchors"),
-        (SNNetv1, [PLAIN] * 2, dict(share_layers=True), "'share_layers': True.*plain"),
         (SNNetv1, WIDENING, SHARED, r'\(8, 80\), \(8, 112\).*0to1_9 would join'),
         (SNNetv2, SWIN, {}, "'SNNetv1' for anchors with stages"),
     ],

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from snnet_mm.anchors import TimmAnchor
 from snnet_mm.bridging import (
     BridgeSpace,
     Conv3x3Adapter,
@@ -31,6 +32,7 @@ from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
 
 COSTS = CostTable({i: Cost(100 * i, 1) for i in (0, 1)}, (8, 8))
+DINOV2 = 'vit_small_patch14_reg4_dinov2'
 PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
 
 
@@ -66,6 +68,11 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
         (lambda: BridgeSpace((12, 12), [(3, 4), (3, 4)]), 'different pairs'),
         (lambda: Distillation('', 0.5), "labels=''.*model.labels"),
         (lambda: Distillation('soft', 2), 'alpha=2.*model.alpha'),
+        (lambda: Distillation(temperature=0), 'temperature=0.*model.temperature'),
+        (
+            lambda: TimmAnchor(DINOV2, img_size=28, drop_path_rate=1),
+            'drop_path_rate=1; ',
+        ),
         (lambda: AnchorClassifier(8, 5, pooling='max'), "'cls', 'mean', 'norm-mean'"),
         (lambda: RunningDepthMetric(crop='nyu'), "'nyu'; allowed: 'eigen', 'garg', N"),
     ],

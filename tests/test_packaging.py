@@ -73,18 +73,6 @@ def test_an_installed_config_is_that_of_the_sources(installed):
     assert cfg.to_dict() == Config.fromfile(ROOT / 'configs' / DERIVED).to_dict()
 
 
-@pytest.mark.parametrize('name', [STITCHED, '_base_/models/cls_vit.py'])
-def test_names_in_the_sources(name):
-    expected = Config.fromfile(ROOT / 'configs' / name).to_dict()
-    assert load_config(f'snnet_mm::{name}').to_dict() == expected
-
-
-def test_a_base_by_its_name_keeps_its_scope(tmp_path):
-    own = tmp_path / 'own.py'
-    own.write_text(f"_base_ = ['snnet_mm::{STITCHED}']")
-    assert load_config(own).to_dict() == load_config(f'snnet_mm::{STITCHED}').to_dict()
-
-
 @pytest.mark.parametrize('read', [Config.fromfile, load_config])
 def test_a_base_that_is_read_everywhere(tmp_path, read):
     """mmengine itself, and so other packages' tools, know no ``snnet_mm::``."""

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from mmengine.config import Config
 from old_torch import writes_onnx
 from safetensors import safe_open
 from torch.testing import assert_close
@@ -162,19 +161,3 @@ def test_an_export_that_differs_is_refused():
         check_parity('mm', 5, wanted + 5e-4, wanted)
     with pytest.raises(RuntimeError, match='by nan'):
         check_parity('onnx', 5, wanted * torch.nan, wanted)
-
-
-@writes_onnx
-def test_a_bundle_of_depth_models(build, tmp_path):
-    """Each file is compared on the way; scales of resizing stay in the graphs."""
-    config = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
-    cfg = Config.fromfile(Path(__file__).parents[2] / config)
-    cfg.test_dataloader.dataset.num_scenes = 4
-    for anchor in cfg.model.backbone.anchors:
-        anchor.arch.depth = 4
-    cfg.model.backbone.out_indices = (0, 1, 2, 3)
-    manifest = StitchExporter(cfg, build(cfg), tmp_path).export_bundle((2,))
-    assert manifest['outputs'][0]['shape'] == ['batch', 1, 64, 64]
-    assert all(s['files'][0]['max_difference'] < 1e-3 for s in manifest['stitches'])
-    stored = (tmp_path / 'weights.safetensors').stat().st_size
-    assert all(p.stat().st_size < stored / 2 for p in tmp_path.glob('*.onnx'))

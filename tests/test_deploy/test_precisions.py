@@ -167,6 +167,7 @@ def test_damaged_exports_are_refused(exporter, tmp_path):
         read_manifest(tmp_path)
 
 
+@pytest.mark.slow
 @writes_onnx
 def test_openvino(exporter, tmp_path):
     pytest.importorskip('openvino')

@@ -50,7 +50,17 @@ def stitched(toy_cfg, build):
     return stitched
 
 
-@pytest.mark.parametrize('name', FAMILIES)
+FAST = {
+    'vit_small_patch14_reg4_dinov2',
+    'eva02_small_patch14_224',
+    'samvit_base_patch16',
+}
+
+
+@pytest.mark.parametrize(
+    'name',
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in FAMILIES],
+)
 def test_stitches_alone_prefixes_and_latency(stitched, logits, name):
     cfg, model = stitched(name, out_indices=(2, 4))
     costs, backbone = cost_table(model), model.backbone

@@ -1,13 +1,11 @@
 import re
-from pathlib import Path
 
 import pytest
 import torch
 from costs_by_hand import DEPTHS, LAYERS, NUM_PATCHES, PATCH, SIZE, WIDTHS, cost_by_hand
-from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, ExponentialMovingAverage, ImgDataPreprocessor
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.evaluation import cost_table, measure_latency, preprocessed_size
@@ -227,42 +225,3 @@ def test_heads_that_do_not_fit_are_refused(build_snnet, warnings, head):
     with pytest.raises(ValueError, match='in_channels of the neck and the heads, inp'):
         cost_table(Model(build_snnet(), head), SIZE)
     assert not warnings()
-
-
-# Stock configs whose heads need ground truth, queries or points, with what they are
-# built for here and FLOPs per patch and parameters of their necks.
-STOCK = {
-    'mmdet/detr/detr_r50_8xb2-150e_coco': (
-        {'neck.in_channels': [12], 'encoder.num_layers': 1, 'decoder.num_layers': 1},
-        (12 * 256, 13 * 256),
-    ),
-    'mmdet/mask2former/mask2former_r50_8xb2-lsj-50e_coco': (
-        {'panoptic_head.in_channels': [12] * 4},
-        (0, 0),
-    ),
-    'mmseg/point_rend/pointrend_r50_4xb4-160k_ade20k-512x512': (
-        {'neck.in_channels': [12] * 4},
-        (4 * (12 + 9 * 256) * 256, 4 * (13 + 9 * 256 + 1) * 256),
-    ),
-}
-
-
-@pytest.mark.ops
-@pytest.mark.parametrize('name', STOCK)
-def test_stock_heads_that_cannot_be_traced(warnings, name):
-    (settings, neck), (package, path) = STOCK[name], name.split('/', 1)
-    folder = Path(pytest.importorskip(package).__file__).parent / '.mim' / 'configs'
-    init_default_scope(package)
-    cfg = Config.fromfile(folder / f'{path}.py')
-    cfg.merge_from_dict({f'model.{key}': value for key, value in settings.items()})
-    cfg.model.pop('pretrained', None)
-    maps = [6] if 'detr' in name else [0, 2, 4, 6]
-    cfg.model.backbone = backbone_cfg(out_indices=maps)
-    model = MODELS.build(cfg.model)
-    table = cost_table(model, SIZE)
-    assert table.scope == 'backbone and neck alone'
-    assert len(warnings()) == 1
-    for stitch in model.backbone.space:
-        macs, params = cost_by_hand(stitch, maps)
-        assert table[stitch.id].flops == macs + NUM_PATCHES * neck[0]
-        assert table[stitch.id].params == params + neck[1]

@@ -10,7 +10,6 @@ from snnet_mm.bridging import BridgeSpace
 from snnet_mm.evaluation import stitch_table
 from snnet_mm.evaluation.search import (
     StitchSearch,
-    blocks_run,
     route_features,
     run_search,
 )
@@ -146,18 +145,6 @@ def test_a_screening_decides_what_comes_first():
     assert len(first) == 7  # the cheapest stitch of the first group is an anchor
     assert set(first) & set(group) == {group[5]}
     assert search.first(3) == first[:3]
-
-
-def test_where_one_pass_is_as_fast_it_is_said():
-    small, large = TwoWaySpace((2, 4)), SPACE
-    assert blocks_run(large) == 894
-    assert blocks_run(small) == 2 + 4 + 2 + 1
-    words = []
-    for space, number in ((small, 4), (large, 24)):
-        search = StitchSearch(space, costs_of(dict.fromkeys(space.ids, 5)))
-        words.append(search.compare([search.first(number)], number))
-    assert words[0].endswith('9. --stitch-id all is as fast and predicts nothing')
-    assert words[1].endswith('one pass with all 134 stitches runs 894')
 
 
 @pytest.fixture

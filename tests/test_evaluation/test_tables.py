@@ -29,15 +29,6 @@ def test_results_are_sorted_by_cost_with_the_front_marked():
     }
 
 
-def test_detection_metrics_have_short_names_and_fit():
-    metrics = {f'coco/bbox_mAP{end}': 50.0 for end in ('', '_50', '_s', '_m', '_l')}
-    stitches = [replace(r, metrics=metrics) for r in RESULTS.stitches]
-    results = replace(RESULTS, stitches=stitches, metric='coco/bbox_mAP')
-    *_, bbox, bbox_50, _ = stitch_table(results).columns
-    assert [bbox.header, bbox_50.header] == ['bbox_mAP', 'bbox_mAP_50']
-    assert list(bbox.cells) == ['50.00'] * 4
-
-
 def test_report_can_be_read_back(tmp_path, capsys):
     report_stitches(RESULTS, tmp_path)
     assert StitchResults.read(tmp_path / 'stitches.json') == RESULTS
@@ -49,17 +40,6 @@ def test_report_can_be_read_back(tmp_path, capsys):
         'No row: 3, 4. Ids',
     ):
         assert words in printed
-
-
-def test_the_ranking_metric_comes_first_and_parts_of_data_are_named():
-    results = replace(RESULTS.ranked_by('delta1'), data_size=7)
-    results = replace(
-        results, stitches=[replace(r, num_images=3) for r in results.stitches]
-    )
-    assert StitchResults.from_dict(results.to_dict()) == results
-    table = stitch_table(results)
-    assert list(columns(table))[5:7] == ['delta1', 'RMSE']
-    assert table.title == 'Stitches at 32x48: 4 (metrics of 3 of 7 images)'
 
 
 def all_nan(results):

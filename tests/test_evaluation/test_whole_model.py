@@ -23,16 +23,6 @@ def test_a_model_without_stitches_is_a_baseline(tmp_path):
     assert abs(scores.scores(torch.ones(1, 3))[0, 0] - row.metrics['mIoU']) < 0.006
 
 
-def test_predictions_alone_leave_no_results(tmp_path):
-    alone = TOY.name.replace('snnetv2-fast-slow', 'vit-fast')
-    cfg = Config.fromfile(TOY.with_name(alone))
-    cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
-    cfg.test_dataloader.dataset.num_scenes = 1
-    cfg.test_evaluator.update(format_only=True, output_dir=str(tmp_path / 'masks'))
-    evaluate_whole_model(Runner.from_cfg(cfg))
-    assert not (tmp_path / 'results.json').exists()
-
-
 def test_costs_of_a_whole_model_by_hand():
     model = torch.nn.Conv2d(3, 8, 2, stride=2)
     cost = whole_model_cost(model, (4, 6))

@@ -8,6 +8,7 @@ GPU_PARTS = 'compile forward one-pass training'
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_one_part_is_run_and_written(run_tool, tmp_path):
     done = run_tool(TOOL, '--only', 'switch', '--out', tmp_path)
     written = json.loads((tmp_path / 'switch.json').read_text())

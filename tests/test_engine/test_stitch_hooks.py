@@ -1,19 +1,20 @@
 import copy
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
 from equality import assert_same
 from mmengine.config import ConfigDict
 from mmengine.hooks import EMAHook
-from mmengine.registry import DATA_SAMPLERS
+from mmengine.registry import DATA_SAMPLERS, HOOKS
 from mmengine.runner import Runner
 from torch.utils.data import BatchSampler
 from watching_hooks import Losses, Recorder, train
 
 from snnet_mm.engine import SandwichSampler, StitchInitHook, stitch_hooks
-from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation import cost_table, size_of_images
 from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Setup
 from snnet_mm.utils import load_weights_only
@@ -171,6 +172,36 @@ def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, cap
     }
     tags = [names[i] for i in recorder.stitches]
     assert losses.told == list(zip(tags, losses.losses, range(1, 5), strict=True))
+
+
+def test_images_of_several_views(toy_cfg, caplog):
+    """Stitches are sampled without costs, by a sampler that goes by none."""
+    toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
+
+    def views(model, loader, seed):
+        loader = SimpleNamespace(dataset=[0], collate_fn=lambda _: dict(inputs=[[0]]))
+        return size_of_images(model, loader, seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stitch_hooks, 'size_of_images', views)
+        message = 'without costs, such as UniformSampler.* size=None; allowed: height'
+        with pytest.raises(ValueError, match=message):
+            train(toy_cfg)
+        toy_cfg.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
+        toy_cfg.log_level = 'WARNING'
+        runner = Runner.from_cfg(toy_cfg)
+        runner.logger.addHandler(caplog.handler)
+        runner.train()
+    (said,) = [m for m in caplog.messages if 'without costs' in m]
+    assert 'size=None; allowed: height' in said
+    assert sum(runner.message_hub.get_info('stitch_histogram').values()) == 2
+    assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
+
+
+def test_costs_of_another_model_are_refused(ros_cfg):
+    runner, cfg = Runner.from_cfg(ros_cfg), ros_cfg.default_hooks.stitch_sampling
+    with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
+        HOOKS.build(cfg | dict(input_size=(32, 32))).before_train(runner)
 
 
 def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):

@@ -13,6 +13,7 @@ from mmengine.logging import print_log
 from torch import nn
 
 from snnet_mm.evaluation import cost_table, preprocessed_size
+from snnet_mm.evaluation.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import MANIFEST, VERSION
 from snnet_mm.stitching import StitchResults, select_stitches
@@ -64,6 +65,9 @@ class StitchExporter:
             raise refusal('--shape', size, allowed) from error
         check(min(self.size) > 0, '--shape', self.size, 'positive sizes')
         self.costs = cost_table(model, self.size)
+        name, wanted = type(model).__name__, 'models of images: docs/families.md'
+        of_images = empty_images(model, self.size, batch=1).ndim == 4
+        check(of_images, 'model.type', name, wanted)
         if results is not None:
             results.check_space(self.space)
         # As mm loads them, in the order of channels BGR, and as graphs take them.

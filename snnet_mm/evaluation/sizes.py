@@ -33,7 +33,8 @@ def check_sizes(
     once = right and len({*found}) == len(found)
     check(once, key, sizes, 'pairs of height and width in pixels, each once')
     fits = not found or not any(matches(unwrapped(model)) for matches in UNSIZED)
-    allowed = 'none for detectors, which locate objects in what their backbone sees'
+    allowed = 'none for detectors, which locate objects in what their backbone '
+    allowed += 'sees, and for language models'
     check(fits, key, sizes, allowed)
     patch = find_stitched_backbone(model).anchors[-1].block_strides[0]
     for size in found:

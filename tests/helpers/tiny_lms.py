@@ -7,11 +7,11 @@ LORA = dict(type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False)
 BIASES = dict(stitch_biases=dict(type='StitchBiases'))
 
 
-def anchor_config(depth=2, width=16, family='llama', vocab_size=WORDS, **kwargs):
-    """The config of an anchor whose heads are 4 wide; others are kwargs of it."""
+def anchor_config(depth=2, width=16, family='llama', tied=False, settings=None, **kw):
+    """The config of an anchor with heads of 4 channels and 32 positions."""
     model = dict(
         model_type=family,
-        vocab_size=vocab_size,
+        vocab_size=WORDS,
         hidden_size=width,
         intermediate_size=2 * width,
         num_hidden_layers=depth,
@@ -19,10 +19,9 @@ def anchor_config(depth=2, width=16, family='llama', vocab_size=WORDS, **kwargs)
         num_key_value_heads=width // 8,
         max_position_embeddings=32,
         sliding_window=None,
-        tie_word_embeddings=kwargs.pop('tied', False),
+        tie_word_embeddings=tied,
     )
-    model |= kwargs.pop('settings', {})
-    return dict(type='HFDecoderAnchor', model=model, **kwargs)
+    return dict(type='HFDecoderAnchor', model=model | (settings or {}), **kw)
 
 
 def some_ids(*shape):

@@ -1,7 +1,8 @@
 # ESTA on LLaMA-7B and 13B with the 52K instructions of Alpaca (section 4.3 of the
 # paper: table 2, answers rated between those of Alpaca-LoRA 7B and 13B). One GPU of
 # 80 GB, batch 128: 32 times 4. The paper has 40 stitches, nearest interpolation here
-# 33; rate, length and the rows that are held out are ours. Ours: not yet run.
+# 33; its frozen weights are of 8 bits, here bfloat16; rate, length and the rows that
+# are held out are ours. Ours: not yet run.
 _base_ = ['../../_base_/stitched_lm_runtime.py']
 anchors = [
     dict(

@@ -1,17 +1,21 @@
 """Causal language models on stitched decoders, on one alone, or on one stitch."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
+from mmengine.evaluator import BaseMetric
 from mmengine.model import BaseDataPreprocessor, BaseModel
-from mmengine.registry import MODELS
+from mmengine.registry import METRICS, MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from snnet_mm.evaluation.extensions import UNSIZED
 from snnet_mm.models import SingleStitch
+from snnet_mm.stitching.metrics import DIRECTIONS, LOWER
 from snnet_mm.utils import check, is_whole, register
 
 from .hf_decoder_anchor import HFDecoderAnchor
@@ -123,3 +127,19 @@ class CausalLM(BaseModel):
             ids.append(self(inputs)[0, -1].argmax().item())
         self.train(training)
         return ids[len(prompt) :]
+
+
+@register(METRICS)
+class Perplexity(BaseMetric):
+    """The exponential of the mean cross entropy over all targets of all texts."""
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        self.results += [(s['nll'], s['num_targets']) for s in data_samples]
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        nll, number = map(sum, zip(*results, strict=True))
+        return dict(perplexity=math.exp(nll / number) if number else math.nan)
+
+
+DIRECTIONS['perplexity'] = LOWER
+UNSIZED.append(lambda model: isinstance(model, CausalLM))

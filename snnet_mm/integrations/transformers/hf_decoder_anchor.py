@@ -49,7 +49,6 @@ class HFDecoderAnchor(Anchor):
             config is read, or a dict of the config with ``model_type``.
         pretrained: Folder or name of the weights that ``init_weights`` loads; an
             ``init_cfg`` of type ``'Pretrained'`` loads a file.
-        qkv_bias: Whether the attention's linear layers have biases; LLaMA alone.
         lora: See :class:`TokenAnchor`; ``targets`` are among q_proj, k_proj, v_proj and
             o_proj, by default all.
         dtype: Of the anchor's weights and of what its blocks compute; activations
@@ -63,12 +62,11 @@ class HFDecoderAnchor(Anchor):
         self,
         model: str | Mapping,
         pretrained: str | None = None,
-        qkv_bias: bool = False,
         lora: Mapping | None = None,
         dtype: str = 'float32',
         **kwargs,
     ) -> None:
-        self.config = config = _read_config(model, qkv_bias)
+        self.config = config = _read_config(model)
         check(dtype in DTYPES, 'anchors.dtype', dtype, DTYPES)
         depth = config.num_hidden_layers
         super().__init__([config.hidden_size] * depth, [1] * depth, **kwargs)
@@ -92,15 +90,18 @@ class HFDecoderAnchor(Anchor):
         length = ids.shape[1]
         wanted = f'up to {longest}, the positions of the model; cut longer texts'
         check(length <= longest, 'model.data_preprocessor.length', length, wanted)
+        number = self.config.vocab_size
+        wanted = 'more than the largest token of the tokenizer'
+        known = ids.is_meta or ids.max() < number
+        check(known, 'anchors.model.vocab_size, dataset.tokenizer', number, wanted)
         real = ids >= 0
-        mask, positions = None, torch.arange(length, device=ids.device)[None]
+        mask, places = None, torch.arange(length, device=ids.device)
+        positions = places[None]
         if not (ids.is_meta or real.all()):
-            before = positions[0] <= positions.mT
             # A padded place, which nothing reads, attends to itself.
-            mask = (before & real[:, None]) | torch.eye(
-                length, device=ids.device
-            ).bool()
-            mask, positions = mask[:, None], (real.cumsum(1) - 1).clamp(min=0)
+            itself, before = places == positions.mT, places < positions.mT
+            mask = (itself | before & real[:, None])[:, None]
+            positions = (real.cumsum(1) - 1).clamp(min=0)
         tokens = self.embed_tokens(ids.clamp(min=0)).float()
         return self._rotated(TextState(tokens, real, mask, positions, {}))
 
@@ -177,22 +178,19 @@ class HFDecoderAnchor(Anchor):
             return
         key = 'anchors.pretrained'
         check(self.init_cfg is None, 'init_cfg', self.init_cfg, f'None with {key}')
+        _read_config(self.pretrained, key)
         try:
-            _read_config(self.pretrained, key=key)
-            loaded = AutoModelForCausalLM.from_pretrained(
-                self.pretrained, dtype=self.dtype
-            )
-            weights, own = self.adapt_weights(loaded.state_dict()), self.state_dict()
-            check_shapes(weights, own)
+            load = AutoModelForCausalLM.from_pretrained
+            loaded = load(self.pretrained, dtype=self.dtype).state_dict()
+            weights = self.adapt_weights(loaded)
+            check_shapes(weights, self.state_dict())
         except (OSError, ValueError) as error:
             raise refusal(key, self.pretrained, f'a fitting model: {error}') from error
         self.load_state_dict(weights, strict=False)
         self.is_init = True
 
 
-def _read_config(
-    model: str | Mapping, qkv_bias: bool = False, key: str = 'anchors.model'
-) -> PretrainedConfig:
+def _read_config(model: str | Mapping, key: str = 'anchors.model') -> PretrainedConfig:
     """Return the config of a model, and refuse one of another family."""
     try:
         if isinstance(model, str):
@@ -214,7 +212,4 @@ def _read_config(
     numbers = width, heads, config.num_key_value_heads
     wanted = 'an even width of heads, and key heads that divide their number'
     check(even, f'{key}.head_dim', numbers, wanted)
-    if qkv_bias:
-        check(config.model_type == 'llama', 'anchors.qkv_bias', qkv_bias, 'False')
-        config.attention_bias = True
     return config

@@ -158,14 +158,8 @@ def _read_rows(path: str) -> list[dict]:
     )
     try:
         rows = json.loads(Path(path).read_text(encoding='utf-8'))
-    except (OSError, ValueError) as error:
+        texts = [row[name] + '' for row in rows for name in ('instruction', 'output')]
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise refusal(key, path, f'{wanted}: {error}') from error
-    right = isinstance(rows, list) and all(
-        isinstance(row, dict) and {str} == {*map(type, _needed(row))} for row in rows
-    )
-    check(right, key, path, wanted)
+    check(texts, key, path, wanted)
     return rows
-
-
-def _needed(row: dict) -> tuple:
-    return row.get('instruction'), row.get('output')

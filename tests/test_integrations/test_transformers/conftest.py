@@ -1,32 +1,29 @@
-"""Small language models of transformers; skipped where that is not installed."""
+"""Stitched language models; without transformers nothing here is collected."""
 
-import importlib.util
+from importlib.util import find_spec
 
 import pytest
 from mmengine.registry import MODELS
 from tiny_lms import LORA, anchor_config
 
-if importlib.util.find_spec('transformers') is None:
-    collect_ignore_glob = ['test_*.py']
-else:
+if find_spec('transformers'):
     import snnet_mm.integrations.transformers  # noqa: F401
+
+
+def pytest_ignore_collect(collection_path):
+    return None if find_spec('transformers') else True
 
 
 @pytest.fixture
 def build_lm(randomise):
-    """Builds a stitched language model of depths 2 and 4, widths 16 and 24."""
+    """Builds a language model of depths 2 and 4 and widths 16 and 24."""
 
-    def build(anchor=None, plugins=None, layer=LORA, kind='SNNetv2', **kwargs):
-        anchor = anchor or {}
-        sizes = dict(depth=2, width=16), dict(depth=4, width=24)
-        backbone = dict(
-            type=kind,
-            anchors=[anchor_config(**(size | anchor)) for size in sizes],
-            stitching_layer=layer,
-            plugins=plugins,
-        )
-        text = dict(type='TextPreprocessor', length=16)
-        config = dict(type='CausalLM', backbone=backbone, data_preprocessor=text)
-        return randomise(MODELS.build(config | kwargs)).eval()
+    def build(anchor=None, slow=None, length=16, layer=LORA, **kwargs):
+        sizes = dict(depth=2, width=16), dict(depth=4, width=24) | (slow or {})
+        anchors = [anchor_config(**size | (anchor or {})) for size in sizes]
+        parts = dict(anchors=anchors, stitching_layer=layer, **kwargs)
+        text = dict(type='TextPreprocessor', length=length)
+        config = dict(type='CausalLM', backbone=dict(type='SNNetv2', **parts))
+        return randomise(MODELS.build(dict(config, data_preprocessor=text))).eval()
 
     return build

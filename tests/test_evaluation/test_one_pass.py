@@ -176,13 +176,14 @@ def test_another_data_folder_is_another_data_set():
 def test_few_images_and_screening(toy_cfg, tmp_path, capsys):
     dataset, out_dir = toy_cfg.test_dataloader.dataset, tmp_path / 'report'
     dataset.num_scenes = 10
-    everything = runner_of(toy_cfg).test()
-    few = runner_of(toy_cfg, limit=3, show_dir=str(tmp_path / 'show')).test()
+    ids = [0, 1, 4, 12, 14, 2]
+    everything = runner_of(toy_cfg, ids).test()
+    few = runner_of(toy_cfg, ids, limit=3, show_dir=str(tmp_path / 'show')).test()
     dataset.indices = [0, 3, 6]
-    assert few == runner_of(toy_cfg).test()
+    assert few == runner_of(toy_cfg, ids).test()
     del dataset['indices']
 
-    screening = dict(screen=3, keep=1, out_dir=str(out_dir))
+    screening = dict(stitches=ids, screen=3, keep=1, out_dir=str(out_dir))
     stop(toy_cfg, 4, **screening)
     runner = runner_of(toy_cfg, resume=True, **screening)
     seen = count_batches(runner)
@@ -204,7 +205,7 @@ def test_few_images_and_screening(toy_cfg, tmp_path, capsys):
     pictures = {str(p.relative_to(tmp_path)): p for p in tmp_path.glob('show/*/*')}
     names = '000000', '000003', '000006'
     assert set(pictures) == {f'show/stitch_{i}/{n}.png' for i in images for n in names}
-    assert len({p.read_bytes() for p in pictures.values()}) > 20
+    assert len({p.read_bytes() for p in pictures.values()}) > 8
 
 
 def test_batch_norm_is_recalibrated_per_stitch(toy_cfg, tmp_path, capfd):

@@ -24,15 +24,6 @@ def test_generators_go_on_as_if_nothing_had_been_drawn():
     assert found == expected
 
 
-def test_draws_inside_depend_on_the_seed_alone():
-    inside = []
-    for seed in (7, 7, 8):
-        with isolated_rng(seed):
-            inside.append(draws())
-    assert inside[0] == inside[1]
-    assert not set(inside[0]) & set(inside[2])
-
-
 def test_only_the_gpu_of_this_process_is_touched(monkeypatch, recwarn):
     touched = []
     cuda = dict(

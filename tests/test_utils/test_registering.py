@@ -61,10 +61,7 @@ def test_every_class_of_ours_refuses_settings_that_it_lacks():
         ('SNNetv2', dict(stitch_bias=True), "=True; allowed: plugins=.*'StitchBiases'"),
         ('SNNetv2', dict(), "SNNetv2: missing a required argument: 'anchors'"),
         ('PlainViT', dict(archs='s'), "did you mean 'arch'"),
-        ('SandwichWrapper', dict(modell=None), "did you mean 'model'"),
         ('ResourceConstrainedSampler', dict(steps=1e9), r"'step'\?.*Sampler.steps"),
-        ('StitchInitHook', dict(num_image=4), "did you mean 'num_images'"),
-        ('StitchCheckpointHook', dict(intervall=4), "did you mean 'interval'"),
     ],
 )
 def test_the_nearest_setting_is_named(name, settings, words):

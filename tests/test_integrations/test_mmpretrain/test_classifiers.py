@@ -14,8 +14,6 @@ from mmengine.runner import Runner
 from torch.testing import assert_close
 
 from snnet_mm.apis import init_inferencer, init_model, set_stitch
-from snnet_mm.deploy import single_stitch
-from snnet_mm.evaluation import cost_table
 
 pytest.importorskip('mmpretrain')
 
@@ -119,38 +117,12 @@ def test_predictions_kept_for_later_stay_those_of_their_stitch(cfg, model):
     assert len({s[0].pred_score[0].item() for s in kept.values()}) == len(kept)
 
 
-def test_an_exported_stitch_holds_one_head(cfg, model):
-    images = torch.randn(2, 3, 64, 64)
-    for stitch_id, end in ((0, 0), (1, 1), (2, 1), (5, 0)):
-        set_stitch(model, stitch_id)
-        exported, single = single_stitch(cfg, model, stitch_id)
-        with torch.no_grad():
-            assert_close(single(images), model(images), rtol=1e-5, atol=1e-5)
-        held = [bool(head) for head in exported.model.head.anchor_heads]
-        assert held == [end == 0, end == 1]
-        params = sum(p.numel() for p in single.parameters())
-        assert params == cost_table(model)[stitch_id].params
-
-
 def test_labels_that_the_head_has_no_class_for_are_refused(cfg, images):
     (images / 'labels.txt').write_text('ant/0.png 0\nbee/0.png 3\n')
     data = dict(ann_file='labels.txt', data_prefix='val')
     cfg.train_dataloader.dataset.update(data, metainfo=dict(classes=CLASSES))
     with pytest.raises(ValueError, match=r'=\[3\]; .* 0 to 2 in .*bee/0.png'):
         Runner.from_cfg(cfg).train()
-
-
-def test_pictures_of_all_predictions(cfg, model, images, tmp_path):
-    shown = tmp_path / 'shown'
-    runner_of(cfg, model, show_dir=str(shown), stitches=[0, 5], limit=6).test()
-    names = {f'stitch_{i}/{c}/{n}.png' for i in (0, 5) for c in CLASSES for n in (0, 2)}
-    assert {str(p.relative_to(shown)) for p in shown.rglob('*.png')} == names
-    drawn = cv2.imread(str(shown / 'stitch_5/bee/2.png'))
-    source = cv2.resize(cv2.imread(str(images / 'val/bee/2.png')), (256, 256))
-    # Text above, the image below.
-    assert drawn.shape == source.shape
-    changed = np.abs(drawn.astype(int) - source)
-    assert changed[150:240].mean() < 5 < changed[:60].mean()
 
 
 def test_inferring_files_arrays_and_folders(cfg, model, images, tmp_path):

@@ -2,7 +2,12 @@ from functools import cache
 
 import launching
 import pytest
+import torch
 from running_here import run_here  # noqa: F401
+from tiny import TOY
+
+from snnet_mm.apis import cost_table, find_stitched_backbone, init_model
+from snnet_mm.stitching import StitchResults
 
 
 @pytest.fixture(scope='session')
@@ -38,3 +43,17 @@ def run_demo(run_tool, tmp_path_factory):
 def demo(run_demo):
     """The demo of segmentation."""
     return run_demo('seg')
+
+
+@pytest.fixture(scope='session')
+def untrained(tmp_path_factory):
+    """Random weights of the toy segmentor, and results that nobody measured."""
+    folder, model = tmp_path_factory.mktemp('untrained'), init_model(TOY, None)
+    with torch.no_grad():
+        model.decode_head.conv_seg.weight.normal_()
+    torch.save(dict(state_dict=model.state_dict()), folder / 'weights.pth')
+    space = find_stitched_backbone(model).space
+    scores = {i: dict(mIoU=float(i * 7 % 15)) for i in space.ids}
+    results = StitchResults.collect(space, cost_table(model), scores)
+    results.save(folder / 'stitches.json')
+    return folder / 'weights.pth', folder / 'stitches.json'

@@ -16,28 +16,19 @@ MMSEG_TEST = Path(mmseg.__file__).parent / '.mim' / 'tools' / 'test.py'
 SCENES = ('--cfg-options', 'test_dataloader.dataset.num_scenes=10')
 
 
-@pytest.fixture(scope='module')
-def exported(demo, run_tool, tmp_path_factory):
-    """Stitch 14 of the demo's model: the folder and what the tool printed."""
-    out = tmp_path_factory.mktemp('exported')
-    checkpoint = demo[0] / NAME / 'iter_3.pth'
-    args = ('--stitch-id', 14, '--out', out, '--results', demo[0] / 'stitches.json')
+def export(run_here, checkpoint, results, out):
+    """Export stitch 14; the result of it, and what the tool printed."""
+    args = ('--stitch-id', 14, '--out', out, '--results', results)
     args = (*args, '--format', 'mm', 'safetensors')
-    done = run_tool('export_stitch.py', CONFIG, checkpoint, *args)
-    return out, done.stdout
+    printed = run_here('export_stitch.py', CONFIG, checkpoint, *args)
+    rows = json.loads(results.read_text())['stitches']
+    return next(r for r in rows if r['id'] == 14), printed
 
 
-def result_of(demo):
-    """The demo's result of stitch 14."""
-    results = json.loads((demo[0] / 'stitches.json').read_text())['stitches']
-    (result,) = [r for r in results if r['id'] == 14]
-    return result
-
-
-def test_the_tool_reports_what_it_wrote(demo, exported):
-    out, printed = exported
+def test_the_tool_reports_what_it_wrote(run_here, untrained, tmp_path):
+    out = tmp_path / 'out'
+    result, printed = export(run_here, *untrained, out)
     (stitch,) = json.loads((out / 'manifest.json').read_text())['stitches']
-    result = result_of(demo)
     files = stitch.pop('files')
     segments = [f'{name}[{begin}:{end}]' for name, begin, end in stitch.pop('segments')]
     assert ' > '.join(segments) == stitch['route']
@@ -50,10 +41,11 @@ def test_the_tool_reports_what_it_wrote(demo, exported):
 
 @pytest.mark.slow
 def test_our_test_tool_and_that_of_mmseg_score_it_alike(
-    demo, run_tool, exported, tmp_path
+    demo, run_tool, run_here, tmp_path
 ):
-    wanted = result_of(demo)['metrics']['mIoU']
-    config = exported[0] / 'stitch_14.py'
+    files = demo[0] / NAME / 'iter_3.pth', demo[0] / 'stitches.json'
+    result, _ = export(run_here, *files, tmp_path)
+    wanted, config = result['metrics']['mIoU'], tmp_path / 'stitch_14.py'
     args = (config, config.with_suffix('.safetensors'), *SCENES)
     run_tool('test.py', *args, '--work-dir', tmp_path / 'ours')
     # Another package's tool, in another folder; only custom_imports leads to ours.

@@ -22,38 +22,34 @@ tta_pipeline = [dict(type='TestTimeAug', transforms=[flips, pack])]
 
 
 @pytest.fixture(scope='module')
-def checkpoint(demo):
-    return demo[0] / Path(CONFIG).stem / 'iter_3.pth'
-
-
-@pytest.fixture(scope='module')
 def tool():
     """The functions of tools/test.py by name."""
     return runpy.run_path(str(ROOT / 'tools/test.py'), run_name='tool')
 
 
-def test_a_search(run_tool, checkpoint, tmp_path):
-    args = (CONFIG, checkpoint, '--stitch-id', 'search', '--work-dir', tmp_path)
-    done = run_tool('test.py', *args, '--evaluate', 6, *SCENES)
+def test_a_search(run_here, untrained, tmp_path):
+    args = (CONFIG, untrained[0], '--stitch-id', 'search', '--work-dir', tmp_path)
+    printed = run_here('test.py', *args, '--evaluate', 6, *SCENES)
     (written,) = tmp_path.glob('*/stitches.json')
     results = StitchResults.read(written)
     assert (len(results.measured), len(results.predicted)) == (6, 8)
-    assert '±' in done.stdout
+    assert '±' in printed
 
 
-def test_stitches_by_results_and_budget(run_tool, demo, checkpoint, tmp_path):
-    results = StitchResults.read(demo[0] / 'stitches.json')
+def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
+    checkpoint, path = untrained
+    results = StitchResults.read(path)
     affordable = [r for r in results.stitches if r.flops <= 0.04e9]
     best = max(affordable, key=lambda r: (results.score(r), -r.flops)).id
     lower, turned = ('--lower-is-better', 'mIoU'), results.ranked_by(None, ['mIoU'])
-    args = (CONFIG, checkpoint, '--results', demo[0] / 'stitches.json', *SCENES)
+    args = (CONFIG, checkpoint, '--results', path, *SCENES)
     for name, wanted, expected in (
         ('pareto', ('--stitch-id', 'pareto', *lower), turned.front()),
         ('budget', ('--budget', '0.04G'), [best]),
     ):
         work_dir = tmp_path / name
         shown = ('--show-dir', work_dir / 'show', '--limit', 2)
-        run_tool('test.py', *args, *wanted, *shown, '--work-dir', work_dir)
+        run_here('test.py', *args, *wanted, *shown, '--work-dir', work_dir)
         written = StitchResults.read(next(work_dir.glob('*/stitches.json')))
         assert [r.id for r in written.stitches] == expected
         assert {r.num_images for r in written.stitches} == {2}
@@ -62,14 +58,14 @@ def test_stitches_by_results_and_budget(run_tool, demo, checkpoint, tmp_path):
         assert pictures == names
 
 
-def test_augmentation_and_saved_predictions(run_tool, checkpoint, tmp_path):
+def test_augmentation_and_saved_predictions(run_here, untrained, tmp_path):
     config = tmp_path / 'tta.py'
     config.write_text(TTA.format(ROOT / CONFIG))
     maps = []
     for options in ((), ('--tta',)):
         out = tmp_path / f'out{len(options)}'
-        args = (config, checkpoint, '--stitch-id', 1, '--limit', 2, '--out', out)
-        run_tool('test.py', *args, *options, '--work-dir', tmp_path)
+        args = (config, untrained[0], '--stitch-id', 1, '--limit', 2, '--out', out)
+        run_here('test.py', *args, *options, '--work-dir', tmp_path)
         files = sorted(out.iterdir())
         assert len(files) == 2
         maps.append(np.stack([np.array(Image.open(file)) for file in files]))

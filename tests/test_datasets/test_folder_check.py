@@ -39,14 +39,6 @@ def test_folders_of_maps_count_where_they_are_loaded(root):
             check_data_folders(loader(root, [step], **prefixes), 'train_dataloader')
 
 
-def test_data_without_folders_and_far_away_are_left_alone():
-    check_data_folders(None, 'val_dataloader')
-    check_data_folders(dict(dataset=dict(type='ToyScenes')), 'val_dataloader')
-    check_data_folders(loader('s3://bucket', img_path='images'), 'val_dataloader')
-    for config in (None, [dict()], dict(ann_file='s3://a/b.json')):
-        check_annotation_file(config, 'test_evaluator')
-
-
 @pytest.mark.parametrize('name', ['empty.json', 'nothing.json'])
 def test_annotation_files(root, name):
     path = root / 'empty.json'

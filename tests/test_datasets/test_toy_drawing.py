@@ -50,14 +50,6 @@ def test_surfaces_have_the_depth_of_a_camera_over_flat_ground():
         assert len(plain) > 20
 
 
-def test_near_objects_are_larger():
-    sizes = {True: [], False: []}
-    for scene in draw(100, num_objects=(1, 1)):
-        (mask,) = scene.masks
-        sizes[scene.depth[mask][0] < 3.5].append(mask.sum())
-    assert np.median(sizes[True]) > 2 * np.median(sizes[False])
-
-
 @pytest.mark.parametrize('size', [(16, 16), (16, 80), (80, 16)])
 def test_small_and_oblong_scenes(size):
     for s in draw(20, size, (9, 9)):

@@ -3,8 +3,6 @@
 import pickle
 
 import numpy as np
-import pytest
-from mmengine.registry import DATASETS, DefaultScope
 from torch.utils.data import DataLoader
 
 from snnet_mm.datasets import ToyInstances, ToyLabels, ToyObjects, ToyScenes
@@ -94,20 +92,3 @@ def test_depth_maps():
     info = dataset[12]
     assert info['seg_fields'] == ['gt_depth_map']
     np.testing.assert_array_equal(info['gt_depth_map'], dataset.draw(12).depth)
-
-
-def test_mmseg_pipeline_packs_the_arrays():
-    pytest.importorskip('mmseg')
-    flip, pack = dict(type='RandomFlip', prob=1.0), dict(type='PackSegInputs')
-    with DefaultScope.overwrite_default_scope('mmseg'):
-        plain, packed, flipped = (
-            DATASETS.build(dict(type='ToyScenes', num_scenes=2, pipeline=pipeline))
-            for pipeline in ([], [pack], [flip, pack])
-        )
-    image, semantic = plain[1]['img'], plain[1]['gt_seg_map']
-    for data, step in ((packed, 1), (flipped, -1)):
-        inputs, sample = data[1]['inputs'], data[1]['data_samples']
-        np.testing.assert_array_equal(inputs.permute(1, 2, 0), image[:, ::step])
-        np.testing.assert_array_equal(sample.gt_sem_seg.data[0], semantic[:, ::step])
-        assert sample.img_path == 'toy_scenes/train/000001.png'
-        assert sample.ori_shape == sample.img_shape == (64, 64)

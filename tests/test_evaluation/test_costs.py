@@ -138,9 +138,3 @@ def test_parameters_of_a_stitched_model_by_part(build_snnet):
     total = sum(count.total for count in counts.values())
     assert total == size(ToyClassifier(net))
     assert list(count_parameters(net)) == ['anchors', 'stitching_layers']
-
-
-def test_parameters_of_any_other_model_by_part(build_vit):
-    counts = count_parameters(ToyClassifier(build_vit(12, frozen_stages=3)))
-    assert list(counts) == ['backbone', 'head']
-    assert counts['backbone'].trained == 0

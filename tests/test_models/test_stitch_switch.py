@@ -56,14 +56,6 @@ def test_an_average_of_the_model_has_a_stitch_of_its_own(build_snnet):
     assert averaged.equal(net(images)[0])
 
 
-@pytest.mark.parametrize('number', [0, 2])
-def test_one_stitched_backbone_is_wanted(build_snnet, number):
-    model = nn.Sequential(nn.Identity(), *[build_snnet() for _ in range(number)])
-    words = f'Sequential with {number}.*config key: model.backbone'
-    with pytest.raises(ValueError, match=words):
-        set_stitch(model, 0)
-
-
 @torch.no_grad()
 def test_another_input_size_equals_images_of_that_size(build_snnet):
     net, images = build_snnet().eval(), torch.randn(2, 3, 40, 56)

@@ -69,14 +69,6 @@ def test_the_prior_ranks_stitches_of_three_anchors(published_v1):
     assert max(lost) == pytest.approx(0.798, abs=1e-3)
 
 
-def test_the_prior_ranks_better_than_flops_alone(published):
-    flops = {i: v['flops'] for i, v in published.items()}
-    miou = {i: v['mIoU'] for i, v in published.items()}
-    scores = prior_scores(TwoWaySpace((12, 24)), flops)
-    assert ranked(flops, miou) == pytest.approx(0.734, abs=1e-3)
-    assert ranked(scores, miou) == pytest.approx(0.838, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ('name', 'depths', 'stages', 'expected'),
     [

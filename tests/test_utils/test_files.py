@@ -1,4 +1,3 @@
-import errno
 import os
 
 import pytest
@@ -43,30 +42,6 @@ def test_an_error_leaves_no_half_written_file(tmp_path, error, old):
         fail_after(temporary.write_text('half of'), error)
     assert files(tmp_path) == (['result.txt'] if old else [])
     assert not old or path.read_text() == old
-
-
-@pytest.mark.parametrize('name', ['file/x.png', 'folder'])
-def test_names_that_are_taken(tmp_path, name):
-    (tmp_path / 'file').touch()
-    (tmp_path / 'folder').mkdir()
-    words = f'{tmp_path / name} cannot be written: .*--out'
-    with pytest.raises(UnwritableError, match=words), atomic_path(tmp_path / name) as t:
-        t.touch()
-    assert files(tmp_path) == ['file', 'folder']
-
-
-def test_errors_of_the_disk_name_the_file(tmp_path, monkeypatch):
-    def fail(source, target):
-        raise OSError(errno.ENOSPC, 'No space left', str(source))
-
-    monkeypatch.setattr(os, 'replace', fail)
-    path = tmp_path / 'a.json'
-    path.write_text('before')
-    words = f'{path} cannot be written: No space left'
-    with pytest.raises(UnwritableError, match=words), atomic_path(path) as temporary:
-        temporary.write_text('after')
-    assert files(tmp_path) == ['a.json']
-    assert path.read_text() == 'before'
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
 import numpy as np
-import pytest
-from matplotlib.figure import Figure
 
 from snnet_mm.evaluation import plot_images
 
@@ -16,15 +14,3 @@ def test_all_depths_share_one_scale(tmp_path, drawn_axes):
     assert {d.get_clim() for d in depths} == {(0, 6)}
     np.testing.assert_array_equal(depths[0].get_array().mask, truth == 0)
     np.testing.assert_array_equal(depths[3].get_array(), truth + 1)
-
-
-def test_classes_are_named_under_all(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, 'savefig', lambda self, *_, **__: figures.append(self))
-    image, legend = np.zeros((2, 3, 3), np.uint8), dict(car=(0, 0, 255), sky=[51, 0, 0])
-    with pytest.raises(FileNotFoundError):  # nothing was written
-        plot_images([[image]], ['a'], tmp_path / 'a.png', legend=legend)
-    (drawn,) = figures[0].legends
-    assert [text.get_text() for text in drawn.get_texts()] == ['car', 'sky']
-    colors = [patch.get_facecolor() for patch in drawn.get_patches()]
-    assert colors == [(0, 0, 1, 1), (0.2, 0, 0, 1)]

@@ -1,7 +1,3 @@
-import math
-from dataclasses import replace
-from xml.etree import ElementTree
-
 import pytest
 from small_results import RESULTS, TURNED
 
@@ -52,28 +48,3 @@ def test_baselines_and_other_fronts_are_drawn(axes_of):
     assert other.get_label() == 'higher'
     assert other.get_xydata().tolist() == [[3, 0.9]]
     assert '\n' in axes.get_title()
-
-
-@pytest.mark.parametrize('lost', [None, 0])
-def test_points_of_an_svg_file_tell_their_stitch(tmp_path, lost):
-    stitches = [
-        replace(r, metrics=dict(RMSE=math.nan, delta1=1.0)) if r.id == lost else r
-        for r in RESULTS.stitches
-    ]
-    path = tmp_path / 'pareto.svg'
-    plot_pareto(replace(RESULTS, stitches=stitches), path)
-    svg = '{http://www.w3.org/2000/svg}'
-    points = {}
-    for point in ElementTree.parse(path).iter(f'{svg}use'):
-        if (title := point.find(f'{svg}title')) is not None:
-            x, y = (float(point.get(axis)) for axis in 'xy')
-            points[int(title.text.split()[1])] = x, y, title.text
-    # Costs grow to the right, and errors up, where y is small.
-    drawn = [i for i in (0, 5, 2, 1) if i != lost]
-    assert sorted(points, key=lambda i: points[i][0]) == drawn
-    drawn = [i for i in (0, 2, 5, 1) if i != lost]
-    assert sorted(points, key=lambda i: points[i][1]) == drawn
-    assert points[5][2] == (
-        'stitch 5 (SF): slow[0:3] > fast[1:3]\nRMSE: 0.6\ndelta1: 0.7\n'
-        'GFLOPs: 10.00\nparams (M): 5.00\nms: 6.00'
-    )

@@ -2,10 +2,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from snnet_mm.bridging import BridgeSpace
 from snnet_mm.evaluation import plot_routes
 from snnet_mm.evaluation.pictures import route_plot
-from snnet_mm.stitching import SlidingWindowSpace, StagedSpace, TwoWaySpace
+from snnet_mm.stitching import TwoWaySpace
 
 FAST, SLOW = route_plot.ANCHOR_COLORS[:2]
 
@@ -47,19 +46,3 @@ def test_a_route_colours_what_it_runs_and_has_a_dot_per_joint(draw):
     assert rows == [[FAST] * 3, [SLOW] * 6]
     arrows = [t for t in axes.texts if getattr(t, 'arrow_patch', None)]
     assert len(arrows) == 4  # two boundaries, both ways
-
-
-@pytest.mark.parametrize(
-    ('space', 'joints'),
-    [
-        (SlidingWindowSpace((3, 3, 3)), 2 * 7),
-        (StagedSpace([(1, 2), (2, 4)], stages=(0, 1)), 1 + 3),
-        (BridgeSpace((4, 5), [(1, 2), (3, 4)]), 2),
-    ],
-)
-def test_other_spaces(draw, space, joints):
-    panels = draw(space, title='a title')
-    whole, *stitches = panels
-    arrows = [t for t in panels[whole][2].texts if getattr(t, 'arrow_patch', None)]
-    assert len(arrows) == joints
-    assert len(stitches) == len(space.anchor_ids) + 1  # and the middle FS

@@ -3,7 +3,7 @@ import torch
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import init_default_scope
 from mmengine.runner import load_checkpoint
-from staged_anchors import ENDS, disturb, levit, resnet, swin
+from staged_anchors import ENDS, levit, resnet, swin
 from torch.testing import assert_close
 
 pytest.importorskip('mmpretrain')
@@ -226,27 +226,6 @@ def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
     with pytest.raises(ValueError, match='everything is frozen.*sampler.anchors'):
         model(images)
     assert model.eval()(images).shape == (2, CLASSES)
-
-
-@torch.no_grad()
-def test_heads_of_two_families():
-    ends = [
-        dict(in_channels=20, **ENDS['resnet']),
-        dict(in_channels=64, **ENDS['swin']),
-    ]
-    head = dict(type='StitchedClsHead', num_classes=CLASSES, anchor_heads=ends)
-    backbone = dict(type='SNNetv1', anchors=[resnet(), swin()], out='end')
-    model = disturb(ImageClassifier(backbone=backbone, head=head)).eval()
-    images = torch.randn(2, 3, 64, 64)
-    for stitch in model.backbone.space:
-        set_stitch(model, stitch.id)
-        tokens = model.backbone(images).tokens
-        end = model.head.anchor_heads[stitch.end_anchor]
-        if stitch.end_anchor:
-            tokens = end.norm(tokens)
-        wanted = tokens.mean(1) @ end.head.weight.T + end.head.bias
-        assert_close(model(images), wanted)
-    assert len(model.backbone.space) == 2 + 1 + 1 + 2
 
 
 def test_layer_decay_of_mmpretrain_falls_towards_every_embedding():

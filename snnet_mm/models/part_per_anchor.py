@@ -56,7 +56,6 @@ class PartPerAnchor(BaseModule):
         return common | config['parts'][stitch.end_anchor]
 
     def forward(self, *args, **kwargs) -> object:
-        """Run the active part."""
         return self.parts[self._active](*args, **kwargs)
 
     def __getattr__(self, name: str) -> object:

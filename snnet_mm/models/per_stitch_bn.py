@@ -81,16 +81,14 @@ def attach_statistics(
     """
     if not statistics or not (norms := batch_norms(model)):
         return None
-    ids = set(find_stitched_backbone(model).space.ids) & statistics.keys()
-    kept = {i: statistics[i].items() for i in sorted(ids)}
+    ids = {*find_stitched_backbone(model).space.ids} & statistics.keys()
     here = {f'{name}.{key}' for name in norms for key in KEYS}
+    own = {i: {k: statistics[i][k] for k in here & statistics[i].keys()} for i in ids}
     try:
-        own = {i: {k: v for k, v in kept[i] if k in here} for i in kept}
         return PerStitchBN(model, own).attach()
     except ValueError as error:
-        print_log(
-            f'Stitches keep mixed batch norm statistics: {error}', 'current', WARNING
-        )
+        words = f'Stitches keep mixed batch norm statistics: {error}'
+        print_log(words, 'current', WARNING)
         return None
 
 
@@ -98,21 +96,12 @@ def attach_statistics(
 def recalibrate_bn(
     model: BaseModel, batches: Iterable[dict], ids: Iterable[int], mode: str = 'tensor'
 ) -> Statistics:
-    """Estimate the statistics of every batch norm anew for each stitch.
+    """Estimate mean and variance of every batch norm that a stitch runs anew, for each.
 
-    Mean and variance are averaged over the batches, all else in eval mode; the model
-    stays as it is. In a distributed run every rank gives as many batches, and all ranks
-    get equal values.
-
-    Args:
-        model: The model, with a stitched backbone.
-        batches: Batches of a data loader, as training sees them.
-        ids: Stitches.
-        mode: Mode of mm's forward that reaches all batch norms; ``'predict'`` where
-            some of them see detections.
-
-    Returns:
-        Running mean and variance by name of what a stitch runs, for each stitch id.
+    They are averaged over batches of a data loader, as training sees them, all else in
+    eval mode; the model stays as it is. ``mode`` is that of mm's forward that reaches
+    all batch norms: ``'predict'`` where some see detections. In a distributed run every
+    rank gives as many batches, and all ranks get equal values.
     """
     model = _plain(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)

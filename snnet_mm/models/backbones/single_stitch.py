@@ -61,7 +61,6 @@ class SingleStitch(BaseModule):
         self.with_cls = with_cls
 
     def forward(self, images: Tensor) -> tuple[BackboneMap | None, ...] | TokenState:
-        """Run the route; see :meth:`StitchedBackbone.forward`."""
         taps = [tap for tap in self.maps if tap]
         steps = self.stitch.steps
         end, states = walk(self.anchors, self.stitching_layers, steps, images, taps)

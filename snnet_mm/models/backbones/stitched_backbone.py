@@ -207,11 +207,9 @@ class StitchedBackbone(BaseModule):
         return layer_depth_among(self.anchors, param_name.removeprefix(prefix))
 
     def get_extra_state(self) -> Tensor:
-        """Return the record of the space."""
         return as_space_record(self.space)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Refuse weights of another space."""
         check_space_of_weights({SPACE_RECORD: state}, self.space)
 
     def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:

@@ -20,18 +20,11 @@ def walk(
     taps: Collection[Tap] = (),
     kept: dict[Tap, TokenState] | None = None,
 ) -> tuple[TokenState, dict[Tap, TokenState]]:
-    """Run a route on images.
+    """Run a route on images ``(B, 3, H, W)``; return the final state, those at taps.
 
-    Args:
-        anchors: The anchors.
-        layers: Stitching layers by name, each of which maps a state once.
-        steps: The route, :attr:`snnet_mm.stitching.Stitch.steps`.
-        images: Of shape ``(B, 3, H, W)``.
-        taps: Where states are wanted, on the route.
-        kept: States of a route that begins alike; gets all of this one.
-
-    Returns:
-        The final state, and the states at ``taps``.
+    ``layers`` are stitching layers by name, each of which maps a state once, ``steps``
+    those of a :class:`Stitch`. ``taps`` are on the route. ``kept`` holds states of a
+    route that begins alike, and gets all of this one.
     """
     states = {} if kept is None else kept
     state, here = None, None

@@ -95,9 +95,8 @@ class TeacherWrapper(ModelWrapper):
         self._teacher: tuple[BaseModel, ...] = ()
 
     def init_weights(self) -> None:
-        """Initialise the model, and build the teacher before training begins."""
         super().init_weights()
-        self.teacher_on(next(self.parameters()).device)
+        self.teacher_on(next(self.parameters()).device)  # built before training begins
 
     def teacher_on(self, device: torch.device) -> BaseModel:
         """Return the teacher, built and moved if need be."""
@@ -106,15 +105,11 @@ class TeacherWrapper(ModelWrapper):
             teacher.init_weights()
             if self._teacher_checkpoint is not None:
                 _load(teacher, self._teacher_checkpoint)
-            self._complete(teacher)
             self._teacher = (teacher.eval().requires_grad_(False),)
         (teacher,) = self._teacher
         if next(teacher.parameters()).device != device:
             teacher.to(device)
         return teacher
-
-    def _complete(self, teacher: BaseModel) -> None:
-        """Add to a new teacher what moves with it."""
 
 
 @register(MODELS)
@@ -165,12 +160,9 @@ class DistillationWrapper(TeacherWrapper):
     def teach(self, inputs: Tensor) -> Tensor:
         """Return the teacher's logits of images preprocessed for the student."""
         teacher = self.teacher_on(inputs.device)
-        logits = teacher(teacher.renormalise(inputs), mode='tensor')
-        return check_logits(logits, f'teacher {type(teacher).__name__}')
-
-    def _complete(self, teacher: BaseModel) -> None:
         preprocessors = self.data_preprocessor, teacher.data_preprocessor
-        teacher.renormalise = Renormalisation(*preprocessors)
+        logits = teacher(renormalise(inputs, *preprocessors), mode='tensor')
+        return check_logits(logits, f'teacher {type(teacher).__name__}')
 
 
 @register(MODELS, passes_on=True)
@@ -203,29 +195,20 @@ class TimmTeacher(BaseModel):
         return self.model(inputs)
 
 
-class Renormalisation(nn.Module):
-    """Turns images preprocessed for one model into those for another.
+def renormalise(
+    images: Tensor, source: BaseDataPreprocessor, target: BaseDataPreprocessor
+) -> Tensor:
+    """Turn images ``(B, C, H, W)`` preprocessed for one model into those for another.
 
     A pad value of 0 stays the mean of the first.
     """
-
-    def __init__(
-        self, source: BaseDataPreprocessor, target: BaseDataPreprocessor
-    ) -> None:
-        super().__init__()
-        mean, std, reverses = _normalisation(source)
-        target_mean, target_std, target_reverses = _normalisation(target)
-        self.flip = reverses != target_reverses
-        if self.flip:
-            mean, std = mean.flip(0), std.flip(0)
-        # In float64, so that equal ones cancel to the identity.
-        self.register_buffer('scale', (std / target_std).float())
-        self.register_buffer('shift', ((mean - target_mean) / target_std).float())
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Normalise images ``(B, C, H, W)`` anew."""
-        images = images.flip(1) if self.flip else images
-        return images * self.scale + self.shift
+    mean, std, reverses = _normalisation(source)
+    target_mean, target_std, target_reverses = _normalisation(target)
+    if reverses != target_reverses:
+        images, mean, std = images.flip(1), mean.flip(0), std.flip(0)
+    # In float64, so that equal ones cancel to the identity.
+    scale, shift = std / target_std, (mean - target_mean) / target_std
+    return images * scale.to(images) + shift.to(images)
 
 
 def find_head(model: BaseModel, name: str | None = None) -> nn.Module:

@@ -58,7 +58,7 @@ class FastAnchorWrapper(TeacherWrapper):
         self.places, self.labels = tuple(places), labels
         self.logits_weight = logits_weight if labels else 0
         self._logits = Distillation('soft', alpha=1)
-        self._basis_file = basis
+        self._basis = None if basis is None else read_weights(basis)['basis']
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images by name."""
@@ -66,8 +66,8 @@ class FastAnchorWrapper(TeacherWrapper):
         with torch.no_grad():
             theirs, taught, _ = self._run(teacher, inputs, None, set(self.places))
         wanted = [theirs[i] for i in self.places]
-        if teacher.basis is not None:
-            wanted = [tokens @ teacher.basis for tokens in wanted]
+        if self._basis is not None:
+            wanted = [tokens @ self._basis.to(tokens) for tokens in wanted]
         samples = data_samples if self.labels else None
         ours, logits, losses = self._run(self.wrapped, inputs, samples)
         distances = [
@@ -100,11 +100,6 @@ class FastAnchorWrapper(TeacherWrapper):
             else:
                 model.backbone(inputs)
         return tokens, logits, losses
-
-    def _complete(self, teacher: BaseModel) -> None:
-        file = self._basis_file
-        basis = None if file is None else read_weights(file)['basis']
-        teacher.register_buffer('basis', basis)
 
 
 @contextmanager

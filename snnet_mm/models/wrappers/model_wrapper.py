@@ -38,7 +38,6 @@ class ModelWrapper(BaseModel):
         self.register_state_dict_post_hook(_name_as_in_model)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the wrapper lacks from the model."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -68,13 +67,11 @@ class ModelWrapper(BaseModel):
     def forward(
         self, inputs: Tensor, data_samples: list | None = None, mode: str = 'tensor'
     ) -> Any:
-        """Run the model on images ``(B, 3, H, W)``; for losses run :meth:`loss`."""
         if mode == 'loss':
             return self.loss(inputs, data_samples)
         return self.wrapped(inputs, data_samples, mode=mode)
 
     def parse_losses(self, losses: dict) -> tuple[Tensor, dict]:
-        """Return the sum of all losses, and what is logged of them."""
         return self.wrapped.parse_losses(losses)
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:

@@ -67,7 +67,6 @@ class SandwichWrapper(ModelWrapper):
         return self.roles
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
-        """Return the losses of all stitches by ``<role>.<name>``."""
         wanted = 'some stitches, as a StitchSamplingHook gives them'
         check(self.roles, 'default_hooks.stitch_sampling', None, wanted)
         losses, taught = {}, None

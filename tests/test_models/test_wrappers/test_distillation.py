@@ -10,7 +10,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.models import Distillation, DistillationWrapper, set_stitch
-from snnet_mm.models.wrappers.distillation import Renormalisation
+from snnet_mm.models.wrappers.distillation import renormalise
 
 
 @pytest.mark.parametrize('t', [1, 3])
@@ -50,12 +50,12 @@ def test_images_are_those_of_the_teachers_preprocessor(flips):
     ours = ImgDataPreprocessor([100, 110, 120], [50, 60, 70], bgr_to_rgb=flips[0])
     theirs = ImgDataPreprocessor([10, 0, 128], [1, 255, 64], rgb_to_bgr=flips[1])
     wanted = theirs(dict(inputs=list(images)))['inputs']
-    got = Renormalisation(ours, theirs)(ours(dict(inputs=list(images)))['inputs'])
+    got = renormalise(ours(dict(inputs=list(images)))['inputs'], ours, theirs)
     torch.testing.assert_close(got, wanted)
     plain = ImgDataPreprocessor()
     raw = plain(dict(inputs=list(images)))['inputs']
-    torch.testing.assert_close(Renormalisation(plain, theirs)(raw), wanted)
-    assert torch.equal(Renormalisation(theirs, theirs)(wanted), wanted)
+    torch.testing.assert_close(renormalise(raw, plain, theirs), wanted)
+    assert torch.equal(renormalise(wanted, theirs, theirs), wanted)
 
 
 TEACHER = dict(

@@ -193,8 +193,7 @@ class StitchSamplingHook(Hook):
     def before_val(self, runner: Runner) -> None:
         set_input_size(runner.model, None)
 
-    def after_train(self, runner: Runner) -> None:
-        set_input_size(runner.model, None)
+    after_train = before_val
 
     def _count(self, runner: Runner) -> tuple[CostTable | None, ValueError | None]:
         """Count costs, or return why not where images have several views."""

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import torch
 from rich.progress import track
-from torch import Tensor, nn
+from torch import nn
 
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import check, refusal
 
 from .costs import cost_table
-from .extensions import Forward
 from .parts import SCOPES, T, as_shipped, empty_images, parts_by_stitch, run_parts
 
 WARM_UP = 2  # rounds that do not count
@@ -96,21 +95,19 @@ def measure_latency(
         parts = parts_by_stitch(model)
         for n in _track(range(rounds + WARM_UP), 'Timing', progress):
             watch = _Stopwatch(images.device)
-            runs = [partial(run_parts, model, images, watch.time, forward)]
-            runs += [
-                partial(_run_stitch, model, images, forward, watch, i) for i in ids
-            ]
-            for run in reversed(runs) if n % 2 else runs:
-                run()
+            # None stands for all parts.
+            for i in [None, *ids][:: -1 if n % 2 else 1]:
+                if i is None:
+                    run_parts(model, images, watch.time, forward)
+                else:
+                    set_stitch(model, i)
+                    watch.time(i, partial(forward, model, images))
             timed.append(watch.milliseconds())
     timed = timed[WARM_UP:]
-    sums = {
-        i: [sum(times[part] for part in parts[i]) for times in timed] for i in parts
-    }
+    sums = {i: [sum(map(times.get, parts[i])) for times in timed] for i in parts}
     by_stitch = {i: statistics.median(times) for i, times in sums.items()}
-    checks = [
-        LatencyCheck.of(i, by_stitch[i], [times[i] for times in timed]) for i in ids
-    ]
+    whole = {i: [times[i] for times in timed] for i in ids}
+    checks = [LatencyCheck.of(i, by_stitch[i], of) for i, of in whole.items()]
     return Latencies(by_stitch, checks)
 
 
@@ -159,13 +156,6 @@ def measuring_setup(model: nn.Module, batch: int) -> Setup:
 
 def _track(items: Collection[int], title: str, progress: bool):
     return track(items, title, disable=not progress, transient=True)
-
-
-def _run_stitch(
-    model: nn.Module, images: Tensor, run: Forward, watch: '_Stopwatch', stitch_id: int
-) -> None:
-    set_stitch(model, stitch_id)
-    watch.time(stitch_id, partial(run, model, images))
 
 
 class _Stopwatch:

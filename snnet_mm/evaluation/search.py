@@ -65,7 +65,9 @@ class StitchSearch:
     def first(self, number: int) -> list[int]:
         """At most so many: the anchors, the best guess of every second cost group."""
         groups = split_cost_range(self.flops, NUM_GROUPS)[::2]
-        best = [max(ids, key=self._rank) for ids in groups]
+        # Equally good stitches are the better the cheaper they are.
+        rank = {i: (self.guess[i], -self.flops[i], -i) for i in self.space.ids}
+        best = [max(ids, key=rank.get) for ids in groups]
         return list(dict.fromkeys((*self.space.anchor_ids, *best)))[:number]
 
     def next(self, results: StitchResults, number: int = PER_ROUND) -> list[int]:
@@ -111,10 +113,6 @@ class StitchSearch:
         words += f'pass with all {len(self.space)} stitches runs {together}'
         as_fast = '. --stitch-id all is as fast and predicts nothing'
         return words + as_fast * (run >= together)
-
-    def _rank(self, stitch_id: int) -> tuple[float, float, int]:
-        """The guess; equally good stitches are the better the cheaper they are."""
-        return self.guess[stitch_id], -self.flops[stitch_id], -stitch_id
 
     def _best(self, scores: Mapping[int, float], stitch_id: int) -> float:
         """The best score of no higher cost than that of a stitch, else the worst."""

@@ -37,12 +37,6 @@ def check_whole(folder: str | os.PathLike, files: Iterable[Mapping | None]) -> N
         check(found == file['bytes'], 'file', f'{path} of {found} bytes', allowed)
 
 
-def open_graph(folder: Path, file: Mapping, threads: int | None) -> Run:
-    """Open a file that the manifest names."""
-    path = folder / file['name']
-    return OPENERS[file['format']](path, threads or 0, file['options'])
-
-
 def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
     """Open an ONNX file in onnxruntime."""
     import onnxruntime

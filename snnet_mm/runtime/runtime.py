@@ -15,7 +15,7 @@ import numpy as np
 
 from .budget_controller import BudgetController
 from .budgets import UNITS, pareto_front, parse_budget
-from .bundle import MANIFEST, OPENERS, Run, check_whole, open_graph, read_manifest
+from .bundle import MANIFEST, OPENERS, Run, check_whole, read_manifest
 from .checks import check
 from .steps import Steps
 
@@ -150,7 +150,9 @@ class StitchRuntime:
     def _session(self, stitch_id: int) -> Run:
         with self._opening:
             if stitch_id not in self._sessions:
-                opened = open_graph(self.folder, self._files[stitch_id], self.threads)
+                file = self._files[stitch_id]
+                arguments = self.folder / file['name'], self.threads or 0
+                opened = OPENERS[file['format']](*arguments, file['options'])
                 self._sessions[stitch_id] = opened
                 if len(self._sessions) > self._most:
                     self._sessions.popitem(last=False)

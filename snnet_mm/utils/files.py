@@ -151,13 +151,5 @@ class AtomicBackend(LocalBackend):
     """A backend of local files that have their names only when they are whole."""
 
     def put(self, obj: bytes, filepath: str | os.PathLike) -> None:
-        """See ``LocalBackend``."""
         with atomic_path(filepath) as temporary:
             super().put(obj, temporary)
-
-    def put_text(
-        self, obj: str, filepath: str | os.PathLike, encoding: str = 'utf-8'
-    ) -> None:
-        """See ``LocalBackend``."""
-        with atomic_path(filepath) as temporary:
-            super().put_text(obj, temporary, encoding)

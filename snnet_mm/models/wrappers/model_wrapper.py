@@ -98,15 +98,15 @@ def model_config(cfg: Config) -> dict:
     A ``data_preprocessor`` at the top level belongs to a model without one of its own.
     Wrappers are left out.
     """
+
+    def is_wrapper(kind: str | type) -> bool:
+        kind = MODELS.module_dict.get(kind) if isinstance(kind, str) else kind
+        return isinstance(kind, type) and issubclass(kind, ModelWrapper)
+
     model = cfg.model
-    while _is_wrapper(model['type']):
+    while is_wrapper(model['type']):
         model = model['model']
     model = deepcopy(model)
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', deepcopy(cfg.data_preprocessor))
     return model
-
-
-def _is_wrapper(kind: str | type) -> bool:
-    kind = MODELS.module_dict.get(kind) if isinstance(kind, str) else kind
-    return isinstance(kind, type) and issubclass(kind, ModelWrapper)

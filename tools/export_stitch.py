@@ -11,7 +11,7 @@ from pathlib import Path
 from mmengine.config import DictAction
 from rich.table import Table
 
-from snnet_mm.apis import check_stitches, find_stitched_backbone, init_model
+from snnet_mm.apis import check_stitches, init_model
 from snnet_mm.deploy import FORMATS, PRECISIONS, StitchExporter
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
@@ -76,8 +76,6 @@ def main() -> None:
     model = init_model(
         cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
     )
-    if results is not None:
-        results = StitchResults.read(args.results, find_stitched_backbone(model).space)
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
     names = 'verify_on', 'limit', 'tolerance'

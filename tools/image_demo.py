@@ -10,18 +10,7 @@ from mmengine.config import Config
 from rich.progress import track
 from torch import nn
 
-from snnet_mm.apis import (
-    StitchResults,
-    check_stitches,
-    cost_table,
-    draw_prediction,
-    find_stitched_backbone,
-    init_inferencer,
-    init_model,
-    list_images,
-    select_stitches,
-    set_stitch,
-)
+from snnet_mm import apis
 from snnet_mm.evaluation import add_legend, plot_images
 from snnet_mm.utils import (
     ToolParser,
@@ -64,13 +53,14 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def check_before(args: argparse.Namespace) -> Config:
+def check_before(
+    args: argparse.Namespace, results: apis.StitchResults | None
+) -> Config:
     """Refuse what can be refused before the model is built; return the config."""
     cfg = load_config(args.config)
     check_file(args.checkpoint, 'argument: checkpoint')
     if args.stitch_id is not None:
-        results = StitchResults.read(args.results) if args.results else None
-        check_stitches(cfg, args.stitch_id, results)
+        apis.check_stitches(cfg, args.stitch_id, results)
     for option, file in (('--out-file', args.out_file), ('--sheet', args.sheet)):
         if file is not None:
             check_writable(file.parent, f'option: {option}')
@@ -79,39 +69,35 @@ def check_before(args: argparse.Namespace) -> Config:
     return cfg
 
 
-def chosen_stitches(model: nn.Module, args: argparse.Namespace) -> Sequence[int | None]:
-    """Return the stitch ids of the command line; None for the one that is active."""
-    if args.stitch_id is None:
-        return (None,)
-    space = find_stitched_backbone(model).space
-    results = StitchResults.read(args.results, space) if args.results else None
-    return select_stitches(space, args.stitch_id, results=results)
-
-
 def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
     """Return names of stitches with their FLOPs, where there are stitches."""
     if ids == (None,):
         return ['']
-    costs = cost_table(model, (model.cfg.get('test_cfg') or {}).get('input_size'))
+    costs = apis.cost_table(model, (model.cfg.get('test_cfg') or {}).get('input_size'))
     return [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in ids]
 
 
 def main() -> None:
     args = parse_args()
-    files, cfg = list_images(args.img), check_before(args)
-    model = init_model(cfg, args.checkpoint, device=args.device)
-    ids = chosen_stitches(model, args)
+    files = apis.list_images(args.img)
+    results = apis.StitchResults.read(args.results) if args.results else None
+    cfg = check_before(args, results)
+    model = apis.init_model(cfg, args.checkpoint, device=args.device)
+    ids = (None,)  # the stitch that is active
+    if args.stitch_id is not None:
+        space = apis.find_stitched_backbone(model).space
+        ids = apis.select_stitches(space, args.stitch_id, results=results)
     single = len(files) * len(ids) == 1
     check(single or not args.out_file, '--out-file', args.out_file, 'one picture')
-    inferencer, seen = init_inferencer(model), {}
+    inferencer, seen = apis.init_inferencer(model), {}
     rows = {file: [] for file in files}
     for stitch_id, file in track([*product(ids, files)], 'Painting'):
         if stitch_id is not None:
-            set_stitch(model, stitch_id)
+            apis.set_stitch(model, stitch_id)
         suffix = '' if stitch_id is None else f'_stitch{stitch_id}'
         image, found = cv2.imread(file), {}
         check(image is not None, 'img', file, 'image files')
-        painted = draw_prediction(
+        painted = apis.draw_prediction(
             inferencer, image, args.opacity, args.with_labels, args.score_thr, found
         )
         out_file = args.out_file or args.out_dir / f'{Path(file).stem}{suffix}.png'

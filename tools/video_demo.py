@@ -17,20 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from snnet_mm.apis import (
-    BudgetController,
-    StitchResults,
-    check_stitches,
-    cost_table,
-    draw_prediction,
-    find_stitched_backbone,
-    fit_times,
-    init_inferencer,
-    init_model,
-    list_images,
-    select_stitches,
-    set_stitch,
-)
+from snnet_mm import apis
 from snnet_mm.evaluation import add_legend
 from snnet_mm.utils import (
     ToolParser,
@@ -93,7 +80,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
 def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
     """Return frames of a video file, camera or folder, and their number a second."""
     if os.path.isdir(video):
-        return map(cv2.imread, list_images(video)), 0
+        return map(cv2.imread, apis.list_images(video)), 0
     capture = cv2.VideoCapture(int(video) if video.isdigit() else video)
     frames = (frame for _, frame in iter(capture.read, (False, None)))
     return frames, capture.get(cv2.CAP_PROP_FPS)
@@ -116,33 +103,35 @@ def open_output(
 
 
 def init_controller(
-    model: nn.Module, args: argparse.Namespace, run: Callable[[], object]
-) -> BudgetController:
+    model: nn.Module,
+    args: argparse.Namespace,
+    results: apis.StitchResults | None,
+    run: Callable[[], object],
+) -> apis.BudgetController:
     """Return a controller whose first guess comes from timing two stitches."""
     size = (model.cfg.get('test_cfg') or {}).get('input_size')
-    costs = cost_table(model, size).column('flops')
-    space, scores, higher_is_better = find_stitched_backbone(model).space, None, True
-    ids = select_stitches(space, args.stitch_id or 'all')
-    if args.results is not None:
-        results = StitchResults.read(args.results, space)
-        higher_is_better, scores = results.higher_is_better, results.scores()
-        select_stitches(space, list(scores))  # refuses ids of another space
-        ids = [i for i in ids if i in scores]
-        check(ids, '--stitch-id', args.stitch_id, scores)
-        scores = {i: scores[i] for i in ids}
+    costs = apis.cost_table(model, size).column('flops')
+    space = apis.find_stitched_backbone(model).space
+    ids = apis.select_stitches(space, args.stitch_id or 'all')
+    scores, higher_is_better = None, True
+    if results is not None:
+        higher_is_better, known = results.higher_is_better, results.scores()
+        scores = {i: known[i] for i in ids if i in known}
+        check(scores, '--stitch-id', args.stitch_id, known)
+        ids = [*scores]
     costs = {i: costs[i] for i in ids}
     measured = {}
     for stitch_id in {min(costs, key=costs.get), max(costs, key=costs.get)}:
-        set_stitch(model, stitch_id)
+        apis.set_stitch(model, stitch_id)
         run()
         measured[stitch_id] = median(timeit.repeat(run, number=1)) * 1000
     load = None
     try:
-        costs, load = fit_times(costs, measured), 1
+        costs, load = apis.fit_times(costs, measured), 1
     except ValueError:  # one stitch, or a machine too busy to tell them apart
         print('the first times tell nothing; starting with the cheapest stitch')
-    fps = args.target_fps
-    return BudgetController(costs, scores, higher_is_better, target_fps=fps, load=load)
+    goal = dict(target_fps=args.target_fps, load=load)
+    return apis.BudgetController(costs, scores, higher_is_better, **goal)
 
 
 def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
@@ -158,18 +147,11 @@ def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
     return frame
 
 
-def set_stitches(
-    model: nn.Module, args: argparse.Namespace, run: Callable[[], object]
-) -> BudgetController | None:
-    """Set the stitch of the command line, or return what is to choose one."""
-    if args.target_fps is not None:
-        return init_controller(model, args, run)
-    if args.stitch_id is not None:
-        ids = select_stitches(find_stitched_backbone(model).space, args.stitch_id)
-        several = 'one stitch; several are for --target-fps to choose from'
-        check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
-        set_stitch(model, ids[0])
-    return None
+def set_one_stitch(model: nn.Module, chosen: str) -> None:
+    ids = apis.select_stitches(apis.find_stitched_backbone(model).space, chosen)
+    several = 'one stitch; several are for --target-fps to choose from'
+    check(len(ids) == 1, '--stitch-id', chosen, several)
+    apis.set_stitch(model, ids[0])
 
 
 @torch.no_grad()
@@ -184,20 +166,25 @@ def main() -> None:
         write = open_output(args, fps, frame, stack) if args.output_file else None
         cfg, legend = load_config(args.config), {}
         check_file(args.checkpoint, 'argument: checkpoint')
-        results = StitchResults.read(args.results) if args.results else None
-        check_stitches(cfg, args.stitch_id or 'all', results)
-        model = init_model(cfg, args.checkpoint, device=args.device)
-        backbone, inferencer = find_stitched_backbone(model), init_inferencer(model)
+        results = apis.StitchResults.read(args.results) if args.results else None
+        apis.check_stitches(cfg, args.stitch_id or 'all', results)
+        model = apis.init_model(cfg, args.checkpoint, device=args.device)
+        backbone = apis.find_stitched_backbone(model)
+        inferencer = apis.init_inferencer(model)
 
         def draw() -> np.ndarray:
             settings = dict(score_thr=args.score_thr, legend=legend)
-            return draw_prediction(inferencer, frame, args.opacity, **settings)
+            return apis.draw_prediction(inferencer, frame, args.opacity, **settings)
 
-        controller = set_stitches(model, args, draw)
+        controller = None
+        if args.target_fps is not None:
+            controller = init_controller(model, args, results, draw)
+        elif args.stitch_id is not None:
+            set_one_stitch(model, args.stitch_id)
         try:
             while frame is not None:
                 if controller is not None:
-                    set_stitch(model, controller.stitch)
+                    apis.set_stitch(model, controller.stitch)
                 begin = time.perf_counter()
                 picture = draw()
                 times.append((time.perf_counter() - begin) * 1000)

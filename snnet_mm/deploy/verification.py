@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from snnet_mm.datasets import check_data_folders
-from snnet_mm.evaluation import WHOLE_DATA_METRICS, prepare, spread
+from snnet_mm.evaluation import WHOLE_DATA_METRICS, prepare, rule_for, spread
 from snnet_mm.evaluation.image_scores import (
     ImageScores,
     image_scores,
@@ -156,9 +156,9 @@ def _data(
     evaluators = {name: Evaluator(deepcopy(metric)) for name in names}
     for evaluator in evaluators.values():
         evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
-        for matches, instead in WHOLE_DATA_METRICS:
-            wrong = limit and any(map(matches, evaluator.metrics))
-            check(not wrong, '--limit', limit, f'none, or {instead}')
+        for metric in evaluator.metrics:
+            instead = rule_for(metric, WHOLE_DATA_METRICS)
+            check(not (limit and instead), '--limit', limit, f'none, or {instead}')
     return loader, evaluators
 
 

@@ -1,7 +1,7 @@
 """Scores and costs of stitches: one pass over the data, tables and pictures."""
 
 from .costs import cost_table, count_parameters, whole_model_cost
-from .extensions import WHOLE_DATA_METRICS
+from .extensions import WHOLE_DATA_METRICS, rule_for
 from .loops import StitchTestLoop, StitchValLoop
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
 from .one_pass import prepare, spread

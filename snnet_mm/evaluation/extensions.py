@@ -1,31 +1,35 @@
 """Rules for classes of other packages, filled by integrations.
 
-``snnet_mm.integrations`` registers its entries when ``snnet_mm`` is imported.
+``snnet_mm.integrations`` registers its entries when ``snnet_mm`` is imported. Tables go
+by the name of a class, or of one that it derives from; see :func:`rule_for`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from mmengine.evaluator import BaseMetric
-from mmengine.visualization import Visualizer
 from torch import Tensor, nn
 
+T = TypeVar('T')
 Forward = Callable[[nn.Module, Tensor], object]
-# A test of models, and how to run those that pass it from images to raw output.
-FORWARDS: list[tuple[Callable[[nn.Module], bool], Forward]] = []
-# Tests of models that need images as they are, as those that locate objects do.
-UNSIZED: list[Callable[[nn.Module], bool]] = []
+# How to run models from images to raw output, where that takes more than their forward.
+FORWARDS: dict[str, Forward] = {}
+# Models that need images as they are, as those that locate objects do.
+UNSIZED: dict[str, bool] = {}
 # Attributes of metrics that say where predictions are saved; mmengine's own first.
 SAVING_KEYS = ['out_file_path']
-# Tests of metrics that are wrong on a part of a data set, and what to use instead.
-WHOLE_DATA_METRICS: list[tuple[Callable[[BaseMetric], bool], str]] = []
-# A test of metrics that are silent where nothing was found, and what they would say.
-EMPTY_METRICS: list[
-    tuple[Callable[[BaseMetric], bool], Callable[[BaseMetric], dict[str, float]]]
-] = []
-# A test of metrics, and what makes up some of their values by name, given all results:
-# numerators and denominators (images, columns), and a scale; see ImageScores.
-IMAGE_STATISTICS: list[
-    tuple[Callable[[BaseMetric], bool], Callable[[list], dict[str, tuple]]]
-] = []
-# A test of visualizers, and how to draw a sample with those that pass it.
-DRAWERS: list[tuple[Callable[[Visualizer], bool], Callable]] = []
+# What to use instead of metrics that are wrong on a part of a data set.
+WHOLE_DATA_METRICS: dict[str, str | None] = {}
+# What metrics that are silent where nothing was found would say.
+EMPTY_METRICS: dict[str, Callable[[BaseMetric], dict[str, float]]] = {}
+# What makes up some of the values of a metric by name, given all results: numerators
+# and denominators (images, columns), and a scale; see ImageScores.
+IMAGE_STATISTICS: dict[str, Callable[[list], dict[str, tuple]]] = {}
+# How to draw a sample with a visualizer.
+DRAWERS: dict[str, Callable] = {}
+
+
+def rule_for(part: object, table: Mapping[str, T]) -> T | None:
+    """Return the entry of a table for the class of a part, None without one."""
+    names = (kind.__name__ for kind in type(part).__mro__)
+    return next((table[name] for name in names if name in table), None)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from snnet_mm.stitching.metrics import key_metric
 from snnet_mm.utils import atomic_path, check
 
-from .extensions import IMAGE_STATISTICS
+from .extensions import IMAGE_STATISTICS, rule_for
 
 Array = NDArray[np.float64]
 
@@ -143,11 +143,10 @@ def image_scores(
     """
     wanted = key_metric(names) if names else ''  # of mmdet's, which found nothing
     for metric, found in zip(metrics, results, strict=True):
-        for fits, statistics in IMAGE_STATISTICS:
-            known = statistics(found) if found and fits(metric) else {}
-            parts = known.get(wanted.rpartition('/')[2])
-            if parts is not None:
-                above, below, scale = parts
-                arrays = (np.asarray(x, np.float32)[None] for x in (above, below))
-                return ImageScores(wanted, (stitch_id,), *arrays, scale)
+        statistics = rule_for(metric, IMAGE_STATISTICS)
+        known = statistics(found) if found and statistics else {}
+        if parts := known.get(wanted.rpartition('/')[2]):
+            *arrays, scale = parts
+            arrays = (np.asarray(x, np.float32)[None] for x in arrays)
+            return ImageScores(wanted, (stitch_id,), *arrays, scale)
     return None

@@ -37,7 +37,7 @@ from snnet_mm.utils import (
 )
 
 from .costs import cost_table
-from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS
+from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS, rule_for
 from .image_scores import ImageScores
 from .one_pass import run_one_pass, spread
 from .partial_results import (
@@ -274,11 +274,11 @@ class StitchTestLoop(TestLoop):
                 ok = number == 1 or not folder
                 what = f'None: {number} stitches would overwrite each other'
                 check(ok, f'test_evaluator.{key}', folder, f'{what} (option: --out)')
-            for matches, instead in WHOLE_DATA_METRICS:
-                ok = not (self.limit or self.screen) or not matches(metric)
-                what = f'{instead}, which does not count images left out as missed'
-                name = type(metric).__name__
-                check(ok, 'test_evaluator', name, f'{what} (--limit, --screen)')
+            instead = rule_for(metric, WHOLE_DATA_METRICS)
+            ok = not (self.limit or self.screen) or not instead
+            what = f'{instead}, which does not count images left out as missed'
+            name = type(metric).__name__
+            check(ok, 'test_evaluator', name, f'{what} (--limit, --screen)')
 
     @contextmanager
     def _recalibrated(self, ids: Sequence[int]) -> Iterator[None]:

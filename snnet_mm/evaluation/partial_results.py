@@ -10,7 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader
 from snnet_mm.utils import read_json, write_json
 from snnet_mm.utils.checkpoint import plain_globals
 
-from .extensions import EMPTY_METRICS
+from .extensions import EMPTY_METRICS, rule_for
 from .image_scores import image_scores, recorded_results
 
 # In front of every record: its length in bytes, its check sum, the batches seen so far.
@@ -108,8 +108,8 @@ class MetricBuffers:
         scores = image_scores(stitch_id, of_all, results, list(metrics))
         if scores is not None and self._folder is not None:
             scores.save(image_scores_file(self._folder, stitch_id))
-        for metric, (fits, values) in product(self.evaluator.metrics, EMPTY_METRICS):
-            if fits(metric):
+        for metric in of_all:
+            if values := rule_for(metric, EMPTY_METRICS):
                 metrics = values(metric) | metrics
         self._collected[stitch_id] = self._empty()
         return metrics

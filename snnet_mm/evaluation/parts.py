@@ -23,7 +23,7 @@ from snnet_mm.models import (
 from snnet_mm.stitching import Position, Step, Stitch
 from snnet_mm.utils import check, is_whole, isolated_rng
 
-from .extensions import FORWARDS, Forward
+from .extensions import FORWARDS, Forward, rule_for
 
 T = TypeVar('T')
 SIZE = 'height and width of the images, in pixels'
@@ -122,7 +122,7 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
 
 def special_forward(model: nn.Module) -> Forward | None:
     """Return how to run a model that needs a forward of its own, if it does."""
-    return next((run for fits, run in FORWARDS if fits(unwrapped(model))), None)
+    return rule_for(unwrapped(model), FORWARDS)
 
 
 def run_model(model: nn.Module, images: Tensor) -> object:

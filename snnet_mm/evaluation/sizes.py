@@ -8,7 +8,7 @@ from torch import nn
 from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.utils import check, is_whole
 
-from .extensions import UNSIZED
+from .extensions import UNSIZED, rule_for
 
 Size = tuple[int, int]  # height and width in pixels
 
@@ -32,7 +32,7 @@ def check_sizes(
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)
     check(once, key, sizes, 'pairs of height and width in pixels, each once')
-    fits = not found or not any(matches(unwrapped(model)) for matches in UNSIZED)
+    fits = not found or not rule_for(unwrapped(model), UNSIZED)
     allowed = 'none for detectors, which locate objects in what their backbone '
     allowed += 'sees, and for language models'
     check(fits, key, sizes, allowed)

@@ -1,7 +1,5 @@
 """Rules by which evaluation knows classes of the mm packages, importing none."""
 
-from collections.abc import Callable
-
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement
@@ -36,18 +34,10 @@ def draw_classified(
     visualizer.visualize_cls(image, data_sample, name=name, resize=side, **settings)
 
 
-def counts_missed_images(metric: BaseMetric) -> bool:
-    """Tell mmdet's COCO metrics, to which images that were left out are missed."""
-    return hasattr(metric, 'img_ids') and not hasattr(metric, 'only_seen_images')
-
-
-def is_silent_on_nothing(metric: BaseMetric) -> bool:
-    """Tell mmdet's COCO metric, which gives no names where nothing was detected."""
-    return metric.default_prefix == 'coco' and hasattr(metric, 'proposal_nums')
-
-
 def precision_of_nothing(metric: BaseMetric) -> dict[str, float]:
-    """Return zeros by the names that mmdet's COCO metric gives otherwise."""
+    """Return zeros by the names that mmdet's COCO metric gives where it finds some."""
+    if metric.default_prefix != 'coco':  # LVIS's has others
+        return {}
     kinds = [kind for kind in metric.metrics if kind in ('bbox', 'segm')]
     items = metric.metric_items or PRECISIONS
     return {f'{metric.prefix}/{k}_{item}': 0.0 for k in kinds for item in items}
@@ -77,25 +67,16 @@ def depth_by_image(results: list) -> dict[str, tuple]:
     }
 
 
-def is_named(name: str) -> Callable[[BaseMetric], bool]:
-    """Return a test of a metric's class, or one that it derives from."""
-    return lambda metric: any(c.__name__ == name for c in type(metric).__mro__)
-
-
-IMAGE_STATISTICS.extend(
-    [
-        (is_named('IoUMetric'), iou_by_image),
-        (is_named('Accuracy'), hits_by_image),
-        (is_named('RunningDepthMetric'), depth_by_image),
-    ]
-)
-FORWARDS.append((lambda model: hasattr(model, 'roi_head'), run_two_stage))
-# mmdet's detectors, whose boxes are in pixels of what the backbone has seen.
-UNSIZED.append(
-    lambda model: any(c.__name__ == 'BaseDetector' for c in type(model).__mro__)
-)
+IMAGE_STATISTICS['IoUMetric'] = iou_by_image
+IMAGE_STATISTICS['Accuracy'] = hits_by_image
+IMAGE_STATISTICS['RunningDepthMetric'] = depth_by_image
+FORWARDS['TwoStageDetector'] = run_two_stage
+UNSIZED['BaseDetector'] = True  # boxes are in pixels of what the backbone has seen
 # Of mmseg's and our metrics, and of mmdet's.
 SAVING_KEYS.extend(['output_dir', 'outfile_prefix'])
-WHOLE_DATA_METRICS.append((counts_missed_images, "type='StitchCocoMetric'"))
-EMPTY_METRICS.append((is_silent_on_nothing, precision_of_nothing))
-DRAWERS.append((lambda drawer: hasattr(drawer, 'visualize_cls'), draw_classified))
+# To mmdet's, images that were left out are missed.
+for name in ('CocoMetric', 'CocoPanopticMetric'):
+    WHOLE_DATA_METRICS[name] = "type='StitchCocoMetric'"
+WHOLE_DATA_METRICS['StitchCocoMetric'] = None
+EMPTY_METRICS['CocoMetric'] = precision_of_nothing
+DRAWERS['UniversalVisualizer'] = draw_classified

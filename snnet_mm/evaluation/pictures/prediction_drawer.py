@@ -9,7 +9,7 @@ import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from ..extensions import DRAWERS
+from ..extensions import DRAWERS, rule_for
 
 
 class PredictionDrawer:
@@ -68,7 +68,6 @@ def draw_sample(
 
     ``settings`` are those of the visualizer's method.
     """
-    for matches, draw in DRAWERS:
-        if matches(visualizer):
-            return draw(visualizer, name, image, sample, **settings)
+    if draw := rule_for(visualizer, DRAWERS):
+        return draw(visualizer, name, image, sample, **settings)
     return visualizer.add_datasample(name, image, data_sample=sample, **settings)

@@ -24,9 +24,6 @@ class StitchCocoMetric(CocoMetric):
     nothing was detected. Without ``ann_file`` annotations come with the detections.
     """
 
-    # For the loops: images that are left out are not counted.
-    only_seen_images = True
-
     def __init__(self, ann_file: str | None = None, **kwargs) -> None:
         super().__init__(ann_file=ann_file, **kwargs)
         self.ann_file = ann_file

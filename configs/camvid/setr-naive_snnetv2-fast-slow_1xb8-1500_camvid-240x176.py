@@ -32,9 +32,7 @@ model = dict(
         in_channels=128,
         channels=128,
         num_classes=11,
-        init_cfg=dict(
-            type='Pretrained', checkpoint=slow_checkpoint, prefix='decode_head.'
-        ),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))

@@ -34,17 +34,13 @@ model = dict(
             dict(
                 in_channels=32,
                 init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint=fast_checkpoint,
-                    prefix='head.anchor_heads.0.',
+                    weights, checkpoint=fast_checkpoint, prefix='head.anchor_heads.0.'
                 ),
             ),
             dict(
                 in_channels=96,
                 init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint=slow_checkpoint,
-                    prefix='head.anchor_heads.0.',
+                    weights, checkpoint=slow_checkpoint, prefix='head.anchor_heads.0.'
                 ),
             ),
         ],

@@ -36,9 +36,7 @@ model = dict(
         max_depth=80,
         # The head knows the scale already.
         loss_decode=dict(warm_up_iters=0),
-        init_cfg=dict(
-            type='Pretrained', checkpoint=slow_checkpoint, prefix='decode_head.'
-        ),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
 param_scheduler = [

@@ -38,17 +38,13 @@ model = dict(
     ),
     neck=dict(
         in_channels=96,
-        init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint, prefix='neck.'),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='neck.'),
     ),
     rpn_head=dict(
-        init_cfg=dict(
-            type='Pretrained', checkpoint=slow_checkpoint, prefix='rpn_head.'
-        ),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='rpn_head.'),
     ),
     roi_head=dict(
-        init_cfg=dict(
-            type='Pretrained', checkpoint=slow_checkpoint, prefix='roi_head.'
-        ),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='roi_head.'),
     ),
 )
 param_scheduler = [

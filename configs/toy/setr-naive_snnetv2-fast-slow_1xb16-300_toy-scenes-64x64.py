@@ -35,9 +35,7 @@ model = dict(
         in_channels=96,
         channels=64,
         num_classes=6,
-        init_cfg=dict(
-            type='Pretrained', checkpoint=slow_checkpoint, prefix='decode_head.'
-        ),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
 param_scheduler = [

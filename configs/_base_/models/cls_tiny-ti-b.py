@@ -28,17 +28,13 @@ model = dict(
             dict(
                 in_channels=32,
                 init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint=ti_checkpoint,
-                    prefix='head.anchor_heads.0.',
+                    weights, checkpoint=ti_checkpoint, prefix='head.anchor_heads.0.'
                 ),
             ),
             dict(
                 in_channels=128,
                 init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint=b_checkpoint,
-                    prefix='head.anchor_heads.0.',
+                    weights, checkpoint=b_checkpoint, prefix='head.anchor_heads.0.'
                 ),
             ),
         ],

@@ -36,9 +36,7 @@ model = dict(
         post_process_channels=(24, 32, 48, 64),
         # The head knows the scale already.
         loss_decode=dict(warm_up_iters=0),
-        init_cfg=dict(
-            type='Pretrained', checkpoint=slow_checkpoint, prefix='decode_head.'
-        ),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))

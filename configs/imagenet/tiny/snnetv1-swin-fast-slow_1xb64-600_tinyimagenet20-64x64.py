@@ -41,18 +41,14 @@ model = dict(
             dict(
                 in_channels=96,
                 init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint=fast_checkpoint,
-                    prefix='head.anchor_heads.0.',
+                    weights, checkpoint=fast_checkpoint, prefix='head.anchor_heads.0.'
                 ),
                 **end,
             ),
             dict(
                 in_channels=144,
                 init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint=slow_checkpoint,
-                    prefix='head.anchor_heads.0.',
+                    weights, checkpoint=slow_checkpoint, prefix='head.anchor_heads.0.'
                 ),
                 **end,
             ),

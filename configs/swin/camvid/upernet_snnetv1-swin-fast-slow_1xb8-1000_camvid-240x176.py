@@ -49,16 +49,14 @@ model = dict(
     ),
     neck=dict(
         in_channels=widths,
-        init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint, prefix='neck.'),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='neck.'),
     ),
     decode_head=dict(
         in_channels=widths,
         channels=32,
         num_classes=11,
         norm_cfg=norm_cfg,
-        init_cfg=dict(
-            type='Pretrained', checkpoint=slow_checkpoint, prefix='decode_head.'
-        ),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
 optim_wrapper = dict(

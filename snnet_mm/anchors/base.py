@@ -27,6 +27,15 @@ class TokenState(NamedTuple):
     tokens: Tensor
     grid: tuple[int, int]  # rows and columns of patches
 
+    @classmethod
+    def of_map(cls, x: Tensor) -> 'TokenState':
+        """Return the state of a map ``(B, C, H, W)``."""
+        return cls(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))
+
+    def as_map(self) -> Tensor:
+        """Return a state without prefix tokens as a map ``(B, C, H, W)``."""
+        return self.tokens.transpose(1, 2).unflatten(2, self.grid)
+
     @property
     def fitted(self) -> Tensor:
         """Activations ``(..., C)`` that stitching layers are fitted to: all."""

@@ -190,7 +190,7 @@ class TimmStageAnchor(Anchor):
     def run_block(self, state: TokenState, i: int) -> TokenState:
         x = state.tokens
         if self._layout == 'NCHW':
-            x = _to_map(state)
+            x = state.as_map()
         elif self._layout == 'NHWC':
             x = x.unflatten(1, state.grid)
         x = self.maybe_checkpoint(self.blocks[i], x)
@@ -199,7 +199,7 @@ class TimmStageAnchor(Anchor):
         return _to_state(x, self._layout)
 
     def to_feature_map(self, state: TokenState) -> Tensor:
-        return _to_map(state).contiguous()
+        return state.as_map().contiguous()
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
         self._check_size(size)
@@ -245,8 +245,4 @@ class TimmStageAnchor(Anchor):
 def _to_state(x: Tensor, layout: str) -> TokenState:
     if layout == 'NHWC':
         return TokenState(x.flatten(1, 2), tuple(x.shape[1:3]))
-    return TokenState(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))
-
-
-def _to_map(state: TokenState) -> Tensor:
-    return state.tokens.transpose(1, 2).unflatten(2, state.grid)
+    return TokenState.of_map(x)

@@ -157,10 +157,8 @@ def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
         data = data['dataset']
     root = os.path.normpath(data.get('data_root') or '.')
     files = [data.get('of', data.get('type')), root, data.get('ann_file')]
-    images, colours = (
-        model['data_preprocessor'],
-        ('mean', 'std', 'bgr_to_rgb', 'to_rgb'),
-    )
+    images = model['data_preprocessor']
+    colours = 'mean', 'std', 'bgr_to_rgb', 'to_rgb'
     heads = {k: v for k, v in model.items() if k.endswith('head')}
     counts = {node['num_classes'] for node in dicts_in(heads) if 'num_classes' in node}
     task = 'depth' if 'Depth' in model['type'] else TASKS[cfg.default_scope]

@@ -63,7 +63,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         """Build one adapter, of tokens ``(B, L, C)`` or, if it is spatial, of a map."""
 
     def _adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
-        return layer(_to_map(state) if self.spatial else state.tokens)
+        return layer(state.as_map() if self.spatial else state.tokens)
 
     def config(self) -> dict:
         """Return the config that builds an adapter of equal shape."""
@@ -89,7 +89,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
                 state = self._resized(state, wanted)
             state = state._replace(tokens=parts['norm_in'](state.tokens))
             x = self._adapt(parts['adapt'], state)
-            state = _to_state(x) if x.ndim == 4 else state._replace(tokens=x)
+            state = TokenState.of_map(x) if x.ndim == 4 else state._replace(tokens=x)
             state = state._replace(tokens=parts['norm_out'](state.tokens))
         if self.folds and self.out_prefix:
             mean = state.tokens.mean(1, keepdim=True)
@@ -101,8 +101,9 @@ class Adapter(nn.Module, metaclass=ABCMeta):
             return state
         num_prefix = 0 if self.folds else self.num_prefix
         prefix, patches = state.tokens[:, :num_prefix], state.tokens[:, num_prefix:]
-        x = _to_map(state._replace(tokens=patches))
-        x = _to_state(F.interpolate(x, grid, mode='bilinear', align_corners=False))
+        x = state._replace(tokens=patches).as_map()
+        x = F.interpolate(x, grid, mode='bilinear', align_corners=False)
+        x = TokenState.of_map(x)
         return x._replace(tokens=torch.cat([prefix, x.tokens], dim=1))
 
     def _check(self, strides: Sequence[int]) -> None:
@@ -227,11 +228,3 @@ def widen_by_stages(
 def _conv_bn(in_dim: int, out_dim: int, size: int, stride: int = 1) -> list[nn.Module]:
     conv = nn.Conv2d(in_dim, out_dim, size, stride, padding=size // 2, bias=False)
     return [conv, nn.BatchNorm2d(out_dim)]
-
-
-def _to_map(state: TokenState) -> Tensor:
-    return state.tokens.transpose(1, 2).unflatten(2, state.grid)
-
-
-def _to_state(x: Tensor) -> TokenState:
-    return TokenState(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))

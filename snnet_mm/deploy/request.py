@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from snnet_mm.utils import check, is_number, is_whole
 
@@ -41,9 +42,8 @@ class ExportRequest:
         check(known, '--format', tuple(self.formats), FORMATS)
         known = self.precisions and set(self.precisions) <= set(PRECISIONS)
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
-        for name in self.formats:
-            for precision in self.precisions:
-                FORMATS[name].check_precision(name, precision)
+        for name, precision in product(self.formats, self.precisions):
+            FORMATS[name].check_precision(name, precision)
 
     @property
     def shares_weights(self) -> bool:
@@ -54,10 +54,5 @@ class ExportRequest:
         self, stitch_id: int, size: tuple[int, int]
     ) -> Iterator[tuple[str, str, str]]:
         """Yield format, precision and name of every file of a stitch."""
-        for name in self.formats:
-            for precision in self.precisions:
-                yield (
-                    name,
-                    precision,
-                    FORMATS[name].file_name(stitch_id, size, precision),
-                )
+        for name, precision in product(self.formats, self.precisions):
+            yield name, precision, FORMATS[name].file_name(stitch_id, size, precision)

@@ -114,35 +114,6 @@ def test_layers_are_fitted_without_padding(build_lm):
     assert_close(*maps, rtol=1e-3, atol=1e-3)
 
 
-@torch.no_grad()
-def test_every_stitch_has_biases_of_its_own(build_lm):
-    model, ids = build_lm(plugins=BIASES), some_ids(2, 1, 9)
-    plain = build_lm(dict(settings=dict(attention_bias=True)))
-    shared = plain.load_state_dict(model.state_dict(), strict=False).missing_keys
-    for stitch in model.backbone.space:
-        given = model.backbone.stitch_biases.exported_weights(stitch)
-        assert {f'backbone.{name}' for name in given} <= {*shared}
-        for name, bias in given.items():
-            plain.backbone.get_parameter(name).copy_(bias)
-        for each in (model, plain):
-            set_stitch(each, stitch.id)
-        assert_close(plain(ids), model(ids), rtol=1e-4, atol=1e-4)
-
-
-def test_generation_follows_the_stitch(build_lm):
-    model, prompt, said = build_lm(), some_ids(4), {}
-    for stitch_id, anchor in enumerate(model.backbone.anchors):
-        set_stitch(model, stitch_id)
-        said[stitch_id] = model.generate(prompt.tolist(), 6)
-        greedy = dict(max_new_tokens=6, do_sample=False, eos_token_id=None)
-        found = of_transformers(anchor).generate(prompt[None], **greedy)
-        assert said[stitch_id] == found[0, 4:].tolist()
-    assert said[0] != said[1]
-    end = said[1][2]
-    wanted = said[1][: said[1].index(end) + 1]
-    assert model.generate(prompt.tolist(), 6, eos=end) == wanted
-
-
 @pytest.mark.parametrize(
     ('config', 'said'),
     [

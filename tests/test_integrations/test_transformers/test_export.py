@@ -30,8 +30,13 @@ def test_every_stitch_is_loaded_in_one_call(build_lm, tmp_path, tied, plugins):
         padded = loaded(ids, attention_mask=mask).logits[0, :6]
         assert_close(padded, wanted[0, :6], **close)
         greedy = dict(max_new_tokens=4, do_sample=False, eos_token_id=None)
-        said = loaded.generate(ids[:1, :4], **greedy)[0, 4:].tolist()
-        assert said == model.generate(ids[0, :4].tolist(), 4)
+        said, prompt = (
+            loaded.generate(ids[:1, :4], **greedy)[0, 4:].tolist(),
+            ids[0, :4],
+        )
+        assert said == model.generate(prompt.tolist(), 4)
+        until = said[: said.index(said[1]) + 1]
+        assert model.generate(prompt.tolist(), 4, eos=said[1]) == until
         set_stitch(model, 1)
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from mmengine.registry import MODELS
-from states import run
 from tiny_lms import WORDS, anchor_config, some_ids
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
@@ -72,23 +71,6 @@ def test_low_precision_is_for_the_frozen_weights():
     exact.load_state_dict(anchor.state_dict())
     found, wanted = (net(some_ids(2, 1, 9)).tokens for net in (anchor, exact))
     assert_close(found, wanted, rtol=0.05, atol=0.05)
-
-
-@torch.no_grad()
-def test_only_kept_blocks_are_built(build_pair):
-    anchor, _ = build_pair(depth=3)
-    weights, ids = anchor.state_dict(), some_ids(1, 1, 5)
-    ends = {0: ('embed_tokens.',), 1: ('norm.', 'lm_head.')}
-    for begin, kept in ends.items():
-        blocks = range(begin, begin + 2)
-        config = anchor_config(depth=3, kept_blocks=blocks, embedding=begin == 0)
-        part = MODELS.build(config)
-        kept = *kept, *(f'blocks.{i}.' for i in blocks)
-        own = {name: value for name, value in weights.items() if name.startswith(kept)}
-        part.load_state_dict(own)
-        state = run(anchor, anchor.embed(ids), 0, begin)
-        found, wanted = (run(net, state, begin, begin + 2) for net in (part, anchor))
-        assert torch.equal(found.tokens, wanted.tokens)
 
 
 def test_levels_of_layer_wise_decay():

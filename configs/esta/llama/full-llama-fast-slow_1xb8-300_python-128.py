@@ -1,5 +1,6 @@
 # Two tiny LLaMAs stitched with everything trained in full, drawn as by ESTA: no such
-# run of language models in the paper. One CPU core, batch 8; not yet run.
+# run of language models in the paper. One CPU core, batch 8; measured: see
+# ../README.md.
 _base_ = ['./esta-llama-fast-slow_1xb8-300_python-128.py']
 anchors = [dict(anchor, lora=None) for anchor in _base_.model.backbone.anchors]
 layer = dict(_delete_=True, type='StitchingLayer')

@@ -115,7 +115,9 @@ def init_controller(
     ids = apis.select_stitches(space, args.stitch_id or 'all')
     scores, higher_is_better = None, True
     if results is not None:
-        higher_is_better, known = results.higher_is_better, results.scores()
+        higher_is_better = results.higher_is_better
+        # Refuses ids that the space lacks.
+        known = {space[i].id: score for i, score in results.scores().items()}
         scores = {i: known[i] for i in ids if i in known}
         check(scores, '--stitch-id', args.stitch_id, known)
         ids = [*scores]

@@ -11,8 +11,9 @@ from mmseg.structures import SegDataSample
 from torch import nn
 
 from snnet_mm.evaluation.one_pass import prepare
+from snnet_mm.evaluation.search import blocks_run
 from snnet_mm.models import set_stitch
-from snnet_mm.stitching import Position, visiting_order
+from snnet_mm.stitching import visiting_order
 
 from ._common import CAMVID, S_L, build, devices, elapsed_ms, medians, read_config
 
@@ -47,13 +48,7 @@ def measure(
         return lambda: metric.process(data_samples=predict(), data_batch=batch)
 
     space = model.backbone.space
-    runs = [
-        stitch.steps[: i + 1]
-        for stitch in space
-        for i, step in enumerate(stitch.steps)
-        if isinstance(step, Position) and step.block >= 0
-    ]
-    blocks = [len(runs), len(set(runs))]
+    blocks = [sum(blocks_run([stitch]) for stitch in space), blocks_run(space)]
     about = dict(model=name, device=device, blocks_per_image=blocks)
     loads = dict(backbone=lambda: partial(model.backbone, images))
     loads['loop'] = load_and_evaluate

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import torch
 import torch.nn.functional as F
@@ -10,8 +10,7 @@ from mmengine.logging import print_log
 from torch import Tensor
 
 from .position import Grid, resize_bias_table, resize_offsets, resize_pos_embed
-
-Weights = Mapping[str, Tensor]
+from .pretrained import Weights, rename
 
 # Classifiers, decoders of the pretraining and what follows from the grid.
 _LEFT_OUT = re.compile(
@@ -41,12 +40,8 @@ _BIAS_TABLE = 'relative_position_bias_table'
 
 def to_our_names(weights: Weights) -> dict[str, Tensor]:
     """Return weights of any known family in our names, without classifier."""
-    renamed = {}
-    for key, value in weights.items():
-        if not _LEFT_OUT.search(key):
-            for pattern, replacement in _RENAMES:
-                key = re.sub(pattern, replacement, key)
-            renamed[key] = value
+    kept = {k: v for k, v in weights.items() if not _LEFT_OUT.search(k)}
+    renamed = {rename(k, _RENAMES): v for k, v in kept.items()}
     if any(key.endswith('.attn.rel_pos_h') for key in weights):
         return _without_cls_entry(renamed)
     return _join_biases(renamed)

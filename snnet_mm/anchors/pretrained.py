@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mmengine.logging import print_log
 from torch import Tensor, nn
@@ -101,6 +101,13 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
             f'are {list(loaded)[:5]}'
         )
     return weights
+
+
+def rename(key: str, rules: Iterable[tuple]) -> str:
+    """Return a name after all substitutions of patterns, in their order."""
+    for pattern, replacement in rules:
+        key = re.sub(pattern, replacement, key)
+    return key
 
 
 def select_prefix(weights: Weights, prefix: str) -> dict[str, Tensor]:

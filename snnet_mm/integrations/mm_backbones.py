@@ -1,7 +1,7 @@
 """Trained ViTs, Swins and ResNets of the mm packages as anchors, with their heads."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, PlainViT, TimmStageAnchor
-from snnet_mm.anchors.pretrained import Weights, select_prefix
+from snnet_mm.anchors.pretrained import Weights, rename, select_prefix
 from snnet_mm.utils import check, refusal, register
 
 MM_PACKAGES = ('mmseg', 'mmdet', 'mmpretrain')
@@ -120,7 +120,8 @@ def convert_backbone(net: nn.Module, classifies: bool = False) -> AnchorParts:
 
 def _vit(net: nn.Module, classifies: bool) -> AnchorParts:
     first, projection = net.layers[0], net.patch_embed.projection
-    dim, weights = projection.out_channels, _renamed(net.state_dict(), _VIT)
+    dim = projection.out_channels
+    weights = {rename(k, _VIT): v for k, v in net.state_dict().items()}
     for part in ('patch_embed', *(f'layers.{i}.attn' for i in range(len(net.layers)))):
         weights.setdefault(f'{part}.proj.bias', torch.zeros(dim))  # may have none
     if 'cls_token' in weights and not net.with_cls_token:  # mmseg's leaves it out
@@ -179,7 +180,8 @@ def _swin(net: nn.Module, classifies: bool) -> AnchorParts:
         **_training(net.patch_embed, blocks),
     )
     weights = {}
-    for key, value in _renamed(net.state_dict(), _SWIN).items():
+    for name, value in net.state_dict().items():
+        key = rename(name, _SWIN)
         if '.downsample.' in key:
             # timm's belongs to the stage after it, and reads the four neighbours
             # column by column, all channels of one after another.
@@ -262,10 +264,3 @@ def _anchor_head(
     for layer in parts.norms:
         named |= {f'norm.{k}': v for k, v in layer.state_dict().items()}
     return {f'head.anchor_heads.0.{k}': v for k, v in named.items()}
-
-
-def _renamed(weights: Weights, names: Iterable[tuple[str, str]]) -> dict[str, Tensor]:
-    renamed = dict(weights)
-    for pattern, replacement in names:
-        renamed = {re.sub(pattern, replacement, k): v for k, v in renamed.items()}
-    return renamed

@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 
 import torch
 from torch import Tensor
 
+from snnet_mm.anchors.pretrained import rename
 from snnet_mm.stitching import (
     SlidingWindowSpace,
     StagedSpace,
@@ -68,7 +69,7 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
         if found := re.match(r'anchors\.(\d+)\.(.+)', name):
             a, name = int(found[1]), found[2]
             if _CLASSIFIER.match(name):
-                converted[f'head.anchor_heads.{a}.{_rename(name, _HEAD)}'] = value
+                converted[f'head.anchor_heads.{a}.{rename(name, _HEAD)}'] = value
             elif not _DERIVED.search(name):
                 anchors.setdefault(a, {})[name] = value
         elif found := re.match(r'stitch_layers\.([\d.]+)\.transform\.(.+)', name):
@@ -96,12 +97,6 @@ def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
     return converted
 
 
-def _rename(name: str, rules: Iterable[tuple]) -> str:
-    for pattern, replacement in rules:
-        name = re.sub(pattern, replacement, name)
-    return name
-
-
 def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
     """Return the depths of the stages of an anchor, and its weights in our names."""
     kv = (re.match(r'blocks\.(\d+)\.kv\.c', name) for name in weights)
@@ -110,7 +105,7 @@ def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
     found = (_IN_STAGE.match(name) for name in weights)
     blocks = sorted({(int(f[1]), int(f[2])) for f in found if f})
     if not blocks:
-        weights = {_rename(name, _PLAIN): v for name, v in weights.items()}
+        weights = {rename(name, _PLAIN): v for name, v in weights.items()}
         blocks = {k.split('.')[1] for k in weights if k.startswith('blocks.')}
         return (len(blocks),), weights
     numbers = {block: i for i, block in enumerate(blocks)}
@@ -123,7 +118,7 @@ def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
             name = f'blocks.{numbers[stage, block]}.{inner}{found[3]}'
         elif found := re.match(r'layers\.(\d+)\.(downsample\..+)', name):
             name = f'blocks.{numbers[int(found[1]) + 1, 0]}.{found[2]}'
-        return _rename(name, _STAGED)
+        return rename(name, _STAGED)
 
     depths = tuple(Counter(stage for stage, _ in blocks).values())
     return depths, {ours(name): v for name, v in weights.items()}

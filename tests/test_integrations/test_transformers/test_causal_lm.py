@@ -8,12 +8,15 @@ from mmengine.structures import BaseDataElement
 from tiny_lms import BIASES, anchor_config, some_ids
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM
 
 from snnet_mm.deploy import StitchExporter
 from snnet_mm.evaluation import check_sizes, cost_table, measure_latency
 from snnet_mm.evaluation.costs import whole_model_cost
 from snnet_mm.models import fit_stitching_layers, set_stitch
+
+pytest.importorskip('transformers')
+
+from transformers import AutoModelForCausalLM
 
 OTHER = anchor_config(4, 24, settings=dict(vocab_size=60))
 

@@ -4,10 +4,14 @@ import pytest
 import torch
 from tiny_lms import BIASES, some_ids
 from torch.testing import assert_close
+
+from snnet_mm.models import set_stitch
+
+pytest.importorskip('transformers')
+
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from snnet_mm.integrations.transformers import StitchForCausalLM, export, export_stitch
-from snnet_mm.models import set_stitch
 
 
 @pytest.mark.parametrize('tied', [False, True])

@@ -5,6 +5,9 @@ import torch
 from mmengine.registry import MODELS
 from tiny_lms import WORDS, anchor_config, some_ids
 from torch.testing import assert_close
+
+pytest.importorskip('transformers')
+
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from snnet_mm.integrations.transformers.hf_decoder_anchor import FAMILIES

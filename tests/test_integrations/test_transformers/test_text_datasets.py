@@ -5,6 +5,8 @@ import json
 import pytest
 from mmengine.registry import DATASETS
 
+pytest.importorskip('transformers')
+
 from snnet_mm.integrations.transformers import build_tokenizer
 
 BYTES = build_tokenizer('bytes')

@@ -11,6 +11,9 @@ from mmengine.runner import Runner
 
 from snnet_mm.stitching import StitchResults
 
+pytest.importorskip('transformers')
+
+
 TINY = 'esta/llama/esta-llama-fast-slow_1xb8-300_python-128.py'
 PAPER = 'esta/llama/esta-llama-7b-13b_1xb4-10e_alpaca-512.py'
 

@@ -80,6 +80,7 @@ def test_a_bundle_in_two_precisions(exporter, logits, tmp_path):
         )
 
 
+@pytest.mark.slow
 @writes_onnx
 def test_halved_graphs(exporter, tmp_path):
     manifest = exporter.export_stitch(2, ['onnx'], ['fp32', 'fp16'])

@@ -144,3 +144,10 @@ def test_positions_of_networks_with_stages_do_not_decay():
     assert found['a.stem.norm.weight'] == (0.9**10, 0)
     assert found['b.blocks.5.attn.attention_biases'] == (0.9, 0)
     assert found['b.blocks.5.attn.qkv.linear.weight'] == (0.9, WD)
+
+
+def test_rates_and_parts_that_are_not_there(model):
+    with pytest.raises(ValueError, match=r'\(0.7,\); .*each of 2 anchors'):
+        build(model, (0.7,))
+    with pytest.raises(ValueError, match="'neck'.*parts of the model.*lr_mults"):
+        build(model, lr_mults=dict(neck=1))

@@ -1,0 +1,117 @@
+"""Do stitches agree on shared weights? ``tools/analysis_tools/gradient_cosines.py``.
+
+Computes the gradients of stitches on the same training batches, and for every two of
+them the cosine of the angle over the weights of anchors that both of them train: below
+0 they conflict (ESTA, figures 2 and 13). Nothing is trained.
+"""
+
+import argparse
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from mmengine.config import DictAction
+from mmengine.model import BaseModel
+from mmengine.runner import Runner
+from rich.progress import track
+from rich.table import Table
+
+from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
+from snnet_mm.datasets import check_data_folders
+from snnet_mm.evaluation import wide_console
+from snnet_mm.evaluation.pictures.figures import new_figure, save_figure
+from snnet_mm.stitching import middle_stitches, select_stitches
+from snnet_mm.utils import ToolParser, check, load_config, run_command, write_json
+
+Gradients = dict[str, torch.Tensor]
+
+
+def parse_args() -> argparse.Namespace:
+    parser = ToolParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add('config', help='config of a stitched model')
+    add('checkpoint', help='checkpoint file, read weights-only')
+    what = "'all' or ids (default: the anchors and the middle one of every kind)"
+    add('--stitch-id', help=what)
+    add('--batches', type=int, default=50, help='training batches (default: 50)')
+    add('--weights', default='', help='part of their names, such as attn.qkv')
+    add('--device', default='cpu', help='cpu (default) or cuda[:N]')
+    what = 'files to write, the ending aside (default: gradient_cosines)'
+    add('--out', type=Path, default=Path('gradient_cosines'), help=what)
+    what = 'override settings of the config, in the form of key=value pairs'
+    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    args = parser.parse_args()
+    check(args.batches > 0, '--batches', args.batches, '1 or more')
+    return args
+
+
+def gradients(model: BaseModel, stitch_id: int, data: dict, weights: str) -> Gradients:
+    """Return the gradients of the anchors' weights by name."""
+    set_stitch(model, stitch_id)
+    model.zero_grad()
+    loss, _ = model.parse_losses(model(**data, mode='loss'))
+    loss.backward()
+    named = find_stitched_backbone(model).anchors.named_parameters()
+    return {
+        name: parameter.grad.flatten().clone()
+        for name, parameter in named
+        if weights in name and parameter.grad is not None
+    }
+
+
+def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> float:
+    """Return the cosine over the weights that both have; NaN where there is none."""
+    shared = sorted(a.keys() & b.keys())
+    if not shared:
+        return float('nan')
+    a, b = (torch.cat([of[name] for name in shared]) for of in (a, b))
+    return torch.cosine_similarity(a, b, dim=0).item()
+
+
+def main() -> None:
+    args = parse_args()
+    cfg = load_config(args.config, args.cfg_options)
+    check_data_folders(cfg.get('train_dataloader'), 'train_dataloader')
+    model = init_model(cfg, args.checkpoint, device=args.device).train()
+    space = find_stitched_backbone(model).space
+    ids = middle_stitches(space)
+    ids = [*select_stitches(space, args.stitch_id)] if args.stitch_id else ids
+    check(len(ids) > 1, '--stitch-id', args.stitch_id, 'two stitches or more')
+    loader, found = Runner.build_dataloader(cfg.train_dataloader, seed=0), []
+    batches = islice(loader, args.batches)
+    for batch in track(batches, 'Batches', total=args.batches):
+        data = model.data_preprocessor(batch, training=True)
+        of_stitches = [gradients(model, i, data, args.weights) for i in ids]
+        found.append([[cosine(a, b) for b in of_stitches] for a in of_stitches])
+    report([f'{i} {space[i].kind}' for i in ids], np.array(found), args.out)
+
+
+def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
+    """Print the matrix, and write it as a file and as a picture."""
+    mean, spread = cosines.mean(axis=0), cosines.std(axis=0)
+    title = f'Cosine of gradients on shared weights, {len(cosines)} batches'
+    table = Table('stitch', *names, title=title)
+    for name, row, deviations in zip(names, mean, spread, strict=True):
+        cells = zip(row, deviations, strict=True)
+        texts = (f'{value:.2f} ± {std:.2f}' for value, std in cells)
+        table.add_row(name, *texts)
+    console = wide_console()
+    console.print(table)
+    # JSON has no NaN: stitches without shared weights.
+    kept = np.where(np.isnan(mean), None, mean.round(4)).tolist()
+    write_json(f'{out}.json', dict(stitches=names, mean=kept))
+    figure = new_figure(1 + 0.7 * len(names), 0.8 + 0.6 * len(names))
+    axes = figure.subplots()
+    shown = axes.imshow(mean, cmap='coolwarm', vmin=-1, vmax=1)
+    axes.set_xticks(range(len(names)), names, rotation=90)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_title(title, fontsize='small')
+    figure.colorbar(shown, ax=axes)
+    save_figure(figure, f'{out}.png')
+    console.print(f'Wrote {out}.json and {out}.png', soft_wrap=True)
+
+
+if __name__ == '__main__':
+    run_command(main)

@@ -14,3 +14,4 @@ default_hooks = dict(
         sizes=[(126, 182), (168, 238), (210, 294)], sampler=dict(step=0.6e9)
     ),
 )
+optim_wrapper = dict(optimizer=dict(lr=3e-5))  # as it was run

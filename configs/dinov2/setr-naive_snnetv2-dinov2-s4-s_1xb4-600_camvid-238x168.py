@@ -36,7 +36,7 @@ model = dict(
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
-optim_wrapper = dict(optimizer=dict(lr=3e-5))
+optim_wrapper = dict(optimizer=dict(lr=1e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=600, by_epoch=False),

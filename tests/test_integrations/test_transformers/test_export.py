@@ -48,3 +48,4 @@ def test_other_logits_are_refused(build_lm, tmp_path, monkeypatch):
     monkeypatch.setattr(export, 'TOLERANCE', -1.0)
     with pytest.raises(ValueError, match='errors up to -1.0 of the largest logit'):
         export_stitch(build_lm(), 2, tmp_path)
+    assert not [*tmp_path.iterdir()]

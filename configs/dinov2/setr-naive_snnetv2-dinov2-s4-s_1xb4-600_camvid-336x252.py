@@ -1,0 +1,14 @@
+# The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-600_camvid-238x168.py, its anchors
+# trained at that size, stitched with images of twice as many pixels. One CPU core,
+# batch 4. No figure in the paper; measured: see README.md.
+_base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-600_camvid-238x168.py'
+crop_size = (252, 336)
+scale = (336, 252)
+model = dict(data_preprocessor=dict(size=crop_size))
+_base_.model.backbone.anchors[0].img_size = crop_size
+_base_.model.backbone.anchors[1].img_size = crop_size
+_base_.train_dataloader.dataset.pipeline[2].scale = scale
+_base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
+_base_.val_dataloader.dataset.pipeline[1].scale = scale
+_base_.test_dataloader.dataset.pipeline[1].scale = scale
+default_hooks = dict(stitch_sampling=dict(sampler=dict(step=0.9e9)))

@@ -66,7 +66,8 @@ def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> floa
     shared = sorted(a.keys() & b.keys())
     if not shared:
         return float('nan')
-    a, b = (torch.cat([of[name] for name in shared]) for of in (a, b))
+    # In float32 sums of so many products are off by a percent.
+    a, b = (torch.cat([of[name] for name in shared]).double() for of in (a, b))
     return torch.cosine_similarity(a, b, dim=0).item()
 
 
@@ -96,7 +97,7 @@ def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
     for name, row, deviations in zip(names, mean, spread, strict=True):
         cells = zip(row, deviations, strict=True)
         texts = (f'{value:.2f} ± {std:.2f}' for value, std in cells)
-        table.add_row(name, *texts)
+        table.add_row(name, *('-' if 'nan' in text else text for text in texts))
     console = wide_console()
     console.print(table)
     # JSON has no NaN: stitches without shared weights.

@@ -101,7 +101,8 @@ def report(manifest: dict, out: Path) -> None:
     if verified:
         names += [verified['metric'], 'of PyTorch', 'gain, 95 %', 'ms', 'of PyTorch']
     for name in names:
-        table.add_column(name, justify='left' if name in ('route', 'file') else 'right')
+        left = name in ('route', 'file')
+        table.add_column(name, justify='left' if left else 'right', overflow='fold')
     for stitch, file in files:
         cells = [str(stitch['id']), stitch['route'], f'{stitch["flops"] / 1e9:.3g}']
         own = file['weights'] if file['weights'] != manifest['weights'] else None

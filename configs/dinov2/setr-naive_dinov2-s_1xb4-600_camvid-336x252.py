@@ -7,7 +7,8 @@ scale = (336, 252)
 model = dict(
     data_preprocessor=dict(size=crop_size),
     backbone=dict(
-        img_size=crop_size, init_cfg=dict(checkpoint=checkpoint, prefix='backbone.')
+        img_size=crop_size,
+        init_cfg=dict(checkpoint=checkpoint, prefix='backbone.', img_size=(168, 238)),
     ),
     decode_head=dict(
         init_cfg=dict(type='Pretrained', checkpoint=checkpoint, prefix='decode_head.')

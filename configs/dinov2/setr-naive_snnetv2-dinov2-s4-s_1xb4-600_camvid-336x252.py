@@ -5,8 +5,9 @@ _base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-600_camvid-238x168.py'
 crop_size = (252, 336)
 scale = (336, 252)
 model = dict(data_preprocessor=dict(size=crop_size))
-_base_.model.backbone.anchors[0].img_size = crop_size
-_base_.model.backbone.anchors[1].img_size = crop_size
+for anchor in _base_.model.backbone.anchors:
+    anchor.init_cfg.img_size = anchor.img_size
+    anchor.img_size = crop_size
 _base_.train_dataloader.dataset.pipeline[2].scale = scale
 _base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
 _base_.val_dataloader.dataset.pipeline[1].scale = scale

@@ -77,6 +77,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         right = listed and all(isinstance(r, Real) and 0 < r <= 1 for r in listed)
         check(right, f'{KEY}.decay_rates', rates, 'rates above 0 and up to 1')
         self.lr_mults = dict(self.paramwise_cfg.get('lr_mults', {}))
+        right = all(isinstance(x, Real) and x >= 0 for x in self.lr_mults.values())
+        check(right, f'{KEY}.lr_mults', self.lr_mults, 'factors of 0 or more')
 
     def add_params(self, params: list[dict], module: nn.Module, **kwargs) -> None:
         anchors = list(self._decayed_anchors(module))

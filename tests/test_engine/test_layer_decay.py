@@ -151,3 +151,5 @@ def test_rates_and_parts_that_are_not_there(model):
         build(model, (0.7,))
     with pytest.raises(ValueError, match="'neck'.*parts of the model.*lr_mults"):
         build(model, lr_mults=dict(neck=1))
+    with pytest.raises(ValueError, match="{'head': -1}.*factors of 0 or more"):
+        build(model, lr_mults=dict(head=-1))

@@ -1,9 +1,12 @@
 import gc
 import json
 import random
+import time
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +54,17 @@ def imports_are_no_garbage():
     """mmengine collects garbage for every data set: half a second over all packages."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope='session')
+def a_second_for_every_run():
+    """mmengine names logs and message hubs after the second in which a run begins."""
+    clock = count(int(time.time()))
+    stub = SimpleNamespace(strftime=time.strftime, localtime=time.localtime)
+    stub.time = partial(next, clock)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('mmengine.runner.runner.time', stub)
+        yield
 
 
 @pytest.fixture(autouse=True, scope='session')

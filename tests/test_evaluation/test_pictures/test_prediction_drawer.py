@@ -17,7 +17,7 @@ class Recorder:
         self.drawn.append((name, image, settings))
 
 
-class Classified(Recorder):
+class UniversalVisualizer(Recorder):
     """As mmpretrain's, which has a method for every task."""
 
     def visualize_cls(self, image, sample, name, **settings):
@@ -55,7 +55,7 @@ def test_images_are_those_of_their_files_or_as_loaded(tmp_path, in_file):
 def test_classified_images_without_a_path(tmp_path):
     """CIFAR of mmpretrain has neither paths nor sizes, only numbers."""
     sample = BaseDataElement(metainfo=dict(sample_idx=7), pred_label=torch.tensor([1]))
-    name, found, settings = draw(Classified(), IMAGE, sample, str(tmp_path))
+    name, found, settings = draw(UniversalVisualizer(), IMAGE, sample, str(tmp_path))
     assert name == '7, stitch 3'
     np.testing.assert_array_equal(found, IMAGE)
     assert settings == dict(resize=256, out_file=str(tmp_path / 'stitch_3' / '7.png'))

@@ -28,8 +28,9 @@ def assert_whole(folder):
         if path.suffix in OPEN and path.name[0] != '.' and 'vis_data' not in path.parts:
             OPEN[path.suffix](path)
     note = folder / 'last_checkpoint'
-    if note.exists():
-        load_weights_only(note.read_text())
+    # mmengine writes it in place: a kill may leave it empty, which resuming knows.
+    if note.exists() and (named := note.read_text()):
+        load_weights_only(named)
 
 
 def kill_often(work, folder, kills, most, counted=None):
@@ -81,7 +82,7 @@ def cfg(run_cfg):
 @pytest.mark.parametrize('kills', [FEW, MANY])
 def test_training_ends_with_the_same_weights(kills, cfg, folders):
     """One checkpoint is kept, and every third kill is in the middle of its writing."""
-    iters = 2 + 3 * kills
+    iters = 2 + 9 * kills  # a kill at a random time may come dozens of steps on
     straight, killed = folders
     wait(fork(train(cfg, straight, iters, -1), straight))
     kill_often(train(cfg, killed, iters, 1), killed, kills, 20, 'half written')

@@ -10,7 +10,13 @@ from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.evaluation.search import check_number
-from snnet_mm.stitching import CostTable, StitchResults, parse_budget, select_stitches
+from snnet_mm.stitching import (
+    CostTable,
+    StitchResults,
+    by_precision,
+    parse_budget,
+    select_stitches,
+)
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -72,7 +78,8 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         importance, to choose stitches by"""
     group.add_argument('--results', help=what)
     what = """costs.json of stitch_table.py with measured costs, for budgets in ms;
-        they go into the report too; one for each of --sizes"""
+        they go into the report too; one for each of --sizes, or of precisions, such as
+        costs_fp32.json costs_int8.json: a budget then buys a stitch in one of them"""
     group.add_argument('--costs', nargs='+', help=what)
     what = """metrics that are better when lower, none if all are when higher; asked
         for where that is not known of a metric"""
@@ -167,9 +174,10 @@ def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
     if searched or args.evaluate is not None:
         check_number(space, cfg.test_cfg.get('evaluate'), searched)
     elif args.stitch_id or (args.budget and results):
-        chosen = args.stitch_id or args.budget
-        costs = costs[0] if len(costs) == 1 else None
-        select_stitches(space, chosen, costs, results, args.lower_is_better)
+        if len({table.input_size for table in costs}) > 1:
+            return  # what a budget buys depends on the size
+        chosen, costs = args.stitch_id or args.budget, costs and by_precision(costs)
+        select_stitches(space, chosen, costs or None, results, args.lower_is_better)
 
 
 def main() -> None:

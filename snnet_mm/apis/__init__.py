@@ -7,6 +7,7 @@ from snnet_mm.stitching import (
     CostTable,
     StitchResults,
     choose_pair,
+    choose_precision,
     pick,
     select_stitches,
 )

@@ -16,7 +16,12 @@ from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.evaluation.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import MANIFEST, VERSION
-from snnet_mm.stitching import StitchResults, select_stitches
+from snnet_mm.stitching import (
+    HIGHER,
+    StitchResults,
+    metric_directions,
+    select_stitches,
+)
 from snnet_mm.utils import check, check_writable, machine, refusal, write_json
 
 from .description import describe_graphs
@@ -206,6 +211,13 @@ class StitchExporter:
         if results is not None and results.metric in results.directions:
             better = results.higher_is_better
             ranked_by = dict(metric=results.metric, higher_is_better=better)
+        elif results is None and (found := next(iter(files.values()))[0]['verified']):
+            # What was measured of the stitches in PyTorch ranks them as well.
+            metric = found['metric']
+            better = metric_directions([metric])[metric] == HIGHER
+            ranked_by = dict(metric=metric, higher_is_better=better)
+            found = {i: written[0]['verified'] for i, written in files.items()}
+            metrics = {i: {metric: row['pytorch']} for i, row in found.items()}
         names, stitches = self.space.anchor_names, []
         for i, written in files.items():
             stitch, cost = self.space[i], self.costs[i]

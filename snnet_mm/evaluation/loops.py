@@ -25,6 +25,7 @@ from snnet_mm.stitching import (
     CostTable,
     StitchResults,
     best_per_budget_group,
+    by_precision,
     select_stitches,
 )
 from snnet_mm.utils import (
@@ -115,7 +116,8 @@ class StitchTestLoop(TestLoop):
         results: A ``stitches.json`` of the same stitching space, which ``'pareto'`` and
             budgets choose by; see :func:`snnet_mm.stitching.pick`.
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, or one for
-            each size, whose measured costs budgets choose by and the report holds.
+            each size, whose measured costs budgets choose by and the report holds; of
+            one for each precision budgets choose by all, and the report has the first.
         lower_is_better: Metrics that are better when lower, ``'none'`` if none are;
             asked for where the direction of a metric is not known.
         out_dir: Folder of the report; by default that of the log.
@@ -240,17 +242,19 @@ class StitchTestLoop(TestLoop):
             self._costs = costs = cost_table(model, size)
         if self.known_costs is not None:
             tables = {file: CostTable.read(file) for file in self.known_costs}
-            same = (f for f, t in tables.items() if t.input_size == costs.input_size)
-            file = next(same, self.known_costs[0])
-            self._costs = tables[file]
+            same = [f for f, t in tables.items() if t.input_size == costs.input_size]
+            same = same or self.known_costs[:1]
             keys = '(config key: test_cfg.costs; option: --costs)'
-            self._costs.check_same_model(costs, f'{file} {keys}')
+            for file in same:
+                tables[file].check_same_model(costs, f'{file} {keys}')
+            self._costs = tables[same[0]]
+            costs = by_precision([tables[file] for file in same])
         searched = self.stitches == 'search'
         if searched or self.evaluate is not None:
             check_number(self._space, self.evaluate, searched)
         if searched:
             return self._space.ids
-        costs, results = self._costs, None
+        results = None
         if self.known_results is not None:
             known = self.known_results, self._space, self.lower_is_better
             results = StitchResults.read(*known)

@@ -7,6 +7,7 @@ import platform
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,7 @@ from .steps import Steps
 
 LATENCIES = 'latencies.json'
 REPEATS = 5  # timed calls of each stitch
+Key = tuple[str, int]  # precision and stitch id
 
 
 class StitchRuntime:
@@ -40,7 +42,9 @@ class StitchRuntime:
         folder: Folder with ``manifest.json`` and the graphs, ONNX or OpenVINO.
         threads: Threads of a call; by default as many as the runtime likes.
         sessions: Graphs held in memory; the one used longest ago makes way for another.
-        precision: Precision of the graphs, if there are several; the first by default.
+        precision: Precision of the graphs; by default the first, and besides all whose
+            files were evaluated (``--verify-on`` at export): :meth:`set_budget` and
+            :meth:`hold` choose a stitch and its precision at once.
     """
 
     def __init__(
@@ -57,26 +61,31 @@ class StitchRuntime:
         check_whole(self.folder, [*files, *(file.get('weights') for file in files)])
         #: What the manifest says of every stitch, by its id.
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
-        self._files = {i: self._find(i, precision) for i in self.stitches}
+        self._files = dict(self._choosable(precision))
         self._steps = Steps(self.manifest)
-        self._sessions: OrderedDict[int, Run] = OrderedDict()
+        self._sessions: OrderedDict[Key, Run] = OrderedDict()
         self._opening, self._measuring = threading.Lock(), threading.Lock()
         self._lock = threading.RLock()  # of what is active
         self._controller: BudgetController | None = None
-        self._latencies: dict[int, float] | None = None
+        self._latencies: dict[Key, float] | None = None
         self._active = max(self._scores()[0], key=self._column('flops').get)
 
     @property
     def active_stitch(self) -> int:
         """The id of the stitch that the next call runs."""
-        with self._lock:
-            return self._controller.stitch if self._controller else self._active
+        return self._next()[1]
 
-    def set_stitch(self, stitch_id: int) -> None:
-        """Run one stitch from the next call on."""
+    @property
+    def active_precision(self) -> str:
+        """The precision that the next call runs in."""
+        return self._next()[0]
+
+    def set_stitch(self, stitch_id: int, precision: str | None = None) -> None:
+        """Run one stitch from the next call on, by default in its first precision."""
         check(stitch_id in self.stitches, 'stitch_id', stitch_id, self.stitches)
-        with self._lock:
-            self._controller, self._active = None, stitch_id
+        known = [name for name, i in self._files if i == stitch_id]
+        check(precision in (None, *known), 'precision', precision, known)
+        self._set((precision or known[0], stitch_id))
 
     def set_budget(self, budget: str) -> int:
         """Run, and return, the best stitch within a budget.
@@ -89,13 +98,13 @@ class StitchRuntime:
         check(cost in known, 'budget', budget, "'25ms', '2G' and '3M'")
         column = self.latencies() if cost == 'latency' else self._column(cost)
         within = [
-            i for i in pareto_front(column, *self._scores()) if column[i] <= limit
+            key for key in pareto_front(column, *self._scores()) if column[key] <= limit
         ]
-        cheapest = min(column, key=column.get)
-        least = f'{UNITS[cost].budget(column[cheapest])}, stitch {cheapest}, or more'
-        check(within, 'budget', budget, least)
-        self.set_stitch(within[-1])
-        return within[-1]
+        name, cheapest = least = min(column, key=column.get)
+        least = f'{UNITS[cost].budget(column[least])}, stitch {cheapest} in {name}'
+        check(within, 'budget', budget, f'{least}, or more')
+        self._set(within[-1])
+        return within[-1][1]
 
     def hold(self, fps: float | None) -> None:
         """Switch stitches between calls such that they keep a frame rate.
@@ -107,10 +116,10 @@ class StitchRuntime:
             costs, (scores, higher) = self.latencies(), self._scores()
             controller = BudgetController(costs, scores, higher, target_fps=fps, load=1)
         with self._lock:
-            self._active, self._controller = self.active_stitch, controller
+            self._active, self._controller = self._next(), controller
 
-    def latencies(self) -> dict[int, float]:
-        """Milliseconds of a call of every stitch on this device.
+    def latencies(self) -> dict[Key, float]:
+        """Milliseconds of a call on this device, by precision and stitch id.
 
         They are measured once, on noise, and kept beside the graphs where possible.
         """
@@ -128,70 +137,94 @@ class StitchRuntime:
         """
         self._steps.check_image(image)
         with self._lock:
-            controller, stitch = self._controller, self.active_stitch
-        run = self._session(stitch)
+            controller, key = self._controller, self._next()
+        run = self._session(key)
         begin = time.perf_counter()
         predicted = self._steps.predict(run, image)
         elapsed = (time.perf_counter() - begin) * 1000
         with self._lock:
             same = controller is not None and controller is self._controller
-            if same and controller.stitch == stitch:
+            if same and controller.stitch == key:
                 controller.update(elapsed)
         return predicted
 
-    def _find(self, stitch_id: int, precision: str | None) -> dict:
-        """Return the file of a stitch that is opened."""
-        files = [f for f in self.stitches[stitch_id]['files'] if f['format'] in OPENERS]
-        known = list(dict.fromkeys(file['precision'] for file in files))
-        check(files, 'folder', str(self.folder), f'graphs of stitch {stitch_id}')
-        check(precision in (None, *known), 'precision', precision, known)
-        return next(f for f in files if f['precision'] == (precision or known[0]))
+    def _next(self) -> Key:
+        with self._lock:
+            return self._controller.stitch if self._controller else self._active
 
-    def _session(self, stitch_id: int) -> Run:
+    def _set(self, key: Key) -> None:
+        with self._lock:
+            self._controller, self._active = None, key
+
+    def _choosable(self, precision: str | None) -> Iterator[tuple[Key, dict]]:
+        """Yield the files that may be run: never one whose loss nobody measured."""
+        for i, stitch in self.stitches.items():
+            files = {}
+            for file in stitch['files']:
+                if file['format'] in OPENERS:
+                    files.setdefault(file['precision'], file)
+            check(files, 'folder', str(self.folder), f'graphs of stitch {i}')
+            check(precision in (None, *files), 'precision', precision, files)
+            first = precision or next(iter(files))
+            for name, file in files.items():
+                if name == first or precision is None and self._loss(file) is not None:
+                    yield (name, i), file
+
+    def _loss(self, file: Mapping) -> float | None:
+        """Return what a file is known to lose of the metric that stitches rank by."""
+        ranked, found = self.manifest.get('ranked_by'), file['verified']
+        if not (ranked and found and found['metric'] == ranked['metric']):
+            return None
+        return found['pytorch'] - found['value']
+
+    def _session(self, key: Key) -> Run:
         with self._opening:
-            if stitch_id not in self._sessions:
-                file = self._files[stitch_id]
+            if key not in self._sessions:
+                file = self._files[key]
                 arguments = self.folder / file['name'], self.threads or 0
                 opened = OPENERS[file['format']](*arguments, file['options'])
-                self._sessions[stitch_id] = opened
+                self._sessions[key] = opened
                 if len(self._sessions) > self._most:
                     self._sessions.popitem(last=False)
-            self._sessions.move_to_end(stitch_id)
-            return self._sessions[stitch_id]
+            self._sessions.move_to_end(key)
+            return self._sessions[key]
 
-    def _column(self, name: str) -> dict[int, float]:
-        return {i: stitch[name] for i, stitch in self.stitches.items()}
+    def _column(self, name: str) -> dict[Key, float]:
+        return {key: self.stitches[key[1]][name] for key in self._files}
 
-    def _scores(self) -> tuple[dict[int, float], bool]:
+    def _scores(self) -> tuple[dict[Key, float], bool]:
         """Return scores, and whether higher is better; without metrics, by FLOPs."""
-        ranked = self.manifest.get('ranked_by') or {}
-        rows = {i: stitch['metrics'] for i, stitch in self.stitches.items()}
-        scores = {i: r[ranked['metric']] for i, r in rows.items() if r and ranked}
-        # A stitch that was not measured is never chosen for its score.
+        ranked, scores = self.manifest.get('ranked_by') or {}, {}
+        for key, file in self._files.items():
+            # A stitch that was not measured is never chosen for its score.
+            if ranked and (metrics := self.stitches[key[1]]['metrics']):
+                scores[key] = metrics[ranked['metric']] - (self._loss(file) or 0)
         return scores or self._column('flops'), ranked.get('higher_is_better', True)
 
-    def _read_latencies(self) -> dict[int, float]:
+    def _read_latencies(self) -> dict[Key, float]:
         path, text = self.folder / LATENCIES, (self.folder / MANIFEST).read_bytes()
-        names = ' '.join(sorted(file['name'] for file in self._files.values()))
         device = f'{platform.node()} {platform.machine()}, {os.cpu_count()} CPUs'
-        key = f'{device}, threads: {self.threads}, manifest: '
-        key += f'{hashlib.sha256(text).hexdigest()[:12]}, {names}'
+        setup = f'{device}, threads: {self.threads}, manifest: '
+        setup += hashlib.sha256(text).hexdigest()[:12]
         try:
             kept = dict(json.loads(path.read_text()))
         except (OSError, TypeError, ValueError):
             kept = {}
-        if key not in kept:
-            kept[key] = {str(i): self._measure(i) for i in self.stitches}
+        times = kept.setdefault(setup, {})
+        names = {key: file['name'] for key, file in self._files.items()}
+        new = {key: name for key, name in names.items() if name not in times}
+        if new:
+            times |= {name: self._measure(key) for key, name in new.items()}
             temporary = path.with_name(f'.{LATENCIES}.{os.getpid()}')
             with suppress(OSError):  # where nothing can be written: measured each time
                 temporary.write_text(json.dumps(kept, indent=1))
                 temporary.replace(path)
-        return {int(i): milliseconds for i, milliseconds in kept[key].items()}
+        return {key: times[name] for key, name in names.items()}
 
-    def _measure(self, stitch_id: int) -> float:
+    def _measure(self, key: Key) -> float:
         shape = *self._steps.size, 3
         noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-        run, times = self._session(stitch_id), []
+        run, times = self._session(key), []
         for _ in range(1 + REPEATS):
             begin = time.perf_counter()
             self._steps.predict(run, noise)

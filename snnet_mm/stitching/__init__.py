@@ -8,7 +8,7 @@ from snnet_mm.runtime.budgets import (
     parse_budget,
 )
 
-from .cost_table import CostTable, Setup
+from .cost_table import CostTable, Setup, by_precision
 from .costs import Cost, group_by_cost, split_cost_range
 from .metrics import (
     HIGHER,
@@ -33,6 +33,7 @@ from .routes import (
 from .selection import (
     best_per_budget_group,
     choose,
+    choose_precision,
     middle_stitches,
     pick,
     select_stitches,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
 from snnet_mm.runtime.budgets import UNITS
-from snnet_mm.utils import is_number, is_whole, read_json, require, write_json
+from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
 
 from .costs import Cost, cost_column
 
@@ -135,6 +135,16 @@ class CostTable:
         """The table in a JSON file that :meth:`save` wrote."""
         made_by = 'tools/analysis_tools/stitch_table.py'
         return read_json(path, cls.from_dict, 'cost table', made_by)
+
+
+def by_precision(tables: Sequence[CostTable]) -> CostTable | dict[str, CostTable]:
+    """Name tables of one input size by their precisions, unless there is one alone."""
+    if len(tables) == 1:
+        return tables[0]
+    names = [table.setup.dtype if table.setup else 'unmeasured' for table in tables]
+    allowed = 'one table of each size and precision (stitch_table.py --precision)'
+    check(len({*names}) == len(names), '--costs', names, allowed)
+    return dict(zip(names, tables, strict=True))
 
 
 def check_rows(

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from snnet_mm.runtime.budgets import Budget
 from snnet_mm.utils import check
 
-from .results import StitchResults
-from .selection import Choice, choose
+from .results import StitchResults, check_comparable
+from .selection import Choice, choose_among
 from .space import StitchingSpace
 
 
@@ -25,9 +25,7 @@ def joint_columns(
 
     Results are of one model at one size each, ranked by one metric.
     """
-    ranked_by = {(r.metric, r.space, r.higher_is_better) for r in results}
-    allowed = 'results of one stitching space, ranked by one metric'
-    check(len(ranked_by) == 1, '--results', sorted(ranked_by), allowed)
+    check_comparable(results)
     sizes = [r.input_size for r in results]
     check(len({*sizes}) == len(sizes), '--results', sizes, 'each size once')
     costs, scores = {}, {}
@@ -55,20 +53,7 @@ def choose_pair(
     """
     results = [r.ranked_by(lower_is_better=lower_is_better) for r in results]
     joint_columns(results)  # refuses what cannot be compared
-    found, refused = [], []
-    for of_size in results:
-        try:
-            choice = choose(space, budget, results=of_size)
-        except ValueError as error:  # of this size nothing is that cheap
-            refused.append(error)
-            continue
-        row = next(r for r in of_size.stitches if r.id == choice.id)
-        score = of_size.score(row) * (1 if of_size.higher_is_better else -1)
-        size = of_size.input_size
-        reason = f'{choice.reason}; images of {size[0]}x{size[1]}'
-        pair = SizedStitch(choice.id, size)
-        order = row.deviation is None, score, -row.flops
-        found.append((order, pair, Choice(choice.id, reason)))
-    if not found:
-        raise refused[-1]
-    return max(found, key=lambda of: of[0])[1:]
+    at = {r.input_size: (None, r) for r in results}
+    size, choice = choose_among(space, budget, at)
+    reason = f'{choice.reason}; images of {size[0]}x{size[1]}'
+    return SizedStitch(choice.id, size), Choice(choice.id, reason)

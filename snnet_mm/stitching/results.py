@@ -234,6 +234,13 @@ class StitchResults:
         return results.ranked_by(lower_is_better=lower_is_better)
 
 
+def check_comparable(results: Collection[StitchResults]) -> None:
+    """Refuse results that cannot stand on one front."""
+    ranked_by = {(r.metric, r.space, r.higher_is_better) for r in results}
+    allowed = 'results of one stitching space, ranked by one metric'
+    check(len(ranked_by) == 1, '--results', sorted(ranked_by), allowed)
+
+
 def join_precisions(
     results: Mapping[str, StitchResults], cost: str = 'latency'
 ) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
@@ -242,6 +249,7 @@ def join_precisions(
     ``pareto_front`` and :class:`BudgetController` take both: the front over the
     milliseconds of a device is one of stitch and precision.
     """
+    check_comparable(results.values())
     costs, scores = {}, {}
     for precision, found in results.items():
         column = found.column(cost)

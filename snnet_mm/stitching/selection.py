@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from snnet_mm.runtime.budgets import (
     BUDGETS,
@@ -17,10 +17,11 @@ from snnet_mm.utils import check, is_whole
 from .cost_table import CostTable
 from .costs import split_cost_range
 from .prior import prior_scores
-from .results import StitchResult, StitchResults
+from .results import StitchResult, StitchResults, check_comparable
 from .routes import ANCHOR_KIND
 from .space import StitchingSpace
 
+K = TypeVar('K')
 NUM_BUDGET_GROUPS = 10
 SELECTIONS = (
     f"'all', 'anchors', 'pareto', ids such as '0,5,12', each once, and budgets such as "
@@ -42,7 +43,7 @@ class Choice(NamedTuple):
 def pick(
     space: StitchingSpace,
     budget: str | Budget,
-    costs: CostTable | None = None,
+    costs: CostTable | Mapping[str, CostTable] | None = None,
     results: StitchResults | None = None,
     lower_is_better: Collection[str] | None = None,
 ) -> int:
@@ -55,7 +56,8 @@ def pick(
     Args:
         space: The stitching space.
         budget: Such as ``'120G'``, ``'60M'`` or ``'25ms'``.
-        costs: Costs of the stitches; by default those that the results hold.
+        costs: Costs of the stitches, also by precision, see :func:`choose_precision`;
+            by default those that the results hold.
         results: Results, of whose stitches the best is picked.
         lower_is_better: See :func:`metric_directions`.
     """
@@ -65,11 +67,87 @@ def pick(
 def choose(
     space: StitchingSpace,
     budget: str | Budget,
-    costs: CostTable | None = None,
+    costs: CostTable | Mapping[str, CostTable] | None = None,
     results: StitchResults | None = None,
     lower_is_better: Collection[str] | None = None,
 ) -> Choice:
-    """The stitch of :func:`pick`, the evidence, and what it may lose to the best."""
+    """The stitch of :func:`pick`, the evidence, and what it may lose to the best.
+
+    Of costs by precision it is that of :func:`choose_precision`.
+    """
+    if isinstance(costs, Mapping):
+        return choose_precision(space, budget, costs, results, lower_is_better)[1]
+    return _choose(space, budget, costs, results, lower_is_better)[1]
+
+
+def choose_precision(
+    space: StitchingSpace,
+    budget: str | Budget,
+    costs: Mapping[str, CostTable] | None = None,
+    results: StitchResults | Mapping[str, StitchResults] | None = None,
+    lower_is_better: Collection[str] | None = None,
+) -> tuple[str, Choice]:
+    """The precision, and the stitch in it, that are best within a budget.
+
+    Of equally good ones it is the precision that is named first: name float32 first
+    where the results are of one precision, and what another loses is not known.
+
+    Args:
+        space: The stitching space.
+        budget: See :func:`pick`.
+        costs: Costs by precision; by default those that the results hold.
+        results: Results by precision, or those of one precision for all.
+        lower_is_better: See :func:`metric_directions`.
+    """
+    several = isinstance(results, Mapping)
+    names = list(costs if costs is not None else results if several else ())
+    check(names, '--costs', None, 'costs or results by precision')
+    if several:
+        results = {n: results[n].ranked_by(None, lower_is_better) for n in names}
+        check_comparable(results.values())
+    known = {
+        name: (
+            costs[name] if costs is not None else None,
+            results[name] if several else results,
+        )
+        for name in names
+    }
+    name, choice = choose_among(space, budget, known, lower_is_better)
+    reason = f'{choice.reason}; in {name}'
+    if results is not None and not several:
+        reason += ', whose own metric the results do not tell'
+    return name, choice._replace(reason=reason)
+
+
+def choose_among(
+    space: StitchingSpace,
+    budget: str | Budget,
+    known: Mapping[K, tuple[CostTable | None, StitchResults | None]],
+    lower_is_better: Collection[str] | None = None,
+) -> tuple[K, Choice]:
+    """The best choice of several costs and results, and their name."""
+    found, refused = [], []
+    for name, (costs, results) in known.items():
+        try:
+            rated = _choose(space, budget, costs, results, lower_is_better)
+        except ValueError as error:  # nothing is that cheap here
+            refused.append(f'{name}: {error}')
+        else:
+            found.append((*rated, name))
+    if not found:
+        raise ValueError('; '.join(refused))
+    _, choice, name = max(found, key=lambda of: of[0])
+    return name, choice
+
+
+def _choose(
+    space: StitchingSpace,
+    budget: str | Budget,
+    costs: CostTable | None,
+    results: StitchResults | None,
+    lower_is_better: Collection[str] | None,
+) -> tuple[tuple, Choice]:
+    """Rate a choice: larger is better."""
     if not isinstance(budget, Budget):
         budget = parse_budget(budget)
     given = costs is not None or results is not None
@@ -81,7 +159,8 @@ def choose(
         results = results.ranked_by(lower_is_better=lower_is_better)
         sign = 1 if results.higher_is_better else -1
         scores = {space[i].id: score for i, score in results.scores().items()}
-    column = (costs if costs is not None else results).column(budget.cost)
+    priced = costs if costs is not None else results
+    column = priced.column(budget.cost)
 
     def ranked(scores: Mapping[int, float]) -> list[int]:
         affordable = (i for i in scores if column[i] <= budget.limit)
@@ -89,7 +168,8 @@ def choose(
 
     guessed = {r.id: r for r in results.predicted} if results else {}
     hoped = ranked({space[i].id: results.score(r) for i, r in guessed.items()})
-    found = ranked(scores) or hoped
+    known = ranked(scores)
+    found = known or hoped
     if not found:
         cheapest = min(scores, key=lambda i: (column[i], i))
         which = 'stitch' if results is None else 'evaluated stitch'
@@ -105,7 +185,9 @@ def choose(
         evidence = f'by the prior, {PRIOR_LOSES}'
     else:
         evidence = _evidence(space, results, found, hoped)
-    return Choice(best, f'budget {budget} {budget.meaning}: {what}, {evidence}')
+    score = scores[best] if known else results.score(guessed[best])
+    rating = bool(known), sign * score, -priced.column('flops')[best]
+    return rating, Choice(best, f'budget {budget} {budget.meaning}: {what}, {evidence}')
 
 
 def _evidence(
@@ -150,7 +232,7 @@ def _expected_gain(results: StitchResults, result: StitchResult, best: float) ->
 def select_stitches(
     space: StitchingSpace,
     stitches: str | int | Sequence[int] | Sequence[str],
-    costs: CostTable | None = None,
+    costs: CostTable | Mapping[str, CostTable] | None = None,
     results: StitchResults | None = None,
     lower_is_better: Collection[str] | None = None,
     say: Callable[[str], object] | None = None,

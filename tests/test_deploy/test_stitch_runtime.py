@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 SHORT = ((8, 2), (12, 3))
 IDS = (0, 2, 1)
 SIZES = ((64, 64), (50, 90), (130, 71))
+MS = {0: 10, 2: 20, 1: 40}
 
 
 def images(sizes=SIZES):
@@ -113,9 +114,10 @@ def bundle(toy_cfg, build, exported, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     path = tmp_path / 'latencies.json'
     ((key, measured),) = json.loads(path.read_text()).items()
-    assert {*map(int, measured)} == {*IDS}
+    assert {*measured} == {f'stitch_{i}_64x64_fp32.onnx' for i in IDS}
     assert min(measured.values()) > 0
-    path.write_text(json.dumps({'of another device': {}, key: {0: 10, 2: 20, 1: 40}}))
+    times = {f'stitch_{i}_64x64_fp32.onnx': ms for i, ms in MS.items()}
+    path.write_text(json.dumps({'of another device': {}, key: times}))
     return tmp_path
 
 
@@ -130,7 +132,7 @@ def test_budgets(bundle):
     }.items():  # fmt: skip
         assert runtime.set_budget(budget) == runtime.active_stitch == stitch
     for budget, message in {
-        '9ms': 'allowed: 10ms, stitch 0, or more',
+        '9ms': 'allowed: 10ms, stitch 0 in fp32, or more',
         '3MB': "'25ms', '2G' and '3M'",
         '3 parsecs': 'positive numbers with a unit',
         None: 'positive numbers with a unit',
@@ -158,6 +160,51 @@ def test_a_bundle_with_scores_is_ranked_by_them(bundle):
         stitch['metrics'] = dict(rmse=error)
     path.write_text(json.dumps(manifest))
     assert StitchRuntime(bundle).set_budget('1G') == 2
+
+
+def test_a_stitch_and_its_precision_are_chosen_at_once(toy_cfg, build, tmp_path):
+    """Of three stitches with mIoU 40, 42 and 43, int8 loses 0.1, 3 and an unknown."""
+    cfg = toy_cfg(sizes=SHORT)
+    precisions = ('fp32', 'int8')
+    exporter = StitchExporter(cfg, build(cfg), tmp_path)
+    manifest = exporter.export_bundle(IDS, precisions=precisions)
+    assert StitchRuntime(tmp_path).latencies().keys() == {('fp32', i) for i in IDS}
+    manifest['ranked_by'] = dict(metric='mIoU', higher_is_better=True)
+    lost = {('int8', 0): 0.1, ('int8', 2): 3} | {('fp32', i): 0 for i in IDS}
+    for stitch, score in zip(manifest['stitches'], (40, 42, 43), strict=True):
+        stitch['metrics'] = dict(mIoU=score)
+        for file in stitch['files']:
+            loss = lost.get((file['precision'], stitch['id']))
+            found = dict(metric='mIoU', pytorch=score, value=score - (loss or 0))
+            file['verified'] = None if loss is None else found
+    (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+    runtime = StitchRuntime(tmp_path)
+    assert runtime.latencies().keys() == lost.keys()
+    path = tmp_path / 'latencies.json'
+    kept = json.loads(path.read_text())
+    times = {f'stitch_{i}_64x64_fp32.onnx': ms for i, ms in MS.items()}
+    times |= {f'stitch_{i}_64x64_int8.onnx': MS[i] / 2 for i in (0, 2)}
+    path.write_text(json.dumps(dict.fromkeys(kept, times)))
+    runtime = StitchRuntime(tmp_path)
+    assert (runtime.active_stitch, runtime.active_precision) == (1, 'fp32')
+    for budget, found in {
+        '5ms': (0, 'int8'), '10ms': (0, 'fp32'), '19ms': (0, 'fp32'),
+        '20ms': (2, 'fp32'), '40ms': (1, 'fp32'),
+    }.items():  # fmt: skip
+        assert runtime.set_budget(budget) == found[0]
+        assert (runtime.active_stitch, runtime.active_precision) == found
+    (image,) = images(SIZES[:1])
+    runtime.set_stitch(0)
+    assert runtime.active_precision == 'fp32'
+    exact = runtime(image)
+    runtime.set_stitch(0, 'int8')
+    assert 0 < (runtime(image) != exact).mean() < 0.3
+    with pytest.raises(ValueError, match="precision='int8'; allowed: 'fp32'"):
+        runtime.set_stitch(1, 'int8')
+    runtime.hold(fps=1000 / 7)
+    assert (runtime.active_stitch, runtime.active_precision) == (0, 'int8')
+    quantised = StitchRuntime(tmp_path, precision='int8')
+    assert quantised.latencies().keys() == {('int8', i) for i in IDS}
 
 
 def test_switching_while_another_thread_predicts(bundle):

@@ -101,6 +101,19 @@ def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
     assert [(r.id, r.latency) for r in results.stitches] == [(3, 24.0)]
     assert results.setup.device == 'a board'
 
+    # In int8 the stitch that is best without a bound is affordable.
+    int8 = Setup('a board', 1, 'int8'), dict.fromkeys(counted, 12.0)
+    counted.measured(*int8).save(tmp_path / 'int8.json')
+    runner.test_loop.known_costs = [str(path), str(tmp_path / 'int8.json')]
+    runner.test()
+    best = pick(find_stitched_backbone(runner.model).space, '900G', counted)
+    assert [r.id for r in StitchResults.read(written).stitches] == [best] != [3]
+    measured.save(tmp_path / 'again.json')
+    runner.test_loop.known_costs = [str(path), str(tmp_path / 'again.json')]
+    with pytest.raises(ValueError, match='one table of each size and precision'):
+        runner.test()
+    runner.test_loop.known_costs = [str(path)]
+
     other = replace(measured, input_size=(32, 32))
     path.write_text(json.dumps(other.to_dict()))
     with pytest.raises(ValueError, match=r'costs.json \(.*--costs\) holds for'):

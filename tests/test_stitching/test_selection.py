@@ -13,6 +13,7 @@ from snnet_mm.stitching import (
     TwoWaySpace,
     best_per_budget_group,
     choose,
+    choose_precision,
     parse_budget,
     pick,
     select_stitches,
@@ -47,6 +48,42 @@ RESULTS = results_of()
 def test_the_best_measured_stitch_within_a_budget(budget, best):
     assert pick(SPACE, budget, COSTS, RESULTS) == best
     assert pick(SPACE, parse_budget(budget), results=RESULTS) == best
+
+
+# In int8 stitches take a third of the time, and lose what is here.
+HALVES = COSTS.measured(
+    Setup('cpu', 1, 'int8'), {i: COSTS[i].latency / 3 for i in COSTS}
+)
+LOST = {0: 1, 1: 0, 2: 1, 3: 0, 5: 0, 6: 0, 7: 30, 8: -1}
+
+
+def test_the_best_stitch_and_precision_within_a_budget():
+    int8 = results_of(values={i: v - LOST[i] for i, v in MIOU.items()})
+    results = dict(fp32=RESULTS, int8=int8.with_costs(HALVES))
+    for budget, best in {
+        '1ms': ('int8', 1),
+        '2.5ms': ('int8', 3),
+        '6ms': ('int8', 8),
+        '15ms': ('fp32', 7),
+        '7ms': ('int8', 8),
+    }.items():
+        precision, choice = choose_precision(SPACE, budget, results=results)
+        assert (precision, choice.id) == best
+        assert choice.reason.endswith(f'; in {precision}')
+    # One set of results: as good in int8, taken where float32 is too slow.
+    costs = dict(fp32=COSTS, int8=HALVES)
+    assert pick(SPACE, '6ms', costs, RESULTS) == 7
+    precision, choice = choose_precision(SPACE, '6ms', costs, RESULTS)
+    assert choice.reason.endswith('in int8, whose own metric the results do not tell')
+    assert choose_precision(SPACE, '15ms', costs, RESULTS)[0] == 'fp32'
+    assert select_stitches(SPACE, '6ms,2.5ms', costs, RESULTS) == (7, 3)
+    precision, choice = choose_precision(SPACE, '1G', costs)
+    assert (precision, choice.id) == ('fp32', 0)
+    with pytest.raises(ValueError, match=r'fp32: .*stitch 0 .*1ms; int8: .*0\.3333ms'):
+        pick(SPACE, '0.1ms', costs, RESULTS)
+    other = dict(fp32=RESULTS, int8=results_of('aAcc'))
+    with pytest.raises(ValueError, match='ranked by one metric'):
+        choose_precision(SPACE, '6ms', results=other)
 
 
 def test_errors_are_better_when_lower():

@@ -61,7 +61,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             frozen has no gradient and stays in eval mode.
         with_cp: Whether blocks are run again in the backward pass: less memory, more
             time, the same gradients. Batch norms then see every batch twice.
-        kept_blocks: Build only these blocks, under their numbers; by default all.
+        kept_blocks: Build, load and run only these blocks, under their numbers; by
+            default all.
         embedding: Whether the embedding is built.
     """
 
@@ -100,6 +101,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         allowed = f'-1 (nothing), 0 (the embedding) to {depth}'
         check(right, 'frozen_stages', frozen_stages, allowed)
         self.kept_blocks = set(range(depth) if kept_blocks is None else kept_blocks)
+        known = self.kept_blocks <= {*range(depth)}
+        check(known, 'kept_blocks', kept_blocks, f'blocks 0 to {depth - 1}')
         self.frozen_stages, self.has_embedding = frozen_stages, embedding
 
     @property
@@ -142,9 +145,18 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             return
         source = options.pop('checkpoint'), 'init_cfg.checkpoint'
         prefix = options.pop('prefix', '')
-        adapt = partial(self.adapt_weights, **options)
+        adapt = partial(self._adapt_kept, **options)
         load_into(self, *source, prefix, adapt, self.strict_keys)
         self.is_init = True
+
+    def _adapt_kept(self, weights: Weights, **options) -> Weights:
+        weights = self.adapt_weights(weights, **options)
+        left = {i + 1 for i in range(self.depth) if i not in self.kept_blocks}
+        return {
+            k: v
+            for k, v in weights.items()
+            if not left or self.layer_depth(k)[0] not in left
+        }
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         """Return the level of a parameter for layer-wise decay, and their number.
@@ -203,7 +215,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """Feature maps ``(B, C, H, W)`` of the out indices, or the final state."""
         state, maps = self.embed(images), {}
         for i in range(self.depth):
-            state = self.run_block(state, i)
+            state = self.run_block(state, i) if i in self.kept_blocks else state
             if self.out == 'maps' and i in self.out_indices:
                 maps[i] = self.to_output(state, self.with_cls)
         return state if self.out == 'end' else tuple(maps[i] for i in self.out_indices)

@@ -175,12 +175,12 @@ class TimmStageAnchor(Anchor):
         self._layout, self._one_size = parts.layout, parts.one_size
         self._fix_grid = parts.fix_grid
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
-        self.drop_unused()
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
         # Names of blocks that hold what leads into their stage, as files may have them.
         joined = {id(t): f'blocks.{name}' for name, t in joined.items()}
         self._joined = {joined[id(t)]: n for n, t in own.items() if id(t) in joined}
+        self.drop_unused()
         self.freeze()
 
     def embed(self, images: Tensor) -> TokenState:
@@ -219,7 +219,7 @@ class TimmStageAnchor(Anchor):
         fits = all(
             name in weights and weights[name].shape == own[ours].shape
             for name, ours in theirs.items()
-            if not name.endswith('num_batches_tracked')
+            if ours in own and not name.endswith('num_batches_tracked')
         )
         if not fits:
             net = create_timm_model(self.model, **self._settings)

@@ -82,7 +82,8 @@ def narrow_anchor(anchor, width):
         anchor.model_args = dict(embed_dim=64, depth=depth, num_heads=2)
         anchor.pretrained = False
     elif 'swin' in anchor.model:
-        depths = (2, 2, 3 if 'tiny' in anchor.model else 4, 2)
+        third = 6 if 'kept_blocks' in anchor else 3 if 'tiny' in anchor.model else 4
+        depths = (2, 2, third, 2)
         depths = anchor.get('model_args', {}).get('depths', depths)
         heads = (1, 2, 2, 4)[: len(depths)]
         args = dict(embed_dim=8, depths=depths, num_heads=heads, window_size=2)

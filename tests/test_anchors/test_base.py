@@ -3,7 +3,9 @@
 import pytest
 import torch
 from mmengine.registry import MODELS
+from staged_anchors import disturb, resnet, swin
 from states import run
+from weights import build_from
 
 IMAGES = torch.randn(4, 3, 32, 24)
 
@@ -69,6 +71,45 @@ def test_a_part_runs_some_blocks(build_vit):
     assert rates == [block.drop_path.rate for block in vit.blocks[1:3]]
     assert rates[0] > 0
     assert 'norm.weight' in build_vit(**kwargs, kept_blocks=(4,)).state_dict()
+
+
+ARCH = dict(embed_dims=8, depth=9, num_heads=2)
+VIT = dict(type='PlainViT', arch=ARCH, img_size=64, final_norm=True)
+
+
+@pytest.mark.parametrize('prefix', ['', 'backbone.'])
+@pytest.mark.parametrize(
+    'config, kept',
+    [
+        (VIT, (0, 3, 7, 8)),
+        (resnet(), (0, 2, 4, 6, 7)),
+        # Patch merging is in blocks of its own; the file has it in those after it.
+        (swin(downsampling_blocks=True), (0, 3, 6, 10, 11)),
+    ],
+)
+@torch.no_grad()
+def test_some_blocks_of_a_network_alone(config, kept, prefix, tmp_path):
+    source = {k: v for k, v in config.items() if k != 'downsampling_blocks'}
+    weights = disturb(MODELS.build(source)).state_dict()
+    file = tmp_path / 'a.pth', {f'{prefix}{k}': v for k, v in weights.items()}
+    kept_alone = config | dict(kept_blocks=kept, out='end')
+    whole, part = (build_from(*file, c, prefix=prefix) for c in (config, kept_alone))
+    images = torch.randn(2, 3, 64, 64)
+    state = whole.embed(images)
+    for i in kept:
+        state = whole.run_block(state, i)
+    assert part(images).tokens.equal(state.tokens)
+    held = {int(k.split('.')[1]) for k in part.state_dict() if k.startswith('blocks')}
+    assert held <= {*kept}
+    assert held | {0} == {*kept}  # the first one of Swin is its patch embedding
+
+
+def test_blocks_that_a_network_lacks_and_weights_of_another_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r'kept_blocks.*blocks 0 to 8'):
+        MODELS.build(VIT | dict(kept_blocks=[0, 9]))
+    deeper = MODELS.build(VIT | dict(arch=ARCH | dict(depth=10))).state_dict()
+    with pytest.raises(ValueError, match=r'has blocks\.9\.'):
+        build_from(tmp_path / 'a.pth', deeper, VIT | dict(kept_blocks=[0, 8]))
 
 
 def test_exported_configs_with_the_old_name_of_kept_blocks():

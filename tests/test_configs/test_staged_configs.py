@@ -3,7 +3,7 @@
 import pytest
 from config_models import build_on_meta, load, num_parameters, paths, read
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation import cost_table, whole_model_cost
 
 pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
@@ -73,3 +73,17 @@ def test_costs_of_adapters_over_all_gaps(pair):
     costs = cost_table(build_on_meta(cfg))
     found = [costs[i].flops / 1e9 for i in costs]
     assert found == pytest.approx(GFLOPS[pair], abs=0.0055)
+
+
+@pytest.mark.parametrize('name, gflops', [('resnet50', 1.91), ('swin-t', 0.89)])
+def test_finetuned_networks_are_the_ends_and_what_reduces_the_grid(name, gflops):
+    name = f'bridging/finetune-{name}_8xb64-10e_in1k-224x224.py'
+    _, model = load(name)
+    blocks = model.backbone.kept_blocks
+    strides = model.backbone.block_strides
+    first = {0, *(i for i in range(1, 16) if strides[i] > strides[i - 1])}
+    assert blocks == first | {14, 15}
+    assert all(p.requires_grad for p in model.parameters())
+    cost = whole_model_cost(model, (224, 224))
+    assert cost.flops / 1e9 == pytest.approx(gflops, abs=0.0055)
+    assert cost.params == num_parameters(model)

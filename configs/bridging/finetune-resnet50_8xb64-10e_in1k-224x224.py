@@ -1,0 +1,21 @@
+# ResNet-50 without the blocks between its first stage and its last, all trained, no
+# adapter: the fine-tuning baseline of "Bridging Large Gaps" (figures 3, 5 and 8), which
+# keeps the blocks that reduce the grid. Other gaps are other kept_blocks: ./README.md.
+# 8 GPUs, batch 512; the lowest of the paper's three learning rates, of which it takes
+# the best for every gap. Paper: curve only. Ours: not yet run.
+_base_ = [
+    '../_base_/models/bridged_in1k.py',
+    '../_base_/datasets/imagenet_224x224_autoaugment.py',
+    '../_base_/schedules/adamw_cosine_10e_bridge.py',
+    '../_base_/cls_runtime.py',
+]
+model = dict(
+    backbone=dict(
+        _base_.resnet50.anchor,
+        _delete_=True,
+        kept_blocks=[0, 3, 7, 13, 14, 15],
+        out='end',
+    ),
+    head=dict(frozen=False, anchor_heads=[_base_.resnet50.end]),
+)
+optim_wrapper = dict(optimizer=dict(lr=2e-4))

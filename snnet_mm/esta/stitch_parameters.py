@@ -1,0 +1,191 @@
+"""Parameters that belong to one stitch each: biases or low-rank updates (ESTA)."""
+
+import math
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+import torch.nn.functional as F
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from snnet_mm.models import StitchedBackbone
+from snnet_mm.stitching import Stitch
+from snnet_mm.utils import MOVED_SETTINGS, check, is_whole, register
+
+MOVED_SETTINGS['stitch_bias'] = "plugins=dict(stitch_biases=dict(type='StitchBiases'))"
+
+
+class StitchParameters(nn.Module, metaclass=ABCMeta):
+    """What every stitch adds to linear layers of the anchors.
+
+    A plug-in of a backbone of anchors with ``biased_layers``, as :class:`PlainViT` has.
+    A stitch has parameters for these layers in the blocks that it runs, in one flat
+    tensor named after the stitch id: no optimizer moves those of a stitch that is not
+    trained. The layers get theirs while the backbone runs, and while a block runs again
+    for its gradient (``with_cp``), when other stitches may have run since.
+    """
+
+    shares_prefixes = False  # stitches have no states in common
+    exported_settings: dict = {}  # of anchors; they hold what a stitch adds
+
+    def __init__(self, backbone: StitchedBackbone) -> None:
+        super().__init__()
+        for anchor in backbone.anchors:
+            fits = getattr(anchor, 'biased_layers', ())
+            wanted = 'anchors of PlainViT, or of LLaMA in HFDecoderAnchor'
+            check(fits, 'backbone.plugins', type(anchor).__name__, wanted)
+            single = 'checkpoint_context' not in vars(anchor)
+            wanted = 'one plug-in that adds to the layers of anchors'
+            check(single, 'backbone.plugins', type(self).__name__, wanted)
+            anchor.checkpoint_context = self._contexts
+        # Lists, which hide the layers: they are registered where they belong.
+        self._names: dict[int, list[str]] = {}
+        self._layers: dict[int, list[nn.Linear]] = {}
+        self._sizes: dict[int, list[int]] = {}
+        for stitch in backbone.space:
+            places = [
+                (anchor, f'anchors.{anchor}.blocks.{block}.{name}')
+                for anchor, begin, end in stitch.segments
+                for block in range(begin, end)
+                for name in backbone.anchors[anchor].biased_layers
+            ]
+            layers = [backbone.get_submodule(name) for _, name in places]
+            flat = [
+                self._new(layer, anchor)
+                for layer, (anchor, _) in zip(layers, places, strict=True)
+            ]
+            self.register_parameter(str(stitch.id), nn.Parameter(torch.cat(flat)))
+            self._names[stitch.id] = [name for _, name in places]
+            self._layers[stitch.id] = layers
+            self._sizes[stitch.id] = [len(part) for part in flat]
+        for layer in {layer for layers in self._layers.values() for layer in layers}:
+            layer.of_stitch = None
+            layer.register_forward_hook(self._add)
+        self._running: Stitch | None = None
+        self.active = True  # not while a stitch is measured as it is shipped
+        backbone.register_forward_pre_hook(self._before_forward)
+        backbone.register_forward_hook(self._after_forward, always_call=True)
+
+    @abstractmethod
+    def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
+        """Return new parameters ``(N,)`` for a layer, which change nothing."""
+
+    @staticmethod
+    @abstractmethod
+    def _add(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
+        """Add what ``layer.of_stitch`` says, if not None, to the output of a layer."""
+
+    @abstractmethod
+    def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
+        """Return the parameter of a layer that holds its part, and what to add."""
+
+    def idle_parameters(self, stitch: Stitch) -> list[nn.Parameter]:
+        """Return the parameters of all other stitches."""
+        return [p for name, p in self.named_parameters() if name != str(stitch.id)]
+
+    def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
+        """Return what a stitch adds by the parameters of the backbone it adds to."""
+        added = {}
+        of_layers = self._names[stitch.id], self._layers[stitch.id]
+        for name, layer, part in zip(*of_layers, self._parts(stitch), strict=True):
+            parameter, value = self._exported(layer, part.detach())
+            added[f'{name}.{parameter}'] = value
+        return added
+
+    def _parts(self, stitch: Stitch) -> tuple[Tensor, ...]:
+        return getattr(self, str(stitch.id)).split(self._sizes[stitch.id])
+
+    def _before_forward(self, backbone: StitchedBackbone, *_) -> None:
+        self._running = backbone.active_stitch
+        if self.active:
+            self._give(self._running, self._parts(self._running))
+
+    def _after_forward(self, *_) -> None:
+        self._give(self._running)
+
+    def _give(self, stitch: Stitch, parts: tuple[Tensor, ...] | None = None) -> None:
+        layers = self._layers[stitch.id]
+        for layer, part in zip(layers, parts or [None] * len(layers), strict=True):
+            layer.of_stitch = part
+
+    def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
+        return nullcontext(), self._running_again(self._running)
+
+    @contextmanager
+    def _running_again(self, stitch: Stitch) -> Iterator[None]:
+        self._give(stitch, self._parts(stitch))
+        try:
+            yield
+        finally:
+            self._give(stitch)
+
+
+@register(MODELS)
+class StitchBiases(StitchParameters):
+    """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
+
+    They begin at zero; see :class:`StitchParameters`.
+    """
+
+    exported_settings = dict(qkv_bias=True)
+
+    def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
+        return torch.zeros(layer.out_features)
+
+    @staticmethod
+    def _add(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
+        bias = layer.of_stitch
+        return output if bias is None else output + bias.to(output.dtype)
+
+    def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
+        return 'bias', part
+
+
+@register(MODELS)
+class StitchLoRA(StitchParameters):
+    """A set of low-rank updates for every stitch: ``W x + b + B^s A^s x``.
+
+    What ESTA is compared with in its figure 12; see :class:`StitchParameters`. ``A``
+    begins as that of :class:`LoRALinear`, ``B`` at zero. Nothing else freezes the
+    anchors: ``frozen_stages`` equal to their depth does.
+
+    Args:
+        ranks: Rank of the updates of every anchor.
+    """
+
+    def __init__(self, backbone: StitchedBackbone, ranks: Sequence[int]) -> None:
+        self._ranks = tuple(ranks)
+        one_each = len(self._ranks) == len(backbone.anchors)
+        key, wanted = 'backbone.plugins.ranks', 'a rank for each anchor'
+        check(one_each, key, ranks, f'{wanted}: {len(backbone.anchors)}')
+        super().__init__(backbone)
+
+    def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
+        rank, most = self._ranks[anchor], min(layer.in_features, layer.out_features)
+        right = is_whole(rank, 1) and rank <= most
+        wanted = f'1 to {most}, the smaller width'
+        check(right, 'backbone.plugins.ranks', rank, wanted)
+        down = torch.empty(rank, layer.in_features)
+        nn.init.kaiming_uniform_(down, a=math.sqrt(5))
+        return torch.cat([down.flatten(), torch.zeros(layer.out_features * rank)])
+
+    @staticmethod
+    def _add(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
+        if layer.of_stitch is None:
+            return output
+        (x,) = args
+        down, up = _low_rank(layer, layer.of_stitch.to(x.dtype))
+        return output + F.linear(F.linear(x, down), up)
+
+    def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
+        down, up = _low_rank(layer, part)
+        return 'weight', up @ down
+
+
+def _low_rank(layer: nn.Linear, part: Tensor) -> tuple[Tensor, Tensor]:
+    widths = layer.in_features, layer.out_features
+    rank = len(part) // sum(widths)
+    down, up = part.split([rank * width for width in widths])
+    return down.unflatten(0, (rank, -1)), up.unflatten(0, (-1, rank))

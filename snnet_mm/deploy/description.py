@@ -12,12 +12,17 @@ from .single import inference_pipeline
 
 
 def describe_graphs(
-    cfg: Config, model: nn.Module, size: tuple[int, int], predictions: Predictions
+    cfg: Config,
+    model: nn.Module,
+    size: tuple[int, int],
+    predictions: Predictions,
+    heads: Sequence[dict] = (),
 ) -> dict:
     """Return what the manifest says of a model's graphs for images of a size.
 
     ``before`` and ``after`` are the steps that a caller takes, on images as they are
     read and on predictions; steps of a pipeline without a name of ours keep theirs.
+    ``heads`` are the steps after graphs of a detector's heads.
     """
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
     task, meta = task_of(model), getattr(model, 'dataset_meta', None) or {}
@@ -28,6 +33,11 @@ def describe_graphs(
     images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
     before = [*_steps_before(pipeline), *_passes(model, size)]
     before.append(dict(step='channels', order=channels))
+    if heads:  # mm pads what it has normalised
+        empty, scale = preprocessor.get('pad_value', 0), images['std'] or [1] * 3
+        mean = images['mean'] or [0] * 3
+        value = [m + empty * s for m, s in zip(mean, scale, strict=True)]
+        before.append(dict(step='pad', size=list(size), value=value))
     before.append(dict(step='batch', layout='NCHW', **loaded))
     resized = list(size) if task in ('segmentation', 'depth') else None
     normalises = images['mean'] is not None
@@ -40,7 +50,7 @@ def describe_graphs(
         graph=dict(
             normalises=normalises, resizes_images=False, resizes_predictions_to=resized
         ),
-        caller=dict(before=before, after=_steps_after(task, model)),
+        caller=dict(before=before, after=list(heads) or _steps_after(task, model)),
         task=task,
         **{key: list(meta.get(key) or ()) for key in ('classes', 'palette')},
     )

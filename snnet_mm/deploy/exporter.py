@@ -34,6 +34,8 @@ from .graph import (
     sample_images,
     takes_rgb,
 )
+from .heads import FORMAT as HEADS
+from .heads import compare_head, write_heads
 from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
 from .request import ExportRequest
 from .single import single_stitch
@@ -117,6 +119,8 @@ class StitchExporter:
             folder = Path(folder)
             bundle = OnnxBundle(folder)
             wanted = {i: self._write(i, request, folder, bundle) for i in ids}
+            own = self.model, self.images, folder, bundle if request.bundle else None
+            heads = write_heads(*own) if HEADS in request.formats else []
             if request.shares_weights:
                 path = bundle.save()
                 weights = dict(name=path.name, bytes=path.stat().st_size)
@@ -124,7 +128,10 @@ class StitchExporter:
                 files[i] = self._compare(i, request, folder, wanted[i], weights)
             if request.verify_on:
                 self._verify(request, folder, files)
-            manifest = self._manifest(files, wanted[ids[0]], weights)
+            described = self.cfg, self.model, self.size, wanted[ids[0]]
+            about = describe_graphs(*described, [file.step for file in heads])
+            about['heads'] = [compare_head(file, folder, weights) for file in heads]
+            manifest = self._manifest(files, about, weights)
             for path in folder.iterdir():
                 os.replace(path, self.out_dir / path.name)
         write_json(self.out_dir / MANIFEST, manifest)
@@ -167,7 +174,9 @@ class StitchExporter:
             format, path = FORMATS[kind], folder / name
             options = dict(format.options.get(precision, {}))
             got = format.load(path, options)(self.graph_images)
-            difference = check_parity(kind, stitch_id, got, wanted, precision)
+            difference = check_parity(
+                kind, f'stitch {stitch_id}', got, wanted, precision
+            )
             about = dict(format=kind, precision=precision, name=name)
             about |= dict(bytes=path.stat().st_size, max_difference=difference)
             shares = request.bundle and format.shares_weights
@@ -202,7 +211,7 @@ class StitchExporter:
     def _manifest(
         self,
         files: Mapping[int, Sequence[dict]],
-        predictions: Predictions,
+        about_graphs: Mapping,
         weights: Mapping | None = None,
     ) -> dict:
         ranked_by, metrics, results = None, {}, self.results
@@ -227,7 +236,7 @@ class StitchExporter:
             stitches.append(about | dict(metrics=metrics.get(i, {})))
         return dict(
             version=VERSION,
-            **describe_graphs(self.cfg, self.model, self.size, predictions),
+            **about_graphs,
             ranked_by=ranked_by,
             compared_on=self.compared_on,
             space=self.space.fingerprint,

@@ -184,7 +184,7 @@ def sample_images(
 
 def check_parity(
     kind: str,
-    stitch_id: int,
+    what: str,
     got: Predictions,
     wanted: Predictions,
     precision: str = 'fp32',
@@ -201,7 +201,7 @@ def check_parity(
         # Written this way round, NaN is refused too.
         if not differences[-1] <= bound:
             raise RuntimeError(
-                f'the {kind} export of stitch {stitch_id} differs from the stitched '
+                f'the {kind} export of {what} differs from the stitched '
                 f'model by {differences[-1]:.2g}, allowed is {bound:.2g}: please '
                 'report it'
             )

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import warnings
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,23 +34,37 @@ def to_onnx(build: StitchBuild, precision: str = 'fp32') -> onnx_ir.Model:
 
     Weights have the names that they have in the checkpoint, ``.T`` if transposed.
     """
-    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
-
     program = build.program
     outputs = output_names(len(program.graph_signature.user_outputs))
-    settings = dict(dynamo=True, dynamic_shapes={INPUT: {0: 'batch'}}, verbose=False)
-    settings |= dict(input_names=[INPUT], output_names=outputs)
+    batch = dict(dynamic_shapes={INPUT: {0: 'batch'}})
+    model = convert(program, (build.images,), [INPUT], outputs, **batch)
+    return {'fp32': lambda m: m, 'int8': _to_int8, 'fp16': _to_fp16}[precision](model)
+
+
+def convert(
+    program: torch.export.ExportedProgram,
+    examples: tuple[torch.Tensor, ...],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    **settings,
+) -> onnx_ir.Model:
+    """Turn a traced graph into an ONNX model whose weights have their names."""
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
+    settings |= dict(input_names=inputs, output_names=outputs)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
-            exported = torch.onnx.export(program, (build.images,), **settings)
+            exported = torch.onnx.export(
+                program, examples, dynamo=True, verbose=False, **settings
+            )
         except torch.onnx.OnnxExporterError as error:
             # Such as torch 2.6 with batch norm.
             allowed = 'what torch can write; that of requirements/constraints.txt can'
             raise refusal('--format', 'onnx', allowed) from error
     model = ClearMetadataAndDocStringPass()(exported.model).model
     _name_weights(model, program)
-    return {'fp32': lambda m: m, 'int8': _to_int8, 'fp16': _to_fp16}[precision](model)
+    return model
 
 
 def _name_weights(model: onnx_ir.Model, program: torch.export.ExportedProgram) -> None:

@@ -27,6 +27,8 @@ EMPTY_METRICS: dict[str, Callable[[BaseMetric], dict[str, float]]] = {}
 IMAGE_STATISTICS: dict[str, Callable[[list], dict[str, tuple]]] = {}
 # How to draw a sample with a visualizer.
 DRAWERS: dict[str, Callable] = {}
+# The heads of detectors as graphs of their own; see head_graphs.
+HEAD_GRAPHS: dict[str, Callable] = {}
 
 
 def rule_for(part: object, table: Mapping[str, T]) -> T | None:

@@ -11,7 +11,7 @@ from .checks import check
 
 MANIFEST = 'manifest.json'
 VERSION = 2  # of the layout of manifests; the first had no number
-Run = Callable[[np.ndarray], list[np.ndarray]]
+Run = Callable[..., list[np.ndarray]]  # of arrays, in the order of the inputs
 
 
 def read_manifest(folder: str | os.PathLike) -> dict:
@@ -46,8 +46,8 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
     session = onnxruntime.InferenceSession(
         path, settings, providers=['CPUExecutionProvider']
     )
-    name = session.get_inputs()[0].name
-    return lambda pixels: session.run(None, {name: pixels})
+    names = [found.name for found in session.get_inputs()]
+    return lambda *arrays: session.run(None, dict(zip(names, arrays, strict=True)))
 
 
 def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
@@ -57,9 +57,9 @@ def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
     settings = {'INFERENCE_NUM_THREADS': threads, **options}
     model = openvino.Core().compile_model(path, 'CPU', settings)
 
-    def run(pixels: np.ndarray) -> list[np.ndarray]:
+    def run(*arrays: np.ndarray) -> list[np.ndarray]:
         # A request of its own, for calls of several threads.
-        found = model.create_infer_request().infer([pixels])
+        found = model.create_infer_request().infer(list(arrays))
         return [found[output].copy() for output in model.outputs]
 
     return run

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -18,6 +19,7 @@ from .budget_controller import BudgetController
 from .budgets import UNITS, pareto_front, parse_budget
 from .bundle import MANIFEST, OPENERS, Run, check_whole, read_manifest
 from .checks import check
+from .detection import Detections
 from .steps import Steps
 
 LATENCIES = 'latencies.json'
@@ -58,11 +60,12 @@ class StitchRuntime:
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = manifest = read_manifest(self.folder)
         files = [file for stitch in manifest['stitches'] for file in stitch['files']]
+        files += manifest.get('heads', ())
         check_whole(self.folder, [*files, *(file.get('weights') for file in files)])
         #: What the manifest says of every stitch, by its id.
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
         self._files = dict(self._choosable(precision))
-        self._steps = Steps(self.manifest)
+        self._steps = Steps(self.manifest, cache(self._open_head))
         self._sessions: OrderedDict[Key, Run] = OrderedDict()
         self._opening, self._measuring = threading.Lock(), threading.Lock()
         self._lock = threading.RLock()  # of what is active
@@ -127,13 +130,15 @@ class StitchRuntime:
             self._latencies = self._latencies or self._read_latencies()
             return dict(self._latencies)
 
-    def __call__(self, image: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
+    def __call__(
+        self, image: np.ndarray
+    ) -> np.ndarray | Detections | tuple[np.ndarray, ...]:
         """Predict an image ``(H, W, 3)`` of uint8 RGB.
 
         Returns:
             Of segmentors classes ``(H, W)``, of depth models metres ``(H, W)``, of
-            classifiers probabilities ``(classes,)``, of detectors the maps of their
-            pyramid, for their heads stay in the mm model.
+            classifiers probabilities ``(classes,)``, of detectors :class:`Detections`,
+            or where the manifest has no ``heads`` the maps of their pyramid.
         """
         self._steps.check_image(image)
         with self._lock:
@@ -176,6 +181,9 @@ class StitchRuntime:
         if not (ranked and found and found['metric'] == ranked['metric']):
             return None
         return found['pytorch'] - found['value']
+
+    def _open_head(self, name: str) -> Run:
+        return OPENERS['onnx'](self.folder / name, self.threads or 0, {})
 
     def _session(self, key: Key) -> Run:
         with self._opening:

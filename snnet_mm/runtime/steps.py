@@ -1,22 +1,24 @@
 """What the caller of a graph does before and after it, as the manifest says."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .bundle import Run
 from .checks import check
+from .detection import detect
 from .images import fit_size, resize_image, resize_maps, windows
 
 # Steps before the graph that are taken here; others stay those of the caller.
-KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'batch'}
+KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
 
 
 class Steps:
     """Resizing, windows and decisions around a graph, as in mm's test pipeline."""
 
-    def __init__(self, manifest: Mapping) -> None:
+    def __init__(self, manifest: Mapping, open_head: Callable[[str], Run]) -> None:
+        self.open_head = open_head  # by the name of its file
         self.size = tuple(manifest['input']['shape'][2:])
         self.before, self.after = (
             {step['step']: step for step in manifest['caller'][key]}
@@ -42,7 +44,11 @@ class Steps:
         pixels = resize_image(image, self._fit(image.shape[:2]))
         if self.before['channels']['order'] == 'BGR':
             pixels = pixels[..., ::-1]
-        pixels = pixels.transpose(2, 0, 1)[None].astype(np.float32)
+        resized = pixels.shape[:2]
+        pixels = self._pad(pixels).transpose(2, 0, 1)[None].astype(np.float32)
+        if 'proposals' in self.after:
+            sizes = image.shape[:2], resized
+            return detect(run(pixels), self.after, self.open_head, *sizes)
         if 'heads' in self.after:
             return tuple(level[0] for level in run(pixels))
         if 'softmax' in self.after:
@@ -61,15 +67,29 @@ class Steps:
 
     def _fit(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return the size that an image is resized to."""
-        if 'windows' not in self.before:
+        if not {'windows', 'pad'} & self.before.keys():
             return self.size
         step, fitted = self.before.get('resize'), size
         if step:
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
+        if 'pad' in self.before:
+            small = fitted[0] <= self.size[0] and fitted[1] <= self.size[1]
+            allowed = f'what is {self.size} or smaller once resized'
+            check(small, 'image', f'{size}, resized {fitted}', allowed)
+            return fitted
         large = fitted[0] >= self.size[0] and fitted[1] >= self.size[1]
         allowed = f'what is {self.size} or larger once resized, for the windows'
         check(large, 'image', f'{size}, resized {fitted}', allowed)
         return fitted
+
+    def _pad(self, pixels: np.ndarray) -> np.ndarray:
+        """Fill an image up, right and below, if graphs want that."""
+        if 'pad' not in self.before:
+            return pixels
+        filled = np.empty((*self.size, 3), np.float32)
+        filled[:] = self.before['pad']['value']
+        filled[: len(pixels), : pixels.shape[1]] = pixels
+        return filled
 
     def _slide(self, run: Run, pixels: np.ndarray) -> np.ndarray:
         """Return the mean of all windows that cover a place, and of mirrored ones."""

@@ -154,10 +154,12 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
 
 def test_an_export_that_differs_is_refused():
     wanted = torch.full((2, 3), 10.0)
-    assert check_parity('onnx', 5, wanted + 5e-4, wanted) == pytest.approx(5e-4, 1e-2)
+    assert check_parity('onnx', 'stitch 5', wanted + 5e-4, wanted) == pytest.approx(
+        5e-4, 1e-2
+    )
     with pytest.raises(RuntimeError, match='onnx export of stitch 5 .* by 0.002'):
-        check_parity('onnx', 5, wanted + 2e-3, wanted)
+        check_parity('onnx', 'stitch 5', wanted + 2e-3, wanted)
     with pytest.raises(RuntimeError, match='mm export .* by 0.0005'):
-        check_parity('mm', 5, wanted + 5e-4, wanted)
+        check_parity('mm', 'stitch 5', wanted + 5e-4, wanted)
     with pytest.raises(RuntimeError, match='by nan'):
-        check_parity('onnx', 5, wanted * torch.nan, wanted)
+        check_parity('onnx', 'stitch 5', wanted * torch.nan, wanted)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
@@ -87,6 +89,48 @@ def test_depths_are_those_of_mm(build, tmp_path):
         wanted = sample.pred_depth_map.data[0].numpy()
         assert depth.shape == wanted.shape
         assert_allclose(depth, wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize('bundled', [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_boxes_and_masks_are_those_of_mm(tmp_path, bundled):
+    pytest.importorskip('mmcv._ext')
+    config = 'configs/toy/mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
+    cfg = Config.fromfile(ROOT / config)
+    cfg.test_dataloader.dataset.num_scenes = 4
+    for anchor, depth in zip(cfg.model.backbone.anchors, (2, 3), strict=True):
+        anchor.arch.depth = depth
+    for head in (cfg.model.roi_head.bbox_head, cfg.model.roi_head.mask_head):
+        head.num_classes = 3
+    cfg = pipeline_of(cfg, dict(type='Resize', scale=(64, 64), keep_ratio=True))
+    torch.manual_seed(0)
+    init_default_scope('mmdet')
+    model = MODELS.build(cfg.model).eval()
+    # Scores and shapes that differ, of boxes that have an area.
+    for layer, std in {
+        model.rpn_head.rpn_cls: 0.3, model.rpn_head.rpn_reg: 0.03,
+        model.roi_head.bbox_head.fc_cls: 0.3, model.roi_head.bbox_head.fc_reg: 0.1,
+        model.roi_head.mask_head.conv_logits: 0.3,
+    }.items():  # fmt: skip
+        torch.nn.init.normal_(layer.weight, std=std)
+    model.dataset_meta = dict(classes=('a', 'b', 'c'))
+    exporter = StitchExporter(cfg, model, tmp_path)
+    ids = (0, 2) if bundled else (2,)
+    export = exporter.export_bundle if bundled else exporter.export_stitch
+    manifest = export(ids if bundled else 2, ['onnx'])
+    assert len(manifest['heads']) == 3
+    runtime, seen = StitchRuntime(tmp_path), []
+    for sample, found in predictions(cfg, model, runtime, ids):
+        wanted = sample['predictions'][0].pred_instances.numpy()
+        assert_array_equal(found.labels, wanted.labels)
+        assert_allclose(found.boxes, wanted.bboxes, atol=1e-3)
+        assert_allclose(found.scores, wanted.scores, atol=1e-4)
+        assert_array_equal(found.masks, wanted.masks)
+        seen += [*found.labels]
+    assert len(seen) > 10
+    assert len({*seen}) > 1
+    (tmp_path / 'boxes_64x64.onnx').write_bytes(b'')
+    with pytest.raises(ValueError, match='boxes_64x64.onnx of 0 bytes.*is damaged'):
+        StitchRuntime(tmp_path)
 
 
 def test_images_are_resized_as_by_opencv():

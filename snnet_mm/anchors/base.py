@@ -72,7 +72,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     checkpoint_context = staticmethod(noop_context_fn)
     # Names that pretrained weights must have, too; see load_into.
     strict_keys = ''
-    # Linear layers of a block to which a plug-in may add biases.
+    # Linear layers of a block, or of a part of it, to which a plug-in may add.
     biased_layers: tuple[str, ...] = ()
 
     def __init__(

@@ -80,14 +80,14 @@ def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
 
 
 def add_lora(
-    attention: nn.Module, rank: int, alpha: float, targets: Sequence[str]
+    module: nn.Module, rank: int, alpha: float, targets: Sequence[str]
 ) -> None:
-    """Give linear layers of an attention low-rank updates."""
+    """Give linear layers of an attention, or an MLP, low-rank updates."""
     for name in targets:
-        layer = getattr(attention, name, None)
+        layer = getattr(module, name, None)
         # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
-        read = name == 'qkv' and getattr(attention, 'q_bias', None) is not None
+        read = name == 'qkv' and getattr(module, 'q_bias', None) is not None
         right = type(layer) is nn.Linear and not read
-        allowed = f'linear layers that the attention calls, which {name} is not'
+        allowed = f'linear layers that the module calls, which {name} is not'
         check(right, 'lora.targets', targets, allowed)
-        setattr(attention, name, LoRALinear.of(layer, rank, alpha))
+        setattr(module, name, LoRALinear.of(layer, rank, alpha))

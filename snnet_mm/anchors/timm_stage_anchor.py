@@ -17,6 +17,7 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import Anchor, TokenState
+from .low_rank import add_lora, read_lora
 from .position import Grid
 from .pretrained import Weights
 from .timm_internals import accept_any_size, fix_mask, forget_biases
@@ -35,6 +36,8 @@ class NetworkParts:
     fix_grid: Callable[[nn.Module, Grid], None] | None = None  # for maps of one grid
     one_size: bool = False  # for images of one size only
     widths: list[int] | None = None  # after every block, where they differ in a stage
+    # Linear layers of a block that low-rank updates and biases of stitches are for.
+    linear: tuple[str, ...] = ()
 
 
 def _swin(net: nn.Module) -> NetworkParts:
@@ -52,13 +55,17 @@ def _resnet(net: nn.Module) -> NetworkParts:
 
 def _convnext(net: nn.Module) -> NetworkParts:
     stages = [downsampling_first(s.downsample, s.blocks) for s in net.stages]
-    return NetworkParts(net.stem, stages)
+    # Pointwise, and in some variants convolutions.
+    pointwise = isinstance(net.stages[-1].blocks[-1].mlp.fc1, nn.Linear)
+    linear = ('mlp.fc1', 'mlp.fc2') if pointwise else ()
+    return NetworkParts(net.stem, stages, linear=linear)
 
 
 def _levit(net: nn.Module) -> NetworkParts:
     forget_biases(net)
     layout = 'NCHW' if net.use_conv else 'NLC'
-    return NetworkParts(net.stem, _convnext(net).stages, layout=layout, one_size=True)
+    stages = [downsampling_first(s.downsample, s.blocks) for s in net.stages]
+    return NetworkParts(net.stem, stages, layout=layout, one_size=True)
 
 
 def _mobilenetv3(net: nn.Module) -> NetworkParts:
@@ -135,6 +142,9 @@ class TimmStageAnchor(Anchor):
         downsampling_blocks: Whether what leads into a stage is a block of its own in
             place of a part of the first one, and so is the end of the stem before the
             first stage: bridges leave and enter networks there.
+        lora: For ConvNeXt; freezes the anchor but for low-rank updates of the two
+            pointwise layers of every block, ``targets`` among ``('fc1', 'fc2')``; see
+            :class:`TokenAnchor`.
         init_cfg: With ``type='Pretrained'`` the checkpoint is ``'timm://<name>'``, a
             file of timm or of the family's authors, or an mm checkpoint.
     """
@@ -147,6 +157,7 @@ class TimmStageAnchor(Anchor):
         img_size: int | Sequence[int] | None = None,
         drop_path_rate: float = 0,
         downsampling_blocks: bool = False,
+        lora: Mapping | None = None,
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
@@ -173,7 +184,9 @@ class TimmStageAnchor(Anchor):
         size = img_size or net.pretrained_cfg['input_size'][1:]
         self.input_size = tuple(to_2tuple(size))
         self._layout, self._one_size = parts.layout, parts.one_size
-        self._fix_grid = parts.fix_grid
+        self._fix_grid, self.biased_layers = parts.fix_grid, parts.linear
+        targets = [name.removeprefix('mlp.') for name in parts.linear]
+        self._lora = read_lora(lora, targets)
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
@@ -210,9 +223,18 @@ class TimmStageAnchor(Anchor):
                 self._fix_grid(block, grid)
         self.input_size = tuple(size)
 
+    def freeze(self) -> None:
+        if self._lora is not None:
+            self.requires_grad_(False)
+            for block in self.blocks:
+                mlp = getattr(getattr(block, 'block', block), 'mlp', None)
+                if mlp is not None:  # not what leads into a stage
+                    add_lora(mlp, **self._lora)
+        super().freeze()
+
     def adapt_weights(self, weights: Weights) -> Weights:
         own, theirs = self.state_dict(), self._names
-        if own.keys() <= weights.keys():
+        if {k for k in own if '.lora_' not in k} <= weights.keys():
             return weights
         if self._joined.keys() <= weights.keys():
             return {self._joined.get(k, k): v for k, v in weights.items()}

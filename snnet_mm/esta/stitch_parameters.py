@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from snnet_mm.anchors import Anchor
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import MOVED_SETTINGS, check, is_whole, register
@@ -34,7 +35,7 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
         super().__init__()
         for anchor in backbone.anchors:
             fits = getattr(anchor, 'biased_layers', ())
-            wanted = 'anchors of PlainViT, or of LLaMA in HFDecoderAnchor'
+            wanted = 'anchors of PlainViT, ConvNeXt in TimmStageAnchor, or LLaMA'
             check(fits, 'backbone.plugins', type(anchor).__name__, wanted)
             single = 'checkpoint_context' not in vars(anchor)
             wanted = 'one plug-in that adds to the layers of anchors'
@@ -49,7 +50,7 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
                 (anchor, f'anchors.{anchor}.blocks.{block}.{name}')
                 for anchor, begin, end in stitch.segments
                 for block in range(begin, end)
-                for name in backbone.anchors[anchor].biased_layers
+                for name in _layers_of(backbone.anchors[anchor], block)
             ]
             layers = [backbone.get_submodule(name) for _, name in places]
             flat = [
@@ -129,7 +130,11 @@ class StitchBiases(StitchParameters):
     They begin at zero; see :class:`StitchParameters`.
     """
 
-    exported_settings = dict(qkv_bias=True)
+    def __init__(self, backbone: StitchedBackbone) -> None:
+        super().__init__(backbone)
+        of_all = self._layers.values()
+        if any(layer.bias is None for layers in of_all for layer in layers):
+            self.exported_settings = dict(qkv_bias=True)
 
     def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
         return torch.zeros(layer.out_features)
@@ -182,6 +187,17 @@ class StitchLoRA(StitchParameters):
     def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
         down, up = _low_rank(layer, part)
         return 'weight', up @ down
+
+
+def _layers_of(anchor: Anchor, block: int) -> list[str]:
+    # What leads into a stage may be joined to a block, or be one by itself.
+    names = [f'.{name}' for name, _ in anchor.blocks[block].named_modules()]
+    return [
+        name[1:]
+        for layer in anchor.biased_layers
+        for name in names
+        if name.endswith(f'.{layer}')
+    ]
 
 
 def _low_rank(layer: nn.Linear, part: Tensor) -> tuple[Tensor, Tensor]:

@@ -196,3 +196,33 @@ def test_downsampling_as_blocks_of_their_own(kind):
         assert after[0].tokens.equal(apart.embed(images).tokens)
     apart.fix_input_size((64, 64))
     assert states_of(apart, images)[-1].tokens.allclose(after[-1].tokens, atol=1e-5)
+
+
+@pytest.mark.parametrize('apart', [False, True])
+@torch.no_grad()
+def test_low_rank_updates_of_convnext(apart, tmp_path):
+    config = convnext(downsampling_blocks=apart, out='end')
+    network, plain = same_weights(config)
+    lora = config | dict(lora=dict(rank=2, alpha=6, targets=('fc1', 'fc2')))
+    weights, images = network.state_dict(), torch.randn(2, 3, 64, 64)
+    wanted = plain(images).tokens
+    for state in (weights, plain.state_dict()):
+        anchor = from_file(lora, state, tmp_path)
+        assert anchor(images).tokens.equal(wanted)
+    trained = {k for k, p in anchor.named_parameters() if p.requires_grad}
+    assert len(trained) == 7 * 2 * 2
+    assert all('.mlp.fc' in k and '.lora_' in k for k in trained)
+    # With updates that are not zero it is the network of the merged weights.
+    updated = disturb(anchor)(images).tokens
+    plain.load_state_dict(anchor.state_dict(), strict=False)
+    for name, weight in plain.named_parameters():
+        if '.mlp.fc' in name and name.endswith('weight'):
+            layer = anchor.get_submodule(name.removesuffix('.weight'))
+            weight.add_(3 * layer.lora_B @ layer.lora_A)
+    assert_close(plain(images).tokens, updated, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize('kind', [swin, resnet])
+def test_networks_without_low_rank_updates(kind):
+    with pytest.raises(ValueError, match=r"'rank': 2}; allowed: .*config key: lora"):
+        MODELS.build(kind(lora=dict(rank=2)))

@@ -7,7 +7,7 @@ from config_models import CONFIGS, load, read
 from mmengine.runner import Runner
 from narrow_configs import narrow
 
-from snnet_mm.evaluation import count_parameters
+from snnet_mm.evaluation import cost_table, count_parameters
 from snnet_mm.stitching import StitchResults
 
 PAGE = CONFIGS.parent / 'docs' / 'esta.md'
@@ -41,6 +41,30 @@ def test_trained_parameters_of_the_paper():
     counts |= {'backbone.anchors': 0, 'backbone.stitch_lora': biases * 6 // 4}
     del counts['backbone.stitch_biases']
     assert {k: c.trained for k, c in count_parameters(model).items()} == counts
+
+
+def test_convnexts():
+    """Figure 9a names neither ranks nor layers; FLOPs of the networks are published."""
+    _, model = load('esta/fgvc/snnetv1-convnext-t-s-b_1xb64-100e_cub-224x224.py')
+    space = model.backbone.space
+    assert len(space) == 3 + 2 * (2 + 2 + 26)
+    costs = cost_table(model, (224, 224))
+    found = [costs[i].flops / 1e9 for i in space.anchor_ids]
+    assert found == pytest.approx([4.5, 8.7, 15.4], abs=0.05)
+    counts = {part: c.trained for part, c in count_parameters(model).items()}
+    narrow, wide = (96, 192, 384, 768), (128, 256, 512, 1024)
+    sizes = (32, (3, 3, 9, 3), narrow), (16, (3, 3, 27, 3), narrow)
+    sizes = (*sizes, (8, (3, 3, 27, 3), wide))
+    # Two layers, of one and four widths on their sides, in every block.
+    lora = [
+        10 * rank * sum(d * n for d, n in zip(dims, depths, strict=True))
+        for rank, depths, dims in sizes
+    ]
+    assert counts['backbone.anchors'] == sum(lora) == 5729280
+    of_anchor = model.backbone.stitch_biases.get_parameter
+    for i, (rank, *_) in enumerate(sizes):
+        assert 2 * rank * of_anchor(str(i)).numel() == lora[i]
+    assert sum(counts.values()) == 14747704
 
 
 def test_the_config_on_the_page_about_esta(tmp_path):

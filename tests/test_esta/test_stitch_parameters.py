@@ -5,11 +5,12 @@ from contextlib import suppress
 
 import pytest
 import torch
+from staged_anchors import convnext, disturb
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
 from snnet_mm.evaluation import cost_table, count_parameters
-from snnet_mm.models import SandwichWrapper, SNNetv2, set_stitches
+from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitches
 from snnet_mm.stitching import visiting_order
 
 IMAGES = (2, 3, 16, 24)
@@ -30,8 +31,15 @@ def added_to(net):
         (a, layer)
         for a, begin, end in net.active_stitch.segments
         for block in net.anchors[a].blocks[begin:end]
-        for layer in (block.attn.qkv, block.attn.proj)
+        for layer in linear_of(block)
     ]
+
+
+def linear_of(block):
+    block = getattr(block, 'block', block)
+    if hasattr(block, 'attn'):
+        return block.attn.qkv, block.attn.proj
+    return block.mlp.fc1, block.mlp.fc2
 
 
 def plugin_of(net):
@@ -80,6 +88,31 @@ def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor, plugins):
         for got, expected in zip(maps, wanted, strict=True):
             assert_close(got, expected, rtol=1e-4, atol=1e-4)
         assert (maps[0] - plain(images)[0]).abs().max() > 0.01
+
+
+@PLUGINS
+@pytest.mark.parametrize('with_cp', [False, True])
+def test_convnext(plugins, with_cp):
+    pytest.importorskip('timm')
+    more = dict(lora=dict(rank=2), with_cp=with_cp)
+    pair = [convnext(**more), convnext((12, 16, 20, 24), (2, 2, 4, 2), **more)]
+    net = disturb(SNNetv1(pair, out='end', plugins=plugins)).eval()
+    added = plugin_of(net).parameters()
+    for parameter in added:
+        parameter.data.mul_(0.1)
+    # Blocks of widths 8, 12, 12, 16, 16, 16 and 20, whose MLPs are four times as wide.
+    sizes = {'stitch_biases': 5 * 100, 'stitch_lora': 2 * 10 * 100}
+    (name,) = plugins
+    assert len(plugin_of(net).get_parameter('0')) == sizes[name]
+    images, plain = torch.randn(2, 3, 64, 64), without(net)
+    for stitch in net.space:
+        net.set_stitch(stitch.id), plain.set_stitch(stitch.id)
+        found, wanted = net(images).tokens, by_hand(net, stitch.id)(images).tokens
+        assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        assert (found - plain(images).tokens).abs().max() > 0.01
+    found.square().mean().backward()
+    trained = [k for k, p in plugin_of(net).named_parameters() if p.grad is not None]
+    assert trained == [str(stitch.id)]
 
 
 # qkv and proj have 3 + 1 widths, and as many with one more each on their other sides.

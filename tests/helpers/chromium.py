@@ -92,10 +92,19 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Isolated(Quiet):
+    """Lets pages use several threads."""
+
+    def end_headers(self):
+        self.send_header('Cross-Origin-Opener-Policy', 'same-origin')
+        self.send_header('Cross-Origin-Embedder-Policy', 'require-corp')
+        super().end_headers()
+
+
 @contextlib.contextmanager
-def served(folder):
+def served(folder, server=Quiet):
     """The address of a static server of a folder."""
-    handler = functools.partial(Quiet, directory=str(folder))
+    handler = functools.partial(server, directory=str(folder))
     with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f'http://127.0.0.1:{server.server_port}/'

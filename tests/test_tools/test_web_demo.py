@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from chromium import CHROMIUM, open_page, served
+from chromium import CHROMIUM, Isolated, open_page, served
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from numpy.testing import assert_array_equal
@@ -121,6 +121,12 @@ def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
         pytest.skip(f'npm cannot get onnxruntime-web: {error}')
     manifest = json.loads((bundle / 'manifest.json').read_text())
     routes = {stitch['id']: stitch['route'] for stitch in manifest['stitches']}
+    with served(site, Isolated) as url, open_page(url) as page:
+        page.wait('window.demo?.views[0].found')
+        threads = min(4, page.run('navigator.hardwareConcurrency'))
+        status = page.run('document.getElementById("status").textContent')
+        assert f'runs on {threads} CPU thread(s)' in status
+        check_predictions(page, bundle, dict([*images.items()][:1]), routes)
     broken = 'document.getElementById("problem")?.textContent.includes({!r})'
     with served(site) as url, open_page(url) as page:
         page.wait('window.demo?.views[0].found')

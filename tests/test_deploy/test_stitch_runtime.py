@@ -297,6 +297,8 @@ def test_what_is_refused(bundle):
     path.write_text(text)
     with pytest.raises(ValueError, match=r'allowed: uint8 arrays \(H, W, 3\)'):
         StitchRuntime(bundle)(np.zeros((64, 64, 3)))
+    with pytest.raises(ValueError, match=r'uint8 \(0, 64, 3\).*with pixels'):
+        StitchRuntime(bundle)(np.zeros((0, 64, 3), np.uint8))
 
 
 @pytest.mark.slow

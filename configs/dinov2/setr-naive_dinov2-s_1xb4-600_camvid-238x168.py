@@ -19,7 +19,11 @@ model = dict(
     ),
     decode_head=dict(in_channels=384, channels=128, num_classes=11),
 )
-optim_wrapper = dict(optimizer=dict(lr=1e-4))
+# The head learns from scratch; at its rate the pretrained blocks would forget.
+optim_wrapper = dict(
+    optimizer=dict(lr=1e-3),
+    paramwise_cfg=dict(custom_keys=dict(_delete_=True, backbone=dict(lr_mult=0.03))),
+)
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=600, by_epoch=False),

@@ -1,7 +1,7 @@
 # The slow anchor of the pair on CamVid, trained on with images of twice as many pixels.
 # One CPU core, batch 4. No figure in the paper; not yet run.
 _base_ = './setr-naive_dinov2-s_1xb4-600_camvid-238x168.py'
-checkpoint = 'work_dirs/camvid-slow/iter_1200.pth'
+checkpoint = 'work_dirs/camvid-slow/iter_600.pth'
 crop_size = (252, 336)
 scale = (336, 252)
 model = dict(

@@ -8,7 +8,7 @@ _base_ = [
     '../_base_/stitched_runtime.py',
 ]
 fast_checkpoint = 'work_dirs/camvid-fast/fast.pth'
-slow_checkpoint = 'work_dirs/camvid-slow/iter_1200.pth'
+slow_checkpoint = 'work_dirs/camvid-slow/iter_600.pth'
 anchor = dict(
     type='PlainViT', img_size=_base_.crop_size, patch_size=14, layer_scale_init=1.0
 )
@@ -36,12 +36,17 @@ model = dict(
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
-optim_wrapper = dict(optimizer=dict(lr=1e-4))
+# Every anchor at the rate that it was trained with alone.
+rates = {'anchors.0': dict(lr_mult=0.1), 'anchors.1': dict(lr_mult=0.03)}
+optim_wrapper = dict(
+    optimizer=dict(lr=1e-3),
+    paramwise_cfg=dict(custom_keys=dict(_delete_=True, **rates)),
+)
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=600, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=1200, by_epoch=False),
 ]
-train_cfg = dict(max_iters=600, val_interval=600)
+train_cfg = dict(max_iters=1200, val_interval=1200)
 default_hooks = dict(
     checkpoint=dict(interval=100, max_keep_ckpts=1),
     stitch_sampling=dict(sampler=dict(step=0.4e9)),

@@ -19,7 +19,7 @@ MOVED_SETTINGS['stitch_bias'] = "plugins=dict(stitch_biases=dict(type='StitchBia
 
 
 class StitchParameters(nn.Module, metaclass=ABCMeta):
-    """What every stitch adds to linear layers of the anchors.
+    """Parameters of every stitch that are added to linear layers of the anchors.
 
     A plug-in of a backbone of anchors with ``biased_layers``, as :class:`PlainViT` has.
     A stitch has parameters for these layers in the blocks that it runs, in one flat
@@ -87,7 +87,7 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
         return [p for name, p in self.named_parameters() if name != str(stitch.id)]
 
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
-        """Return what a stitch adds by the parameters of the backbone it adds to."""
+        """Return what is added to parameters of the backbone, by their names."""
         added = {}
         of_layers = self._names[stitch.id], self._layers[stitch.id]
         for name, layer, part in zip(*of_layers, self._parts(stitch), strict=True):

@@ -107,7 +107,7 @@ def head_graphs(
 
 
 def _are_plain(detector: nn.Module) -> bool:
-    """Tell whether heads predict as the graphs do, the same for all stitches."""
+    """Return whether the heads predict as the graphs do, alike for all stitches."""
     rpn, roi = detector.rpn_head, detector.roi_head
     if not _named(RPNHead=rpn, StandardRoIHead=roi):
         return False

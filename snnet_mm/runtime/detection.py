@@ -9,7 +9,7 @@ from .bundle import Run
 
 
 class Detections(NamedTuple):
-    """Objects of an image, the surest first.
+    """Objects of an image, sorted by score.
 
     ``boxes`` are ``(n, 4)``, left, top, right and bottom in pixels of the image,
     ``scores`` and ``labels`` ``(n,)``, ``masks`` bool ``(n, H, W)`` or None.
@@ -48,9 +48,9 @@ def detect(
 def suppress(
     boxes: np.ndarray, scores: np.ndarray, groups: np.ndarray, iou: float
 ) -> np.ndarray:
-    """Return the places of boxes, the surest first, that no surer one overlaps.
+    """Return the indices of the boxes that NMS keeps, sorted by score.
 
-    Boxes of other groups are moved out of the way and do not count, as in mmcv.
+    Boxes of other groups are moved apart, as in mmcv's batched NMS.
     """
     order = np.argsort(-scores, kind='stable')
     away = groups.astype(np.float32) * (boxes.max(initial=0) + np.float32(1))

@@ -87,7 +87,7 @@ def choose_precision(
     results: StitchResults | Mapping[str, StitchResults] | None = None,
     lower_is_better: Collection[str] | None = None,
 ) -> tuple[str, Choice]:
-    """The precision, and the stitch in it, that are best within a budget.
+    """Choose the precision, and the stitch in it, that are best within a budget.
 
     Of equally good ones it is the precision that is named first: name float32 first
     where the results are of one precision, and what another loses is not known.
@@ -125,7 +125,7 @@ def choose_among(
     known: Mapping[K, tuple[CostTable | None, StitchResults | None]],
     lower_is_better: Collection[str] | None = None,
 ) -> tuple[K, Choice]:
-    """The best choice of several costs and results, and their name."""
+    """Return the best choice of several costs and results, and their name."""
     found, refused = [], []
     for name, (costs, results) in known.items():
         try:
@@ -147,7 +147,7 @@ def _choose(
     results: StitchResults | None,
     lower_is_better: Collection[str] | None,
 ) -> tuple[tuple, Choice]:
-    """Rate a choice: larger is better."""
+    """Return the choice and, before it, its rating: larger is better."""
     if not isinstance(budget, Budget):
         budget = parse_budget(budget)
     given = costs is not None or results is not None

@@ -30,7 +30,11 @@ model = dict(
         loss_decode=dict(warm_up_iters=20),
     ),
 )
-optim_wrapper = dict(optimizer=dict(lr=1e-4))
+# The head learns from scratch; at 1e-3 its sigmoid saturates and never comes back.
+optim_wrapper = dict(
+    optimizer=dict(lr=3e-4),
+    paramwise_cfg=dict(custom_keys=dict(_delete_=True, backbone=dict(lr_mult=0.1))),
+)
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=40, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=1e-6, begin=40, end=400, by_epoch=False),

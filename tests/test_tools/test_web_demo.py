@@ -9,7 +9,7 @@ import torch
 from chromium import CHROMIUM, Isolated, open_page, served
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
 from snnet_mm.deploy import StitchExporter
@@ -19,31 +19,39 @@ onnxruntime = pytest.importorskip('onnxruntime')
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+DEPTH = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 IDS = (0, 2, 4, 1)
 SIZES = ((64, 64), (50, 90), (130, 71))
 
 
-@pytest.fixture(scope='module')
-def bundle(tmp_path_factory):
-    """Stitches of narrow anchors of 2 and 3 blocks."""
-    cfg = Config.fromfile(ROOT / CONFIG)
+def narrow_model(config, std=0.3):
+    """A toy config and its model with anchors of 2 and 3 blocks and chosen weights."""
+    cfg = Config.fromfile(ROOT / config)
     cfg.test_dataloader.dataset.num_scenes = 4
     backbone, head = cfg.model.backbone, cfg.model.decode_head
     for anchor, (width, depth) in zip(backbone.anchors, ((8, 2), (12, 3)), strict=True):
         anchor.arch = dict(embed_dims=width, depth=depth, num_heads=2)
     backbone.stitching_layer.rank = 2
     head.update(in_channels=12, channels=8, init_cfg=None)
+    if 'out_indices' in backbone:
+        backbone.out_indices = (0, 1, 2, 2)
     init_default_scope('mmseg')
     model = MODELS.build(cfg.model)
     # Weights by which all of the stitches see two classes in all of the images.
     torch.manual_seed(0)
     for parameter in model.parameters():
-        parameter.data.normal_(std=0.3)
+        parameter.data.normal_(std=std)
     for name, buffer in model.named_buffers():
         if name.endswith('running_mean'):
             buffer.normal_()
         if name.endswith('running_var'):
             buffer.uniform_(0.5, 2)
+    return cfg, model
+
+
+@pytest.fixture(scope='module')
+def bundle(tmp_path_factory):
+    cfg, model = narrow_model(CONFIG)
     model.decode_head.conv_seg.bias.data.zero_()
     out = tmp_path_factory.mktemp('bundle')
     StitchExporter(cfg, model, out).export_bundle(IDS)
@@ -59,6 +67,15 @@ def write_page(monkeypatch, *args):
     web_demo.main()
 
 
+def write_page_or_skip(*args):
+    try:
+        write_page(*args)
+    except ValueError as error:
+        if 'where npm cannot get it' not in str(error):
+            raise
+        pytest.skip(f'npm cannot get onnxruntime-web: {error}')
+
+
 @pytest.fixture
 def images(tmp_path):
     """Images of smooth noise, RGB, by the path of their file."""
@@ -71,13 +88,16 @@ def images(tmp_path):
     return found
 
 
-def masks(bundle, stitch, image):
-    """What onnxruntime says here."""
+def outputs(bundle, stitch, image):
+    """What onnxruntime gives here."""
     path = bundle / f'stitch_{stitch}_64x64_fp32.onnx'
     pixels = resize_image(image, (64, 64)).transpose(2, 0, 1)[None]
     session = onnxruntime.InferenceSession(path)
-    (logits,) = session.run(None, {'images': pixels.astype(np.float32)})
-    return logits[0].argmax(0)
+    return session.run(None, {'images': pixels.astype(np.float32)})[0][0]
+
+
+def masks(bundle, stitch, image):
+    return outputs(bundle, stitch, image).argmax(0)
 
 
 def check_predictions(page, bundle, images, routes):
@@ -113,12 +133,7 @@ def check_predictions(page, bundle, images, routes):
 @pytest.mark.skipif(CHROMIUM is None, reason='no chromium is installed')
 def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
     site = tmp_path / 'site'
-    try:
-        write_page(monkeypatch, bundle, '--out', site, '--images', *images)
-    except ValueError as error:
-        if 'where npm cannot get it' not in str(error):
-            raise
-        pytest.skip(f'npm cannot get onnxruntime-web: {error}')
+    write_page_or_skip(monkeypatch, bundle, '--out', site, '--images', *images)
     manifest = json.loads((bundle / 'manifest.json').read_text())
     routes = {stitch['id']: stitch['route'] for stitch in manifest['stitches']}
     with served(site, Isolated) as url, open_page(url) as page:
@@ -143,3 +158,34 @@ def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
         page.call('Page.addScriptToEvaluateOnNewDocument', source=script)
         page.call('Page.navigate', url=url)
         page.wait(broken.format('This browser has no WebAssembly'))
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@writes_onnx
+@pytest.mark.skipif(CHROMIUM is None, reason='no chromium is installed')
+def test_depth_in_a_browser(images, tmp_path, monkeypatch):
+    cfg, model = narrow_model(DEPTH, std=0.15)  # at 0.3 the sigmoid saturates
+    bundle, site = tmp_path / 'bundle', tmp_path / 'site'
+    StitchExporter(cfg, model, bundle).export_bundle((0, 1))
+    write_page_or_skip(monkeypatch, bundle, '--out', site, '--images', *images)
+    view = 'demo.views[0]'
+    with served(site) as url, open_page(url) as page:
+        for place, stitch in enumerate((0, 1)):
+            file, image = [*images.items()][place + 1]
+            page.wait('window.demo?.views[0].found')
+            page.run(f'demo.loadImage("images/{file.name}")')
+            page.run(f"""{view}.slider.value = {place};
+                {view}.slider.dispatchEvent(new Event('input'))""")
+            page.wait(
+                f'{view}.found?.stitch === {stitch} && '
+                f'{view}.found.url === "images/{file.name}"'
+            )
+            expected = outputs(bundle, stitch, image)[0]
+            found = np.reshape(page.run(f'[...{view}.found.map]'), expected.shape)
+            assert np.ptp(expected) > 1
+            assert_allclose(found, expected, rtol=1e-3)
+            said = page.run('document.getElementById("legend").innerText').split()
+            metres = [expected.min(), np.mean(np.ptp(expected) / 2 + expected.min())]
+            assert_allclose([float(x) for x in said[::2]][:2], metres, atol=0.02)
+            assert said[1::2] == ['m'] * 3

@@ -45,12 +45,17 @@ model = dict(
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
     ),
 )
-optim_wrapper = dict(optimizer=dict(lr=3e-5))
+# Every anchor at the rate that it was trained with alone.
+rates = {'anchors.0': dict(lr_mult=0.33), 'anchors.1': dict(lr_mult=0.1)}
+optim_wrapper = dict(
+    optimizer=dict(lr=3e-4),
+    paramwise_cfg=dict(custom_keys=dict(_delete_=True, **rates)),
+)
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=40, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=40, end=400, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=40, end=800, by_epoch=False),
 ]
-train_cfg = dict(max_iters=400, val_interval=400)
+train_cfg = dict(max_iters=800, val_interval=800)
 default_hooks = dict(
     checkpoint=dict(interval=100, max_keep_ckpts=1),
     stitch_sampling=dict(sampler=dict(step=0.3e9)),

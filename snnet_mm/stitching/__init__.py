@@ -8,8 +8,14 @@ from snnet_mm.runtime.budgets import (
     parse_budget,
 )
 
-from .cost_table import CostTable, Setup, by_precision
-from .costs import Cost, group_by_cost, split_cost_range
+from .cost_table import (
+    Cost,
+    CostTable,
+    Setup,
+    by_precision,
+    group_by_cost,
+    split_cost_range,
+)
 from .metrics import (
     HIGHER,
     KEY_METRICS,
@@ -18,9 +24,8 @@ from .metrics import (
     rank_correlation,
     short_name,
 )
-from .pairs import SizedStitch, choose_pair, joint_columns
 from .prior import prior_scores
-from .results import StitchResult, StitchResults, join_precisions
+from .results import SizedStitch, StitchResult, StitchResults, joint_columns
 from .routes import (
     Position,
     Segment,
@@ -33,6 +38,7 @@ from .routes import (
 from .selection import (
     best_per_budget_group,
     choose,
+    choose_pair,
     choose_precision,
     middle_stitches,
     pick,

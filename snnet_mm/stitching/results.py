@@ -6,12 +6,19 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import NamedTuple
 
 from snnet_mm.runtime.budgets import drop_nan, pareto_front
 from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
 
-from .cost_table import CostTable, Setup, check_rows, read_header
-from .costs import Cost, cost_column
+from .cost_table import (
+    Cost,
+    CostTable,
+    Setup,
+    check_rows,
+    cost_column,
+    read_header,
+)
 from .metrics import (
     HIGHER,
     LOWER,
@@ -21,6 +28,13 @@ from .metrics import (
     rank_correlation,
 )
 from .space import StitchingSpace
+
+
+class SizedStitch(NamedTuple):
+    """A stitch, and height and width in pixels that it runs at."""
+
+    id: int
+    input_size: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -241,20 +255,26 @@ def check_comparable(results: Collection[StitchResults]) -> None:
     check(len(ranked_by) == 1, '--results', sorted(ranked_by), allowed)
 
 
-def join_precisions(
-    results: Mapping[str, StitchResults], cost: str = 'latency'
-) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
-    """Join results by precision: a cost and the scores by precision and stitch id.
+def joint_columns(
+    results: Sequence[StitchResults] | Mapping[str, StitchResults],
+    cost: str = 'flops',
+) -> tuple[dict, dict]:
+    """A cost and the scores of all stitches of several results, for a joint front.
 
-    ``pareto_front`` and :class:`BudgetController` take both: the front over the
-    milliseconds of a device is one of stitch and precision.
+    Results by name, such as their precision, give them by name and stitch id; a list of
+    results at one input size each by :class:`SizedStitch`.
     """
-    check_comparable(results.values())
+    named = isinstance(results, Mapping)
+    sizes = list(results) if named else [r.input_size for r in results]
+    check(len({*sizes}) == len(sizes), '--results', sizes, 'each size once')
+    found = list(results.values()) if named else results
+    check_comparable(found)
     costs, scores = {}, {}
-    for precision, found in results.items():
-        column = found.column(cost)
-        for i, score in found.scores().items():
-            costs[precision, i], scores[precision, i] = column[i], score
+    for name, of_one in zip(sizes, found, strict=True):
+        column = of_one.column(cost)
+        for i, score in of_one.scores().items():
+            key = (name, i) if named else SizedStitch(i, name)
+            costs[key], scores[key] = column[i], score
     return costs, scores
 
 

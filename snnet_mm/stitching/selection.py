@@ -14,10 +14,15 @@ from snnet_mm.runtime.budgets import (
 )
 from snnet_mm.utils import check, is_whole
 
-from .cost_table import CostTable
-from .costs import split_cost_range
+from .cost_table import CostTable, split_cost_range
 from .prior import prior_scores
-from .results import StitchResult, StitchResults, check_comparable
+from .results import (
+    SizedStitch,
+    StitchResult,
+    StitchResults,
+    check_comparable,
+    joint_columns,
+)
 from .routes import ANCHOR_KIND
 from .space import StitchingSpace
 
@@ -140,6 +145,24 @@ def choose_among(
     return name, choice
 
 
+def choose_pair(
+    space: StitchingSpace,
+    budget: str | Budget,
+    results: Sequence[StitchResults],
+    lower_is_better: Collection[str] | None = None,
+) -> tuple[SizedStitch, Choice]:
+    """The best stitch and input size within a budget, by results at one size each.
+
+    Other arguments are those of :func:`pick`.
+    """
+    results = [r.ranked_by(lower_is_better=lower_is_better) for r in results]
+    joint_columns(results)  # refuses what cannot be compared
+    at = {r.input_size: (None, r) for r in results}
+    size, choice = choose_among(space, budget, at)
+    reason = f'{choice.reason}; images of {size[0]}x{size[1]}'
+    return SizedStitch(choice.id, size), Choice(choice.id, reason)
+
+
 def _choose(
     space: StitchingSpace,
     budget: str | Budget,
@@ -153,22 +176,20 @@ def _choose(
     given = costs is not None or results is not None
     check(given, '--results', None, 'results or a cost table, which budgets go by')
     if results is None:
-        scores, sign = prior_scores(space, costs.column('flops')), 1
+        sign, scores, hopes = 1, prior_scores(space, costs.column('flops')), {}
     else:
         results.check_space(space)
         results = results.ranked_by(lower_is_better=lower_is_better)
-        sign = 1 if results.higher_is_better else -1
-        scores = {space[i].id: score for i, score in results.scores().items()}
+        sign, scores = 1 if results.higher_is_better else -1, results.scores()
+        hopes = {r.id: results.score(r) for r in results.predicted}
     priced = costs if costs is not None else results
     column = priced.column(budget.cost)
 
     def ranked(scores: Mapping[int, float]) -> list[int]:
-        affordable = (i for i in scores if column[i] <= budget.limit)
+        affordable = (i for i in scores if column[space[i].id] <= budget.limit)
         return sorted(affordable, key=lambda i: (-sign * scores[i], column[i], i))
 
-    guessed = {r.id: r for r in results.predicted} if results else {}
-    hoped = ranked({space[i].id: results.score(r) for i, r in guessed.items()})
-    known = ranked(scores)
+    known, hoped = ranked(scores), ranked(hopes)
     found = known or hoped
     if not found:
         cheapest = min(scores, key=lambda i: (column[i], i))
@@ -181,43 +202,34 @@ def _choose(
     best = found[0]
     cost = UNITS[budget.cost].budget(column[best])
     what = f'stitch {best} ({space.describe(space[best])}, {cost})'
-    if results is None:
-        evidence = f'by the prior, {PRIOR_LOSES}'
-    else:
-        evidence = _evidence(space, results, found, hoped)
-    score = scores[best] if known else results.score(guessed[best])
+    evidence = f'by the prior, {PRIOR_LOSES}'
+    if results is not None:
+        evidence = _evidence(results, len(space), found, hoped)
+    score = scores[best] if known else hopes[best]
     rating = bool(known), sign * score, -priced.column('flops')[best]
     return rating, Choice(best, f'budget {budget} {budget.meaning}: {what}, {evidence}')
 
 
 def _evidence(
-    space: StitchingSpace,
-    results: StitchResults,
-    found: Sequence[int],
-    hoped: Sequence[int],
+    results: StitchResults, num_stitches: int, found: Sequence[int], hoped: Sequence
 ) -> str:
     """What speaks for the best of the found, and may speak for predicted stitches."""
-    best, guessed = found[0], {r.id: r for r in results.predicted}
-    if best in guessed:
-        return (
-            f'by a search: {_told(results, guessed[best])} is predicted, not measured'
-        )
-    rows = {r.id: r for r in results.complete}
-    reason = f'by {"a search" if guessed else "results"} that measured '
-    reason += f'{len(rows)} of {len(space)} stitches: {_told(results, rows[best])}; '
+    complete, predicted = results.complete, results.predicted
+    rows = {r.id: r for r in (*predicted, *complete)}
+    best = rows[found[0]]
+    score = results.score(best)
+    told = f'{results.metric} {score:.4g}'
+    if best.deviation is not None:
+        return f'by a search: {told} ± {best.deviation:.2g} is predicted, not measured'
     second = [f'stitch {i} with {results.score(rows[i]):.4g}' for i in found[1:2]]
-    reason += f'runner-up {"".join(second) or "none"}'
+    reason = (
+        f'by {"a search" if predicted else "results"} that measured {len(complete)} of '
+        f'{num_stitches} stitches: {told}; runner-up {"".join(second) or "none"}'
+    )
     if hoped:
-        score = results.score(rows[best])
-        gains = [_expected_gain(results, guessed[i], score) for i in hoped]
+        gains = [_expected_gain(results, rows[i], score) for i in hoped]
         reason += f'; expected to lose {max(gains):.2g} to the {len(hoped)} predicted'
     return reason
-
-
-def _told(results: StitchResults, result: StitchResult) -> str:
-    """The score of a stitch, in words."""
-    spread = '' if result.deviation is None else f' ± {result.deviation:.2g}'
-    return f'{results.metric} {results.score(result):.4g}{spread}'
 
 
 def _expected_gain(results: StitchResults, result: StitchResult, best: float) -> float:

@@ -9,7 +9,6 @@ from .routes import ANCHOR_KIND, Position, Segment, Stitch, StitchingLayerSpec
 from .space import StitchingSpace, layer_name
 
 Joint = tuple[int, int]  # last block before, first block after
-DIRECTIONS = ('FS', 'SF')
 
 
 class SlidingWindowSpace(StitchingSpace):
@@ -60,7 +59,7 @@ class SlidingWindowSpace(StitchingSpace):
         if not nearest:
             for length in range(3, len(depths) + 1):
                 paths += combinations(anchors, length)
-        if check_direction(direction) == 'SF':
+        if direction == 'SF':
             pairs, paths = ([path[::-1] for path in p] for p in (pairs, paths))
         routes = [route for path in paths for route in self._routes(path)]
         stitches = [
@@ -94,12 +93,6 @@ class SlidingWindowSpace(StitchingSpace):
             ]
         for segments, layers, begin in heads:
             yield (*segments, Segment(path[-1], begin, self._depth)), layers
-
-
-def check_direction(direction: str) -> str:
-    """Return the direction if it is one."""
-    check(direction in DIRECTIONS, 'backbone.direction', direction, DIRECTIONS)
-    return direction
 
 
 def _joints_by_window(depth: int, kernel: int, stride: int) -> dict[Joint, int]:

@@ -66,7 +66,7 @@ class TwoWaySpace(StitchingSpace):
         unused = [last] if 'FS' in kinds else []
         found = {j: self._chain_below(j) for j in range(depths[-1])} if maps else None
         specs = self._layer_specs()
-        ends = self._end_substitutes_by(specs) if end_maps else None
+        ends = self._end_substitutes_by(specs) if maps and end_maps else None
         super().__init__(depths, stitches, specs, ids, found, unused, ends)
 
     def _chain_below(self, block: int) -> tuple[Substitute, ...]:

@@ -13,7 +13,7 @@ from snnet_mm.stitching import (
     StitchResult,
     StitchResults,
     TwoWaySpace,
-    join_precisions,
+    joint_columns,
     pareto_front,
 )
 
@@ -101,7 +101,7 @@ def test_the_joint_front_of_stitch_and_precision():
     full = collect(mIoU=[40, 39, 30]).with_costs(MEASURED)
     halves = COSTS.measured(MEASURED.setup, {7: 3, 0: 5, 2: 0.5})
     int8 = collect(mIoU=[39.8, 39, 29]).with_costs(halves)
-    costs, scores = join_precisions(dict(fp32=full, int8=int8))
+    costs, scores = joint_columns(dict(fp32=full, int8=int8), 'latency')
     assert (costs['fp32', 7], costs['int8', 7]) == (7.5, 3)
     front = [('int8', 2), ('fp32', 2), ('int8', 7), ('fp32', 7)]
     assert pareto_front(costs, scores) == front

@@ -3,17 +3,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_results
 
+from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import (
     Cost,
     CostTable,
     Setup,
+    SizedStitch,
     StitchResult,
     StitchResults,
     TwoWaySpace,
     best_per_budget_group,
     choose,
+    choose_pair,
     choose_precision,
+    joint_columns,
+    pareto_front,
     parse_budget,
     pick,
     select_stitches,
@@ -265,3 +271,66 @@ def test_screened_results_count_for_nothing(screened):
     assert both.scores() == {0: 50, 3: 47, 6: 44}
     assert both.front() == [0]
     assert both.rank_correlation() == pytest.approx(-1)
+
+
+def at(size, factor, better):
+    """The small results at another size: costs by a factor, RMSE lower by so much."""
+    rows = [
+        replace(
+            r,
+            flops=int(r.flops * factor),
+            latency=r.latency * factor,
+            metrics=dict(r.metrics, RMSE=r.metrics['RMSE'] - better),
+        )
+        for r in small_results.RESULTS.stitches
+    ]
+    return replace(small_results.RESULTS, stitches=rows, input_size=size)
+
+
+# RMSE 0.9, 0.5, 0.8, 0.6 at 3, 30, 20, 10 GFLOPs and 9, 8, 4, 6 ms.
+LARGE, SMALL = small_results.RESULTS, at((16, 24), 0.25, -0.15)
+AT_SMALL, AT_LARGE = SMALL.input_size, LARGE.input_size
+
+
+def test_pairs_on_one_front():
+    costs, scores = joint_columns([LARGE, SMALL])
+    assert len(costs) == len(scores) == 8
+    assert costs[SizedStitch(5, AT_SMALL)] == 2.5e9
+    assert scores[SizedStitch(5, AT_LARGE)] == small_results.RMSE[5]
+    front = pareto_front(costs, scores, higher_is_better=False)
+    assert front == [*[(i, AT_SMALL) for i in (0, 5, 1)], (5, AT_LARGE), (1, AT_LARGE)]
+    ms, _ = joint_columns([LARGE, SMALL], 'latency')
+    assert ms[2, AT_SMALL] == 1
+    with pytest.raises(ValueError, match='each size once'):
+        joint_columns([LARGE, LARGE])
+    controller = BudgetController(costs, scores, False, target_ms=10, load=1e-9)
+    assert controller.stitch == (5, AT_LARGE)
+    for _ in range(20):  # everything takes twice as long
+        controller.update(2e-9 * costs[controller.stitch])
+    assert controller.stitch == (5, AT_SMALL)
+
+
+@pytest.mark.parametrize(
+    ('budget', 'pair'),
+    [
+        ('1G', (0, AT_SMALL)),
+        ('9G', (1, AT_SMALL)),  # no stitch but one of the large size is that cheap
+        ('12G', (5, AT_LARGE)),
+        ('30G', (1, AT_LARGE)),
+        ('1.6ms', (5, AT_SMALL)),
+        ('8ms', (1, AT_LARGE)),
+    ],
+)
+def test_the_best_pair_within_a_budget(budget, pair):
+    for results in ([LARGE, SMALL], [SMALL, LARGE]):
+        found, choice = choose_pair(SPACE, budget, results)
+        assert found == pair
+        assert choice.id == pair[0]
+        assert choice.reason.endswith('images of {}x{}'.format(*pair[1]))
+
+
+def test_predictions_of_one_size_give_way_to_what_is_measured_at_another():
+    hoped = at(AT_SMALL, 0.25, 0.4)
+    hoped = replace(hoped, stitches=[replace(r, deviation=0.1) for r in hoped.stitches])
+    assert choose_pair(SPACE, '30G', [hoped, LARGE])[0] == (1, AT_LARGE)
+    assert choose_pair(SPACE, '2G', [hoped, LARGE])[0] == (0, AT_SMALL)

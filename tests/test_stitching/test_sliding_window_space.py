@@ -1,4 +1,5 @@
 import re
+from itertools import product
 
 import pytest
 
@@ -38,19 +39,20 @@ def test_layers_are_shared_within_a_window_and_fitted_to_all_its_joints():
         )
         for w in (0, 1)
     }
-    of_layers = [(*stitch.layers, *joints(stitch)) for stitch in space][2:]
-    assert of_layers == [
-        *[('0to1_0', joint) for joint in ([0, 0], [0, 1], [1, 0], [1, 1])],
-        *[('0to1_1', joint) for joint in ([2, 2], [2, 3], [3, 2], [3, 3])],
-    ]
 
 
-def test_the_last_window_is_cut_at_the_end_of_the_anchors():
-    space = SlidingWindowSpace((4, 4), kernel=3, stride=2)
-    of_layers = [(*stitch.layers, *joints(stitch)) for stitch in space][2:]
-    assert of_layers == [
-        *[('0to1_0', [last, first]) for last in range(3) for first in range(3)],
-        *[('0to1_1', joint) for joint in ([2, 3], [3, 2], [3, 3])],
+@pytest.mark.parametrize(
+    ('kernel', 'windows'),
+    [
+        (2, [product((0, 1), repeat=2), product((2, 3), repeat=2)]),
+        # The last window is cut at the end of the anchors; joints are of the first.
+        (3, [product(range(3), repeat=2), [(2, 3), (3, 2), (3, 3)]]),
+    ],
+)
+def test_windows_in_the_order_of_ids(kernel, windows):
+    space = SlidingWindowSpace((4, 4), kernel, stride=2)
+    assert [(*stitch.layers, *joints(stitch)) for stitch in space][2:] == [
+        (f'0to1_{n}', list(joint)) for n, found in enumerate(windows) for joint in found
     ]
 
 

@@ -63,10 +63,6 @@ REFUSED = [
     (lambda: SlidingWindowSpace((4, 5)), 'two or more of equal depth.*anchors'),
     (lambda: SlidingWindowSpace((4, 4), 5), 'kernel=5; allowed: 1 to 4'),
     (lambda: SlidingWindowSpace((4, 4), stride=3), 'stride=3; allowed: 1 to'),
-    (
-        lambda: SlidingWindowSpace((4, 4), direction='FSF'),
-        "direction='FSF'; allowed: 'FS', 'SF'",
-    ),
     (lambda: staged((2, 2)), 'two anchors or more.*config key: '),
     (lambda: staged((2, 2), (2, 2, 2)), 'as many stages.*config key: '),
     (lambda: staged(*PAIR, stages=(0, 0)), 'allowed: stages 0 to 1, each once'),

@@ -6,10 +6,13 @@ from mmengine.registry import MODELS
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.stitching import KINDS, SlidingWindowSpace, StagedSpace, TwoWaySpace
-from snnet_mm.stitching.sliding_window_space import check_direction
 from snnet_mm.utils import check, register
 
 from .stitched_backbone import StitchedBackbone, build_anchors
+
+DIRECTIONS = ('FS', 'SF')
+TRAINED = dict(type='StitchingLayer')
+LOW_RANK = dict(type='LoRAStitchingLayer', rank=16)
 
 
 @register(MODELS)
@@ -36,7 +39,7 @@ class SNNetv1(StitchedBackbone):
     def __init__(
         self,
         anchors: Sequence[dict | Anchor],
-        stitching_layer: dict | None = None,
+        stitching_layer: dict = TRAINED,
         kernel: int = 2,
         stride: int = 1,
         nearest: bool = True,
@@ -48,32 +51,28 @@ class SNNetv1(StitchedBackbone):
         share_layers: bool = False,
         **kwargs,
     ) -> None:
-        if stitching_layer is None:
-            stitching_layer = dict(type='StitchingLayer')
+        check(direction in DIRECTIONS, 'backbone.direction', direction, DIRECTIONS)
         anchors = build_anchors(anchors)
-        depths, maps = [a.depth for a in anchors], out == 'maps'
-        ends = maps and maps_of == 'end'
+        depths = [a.depth for a in anchors]
+        of_space = dict(ids=stitch_ids, maps=out == 'maps', end_maps=maps_of == 'end')
         staged = any(len(a.stages) > 1 for a in anchors)
         given = dict(kernel=kernel, stride=stride, nearest=nearest, direction=direction)
-        plain = given == dict(kernel=2, stride=1, nearest=True, direction='FS')
-        given_stages = dict(stages=stages, share_layers=share_layers)
-        fits = plain if staged else stages is None and not share_layers
+        of_stages = dict(stages=stages, share_layers=share_layers)
+        default = dict(kernel=2, stride=1, nearest=True, direction='FS')
+        fits = given == default if staged else stages is None and not share_layers
         wanted = 'stages for anchors that have some, and the others for plain anchors'
-        check(fits, 'backbone.stages', given | given_stages, wanted)
+        check(fits, 'backbone.stages', given | of_stages, wanted)
         if staged:
-            of_anchors = [[len(stage) for stage in a.stages] for a in anchors]
-            space = StagedSpace(
-                of_anchors, stages, stitch_ids, maps, ends, share_layers
-            )
+            stage_depths = [[len(stage) for stage in a.stages] for a in anchors]
+            space = StagedSpace(stage_depths, **of_stages, **of_space)
         elif len(set(depths)) == 1:
             space = SlidingWindowSpace(depths, ids=stitch_ids, **given)
         else:
             wanted = f'True for anchors of depths {tuple(depths)}'
             check(nearest or len(depths) == 2, 'backbone.nearest', nearest, wanted)
-            kinds = (check_direction(direction),)
-            space = TwoWaySpace(depths, kinds, stitch_ids, maps, ends)
-        parts = anchors, space, stitching_layer, out
-        super().__init__(*parts, maps_of=maps_of, **kwargs)
+            space = TwoWaySpace(depths, (direction,), **of_space)
+        more = dict(kwargs, out=out, maps_of=maps_of)
+        super().__init__(anchors, space, stitching_layer, **more)
 
 
 @register(MODELS)
@@ -92,21 +91,18 @@ class SNNetv2(StitchedBackbone):
     def __init__(
         self,
         anchors: Sequence[dict | Anchor],
-        stitching_layer: dict | None = None,
+        stitching_layer: dict = LOW_RANK,
         kinds: Collection[str] = KINDS,
         stitch_ids: Collection[int] | None = None,
         out: str = 'maps',
         maps_of: str = 'slowest',
         **kwargs,
     ) -> None:
-        if stitching_layer is None:
-            stitching_layer = dict(type='LoRAStitchingLayer', rank=16)
         anchors = build_anchors(anchors)
         plain = all(len(a.stages) == 1 for a in anchors)
         wanted = "'SNNetv1' for anchors with stages, which are stitched one way"
         check(plain, 'backbone.type', 'SNNetv2', wanted)
-        depths = [a.depth for a in anchors]
-        maps, ends = out == 'maps', maps_of == 'end'
-        space = TwoWaySpace(depths, kinds, stitch_ids, maps, maps and ends)
-        parts = anchors, space, stitching_layer, out
-        super().__init__(*parts, maps_of=maps_of, **kwargs)
+        depths, maps = [a.depth for a in anchors], out == 'maps'
+        space = TwoWaySpace(depths, kinds, stitch_ids, maps, maps_of == 'end')
+        more = dict(kwargs, out=out, maps_of=maps_of)
+        super().__init__(anchors, space, stitching_layer, **more)

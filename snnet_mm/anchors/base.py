@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from snnet_mm.utils import check, is_whole
 
+from .low_rank import add_lora, read_lora
 from .pretrained import Weights, load_into, pretrained_options
 
 OUTPUTS = ('maps', 'end')
@@ -64,6 +65,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         kept_blocks: Build, load and run only these blocks, under their numbers; by
             default all.
         embedding: Whether the embedding is built.
+        lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of some
+            linear layers: a dict with ``rank`` and, optionally, ``alpha`` (1) and
+            ``targets`` among ``lora_targets``, by default all. Frozen stages have none.
     """
 
     # Height and width of the images that it is built for, if it is for one size.
@@ -72,6 +76,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     checkpoint_context = staticmethod(noop_context_fn)
     # Names that pretrained weights must have, too; see load_into.
     strict_keys = ''
+    # The part of a block, and the names of its linear layers, that lora is for.
+    lora_part: str = ''
+    lora_targets: Sequence[str] = ()
     # Linear layers of a block, or of a part of it, to which a plug-in may add.
     biased_layers: tuple[str, ...] = ()
 
@@ -89,6 +96,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         with_cp: bool = False,
         kept_blocks: Collection[int] | None = None,
         embedding: bool = True,
+        lora: Mapping | None = None,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
@@ -104,6 +112,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         known = self.kept_blocks <= {*range(depth)}
         check(known, 'kept_blocks', kept_blocks, f'blocks 0 to {depth - 1}')
         self.frozen_stages, self.has_embedding = frozen_stages, embedding
+        self._lora = read_lora(lora, self.lora_targets)
 
     @property
     def trunk(self) -> nn.Module:
@@ -183,7 +192,16 @@ class Anchor(BaseModule, metaclass=ABCMeta):
                 setattr(trunk, name, None)
 
     def freeze(self) -> None:
-        """Take the gradients from the first ``frozen_stages`` blocks and before."""
+        """Take the gradients from the first ``frozen_stages`` blocks and before.
+
+        With ``lora`` from all weights, to which updates are added.
+        """
+        if self._lora is not None:
+            self.requires_grad_(False)
+            for block in self.trunk.blocks:
+                part = getattr(getattr(block, 'block', block), self.lora_part, None)
+                if part is not None:  # not what leads into a stage or is left out
+                    add_lora(part, **self._lora)
         everything = self.frozen_stages == self.depth
         for name, parameter in self.named_parameters():
             if everything or self.layer_depth(name)[0] <= self.frozen_stages:

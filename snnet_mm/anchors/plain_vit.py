@@ -42,9 +42,9 @@ ARCHITECTURES = {
 class PatchEmbed(nn.Module):
     """Images cut into patches, each projected to a token."""
 
-    def __init__(self, patch_size: int, in_channels: int, dim: int) -> None:
+    def __init__(self, patch_size: int, dim: int) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
+        self.proj = nn.Conv2d(3, dim, patch_size, patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return tokens ``(B, rows * columns, C)`` of images of whole patches."""
@@ -87,7 +87,6 @@ class PlainViT(TokenAnchor):
         arch: str | dict = 'small',
         img_size: int | Sequence[int] = 224,
         patch_size: int = 16,
-        in_channels: int = 3,
         cls_token: bool = True,
         num_registers: int = 0,
         abs_pos_embed: bool = True,
@@ -119,7 +118,7 @@ class PlainViT(TokenAnchor):
         self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
         _check_windows(depth, self.num_prefix, rel_pos_bias, *local)
-        self.patch_embed = PatchEmbed(patch_size, in_channels, dim)
+        self.patch_embed = PatchEmbed(patch_size, dim)
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
         numbers = dict(cls_token=int(cls_token), reg_token=num_registers)
         self._add_tokens(**numbers, pos_embed=length if abs_pos_embed else 0)

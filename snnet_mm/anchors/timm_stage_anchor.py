@@ -17,7 +17,6 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import Anchor, TokenState
-from .low_rank import add_lora, read_lora
 from .position import Grid
 from .pretrained import Weights
 from .timm_internals import accept_any_size, fix_mask, forget_biases
@@ -142,12 +141,13 @@ class TimmStageAnchor(Anchor):
         downsampling_blocks: Whether what leads into a stage is a block of its own in
             place of a part of the first one, and so is the end of the stem before the
             first stage: bridges leave and enter networks there.
-        lora: For ConvNeXt; freezes the anchor but for low-rank updates of the two
-            pointwise layers of every block, ``targets`` among ``('fc1', 'fc2')``; see
-            :class:`TokenAnchor`.
+        lora: For ConvNeXt, whose ``targets`` are the two pointwise layers of a block,
+            ``('fc1', 'fc2')``; see :class:`Anchor`.
         init_cfg: With ``type='Pretrained'`` the checkpoint is ``'timm://<name>'``, a
             file of timm or of the family's authors, or an mm checkpoint.
     """
+
+    lora_part = 'mlp'
 
     def __init__(
         self,
@@ -157,7 +157,6 @@ class TimmStageAnchor(Anchor):
         img_size: int | Sequence[int] | None = None,
         drop_path_rate: float = 0,
         downsampling_blocks: bool = False,
-        lora: Mapping | None = None,
         init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
@@ -179,14 +178,14 @@ class TimmStageAnchor(Anchor):
         for of_stage, stage in zip(info, parts.stages, strict=True):
             dims += [of_stage['num_chs']] * len(stage)
             strides += [of_stage['reduction']] * len(stage)
+        self.biased_layers = parts.linear
+        self.lora_targets = [name.removeprefix('mlp.') for name in parts.linear]
         super().__init__(parts.widths or dims, strides, init_cfg=init_cfg, **kwargs)
         self.model, self._settings = model, settings
         size = img_size or net.pretrained_cfg['input_size'][1:]
         self.input_size = tuple(to_2tuple(size))
         self._layout, self._one_size = parts.layout, parts.one_size
-        self._fix_grid, self.biased_layers = parts.fix_grid, parts.linear
-        targets = [name.removeprefix('mlp.') for name in parts.linear]
-        self._lora = read_lora(lora, targets)
+        self._fix_grid = parts.fix_grid
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
@@ -222,15 +221,6 @@ class TimmStageAnchor(Anchor):
             if self._fix_grid is not None and not isinstance(block, nn.Identity):
                 self._fix_grid(block, grid)
         self.input_size = tuple(size)
-
-    def freeze(self) -> None:
-        if self._lora is not None:
-            self.requires_grad_(False)
-            for block in self.blocks:
-                mlp = getattr(getattr(block, 'block', block), 'mlp', None)
-                if mlp is not None:  # not what leads into a stage
-                    add_lora(mlp, **self._lora)
-        super().freeze()
 
     def adapt_weights(self, weights: Weights) -> Weights:
         own, theirs = self.state_dict(), self._names

@@ -1,32 +1,24 @@
 """Common parts of all plain ViTs, whatever is in their blocks."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from snnet_mm.utils import check, is_number
 
 from .base import Anchor, TokenState
-from .low_rank import add_lora, read_lora
 from .position import Grid, grid_of
-
-LORA_TARGETS = ('qkv', 'proj')
 
 
 class TokenAnchor(Anchor):
     """An anchor of equal blocks on prefix tokens and a grid of patches.
 
     What derives from it has ``grid``, the rows and columns that it is built for.
-
-    Args:
-        lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of the
-            attention's linear layers: a dict with ``rank`` and, optionally, ``alpha``
-            (1) and ``targets`` (``('qkv', 'proj')``). Frozen stages have none.
     """
 
     grid: Grid
+    lora_part, lora_targets = 'attn', ('qkv', 'proj')
 
     def __init__(
         self,
@@ -36,7 +28,6 @@ class TokenAnchor(Anchor):
         num_prefix: int,
         has_cls: bool,
         drop_path_rate: float = 0,
-        lora: Mapping | None = None,
         **kwargs,
     ) -> None:
         dims, strides = [dim] * depth, [patch_size] * depth
@@ -44,7 +35,6 @@ class TokenAnchor(Anchor):
         right = is_number(drop_path_rate) and 0 <= drop_path_rate < 1
         check(right, 'drop_path_rate', drop_path_rate, 'from 0 to below 1')
         self.patch_size = patch_size
-        self._lora = read_lora(lora, LORA_TARGETS)
 
     @abstractmethod
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
@@ -75,12 +65,3 @@ class TokenAnchor(Anchor):
     def to_feature_map(self, state: TokenState) -> Tensor:
         patches = state.tokens[:, self.num_prefix :]
         return patches.transpose(1, 2).unflatten(2, state.grid).contiguous()
-
-    def freeze(self) -> None:
-        if self._lora is not None:
-            self.requires_grad_(False)
-            for block in self.trunk.blocks:
-                if not isinstance(block, nn.Identity):
-                    add_lora(block.attn, **self._lora)
-            self._lora = None
-        super().freeze()

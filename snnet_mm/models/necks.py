@@ -45,7 +45,6 @@ class NormPerMap(BaseModule):
     Args:
         in_channels: Channels of every map.
         norm_cfg: Config of the norms.
-        init_cfg: mmengine's initialisation config.
     """
 
     def __init__(
@@ -83,7 +82,6 @@ class SimpleFeaturePyramid(BaseModule):
         strides: The same for every level, finest first, each twice the one before it,
             as in the detector's anchor generator and RoI extractors.
         norm_cfg: Config of the norms.
-        init_cfg: mmengine's initialisation config.
     """
 
     def __init__(

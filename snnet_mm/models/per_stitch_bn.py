@@ -116,7 +116,7 @@ def recalibrate_bn(
     # mmseg pads images that are smaller than a crop in training alone.
     pads = not getattr(model.data_preprocessor, 'batch_augments', None)
     num_batches = 0
-    with _restored(model, norms):
+    with _observing(model, norms):
         for data_batch in batches:
             num_batches += 1
             data = model.data_preprocessor(data_batch, pads)
@@ -172,16 +172,20 @@ def _norms_of_some_stitches(model: nn.Module, norms: Norms, stitch: Stitch) -> s
 
 
 @contextmanager
-def _restored(model: nn.Module, norms: Norms) -> Iterator[None]:
-    """Eval mode; afterwards mode, statistics and active stitch are as before."""
-    states = {norm: deepcopy(norm.state_dict()) for norm in norms.values()}
+def _observing(model: nn.Module, norms: Norms) -> Iterator[None]:
+    """Only norms are in training mode; afterwards all is as before."""
+    momentum = {norm: norm.momentum for norm in norms.values()}
+    states = {norm: deepcopy(norm.state_dict()) for norm in momentum}
     active, training = find_stitched_backbone(model).active_stitch, model.training
     model.eval()
+    for norm in momentum:
+        norm.train().momentum = None
     try:
         yield
     finally:
         set_stitch(model, active.id)
         for norm, state in states.items():
+            norm.momentum = momentum[norm]
             norm.load_state_dict(state)
         model.train(training)
 
@@ -193,21 +197,14 @@ def _observe(
 
     Where one runs more than once, as on the levels of a pyramid, they are means.
     """
-    momentum = {norm: norm.momentum for norm in norms.values()}
-    for norm in momentum:
-        norm.train().reset_running_stats()
-        norm.momentum = None
-    try:
-        model._run_forward(data, mode=mode)
-    finally:
-        for norm, before in momentum.items():
-            norm.eval().momentum = before
-    found = {}
-    for name, norm in norms.items():
-        if norm.num_batches_tracked:
-            mean, var = norm.running_mean, norm.running_var
-            found[name] = torch.cat([mean, var, var.new_ones(1)])
-    return found
+    for norm in norms.values():
+        norm.reset_running_stats()
+    model._run_forward(data, mode=mode)
+    return {
+        name: torch.cat([n.running_mean, n.running_var, n.running_var.new_ones(1)])
+        for name, n in norms.items()
+        if n.num_batches_tracked
+    }
 
 
 def _read(norms: Norms) -> dict[str, Tensor]:

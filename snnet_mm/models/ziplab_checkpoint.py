@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 import torch
 from torch import Tensor
 
+from snnet_mm.anchors.checkpoint_filters import to_our_names
 from snnet_mm.anchors.pretrained import rename
 from snnet_mm.stitching import (
     SlidingWindowSpace,
@@ -20,17 +21,8 @@ from snnet_mm.utils import check
 
 from .backbones.stitched_backbone import SPACE_RECORD, as_space_record
 
-# Names within an anchor, applied in this order; of plain ViTs.
-_PLAIN = (
-    (r'^layers\.', 'blocks.'),
-    (r'^patch_embed\.projection\.', 'patch_embed.proj.'),
-    (r'\.gamma_([12])$', r'.ls\1.gamma'),
-    (r'\.ln([12])\.', r'.norm\1.'),
-    (r'\.attn\.relative_position_bias_table$', '.attn.rel_pos_bias.table'),
-    (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
-    (r'\.ffn\.layers\.1\.', '.mlp.fc2.'),
-)
-# Of networks with stages, after their blocks are counted: Swin, ResNet, LeViT.
+# Names within networks with stages, after their blocks are counted, applied in this
+# order: Swin, ResNet, LeViT.
 _IN_STAGE = re.compile(r'layers\.(\d+)\.blocks\.(\d+)\.(.+)')
 _STAGED = (
     (r'^(conv1|bn1)\.', r'stem.\1.'),
@@ -105,7 +97,7 @@ def _convert_anchor(weights: Weights) -> tuple[tuple[int, ...], Weights]:
     found = (_IN_STAGE.match(name) for name in weights)
     blocks = sorted({(int(f[1]), int(f[2])) for f in found if f})
     if not blocks:
-        weights = {rename(name, _PLAIN): v for name, v in weights.items()}
+        weights = to_our_names(weights)
         blocks = {k.split('.')[1] for k in weights if k.startswith('blocks.')}
         return (len(blocks),), weights
     numbers = {block: i for i, block in enumerate(blocks)}

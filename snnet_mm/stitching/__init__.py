@@ -32,7 +32,6 @@ from .routes import (
     Step,
     Stitch,
     StitchingLayerSpec,
-    common_prefix,
     visiting_order,
 )
 from .selection import (

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import NamedTuple
 
 from snnet_mm.utils import check
@@ -83,12 +83,6 @@ def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
         return (-1, -1, step) if isinstance(step, str) else (*step, '')
 
     return sorted(stitches, key=lambda stitch: list(map(key, stitch.steps)))
-
-
-def common_prefix(a: Sequence[Step], b: Sequence[Step]) -> int:
-    """Number of steps at the beginning of two routes that are the same."""
-    pairs = zip(a, b, strict=False)
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:

@@ -1,8 +1,8 @@
 """Choosing stitches: by budget, as lists of configs name them, after a screening."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from snnet_mm.runtime.budgets import (
     BUDGETS,
@@ -26,7 +26,6 @@ from .results import (
 from .routes import ANCHOR_KIND
 from .space import StitchingSpace
 
-K = TypeVar('K')
 NUM_BUDGET_GROUPS = 10
 SELECTIONS = (
     f"'all', 'anchors', 'pareto', ids such as '0,5,12', each once, and budgets such as "
@@ -76,65 +75,36 @@ def choose(
     results: StitchResults | None = None,
     lower_is_better: Collection[str] | None = None,
 ) -> Choice:
-    """The stitch of :func:`pick`, the evidence, and what it may lose to the best.
-
-    Of costs by precision it is that of :func:`choose_precision`.
-    """
-    if isinstance(costs, Mapping):
-        return choose_precision(space, budget, costs, results, lower_is_better)[1]
-    return _choose(space, budget, costs, results, lower_is_better)[1]
+    """The stitch of :func:`pick`, the evidence, and what it may lose to the best."""
+    return choose_precision(space, budget, costs, results, lower_is_better)[1]
 
 
 def choose_precision(
     space: StitchingSpace,
     budget: str | Budget,
-    costs: Mapping[str, CostTable] | None = None,
-    results: StitchResults | Mapping[str, StitchResults] | None = None,
+    costs: CostTable | Mapping[Hashable, CostTable] | None = None,
+    results: StitchResults | Mapping[Hashable, StitchResults] | None = None,
     lower_is_better: Collection[str] | None = None,
-) -> tuple[str, Choice]:
+) -> tuple[Hashable, Choice]:
     """Choose the precision, and the stitch in it, that are best within a budget.
 
-    Of equally good ones it is the precision that is named first: name float32 first
-    where the results are of one precision, and what another loses is not known.
-
-    Args:
-        space: The stitching space.
-        budget: See :func:`pick`.
-        costs: Costs by precision; by default those that the results hold.
-        results: Results by precision, or those of one precision for all.
-        lower_is_better: See :func:`metric_directions`.
+    Costs, or the results that hold them, are by precision; else it is None. Of equally
+    good ones it is the precision that is named first: name float32 first where the
+    results are of one precision, and what another loses is not known. Arguments are
+    those of :func:`pick`.
     """
-    several = isinstance(results, Mapping)
-    names = list(costs if costs is not None else results if several else ())
+    named = [x for x in (costs, results) if isinstance(x, Mapping)]
+    if not named:
+        return None, _choose(space, budget, costs, results, lower_is_better)[1]
+    names, found, refused = list(named[0]), [], []
     check(names, '--costs', None, 'costs or results by precision')
-    if several:
+    if isinstance(results, Mapping):
         results = {n: results[n].ranked_by(None, lower_is_better) for n in names}
         check_comparable(results.values())
-    known = {
-        name: (
-            costs[name] if costs is not None else None,
-            results[name] if several else results,
-        )
-        for name in names
-    }
-    name, choice = choose_among(space, budget, known, lower_is_better)
-    reason = f'{choice.reason}; in {name}'
-    if results is not None and not several:
-        reason += ', whose own metric the results do not tell'
-    return name, choice._replace(reason=reason)
-
-
-def choose_among(
-    space: StitchingSpace,
-    budget: str | Budget,
-    known: Mapping[K, tuple[CostTable | None, StitchResults | None]],
-    lower_is_better: Collection[str] | None = None,
-) -> tuple[K, Choice]:
-    """Return the best choice of several costs and results, and their name."""
-    found, refused = [], []
-    for name, (costs, results) in known.items():
+    for name in names:
+        known = (x[name] if isinstance(x, Mapping) else x for x in (costs, results))
         try:
-            rated = _choose(space, budget, costs, results, lower_is_better)
+            rated = _choose(space, budget, *known, lower_is_better)
         except ValueError as error:  # nothing is that cheap here
             refused.append(f'{name}: {error}')
         else:
@@ -142,7 +112,11 @@ def choose_among(
     if not found:
         raise ValueError('; '.join(refused))
     _, choice, name = max(found, key=lambda of: of[0])
-    return name, choice
+    sized = isinstance(name, tuple)  # see choose_pair
+    where = 'images of {}x{}'.format(*name) if sized else f'in {name}'
+    if isinstance(results, StitchResults):
+        where += ', whose own metric the results do not tell'
+    return name, Choice(choice.id, f'{choice.reason}; {where}')
 
 
 def choose_pair(
@@ -157,10 +131,9 @@ def choose_pair(
     """
     results = [r.ranked_by(lower_is_better=lower_is_better) for r in results]
     joint_columns(results)  # refuses what cannot be compared
-    at = {r.input_size: (None, r) for r in results}
-    size, choice = choose_among(space, budget, at)
-    reason = f'{choice.reason}; images of {size[0]}x{size[1]}'
-    return SizedStitch(choice.id, size), Choice(choice.id, reason)
+    at = {r.input_size: r for r in results}
+    size, choice = choose_precision(space, budget, results=at)
+    return SizedStitch(choice.id, size), choice
 
 
 def _choose(

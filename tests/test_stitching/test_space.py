@@ -15,10 +15,8 @@ from snnet_mm.stitching import (
     StitchingSpace,
     TwoWaySpace,
     check_space_record,
-    visiting_order,
     write_space_record,
 )
-from snnet_mm.stitching.routes import common_prefix
 
 SPACES = [
     TwoWaySpace((3, 7)),
@@ -104,18 +102,6 @@ def test_steps_and_distinct_blocks():
     space = TwoWaySpace((12, 24))
     assert count_blocks(space, shared=False) == 2412
     assert count_blocks(space, shared=True) == 894
-
-
-@pytest.mark.parametrize('space', [TwoWaySpace((3, 7)), SlidingWindowSpace((12,) * 3)])
-def test_a_walk_in_visiting_order_runs_every_distinct_block_once(space):
-    runs, before = 0, ()
-    stitches = visiting_order(space)
-    assert sorted(s.id for s in stitches) == list(space.ids)
-    for stitch in stitches:
-        new = stitch.steps[common_prefix(before, stitch.steps) :]
-        runs += sum(isinstance(step, Position) and step.block >= 0 for step in new)
-        before = stitch.steps
-    assert runs == count_blocks(space, shared=True)
 
 
 # --- records in weights

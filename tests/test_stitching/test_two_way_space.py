@@ -158,14 +158,3 @@ def test_without_maps_there_are_the_layers_of_routes_alone(depths):
         assert set(space.layers) == used
         with pytest.raises(ValueError, match="allowed: 'end', as a TwoWaySpace"):
             space.substitutes(0)
-
-
-def test_kinds_and_ids_of_a_chain_keep_their_numbers():
-    whole = TwoWaySpace((3, 4, 9))
-    # 3 anchors; 3-4 FS, 5 free, 6-7 SF, 8 SFS, 9 FSF; 10-12 FS, 13 free, ...
-    assert whole.ids == (*range(5), *range(6, 13), *range(14, 23))
-    space = TwoWaySpace((3, 4, 9), kinds=('SF', 'FSF'), ids=[6, 9, 15])
-    assert space.ids == (0, 1, 2, 6, 9, 15)
-    assert [space[i] for i in space.ids] == [whole[i] for i in space.ids]
-    assert whole.describe(whole[9]) == 'anchor0[0:1] > anchor1[2:3] > anchor0[2:3]'
-    assert whole.describe(whole[15]) == 'anchor2[0:5] > anchor1[2:4]'

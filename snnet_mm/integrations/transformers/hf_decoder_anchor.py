@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.anchors.low_rank import add_lora, read_lora
 from snnet_mm.anchors.pretrained import Weights, check_shapes
 from snnet_mm.utils import check, refusal, register
 
@@ -49,20 +48,18 @@ class HFDecoderAnchor(Anchor):
             config is read, or a dict of the config with ``model_type``.
         pretrained: Folder or name of the weights that ``init_weights`` loads; an
             ``init_cfg`` of type ``'Pretrained'`` loads a file.
-        lora: See :class:`TokenAnchor`; ``targets`` are among q_proj, k_proj, v_proj and
-            o_proj, by default all.
         dtype: Of the anchor's weights and of what its blocks compute; activations
             between blocks, low-rank updates and all that is trained stay in float32.
-        **kwargs: See :class:`Anchor`.
+        **kwargs: See :class:`Anchor`; low-rank updates are of ``PROJECTIONS``.
     """
 
+    lora_part, lora_targets = 'self_attn', PROJECTIONS
     strict_keys = r'blocks\.|embed_tokens|norm|lm_head'
 
     def __init__(
         self,
         model: str | Mapping,
         pretrained: str | None = None,
-        lora: Mapping | None = None,
         dtype: str = 'float32',
         **kwargs,
     ) -> None:
@@ -71,7 +68,6 @@ class HFDecoderAnchor(Anchor):
         depth = config.num_hidden_layers
         super().__init__([config.hidden_size] * depth, [1] * depth, **kwargs)
         self.pretrained, self.dtype = pretrained, getattr(torch, dtype)
-        self._lora = read_lora(lora, PROJECTIONS)
         built = AutoModelForCausalLM.from_config(config, dtype=self.dtype)
         self.embed_tokens, self.blocks = built.model.embed_tokens, built.model.layers
         self.norm, self.lm_head = built.model.norm, built.lm_head
@@ -153,14 +149,6 @@ class HFDecoderAnchor(Anchor):
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         return super().layer_depth(param_name.replace('lm_head', 'norm'))
-
-    def freeze(self) -> None:
-        if self._lora is not None:
-            self.requires_grad_(False)
-            for i in self.kept_blocks:
-                add_lora(self.blocks[i].self_attn, **self._lora)
-            self._lora = None
-        super().freeze()
 
     def adapt_weights(self, weights: Weights) -> Weights:
         """Rename weights of transformers; a tied head is that of the embedding."""

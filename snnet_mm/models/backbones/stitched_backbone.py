@@ -59,7 +59,6 @@ class StitchedBackbone(BaseModule):
             others, which auxiliary heads read, are then None. By default all.
         plugins: Configs of parts that change how stitches run, by name; see
             docs/extending.md and :class:`snnet_mm.esta.StitchBiases`.
-        init_cfg: mmengine's initialisation config.
     """
 
     # Whether equal starts of routes have equal states: no, if blocks differ by stitch.

@@ -1,12 +1,13 @@
 """The walk along a route that all backbones share, and states kept between walks."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, TokenState
-from snnet_mm.stitching import Position, Step, common_prefix
+from snnet_mm.stitching import Position, Step
 
 # A place on a route, and the stitching layer that maps the state there, if any does.
 Tap = tuple[Position, str | None]
@@ -69,7 +70,8 @@ class PrefixCache:
         if place < len(self._runs):
             seen, last, states = self._runs[place]
             if torch.equal(seen, images):
-                shared = set(steps[: common_prefix(last, steps)])
+                pairs = zip(last, steps, strict=False)
+                shared = {a for a, _ in takewhile(lambda p: p[0] == p[1], pairs)}
                 states = {tap: s for tap, s in states.items() if tap[0] in shared}
                 self._runs[place] = seen, steps, states
                 return states

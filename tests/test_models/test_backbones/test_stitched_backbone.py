@@ -34,15 +34,6 @@ def test_each_anchor_loads_weights_of_its_own(build_vit, tmp_path, which):
     assert_same([dict(anchor.state_dict()) for anchor in net.anchors], wanted)
 
 
-def test_the_active_stitch(build_snnet):
-    assert build_snnet((2, 2, 2), (8, 12, 16)).active_stitch.id == 2
-    net = build_snnet()
-    net.set_stitch(5)
-    other = copy.deepcopy(net)
-    other.set_stitch(2)
-    assert net.active_stitch.id == 5
-
-
 @pytest.fixture
 def build(build_snnet):
     """Builds a segmentor."""

@@ -2,7 +2,7 @@
 
 import os
 import os.path as osp
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from snnet_mm.utils import check
 
@@ -19,7 +19,10 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
     named = prefixes if isinstance(prefixes, Mapping) else {None: prefixes}
     for name, prefix in named.items():
         folder = osp.join(root, prefix or '')
-        unused = name == 'seg' and not _loads_seg(dataset.get('pipeline', ()))
+        unused = name == 'seg' and not any(
+            'Panoptic' in str(step.get('type')) or step.get('with_seg')
+            for step in dataset.get('pipeline', ())
+        )
         if folder and '://' not in folder and not unused:
             keys = f'{key}.dataset.data_root, {key}.dataset.data_prefix'
             keys += f'.{name}' if name else ''
@@ -35,9 +38,3 @@ def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> N
         keys = f'{key}.data_root, {key}.ann_file' if root else f'{key}.ann_file'
         ok = osp.isfile(file) and osp.getsize(file)
         check(ok, keys, file, 'a file with annotations in it')
-
-
-def _loads_seg(pipeline: Iterable[Mapping]) -> bool:
-    return any(
-        'Panoptic' in str(step.get('type')) or step.get('with_seg') for step in pipeline
-    )

@@ -7,7 +7,6 @@ from math import prod
 from numbers import Real
 from typing import NamedTuple
 
-from mmengine.logging import print_log
 from mmengine.optim import DefaultOptimWrapperConstructor
 from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
 from torch import nn
@@ -34,15 +33,6 @@ class _Decayed(NamedTuple):
     def scale(self, name: str) -> float:
         level, num_levels = self.anchor.layer_depth(name.removeprefix(self.prefix))
         return self.rate ** (num_levels - 1 - level)
-
-    def report(self, lr: float) -> None:
-        depth, last = self.anchor.depth, lr * self.rate
-        print_log(
-            f'Layer-wise decay of {self.prefix.rstrip(".") or "the model"}: rate '
-            f'{self.rate}, learning rates from {lr * self.rate ** (depth + 1):.3g} at '
-            f'the embedding to {last:.3g} at block {depth - 1}.',
-            logger='current',
-        )
 
 
 @register(OPTIM_WRAPPER_CONSTRUCTORS)
@@ -93,9 +83,11 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         groups = defaultdict(list)
         for name, parameter in module.named_parameters():
             if parameter.requires_grad:
+                lr = self.base_lr * prod(
+                    x for part, x in self.lr_mults.items() if _is_in(name, part)
+                )
                 of = [a for a in anchors if name.startswith(a.prefix)]
-                lr = self.base_lr * (of[0].scale(name) if of else 1)
-                lr *= self._multiplier(name)
+                lr *= of[0].scale(name) if of else 1
                 decays = parameter.ndim > 1 and not POSITIONS_AND_TOKENS.search(name)
                 groups[lr, decays].append(parameter)
         for lr, decays in sorted(groups, reverse=True):
@@ -103,11 +95,6 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
             if self.base_wd is not None:
                 group['weight_decay'] = self.base_wd if decays else 0.0
             params.append(group)
-        for anchor in anchors:
-            anchor.report(self.base_lr * self._multiplier(anchor.prefix))
-
-    def _multiplier(self, name: str) -> float:
-        return prod(x for part, x in self.lr_mults.items() if _is_in(name, part))
 
     def _decayed_anchors(self, model: nn.Module) -> Iterator[_Decayed]:
         """Anchors of every backbone with their rates; a single stitch lacks some."""
@@ -122,12 +109,10 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
             seen |= {anchor for _, anchor in members}
             if not any(p.requires_grad for p in module.parameters()):
                 continue
-            rates = self.rates
-            if isinstance(rates, Real):
-                rates = [rates] * len(members)
-            allowed = f'a rate for each of {len(members)} anchors or one number for all'
-            fits = len(rates) == len(members)
-            check(fits, f'{KEY}.decay_rates', rates, allowed)
+            one, number = isinstance(self.rates, Real), len(members)
+            rates = [self.rates] * number if one else self.rates
+            allowed = f'a rate for each of {number} anchors or one number for all'
+            check(len(rates) == number, f'{KEY}.decay_rates', rates, allowed)
             prefix = f'{name}.' if name else ''
             for (at, anchor), rate in zip(members, rates, strict=True):
                 if anchor is not None:

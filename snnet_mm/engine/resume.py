@@ -97,19 +97,20 @@ def check_weights_fit(
     weights = {_current(str(k)): v for k, v in weights.items()}
     _check_space(model, weights, name, resumed)
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
-    if not shapes.keys() & wanted.keys():
-        raise ValueError(
-            f'checkpoint {name} is of another model: none of its keys, such as '
-            f'{list(weights)[:3]}, is one of {list(wanted)[:3]}, ... ({KEYS})'
-        )
-    for key in shapes.keys() & wanted.keys():
+    known = shapes.keys() & wanted.keys()
+    if not known:
+        has = f'such as {list(weights)[:3]}, is one of {list(wanted)[:3]}, ...'
+        _refuse(name, f'is of another model: none of its keys, {has}')
+    for key in known:
         if weights[key].is_floating_point() and not weights[key].isfinite().all():
-            raise ValueError(
-                f'checkpoint {name}: {key} is not finite: the training diverged, or '
-                f'the file is damaged ({KEYS})'
-            )
+            why = 'the training diverged, or the file is damaged'
+            _refuse(name, f'holds {key} that is not finite: {why}')
     if strict:
         _check_all_there(model, shapes, wanted, name)
+
+
+def _refuse(name: str, what: str, keys: str = KEYS) -> NoReturn:
+    raise ValueError(f'checkpoint {name} {what} ({keys})')
 
 
 def _current(key: str) -> str:
@@ -122,25 +123,23 @@ def _current(key: str) -> str:
 def _check_all_there(
     model: nn.Module, shapes: Mapping, wanted: Mapping, name: str
 ) -> None:
-    def refuse(what: str, keys: str = KEYS) -> NoReturn:
-        raise ValueError(f'checkpoint {name} {what} ({keys})')
-
     for key, shape in shapes.items():
         if shape != wanted.get(key, shape):
             has = f'{key} has shape {shape}, the model has {wanted[key]}'
-            refuse(f'is of another geometry: {has}')
+            _refuse(name, f'is of another geometry: {has}')
     for pattern, setting in ADDED.items():
         added = [k for k in shapes if re.search(pattern, k)]
         if added and not any(re.search(pattern, k) for k in wanted):
             why = 'that the model has no place for; without them it is not what was'
             keys = f'config key: {setting}; {KEYS}'
-            refuse(f'holds {added[0]} and others {why} trained', keys)
+            _refuse(name, f'holds {added[0]} and others {why} trained', keys)
     # Without the buffer, stitching layers would be fitted anew.
     needed = [k for k in wanted if k.endswith('stitching_initialized')]
     needed += [k for k, _ in model.named_parameters()]
     missing = [k for k in needed if k not in shapes]
     if missing:
-        refuse(f'lacks {len(missing)} parameters of the model, such as {missing[:3]}')
+        what = f'lacks {len(missing)} parameters of the model, such as'
+        _refuse(name, f'{what} {missing[:3]}')
 
 
 def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> None:
@@ -151,19 +150,18 @@ def _check_space(model: nn.Module, weights: Mapping, name: str, exact: bool) -> 
             prefix = f'{path}.' if path else ''
             known = check_space_of_weights(weights, module.space, prefix, exact)
         except ValueError as error:
-            raise ValueError(f'checkpoint {name}: {error} ({KEYS})') from None
+            _refuse(name, f'does not fit: {error}')
         if not known:
-            print_log(
-                f'checkpoint {name} does not say which stitching space it is of; older '
-                'ones do not: its ids are taken for those of the model.',
-                logger='current',
-            )
+            words = 'does not say which stitching space it is of; older ones do not'
+            words += ': its ids are taken for those of the model.'
+            print_log(f'checkpoint {name} {words}', 'current')
 
 
 def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
-    tensors = {k: v for k, v in weights.items() if isinstance(v, Tensor)}
     return {
-        k: tuple(v.shape) for k, v in tensors.items() if not k.endswith(SPACE_RECORD)
+        key: tuple(value.shape)
+        for key, value in weights.items()
+        if isinstance(value, Tensor) and not key.endswith(SPACE_RECORD)
     }
 
 
@@ -182,13 +180,10 @@ def check_resumable(
     saved, groups = checkpoint['optimizer'], optimizer.param_groups
     sizes = [len(group['params']) for group in saved['param_groups']]
     fits = sizes == [len(group['params']) for group in groups]
-    of_others = f'one with the state of these trained parameters; {instead}'
-    check(fits, 'load_from', name, of_others)
     params = [p for group in groups for p in group['params']]
     for i, state in saved['state'].items():
-        if isinstance(i, str):  # a name: FSDP looks for it itself
-            continue
-        for key in FULL_SIZE & set(state):
-            value = state[key]
-            fits = value is None or value.shape == params[i].shape
-            check(fits, 'load_from', name, of_others)
+        if fits and isinstance(i, int):  # a name: FSDP looks for it itself
+            values = [state[k] for k in FULL_SIZE & set(state)]
+            fits = all(v is None or v.shape == params[i].shape for v in values)
+    of_others = f'one with the state of these trained parameters; {instead}'
+    check(fits, 'load_from', name, of_others)

@@ -1,7 +1,6 @@
 """The one-cycle policy for optimizers whose groups have rates of their own."""
 
 import math
-from abc import ABCMeta, abstractmethod
 
 from mmengine.optim import _ParamScheduler
 from mmengine.optim.scheduler.lr_scheduler import LRSchedulerMixin
@@ -11,8 +10,8 @@ from mmengine.registry import PARAM_SCHEDULERS
 from snnet_mm.utils import check, register
 
 
-class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
-    """Cosines from a start to a turn and on to a finish, by group."""
+class _OneCycle(_ParamScheduler):
+    """Cosines from a start to a turn and on to a finish, the ``_levels`` of a group."""
 
     def __init__(
         self, optimizer, param_name: str, pct_start: float = 0.3, **kwargs
@@ -23,10 +22,6 @@ class _OneCycle(_ParamScheduler, metaclass=ABCMeta):
         allowed = f'shares that turn inside the {self.num_steps} steps'
         check(inside, 'param_scheduler.pct_start', pct_start, allowed)
         super().__init__(optimizer, param_name, **kwargs)
-
-    @abstractmethod
-    def _levels(self, base: float) -> tuple[float, float, float]:
-        """Return a group's start, turn and finish."""
 
     def _get_value(self) -> list[float]:
         return [self._value_of(*self._levels(base)) for base in self.base_values]

@@ -6,19 +6,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from mmengine.dist import (
-    broadcast_object_list,
-    get_rank,
-    get_world_size,
-    is_main_process,
-)
+from mmengine.dist import broadcast_object_list, get_world_size, is_main_process
 from mmengine.hooks import EMAHook, Hook
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from snnet_mm.evaluation import check_sizes, cost_table, size_of_images
+from snnet_mm.evaluation import (
+    check_sizes,
+    cost_table,
+    random_batches,
+    size_of_images,
+)
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
@@ -93,22 +93,16 @@ class StitchInitHook(Hook):
     def _image_batches(self, runner: Runner) -> Iterator[Tensor]:
         preprocess = unwrapped(runner.model).data_preprocessor
         loader, ranks = runner.train_dataloader, get_world_size()
-        dataset = loader.dataset
-        if self.num_images > len(dataset):
+        total, number = len(loader.dataset), self.num_images
+        if number > total:
             runner.logger.warning(
-                f'num_images={self.num_images} of StitchInitHook is more than the '
-                f'{len(dataset)} training images: all of them are used.'
+                f'num_images={number} of StitchInitHook is more than the {total} '
+                'training images: all of them are used.'
             )
-        rng = np.random.default_rng(shared_seed(runner.seed))
-        chosen = rng.permutation(len(dataset))[: self.num_images]
-        allowed = f'{ranks} or more of {len(dataset)} training images, one per process'
-        key = 'StitchInitHook.num_images'
-        check(len(chosen) >= ranks, key, self.num_images, allowed)
-        own = chosen[get_rank() :: ranks].tolist()
-        # One by one where a batch sampler groups images, which is against padding.
-        size = loader.batch_size or 1
-        for i in range(0, len(own), size):
-            batch = loader.collate_fn([dataset[j] for j in own[i : i + size]])
+        allowed = f'{ranks} or more of {total} training images, one per process'
+        enough = min(number, total) >= ranks
+        check(enough, 'StitchInitHook.num_images', number, allowed)
+        for batch in random_batches(loader, runner.seed, number):
             yield preprocess(batch, training=True)['inputs']
 
 
@@ -212,16 +206,14 @@ class StitchSamplingHook(Hook):
     def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
         """Read saved costs: measured again they, and so all draws, would differ."""
         key = 'StitchSamplingHook.costs'
-        saved = CostTable.read(self._costs_file)
-        saved.check_same_model(counted, f'{self._costs_file} (config key: {key})')
-        of_rank_0 = [saved.fingerprint]
+        of_rank_0 = [CostTable.read(self._costs_file)]
         broadcast_object_list(of_rank_0)
+        (saved,) = of_rank_0
+        saved.check_same_model(counted, f'{self._costs_file} (config key: {key})')
         info = runner.message_hub.runtime_info
-        resumed = info.get(FINGERPRINT, of_rank_0[0])
-        wanted = {'on rank 0': of_rank_0[0], 'in the run that is resumed': resumed}
-        for where, fingerprint in wanted.items():
-            same = saved.fingerprint == fingerprint
-            check(same, key, str(self._costs_file), f'a file with the costs {where}')
+        same = info.get(FINGERPRINT, saved.fingerprint) == saved.fingerprint
+        wanted = 'a file with the costs in the run that is resumed'
+        check(same, key, str(self._costs_file), wanted)
         runner.message_hub.update_info(FINGERPRINT, saved.fingerprint)
         return saved
 

@@ -4,7 +4,7 @@ from .costs import cost_table, count_parameters, whole_model_cost
 from .extensions import WHOLE_DATA_METRICS, rule_for
 from .loops import StitchTestLoop, StitchValLoop
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
-from .one_pass import prepare, spread
+from .one_pass import prepare, random_batches, spread
 from .parts import preprocessed_size, size_of_images
 from .pictures.figures import plot_images
 from .pictures.legend import add_legend

@@ -2,17 +2,14 @@
 
 import logging
 import re
-import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -37,8 +34,6 @@ from .parts import (
 
 # Of convolutions, linear layers and norms on meta tensors.
 WRONG_WIDTH = r'Invalid channel|same reduction dim|elements not \d|normalized_shape='
-# Files whose functions say nothing of where a model failed.
-HIDDEN = __file__, str(Path(torch.__file__).parent)
 
 
 def cost_table(
@@ -65,7 +60,7 @@ def cost_table(
     try:
         return CostTable(_count(model, size, run_model), size, space.fingerprint)
     except Exception as error:
-        reason = _described(error)
+        reason = f'{type(error).__name__}: {_first_line(error)}'
         if re.search(WRONG_WIDTH, reason):
             raise _refused(size, error) from error
     try:
@@ -83,88 +78,61 @@ def _refused(size: tuple[int, int], error: Exception) -> ValueError:
     return refusal(key, size, allowed)
 
 
-def _described(error: Exception) -> str:
-    """Return an error in one line, with the function of the model that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    *_, last = (f for f in frames if not f.filename.startswith(HIDDEN))
-    where = f'{last.name} ({Path(last.filename).name}, line {last.lineno})'
-    return f'{type(error).__name__} in {where}: {_first_line(error)}'
-
-
 def _first_line(error: Exception) -> str:
     return str(error).partition('\n')[0]
 
 
 @torch.no_grad()
 def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
-    counter = _CostCounter(model, run)
+    # Imported here, for it loads a compiler of kernels, which training needs not.
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model = _on_meta(model)
+    backbone = find_stitched_backbone(model)
+    flops: dict[Part, int] = {}
+    held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
+
+    def count(part: Part, run_part: Callable[[], T]) -> T:
+        with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
+            result = run_part()
+        if isinstance(part, Rest):
+            held[part] = used.ids & outside
+        flops[part] = counter.get_total_flops() // 2
+        return result
+
+    with as_shipped(model):
+        numbers = {id(p): p.numel() for p in model.parameters()}
+        outside = numbers.keys() - {id(p) for p in backbone.parameters()}
+        for part, parameters in parameters_by_part(backbone).items():
+            held[part] = {id(p) for p in parameters}
+        run_parts(model, empty_images(model, size, batch=1), count, run)
+        return {
+            i: Cost(
+                sum(flops[p] for p in parts),
+                sum(numbers[n] for n in set().union(*(held[p] for p in parts))),
+            )
+            for i, parts in parts_by_stitch(model).items()
+        }
+
+
+def _on_meta(model: nn.Module) -> nn.Module:
+    """Return a copy without data, in which what names or modules share is shared."""
     metas: dict[int, Tensor] = {}
-    named = {}
-    # A module held under two names is visited once: functional_call would take the
-    # meta tensor that it finds under the second name for the weight to put back.
-    for path, module in counter.named_modules():
-        for name, t in (*module._parameters.items(), *module._buffers.items()):
-            if t is not None:
-                meta = metas.setdefault(id(t), t.detach().to('meta'))
-                named[f'{path}.{name}' if path else name] = meta
-    # What a forward keeps on its modules would be on the meta device too.
-    kept = [(m.__dict__, vars(m).copy()) for m in model.modules()]
-    kept += [(m._buffers, m._buffers.copy()) for m in model.modules()]
-    try:
-        return functional_call(counter, named, (size,), tie_weights=False)
-    finally:
-        for entries, before in kept:
-            entries.clear()
-            entries.update(before)
-
-
-class _CostCounter(nn.Module):
-    """Counts the parts of a model; to be run with meta tensors in their place."""
-
-    def __init__(self, model: nn.Module, run: Forward) -> None:
-        super().__init__()
-        self.model, self.run = model, run
-
-    def forward(self, input_size: tuple[int, int]) -> dict[int, Cost]:
-        # Imported here, for it loads a compiler of kernels, which training needs not.
-        from torch.utils.flop_counter import FlopCounterMode
-
-        backbone = find_stitched_backbone(self.model)
-        flops: dict[Part, int] = {}
-        held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
-
-        def count(part: Part, run: Callable[[], T]) -> T:
-            with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
-                result = run()
-            if isinstance(part, Rest):
-                held[part] = used.ids & outside
-            flops[part] = counter.get_total_flops() // 2
-            return result
-
-        images = empty_images(self.model, input_size, batch=1)
-        with as_shipped(self.model):
-            for part, parameters in parameters_by_part(backbone).items():
-                held[part] = {id(p) for p in parameters}
-            numbers = {id(p): p.numel() for p in self.model.parameters()}
-            outside = numbers.keys() - {id(p) for p in backbone.parameters()}
-            run_parts(self.model, images, count, self.run)
-            return {
-                i: Cost(
-                    sum(flops[p] for p in parts),
-                    sum(numbers[n] for n in set().union(*(held[p] for p in parts))),
-                )
-                for i, parts in parts_by_stitch(self.model).items()
-            }
+    for module in model.modules():
+        for held in (module._parameters, module._buffers, vars(module)):
+            for t in held.values():
+                if isinstance(t, Tensor):
+                    meta = t.detach().to('meta')
+                    is_weight = isinstance(t, nn.Parameter)
+                    metas[id(t)] = nn.Parameter(meta) if is_weight else meta
+    return deepcopy(model, metas)
 
 
 def whole_model_cost(model: nn.Module, input_size: tuple[int, int]) -> Cost:
     """FLOPs and parameters of a model without stitches, such as an anchor alone."""
     from torch.utils.flop_counter import FlopCounterMode  # see above
 
-    model = unwrapped(model)
-    # Of its own, as moving to the meta device would part weights that names share.
-    metas = {id(p): nn.Parameter(p.detach().to('meta')) for p in model.parameters()}
-    model = deepcopy(model, metas).to('meta').eval()
+    model = _on_meta(unwrapped(model)).eval()
     images = empty_images(model, input_size, batch=1)
     mode = FlopCounterMode(display=False)
     with torch.no_grad(), mode as counter, _UsedTensors() as used:

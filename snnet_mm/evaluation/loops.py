@@ -166,8 +166,7 @@ class StitchTestLoop(TestLoop):
         self.stitches, self.input_size = stitches, input_size
         self.evaluate, self.sizes = evaluate, sizes
         self.known_results = results
-        several = isinstance(costs, list | tuple)
-        self.known_costs = costs if several or costs is None else [costs]
+        self.known_costs = [costs] if isinstance(costs, str | os.PathLike) else costs
         self.lower_is_better = lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
@@ -264,25 +263,23 @@ class StitchTestLoop(TestLoop):
         return select_stitches(*chosen, say=self._say_choice)
 
     def _say_choice(self, reason: str) -> None:
-        """Log what a budget bounds, and what was chosen within it."""
-        size = '{}x{}'.format(*self._costs.input_size)
+        size = size_name(self._costs.input_size)
         self.runner.logger.info(f'{reason}; images of {size}')
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Refuse metrics that would be wrong, or would overwrite predictions."""
+        number = len(ids) * max(len(self.sizes), 1)
+        what = f'None: {number} stitches would overwrite each other (option: --out)'
         for metric in self.evaluator.metrics:
             for key in SAVING_KEYS:
                 folder = getattr(metric, key, None)
                 # mm's names hold the image alone, or not even that.
-                number = len(ids) * max(len(self.sizes), 1)
-                ok = number == 1 or not folder
-                what = f'None: {number} stitches would overwrite each other'
-                check(ok, f'test_evaluator.{key}', folder, f'{what} (option: --out)')
-            instead = rule_for(metric, WHOLE_DATA_METRICS)
-            ok = not (self.limit or self.screen) or not instead
-            what = f'{instead}, which does not count images left out as missed'
-            name = type(metric).__name__
-            check(ok, 'test_evaluator', name, f'{what} (--limit, --screen)')
+                check(number == 1 or not folder, f'test_evaluator.{key}', folder, what)
+            if self.limit or self.screen:
+                instead, name = rule_for(metric, WHOLE_DATA_METRICS), type(metric)
+                other = f'{instead}, which does not count images left out as missed'
+                key = 'test_evaluator, test_cfg.limit, test_cfg.screen'
+                check(not instead, key, name.__name__, other)
 
     @contextmanager
     def _recalibrated(self, ids: Sequence[int]) -> Iterator[None]:
@@ -315,7 +312,7 @@ class StitchTestLoop(TestLoop):
         kept = best_per_budget_group(screened, self.keep)
         self.runner.logger.info(
             f'{len(kept)} of {len(ids)} stitches passed the screening on '
-            f'{screened.stitches[0].num_images} images: {", ".join(map(str, kept))}'
+            f'{screened.stitches[0].num_images} images: {list(kept)}'
         )
         return screened.updated_by(self._evaluate(kept, self.limit))
 
@@ -336,11 +333,9 @@ class StitchTestLoop(TestLoop):
             dataloader = spread(dataloader, limit)
         num_images = len(dataloader.dataset)
         identity = self._identity | identify_data(dataloader)
-        folder = Path(runner.work_dir) / 'partial_test'
         same = (p for p in self._under_way if p.identity == identity)
-        partial = next(same, None)
-        if partial is None:
-            first = not self._under_way
+        if (partial := next(same, None)) is None:
+            folder, first = Path(runner.work_dir, 'partial_test'), not self._under_way
             partial = PartialEvaluation(folder, identity, self.resume, first)
             self._under_way.append(partial)
         left = [i for i in ids if i not in partial.finished]
@@ -370,10 +365,10 @@ class StitchTestLoop(TestLoop):
         ):
             yield
         if len(seen) == 1 and seen != {tuple(self._costs.input_size)}:
-            counted = '{}x{}'.format(*self._costs.input_size)
             self.runner.logger.warning(
-                'The network saw images of {}x{}, but costs are counted at '
-                '{} (config key: test_cfg.input_size)'.format(*seen.pop(), counted)
+                f'The network saw images of {size_name(seen.pop())}, but costs are '
+                f'counted at {size_name(self._costs.input_size)} '
+                '(config key: test_cfg.input_size)'
             )
 
 

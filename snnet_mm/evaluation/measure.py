@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from rich.progress import track
 from torch import nn
@@ -37,9 +38,7 @@ class LatencyCheck(NamedTuple):
         cls, stitch_id: int, predicted: float, rounds: Sequence[float]
     ) -> 'LatencyCheck':
         """Compare a prediction with the median of some rounds."""
-        # One round is all of its quartiles.
-        rounds = [*rounds] * 2 if len(rounds) == 1 else rounds
-        low, median, high = statistics.quantiles(rounds, n=4, method='inclusive')
+        low, median, high = np.percentile(rounds, [25, 50, 75]).tolist()
         return cls(stitch_id, predicted, median, (high - low) / median)
 
     @property

@@ -1,10 +1,12 @@
 """Several stitches over the data once."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from mmengine.dataset import BaseDataset, DefaultSampler
+from mmengine.dist import get_rank, get_world_size
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.runner import Runner, autocast
 from mmengine.structures import BaseDataElement
@@ -13,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import visiting_order
-from snnet_mm.utils import check
+from snnet_mm.utils import check, shared_seed
 
 from .partial_results import MetricBuffers
 
@@ -116,3 +118,14 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
     settings = {name: getattr(dataloader, name) for name in names}
     return DataLoader(subset, sampler=DefaultSampler(subset, shuffle=False), **settings)
+
+
+def random_batches(loader: DataLoader, seed: int, num_images: int) -> Iterator[dict]:
+    """Yield batches of this rank's share of images that are drawn at random."""
+    dataset, rng = loader.dataset, np.random.default_rng(shared_seed(seed))
+    chosen = rng.permutation(len(dataset))[:num_images]
+    own = chosen[get_rank() :: get_world_size()].tolist()
+    # One by one where a batch sampler groups images, which is against padding.
+    size = loader.batch_size or 1
+    for i in range(0, len(own), size):
+        yield loader.collate_fn([dataset[j] for j in own[i : i + size]])

@@ -70,12 +70,12 @@ class MetricBuffers:
     ) -> None:
         self.evaluator, self.ids, self.interval = evaluator, tuple(ids), interval
         self._collected = {i: self._empty() for i in self.ids}
-        self._files, self._writes, self.num_batches = {}, folder is not None, 0
-        self._folder = folder
+        self._folder, self._writes, self.num_batches = folder, folder is not None, 0
+        self._files: dict[int, Path] = {}
         if folder is not None:
-            folder = folder / f'rank{get_rank()}'
-            folder.mkdir(parents=True, exist_ok=True)
-            self._files = {i: folder / f'stitch_{i}.results' for i in self.ids}
+            of_rank = folder / f'rank{get_rank()}'
+            of_rank.mkdir(parents=True, exist_ok=True)
+            self._files = {i: of_rank / f'stitch_{i}.results' for i in self.ids}
             self._take_up()
 
     @contextmanager
@@ -227,9 +227,12 @@ def identify(runner: Runner) -> Identity:
     cfg = runner.cfg
     data = cfg.get('test_dataloader', {}).get('dataset')
     parts = cfg.get('model'), data, cfg.get('test_evaluator')
+    state = runner.model.state_dict().items()
+    tensors = ((name, t.detach().cpu()) for name, t in state if isinstance(t, Tensor))
+    weights = ((k, t.reshape(-1).view(torch.uint8).numpy()) for k, t in tensors)
     return {
         'config': _digest(map(repr, parts)),
-        'checkpoint': _digest(_tensor_bytes(runner.model.state_dict())),
+        'checkpoint': _digest(chain.from_iterable(weights)),
         'number of processes': get_world_size(),
     }
 
@@ -237,10 +240,10 @@ def identify(runner: Runner) -> Identity:
 def identify_data(dataloader: DataLoader) -> Identity:
     """Return which images a test sees, and how they are grouped."""
     dataset = dataloader.dataset
-    # Of the base class, because others may load or paint the image.
-    known = isinstance(dataset, BaseDataset)
-    infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
-    names = [info.get('img_path') for info in infos] if known else [len(dataset)]
+    names = [len(dataset)]
+    if isinstance(dataset, BaseDataset):  # whose subclasses may load or paint the image
+        infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
+        names = [info.get('img_path') for info in infos]
     return {'data set': _digest(map(repr, names)), 'batch size': dataloader.batch_size}
 
 
@@ -271,10 +274,3 @@ def _digest(parts: Iterable[str | bytes]) -> str:
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)
     return digest.hexdigest()[:16]
-
-
-def _tensor_bytes(state: Mapping[str, object]) -> Iterable[str | memoryview]:
-    for name, value in state.items():
-        yield name
-        if isinstance(value, Tensor):
-            yield value.detach().cpu().reshape(-1).view(torch.uint8).numpy()

@@ -21,9 +21,10 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Position, Step, Stitch
-from snnet_mm.utils import check, is_whole, isolated_rng
+from snnet_mm.utils import check, isolated_rng
 
 from .extensions import FORWARDS, Forward, rule_for
+from .sizes import is_size
 
 T = TypeVar('T')
 SIZE = 'height and width of the images, in pixels'
@@ -190,9 +191,7 @@ def empty_images(
     A module with ``empty_inputs(batch, size)`` gives what the model reads instead.
     """
     size = input_size or preprocessed_size(model)
-    pair = isinstance(size, Sequence) and len(size) == 2
-    ok = pair and all(is_whole(side, 1) for side in size)
-    check(ok, 'input_size, model.data_preprocessor.size', size, SIZE)
+    check(is_size(size), 'input_size, model.data_preprocessor.size', size, SIZE)
     for module in model.modules():
         if hasattr(type(module), 'empty_inputs'):
             return module.empty_inputs(batch, size)

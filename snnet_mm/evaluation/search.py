@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 from mmengine.dist import broadcast_object_list
@@ -21,9 +20,6 @@ from snnet_mm.stitching import (
     split_cost_range,
 )
 from snnet_mm.utils import check, is_whole
-
-if TYPE_CHECKING:
-    from sklearn.gaussian_process import GaussianProcessRegressor
 
 # Set on the authors' figures for ADE20K and ImageNet; see docs/choosing.md.
 PER_ROUND = 3  # stitches that share a pass over the data
@@ -122,8 +118,15 @@ class StitchSearch:
 
     def _predict(self, scores: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the scores of all stitches."""
+        # Imported here, for only searches need scikit-learn, which takes a second.
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
+
+        kernel = RBF(LENGTH) + ConstantKernel(LINEAR) * DotProduct()
+        settings = dict(alpha=NOISE, normalize_y=True, optimizer=None)
+        process = GaussianProcessRegressor(kernel, **settings)
         rows = [self._rows[i] for i in scores]
-        process = _gaussian_process().fit(self._features[rows], list(scores.values()))
+        process.fit(self._features[rows], list(scores.values()))
         return process.predict(self._features, return_std=True)
 
 
@@ -196,16 +199,6 @@ def _of_route(stitch: Stitch, depths: Sequence[int]) -> list[float]:
     share = sum(s.end - s.begin for s in slow) / sum(s.end - s.begin for s in segments)
     ends = segments[0].anchor, segments[-1].anchor
     return [*into.values(), len(segments) - 1, *ends, 1 - share, *run]
-
-
-def _gaussian_process() -> 'GaussianProcessRegressor':
-    """Imported here, for only searches need scikit-learn, which takes a second."""
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
-
-    kernel = RBF(LENGTH) + ConstantKernel(LINEAR) * DotProduct()
-    settings = dict(alpha=NOISE, normalize_y=True, optimizer=None)
-    return GaussianProcessRegressor(kernel, **settings)
 
 
 def blocks_run(stitches: Iterable[Stitch]) -> int:

@@ -18,17 +18,17 @@ def size_name(size: Size) -> str:
     return '{}x{}'.format(*size)
 
 
+def is_size(value: object) -> bool:
+    """Tell whether a value is a height and a width in whole pixels."""
+    pair = isinstance(value, Sequence) and len(value) == 2
+    return pair and all(is_whole(side, 1) for side in value)
+
+
 def check_sizes(
     model: nn.Module, sizes: Sequence[Sequence[int]], key: str
 ) -> tuple[Size, ...]:
     """Return the sizes; refuse wrong ones, and say which are padded."""
-    listed = isinstance(sizes, Sequence) and not isinstance(sizes, str)
-    right = listed and all(
-        isinstance(size, Sequence)
-        and len(size) == 2
-        and all(is_whole(n, 1) for n in size)
-        for size in sizes
-    )
+    right = isinstance(sizes, Sequence) and all(map(is_size, sizes))
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)
     check(once, key, sizes, 'pairs of height and width in pixels, each once')

@@ -1,12 +1,10 @@
 """Batch norm statistics of each stitch in trainings, checkpoints and tests."""
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-from mmengine.dist import get_rank, get_world_size
+from mmengine.dist import get_world_size
 from mmengine.hooks import EMAHook, Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
@@ -20,9 +18,10 @@ from snnet_mm.models import (
     recalibrate_bn,
 )
 from snnet_mm.models.per_stitch_bn import Statistics, batch_norms
-from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
+from snnet_mm.utils import check, is_whole, isolated_rng, register
 
 from .costs import cost_table
+from .one_pass import random_batches
 from .parts import size_of_images, special_forward
 
 
@@ -84,7 +83,7 @@ class StitchStatisticsHook(Hook):
         return self.statistics
 
     def _estimate(self, runner: Runner, ids: Sequence[int]) -> None:
-        model, start = runner.model, time.time()
+        model = runner.model
         if not self.num_images or not batch_norms(model):
             return
         runner.logger.info(
@@ -105,21 +104,14 @@ class StitchStatisticsHook(Hook):
                     raise  # the other processes wait for this one
                 why = f'not estimated: {type(error).__name__}: {error}'
                 runner.logger.warning(f'Batch norm statistics of stitches {why}')
-                return
-        done = f'{len(self.statistics)} stitches in {time.time() - start:.1f} s.'
-        runner.logger.info(f'Estimated batch norm statistics of {done}')
 
     def _batches(self, runner: Runner) -> Iterator[dict]:
-        """Yield random batches of this rank, as many and as large as on any other."""
         loader, ranks = runner.train_dataloader, get_world_size()
-        total = len(loader.dataset)
-        size = max(min(loader.batch_size or 1, total // ranks), 1)
-        wanted = math.ceil(self.num_images / size / ranks)
-        number = max(min(wanted, total // size // ranks), 1)
-        rng = np.random.default_rng(shared_seed(runner.seed))
-        chosen = rng.permutation(total).tolist()
-        for i in range(get_rank() * size, number * size * ranks, size * ranks):
-            yield loader.collate_fn([loader.dataset[j] for j in chosen[i : i + size]])
+        # As many on every rank, and as large.
+        share = len(loader.dataset) // ranks
+        size = min(loader.batch_size or 1, share) or 1
+        number = min(math.ceil(self.num_images / size / ranks), share // size) or 1
+        return random_batches(loader, runner.seed, number * size * ranks)
 
 
 def forward_mode(model: nn.Module, scope: str | None) -> str:

@@ -120,9 +120,7 @@ def ros_cfg(toy_cfg, tmp_path):
     return toy_cfg
 
 
-def test_draws_by_milliseconds_and_costs_that_were_measured_again(
-    ros_cfg, tmp_path, monkeypatch
-):
+def test_draws_by_milliseconds_and_costs_that_were_measured_again(ros_cfg, tmp_path):
     runner, first = train(ros_cfg, **{'train_cfg.max_iters': 3})
     sampler = stitch_hooks.sampling_hook(runner).sampler
     others = tuple(i for i in sampler.costs if i not in LATENCY)
@@ -135,14 +133,6 @@ def test_draws_by_milliseconds_and_costs_that_were_measured_again(
     write_costs(ros_cfg, tmp_path / 'costs.json', {**LATENCY, 0: 31})
     with pytest.raises(ValueError, match='the costs in the run that is resumed'):
         train(ros_cfg, **resumed)
-
-    def of_another_machine(objects):
-        objects[0] = 'of rank 0'
-
-    name = 'broadcast_object_list'
-    monkeypatch.setattr(stitch_hooks, name, of_another_machine)
-    with pytest.raises(ValueError, match='a file with the costs on rank 0'):
-        train(ros_cfg)
 
 
 def watched(cfg, iters, handler=None):

@@ -9,7 +9,6 @@ from narrow_timm import DINOV2, EVA02, NARROW, anchor_of, timm_of
 from weights import load
 
 from snnet_mm.anchors import PlainViT, TimmAnchor
-from snnet_mm.anchors.pretrained import load_into
 from snnet_mm.utils import timm_models
 
 KEY = r'\(config key: init_cfg\.checkpoint\)'
@@ -127,17 +126,6 @@ def test_timm_models_by_name(build_vit, monkeypatch, randomise):
     monkeypatch.setitem(sys.modules, 'timm', None)
     with pytest.raises(ImportError, match='needs timm.*install timm or name a file'):
         load(vit, f'timm://{name}')
-
-
-def test_any_module(save):
-    layers = [torch.nn.Linear(2, 3) for _ in range(3)]
-    load_into(layers[0], save(layers[1].state_dict()), 'head.checkpoint')
-    assert_same(layers[0], layers[1].state_dict())
-    path = save(dict(weight=layers[2].weight.data))
-    with pytest.raises(ValueError, match='lacks bias.*config key: head.checkpoint'):
-        load_into(layers[0], path, 'head.checkpoint')
-    load_into(layers[0], path, 'head.checkpoint', strict='weight')
-    assert layers[0].weight.equal(layers[2].weight)
 
 
 def test_weights_of_timm_are_loaded(save, log):

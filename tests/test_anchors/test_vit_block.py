@@ -1,10 +1,7 @@
-"""Blocks of a plain ViT, written out; their windows, as those of timm."""
-
-import math
+"""Drop path, and windows as those of timm; test_checkpoint_filters.py has the rest."""
 
 import pytest
 import torch
-import torch.nn.functional as F
 from timm.models.vision_transformer_sam import VisionTransformerSAM
 from torch.testing import assert_close
 from weights import load
@@ -14,50 +11,6 @@ from snnet_mm.anchors.vit_block import DropPath
 WINDOWS = dict(
     cls_token=False, window_size=3, global_blocks=(1, 3), decomposed_rel_pos=True
 )
-
-
-def naive_block(block, x, bias=None):
-    """A pre-norm transformer block, with attention head by head."""
-
-    def norm(layer, x):
-        return F.layer_norm(x, x.shape[-1:], layer.weight, layer.bias, 1e-6)
-
-    def scaled(layer, x):
-        return x * layer.gamma if hasattr(layer, 'gamma') else x
-
-    attn, heads, dim = block.attn, block.attn.num_heads, x.shape[-1]
-    qkv = F.linear(norm(block.norm1, x), attn.qkv.weight, attn.qkv.bias)
-    q, k, v = qkv.split(dim, dim=-1)
-    out = torch.empty_like(x)
-    for h in range(heads):
-        part = slice(h * dim // heads, (h + 1) * dim // heads)
-        logits = q[..., part] @ k[..., part].transpose(1, 2)
-        logits = logits / math.sqrt(dim // heads)
-        if bias is not None:
-            logits = logits + bias[:, h]
-        out[..., part] = logits.softmax(-1) @ v[..., part]
-    x = x + scaled(block.ls1, F.linear(out, attn.proj.weight, attn.proj.bias))
-    fc1, fc2 = block.mlp.fc1, block.mlp.fc2
-    hidden = F.gelu(F.linear(norm(block.norm2, x), fc1.weight, fc1.bias))
-    return x + scaled(block.ls2, F.linear(hidden, fc2.weight, fc2.bias))
-
-
-@pytest.mark.parametrize('rel_pos_bias', [False, True])
-@pytest.mark.parametrize('layer_scale_init', [None, 1e-6])
-@pytest.mark.parametrize('qkv_bias', [False, True])
-def test_a_block_is_naive_attention(
-    build_vit, rel_pos_bias, layer_scale_init, qkv_bias
-):
-    kwargs = dict(rel_pos_bias=rel_pos_bias, layer_scale_init=layer_scale_init)
-    vit = build_vit(embed_dims=12, num_heads=3, qkv_bias=qkv_bias, **kwargs).double()
-    block, grid = vit.blocks[1], (2, 4)
-    x = torch.randn(2, 9, 12, dtype=torch.float64)
-    bias = block.attn.rel_pos_bias(grid) if rel_pos_bias else None
-    assert_close(block(x, grid), naive_block(block, x, bias))
-    # The parts under test do something.
-    assert rel_pos_bias == (bias is not None and bias.abs().max() > 0.1)
-    assert (layer_scale_init is not None) == hasattr(block.ls1, 'gamma')
-    assert (block.attn.qkv.bias is not None) == qkv_bias
 
 
 def test_a_dropped_branch_passes_its_input_on(build_vit):

@@ -1,6 +1,5 @@
 """The plain ViT as an anchor."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -25,7 +24,7 @@ from .position import (
     grid_of,
     resize_pos_embed,
 )
-from .pretrained import Weights, check_shapes
+from .pretrained import Weights
 from .token_anchor import TokenAnchor
 from .vit_block import AttentionBias, Block
 
@@ -121,7 +120,10 @@ class PlainViT(TokenAnchor):
         self.patch_embed = PatchEmbed(patch_size, dim)
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
         numbers = dict(cls_token=int(cls_token), reg_token=num_registers)
-        self._add_tokens(**numbers, pos_embed=length if abs_pos_embed else 0)
+        numbers['pos_embed'] = length if abs_pos_embed else 0
+        for name, number in numbers.items():
+            zeros = torch.zeros(1, number, dim)
+            self.register_parameter(name, nn.Parameter(zeros) if number else None)
         settings = dict(mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, norm_eps=norm_eps)
         settings |= dict(layer_scale_init=layer_scale_init, mlp_shortcut=mlp_shortcut)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
@@ -146,8 +148,6 @@ class PlainViT(TokenAnchor):
         if 'norm.weight' not in own:
             # The classifier's norm; an anchor with final_norm takes it as its own.
             weights = {k: v for k, v in weights.items() if not k.startswith('norm.')}
-        positions = re.compile(r'pos_embed$|\.rel_pos_bias\.')
-        check_shapes({k: v for k, v in weights.items() if not positions.search(k)}, own)
         grid = None if img_size is None else grid_of(img_size, self.patch_size)
         if 'pos_embed' in own and 'pos_embed' in weights:
             num_entries = self.num_embedded_prefix
@@ -183,11 +183,6 @@ class PlainViT(TokenAnchor):
         self._kept.clear()
         return super().train(mode)
 
-    def _add_tokens(self, **numbers: int) -> None:
-        for name, number in numbers.items():
-            zeros = torch.zeros(1, number, self.block_dims[0])
-            self.register_parameter(name, nn.Parameter(zeros) if number else None)
-
     def _new_bias(
         self, num_heads: int, window: int, has_table: bool, decomposed: bool
     ) -> AttentionBias | None:
@@ -197,9 +192,7 @@ class PlainViT(TokenAnchor):
         head_dim = self.block_dims[0] // num_heads
         return DecomposedRelPosBias(grid, head_dim) if decomposed else None
 
-    def _pos_embed_for(self, grid: Grid) -> Tensor | None:
-        if self.pos_embed is None:
-            return None
+    def _pos_embed_for(self, grid: Grid) -> Tensor:
         how = self.num_embedded_prefix, self.pos_embed_antialias
         return resize_pos_embed(self.pos_embed, self.grid, grid, *how)
 

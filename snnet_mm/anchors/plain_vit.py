@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check, is_number, is_whole, register
 
+from .base import TokenAnchor
 from .checkpoint_filters import (
     fit_bias_tables,
     fit_offsets,
@@ -25,7 +26,6 @@ from .position import (
     resize_pos_embed,
 )
 from .pretrained import Weights
-from .token_anchor import TokenAnchor
 from .vit_block import AttentionBias, Block
 
 # Width, depth and heads.

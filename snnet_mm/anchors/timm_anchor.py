@@ -13,10 +13,10 @@ from snnet_mm.utils.timm_models import (
     log_timm_licence,
 )
 
+from .base import TokenAnchor
 from .position import Grid, grid_of
 from .pretrained import Weights
 from .timm_families import TIMM_FAMILIES, TimmFamily
-from .token_anchor import TokenAnchor
 
 # What timm's models have after the features of a backbone.
 _HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool', 'neck'}

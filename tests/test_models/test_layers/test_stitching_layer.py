@@ -46,17 +46,6 @@ def test_formula_of_lora_and_what_it_trains(randomise, settings, rank, scale, wi
     assert layer.lora_B.grad.abs().min() > 0
 
 
-def test_merged_lora_is_one_plain_layer(randomise):
-    layer = randomise(LoRAStitchingLayer(6, 5, rank=2, alpha=4)).double()
-    before = {k: v.clone() for k, v in layer.state_dict().items()}
-    merged = layer.merged()
-    assert type(merged) is StitchingLayer
-    assert merged.weight.dtype == torch.float64
-    x = torch.randn(2, 4, 6, dtype=torch.float64)
-    torch.testing.assert_close(merged(x), layer(x))
-    assert all(v.equal(before[k]) for k, v in layer.state_dict().items())
-
-
 @pytest.mark.parametrize('rank', [0, -1, 6, 0.0, 1.5, 0.3])
 def test_impossible_ranks(rank):
     with pytest.raises(ValueError, match=f'rank={rank}.*stitching_layer.rank'):

@@ -3,7 +3,6 @@
 import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -155,19 +154,20 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             super().init_weights()
             return
         source = options.pop('checkpoint'), 'init_cfg.checkpoint'
-        prefix = options.pop('prefix', '')
-        adapt = partial(self._adapt_kept, **options)
+        prefix, left = (
+            options.pop('prefix', ''),
+            {*range(self.depth)} - self.kept_blocks,
+        )
+
+        def adapt(weights: Weights) -> Weights:
+            weights = self.adapt_weights(weights, **options)
+            levels = {k: self.layer_depth(k)[0] for k in weights} if left else {}
+            return {
+                k: v for k, v in weights.items() if levels.get(k, 0) - 1 not in left
+            }
+
         load_into(self, *source, prefix, adapt, self.strict_keys)
         self.is_init = True
-
-    def _adapt_kept(self, weights: Weights, **options) -> Weights:
-        weights = self.adapt_weights(weights, **options)
-        left = {i + 1 for i in range(self.depth) if i not in self.kept_blocks}
-        return {
-            k: v
-            for k, v in weights.items()
-            if not left or self.layer_depth(k)[0] not in left
-        }
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         """Return the level of a parameter for layer-wise decay, and their number.

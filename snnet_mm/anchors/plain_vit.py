@@ -1,5 +1,6 @@
 """The plain ViT as an anchor."""
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -36,18 +37,6 @@ ARCHITECTURES = {
     'large': (1024, 24, 16),
     'huge': (1280, 32, 16),
 }
-
-
-class PatchEmbed(nn.Module):
-    """Images cut into patches, each projected to a token."""
-
-    def __init__(self, patch_size: int, dim: int) -> None:
-        super().__init__()
-        self.proj = nn.Conv2d(3, dim, patch_size, patch_size)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return tokens ``(B, rows * columns, C)`` of images of whole patches."""
-        return self.proj(images).flatten(2).transpose(1, 2)
 
 
 @register(MODELS)
@@ -117,7 +106,8 @@ class PlainViT(TokenAnchor):
         self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
         _check_windows(depth, self.num_prefix, rel_pos_bias, *local)
-        self.patch_embed = PatchEmbed(patch_size, dim)
+        proj = nn.Conv2d(3, dim, patch_size, patch_size)
+        self.patch_embed = nn.Sequential(OrderedDict(proj=proj))
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
         numbers = dict(cls_token=int(cls_token), reg_token=num_registers)
         numbers['pos_embed'] = length if abs_pos_embed else 0
@@ -160,7 +150,8 @@ class PlainViT(TokenAnchor):
         return fit_offsets(weights, own)
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        patches, pos_embed = self.patch_embed(images), self.pos_embed
+        patches = self.patch_embed(images).flatten(2).transpose(1, 2)
+        pos_embed = self.pos_embed
         if pos_embed is not None and grid != self.grid:
             make = partial(self._pos_embed_for, grid)
             pos_embed = self._kept.get(0, grid, pos_embed, make)
@@ -175,8 +166,9 @@ class PlainViT(TokenAnchor):
         if self.pos_embed is not None:
             self.pos_embed.data = self._pos_embed_for(grid)
         for block in self.blocks:
-            if isinstance(block, Block):
-                block.fix_grid(grid)
+            bias = getattr(getattr(block, 'attn', None), 'rel_pos_bias', None)
+            if bias is not None and not block.window_size:
+                bias.fix_grid(grid)
         self.grid = grid
 
     def train(self, mode: bool = True) -> 'PlainViT':

@@ -106,11 +106,6 @@ class Block(nn.Module):
             branch = branch + normed
         return x + self.drop_path(self.ls2(branch))
 
-    def fix_grid(self, grid: Grid) -> None:
-        """Resample a relative position bias of global attention to a grid, for good."""
-        if self.attn.rel_pos_bias is not None and not self.window_size:
-            self.attn.rel_pos_bias.fix_grid(grid)
-
 
 def to_windows(tokens: Tensor, grid: Grid, size: int) -> Tensor:
     """Cut ``(B, L, C)`` into zero-padded windows ``(B * windows, size * size, C)``."""

@@ -154,17 +154,13 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             super().init_weights()
             return
         source = options.pop('checkpoint'), 'init_cfg.checkpoint'
-        prefix, left = (
-            options.pop('prefix', ''),
-            {*range(self.depth)} - self.kept_blocks,
-        )
+        prefix = options.pop('prefix', '')
+        left = {i + 1 for i in range(self.depth)} - {i + 1 for i in self.kept_blocks}
 
         def adapt(weights: Weights) -> Weights:
             weights = self.adapt_weights(weights, **options)
-            levels = {k: self.layer_depth(k)[0] for k in weights} if left else {}
-            return {
-                k: v for k, v in weights.items() if levels.get(k, 0) - 1 not in left
-            }
+            lost = {k for k in weights if left and self.layer_depth(k)[0] in left}
+            return {k: weights[k] for k in weights if k not in lost}
 
         load_into(self, *source, prefix, adapt, self.strict_keys)
         self.is_init = True

@@ -10,14 +10,7 @@ from snnet_mm.models import LeastSquares
 def maps_by_hand(net, images):
     """Weight and bias of every stitching layer, fitted to what it joins in routes."""
     states, maps = {}, {}
-    joints = {name: set() for name in net.space.layers}
-    for stitch in net.space:
-        for name, (a, _, end), (b, begin, _) in zip(
-            stitch.layers, stitch.segments, stitch.segments[1:], strict=False
-        ):
-            joints[name].add(((a, end - 1), (b, begin - 1)))
-    for name, spec in net.space.layers.items():
-        joints[name] = joints[name] or {spec}  # a layer for maps alone
+    joints = net.space.joints
     for a in {a for found in joints.values() for joint in found for a, _ in joint}:
         states[a, -1] = net.anchors[a].embed(images)
         states |= {(a, i): s for i, s in enumerate(states_of(net.anchors[a], images))}

@@ -2,17 +2,9 @@ import math
 
 import pytest
 import torch
-from states import states_of
 from torch.testing import assert_close
 
 from snnet_mm.anchors import PlainViT
-
-
-def test_forward_returns_the_maps_of_the_out_indices(build_vit):
-    vit, images = build_vit(depth=4, out_indices=(2, -1, 0)), torch.randn(2, 3, 16, 32)
-    states = states_of(vit, images)
-    for feature_map, i in zip(vit(images), (2, 3, 0), strict=True):
-        assert feature_map.equal(vit.to_feature_map(states[i]))
 
 
 def test_an_img_size_that_is_not_whole_patches(build_vit):

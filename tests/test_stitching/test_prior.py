@@ -36,25 +36,6 @@ def test_prior_by_hand():
     assert scores == pytest.approx(expected)
 
 
-def test_prior_of_three_anchors_by_hand():
-    space = SlidingWindowSpace((4, 4, 4), nearest=False)
-    flops = dict.fromkeys(space.ids, 400) | {0: 100, 1: 300, 2: 700}
-    scores = prior_scores(space, flops)
-    assert [scores[i] for i in (0, 1, 2)] == [0, 1, 2]
-    for stitch in list(space)[3:]:
-        late = sum(s.end / 4 for s in stitch.segments[:-1])
-        expected = {
-            (0, 1): 1.5 - 0.3 * late,
-            (1, 2): 1 + 0.25 - 0.3 * late,
-            (0, 2): 2 * (0.5 - 0.3 * late),
-            (0, 1, 2): 2 * (0.5 - 0.3 * late),
-        }[tuple(s.anchor for s in stitch.segments)]
-        assert scores[stitch.id] == pytest.approx(expected), stitch
-    # Anchors that cost the same are told apart by nothing.
-    same = prior_scores(space, dict.fromkeys(space.ids, 5))
-    assert same[3] == pytest.approx(-0.3 * space[3].segments[0].end / 4)
-
-
 def test_the_prior_ranks_stitches_of_three_anchors(published_v1):
     space = SlidingWindowSpace((12, 12, 12))
     flops = {i: v['flops'] for i, v in published_v1.items()}

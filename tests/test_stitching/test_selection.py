@@ -92,13 +92,6 @@ def test_the_best_stitch_and_precision_within_a_budget():
         choose_precision(SPACE, '6ms', results=other)
 
 
-def test_errors_are_better_when_lower():
-    errors = results_of('nyu/RMSE')
-    assert pick(SPACE, '900G', results=errors) == 0
-    assert select_stitches(SPACE, 'pareto', results=errors) == (0,)
-    assert best_per_budget_group(errors, 1) == SPACE.ids
-
-
 def test_an_unknown_direction_is_asked_for():
     unknown = results_of('kappa').ranked_by('kappa')
     for chosen_by in (

@@ -6,7 +6,7 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, BackboneMap, TokenState, layer_depth_among
+from snnet_mm.anchors import BackboneMap, TokenState, layer_depth_among
 from snnet_mm.stitching import Position, Segment, Stitch
 from snnet_mm.stitching.routes import check_route
 from snnet_mm.utils import check, register
@@ -48,9 +48,13 @@ class SingleStitch(BaseModule):
         super().__init__(init_cfg)
         layers, route = stitching_layers or {}, tuple(Segment(*s) for s in segments)
         self.stitch = Stitch(0, 'single', route, tuple(joints))
-        self.anchors = ModuleList(
-            config and _build_part(config, a, route) for a, config in enumerate(anchors)
-        )
+        self.anchors = ModuleList()
+        for a, config in enumerate(anchors):
+            blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
+            part = dict(kept_blocks=blocks, embedding=route[0].anchor == a)
+            # The old name of kept blocks, in configs exported before.
+            config = {k: v for k, v in (config or {}).items() if k != 'held_blocks'}
+            self.anchors.append(MODELS.build(config | part) if config else None)
         depths = [anchor.depth if anchor else 0 for anchor in self.anchors]
         check_route(self.stitch, depths, layers)
         self.stitching_layers = nn.ModuleDict()
@@ -79,14 +83,6 @@ class SingleStitch(BaseModule):
         """See :meth:`Anchor.fix_input_size`."""
         for anchor in filter(None, self.anchors):
             anchor.fix_input_size(size)
-
-
-def _build_part(config: dict, a: int, route: Sequence[Segment]) -> Anchor:
-    blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
-    embedding = route[0].anchor == a
-    config = dict(config, kept_blocks=blocks, embedding=embedding)
-    config.pop('held_blocks', None)  # the old name, in configs exported before
-    return MODELS.build(config)
 
 
 def _read_map(source: Sequence | None, stitch: Stitch, layers: Mapping) -> Tap | None:

@@ -59,7 +59,10 @@ def draw_scene(
         image[mask], owner[mask] = colour[mask], index
         semantic[mask], depth[mask] = label, distance
     masks = owner == np.arange(count)[:, None, None]
-    return Scene(_expose(rng, image), semantic, depth, labels, masks)
+    light = rng.uniform(0.6, 1) + 0.3 * _smooth_noise(rng, size, 2, 2)
+    noise = rng.normal(0, rng.uniform(2, 14), image.shape)
+    exposed = np.clip(image * light[..., None] + noise, 0, 255).astype(np.uint8)
+    return Scene(exposed, semantic, depth, labels, masks)
 
 
 def _smooth_noise(rng: np.random.Generator, size: Size, *cells: int) -> np.ndarray:
@@ -120,9 +123,3 @@ def _texture(
     mix['noise'] = rng.random(size)
     first, second = rng.uniform(20, 255, (2, 3))
     return first + (second - first) * mix[kind][..., None]
-
-
-def _expose(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
-    light = rng.uniform(0.6, 1) + 0.3 * _smooth_noise(rng, image.shape[:2], 2, 2)
-    noise = rng.normal(0, rng.uniform(2, 14), image.shape)
-    return np.clip(image * light[..., None] + noise, 0, 255).astype(np.uint8)

@@ -226,7 +226,6 @@ class StitchTestLoop(TestLoop):
         return report
 
     def _save_image_scores(self, report: StitchResults) -> None:
-        """Write the per-image statistics of stitches tested on all images."""
         folder = self._under_way[-1].folder
         files = [image_scores_file(folder, r.id) for r in report.complete]
         if all(file.exists() for file in files):
@@ -283,7 +282,6 @@ class StitchTestLoop(TestLoop):
 
     @contextmanager
     def _recalibrated(self, ids: Sequence[int]) -> Iterator[None]:
-        """Give stitches batch norm statistics of their own."""
         runner, number = self.runner, self.recalibrate_bn
         train_cfg = runner.cfg.get('train_dataloader')
         allowed = 'training images, to recalibrate batch norm with'
@@ -317,7 +315,6 @@ class StitchTestLoop(TestLoop):
         return screened.updated_by(self._evaluate(kept, self.limit))
 
     def _search(self, ids: Sequence[int]) -> StitchResults:
-        """Evaluate the most promising stitches, a few per pass; predict the others."""
         screened = self.screen and self._evaluate(ids, self.screen)
         return run_search(
             lambda ids: self._evaluate(ids, self.limit),
@@ -327,7 +324,6 @@ class StitchTestLoop(TestLoop):
         )
 
     def _evaluate(self, ids: Sequence[int], limit: int | None) -> StitchResults:
-        """Evaluate stitches on at most ``limit`` images."""
         runner, dataloader = self.runner, self.dataloader
         if limit is not None:
             dataloader = spread(dataloader, limit)

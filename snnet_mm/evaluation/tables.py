@@ -105,7 +105,6 @@ def stitch_table(results: StitchResults) -> Table:
 
 
 def _explained(results: StitchResults, front: Sequence[int]) -> Iterator[str]:
-    """Yield what the last column, the order and the ids of a table mean."""
     better = 'more' if results.higher_is_better else 'less'
     yield (
         f'* on the Pareto front, {len(front)} of {len(results.measured)} stitches: '

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
@@ -22,12 +24,25 @@ class Recorder(Hook):
         self.logged.append(scalar.current())
 
 
-def train(cfg, **changes):
+def in_folder(cfg, name, **changes):
+    """A config with a folder of its own, and so with a history of its own."""
+    cfg = cfg.copy()
+    cfg.merge_from_dict(changes)
+    cfg.experiment_name = cfg.visualizer.name = f'{Path(cfg.work_dir).name}_{name}'
+    cfg.work_dir = str(Path(cfg.work_dir) / name)
+    return cfg
+
+
+def train(cfg, *hooks, handler=None, **changes):
+    """Train with further hooks, and maybe a handler of the log."""
     recorder = Recorder()
     cfg = cfg.copy()
     cfg.merge_from_dict(changes)
     runner = Runner.from_cfg(cfg)
-    runner.register_hook(recorder)
+    if handler is not None:
+        runner.logger.addHandler(handler)
+    for hook in (recorder, *hooks):
+        runner.register_hook(hook)
     runner.train()
     return runner, recorder
 

@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -41,11 +42,8 @@ def test_labels_and_classes_of_a_segmentor(toy_cfg, label, num_classes, message)
     toy_cfg.model.decode_head.num_classes = num_classes
     toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
     runner = Runner.from_cfg(toy_cfg)
-    runner._train_loop = runner.build_train_loop(runner._train_loop)
-    if message is None:
-        LabelCheckHook().before_train(runner)
-        return
-    with pytest.raises(ValueError, match=message):
+    fails = pytest.raises(ValueError, match=message) if message else nullcontext()
+    with fails:
         LabelCheckHook().before_train(runner)
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from killing import fork, wait
 from line_runner import build_runner, files, step_of, train
 from mmengine.fileio import LocalBackend
 from mmengine.runner import Runner
@@ -146,23 +145,3 @@ def test_all_is_on_the_disk_before_it_is_renamed(tmp_path, monkeypatch):
         if event[0] == 'rename':
             assert before == ('sync', event[1])
             assert after == ('sync', str(tmp_path))
-
-
-@pytest.mark.parametrize('hook', ['StitchCheckpointHook', 'CheckpointHook'])
-def test_killing_a_write_leaves_the_checkpoint_before(tmp_path, hook):
-    """mmengine's own hook shows that the kill hits the writing."""
-
-    def work():
-        train(tmp_path, checkpoint=dict(type=hook, max_keep_ckpts=1))
-
-    assert wait(fork(work, tmp_path, kill_at=2, counted='half written'))
-    last = tmp_path / 'last_checkpoint'
-    if hook == 'CheckpointHook':
-        with pytest.raises(RuntimeError, match='central directory'):
-            step_of(tmp_path / 'iter_2.pth')
-        assert not (tmp_path / 'iter_1.pth').exists()
-        return
-    assert [n for n in files(tmp_path) if n[0] != '.'] == ['iter_1.pth', last.name]
-    assert step_of(last.read_text()) == 1
-    train(tmp_path, iters=3, resume=True)
-    assert step_of(last.read_text()) == 3

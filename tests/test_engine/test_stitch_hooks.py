@@ -58,7 +58,6 @@ def test_least_squares_sets_the_layers_before_training(toy_cfg):
     fresh.call_hook('before_run')  # the average has random layers
     fresh.model.load_state_dict(recorder.start)
     fresh.model.backbone.stitching_initialized.fill_(False)
-    fresh._train_loop = fresh.build_train_loop(fresh._train_loop)
     assert fresh.train_dataloader.batch_size is None
     state = torch.get_rng_state()
     hook.before_train(fresh)
@@ -135,22 +134,12 @@ def test_draws_by_milliseconds_and_costs_that_were_measured_again(ros_cfg, tmp_p
         train(ros_cfg, **resumed)
 
 
-def watched(cfg, iters, handler=None):
-    cfg.train_cfg.max_iters = iters
-    runner, recorder, losses = Runner.from_cfg(cfg), Recorder(), Losses()
-    runner.register_hook(recorder)
-    runner.register_hook(losses)
-    if handler is not None:
-        runner.logger.addHandler(handler)
-    runner.train()
-    return runner, recorder, losses
-
-
 def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, caplog):
     costs = cost_table(Runner.from_cfg(toy_cfg).model)
     toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
     toy_cfg.log_level = 'INFO'
-    runner, recorder, losses = watched(toy_cfg, 4, caplog.handler)
+    toy_cfg.train_cfg.max_iters = 4
+    runner, recorder = train(toy_cfg, losses := Losses(), handler=caplog.handler)
     assert stitch_hooks.sampling_hook(runner).sampler.costs == costs
     assert 'Costs are counted at 64x64, that of the first image' in caplog.text
     # The toy groups: the fast anchor, three groups of four, the slow anchor.
@@ -210,7 +199,8 @@ def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):
     toy_cfg.default_hooks.stitch_sampling.sampler = dict(
         type='SandwichSampler', num_random=2
     )
-    runner, recorder, losses = watched(toy_cfg, 3)
+    toy_cfg.train_cfg.max_iters = 3
+    runner, recorder = train(toy_cfg, losses := Losses())
     costs = cost_table(runner.model)
     sampler = SandwichSampler(
         costs, find_stitched_backbone(runner.model).space, num_random=2, seed=0

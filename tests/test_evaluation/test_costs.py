@@ -105,22 +105,6 @@ def test_costs_equal_those_of_real_forwards(build_snnet, layer, depths):
         assert table[stitch.id].flops == counted(lambda: shipped(images)), stitch
 
 
-@torch.no_grad()
-def test_counting_and_the_state_of_the_model_are_independent(build_snnet):
-    anchor = dict(rel_pos_bias=True)
-    net = build_snnet(anchor=anchor, out_indices=(0, 6), eval_maps=(1,)).eval()
-    images = torch.randn(1, 3, *SIZE)
-    before, state = net(images)[-1], torch.get_rng_state()
-    table = cost_table(net, SIZE)
-    assert net(images)[-1].equal(before)
-    assert torch.get_rng_state().equal(state)
-    assert cost_table(nn.DataParallel(net.train()), SIZE) == table
-    for stitch_id in (0, 5):
-        net.set_stitch(stitch_id)
-        assert cost_table(net, SIZE) == table
-        assert net.active_stitch.id == stitch_id
-
-
 def test_parameters_of_a_stitched_model_by_part(build_snnet):
     """Anchors of 3 blocks x 8 and 7 x 12 channels, trained by updates of rank 2."""
     net = build_snnet(anchor=dict(lora=dict(rank=2)))

@@ -5,29 +5,11 @@ import torch
 from costs_by_hand import DEPTHS, LAYERS, NUM_PATCHES, PATCH, SIZE, WIDTHS, cost_by_hand
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, ExponentialMovingAverage, ImgDataPreprocessor
-from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.evaluation import cost_table, measure_latency, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import CostTable
-
-
-def backbone_cfg(**kwargs):
-    return dict(
-        type='SNNetv2',
-        anchors=[
-            dict(
-                type='PlainViT',
-                arch=dict(embed_dims=dim, depth=depth, num_heads=2),
-                img_size=32,
-                patch_size=PATCH,
-            )
-            for dim, depth in zip(WIDTHS, DEPTHS, strict=True)
-        ],
-        stitching_layer=dict(type='StitchingLayer'),
-        **kwargs,
-    )
 
 
 def test_costs_of_a_segmentor():
@@ -37,9 +19,15 @@ def test_costs_of_a_segmentor():
 
     head = dict(type='SETRUPHead', in_channels=12, channels=6, num_classes=5)
     head |= dict(norm_cfg=dict(type='BN'), num_convs=1, up_scale=4, kernel_size=1)
+    common = dict(type='PlainViT', img_size=32, patch_size=PATCH)
+    anchors = [
+        dict(common, arch=dict(embed_dims=width, depth=depth, num_heads=2))
+        for width, depth in zip(WIDTHS, DEPTHS, strict=True)
+    ]
+    backbone = dict(type='SNNetv2', anchors=anchors, stitching_layer=LAYERS[0])
     segmentor = EncoderDecoder(
         data_preprocessor=SegDataPreProcessor(size=SIZE),
-        backbone=backbone_cfg(out_indices=(2, 6), eval_maps=(1,)),
+        backbone=backbone | dict(out_indices=(2, 6), eval_maps=(1,)),
         decode_head=dict(head, in_index=1),
         auxiliary_head=[dict(head, in_index=0, num_convs=2)],
         test_cfg=dict(mode='whole'),
@@ -109,10 +97,9 @@ def test_without_a_size_or_a_backbone_nothing_is_counted(build_snnet, alone):
 class SharedHead(BaseModel):
     """A model whose head is held under two names, and a tensor of it as well."""
 
-    def __init__(self, traced):
+    def __init__(self, backbone, traced):
         super().__init__()
-        self.traced, self.grid = traced, None
-        self.backbone = MODELS.build(backbone_cfg(out_indices=(6,)))
+        self.backbone, self.traced, self.grid = backbone, traced, None
         self.first = nn.Conv2d(12, 12, 1)
         self.second = self.first
         self.third = nn.Conv2d(12, 12, 1)
@@ -131,8 +118,8 @@ class SharedHead(BaseModel):
 
 @pytest.mark.parametrize('traced', [False, True])
 @pytest.mark.parametrize('ema', [False, True])
-def test_counting_leaves_a_model_alone(ema, traced):
-    model = SharedHead(traced).train()
+def test_counting_leaves_a_model_alone(build_snnet, ema, traced):
+    model = SharedHead(build_snnet(DEPTHS, out_indices=(6,)), traced).train()
     if ema:
         model = ExponentialMovingAverage(model)
 
@@ -150,7 +137,9 @@ def test_counting_leaves_a_model_alone(ema, traced):
     find_stitched_backbone(model).anchors[0].eval()
     before, copies = held(), {k: v.clone() for k, v in held().items()}
     settings_before = settings()
+    state = torch.get_rng_state()
     shared, after = cost_table(model, SIZE), held()
+    assert torch.get_rng_state().equal(state)
     assert settings() == settings_before
     assert find_stitched_backbone(model).active_stitch.id == 5
     assert all(p.grad is None for p in model.parameters())

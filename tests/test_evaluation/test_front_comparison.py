@@ -88,15 +88,11 @@ def test_a_best_of_many_is_inflated_and_a_fixed_choice_is_not():
     assert honest == pytest.approx(50, abs=1.5)
 
 
-def test_figures_are_means_over_seeds():
+def test_seeds_are_averaged_and_models_alone_are_one_set_to_choose_from():
     runs = [constant_run([1, 2], [40, 50]), constant_run([1, 2], [44, 50])]
+    alone = Run.joined([constant_run([4], [60]), constant_run([1], [50])])
     area = compare(a=runs).figures()['a']['area under front']
     assert (area.value, area.seeds) == (pytest.approx(42), pytest.approx((40, 44)))
-
-
-def test_models_alone_are_one_set_to_choose_from():
-    slow, fast = constant_run([4], [60]), constant_run([1], [50])
-    alone = Run.joined([slow, fast])
     costs, (value, low, high) = compare(alone=alone).steps('alone')
     assert costs.tolist() == [1, 4]
     for row in (value, low, high):

@@ -2,22 +2,9 @@ import json
 
 import numpy as np
 import pytest
-from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from snnet_mm.evaluation.image_scores import ImageScores
-
-
-class Crash(Hook):
-    """Ends a test after so many batches of all passes."""
-
-    def __init__(self, after):
-        self.left = after
-
-    def before_test_iter(self, runner, batch_idx, data_batch=None):
-        self.left -= 1
-        if self.left < 0:
-            raise RuntimeError('stands for a crash')
 
 
 def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
@@ -68,26 +55,3 @@ def test_metrics_of_all_images_are_those_of_the_report(toy_cfg, task, tmp_path):
     found = dict(zip(scores.ids, found, strict=True))
     assert found == pytest.approx(expected, abs=0.01)
     assert len(set(found.values())) == 3
-
-
-def test_a_resumed_test_has_the_statistics_of_all_stitches(toy_cfg, tmp_path):
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 1], stitches_per_pass=1)
-
-    def build(name, **test_cfg):
-        toy_cfg.test_cfg.update(out_dir=str(tmp_path / name), **test_cfg)
-        return Runner.from_cfg(toy_cfg)
-
-    runner = build('whole')
-    runner.test()
-    num_batches, state = len(runner.test_dataloader), runner.model.state_dict()
-    crashed, resumed = build('again'), build('again', resume=True)
-    crashed.register_hook(Crash(num_batches))  # with the second stitch
-    for runner in (crashed, resumed):
-        runner.model.load_state_dict(state)
-    with pytest.raises(RuntimeError, match='crash'):
-        crashed.test()
-    resumed.test()
-    files = (tmp_path / name / 'per_image.npz' for name in ('whole', 'again'))
-    whole, again = map(ImageScores.read, files)
-    assert whole.ids == again.ids == (0, 1)
-    np.testing.assert_array_equal(whole.numerators, again.numerators)

@@ -4,6 +4,7 @@ import copy
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from block_counts import count_blocks
@@ -14,6 +15,7 @@ from mmengine.runner import Runner
 from torch.utils.data import DataLoader
 
 from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.evaluation.partial_results import identify_data
 from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 from snnet_mm.stitching import StitchResults
@@ -262,8 +264,11 @@ def test_several_sizes_equal_one_at_a_time(toy_cfg, tmp_path, capsys, caplog):
     assert (out_dir / 'pareto.png').exists()
 
     # A crash at the second size: the first is not repeated.
+    kept = (out_dir / '32x48/per_image.npz').rename(tmp_path / 'per_image.npz')
     stop(toy_cfg, 1, nth=2, **settings)
     runner = runner_of(toy_cfg, resume=True, **settings)
     seen = count_batches(runner)
     assert runner.test() == metrics
     assert len(seen) == 2
+    before, again = map(ImageScores.read, (kept, out_dir / '32x48/per_image.npz'))
+    np.testing.assert_array_equal(again.numerators, before.numerators)

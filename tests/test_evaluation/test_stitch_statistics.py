@@ -8,6 +8,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from tiny import tiny_config
 from torch import nn
+from watching_hooks import in_folder, train
 
 from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.evaluation import stitch_statistics
@@ -30,12 +31,8 @@ def cfg(tmp_path):
 
 def trained(cfg, name='first', **changes):
     """Train in a folder of its own; give the runner and its checkpoints."""
-    cfg = cfg.copy()
-    cfg.merge_from_dict(changes)
-    cfg.experiment_name = cfg.visualizer.name = f'{cfg.work_dir}_{name}'
-    cfg.work_dir = f'{cfg.work_dir}/{name}'
-    runner = Runner.from_cfg(cfg)
-    runner.train()
+    cfg = in_folder(cfg, name, **changes)
+    runner, _ = train(cfg)
     return runner, [load_weights_only(f'{cfg.work_dir}/iter_{i}.pth') for i in (1, 2)]
 
 

@@ -63,9 +63,3 @@ def test_a_long_training_is_flat(tmp_path):
     assert rise(gauge.memory[start:], every) < 15
     assert gauge.objects[-2] - gauge.objects[start] < iters / 4
     assert len(set(gauge.files[start:])) == 1
-
-
-def test_a_leak_would_be_seen():
-    noise = np.random.default_rng(0).exponential(3, 100)
-    assert abs(rise(500 + noise, 20)) < 1
-    assert rise(500 + noise + 0.1 * np.arange(100), 20) == pytest.approx(5, abs=1)

@@ -97,7 +97,6 @@ def plot_pareto(
 
 
 def _draw_predicted(axes: 'Axes', results: StitchResults, cost: str) -> None:
-    """Draw stitches that were not evaluated, with their standard deviation."""
     found, column = results.predicted, results.column(cost)
     x = [column[r.id] / UNITS[cost].factor for r in found]
     y, spread = [results.score(r) for r in found], [r.deviation for r in found]

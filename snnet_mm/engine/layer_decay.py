@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import prod
 from numbers import Real
-from typing import NamedTuple
 
 from mmengine.optim import DefaultOptimWrapperConstructor
 from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
@@ -21,18 +20,6 @@ POSITIONS_AND_TOKENS = re.compile(
     r'(^|[._])(pos|position|token|freqs|attention_biases)([._]|$)'
 )
 KEY = 'optim_wrapper.paramwise_cfg'
-
-
-class _Decayed(NamedTuple):
-    """An anchor, its place in the model, and its rate."""
-
-    prefix: str
-    anchor: Anchor
-    rate: float
-
-    def scale(self, name: str) -> float:
-        level, num_levels = self.anchor.layer_depth(name.removeprefix(self.prefix))
-        return self.rate ** (num_levels - 1 - level)
 
 
 @register(OPTIM_WRAPPER_CONSTRUCTORS)
@@ -86,8 +73,10 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
                 lr = self.base_lr * prod(
                     x for part, x in self.lr_mults.items() if _is_in(name, part)
                 )
-                of = [a for a in anchors if name.startswith(a.prefix)]
-                lr *= of[0].scale(name) if of else 1
+                for prefix, anchor, rate in anchors:
+                    if name.startswith(prefix):
+                        level, num = anchor.layer_depth(name.removeprefix(prefix))
+                        lr *= rate ** (num - 1 - level)
                 decays = parameter.ndim > 1 and not POSITIONS_AND_TOKENS.search(name)
                 groups[lr, decays].append(parameter)
         for lr, decays in sorted(groups, reverse=True):
@@ -96,8 +85,8 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
                 group['weight_decay'] = self.base_wd if decays else 0.0
             params.append(group)
 
-    def _decayed_anchors(self, model: nn.Module) -> Iterator[_Decayed]:
-        """Anchors of every backbone with their rates; a single stitch lacks some."""
+    def _decayed_anchors(self, model: nn.Module) -> Iterator[tuple[str, Anchor, float]]:
+        """Yield prefixes, anchors and rates of all backbones; a stitch lacks some."""
         seen = set()
         for name, module in model.named_modules():
             if isinstance(module, StitchedBackbone | SingleStitch):
@@ -116,7 +105,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
             prefix = f'{name}.' if name else ''
             for (at, anchor), rate in zip(members, rates, strict=True):
                 if anchor is not None:
-                    yield _Decayed(prefix + at, anchor, rate)
+                    yield prefix + at, anchor, rate
 
 
 def _is_in(name: str, part: str) -> bool:

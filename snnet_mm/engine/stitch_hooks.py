@@ -155,16 +155,11 @@ class StitchSamplingHook(Hook):
         for module in runner.model.modules():
             if hasattr(type(module), 'check_space'):
                 module.check_space(space)
-        costs, unknown = self._count(runner)
+        costs = self._count(runner)
         if self._costs_file is not None:
             costs = self._read_costs(runner, costs)
         defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
-        try:
-            self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
-        except ValueError as error:
-            if unknown is None:
-                raise
-            raise ValueError(f'{error}. Costs are not known: {unknown}') from error
+        self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
         for hook in self.sampler.hooks():
             runner.register_hook(hook)
         self._sizes = check_sizes(runner.model, self._sizes, 'StitchSamplingHook.sizes')
@@ -189,8 +184,8 @@ class StitchSamplingHook(Hook):
 
     after_train = before_val
 
-    def _count(self, runner: Runner) -> tuple[CostTable | None, ValueError | None]:
-        """Count costs, or return why not where images have several views."""
+    def _count(self, runner: Runner) -> CostTable | None:
+        """Count costs, or say why not where images have several views."""
         size, seed = self._input_size, shared_seed(runner.seed)
         try:
             if size is None:
@@ -199,9 +194,9 @@ class StitchSamplingHook(Hook):
             if self._costs_file is not None:
                 raise
             runner.logger.warning(f'Stitches are sampled without costs: {error}')
-            return None, error
+            return None
         with gathered(runner.model):
-            return cost_table(runner.model, size), None
+            return cost_table(runner.model, size)
 
     def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
         """Read saved costs: measured again they, and so all draws, would differ."""

@@ -1,7 +1,6 @@
 """Scenes hold what their maps and masks say."""
 
 import numpy as np
-import pytest
 
 from snnet_mm.datasets.toy_drawing import (
     BAR,
@@ -48,12 +47,3 @@ def test_surfaces_have_the_depth_of_a_camera_over_flat_ground():
         step = 1 / (64 * CAMERA_HEIGHT)
         np.testing.assert_allclose(np.diff(1 / plain), step, rtol=1e-3)
         assert len(plain) > 20
-
-
-@pytest.mark.parametrize('size', [(16, 16), (16, 80), (80, 16)])
-def test_small_and_oblong_scenes(size):
-    for s in draw(20, size, (9, 9)):
-        assert (s.image.shape, s.masks.shape) == ((*size, 3), (9, *size))
-        assert s.depth.shape == s.semantic.shape == size
-        dtypes = s.image.dtype, s.semantic.dtype, s.depth.dtype
-        assert dtypes == (np.uint8, np.uint8, np.float32)

@@ -163,8 +163,7 @@ def test_images_of_several_views(toy_cfg, caplog):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stitch_hooks, 'size_of_images', views)
-        message = 'without costs, such as UniformSampler.* size=None; allowed: height'
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match='without costs, such as UniformSampler'):
             train(toy_cfg)
         toy_cfg.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
         toy_cfg.log_level = 'WARNING'

@@ -25,14 +25,3 @@ def test_code_in_a_checkpoint(config, trained, run_here, tmp_path):
     run_here(*resume, '--trust-checkpoint')
     assert trace.exists()
     assert (tmp_path / 'iter_3.pth').exists()
-
-
-@pytest.mark.parametrize('flags', [(), ('--trust-checkpoint',)])
-def test_a_config_in_a_resumed_checkpoint(flags, config, trained, run_here, tmp_path):
-    """mmengine runs it."""
-    trace, checkpoint = tmp_path / 'it_ran', load_weights_only(trained)
-    checkpoint['meta']['config'] = f'from pathlib import Path\nPath("{trace}").touch()'
-    torch.save(checkpoint, tmp_path / 'iter_2.pth')
-    run_here('train.py', config, '--resume', '--work-dir', tmp_path, *flags)
-    assert trace.exists() is bool(flags)
-    assert load_weights_only(tmp_path / 'iter_3.pth')['meta']['iter'] == 3

@@ -13,6 +13,7 @@ anchor = dict(
     type='PlainViT', img_size=_base_.crop_size, patch_size=14, layer_scale_init=1.0
 )
 weights = dict(type='Pretrained', prefix='backbone.')
+head = dict(type='Pretrained', prefix='decode_head.')
 model = dict(
     data_preprocessor=dict(
         mean=[123.675, 116.28, 103.53],
@@ -35,14 +36,25 @@ model = dict(
         ],
         stitching_layer=dict(rank=16),
         out_indices=(2, 5, 8, 11),
+        maps_of='end',
     ),
+    # A head for each end anchor, each from where its anchor was trained with it; they
+    # know the scale already.
     decode_head=dict(
+        type='PartPerAnchor',
         in_channels=384,
         channels=64,
         post_process_channels=(48, 96, 192, 384),
-        # The head knows the scale already.
         loss_decode=dict(warm_up_iters=0),
-        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='decode_head.'),
+        init_cfg=None,
+        parts=[
+            dict(
+                type='DPTDepthHead', init_cfg=dict(checkpoint=fast_checkpoint, **head)
+            ),
+            dict(
+                type='DPTDepthHead', init_cfg=dict(checkpoint=slow_checkpoint, **head)
+            ),
+        ],
     ),
 )
 # Every anchor at the rate that it was trained with alone.

@@ -15,7 +15,7 @@ model = dict(
     ),
     head=dict(num_classes=3, anchor_heads=[dict(in_channels=32)]),
 )
-optim_wrapper = dict(optimizer=dict(lr=3e-3))
+optim_wrapper = dict(optimizer=dict(lr=1e-3))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=60, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=60, end=600, by_epoch=False),

@@ -16,7 +16,7 @@ model = dict(
     ),
     decode_head=dict(in_channels=32, channels=64, num_classes=6),
 )
-optim_wrapper = dict(optimizer=dict(lr=2e-3))
+optim_wrapper = dict(optimizer=dict(lr=3e-3))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=30, by_epoch=False),
     dict(type='CosineAnnealingLR', eta_min=1e-5, begin=30, end=300, by_epoch=False),

@@ -15,8 +15,10 @@ from snnet_mm.evaluation.search import blocks_run
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import visiting_order
 
-from ._common import CAMVID, S_L, build, devices, elapsed_ms, medians, read_config
+from ._common import build, devices, elapsed_ms, medians, read_config
 
+CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
+S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
 # Name, config, images per batch, size, rounds.
 CASES = (
     ('CamVid pair, 176x240', CAMVID, 2, (176, 240), 3),

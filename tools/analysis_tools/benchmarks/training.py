@@ -11,13 +11,12 @@ from statistics import mean, median
 import torch
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
-from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.engine import ResourceConstrainedSampler
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import set_stitch
 
-from ._common import build, devices, elapsed_ms, in_turn, limits, limits_ms, read_config
+from ._common import build, devices, elapsed_ms, in_turn, read_config
 from .one_pass import make_batch
 
 SETR = 'setr/setr-naive_{}_8xb2-160k_ade20k-512x512.py'
@@ -54,14 +53,10 @@ def run() -> dict:
 
 def measure(device: str, rows: list[dict]) -> dict:
     """Compare, and add a row for each ROS group."""
-    rates = limits(device)
     alone, stitched = Trained('deit3-l', device), Trained('snnetv2-deit3-s-l', device)
     table = cost_table(stitched.model.backbone, (512, 512))
     groups = ResourceConstrainedSampler(table, step=STEP, seed=0).groups
     costs = table.column('flops')
-    with FlopCounterMode(display=False) as counter:
-        alone.step()
-    macs = counter.get_total_flops() // 2
     slow, by_group = [], [[] for _ in groups]
     for round_ in range(ROUNDS + 1):
         slow.append(elapsed_ms(alone.step))
@@ -83,7 +78,6 @@ def measure(device: str, rows: list[dict]) -> dict:
         stitched_ms=mean(by_group_ms),
         ratio=mean(by_group_ms) / slow_ms,
         ratio_of_flops=mean(by_group_flops) / costs[1],
-        **{f'slow_{k}': v for k, v in limits_ms(alone.model, macs, rates).items()},
         checkpointing_ratio=ratio(alone, with_cp=True),
         half_precision_ratio=ratio(alone, half=True),
     )

@@ -10,6 +10,7 @@ import timeit
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from statistics import median
 
 import cv2
@@ -41,27 +42,16 @@ def parse_args() -> argparse.Namespace:
     add('--opacity', type=float, default=0.5, help=what)
     what = 'least score of a detection to be drawn (default: %(default)s)'
     add('--score-thr', type=float, default=0.3, help=what)
-    add_output_arguments(parser)
+    add('--show', action='store_true', help='show it; q ends it')
+    add('--output-file', type=Path, help='output video: .mp4, or .avi of JPEGs')
     add_stitch_arguments(parser)
     args = parser.parse_args()
-    output = args.show or args.output_file
-    check(output, '--output-file', args.output_file, 'a file, or --show')
+    check(args.show or args.output_file, '--output-file', None, 'a file, or --show')
     check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
-    four = len(args.output_fourcc) == 4
-    check(four, '--output-fourcc', args.output_fourcc, 'four letters, as MJPG or mp4v')
     fps = args.target_fps
     check(fps is None or 0 < fps < float('inf'), '--target-fps', fps, 'above 0')
     check(fps or not args.results, '--results', args.results, 'with --target-fps')
     return args
-
-
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add('--show', action='store_true', help='show it; q ends it')
-    add('--show-wait-time', type=int, default=1, help='wait time after a frame (ms)')
-    add('--output-file', help='output video')
-    add('--output-fourcc', default='MJPG', help='its fourcc')
-    add('--output-fps', type=float, help="its fps (default: the input's)")
 
 
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,17 +77,17 @@ def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
 
 
 def open_output(
-    args: argparse.Namespace, fps: float, frame: np.ndarray, stack: ExitStack
+    path: Path, fps: float, frame: np.ndarray, stack: ExitStack
 ) -> Callable[[np.ndarray], None]:
     """Return a function that writes a frame to a video, which the stack closes."""
-    fps, size = args.output_fps or fps or 25, frame.shape[1::-1]
-    path = stack.enter_context(atomic_path(args.output_file))
-    fourcc = cv2.VideoWriter.fourcc(*args.output_fourcc)
-    writer = cv2.VideoWriter(str(path), fourcc, fps, size)
+    fps, size = fps or 25, frame.shape[1::-1]
+    fourcc = cv2.VideoWriter.fourcc(*('mp4v' if path.suffix == '.mp4' else 'MJPG'))
+    temporary = stack.enter_context(atomic_path(path))
+    writer = cv2.VideoWriter(str(temporary), fourcc, fps, size)
     stack.callback(writer.release)
     if not writer.isOpened():
-        allowed = f'a video that holds {args.output_fourcc}, {fps:g} fps and {size}'
-        raise refusal('--output-file', args.output_file, allowed)
+        allowed = f'a video, .avi or .mp4, of {fps:g} fps and {size}'
+        raise refusal('--output-file', str(path), allowed)
     # Pictures of small frames may be larger.
     return lambda picture: writer.write(cv2.resize(picture, size))
 
@@ -115,12 +105,10 @@ def init_controller(
     ids = apis.select_stitches(space, args.stitch_id or 'all')
     scores, higher_is_better = None, True
     if results is not None:
-        higher_is_better = results.higher_is_better
-        # Refuses ids that the space lacks.
-        known = {space[i].id: score for i, score in results.scores().items()}
-        scores = {i: known[i] for i in ids if i in known}
-        check(scores, '--stitch-id', args.stitch_id, known)
-        ids = [*scores]
+        known, higher_is_better = results.scores(), results.higher_is_better
+        ids = [i for i in ids if i in known]
+        check(ids, '--stitch-id', args.stitch_id, known)
+        scores = {i: known[i] for i in ids}
     costs = {i: costs[i] for i in ids}
     measured = {}
     for stitch_id in {min(costs, key=costs.get), max(costs, key=costs.get)}:
@@ -165,7 +153,8 @@ def main() -> None:
         frame = next(frames, None)
         known = 'video files with a frame, ids of cameras as 0, and folders of images'
         check(frame is not None, 'video', args.video, known)
-        write = open_output(args, fps, frame, stack) if args.output_file else None
+        output = args.output_file
+        write = open_output(output, fps, frame, stack) if output else None
         cfg, legend = load_config(args.config), {}
         check_file(args.checkpoint, 'argument: checkpoint')
         results = apis.StitchResults.read(args.results) if args.results else None
@@ -201,7 +190,7 @@ def main() -> None:
                     write(picture)
                 if args.show:
                     cv2.imshow('video_demo', picture)
-                    if cv2.waitKey(args.show_wait_time) & 0xFF == ord('q'):
+                    if cv2.waitKey(1) & 0xFF == ord('q'):
                         break
                 frame = next(frames, None)
         except KeyboardInterrupt:  # how a camera is usually ended: keep what there is

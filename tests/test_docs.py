@@ -69,7 +69,8 @@ def test_options_of_commands_exist(page):
             continue
         command = line.partition('#')[0].partition(tool[1])[2]
         name = re.sub('^(dist|slurm)_', '', tool[1])
-        source = (ROOT / 'tools' / f'{name}.py').read_text()
+        files = f'tools/{name}.py', 'snnet_mm/utils/command_line.py'
+        source = ''.join((ROOT / file).read_text() for file in files)
         for option in re.findall(r'\s(--[a-z][\w-]*)', command):
             names = option, option.replace('--no-', '--')
             assert any(f"'{n}'" in source for n in names), (name, option)

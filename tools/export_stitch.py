@@ -8,7 +8,6 @@ import argparse
 from itertools import product
 from pathlib import Path
 
-from mmengine.config import DictAction
 from rich.table import Table
 
 from snnet_mm.apis import check_stitches, init_model
@@ -55,8 +54,7 @@ def parse_args() -> argparse.Namespace:
     add('--results', help=what)
     what = 'bn_statistics.pth of a test with --recalibrate-bn, used for each stitch'
     add('--bn-statistics', help=what)
-    what = 'override settings of the config, in the form of key=value pairs'
-    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    parser.add_cfg_options()
     args = parser.parse_args()
     args.format = args.format or (['mm'] if args.stitch_ids is None else ['onnx'])
     return args
@@ -78,43 +76,57 @@ def main() -> None:
     )
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
-    names = 'verify_on', 'limit', 'tolerance'
-    options = {name: getattr(args, name) for name in names}
-    options['precisions'] = args.precision
     print_instructions(args.precision)
-    if args.stitch_id is not None:
-        manifest = exporter.export_stitch(args.stitch_id, args.format, **options)
-    else:
-        manifest = exporter.export_bundle(args.stitch_ids, args.format, **options)
+    single = args.stitch_id is not None
+    manifest = (exporter.export_stitch if single else exporter.export_bundle)(
+        chosen,
+        args.format,
+        args.precision,
+        verify_on=args.verify_on,
+        limit=args.limit,
+        tolerance=args.tolerance,
+    )
     report(manifest, args.out)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
         print('What these lose of the metric is not known: --verify-on val measures it')
 
 
+def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
+    """Return the cells of a file by the names of their columns."""
+    own = file['weights'] if file['weights'] != manifest['weights'] else None
+    size = file['bytes'] + (own['bytes'] if own else 0)
+    row = {
+        'id': str(stitch['id']),
+        'route': stitch['route'],
+        'GFLOPs': f'{stitch["flops"] / 1e9:.3g}',
+        'params (M)': f'{stitch["params"] / 1e6:.2f}',
+        'file': file['name'],
+        'MB': f'{size / 1e6:.2f}',
+        'difference': f'{file["max_difference"]:.1e}',
+    }
+    if found := file['verified']:
+        bounds = found['interval']
+        row |= {
+            found['metric']: f'{found["value"]:.4g}',
+            'PyTorch': f'{found["pytorch"]:.4g}',
+            'gain, 95 %': '{:+.2g} to {:+.2g}'.format(*bounds) if bounds else '',
+            'ms': f'{found["ms"]:.1f}',
+            'PyTorch ms': f'{found["pytorch_ms"]:.1f}',
+        }
+    return row
+
+
 def report(manifest: dict, out: Path) -> None:
     """Print a table of the files."""
-    title = f'Compared with the stitched model on {manifest["compared_on"]}'
-    table = Table(title=title)
-    names = ['id', 'route', 'GFLOPs', 'params (M)', 'file', 'MB', 'difference']
-    files = [(s, file) for s in manifest['stitches'] for file in s['files']]
-    verified = files[0][1]['verified']
-    if verified:
-        names += [verified['metric'], 'of PyTorch', 'gain, 95 %', 'ms', 'of PyTorch']
-    for name in names:
+    table = Table(
+        title=f'Compared with the stitched model on {manifest["compared_on"]}'
+    )
+    rows = [row_of(s, f, manifest) for s in manifest['stitches'] for f in s['files']]
+    for name in rows[0]:
         left = name in ('route', 'file')
         table.add_column(name, justify='left' if left else 'right', overflow='fold')
-    for stitch, file in files:
-        cells = [str(stitch['id']), stitch['route'], f'{stitch["flops"] / 1e9:.3g}']
-        own = file['weights'] if file['weights'] != manifest['weights'] else None
-        size = file['bytes'] + (own['bytes'] if own else 0)
-        cells += [f'{stitch["params"] / 1e6:.2f}', file['name'], f'{size / 1e6:.2f}']
-        cells.append(f'{file["max_difference"]:.1e}')
-        if found := file['verified']:
-            cells += [f'{found[k]:.4g}' for k in ('value', 'pytorch')]
-            bounds = found['interval']
-            cells.append('{:+.2g} to {:+.2g}'.format(*bounds) if bounds else '')
-            cells += [f'{found[k]:.1f}' for k in ('ms', 'pytorch_ms')]
-        table.add_row(*cells)
+    for row in rows:
+        table.add_row(*row.values())
     console = wide_console()
     console.print(table)
     if weights := manifest['weights']:

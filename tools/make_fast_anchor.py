@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from mmengine.config import Config, DictAction
+from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner, find_latest_checkpoint
 from rich.console import Console
@@ -57,8 +57,7 @@ def parse_args() -> argparse.Namespace:
     what = 'images that the directions of --width are from (default: 64)'
     add('--num-images', type=int, default=64, help=what)
     add('--resume', action='store_true', help='go on with an interrupted training')
-    what = 'override settings of the config, in the form of key=value pairs'
-    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    parser.add_cfg_options()
     args = parser.parse_args()
     check(args.iters > 0, '--iters', args.iters, '1 or more')
     check(args.every > 1, '--every', args.every, '2 or more')

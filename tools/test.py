@@ -1,10 +1,9 @@
 """Test any stitches of a model: ``tools/test.py CONFIG CKPT --stitch-id N[,M...]``."""
 
 import argparse
-import os
 import os.path as osp
 
-from mmengine.config import Config, DictAction
+from mmengine.config import Config
 
 from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
@@ -44,20 +43,11 @@ def parse_args() -> argparse.Namespace:
     add('--show', action='store_true', help='show prediction results')
     add('--show-dir', help='dir where painted images will be saved')
     add('--wait-time', type=float, default=2, help='the interval of show (s)')
-    what = 'override settings of the config, in the form of key=value pairs'
-    add('--cfg-options', nargs='+', action=DictAction, help=what)
-    launchers = ('none', 'pytorch', 'slurm', 'mpi')
-    add('--launcher', choices=launchers, default='none', help='job launcher')
+    parser.add_runner_options()
     add('--tta', action='store_true', help='test time augmentation')
-    what = """load checkpoints with whatever is in them, code that runs included; by
-        default they are read as weights and plain data only"""
-    add('--trust-checkpoint', action='store_true', help=what)
-    # torchrun passes it with an underscore or a hyphen, depending on its version.
-    add('--local_rank', '--local-rank', type=int, default=0)
     args = parser.parse_args()
     for budget in args.budget.split(',') if args.budget else ():
         parse_budget(budget)  # ids and words are for --stitch-id
-    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args
 
 

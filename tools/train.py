@@ -1,11 +1,8 @@
 """Train a model: ``tools/train.py CONFIG``, with OpenMMLab's usual flags."""
 
 import argparse
-import os
 import os.path as osp
 from contextlib import nullcontext
-
-from mmengine.config import DictAction
 
 from snnet_mm.apis import build_runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
@@ -36,22 +33,12 @@ def parse_args() -> argparse.Namespace:
     add('--resume', action='store_true', help=what)
     what = 'enable automatic mixed precision training; on a CPU in bfloat16'
     add('--amp', action='store_true', help=what)
-    what = 'override settings of the config, in the form of key=value pairs'
-    add('--cfg-options', nargs='+', action=DictAction, help=what)
-    launchers = ('none', 'pytorch', 'slurm', 'mpi')
-    add('--launcher', choices=launchers, default='none', help='job launcher')
-    what = """load checkpoints with whatever is in them, code that runs included; by
-        default they are read as weights and plain data only"""
-    add('--trust-checkpoint', action='store_true', help=what)
+    parser.add_runner_options()
     what = """leave the hooks of the config as they are; by default mm's checkpoint hook
         is replaced by one that writes whole files, resuming is made exact, and labels
         are checked"""
     add('--plain-hooks', action='store_true', help=what)
-    # torchrun passes it with an underscore or a hyphen, depending on its version.
-    add('--local_rank', '--local-rank', type=int, default=0)
-    args = parser.parse_args()
-    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    return args
+    return parser.parse_args()
 
 
 def main() -> None:

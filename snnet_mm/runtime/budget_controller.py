@@ -4,10 +4,9 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import linear_regression, median
-from typing import Any
 
 from .budgets import pareto_front
 from .checks import check
@@ -78,19 +77,6 @@ class BudgetController:
         self._calls_to_skip = WARM_UP
         self._patience, self._waited = RECENT, 0
         self._stepped_up = self._warned = False
-
-    @classmethod
-    def from_results(
-        cls,
-        results: Any,
-        costs: Mapping[int, float] | None = None,
-        lower_is_better: Collection[str] | None = None,
-        **kwargs,
-    ) -> 'BudgetController':
-        """Build a controller over an evaluation; its costs are FLOPs by default."""
-        results = results.ranked_by(lower_is_better=lower_is_better)
-        costs = costs or results.column('flops')
-        return cls(costs, results.scores(), results.higher_is_better, **kwargs)
 
     @property
     def stitch(self) -> int:

@@ -9,8 +9,12 @@ from contextlib import nullcontext, redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 
+from mmengine.config import DictAction
+
 from snnet_mm.runtime.checks import check
 
+from .checkpoint import FLAG
+from .distributed import LAUNCHERS
 from .logging import NOISE, WithoutNoise
 
 # Errors of a user, who is told what to change. Others are faults of the code.
@@ -28,6 +32,22 @@ class ToolParser(argparse.ArgumentParser):
         group.add_argument(VERBOSE, action='store_true', help=what)
         what = 'show where in the code an error was raised'
         group.add_argument(TRACEBACK, action='store_true', help=what)
+
+    def add_cfg_options(self) -> None:
+        """Add the option that overrides settings of a config."""
+        what = 'override settings of the config, in the form of key=value pairs'
+        self.add_argument('--cfg-options', nargs='+', action=DictAction, help=what)
+
+    def add_runner_options(self) -> None:
+        """Add the options of tools that build a runner, in one process or several."""
+        self.add_cfg_options()
+        launchers = dict(choices=('none', *LAUNCHERS), default='none')
+        self.add_argument('--launcher', **launchers, help='job launcher')
+        what = """load checkpoints with whatever is in them, code that runs included; by
+            default they are read as weights and plain data only"""
+        self.add_argument(FLAG, action='store_true', help=what)
+        # torch.distributed.launch passes what it has set in the environment, too.
+        self.add_argument('--local_rank', '--local-rank', help=argparse.SUPPRESS)
 
 
 def run_command(main: Callable[[], None]) -> None:

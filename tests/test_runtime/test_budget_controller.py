@@ -6,7 +6,6 @@ from statistics import mean
 import pytest
 
 from snnet_mm.runtime import BudgetController, fit_times
-from snnet_mm.stitching import StitchResult, StitchResults
 
 # 21 stitches of 10 to 40 ms, each 7 % above the one before.
 LATENCIES = {i: 10 * 4 ** (i / 20) for i in range(21)}
@@ -121,25 +120,13 @@ def test_an_impossible_target_runs_the_cheapest_and_says_so_once(caplog):
     assert len(caplog.messages) == 2
 
 
-def results_of(*scores, **directions):
-    stitches = [
-        StitchResult(i, 'FS', '', flops=flops, params=0, metrics={'m': score})
-        for i, (flops, score) in enumerate(zip((10, 40, 20, 30), scores, strict=True))
-    ]
-    return StitchResults(stitches, 'm', directions, (32, 32))
-
-
-@pytest.mark.parametrize(('sign', 'direction'), [(1, 'higher'), (-1, 'lower')])
-def test_candidates_of_results_are_their_front(sign, direction):
-    results = results_of(sign * 1, sign * 4, sign * 3, sign * 2, m=direction)
-    controller = BudgetController.from_results(results, target_ms=1)
-    assert controller.costs == {0: 10, 2: 20, 1: 40}
-    latencies = {0: 7, 1: 5, 2: 6, 3: 9}
-    controller = BudgetController.from_results(results, latencies, target_ms=1)
-    assert controller.costs == {1: 5}
-    results = results_of(sign * 1, math.nan, sign * 3, sign * 4, m=direction)
-    controller = BudgetController.from_results(results, target_ms=1)
-    assert controller.costs == {0: 10, 2: 20, 3: 30}
+@pytest.mark.parametrize(('sign', 'higher'), [(1, True), (-1, False)])
+def test_candidates_are_the_front(sign, higher):
+    costs = {0: 10, 1: 40, 2: 20, 3: 30}
+    for scores, front in (((1, 4, 3, 2), [0, 2, 1]), ((1, math.nan, 3, 4), [0, 2, 3])):
+        scores = {i: sign * score for i, score in enumerate(scores)}
+        controller = BudgetController(costs, scores, higher, target_ms=1)
+        assert controller.costs == {i: costs[i] for i in front}
 
 
 def test_times_are_fitted_by_a_line():

@@ -85,7 +85,6 @@ def no_rank(monkeypatch):
 @pytest.mark.parametrize('launcher, name', [('slurm', 'SLURM'), ('mpi', 'OMPI_COMM')])
 def test_a_launcher_that_did_not_launch_is_said(no_rank, launcher, name):
     no_rank.setattr(distributed, 'get_device', lambda: 'cpu')
-    no_rank.setenv('LOCAL_RANK', '0')  # tools/*.py set it in any case
     words = f"launcher='{launcher}', but {name}_.*, {name}_.*, {name}_.* not set"
     with pytest.raises(ValueError, match=words):
         prepare_cpu_distributed(config(launcher))

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from mmengine.config import DictAction
 from mmengine.runner import Runner
 
 from snnet_mm.apis import init_model
@@ -33,8 +32,7 @@ def parse_args() -> argparse.Namespace:
     add('slow', type=Path, help='results.json of the ' + what % 'slow')
     what = 'folder for stitches.json and per_image.npz (default: cascade)'
     add('--out', type=Path, default=Path('cascade'), help=what)
-    what = 'override settings of the config, in the form of key=value pairs'
-    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    parser.add_cfg_options()
     return parser.parse_args()
 
 

@@ -82,25 +82,21 @@ def main() -> None:
     flops, scores = results.column('flops'), results.scores()
     missing = sorted(set(space.ids) - set(flops))
     check(not missing, 'results', missing, 'results of all stitches; these are lacking')
-    guesses = {'the prior': prior_scores(space, flops), 'FLOPs alone': flops}
-    for name, guess in guesses.items():
+    guesses = {}
+    for name, guess in dict(prior=prior_scores(space, flops), FLOPs=flops).items():
         ranks = rank_correlation([guess[i] for i in scores], list(scores.values()))
-        print(f'{name}: rank correlation {ranks:.2f}, ', end='')
-        print_losses(lost(results, guess, args.step * 1e9), results.metric)
+        guesses[f'{name} alone: rank correlation {ranks:.2f}'] = guess
     sign = 1 if results.higher_is_better else -1
     for number in args.evaluate:
         tried = set(search(results, space, number)) & set(scores)
-        guess = {i: sign * scores[i] for i in tried}
-        print(f'a search that evaluates {number} of {len(space)} stitches: ', end='')
-        print_losses(lost(results, guess, args.step * 1e9), results.metric)
-
-
-def print_losses(losses: list[float], metric: str) -> None:
-    """Print the rest of a line."""
-    print(
-        f'loses {mean(losses):.2f} {metric} on average and {max(losses):.2f} at most '
-        f'over {len(losses)} budgets'
-    )
+        what = f'a search that evaluates {number} of {len(space)} stitches'
+        guesses[what] = {i: sign * scores[i] for i in tried}
+    for what, guess in guesses.items():
+        losses = lost(results, guess, args.step * 1e9)
+        print(
+            f'{what}; loses {mean(losses):.2f} {results.metric} on average and '
+            f'{max(losses):.2f} at most over {len(losses)} budgets'
+        )
 
 
 if __name__ == '__main__':

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from mmengine.config import DictAction
 from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from rich.progress import track
@@ -40,8 +39,7 @@ def parse_args() -> argparse.Namespace:
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
     what = 'files to write, the ending aside (default: gradient_cosines)'
     add('--out', type=Path, default=Path('gradient_cosines'), help=what)
-    what = 'override settings of the config, in the form of key=value pairs'
-    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    parser.add_cfg_options()
     args = parser.parse_args()
     check(args.batches > 0, '--batches', args.batches, '1 or more')
     return args

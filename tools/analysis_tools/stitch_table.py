@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from mmengine.config import DictAction
 from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
@@ -46,14 +45,9 @@ def parse_args() -> argparse.Namespace:
     add('config', help='config file path')
     add('--latency', action='store_true', help='time the parts of the model')
     add('--memory', action='store_true', help='measure the peak memory, on a GPU')
-    add(
-        '--shape',
-        nargs=2,
-        type=int,
-        metavar=('HEIGHT', 'WIDTH'),
-        help='input size (default: test_cfg.input_size of the config, or that of the '
-        'data preprocessor)',
-    )
+    what = """input size (default: test_cfg.input_size of the config, or that of the
+        data preprocessor)"""
+    add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
     what = 'input sizes, each of which gets a costs_HxW.json, instead of one'
     add('--sizes', nargs='+', metavar='HxW', help=what)
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
@@ -74,29 +68,19 @@ def parse_args() -> argparse.Namespace:
     add('--draw-routes', nargs='*', type=int, metavar='ID', help=what)
     what = 'output folder (default: work_dirs/NAME OF THE CONFIG)'
     add('--out', type=Path, help=what)
-    what = 'override settings of the config, in the form of key=value pairs'
-    add('--cfg-options', nargs='+', action=DictAction, help=what)
+    parser.add_cfg_options()
     args = parser.parse_args()
     for name in ('batch', 'rounds'):
-        if getattr(args, name) < 1:
-            parser.error(f'--{name} {getattr(args, name)}: allowed is 1 or more')
-    if args.shape is not None and min(args.shape) < 1:
-        parser.error(f'--shape {args.shape}: allowed is 1 pixel or more each way')
+        check(getattr(args, name) > 0, f'--{name}', getattr(args, name), '1 or more')
+    pixels = '1 pixel or more each way'
+    check(min(args.shape or [1]) > 0, '--shape', args.shape, pixels)
     args.sizes = [parse_size(size) for size in args.sizes or ()]
-    if args.precision and (args.device != 'cpu' or not args.latency):
-        parser.error('--precision needs --latency, and --device cpu')
-    if args.memory and not args.device.startswith('cuda'):
-        parser.error('--memory needs a GPU: peaks are measured there (--device cuda)')
-    if args.device.startswith('cuda') and not torch.cuda.is_available():
-        parser.error(f'--device {args.device}: torch finds no CUDA device')
+    timed = args.latency and args.device == 'cpu'
+    needed = 'with --latency, and --device cpu'
+    check(timed or not args.precision, '--precision', args.precision, needed)
+    on_gpu = args.device.startswith('cuda')
+    check(on_gpu or not args.memory, '--memory', True, 'with --device cuda: on a GPU')
     return args
-
-
-def ids_of_kinds(space: StitchingSpace, wanted: Sequence[str] | None) -> list[int]:
-    kinds = sorted({stitch.kind for stitch in space})
-    for kind in wanted or ():
-        check(kind in kinds, '--kind', kind, kinds)
-    return [s.id for s in space if wanted is None or s.kind in wanted]
 
 
 def measure(
@@ -152,7 +136,10 @@ def main() -> None:
     # Costs do not depend on the weights.
     model = init_model(cfg, None, device=args.device).to(getattr(torch, args.dtype))
     space = find_stitched_backbone(model).space
-    ids = ids_of_kinds(space, args.kind)
+    kinds = {stitch.kind for stitch in space}
+    for kind in args.kind or ():
+        check(kind in kinds, '--kind', kind, sorted(kinds))
+    ids = [s.id for s in space if s.kind in (args.kind or kinds)]
     for i in args.draw_routes or ():
         space[i]
     console = wide_console()

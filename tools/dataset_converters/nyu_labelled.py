@@ -18,7 +18,7 @@ from scipy.io import loadmat
 
 from snnet_mm.utils import ToolParser, atomic_path, check, run_command
 
-DEPTHS = dict(raw='rawDepths', filled='depths')
+DEPTHS = 'rawDepths'  # what the sensor saw, with holes
 SPLITS = dict(train='trainNdxs', test='testNdxs')
 
 
@@ -27,8 +27,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('labelled', help='nyu_depth_v2_labeled.mat')
     parser.add_argument('splits', help='splits.mat, the Eigen split')
     parser.add_argument('out', type=Path, help='folder of the data set, as data/nyu')
-    what = 'what the sensor saw (default), or with its holes filled in'
-    parser.add_argument('--depth', choices=DEPTHS, default='raw', help=what)
     return parser.parse_args()
 
 
@@ -42,14 +40,14 @@ def read_splits(path: str, num_images: int) -> dict[str, list[int]]:
     return splits
 
 
-def read_image(labelled: h5py.File, number: int, depth_key: str) -> tuple:
+def read_image(labelled: h5py.File, number: int) -> tuple:
     """Image (H, W, 3) in BGR, depth (H, W) in whole millimetres and scene type.
 
     MATLAB's order of axes is the reverse of numpy's.
     """
     i = number - 1
     image = labelled['images'][i].transpose(2, 1, 0)[..., ::-1]
-    metres = labelled[depth_key][i].T
+    metres = labelled[DEPTHS][i].T
     millimetres = np.nan_to_num(metres * 1000).round().clip(0, 2**16 - 1)
     letters = labelled[labelled['sceneTypes'][0, i]][()]
     scene = ''.join(map(chr, letters.ravel()))
@@ -64,19 +62,18 @@ def write_image(path: Path, image: np.ndarray) -> None:
 
 def main() -> None:
     args = parse_args()
-    depth_key = DEPTHS[args.depth]
     with h5py.File(args.labelled) as labelled:
-        wanted, found = {'images', 'sceneTypes', depth_key}, set(labelled)
+        wanted, found = {'images', 'sceneTypes', DEPTHS}, set(labelled)
         check(wanted <= found, 'labelled', found, f'{wanted}, as the official file has')
         splits = read_splits(args.splits, len(labelled['images']))
         for split, numbers in splits.items():
             for number in track(numbers, split):
-                image, depth, scene = read_image(labelled, number, depth_key)
+                image, depth, scene = read_image(labelled, number)
                 name = f'{scene}_{number:05d}'
                 write_image(args.out / 'images' / split / f'{name}.jpg', image)
                 write_image(args.out / 'annotations' / split / f'{name}.png', depth)
     counts = ' and '.join(f'{len(v)} {k} images' for k, v in splits.items())
-    print(f'Wrote {counts} with {args.depth} depth to {args.out}')
+    print(f'Wrote {counts} to {args.out}')
 
 
 if __name__ == '__main__':

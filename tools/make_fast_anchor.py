@@ -35,6 +35,8 @@ from snnet_mm.utils import (
     write_json,
 )
 
+NUM_IMAGES = 64  # that the directions of --width are from
+
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.split('\n\n')[0])
@@ -54,14 +56,11 @@ def parse_args() -> argparse.Namespace:
     what = 'train in mixed precision; on a CPU in bfloat16'
     add('--amp', action='store_true', help=what)
     add('--no-labels', action='store_true', help='learn from tokens alone')
-    what = 'images that the directions of --width are from (default: 64)'
-    add('--num-images', type=int, default=64, help=what)
     add('--resume', action='store_true', help='go on with an interrupted training')
     parser.add_cfg_options()
     args = parser.parse_args()
     check(args.iters > 0, '--iters', args.iters, '1 or more')
     check(args.every > 1, '--every', args.every, '2 or more')
-    check(args.num_images > 0, '--num-images', args.num_images, '1 or more')
     if args.work_dir is None:
         args.work_dir = Path('work_dirs', Path(args.config).stem + '_fast')
     return args
@@ -98,7 +97,7 @@ def find_directions(model, cfg: Config, args: argparse.Namespace) -> torch.Tenso
     """Return the principal directions of the tokens of all blocks."""
     collected = {i: [] for i in range(model.backbone.depth)}
     loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
-    for batch in islice(loader, math.ceil(args.num_images / loader.batch_size)):
+    for batch in islice(loader, math.ceil(NUM_IMAGES / loader.batch_size)):
         with recorded_tokens(model.backbone) as tokens:
             model.backbone(model.data_preprocessor(batch)['inputs'])
         for i, found in tokens.items():

@@ -39,10 +39,7 @@ def parse_args() -> argparse.Namespace:
     add('checkpoint', help='checkpoint file')
     add_stitch_arguments(parser)
     add('--work-dir', help='the dir to save logs and the table of stitches')
-    add('--out', help='the dir to save output predictions for offline evaluation')
-    add('--show', action='store_true', help='show prediction results')
     add('--show-dir', help='dir where painted images will be saved')
-    add('--wait-time', type=float, default=2, help='the interval of show (s)')
     parser.add_runner_options()
     add('--tta', action='store_true', help='test time augmentation')
     args = parser.parse_args()
@@ -110,23 +107,17 @@ def tests_stitches(cfg: Config) -> bool:
     return cfg.test_cfg.get('type') == 'StitchTestLoop'
 
 
-def set_visualization(cfg: Config, args: argparse.Namespace) -> None:
+def set_visualization(cfg: Config, folder: str) -> None:
     """Draw predictions: the loop of a stitched model does it, else mm's hook."""
     if tests_stitches(cfg):
-        cfg.test_cfg.update(
-            show=args.show, show_dir=args.show_dir, wait_time=args.wait_time
-        )
+        cfg.test_cfg.show_dir = folder
         return
     hook = cfg.get('default_hooks', {}).get('visualization')
-    check(hook, 'default_hooks.visualization', hook, 'a hook, for --show, --show-dir')
-    if args.show:
-        hook.show, hook.wait_time = True, args.wait_time
+    check(hook, 'default_hooks.visualization', hook, 'a hook, for --show-dir')
     if cfg.get('default_scope') == 'mmpretrain':
-        hook.enable, hook.out_dir = True, args.show_dir
-        return
-    hook.draw = True
-    if args.show_dir:
-        cfg.visualizer.save_dir = args.show_dir
+        hook.enable, hook.out_dir = True, folder
+    else:
+        hook.draw, cfg.visualizer.save_dir = True, folder
 
 
 def set_augmentation(cfg: Config) -> None:
@@ -136,20 +127,6 @@ def set_augmentation(cfg: Config) -> None:
     cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
     cfg.tta_model.module = cfg.model
     cfg.model = cfg.tta_model
-
-
-def save_predictions(cfg: Config, folder: str) -> None:
-    """Let the first metric write predictions, in the way of the package."""
-    metrics = cfg.test_evaluator
-    metrics = metrics if isinstance(metrics, list) else [metrics]
-    if cfg.get('default_scope') == 'mmdet':
-        metrics[0].outfile_prefix = osp.join(folder, 'detections')
-    elif cfg.get('default_scope') == 'mmpretrain':
-        path = osp.join(folder, 'predictions.pkl')
-        dump = dict(type='DumpResults', out_file_path=path)
-        cfg.test_evaluator = [*metrics, dump]
-    else:
-        metrics[0].output_dir = folder
 
 
 def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
@@ -178,12 +155,10 @@ def main() -> None:
     default = cfg.get('work_dir') or osp.join('work_dirs', name)
     cfg.work_dir = args.work_dir or default
     set_stitches(cfg, args)
-    if args.show or args.show_dir:
-        set_visualization(cfg, args)
+    if args.show_dir is not None:
+        set_visualization(cfg, args.show_dir)
     if args.tta:
         set_augmentation(cfg)
-    if args.out is not None:
-        save_predictions(cfg, args.out)
     check_file(args.checkpoint, 'argument: checkpoint')
     check_file(args.results, 'option: --results')
     for costs in args.costs or ():

@@ -44,7 +44,15 @@ def parse_args() -> argparse.Namespace:
     add('--score-thr', type=float, default=0.3, help=what)
     add('--show', action='store_true', help='show it; q ends it')
     add('--output-file', type=Path, help='output video: .mp4, or .avi of JPEGs')
-    add_stitch_arguments(parser)
+    what = """the stitch (default: the slow anchor); with --target-fps those to choose
+        from: 'all' (default), 'anchors', or ids such as 0,5,12"""
+    add('--stitch-id', help=what)
+    what = """frames a second that predicting and drawing are to reach: stitches are
+        switched as the load of the machine asks for"""
+    add('--target-fps', type=float, help=what)
+    what = """stitches.json of tools/test.py: --target-fps chooses from its Pareto
+        front, and knows which stitch is better"""
+    add('--results', help=what)
     args = parser.parse_args()
     check(args.show or args.output_file, '--output-file', None, 'a file, or --show')
     check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
@@ -52,19 +60,6 @@ def parse_args() -> argparse.Namespace:
     check(fps is None or 0 < fps < float('inf'), '--target-fps', fps, 'above 0')
     check(fps or not args.results, '--results', args.results, 'with --target-fps')
     return args
-
-
-def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group('which stitches run')
-    what = """the stitch (default: the slow anchor); with --target-fps those to choose
-        from: 'all' (default), 'anchors', or ids such as 0,5,12"""
-    group.add_argument('--stitch-id', help=what)
-    what = """frames a second that predicting and drawing are to reach: stitches are
-        switched as the load of the machine asks for"""
-    group.add_argument('--target-fps', type=float, help=what)
-    what = """stitches.json of tools/test.py: --target-fps chooses from its Pareto
-        front, and knows which stitch is better"""
-    group.add_argument('--results', help=what)
 
 
 def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
@@ -137,13 +132,6 @@ def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
     return frame
 
 
-def set_one_stitch(model: nn.Module, chosen: str) -> None:
-    ids = apis.select_stitches(apis.find_stitched_backbone(model).space, chosen)
-    several = 'one stitch; several are for --target-fps to choose from'
-    check(len(ids) == 1, '--stitch-id', chosen, several)
-    apis.set_stitch(model, ids[0])
-
-
 @torch.no_grad()
 def main() -> None:
     args = parse_args()
@@ -171,7 +159,10 @@ def main() -> None:
         if args.target_fps is not None:
             controller = init_controller(model, args, results, draw)
         elif args.stitch_id is not None:
-            set_one_stitch(model, args.stitch_id)
+            ids = apis.select_stitches(backbone.space, args.stitch_id)
+            several = 'one stitch; several are for --target-fps to choose from'
+            check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
+            apis.set_stitch(model, ids[0])
         try:
             while frame is not None:
                 if controller is not None:

@@ -1,5 +1,4 @@
 import runpy
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +18,6 @@ flips = [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)]
 pack = [dict(type='PackSegInputs')]
 tta_pipeline = [dict(type='TestTimeAug', transforms=[flips, pack])]
 """
-
-
-@pytest.fixture(scope='module')
-def tool():
-    """The functions of tools/test.py by name."""
-    return runpy.run_path(str(ROOT / 'tools/test.py'), run_name='tool')
 
 
 def test_a_search(run_here, untrained, tmp_path):
@@ -58,14 +51,15 @@ def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
         assert pictures == names
 
 
-def test_augmentation_and_saved_predictions(run_here, untrained, tmp_path):
+def test_augmentation(run_here, untrained, tmp_path):
     config = tmp_path / 'tta.py'
     config.write_text(TTA.format(ROOT / CONFIG))
     maps = []
     for options in ((), ('--tta',)):
         out = tmp_path / f'out{len(options)}'
-        args = (config, untrained[0], '--stitch-id', 1, '--limit', 2, '--out', out)
-        run_here('test.py', *args, *options, '--work-dir', tmp_path)
+        args = (config, untrained[0], '--stitch-id', 1, '--limit', 2, *options)
+        saved = f'test_evaluator.output_dir={out}'
+        run_here('test.py', *args, '--work-dir', tmp_path, '--cfg-options', saved)
         files = sorted(out.iterdir())
         assert len(files) == 2
         maps.append(np.stack([np.array(Image.open(file)) for file in files]))
@@ -75,51 +69,27 @@ def test_augmentation_and_saved_predictions(run_here, untrained, tmp_path):
     assert 0 < (plain != averaged).mean() < 0.5
 
 
-DUMP = dict(type='DumpResults', out_file_path='o/predictions.pkl')
-
-
-@pytest.mark.parametrize(
-    ('scope', 'expected'),
-    [
-        ('mmseg', dict(type='A', output_dir='o')),
-        ('mmdet', dict(type='A', outfile_prefix='o/detections')),
-        ('mmpretrain', [dict(type='A'), DUMP]),
-    ],
-)
-def test_predictions_are_saved_in_the_way_of_the_package(scope, expected, tool):
-    metric = dict(type='A')
-    for given, wanted in ((metric, expected), ([metric], np.atleast_1d(expected))):
-        cfg = Config(dict(default_scope=scope, test_evaluator=given))
-        tool['save_predictions'](cfg, 'o')
-        wanted = wanted if isinstance(wanted, dict) else list(wanted)
-        assert cfg.to_dict()['test_evaluator'] == wanted
-
-
 @pytest.mark.parametrize(
     ('scope', 'test_cfg', 'loop', 'hook'),
     [
-        ('mmseg', dict(type='StitchTestLoop'), dict(show=True, show_dir='s'), {}),
-        ('mmdet', dict(type='TestLoop'), {}, dict(show=True, draw=True)),
+        ('mmseg', dict(type='StitchTestLoop'), dict(show_dir='s'), {}),
+        ('mmdet', dict(type='TestLoop'), {}, dict(draw=True)),
         # As in mmpretrain's own configs.
-        ('mmpretrain', {}, {}, dict(show=True, enable=True, out_dir='s')),
+        ('mmpretrain', {}, {}, dict(enable=True, out_dir='s')),
     ],
 )
-def test_predictions_are_drawn_in_the_way_of_the_package(
-    scope, test_cfg, loop, hook, tool
-):
+def test_predictions_are_drawn_in_the_way_of_the_package(scope, test_cfg, loop, hook):
+    draw = runpy.run_path(str(ROOT / 'tools/test.py'))['set_visualization']
     parts = dict(test_cfg=test_cfg, default_hooks=dict(visualization=dict(type='B')))
     cfg = Config(dict(default_scope=scope, visualizer=dict(), **parts))
-    args = Namespace(show=True, show_dir='s', wait_time=0.5)
-    wait = dict(wait_time=0.5)
-    tool['set_visualization'](cfg, args)
-    assert cfg.test_cfg == test_cfg | loop | (wait if loop else {})
-    hook = hook | wait if hook else {}
+    draw(cfg, 's')
+    assert cfg.test_cfg == test_cfg | loop
     assert cfg.default_hooks.visualization == dict(type='B', **hook)
     assert cfg.visualizer.get('save_dir') == ('s' if scope == 'mmdet' else None)
-    if hook:
-        cfg.default_hooks = dict()
+    cfg.default_hooks = dict()
+    if not loop:
         with pytest.raises(ValueError, match='default_hooks.visualization'):
-            tool['set_visualization'](cfg, args)
+            draw(cfg, 's')
 
 
 def test_stitches_of_a_config_with_an_empty_test_cfg(run_here, tmp_path):

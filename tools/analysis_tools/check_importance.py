@@ -21,15 +21,6 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def check_files(results: StitchResults, scores: StitchResults) -> None:
-    """Refuse files that do not belong together, or hold no scores."""
-    metrics = list(scores.stitches[0].metrics)
-    check(IMPORTANCE in metrics, 'scores', metrics, 'scores of an ImportanceSampler')
-    check(results.space == scores.space, 'scores', scores.space, [results.space])
-    lacking = sorted(set(scores.scores()) - set(results.scores()))
-    check(not lacking, 'results', lacking, 'results of all stitches; these are lacking')
-
-
 def choices(results: StitchResults, scores: StitchResults, number: int) -> list[dict]:
     """Find what the stitch deployed of every cost interval loses to the best.
 
@@ -43,15 +34,14 @@ def choices(results: StitchResults, scores: StitchResults, number: int) -> list[
     found = []
     intervals = split_cost_range(results.column('flops'), number)
     for place, interval in enumerate(intervals, start=1):
-        interval = [i for i in interval if i in metric]
         scored = [i for i in interval if i in importance]
         if not scored:
             continue
         deployed = max(scored, key=lambda i: (importance[i], -i))
         allowed = 'the number with which they were scored (num_groups of the sampler)'
         check(places[deployed] == place, '--intervals', number, allowed)
-        best = max(interval, key=lambda i: (sign * metric[i], -i))
-        lost = {i: sign * (metric[best] - metric[i]) for i in interval}
+        best = max(sign * metric[i] for i in interval)
+        lost = {i: best - sign * metric[i] for i in interval}
         choice = dict(lost=lost[deployed], by_chance=mean(lost.values()))
         share = len(front & set(interval)) / len(interval)
         found.append(choice | dict(on_front=deployed in front, share=share))
@@ -62,7 +52,9 @@ def main() -> None:
     args = parse_args()
     check(args.intervals > 0, '--intervals', args.intervals, '1 or more')
     results, scores = map(StitchResults.read, (args.results, args.scores))
-    check_files(results, scores)
+    check(results.space == scores.space, 'scores', scores.space, [results.space])
+    lacking = sorted(set(scores.scores()) - set(results.scores()))
+    check(not lacking, 'results', lacking, 'results of all stitches; these are lacking')
     found = choices(results, scores, args.intervals)
     print(
         f'{sum(c["on_front"] for c in found)} of {len(found)} deployed stitches are on '

@@ -35,7 +35,6 @@ def parse_args() -> argparse.Namespace:
     what = "'all' or ids (default: the anchors and the middle one of every kind)"
     add('--stitch-id', help=what)
     add('--batches', type=int, default=50, help='training batches (default: 50)')
-    add('--weights', default='', help='part of their names, such as attn.qkv')
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
     what = 'files to write, the ending aside (default: gradient_cosines)'
     add('--out', type=Path, default=Path('gradient_cosines'), help=what)
@@ -45,7 +44,7 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def gradients(model: BaseModel, stitch_id: int, data: dict, weights: str) -> Gradients:
+def gradients(model: BaseModel, stitch_id: int, data: dict) -> Gradients:
     """Return the gradients of the anchors' weights by name."""
     set_stitch(model, stitch_id)
     model.zero_grad()
@@ -55,7 +54,7 @@ def gradients(model: BaseModel, stitch_id: int, data: dict, weights: str) -> Gra
     return {
         name: parameter.grad.flatten().clone()
         for name, parameter in named
-        if weights in name and parameter.grad is not None
+        if parameter.grad is not None
     }
 
 
@@ -82,7 +81,7 @@ def main() -> None:
     batches = islice(loader, args.batches)
     for batch in track(batches, 'Batches', total=args.batches):
         data = model.data_preprocessor(batch, training=True)
-        of_stitches = [gradients(model, i, data, args.weights) for i in ids]
+        of_stitches = [gradients(model, i, data) for i in ids]
         found.append([[cosine(a, b) for b in of_stitches] for a in of_stitches])
     report([f'{i} {space[i].kind}' for i in ids], np.array(found), args.out)
 

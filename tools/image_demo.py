@@ -6,7 +6,6 @@ from itertools import product
 from pathlib import Path
 
 import cv2
-from mmengine.config import Config
 from rich.progress import track
 from torch import nn
 
@@ -53,22 +52,6 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def check_before(
-    args: argparse.Namespace, results: apis.StitchResults | None
-) -> Config:
-    """Refuse what can be refused before the model is built; return the config."""
-    cfg = load_config(args.config)
-    check_file(args.checkpoint, 'argument: checkpoint')
-    if args.stitch_id is not None:
-        apis.check_stitches(cfg, args.stitch_id, results)
-    for option, file in (('--out-file', args.out_file), ('--sheet', args.sheet)):
-        if file is not None:
-            check_writable(file.parent, f'option: {option}')
-    if args.out_file is None:
-        check_writable(args.out_dir, 'option: --out-dir')
-    return cfg
-
-
 def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
     """Return names of stitches with their FLOPs, where there are stitches."""
     if ids == (None,):
@@ -81,7 +64,14 @@ def main() -> None:
     args = parse_args()
     files = apis.list_images(args.img)
     results = apis.StitchResults.read(args.results) if args.results else None
-    cfg = check_before(args, results)
+    cfg = load_config(args.config)
+    check_file(args.checkpoint, 'argument: checkpoint')
+    if args.stitch_id is not None:
+        apis.check_stitches(cfg, args.stitch_id, results)
+    if args.sheet is not None:
+        check_writable(args.sheet.parent, 'option: --sheet')
+    folder = args.out_file.parent if args.out_file else args.out_dir
+    check_writable(folder, 'options: --out-file, --out-dir')
     model = apis.init_model(cfg, args.checkpoint, device=args.device)
     ids = (None,)  # the stitch that is active
     if args.stitch_id is not None:

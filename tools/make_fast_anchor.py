@@ -66,6 +66,11 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
+def save(path: Path, **content: object) -> None:
+    with atomic_path(path) as temporary:
+        torch.save(content, temporary)
+
+
 def cut(cfg: Config, args: argparse.Namespace) -> tuple[dict, list[int], dict]:
     """Cut the slow anchor; return arch, places, and the weights to begin with."""
     model = init_model(cfg, args.checkpoint, device='cpu')
@@ -86,8 +91,7 @@ def cut(cfg: Config, args: argparse.Namespace) -> tuple[dict, list[int], dict]:
         own = contract_width(own, basis, heads)
         arch |= dict(embed_dims=args.width, num_heads=heads * args.width // width)
         weights = {}  # a head is of one width
-        with atomic_path(args.work_dir / 'basis.pth') as temporary:
-            torch.save(dict(basis=basis), temporary)
+        save(args.work_dir / 'basis.pth', basis=basis)
     rest = {k: v for k, v in weights.items() if not k.startswith(prefix)}
     return arch, places, rest | {prefix + k: v for k, v in own.items()}
 
@@ -125,13 +129,10 @@ def write_config(
     fast.merge_from_dict(dict(model=model))
     for value in (arch, init_cfg):
         value['_delete_'] = True
-    base = osp.relpath(args.config, args.work_dir)
-    changes = Config(dict(_base_=[base], model=model))
-    with atomic_path(path) as temporary:
-        temporary.write_text(
-            f'# A fast anchor made of that of {osp.basename(args.config)} by '
-            f'tools/make_fast_anchor.py.\n{changes.pretty_text}'
-        )
+    changes = dict(_base_=[osp.relpath(args.config, args.work_dir)], model=model)
+    made = f'# A fast anchor made of that of {osp.basename(args.config)} by '
+    made += f'tools/make_fast_anchor.py.\n{Config(changes).pretty_text}'
+    path.write_text(made)
     return fast
 
 
@@ -179,8 +180,7 @@ def train(cfg: Config, path: Path, verbose: bool) -> None:
     """Train the fast anchor, and write its weights in the names of the model alone."""
     runner = build_runner(cfg, 'train', verbose)
     runner.train()
-    with atomic_path(path) as temporary:
-        torch.save(dict(state_dict=runner.model.state_dict()), temporary)
+    save(path, state_dict=runner.model.state_dict())
 
 
 def evaluate(
@@ -196,15 +196,6 @@ def evaluate(
     return {k: float(v) for k, v in metrics.items()}
 
 
-def report(metrics: dict[str, dict[str, float]], path: Path) -> None:
-    """Print the metrics of all networks, and write them to a file."""
-    write_json(path, metrics)
-    table = Table('network', *next(iter(metrics.values())))
-    for name, found in metrics.items():
-        table.add_row(name, *(f'{value:.2f}' for value in found.values()))
-    Console().print(table)
-
-
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
@@ -217,14 +208,17 @@ def main() -> None:
         fast = write_config(cfg, arch, places, args)
         student = MODELS.build(model_config(fast))
         student.load_state_dict(weights, strict=False)  # a narrow one has a new head
-        with atomic_path(first) as temporary:
-            torch.save(dict(state_dict=student.state_dict()), temporary)
+        save(first, state_dict=student.state_dict())
         train(training_config(cfg, fast, places, args), last, args.verbose)
         fast.work_dir = cfg.work_dir = str(args.work_dir)
         networks = {'slow anchor': (cfg, args.checkpoint), 'cut': (fast, first)}
         networks['trained'] = fast, last
         metrics = {n: evaluate(*of, n, args.verbose) for n, of in networks.items()}
-    report(metrics, args.work_dir / 'fast_anchor.json')
+    write_json(args.work_dir / 'fast_anchor.json', metrics)
+    table = Table('network', *metrics['trained'])
+    for name, found in metrics.items():
+        table.add_row(name, *(f'{value:.2f}' for value in found.values()))
+    Console().print(table)
     print(f'Wrote {args.work_dir / "fast.py"} and {last}')
 
 

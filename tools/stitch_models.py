@@ -22,9 +22,8 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    first = args.config_a, args.checkpoint_a
-    second = args.config_b, args.checkpoint_b
-    fast, slow, costs = stitch_models(first, second, args.out, args.shape)
+    pair = (args.config_a, args.checkpoint_a), (args.config_b, args.checkpoint_b)
+    fast, slow, costs = stitch_models(*pair, args.out, args.shape)
     print(f'fast: {fast.config}\nslow: {slow.config}')
     kinds = [
         m.model.get('decode_head', {}).get('type', m.model['type'])

@@ -1,7 +1,7 @@
 """Test any stitches of a model: ``tools/test.py CONFIG CKPT --stitch-id N[,M...]``."""
 
 import argparse
-import os.path as osp
+from pathlib import Path
 
 from mmengine.config import Config
 
@@ -151,8 +151,7 @@ def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
     cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
-    name = osp.splitext(osp.basename(args.config))[0]
-    default = cfg.get('work_dir') or osp.join('work_dirs', name)
+    default = cfg.get('work_dir') or f'work_dirs/{Path(args.config).stem}'
     cfg.work_dir = args.work_dir or default
     set_stitches(cfg, args)
     if args.show_dir is not None:

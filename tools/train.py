@@ -1,8 +1,8 @@
 """Train a model: ``tools/train.py CONFIG``, with OpenMMLab's usual flags."""
 
 import argparse
-import os.path as osp
 from contextlib import nullcontext
+from pathlib import Path
 
 from snnet_mm.apis import build_runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
@@ -45,11 +45,8 @@ def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
     cfg.launcher = args.launcher
-    if args.work_dir is not None:
-        cfg.work_dir = args.work_dir
-    elif cfg.get('work_dir') is None:
-        name = osp.splitext(osp.basename(args.config))[0]
-        cfg.work_dir = osp.join('work_dirs', name)
+    default = cfg.get('work_dir') or f'work_dirs/{Path(args.config).stem}'
+    cfg.work_dir = args.work_dir or default
     if args.amp:
         train_in_half_precision(cfg)
     cfg.resume = args.resume or cfg.get('resume', False)

@@ -34,6 +34,7 @@ def choices(results: StitchResults, scores: StitchResults, number: int) -> list[
     found = []
     intervals = split_cost_range(results.column('flops'), number)
     for place, interval in enumerate(intervals, start=1):
+        interval = [i for i in interval if i in metric]
         scored = [i for i in interval if i in importance]
         if not scored:
             continue

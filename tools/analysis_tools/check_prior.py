@@ -30,8 +30,6 @@ def parse_args() -> argparse.Namespace:
     what, depths = 'blocks of the anchors, fast to slow', dict(nargs='+', type=int)
     add('--depths', **depths, required=True, metavar='DEPTH', help=what)
     add('--metric', help='metric (default: that of the results)')
-    what = 'metrics that are better when lower, where that is not known'
-    add('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     what = 'GFLOPs between budgets (default: 10)'
     add('--step', default=10, type=float, help=what)
     what = 'also simulate searches that evaluate so many stitches'
@@ -78,7 +76,7 @@ def main() -> None:
     args = parse_args()
     space = TwoWaySpace(args.depths)
     results = StitchResults.read(args.results, space)
-    results = results.ranked_by(args.metric, args.lower_is_better)
+    results = results.ranked_by(args.metric)
     flops, scores = results.column('flops'), results.scores()
     missing = sorted(set(space.ids) - set(flops))
     check(not missing, 'results', missing, 'results of all stitches; these are lacking')

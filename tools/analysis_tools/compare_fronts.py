@@ -30,7 +30,6 @@ def parse_args() -> argparse.Namespace:
     add('--costs', help=what)
     add('--metric', help='the metric to compare by (default: that of the results)')
     add('--resamples', type=int, default=1000, help='bootstrap resamples of the images')
-    add('--seed', type=int, default=0, help='of the resampling')
     what = 'files to write, the ending aside (default: fronts)'
     add('--out', type=Path, default=Path('fronts'), help=what)
     args = parser.parse_args()
@@ -95,7 +94,7 @@ def print_table(title: str, figures: dict, unit: float) -> None:
 
 def main() -> None:
     args = parse_args()
-    comparison = FrontComparison(read_models(args), args.resamples, args.seed)
+    comparison = FrontComparison(read_models(args), args.resamples)
     figures, unit = comparison.figures(), UNITS[args.cost]
     print_table(f'Fronts, costs in {unit.heading}', figures, unit.factor)
     report = dict(figures=as_plain(figures))

@@ -20,7 +20,6 @@ from rich.table import Table
 from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.evaluation import wide_console
-from snnet_mm.evaluation.pictures.figures import new_figure, save_figure
 from snnet_mm.stitching import middle_stitches, select_stitches
 from snnet_mm.utils import ToolParser, check, load_config, run_command, write_json
 
@@ -36,8 +35,8 @@ def parse_args() -> argparse.Namespace:
     add('--stitch-id', help=what)
     add('--batches', type=int, default=50, help='training batches (default: 50)')
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
-    what = 'files to write, the ending aside (default: gradient_cosines)'
-    add('--out', type=Path, default=Path('gradient_cosines'), help=what)
+    what = 'file to write (default: %(default)s)'
+    add('--out', type=Path, default='gradient_cosines.json', help=what)
     parser.add_cfg_options()
     args = parser.parse_args()
     check(args.batches > 0, '--batches', args.batches, '1 or more')
@@ -87,7 +86,7 @@ def main() -> None:
 
 
 def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
-    """Print the matrix, and write it as a file and as a picture."""
+    """Print the matrix, and write it."""
     mean, spread = cosines.mean(axis=0), cosines.std(axis=0)
     title = f'Cosine of gradients on shared weights, {len(cosines)} batches'
     table = Table('stitch', *names, title=title)
@@ -99,16 +98,8 @@ def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
     console.print(table)
     # JSON has no NaN: stitches without shared weights.
     kept = np.where(np.isnan(mean), None, mean.round(4)).tolist()
-    write_json(f'{out}.json', dict(stitches=names, mean=kept))
-    figure = new_figure(1 + 0.7 * len(names), 0.8 + 0.6 * len(names))
-    axes = figure.subplots()
-    shown = axes.imshow(mean, cmap='coolwarm', vmin=-1, vmax=1)
-    axes.set_xticks(range(len(names)), names, rotation=90)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_title(title, fontsize='small')
-    figure.colorbar(shown, ax=axes)
-    save_figure(figure, f'{out}.png')
-    console.print(f'Wrote {out}.json and {out}.png', soft_wrap=True)
+    write_json(out, dict(stitches=names, mean=kept))
+    console.print(f'Wrote {out}', soft_wrap=True)
 
 
 if __name__ == '__main__':

@@ -4,10 +4,8 @@ Prints the table and writes ``costs.json``, which samplers and budgets read.
 """
 
 import argparse
-import os.path as osp
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from rich.table import Table
@@ -99,24 +97,10 @@ def measure(
     return costs
 
 
-def measure_files(
-    model: torch.nn.Module, args: argparse.Namespace, size: Sequence[int] | None
-) -> dict[str, tuple[CostTable, list[LatencyCheck]]]:
-    """Time stitches as exported files."""
-    print_instructions(args.precision)
-    space = find_stitched_backbone(model).space
-    ids = args.check or middle_stitches(space)
-    with TemporaryDirectory() as folder:
-        exporter = StitchExporter(model.cfg, model, folder, size)
-        timed = args.precision, args.runtime, args.rounds
-        return measure_exported(exporter, ids, *timed)
-
-
 def check_table(
     space: StitchingSpace, checks: Sequence[LatencyCheck], setup: str
 ) -> Table:
-    title = f'Latency ({setup}), predicted from parts and measured end to end'
-    table = Table(title=title)
+    table = Table(title=f'Latency ({setup}), predicted and measured end to end')
     for name in ('id', 'route', 'predicted (ms)', 'measured (ms)', 'error', 'spread'):
         table.add_column(name, justify='left' if name == 'route' else 'right')
     for c in checks:
@@ -128,9 +112,9 @@ def check_table(
 
 def main() -> None:
     args = parse_args()
-    name = osp.splitext(osp.basename(args.config))[0]
     # Whatever is wrong is refused at once: measuring takes minutes.
-    out = check_writable(args.out or Path('work_dirs') / name, 'option: --out')
+    out = args.out or Path('work_dirs', Path(args.config).stem)
+    check_writable(out, 'option: --out')
     cfg = load_config(args.config, args.cfg_options)
     args.shape = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     # Costs do not depend on the weights.
@@ -145,7 +129,12 @@ def main() -> None:
     console = wide_console()
     for size in args.sizes or [args.shape and tuple(args.shape)]:
         costs = measure(model, args, size)
-        files = measure_files(model, args, size) if args.precision else {}
+        files = {}
+        if args.precision:
+            print_instructions(args.precision)
+            timed = args.check or middle_stitches(space), args.precision
+            exporter = StitchExporter(cfg, model, out, size)
+            files = measure_exported(exporter, *timed, args.runtime, args.rounds)
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))

@@ -9,11 +9,9 @@ from snnet_mm.utils import ToolParser, atomic_path, load_weights_only, run_comma
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(
-        description="Convert the authors' checkpoint, of a segmentor, a classifier or "
-        'a bare backbone, to our key names'
-    )
-    parser.add_argument('src', help='checkpoint of the authors, read weights-only')
+    parser = ToolParser(description=__doc__)
+    what = 'checkpoint of the authors: a segmentor, a classifier or a bare backbone'
+    parser.add_argument('src', help=what)
     parser.add_argument('dst', help='checkpoint to write')
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
 """Models and clocks that the parts share."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -45,9 +45,4 @@ def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
     What else the machine does then weighs on all of them alike. All run once before.
     """
     times = [{k: elapsed_ms(run) for k, run in runs.items()} for _ in range(rounds + 1)]
-    return medians(times[1:])
-
-
-def medians(rows: Iterable[dict[str, float]]) -> dict[str, float]:
-    rows = list(rows)
-    return {key: median(row[key] for row in rows) for key in rows[0]}
+    return {key: median(row[key] for row in times[1:]) for key in runs}

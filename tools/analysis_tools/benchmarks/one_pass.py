@@ -15,7 +15,7 @@ from snnet_mm.evaluation.search import blocks_run
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import visiting_order
 
-from ._common import build, devices, elapsed_ms, medians, read_config
+from ._common import build, devices, in_turn, read_config
 
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 S_L = 'setr/setr-naive_snnetv2-deit3-s-l_8xb2-160k_ade20k-512x512.py'
@@ -76,11 +76,7 @@ def compare(model: nn.Module, load: Callable, rounds: int) -> dict[str, float]:
                 set_stitch(model, stitch.id)
                 run()
 
-    load()()
-    ms = medians(
-        dict(one_at_a_time=elapsed_ms(one_at_a_time), one_pass=elapsed_ms(one_pass))
-        for _ in range(rounds)
-    )
+    ms = in_turn(dict(one_at_a_time=one_at_a_time, one_pass=one_pass), rounds)
     seconds = {f'{way}_s': time / 1e3 for way, time in ms.items()}
     return seconds | dict(ratio=ms['one_at_a_time'] / ms['one_pass'])
 

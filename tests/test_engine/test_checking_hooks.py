@@ -10,7 +10,6 @@ from torch import nn
 
 import snnet_mm.integrations.training_rules  # noqa: F401
 from snnet_mm.engine import LabelCheckHook, TrainableParamsHook
-from snnet_mm.engine.checking_hooks import HEADS
 from snnet_mm.evaluation import count_parameters
 
 
@@ -59,17 +58,12 @@ def test_heads_of_another_number_of_classes():
 
     sample = BaseDataElement(gt_instances=BaseDataElement())
     loader = SimpleNamespace(dataset=DetectionSet([dict(data_samples=sample)]))
-    model = nn.Module()
-    for head in HEADS:
-        owner = model
-        *parents, last = head.split('.')
-        for parent in parents:
-            owner.register_module(parent, getattr(owner, parent, Part()))
-            owner = getattr(owner, parent)
-        owner.register_module(last, nn.ModuleList([Part(), Part()]))
-    model.bbox_head[0] = type('RPNHead', (Part,), dict(num_classes=1))()
+    model, rpn = nn.Module(), type('RPNHead', (Part,), dict(num_classes=1))()
+    model.bbox_head = nn.ModuleList([rpn, Part()])
+    model.roi_head = nn.Module()
+    model.roi_head.mask_head = nn.ModuleList([Part(), Part()])
     runner = SimpleNamespace(model=model, seed=0, train_dataloader=loader)
-    for name in HEADS:
+    for name in ('bbox_head', 'roi_head.mask_head'):
         (part := model.get_submodule(name)[1]).num_classes = 2
         LabelCheckHook().before_train(runner)
         part.num_classes = 1

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 from line_runner import build_runner, files, step_of, train
 from mmengine.fileio import LocalBackend
 from mmengine.runner import Runner
@@ -100,29 +99,6 @@ def test_folders_of_checkpoints_are_removed_too(tmp_path, monkeypatch):
     assert kept == ['best_mIoU_iter_3.pth', 'iter_3.pth']
     (runner := build_runner(tmp_path, resume=True)).call_hook('before_run')
     assert runner._load_from == str(tmp_path / 'iter_3.pth')
-
-
-@pytest.mark.parametrize(
-    'owner, name', [(torch, 'save'), (LocalBackend, 'put'), (os, 'replace')]
-)
-def test_a_failed_write_leaves_the_checkpoint_before(
-    tmp_path, monkeypatch, owner, name
-):
-    whole, calls = getattr(owner, name), []
-
-    def fail(*args):
-        calls.append(args)
-        if len(calls) < 3:
-            return whole(*args)
-        if name == 'put':
-            Path(args[2]).write_bytes(args[1][:99])
-        raise OSError('interrupted')
-
-    monkeypatch.setattr(owner, name, fail)
-    with pytest.raises(OSError, match='interrupted'):
-        train(tmp_path, checkpoint=dict(max_keep_ckpts=1))
-    assert files(tmp_path) == ['iter_2.pth', 'last_checkpoint']
-    assert step_of((tmp_path / 'last_checkpoint').read_text()) == 2
 
 
 def test_all_is_on_the_disk_before_it_is_renamed(tmp_path, monkeypatch):

@@ -3,8 +3,7 @@
 _base_ = ['./cls_runtime.py']
 default_hooks = dict(
     stitch_sampling=dict(
-        type='StitchSamplingHook',
-        sampler=dict(type='UniformSampler', anchors=False),
+        type='StitchSamplingHook', sampler=dict(type='UniformSampler', anchors=False)
     ),
     stitch_report=dict(type='StitchReportHook'),
 )

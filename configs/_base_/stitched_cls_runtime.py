@@ -2,8 +2,7 @@
 _base_ = ['./stitched_runtime.py']
 default_scope = 'mmpretrain'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.mmpretrain'],
-    allow_failed_imports=False,
+    imports=['snnet_mm', 'snnet_mm.integrations.mmpretrain'], allow_failed_imports=False
 )
 visualizer = dict(type='UniversalVisualizer')
 default_hooks = dict(

@@ -12,19 +12,14 @@ model = dict(
     backbone=dict(
         anchors=[
             dict(
-                arch='small',
+                arch=arch,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_small_224_21k.pth'
+                    type='Pretrained',
+                    checkpoint=f'checkpoints/deit_3_{arch}_224_21k.pth',
                 ),
                 **anchor,
-            ),
-            dict(
-                arch='large',
-                init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_large_224_21k.pth'
-                ),
-                **anchor,
-            ),
+            )
+            for arch in ('small', 'large')
         ],
     ),
     decode_head=dict(in_channels=1024, num_classes=11),

@@ -26,7 +26,7 @@ model = dict(
                 init_cfg=dict(weights, checkpoint=slow_checkpoint),
                 **anchor,
             ),
-        ],
+        ]
     ),
     decode_head=dict(
         in_channels=128,

@@ -19,8 +19,7 @@ model = dict(
     head=dict(
         anchor_heads=[
             dict(
-                in_channels=192,
-                init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
+                in_channels=192, init_cfg=dict(type='Pretrained', checkpoint=checkpoint)
             )
         ]
     ),

@@ -5,7 +5,7 @@ checkpoint = 'checkpoints/deit_3_base_224_21k.pth'
 model = dict(
     backbone=dict(
         arch='base', drop_path_rate=0.15, init_cfg=dict(checkpoint=checkpoint)
-    ),
+    )
 )
 _base_.model.head.anchor_heads[0].in_channels = 768
 _base_.model.head.anchor_heads[0].init_cfg.checkpoint = checkpoint

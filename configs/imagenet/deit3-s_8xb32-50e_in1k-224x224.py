@@ -17,8 +17,7 @@ model = dict(
     head=dict(
         anchor_heads=[
             dict(
-                in_channels=384,
-                init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
+                in_channels=384, init_cfg=dict(type='Pretrained', checkpoint=checkpoint)
             )
         ]
     ),

@@ -1,11 +1,6 @@
 # SN-Netv1 of DeiT-Ti, S and B on ImageNet-1K, 71 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
-_base_ = [
-    '../_base_/models/cls_vit_in1k.py',
-    '../_base_/datasets/imagenet_224x224_deit.py',
-    '../_base_/schedules/adamw_cosine_50e.py',
-    '../_base_/snnetv1_in1k_runtime.py',
-]
+_base_ = ['../_base_/snnetv1_in1k_50e.py']
 ti_checkpoint = 'checkpoints/deit_tiny_patch16_224-a1311bcf.pth'
 s_checkpoint = 'checkpoints/deit_small_patch16_224-cd65a155.pth'
 b_checkpoint = 'checkpoints/deit_base_patch16_224-b5f2ef4d.pth'
@@ -20,39 +15,24 @@ model = dict(
     backbone=dict(
         type='SNNetv1',
         anchors=[
-            dict(
-                arch='tiny',
-                init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
-                **anchor,
-            ),
-            dict(
-                arch='small',
-                init_cfg=dict(type='Pretrained', checkpoint=s_checkpoint),
-                **anchor,
-            ),
-            dict(
-                arch='base',
-                init_cfg=dict(type='Pretrained', checkpoint=b_checkpoint),
-                **anchor,
-            ),
+            dict(arch=arch, init_cfg=dict(type='Pretrained', checkpoint=file), **anchor)
+            for arch, file in (
+                ('tiny', ti_checkpoint),
+                ('small', s_checkpoint),
+                ('base', b_checkpoint),
+            )
         ],
         kernel=2,
         stride=1,
     ),
     head=dict(
         anchor_heads=[
-            dict(
-                in_channels=192,
-                init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
-            ),
-            dict(
-                in_channels=384,
-                init_cfg=dict(type='Pretrained', checkpoint=s_checkpoint),
-            ),
-            dict(
-                in_channels=768,
-                init_cfg=dict(type='Pretrained', checkpoint=b_checkpoint),
-            ),
+            dict(in_channels=dim, init_cfg=dict(type='Pretrained', checkpoint=file))
+            for dim, file in (
+                (192, ti_checkpoint),
+                (384, s_checkpoint),
+                (768, b_checkpoint),
+            )
         ],
     ),
 )

@@ -1,11 +1,6 @@
 # SN-Netv1 of LeViT-192 and 256 on ImageNet-1K, 6 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
-_base_ = [
-    '../_base_/models/cls_vit_in1k.py',
-    '../_base_/datasets/imagenet_224x224_deit.py',
-    '../_base_/schedules/adamw_cosine_50e.py',
-    '../_base_/snnetv1_in1k_runtime.py',
-]
+_base_ = ['../_base_/snnetv1_in1k_50e.py']
 levit_192_checkpoint = 'timm://levit_192.fb_dist_in1k'
 levit_256_checkpoint = 'timm://levit_256.fb_dist_in1k'
 model = dict(
@@ -14,33 +9,26 @@ model = dict(
         anchors=[
             dict(
                 type='TimmStageAnchor',
-                model='levit_192',
-                init_cfg=dict(type='Pretrained', checkpoint=levit_192_checkpoint),
-            ),
-            dict(
-                type='TimmStageAnchor',
-                model='levit_256',
-                init_cfg=dict(type='Pretrained', checkpoint=levit_256_checkpoint),
-            ),
+                model=model,
+                init_cfg=dict(type='Pretrained', checkpoint=file),
+            )
+            for model, file in (
+                ('levit_192', levit_192_checkpoint),
+                ('levit_256', levit_256_checkpoint),
+            )
         ],
         stages=(0, 1),
     ),
     head=dict(
         anchor_heads=[
             dict(
-                in_channels=384,
+                in_channels=dim,
                 pooling='mean',
                 norm='BN',
                 distilled=True,
-                init_cfg=dict(type='Pretrained', checkpoint=levit_192_checkpoint),
-            ),
-            dict(
-                in_channels=512,
-                pooling='mean',
-                norm='BN',
-                distilled=True,
-                init_cfg=dict(type='Pretrained', checkpoint=levit_256_checkpoint),
-            ),
+                init_cfg=dict(type='Pretrained', checkpoint=file),
+            )
+            for dim, file in ((384, levit_192_checkpoint), (512, levit_256_checkpoint))
         ],
     ),
 )

@@ -16,7 +16,7 @@ model = dict(
                 model='resnet50',
                 init_cfg=dict(type='Pretrained', checkpoint=r50_checkpoint),
             ),
-        ],
+        ]
     ),
     head=dict(
         anchor_heads=[
@@ -27,6 +27,6 @@ model = dict(
                 norm=None,
                 init_cfg=dict(type='Pretrained', checkpoint=r50_checkpoint),
             ),
-        ],
+        ]
     ),
 )

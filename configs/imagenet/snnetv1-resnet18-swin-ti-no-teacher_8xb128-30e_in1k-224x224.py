@@ -17,7 +17,7 @@ model = dict(
                 drop_path_rate=0.1,
                 init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
             ),
-        ],
+        ]
     ),
     head=dict(
         anchor_heads=[
@@ -28,6 +28,6 @@ model = dict(
                 norm_eps=1e-5,
                 init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
             ),
-        ],
+        ]
     ),
 )

@@ -1,11 +1,6 @@
 # SN-Netv1 of Swin-Ti, S and B on ImageNet-1K, 38 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
-_base_ = [
-    '../_base_/models/cls_vit_in1k.py',
-    '../_base_/datasets/imagenet_224x224_deit.py',
-    '../_base_/schedules/adamw_cosine_50e.py',
-    '../_base_/snnetv1_in1k_runtime.py',
-]
+_base_ = ['../_base_/snnetv1_in1k_50e.py']
 ti_checkpoint = 'timm://swin_tiny_patch4_window7_224.ms_in22k_ft_in1k'
 s_checkpoint = 'timm://swin_small_patch4_window7_224.ms_in22k_ft_in1k'
 b_checkpoint = 'timm://swin_base_patch4_window7_224.ms_in22k_ft_in1k'
@@ -15,45 +10,31 @@ model = dict(
         anchors=[
             dict(
                 type='TimmStageAnchor',
-                model='swin_tiny_patch4_window7_224',
+                model=f'swin_{size}_patch4_window7_224',
                 drop_path_rate=0.2,
-                init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
-            ),
-            dict(
-                type='TimmStageAnchor',
-                model='swin_small_patch4_window7_224',
-                drop_path_rate=0.2,
-                init_cfg=dict(type='Pretrained', checkpoint=s_checkpoint),
-            ),
-            dict(
-                type='TimmStageAnchor',
-                model='swin_base_patch4_window7_224',
-                drop_path_rate=0.2,
-                init_cfg=dict(type='Pretrained', checkpoint=b_checkpoint),
-            ),
+                init_cfg=dict(type='Pretrained', checkpoint=file),
+            )
+            for size, file in (
+                ('tiny', ti_checkpoint),
+                ('small', s_checkpoint),
+                ('base', b_checkpoint),
+            )
         ],
         stages=(0, 1, 2),
     ),
     head=dict(
         anchor_heads=[
             dict(
-                in_channels=768,
+                in_channels=dim,
                 pooling='norm-mean',
                 norm_eps=1e-5,
-                init_cfg=dict(type='Pretrained', checkpoint=ti_checkpoint),
-            ),
-            dict(
-                in_channels=768,
-                pooling='norm-mean',
-                norm_eps=1e-5,
-                init_cfg=dict(type='Pretrained', checkpoint=s_checkpoint),
-            ),
-            dict(
-                in_channels=1024,
-                pooling='norm-mean',
-                norm_eps=1e-5,
-                init_cfg=dict(type='Pretrained', checkpoint=b_checkpoint),
-            ),
+                init_cfg=dict(type='Pretrained', checkpoint=file),
+            )
+            for dim, file in (
+                (768, ti_checkpoint),
+                (768, s_checkpoint),
+                (1024, b_checkpoint),
+            )
         ],
     ),
 )

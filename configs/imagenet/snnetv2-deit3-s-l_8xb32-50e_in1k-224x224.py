@@ -15,30 +15,22 @@ model = dict(
         type='SNNetv2',
         anchors=[
             dict(
-                arch='small',
-                drop_path_rate=0.05,
-                init_cfg=dict(type='Pretrained', checkpoint=fast_checkpoint),
+                arch=arch,
+                drop_path_rate=rate,
+                init_cfg=dict(type='Pretrained', checkpoint=file),
                 **anchor,
-            ),
-            dict(
-                arch='large',
-                drop_path_rate=0.4,
-                init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint),
-                **anchor,
-            ),
+            )
+            for arch, rate, file in (
+                ('small', 0.05, fast_checkpoint),
+                ('large', 0.4, slow_checkpoint),
+            )
         ],
         stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
     ),
     head=dict(
         anchor_heads=[
-            dict(
-                in_channels=384,
-                init_cfg=dict(type='Pretrained', checkpoint=fast_checkpoint),
-            ),
-            dict(
-                in_channels=1024,
-                init_cfg=dict(type='Pretrained', checkpoint=slow_checkpoint),
-            ),
+            dict(in_channels=dim, init_cfg=dict(type='Pretrained', checkpoint=file))
+            for dim, file in ((384, fast_checkpoint), (1024, slow_checkpoint))
         ],
     ),
 )

@@ -2,12 +2,10 @@
 # 8 GPUs, batch 16. Appendix G of the paper shows a curve only. Ours: not yet run.
 _base_ = ['./setr-naive_snnetv2-deit3-b-l_8xb2-80k_coco-stuff10k-512x512.py']
 _base_.model.backbone.anchors[0].init_cfg = dict(
-    type='Pretrained',
-    checkpoint='checkpoints/mae_finetuned_vit_base.pth',
+    type='Pretrained', checkpoint='checkpoints/mae_finetuned_vit_base.pth'
 )
 _base_.model.backbone.anchors[1].init_cfg = dict(
-    type='Pretrained',
-    checkpoint='checkpoints/mae_finetuned_vit_large.pth',
+    type='Pretrained', checkpoint='checkpoints/mae_finetuned_vit_large.pth'
 )
 anchor = dict(pos_embed_prefix=True, layer_scale_init=None)
 model = dict(

@@ -4,6 +4,5 @@
 _base_ = ['./mask-rcnn_snnetv2-deit3-s-l_8xb1-100e_coco-1024x1024.py']
 _base_.model.backbone.anchors[0].arch = 'base'
 _base_.model.backbone.anchors[0].init_cfg = dict(
-    type='Pretrained',
-    checkpoint='checkpoints/deit_3_base_224_21k.pth',
+    type='Pretrained', checkpoint='checkpoints/deit_3_base_224_21k.pth'
 )

@@ -49,10 +49,7 @@ test_pipeline = [
     dict(type='PackSegInputs'),
 ]
 dataset = dict(
-    data_root=data_root,
-    metainfo=metainfo,
-    img_suffix='.jpg',
-    seg_map_suffix='.png',
+    data_root=data_root, metainfo=metainfo, img_suffix='.jpg', seg_map_suffix='.png'
 )
 train_dataloader = dict(
     batch_size=8,

@@ -23,7 +23,7 @@ val_dataloader = dict(
             # The metric has no annotation file.
             dict(type='PackDetInputs', meta_keys=(*meta_keys, 'instances')),
         ],
-    ),
+    )
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(

@@ -9,10 +9,7 @@ train_dataloader = dict(
         of=dataset_type,
         split='train',
         num_scenes=1000,
-        pipeline=[
-            dict(type='RandomFlip', prob=0.5),
-            dict(type='PackSegInputs'),
-        ],
+        pipeline=[dict(type='RandomFlip', prob=0.5), dict(type='PackSegInputs')],
     ),
 )
 val_dataloader = dict(

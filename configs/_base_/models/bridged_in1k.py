@@ -3,73 +3,46 @@
 # backbone.stages. The networks are those of the paper, but that its Swin-T is
 # torchvision's; configs that inherit this choose two.
 _base_ = ['./bridged_cls.py']
-resnet50 = dict(
-    anchor=dict(
-        type='TimmStageAnchor',
-        model='resnet50',
-        init_cfg=dict(type='Pretrained', checkpoint='timm://resnet50.a1_in1k'),
-    ),
-    end=dict(
-        in_channels=2048,
-        pooling='mean',
-        norm=None,
-        init_cfg=dict(type='Pretrained', checkpoint='timm://resnet50.a1_in1k'),
-    ),
+
+
+def network(checkpoint, anchor, **end):
+    weights = dict(type='Pretrained', checkpoint=f'timm://{checkpoint}')
+    return dict(
+        anchor=dict(init_cfg=weights, **anchor), end=dict(init_cfg=weights, **end)
+    )
+
+
+resnet50 = network(
+    'resnet50.a1_in1k',
+    dict(type='TimmStageAnchor', model='resnet50'),
+    in_channels=2048,
+    pooling='mean',
+    norm=None,
 )
-mobilenetv3 = dict(
-    anchor=dict(
-        type='TimmStageAnchor',
-        model='mobilenetv3_large_100',
-        init_cfg=dict(
-            type='Pretrained', checkpoint='timm://mobilenetv3_large_100.ra_in1k'
-        ),
-    ),
-    end=dict(
-        in_channels=960,
-        pooling='mean',
-        norm=None,
-        hidden=1280,
-        init_cfg=dict(
-            type='Pretrained', checkpoint='timm://mobilenetv3_large_100.ra_in1k'
-        ),
-    ),
+mobilenetv3 = network(
+    'mobilenetv3_large_100.ra_in1k',
+    dict(type='TimmStageAnchor', model='mobilenetv3_large_100'),
+    in_channels=960,
+    pooling='mean',
+    norm=None,
+    hidden=1280,
 )
-vit_s = dict(
-    anchor=dict(
-        type='TimmAnchor',
-        model='vit_small_patch16_224',
-        final_norm=False,
-        init_cfg=dict(
-            type='Pretrained', checkpoint='timm://vit_small_patch16_224.augreg_in1k'
-        ),
-    ),
-    end=dict(
-        in_channels=384,
-        pooling='cls',
-        init_cfg=dict(
-            type='Pretrained', checkpoint='timm://vit_small_patch16_224.augreg_in1k'
-        ),
-    ),
+vit_s = network(
+    'vit_small_patch16_224.augreg_in1k',
+    dict(type='TimmAnchor', model='vit_small_patch16_224', final_norm=False),
+    in_channels=384,
+    pooling='cls',
 )
-swin_t = dict(
-    anchor=dict(
+swin_t = network(
+    'swin_tiny_patch4_window7_224.ms_in1k',
+    dict(
         type='TimmStageAnchor',
         model='swin_tiny_patch4_window7_224',
         downsampling_blocks=True,
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='timm://swin_tiny_patch4_window7_224.ms_in1k',
-        ),
     ),
-    end=dict(
-        in_channels=768,
-        pooling='norm-mean',
-        norm_eps=1e-5,
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='timm://swin_tiny_patch4_window7_224.ms_in1k',
-        ),
-    ),
+    in_channels=768,
+    pooling='norm-mean',
+    norm_eps=1e-5,
 )
 # Images are normalised as the first network knows them; AugReg's mean and deviation.
 half = dict(mean=[127.5, 127.5, 127.5], std=[127.5, 127.5, 127.5])

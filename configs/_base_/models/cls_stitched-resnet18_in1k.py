@@ -11,7 +11,7 @@ model = dict(
                 type='TimmStageAnchor',
                 model='resnet18',
                 init_cfg=dict(type='Pretrained', checkpoint=r18_checkpoint),
-            ),
+            )
         ],
         stages=(1, 2),
     ),
@@ -23,7 +23,7 @@ model = dict(
                 pooling='mean',
                 norm=None,
                 init_cfg=dict(type='Pretrained', checkpoint=r18_checkpoint),
-            ),
+            )
         ],
     ),
 )

@@ -20,23 +20,16 @@ model = dict(
                 init_cfg=dict(weights, checkpoint=b_checkpoint),
                 **anchor,
             ),
-        ],
+        ]
     ),
     head=dict(
         num_classes=20,
         anchor_heads=[
             dict(
-                in_channels=32,
-                init_cfg=dict(
-                    weights, checkpoint=ti_checkpoint, prefix='head.anchor_heads.0.'
-                ),
-            ),
-            dict(
-                in_channels=128,
-                init_cfg=dict(
-                    weights, checkpoint=b_checkpoint, prefix='head.anchor_heads.0.'
-                ),
-            ),
+                in_channels=dim,
+                init_cfg=dict(weights, checkpoint=file, prefix='head.anchor_heads.0.'),
+            )
+            for dim, file in ((32, ti_checkpoint), (128, b_checkpoint))
         ],
     ),
 )

@@ -2,6 +2,5 @@
 _base_ = ['./dpt_snnetv2-deit3-s-l.py']
 _base_.model.backbone.anchors[0].arch = 'base'
 _base_.model.backbone.anchors[0].init_cfg = dict(
-    type='Pretrained',
-    checkpoint='checkpoints/deit_3_base_224_21k.pth',
+    type='Pretrained', checkpoint='checkpoints/deit_3_base_224_21k.pth'
 )

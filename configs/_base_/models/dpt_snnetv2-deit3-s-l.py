@@ -8,19 +8,14 @@ model = dict(
         type='SNNetv2',
         anchors=[
             dict(
-                arch='small',
+                arch=arch,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_small_224_21k.pth'
+                    type='Pretrained',
+                    checkpoint=f'checkpoints/deit_3_{arch}_224_21k.pth',
                 ),
                 **anchor,
-            ),
-            dict(
-                arch='large',
-                init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_large_224_21k.pth'
-                ),
-                **anchor,
-            ),
+            )
+            for arch in ('small', 'large')
         ],
         stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
         with_cls=True,

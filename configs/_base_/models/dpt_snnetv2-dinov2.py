@@ -8,5 +8,5 @@ model = dict(
         std=[58.395, 57.12, 57.375],
         size=(420, 546),
         test_cfg=dict(size_divisor=14),
-    ),
+    )
 )

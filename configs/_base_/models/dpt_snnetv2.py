@@ -8,5 +8,5 @@ model = dict(
         anchors=[dict(type='PlainViT'), dict(type='PlainViT')],
         stitching_layer=dict(type='LoRAStitchingLayer', rank=4),
         with_cls=True,
-    ),
+    )
 )

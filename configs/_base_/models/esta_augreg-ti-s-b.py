@@ -27,32 +27,15 @@ model = dict(
             plugins=dict(stitch_biases=dict(type='StitchBiases')),
             anchors=[
                 dict(
-                    arch='tiny',
-                    lora=dict(rank=32, alpha=32),
+                    arch=arch,
+                    lora=dict(rank=rank, alpha=rank),
                     init_cfg=dict(
                         type='Pretrained',
-                        checkpoint='checkpoints/vit_tiny_patch16_224.augreg_in21k.bin',
+                        checkpoint=f'checkpoints/vit_{arch}_patch16_224.augreg_in21k.bin',
                     ),
                     **anchor,
-                ),
-                dict(
-                    arch='small',
-                    lora=dict(rank=16, alpha=16),
-                    init_cfg=dict(
-                        type='Pretrained',
-                        checkpoint='checkpoints/vit_small_patch16_224.augreg_in21k.bin',
-                    ),
-                    **anchor,
-                ),
-                dict(
-                    arch='base',
-                    lora=dict(rank=8, alpha=8),
-                    init_cfg=dict(
-                        type='Pretrained',
-                        checkpoint='checkpoints/vit_base_patch16_224.augreg_in21k.bin',
-                    ),
-                    **anchor,
-                ),
+                )
+                for arch, rank in (('tiny', 32), ('small', 16), ('base', 8))
             ],
             stitching_layer=dict(
                 type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False
@@ -63,11 +46,7 @@ model = dict(
         head=dict(
             type='StitchedClsHead',
             num_classes=None,
-            anchor_heads=[
-                dict(in_channels=192, norm=None),
-                dict(in_channels=384, norm=None),
-                dict(in_channels=768, norm=None),
-            ],
+            anchor_heads=[dict(in_channels=n, norm=None) for n in (192, 384, 768)],
             loss=dict(type='CrossEntropyLoss', loss_weight=1.0),
         ),
     ),

@@ -13,24 +13,20 @@ model = dict(
         type='SNNetv2',
         anchors=[
             dict(
-                arch='small',
-                global_blocks=(2, 5, 8, 11),
-                drop_path_rate=0.1,
+                arch=arch,
+                global_blocks=blocks,
+                drop_path_rate=rate,
                 init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_small_224_21k.pth'
+                    type='Pretrained',
+                    checkpoint=f'checkpoints/deit_3_{arch}_224_21k.pth',
                 ),
                 **anchor,
-            ),
-            dict(
-                arch='large',
-                global_blocks=(5, 11, 17, 23),
-                drop_path_rate=0.4,
-                init_cfg=dict(
-                    type='Pretrained', checkpoint='checkpoints/deit_3_large_224_21k.pth'
-                ),
-                **anchor,
-            ),
+            )
+            for arch, blocks, rate in (
+                ('small', (2, 5, 8, 11), 0.1),
+                ('large', (5, 11, 17, 23), 0.4),
+            )
         ],
         stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
-    ),
+    )
 )

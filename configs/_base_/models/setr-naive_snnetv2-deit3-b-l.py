@@ -6,5 +6,5 @@ model = dict(
     backbone=dict(
         anchors=[dict(fast, arch='base', init_cfg=weights), slow],
         stitching_layer=dict(rank=4),
-    ),
+    )
 )

@@ -7,5 +7,5 @@ model = dict(
         type='SNNetv2',
         anchors=[dict(type='PlainViT'), dict(type='PlainViT')],
         stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
-    ),
+    )
 )

@@ -5,5 +5,5 @@ model = dict(
         model='swin_small_patch4_window7_224',
         out_indices=(1, 3, 21, 23),
         init_cfg=dict(checkpoint='timm://swin_small_patch4_window7_224.ms_in1k'),
-    ),
+    )
 )

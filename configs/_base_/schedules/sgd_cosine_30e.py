@@ -6,8 +6,7 @@ optim_wrapper = dict(
     optimizer=dict(type='SGD', lr=0.05, momentum=0.9, nesterov=True, weight_decay=2e-5),
     constructor='AnchorLayerDecayConstructor',
     paramwise_cfg=dict(
-        decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
+        decay_rates=1.0, lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1}
     ),
 )
 param_scheduler = [

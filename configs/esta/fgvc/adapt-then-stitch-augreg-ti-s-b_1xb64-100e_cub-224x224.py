@@ -13,8 +13,7 @@ anchors = [
 ]
 heads = [
     dict(
-        h,
-        init_cfg=dict(type='Pretrained', checkpoint=f, prefix='head.anchor_heads.0.'),
+        h, init_cfg=dict(type='Pretrained', checkpoint=f, prefix='head.anchor_heads.0.')
     )
     for h, f in zip(classifier.head.anchor_heads, files, strict=True)
 ]

@@ -5,8 +5,6 @@ checkpoint = 'checkpoints/vit_base_patch16_224.augreg_in21k.bin'
 _base_.model.head.anchor_heads[0].in_channels = 768
 model = dict(
     backbone=dict(
-        arch='base',
-        lora=dict(rank=8, alpha=8),
-        init_cfg=dict(checkpoint=checkpoint),
+        arch='base', lora=dict(rank=8, alpha=8), init_cfg=dict(checkpoint=checkpoint)
     )
 )

@@ -5,8 +5,6 @@ checkpoint = 'checkpoints/vit_small_patch16_224.augreg_in21k.bin'
 _base_.model.head.anchor_heads[0].in_channels = 384
 model = dict(
     backbone=dict(
-        arch='small',
-        lora=dict(rank=16, alpha=16),
-        init_cfg=dict(checkpoint=checkpoint),
+        arch='small', lora=dict(rank=16, alpha=16), init_cfg=dict(checkpoint=checkpoint)
     )
 )

@@ -1,10 +1,7 @@
 # ESTA on CUB-200-2011: 200 classes, 5394 training images. AugReg-Ti, S and B,
 # 71 stitches (section 5.1). One GPU, batch 64, 8500 iterations.
 # Paper: figure 3 shows a curve only. Ours: not yet run.
-_base_ = [
-    '../../_base_/esta_fgvc.py',
-    '../../_base_/stitched_cls_runtime.py',
-]
+_base_ = ['../../_base_/esta_fgvc.py', '../../_base_/stitched_cls_runtime.py']
 data_root = 'data/fgvc/cub'
 train_dataloader = dict(dataset=dict(data_root=data_root))
 val_dataloader = dict(dataset=dict(data_root=data_root))

@@ -59,9 +59,7 @@ val_evaluator = dict(type='Perplexity')
 test_evaluator = val_evaluator
 # Ten epochs of 50002 rows.
 optim_wrapper = dict(
-    type='OptimWrapper',
-    accumulative_counts=32,
-    optimizer=dict(type='Adam', lr=3e-4),
+    type='OptimWrapper', accumulative_counts=32, optimizer=dict(type='Adam', lr=3e-4)
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, begin=0, end=3200, by_epoch=False),

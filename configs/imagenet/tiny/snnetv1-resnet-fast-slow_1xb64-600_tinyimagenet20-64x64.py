@@ -2,12 +2,7 @@
 # the authors' ResNet-18/50, uniform sampling, anchors at a tenth of the learning rate
 # (SN-Netv1, section 4.1). One CPU core, batch 64. No figure in the paper;
 # top-1 32.6 to 38.3 measured.
-_base_ = [
-    '../../_base_/models/cls_timm_stages.py',
-    '../../_base_/datasets/tinyimagenet20_64x64.py',
-    '../../_base_/schedules/adamw_cosine_cls_600.py',
-    '../../_base_/stitched_cls_runtime.py',
-]
+_base_ = ['../../_base_/snnetv1_tiny_600.py']
 fast_checkpoint = 'work_dirs/resnet-fast_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 slow_checkpoint = 'work_dirs/resnet-slow_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 narrow = dict(channels=(16, 32, 64, 128), stem_type='deep', stem_width=8)
@@ -39,30 +34,11 @@ model = dict(
         num_classes=20,
         anchor_heads=[
             dict(
-                in_channels=128,
-                init_cfg=dict(
-                    weights, checkpoint=fast_checkpoint, prefix='head.anchor_heads.0.'
-                ),
+                in_channels=dim,
+                init_cfg=dict(weights, checkpoint=file, prefix='head.anchor_heads.0.'),
                 **end,
-            ),
-            dict(
-                in_channels=512,
-                init_cfg=dict(
-                    weights, checkpoint=slow_checkpoint, prefix='head.anchor_heads.0.'
-                ),
-                **end,
-            ),
+            )
+            for dim, file in ((128, fast_checkpoint), (512, slow_checkpoint))
         ],
     ),
-)
-optim_wrapper = dict(
-    constructor='AnchorLayerDecayConstructor',
-    paramwise_cfg=dict(
-        _delete_=True,
-        decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
-    ),
-)
-default_hooks = dict(
-    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
 )

@@ -1,12 +1,7 @@
 # SN-Netv1 on the tiny Swin pair: 7 stitches in all three stages, uniform sampling,
 # anchors at a tenth of the learning rate (SN-Netv1, section 4.1). One CPU core, batch
 # 64. No figure in the paper; top-1 31.1 to 34.3 measured.
-_base_ = [
-    '../../_base_/models/cls_timm_stages.py',
-    '../../_base_/datasets/tinyimagenet20_64x64.py',
-    '../../_base_/schedules/adamw_cosine_cls_600.py',
-    '../../_base_/stitched_cls_runtime.py',
-]
+_base_ = ['../../_base_/snnetv1_tiny_600.py']
 fast_checkpoint = 'work_dirs/swin-fast_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 slow_checkpoint = 'work_dirs/swin-slow_1xb64-1000_tinyimagenet20-64x64/iter_1000.pth'
 anchor = dict(type='TimmStageAnchor', model='swin_tiny_patch4_window7_224', img_size=64)
@@ -39,30 +34,11 @@ model = dict(
         num_classes=20,
         anchor_heads=[
             dict(
-                in_channels=96,
-                init_cfg=dict(
-                    weights, checkpoint=fast_checkpoint, prefix='head.anchor_heads.0.'
-                ),
+                in_channels=dim,
+                init_cfg=dict(weights, checkpoint=file, prefix='head.anchor_heads.0.'),
                 **end,
-            ),
-            dict(
-                in_channels=144,
-                init_cfg=dict(
-                    weights, checkpoint=slow_checkpoint, prefix='head.anchor_heads.0.'
-                ),
-                **end,
-            ),
+            )
+            for dim, file in ((96, fast_checkpoint), (144, slow_checkpoint))
         ],
     ),
-)
-optim_wrapper = dict(
-    constructor='AnchorLayerDecayConstructor',
-    paramwise_cfg=dict(
-        _delete_=True,
-        decay_rates=1.0,
-        lr_mults={'backbone.anchors': 0.1, 'head.anchor_heads': 0.1},
-    ),
-)
-default_hooks = dict(
-    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
 )

@@ -15,7 +15,7 @@ model = dict(
             dict(model='vit_small_patch14_reg4_dinov2.lvd142m', **anchor),
             dict(model='vit_base_patch14_reg4_dinov2.lvd142m', **anchor),
             dict(model='vit_large_patch14_reg4_dinov2.lvd142m', **anchor),
-        ],
+        ]
     ),
     decode_head=dict(in_channels=1024, channels=1024, num_classes=150),
     test_cfg=dict(mode='slide', crop_size=(518, 518), stride=(345, 345)),

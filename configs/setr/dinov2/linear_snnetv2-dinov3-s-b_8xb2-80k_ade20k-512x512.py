@@ -15,7 +15,7 @@ model = dict(
         anchors=[
             dict(model='vit_small_patch16_dinov3.lvd1689m', **anchor),
             dict(model='vit_base_patch16_dinov3.lvd1689m', **anchor),
-        ],
+        ]
     ),
     decode_head=dict(in_channels=768, channels=768, num_classes=150),
     test_cfg=dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),

@@ -28,21 +28,14 @@ model = dict(
         type='SNNetv2',
         anchors=[
             dict(
-                arch='small',
+                arch=arch,
                 init_cfg=dict(
                     type='Pretrained',
-                    checkpoint='timm://vit_small_patch14_dinov2.lvd142m',
+                    checkpoint=f'timm://vit_{arch}_patch14_dinov2.lvd142m',
                 ),
                 **anchor,
-            ),
-            dict(
-                arch='base',
-                init_cfg=dict(
-                    type='Pretrained',
-                    checkpoint='timm://vit_base_patch14_dinov2.lvd142m',
-                ),
-                **anchor,
-            ),
+            )
+            for arch in ('small', 'base')
         ],
         stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
     ),

@@ -46,10 +46,10 @@ model = dict(
         init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='neck.'),
     ),
     rpn_head=dict(
-        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='rpn_head.'),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='rpn_head.')
     ),
     roi_head=dict(
-        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='roi_head.'),
+        init_cfg=dict(weights, checkpoint=slow_checkpoint, prefix='roi_head.')
     ),
 )
 optim_wrapper = dict(optimizer=dict(lr=5e-4))

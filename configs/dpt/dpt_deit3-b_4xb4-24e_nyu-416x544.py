@@ -1,8 +1,3 @@
 # DeiT3-B alone: DPT on NYUv2 (figure 9). 4 GPUs, batch 16. Paper: curve only.
 # Ours: not yet run.
-_base_ = [
-    '../_base_/models/dpt_deit3-b.py',
-    '../_base_/datasets/nyu_416x544.py',
-    '../_base_/schedules/adamw_onecycle_24e.py',
-    '../_base_/depth_runtime.py',
-]
+_base_ = ['../_base_/models/dpt_deit3-b.py', '../_base_/nyu_24e.py']

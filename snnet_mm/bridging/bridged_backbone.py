@@ -65,7 +65,6 @@ class BridgedBackbone(StitchedBackbone):
             joints = [joint_between(*self._stages, *pair) for pair in stages]
         depths = [a.depth for a in built]
         space = BridgeSpace(depths, joints or (), stitch_ids, maps=out == 'maps')
-        _check_prefixes(*built)
         super().__init__(built, space, stitching_layer, out, **kwargs)
         self.frozen = frozen
         if frozen:
@@ -166,11 +165,3 @@ def joint_between(
     wanted = 'pairs that leave a block of the second network to run'
     check(j < slow[-1].stop, 'backbone.stages', (source, target), wanted)
     return fast[source].start + 1, j
-
-
-def _check_prefixes(fast: Anchor, slow: Anchor) -> None:
-    """Refuse registers that only one network has: there is no rule for them."""
-    a, b = ((int(x.has_cls), x.num_prefix - x.has_cls) for x in (fast, slow))
-    wanted = 'a cls token that one network lacks, and equal numbers of registers'
-    tokens = f'{a[0]} cls token and {a[1]} registers, and {b[0]} and {b[1]}'
-    check(a == b or not (a[1] or b[1]), 'backbone.anchors', tokens, wanted)

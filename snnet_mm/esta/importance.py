@@ -3,12 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import torch
+from mmengine.dist import all_reduce
 from mmengine.hooks import Hook
+from mmengine.optim import OptimWrapperDict
 from mmengine.registry import TASK_UTILS
 from mmengine.runner import Runner
+from torch.optim import Optimizer
 
 from snnet_mm.engine import StitchSampler
 from snnet_mm.engine.stitch_hooks import sampling_hook, write_by_group
@@ -16,6 +21,7 @@ from snnet_mm.evaluation import as_text, stitch_table
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import (
     CostTable,
+    Stitch,
     StitchingSpace,
     StitchResults,
     split_cost_range,
@@ -23,7 +29,7 @@ from snnet_mm.stitching import (
 from snnet_mm.stitching.metrics import DIRECTIONS, HIGHER
 from snnet_mm.utils import check, is_number, is_whole, register
 
-from .saliency import SaliencyScorer
+from .saliency import saliency, trained_parameters
 
 # Ranks stitches: the paper deploys the most important one of every cost interval.
 DEPLOYMENT = 'deployment'
@@ -55,7 +61,6 @@ class ImportanceSampler(StitchSampler):
         warm_up: int,
         num_groups: int = 15,
         momentum: float = 0.9,
-        cost: str = 'flops',
         **kwargs,
     ) -> None:
         super().__init__(costs, **kwargs)
@@ -63,9 +68,8 @@ class ImportanceSampler(StitchSampler):
         right = is_number(momentum) and 0 <= momentum < 1
         check(right, 'sampler.momentum', momentum, '0 to below 1')
         check(not self.per_rank, 'sampler.per_rank', self.per_rank, 'False')
-        self.warm_up, self.momentum = warm_up, momentum
-        self.num_groups, self.cost = num_groups, cost
-        self.groups = self.split(num_groups, cost)
+        self.warm_up, self.momentum, self.num_groups = warm_up, momentum, num_groups
+        self.groups = self.split(num_groups)
         self.scores: dict[int, float] = {}
         self.num_scored_steps = 0
 
@@ -104,27 +108,36 @@ class ImportanceSampler(StitchSampler):
 
 
 class ImportanceHook(Hook):
-    """Scores the stitches of every optimizer step; see :class:`SaliencyScorer`.
+    """Scores the stitches that each optimizer step trains by their saliency.
 
-    Scores go to visualisers by cost group, to the message hub as ``stitch_scores``,
-    and with checkpoints to ``stitch_scores.json``; see :func:`importance_results`.
+    It reads the gradients right before the optimizer does: summed over ranks and
+    accumulated iterations, clipped, without the scale of AMP, whose skipped steps score
+    nothing. If a step trains several stitches, gradients of what they share are those
+    of all; the paper does not say otherwise. Scores go to visualisers by cost group, to
+    the message hub as ``stitch_scores``, and with checkpoints to
+    ``stitch_scores.json``; see :func:`importance_results`.
     """
 
     def __init__(self, sampler: ImportanceSampler) -> None:
         self.sampler = sampler
+        self.trained: Sequence[Stitch] = ()  # the stitches of the next step
 
     def before_train(self, runner: Runner) -> None:
-        scored = runner.model, runner.optim_wrapper, self.sampler.record
-        self._scorer = SaliencyScorer(*scored)
+        wrapper, model = runner.optim_wrapper, runner.model
+        single = not isinstance(wrapper, OptimWrapperDict)
+        one = 'one optimizer, whose steps score the importance of stitches'
+        check(single, 'optim_wrapper.type', type(wrapper).__name__, one)
+        self._parameters = cache(lambda stitch: trained_parameters(model, stitch))
+        self._listening = wrapper.optimizer.register_step_pre_hook(self._score)
         state = runner.message_hub.runtime_info.get(SCORES)
         if state is not None:
             self.sampler.load_state_dict(state)
 
     def before_train_iter(self, runner: Runner, **_) -> None:
-        self._scorer.trained = list(sampling_hook(runner).stitches.values())
+        self.trained = list(sampling_hook(runner).stitches.values())
 
     def after_train_iter(self, runner: Runner, **_) -> None:
-        for stitch in self._scorer.trained:
+        for stitch in self.trained:
             score = self.sampler.scores.get(stitch.id)
             write_by_group(runner, 'importance', stitch.id, score)
         if self.sampler.scores:
@@ -135,7 +148,7 @@ class ImportanceHook(Hook):
             self._results(runner).save(Path(runner.work_dir) / SCORES_FILE)
 
     def after_train(self, runner: Runner) -> None:
-        self._scorer.remove()
+        self._listening.remove()
         if self.sampler.scores:  # none if AMP skipped every step
             results = self._results(runner)
             front = set(results.front())
@@ -144,10 +157,21 @@ class ImportanceHook(Hook):
             runner.logger.info(f'The most important stitches, to be deployed:\n{table}')
 
     def _results(self, runner: Runner) -> StitchResults:
-        space = find_stitched_backbone(runner.model).space
-        own = self.sampler
-        groups = own.num_groups, own.cost
-        return importance_results(space, own.costs, own.scores, *groups)
+        space, own = find_stitched_backbone(runner.model).space, self.sampler
+        return importance_results(space, own.costs, own.scores, own.num_groups)
+
+    def _score(self, optimizer: Optimizer, *_) -> None:
+        values = torch.stack([saliency(self._parameters(s)) for s in self.trained])
+        # A fused optimizer gets scaled gradients and divides by the scale itself.
+        scale = getattr(optimizer, 'grad_scale', None)
+        if scale is not None:
+            values = values / scale
+        # Equal already, but for ranks on different hardware.
+        all_reduce(values, 'mean')
+        values = values.tolist()
+        if all(map(math.isfinite, values)):
+            ids = [stitch.id for stitch in self.trained]
+            self.sampler.record(dict(zip(ids, values, strict=True)))
 
 
 def importance_results(
@@ -155,7 +179,6 @@ def importance_results(
     costs: CostTable,
     scores: Mapping[int, float],
     num_groups: int = 15,
-    cost: str = 'flops',
 ) -> StitchResults:
     """Return scores by stitch id as results, so that stitches are chosen by them.
 
@@ -163,12 +186,8 @@ def importance_results(
     n-th cost interval, and lies between ``n - 2`` and ``n - 1`` for the others of it:
     scores of different intervals are not comparable.
     """
-    scored = 'the scores of a training'
-    check(scores, 'default_hooks.stitch_sampling.sampler', scores, scored)
-    for stitch_id in scores:
-        space[stitch_id]  # refuses an unknown id
     metrics = {}
-    groups = split_cost_range(costs.column(cost), num_groups)
+    groups = split_cost_range(costs.column('flops'), num_groups)
     for n, group in enumerate(groups, start=1):
         scored = [i for i in group if i in scores]
         if not scored:

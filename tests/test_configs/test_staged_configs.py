@@ -14,11 +14,13 @@ CAMVID = 'swin/camvid/upernet_snnetv1-swin-fast-slow_1xb8-1000_camvid-240x176.py
 ADE20K = 'swin/upernet_{}_8xb2-160k_ade20k-512x512.py'
 COCO = 'swin/mask-rcnn_{}_8xb2-3x_coco.py'
 BRIDGED = paths('bridging/*.py')
-# GFLOPs of both networks, and over gaps from the first stage to each.
+# GFLOPs of both networks, and over gaps from the first stage to each. The paper has
+# 4.09, 3.58 and 1.67 for ResNet-50 (table 1) and 35 % of Swin-T (figure 4); the text
+# has 67 % for its third stage, which is 77 % here.
 GFLOPS = {
-    'resnet50-resnet50': (4.09, 4.09, 3.87, 3.58, 2.84, 1.67),
-    'resnet50-swin-t': (4.09, 4.49, 4.19, 4.09, 3.45, 1.57),
-    'vit-s-vit-s': (4.60, 4.60, 4.22, 3.84, 3.09, 2.33),
+    'resnet50-resnet50': (4.0892, 4.0892, 3.8708, 3.5754, 2.8432, 1.6743),
+    'resnet50-swin-t': (4.0892, 4.4906, 4.1925, 4.0865, 3.4549, 1.5674),
+    'vit-s-vit-s': (4.5989, 4.5989, 4.2205, 3.8421, 3.0853, 2.3285),
 }
 
 
@@ -72,7 +74,7 @@ def test_costs_of_adapters_over_all_gaps(pair):
     cfg.model.backbone.stages = [(0, s) for s in range(4)]
     costs = cost_table(build_on_meta(cfg))
     found = [costs[i].flops / 1e9 for i in costs]
-    assert found == pytest.approx(GFLOPS[pair], abs=0.0055)
+    assert found == pytest.approx(GFLOPS[pair], abs=1e-4)
 
 
 @pytest.mark.parametrize('name, gflops', [('resnet50', 1.91), ('swin-t', 0.89)])

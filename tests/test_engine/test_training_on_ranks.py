@@ -6,6 +6,7 @@ import runpy
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,6 @@ from toy_classifier import ToyClassifier
 
 from snnet_mm.engine import StitchInitHook, UniformSampler, stitch_hooks
 from snnet_mm.esta import ImportanceSampler
-from snnet_mm.esta.saliency import SaliencyScorer
 from snnet_mm.evaluation import StitchStatisticsHook, cost_table
 from snnet_mm.models import (
     SandwichWrapper,
@@ -230,8 +230,10 @@ def on_rank(rank, folder, net):
     gradients = copy.deepcopy(gradients_of(sandwich))
     # What the step finds important is the same on both ranks.
     scores = ImportanceSampler(cost_table(net, (32, 32)), warm_up=1)
-    scorer = SaliencyScorer(sandwich, OptimWrapper(optimizer), scores.record)
-    scorer.trained = list(sandwich.roles.values())
+    (hook,), hub = scores.hooks(), SimpleNamespace(runtime_info={})
+    parts = dict(model=sandwich, optim_wrapper=OptimWrapper(optimizer), message_hub=hub)
+    hook.before_train(SimpleNamespace(**parts))
+    hook.trained = list(sandwich.roles.values())
     optimizer.step()
     record = dict(errors=errors, fitted=fitted, stitches=stitches, end=end)
     record |= dict(gradients=gradients, head=head, scores=scores.state_dict())

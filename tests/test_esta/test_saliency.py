@@ -1,5 +1,7 @@
 """Scores from the gradients of steps (ESTA, section 4.2)."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from mmengine.model import ImgDataPreprocessor
@@ -8,7 +10,7 @@ from torch import nn
 from toy_classifier import ToyClassifier
 
 from snnet_mm.esta import ImportanceSampler
-from snnet_mm.esta.saliency import SaliencyScorer, saliency
+from snnet_mm.esta.saliency import saliency
 from snnet_mm.models import SandwichWrapper, set_stitches
 from snnet_mm.stitching import Cost, CostTable
 
@@ -47,8 +49,10 @@ def scored_step(model, ids, loss=None, **kwargs):
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, 0.1, **kwargs)
     sampler = build()
-    scorer = SaliencyScorer(model, OptimWrapper(optimizer), sampler.record)
-    scorer.trained = list(set_stitches(model, ids).values())
+    (hook,), hub = sampler.hooks(), SimpleNamespace(runtime_info={})
+    parts = dict(model=model, optim_wrapper=OptimWrapper(optimizer), message_hub=hub)
+    hook.before_train(SimpleNamespace(**parts))
+    hook.trained = list(set_stitches(model, ids).values())
     losses = model(*DATA, mode='loss')
     total = sum(v for k, v in losses.items() if 'loss' in k)
     (loss or torch.Tensor.backward)(total)

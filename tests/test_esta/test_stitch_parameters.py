@@ -9,7 +9,7 @@ from staged_anchors import convnext, disturb
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
-from snnet_mm.evaluation import cost_table, count_parameters
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitches
 from snnet_mm.stitching import visiting_order
 
@@ -208,17 +208,6 @@ def test_costs_are_those_of_the_stitch_with_all_merged(build_snnet, plugins):
     assert costs == cost_table(build_snnet(), size).costs
 
 
-def test_counted_biases(build_snnet):
-    biased = build_snnet(plugins=BIASES)
-    counts = count_parameters(biased)
-    assert list(counts) == ['anchors', 'stitching_layers', 'stitch_biases']
-    assert counts['stitch_biases'].trained == sum(
-        4 * (8, 12)[s.anchor] * (s.end - s.begin)
-        for stitch in biased.space
-        for s in stitch.segments
-    )
-
-
 def test_nothing_is_left_on_the_layers(build_snnet):
     """Not after a forward, nor one that fails: anchors by themselves have none."""
     net = build_snnet(plugins=BIASES)
@@ -244,14 +233,3 @@ def test_nothing_is_left_on_the_layers(build_snnet):
 def test_refused(build_snnet, plugins, message):
     with pytest.raises(ValueError, match=message + '.*backbone.plugins'):
         build_snnet(plugins=plugins)
-
-
-def test_checkpoints_hold_an_update_for_every_stitch(build_snnet):
-    net, other = build_snnet(plugins=LORA), build_snnet(plugins=LORA)
-    names = {k for k in net.state_dict() if k.startswith('stitch_lora.')}
-    assert names == {f'stitch_lora.{stitch.id}' for stitch in net.space}
-    other.load_state_dict(net.state_dict())
-    images = torch.randn(IMAGES)
-    for stitch in net.space:
-        net.set_stitch(stitch.id), other.set_stitch(stitch.id)
-        assert net(images)[0].equal(other(images)[0])

@@ -124,38 +124,29 @@ class AlpacaDataset(TextDataset):
     Args:
         ann_file: The json file, below ``data_root``.
         rows: First row of this split and the one after its last; by default all.
-        prompt: The prompt, with ``{instruction}`` and ``{input}``.
-        input_part: What stands for ``{input}`` there if the row has an input.
     """
 
     def __init__(
         self,
         ann_file: str,
         rows: Sequence[int | None] = (None, None),
-        prompt: str = PROMPT,
-        input_part: str = INPUT,
         **kwargs,
     ) -> None:
-        self.rows, self.prompt, self.input_part = slice(*rows), prompt, input_part
+        self.rows = slice(*rows)
         super().__init__(ann_file=ann_file, **kwargs)
 
     def texts(self) -> Iterator[tuple[str, list[int], int]]:
         encode, end = self.tokenizer.encode, self.tokenizer.eos_token_id
         for n, row in list(enumerate(_read_rows(self.ann_file)))[self.rows]:
-            more = row.get('input') or ''
-            more = more and self.input_part.format(input=more)
-            asked = encode(
-                self.prompt.format(instruction=row['instruction'], input=more)
-            )
+            more = INPUT.format(**row) if row.get('input') else ''
+            asked = encode(PROMPT.format(instruction=row['instruction'], input=more))
             answer = encode(row['output'], add_special_tokens=False)
             yield f'{self.ann_file}:{n}', [*asked, *answer, end], len(asked)
 
 
 def _read_rows(path: str) -> list[dict]:
-    key, wanted = (
-        'dataset.ann_file',
-        'a json list of objects with instruction and output',
-    )
+    key = 'dataset.ann_file'
+    wanted = 'a json list of objects with instruction and output'
     try:
         rows = json.loads(Path(path).read_text(encoding='utf-8'))
         texts = [row[name] + '' for row in rows for name in ('instruction', 'output')]

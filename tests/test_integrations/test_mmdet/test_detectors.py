@@ -4,8 +4,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config
-from mmengine.runner import Runner
 from torch.testing import assert_close
 
 from snnet_mm.apis import draw_prediction, init_inferencer, set_stitch
@@ -71,13 +69,3 @@ def test_pyramids_are_exported_as_graphs(detector, kind, tmp_path):
     assert [(o['name'], o['shape'][1:]) for o in manifest['outputs']] == [
         (f'level_{i}', [32, n, n]) for i, n in enumerate((16, 8, 4, 2))
     ]
-
-
-def test_a_stitch_alone_scores_the_same(detector, make_runner, tmp_path):
-    StitchExporter(detector.cfg, detector, tmp_path).export_stitch(12, ['mm'])
-    wanted = make_runner(stitches=[12]).test()
-    cfg = Config.fromfile(tmp_path / 'stitch_12.py')
-    cfg.load_from, cfg.work_dir = str(tmp_path / 'stitch_12.pth'), str(tmp_path / 'w')
-    found = Runner.from_cfg(cfg).test()
-    assert {f'stitch_12/{k}': v for k, v in found.items()} == wanted
-    assert max(wanted.values()) > 0

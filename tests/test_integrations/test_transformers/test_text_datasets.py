@@ -63,8 +63,6 @@ def test_instructions_are_prompts_and_outputs_targets(tmp_path):
         assert labels == [-100] * len(prompt) + ids[len(prompt) :]
         assert ids[-1] == 256
     assert ids_of(DATASETS.build(dict(config, rows=(1, None)))) == ids_of(dataset)[1:]
-    own = dict(prompt='{instruction}{input}>', input_part=' {input}')
-    assert BYTES.decode(ids_of(DATASETS.build(config | own))[0]) == 'Add. 1 2>3'
     for text in ('', '{}', '[1]', '[{"instruction": "a"}]', '[{"output": 1}]'):
         file.write_text(text)
         with pytest.raises(ValueError, match='a json list of objects with instruction'):

@@ -68,8 +68,8 @@ def stitch_models(
 ) -> tuple[TrainedModel, TrainedModel, CostTable]:
     """Write a config that stitches two trained models, and the weights it starts from.
 
-    The config stands on that of the slower one, whose neck, heads, data and schedule
-    it has; the weights are beside it, with the suffix ``.pth``.
+    The config has the neck, heads, data and schedule of the slower one; the weights are
+    beside it, with the suffix ``.pth``.
 
     Args:
         a: Config and checkpoint of a model.
@@ -204,12 +204,6 @@ def _changes(
     cfg: Config, model: dict, costs: CostTable, input_size: Size | None
 ) -> dict[str, Any]:
     """Find what a stitched config changes in the slow one, by top-level key."""
-    before = model_config(cfg) if cfg.model.get('backbone') else {}  # else a wrapper
-    changed = {} if before else dict(_delete_=True)
-    for key, value in model.items():
-        if key not in before or before[key] != value:
-            replaces = isinstance(value, dict) and before.get(key) is not None
-            changed[key] = dict(_delete_=True, **value) if replaces else value
     given = (cfg.get('custom_imports') or {}).get('imports', ())
     imports = [given] if isinstance(given, str) else list(given)
     rooms = (cfg.default_scope, *['mm_backbones'] * ('MMSwinAnchor' in str(model)))
@@ -222,7 +216,7 @@ def _changes(
     sampler = dict(type='ResourceConstrainedSampler', step=step)
     changes = dict(
         custom_imports=dict(imports=[*dict.fromkeys(imports)]),
-        model=changed,
+        model=dict(_delete_=True, **model),
         optim_wrapper=_slower(cfg.optim_wrapper),
         default_hooks=dict(
             stitch_init=dict(type='StitchInitHook', num_images=100),
@@ -257,30 +251,15 @@ def _slower(optim_wrapper: Mapping) -> dict:
 def _write(
     out: Path, fast: TrainedModel, slow: TrainedModel, changes: Mapping[str, Any]
 ) -> None:
-    """Write a config on top of the slow one, or a full one where that cannot be."""
-    wanted = Config(slow.cfg.to_dict())
-    wanted.merge_from_dict(deepcopy(dict(changes)))
-    head = '# Two trained models, stitched by tools/stitch_models.py:\n'
+    """Write the config of the slow model with changes, and why they are made."""
+    text = '# Two trained models, stitched by tools/stitch_models.py:\n'
     for name, m in (('fast', fast), ('slow', slow)):
         cost = f'backbone {m.flops / 1e9:.3g} GFLOPs'
-        head += f'# {name}: {m.config}, {m.checkpoint}, {cost}\n'
-    base = slow.config
-    base = base if '::' in base else os.path.relpath(base, out.parent)
-    out.write_text(f'{head}_base_ = [{base!r}]\n{_text(changes, changes)}')
-    try:
-        found = load_config(out).to_dict()
-    except ValueError:  # such as on top of a config in pure Python
-        found = {}
-    for node in dicts_in(found):
-        node.pop('_scope_', None)  # of bases in packages
-    if found != wanted.to_dict():
-        out.write_text(head + _text(wanted.to_dict(), changes))
-
-
-def _text(settings: Mapping, changes: Mapping) -> str:
-    parts = []
-    for key, value in settings.items():
+        text += f'# {name}: {m.config}, {m.checkpoint}, {cost}\n'
+    cfg = Config(slow.cfg.to_dict())
+    cfg.merge_from_dict(deepcopy(dict(changes)))
+    for key, value in cfg.to_dict().items():
         if key in changes and value is not None and key in _WHY:
-            parts.append(f'# {_WHY[key]}')
-        parts.append(Config({key: deepcopy(value)}).pretty_text.strip())
-    return '\n'.join([*parts, ''])
+            text += f'# {_WHY[key]}\n'
+        text += Config({key: value}).pretty_text.strip() + '\n'
+    out.write_text(text)

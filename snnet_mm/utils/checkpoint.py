@@ -126,12 +126,7 @@ def plain_globals() -> list:
     # A history buffer names its statistics as getattr(HistoryBuffer, 'mean') does.
     statistic = (_history_statistic, 'builtins.getattr')
     # Those of an empty array come as bytes().
-    empty = (_empty_bytes, 'builtins.bytes')
-    return [HistoryBuffer, statistic, empty, np.ndarray, np.dtype, *functions, *dtypes]
-
-
-def _empty_bytes() -> bytes:
-    return b''
+    return [HistoryBuffer, statistic, bytes, np.ndarray, np.dtype, *functions, *dtypes]
 
 
 def _history_statistic(owner: object, name: str) -> Any:

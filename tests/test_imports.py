@@ -77,18 +77,11 @@ def test_imports_point_one_way(path):
 @pytest.mark.parametrize(
     ('path', 'source', 'wrong'),
     [
-        ('stitching/a.py', 'import math, json.decoder', []),
         ('stitching/a.py', 'import numpy as np', ['numpy']),
-        ('stitching/a.py', 'from ..utils import files', []),
-        ('anchors/a.py', 'import snnet_mm.models as m', ['snnet_mm.models']),
         ('models/b/c.py', 'from ... import apis', ['snnet_mm.apis']),
         ('models/b/c.py', 'def f():\n    import mmcv.ops', ['mmcv.ops']),
-        ('models/a.py', 'from ..esta import b', ['snnet_mm.esta.b']),
         ('engine/a.py', 'from ..bridging import b', ['snnet_mm.bridging.b']),
-        ('engine/a.py', 'if 1:\n    from timm import c', ['timm.c']),
         ('esta/a.py', 'from snnet_mm.engine import b', []),
-        ('integrations/mmseg/a.py', 'from ... import apis', ['snnet_mm.apis']),
-        ('apis/a.py', 'from ..integrations import mmseg', []),
         ('apis/a.py', 'import mmdet', ['mmdet']),
         ('helpers/a.py', '', ['helpers has no place in the house']),
     ],
@@ -104,10 +97,9 @@ def test_importing_the_package_pulls_in_no_mm_package_and_nothing_slow():
         "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
     )
     command = [sys.executable, '-c', script]
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent
+    imported = set(
+        subprocess.check_output(command, text=True, cwd=PACKAGE.parent).split()
     )
-    imported = set(done.stdout.split())
     assert 'snnet_mm' in imported
     assert imported & {*MM_PACKAGES, *SLOW_PACKAGES} == set()
 
@@ -119,14 +111,8 @@ def test_the_runtime_pulls_in_numpy_alone():
     command = [sys.executable, '-S', '-c', script]
     # -S: an editable install imports what it likes.
     path = os.pathsep.join([str(PACKAGE.parent), str(Path(numpy.__file__).parents[1])])
-    done = subprocess.run(
-        command,
-        check=True,
-        capture_output=True,
-        text=True,
-        env=dict(PYTHONPATH=path),
-    )
-    imported = {name.partition('.')[0] for name in done.stdout.split()}
+    printed = subprocess.check_output(command, text=True, env=dict(PYTHONPATH=path))
+    imported = {name.partition('.')[0] for name in printed.split()}
     ours = {'__main__', 'mmengine', 'snnet_mm'}
     assert imported - sys.stdlib_module_names <= ours | {'numpy'}
 

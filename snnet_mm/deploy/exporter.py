@@ -1,5 +1,6 @@
 """Export of one stitch, or of a bundle of several that share their weights."""
 
+import math
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
@@ -16,12 +17,7 @@ from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.evaluation.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import MANIFEST, VERSION
-from snnet_mm.stitching import (
-    HIGHER,
-    StitchResults,
-    metric_directions,
-    select_stitches,
-)
+from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import check, check_writable, machine, refusal, write_json
 
 from .description import describe_graphs
@@ -39,7 +35,7 @@ from .heads import compare_head, write_heads
 from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
 from .request import ExportRequest
 from .single import single_stitch
-from .verification import judge, results_by_file, verify
+from .verification import PYTORCH, judge, results_by_kind, verify
 
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 UNFINISHED = '.export-'  # start of the names of folders that are written
@@ -126,12 +122,14 @@ class StitchExporter:
                 weights = dict(name=path.name, bytes=path.stat().st_size)
             for i in ids:
                 files[i] = self._compare(i, request, folder, wanted[i], weights)
-            if request.verify_on:
-                self._verify(request, folder, files)
+            results = self.results
+            if request.verify_on:  # of the stitches in PyTorch, too
+                verified = self._verify(request, folder, files)
+                results = verified if results is None else results
             described = self.cfg, self.model, self.size, wanted[ids[0]]
             about = describe_graphs(*described, [file.step for file in heads])
             about['heads'] = [compare_head(file, folder, weights) for file in heads]
-            manifest = self._manifest(files, about, weights)
+            manifest = self._manifest(files, about, weights, results)
             for path in folder.iterdir():
                 os.replace(path, self.out_dir / path.name)
         write_json(self.out_dir / MANIFEST, manifest)
@@ -189,8 +187,11 @@ class StitchExporter:
 
     def _verify(
         self, request: ExportRequest, folder: Path, files: Mapping[int, Sequence[dict]]
-    ) -> None:
-        """Evaluate files beside their stitches; put what they lost into ``files``."""
+    ) -> StitchResults:
+        """Evaluate files beside their stitches; put what they lost into ``files``.
+
+        Returns the results of the stitches.
+        """
         data, found = (request.verify_on, request.limit), {}
         for i, written in files.items():
             set_stitch(self.model, i)
@@ -200,33 +201,31 @@ class StitchExporter:
                 for f in written
             }
             rows = verify(self.cfg, single, runs, self.size, *data)
-            found.setdefault(('pytorch', 'fp32'), {})[i] = rows['pytorch']
+            found.setdefault((PYTORCH, 'fp32'), {})[i] = rows[PYTORCH]
             for file in written:
                 file['verified'] = judge(i, file, rows, request)
                 kind = file['format'], file['precision']
                 found.setdefault(kind, {})[i] = rows[file['name']]
-        for name, results in results_by_file(self.space, self.costs, found):
-            results.save(folder / name)
+        by_kind = results_by_kind(self.space, self.costs, found)
+        for (name, precision), results in by_kind.items():
+            results.save(folder / f'stitches_{name}_{precision}.json')
+        return by_kind[PYTORCH, 'fp32']
 
     def _manifest(
         self,
         files: Mapping[int, Sequence[dict]],
         about_graphs: Mapping,
-        weights: Mapping | None = None,
+        weights: Mapping | None,
+        results: StitchResults | None,
     ) -> dict:
-        ranked_by, metrics, results = None, {}, self.results
+        ranked_by, metrics = None, {}
         if results is not None:
-            metrics = {r.id: dict(r.metrics) for r in results.measured}
-        if results is not None and results.metric in results.directions:
-            better = results.higher_is_better
-            ranked_by = dict(metric=results.metric, higher_is_better=better)
-        elif results is None and (found := next(iter(files.values()))[0]['verified']):
-            # What was measured of the stitches in PyTorch ranks them as well.
-            metric = found['metric']
-            better = metric_directions([metric])[metric] == HIGHER
-            ranked_by = dict(metric=metric, higher_is_better=better)
-            found = {i: written[0]['verified'] for i, written in files.items()}
-            metrics = {i: {metric: row['pytorch']} for i, row in found.items()}
+            for row in results.measured:  # JSON has no NaN
+                found = row.metrics.items()
+                metrics[row.id] = {k: v for k, v in found if math.isfinite(v)}
+            if results.metric in results.directions:
+                better = results.higher_is_better
+                ranked_by = dict(metric=results.metric, higher_is_better=better)
         names, stitches = self.space.anchor_names, []
         for i, written in files.items():
             stitch, cost = self.space[i], self.costs[i]

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from statistics import median
 from typing import NamedTuple
@@ -126,19 +126,21 @@ def judge(
     return about | dict(ms=own.ms, pytorch_ms=wanted.ms, metrics=own.metrics)
 
 
-def results_by_file(
+def results_by_kind(
     space: StitchingSpace,
     costs: CostTable,
     found: Mapping[tuple[str, str], Mapping[int, Verified]],
-) -> Iterator[tuple[str, StitchResults]]:
-    """Yield file names and results, latencies included, by format and precision."""
+) -> dict[tuple[str, str], StitchResults]:
+    """Collect results, latencies included, by format and precision."""
+    results = {}
     for (name, precision), rows in found.items():
         latency = {i: row.ms for i, row in rows.items()}
         table = costs.measured(runtime_setup(name, precision), latency)
         metrics = {i: row.metrics for i, row in rows.items()}
         number = next(iter(rows.values())).num_images
-        results = StitchResults.collect(space, table, metrics, number)
-        yield f'stitches_{name}_{precision}.json', results
+        collected = StitchResults.collect(space, table, metrics, number)
+        results[name, precision] = collected
+    return results
 
 
 def _data(

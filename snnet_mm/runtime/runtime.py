@@ -204,9 +204,9 @@ class StitchRuntime:
         """Return scores, and whether higher is better; without metrics, by FLOPs."""
         ranked, scores = self.manifest.get('ranked_by') or {}, {}
         for key, file in self._files.items():
-            # A stitch that was not measured is never chosen for its score.
-            if ranked and (metrics := self.stitches[key[1]]['metrics']):
-                scores[key] = metrics[ranked['metric']] - (self._loss(file) or 0)
+            score = self.stitches[key[1]]['metrics'].get(ranked.get('metric'))
+            if score is not None:  # what was not measured is never chosen for it
+                scores[key] = score - (self._loss(file) or 0)
         return scores or self._column('flops'), ranked.get('higher_is_better', True)
 
     def _read_latencies(self) -> dict[Key, float]:

@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,7 +121,8 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     stitch = dict(id=3, kind='FS', route='fast[0:2] > slow[4:5]', metrics=dict(mIoU=7))
     stitch |= dict(flops=costs[3].flops, params=costs[3].params)
     stitch |= dict(segments=[['fast', 0, 2], ['slow', 4, 5]])
-    results = StitchResults.collect(space, costs, {3: dict(mIoU=7), 1: dict(mIoU=8)})
+    measured = {3: dict(mIoU=7, mAcc=math.nan), 1: dict(mIoU=8, mAcc=9)}
+    results = StitchResults.collect(space, costs, measured)
     guessed = replace(results.stitches[1], deviation=0.5)
     results = replace(results, stitches=[results.stitches[0], guessed])
     exporter = StitchExporter(cfg, model, tmp_path, results=results)

@@ -109,7 +109,7 @@ def test_the_metric_of_the_file_stands_in_the_manifest(exporter, tmp_path):
         assert -0.2 < low <= -found['lost'] <= high < 0.2
         assert found['ms'] > 0 < found['pytorch_ms']
     assert manifest['ranked_by'] == dict(metric='mIoU', higher_is_better=True)
-    assert manifest['stitches'][0]['metrics'] == dict(mIoU=found['pytorch'])
+    assert manifest['stitches'][0]['metrics']['mIoU'] == found['pytorch']
     results = StitchResults.read(tmp_path / 'stitches_onnx_fp32.json')
     (row,) = results.stitches
     found = files_of(manifest)[1]['verified']

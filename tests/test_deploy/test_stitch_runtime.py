@@ -317,29 +317,16 @@ np.save('mask.npy', mask)
 print(json.dumps([name for name in ('torch', 'mmengine', 'mmcv', 'cv2')
                   if importlib.util.find_spec(name)]))
 """
-    pip = [
-        '-m',
-        'pip',
-        'install',
-        '-q',
-        '-c',
-        str(ROOT / 'requirements/constraints.txt'),
-    ]
-    python = tmp_path / 'venv/bin/python'
+    python, pins = tmp_path / 'venv/bin/python', ROOT / 'requirements/constraints.txt'
     subprocess.run([sys.executable, '-m', 'venv', tmp_path / 'venv'], check=True)
-    done = subprocess.run([python, *pip, 'numpy', 'onnxruntime'], check=False)
-    if done.returncode:
+    pip = [python, *['-m', 'pip', 'install', '-q', 'numpy', 'onnxruntime', '-c'], pins]
+    if subprocess.run(pip).returncode:
         pytest.skip('pip cannot install numpy and onnxruntime: no network?')
 
     def run(script):
-        return subprocess.run(
-            [python, '-c', script],
-            check=True,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | dict(PYTHONPATH=str(ROOT)),
-        ).stdout.splitlines()[-1]
+        env = os.environ | dict(PYTHONPATH=str(ROOT))
+        command, about = [python, '-c', script], dict(text=True, cwd=tmp_path, env=env)
+        return subprocess.check_output(command, **about).splitlines()[-1]
 
     assert run(program) == '[]'
     runtime = StitchRuntime(bundle)

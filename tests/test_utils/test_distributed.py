@@ -90,12 +90,11 @@ def test_a_launcher_that_did_not_launch_is_said(no_rank, launcher, name):
         prepare_cpu_distributed(config(launcher))
 
 
-def test_slurm_tells_torch(no_rank, tmp_path):
+def test_launchers_tell_torch(no_rank, tmp_path):
     scontrol = tmp_path / 'scontrol'
     scontrol.write_text('#!/bin/sh\necho "$@" >"$0.args"\necho node3\necho node7\n')
     scontrol.chmod(0o755)
     no_rank.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
-    no_rank.setenv('LOCAL_RANK', '0')
     told = dict(PROCID='5', NTASKS='8', LOCALID='1', NODELIST='node[3,7]')
     for name, value in told.items():
         no_rank.setenv(f'SLURM_{name}', value)
@@ -103,15 +102,12 @@ def test_slurm_tells_torch(no_rank, tmp_path):
     found = [os.environ[name] for name in NAMES]
     assert found == ['5', '8', '1', 'node3', '29500']
     assert (tmp_path / 'scontrol.args').read_text() == 'show hostnames node[3,7]\n'
-
-
-def test_the_address_and_port_of_the_user_are_kept(no_rank):
-    given = dict(RANK='1', SIZE='2', LOCAL_RANK='1')
-    given = {f'OMPI_COMM_WORLD_{name}': value for name, value in given.items()}
-    for name, value in (given | dict(MASTER_ADDR='here', MASTER_PORT='123')).items():
-        no_rank.setenv(name, value)
+    # The address and port of a user are kept.
+    for name, value in dict(RANK='1', SIZE='2', LOCAL_RANK='0').items():
+        no_rank.setenv(f'OMPI_COMM_WORLD_{name}', value)
+    no_rank.setenv('MASTER_PORT', '123')
     distributed._set_environment('mpi')
-    assert [os.environ[name] for name in NAMES] == ['1', '2', '1', 'here', '123']
+    assert [os.environ[name] for name in NAMES] == ['1', '2', '0', 'node3', '123']
 
 
 def test_the_group_is_left_at_the_end(tmp_path):

@@ -1,54 +1,22 @@
-from copy import deepcopy
-from pathlib import Path
-
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+from narrow_toy import disturb, narrow_toy
 from torch.testing import assert_close
 
 from snnet_mm.apis import set_stitch
 from snnet_mm.deploy import load_export
 
-CONFIGS = Path(__file__).parents[2] / 'configs'
-TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+toy_cfg = pytest.fixture(lambda: narrow_toy)
 
 
 @pytest.fixture
-def toy_cfg():
-    """The toy config with anchors of 3 blocks x 8 and 5 blocks x 12 channels."""
-
-    def load(anchor=None, sizes=((8, 3), (12, 5)), **backbone):
-        cfg = Config.fromfile(CONFIGS / TOY)
-        cfg.test_dataloader.dataset.num_scenes = 4
-        anchors = cfg.model.backbone.anchors
-        anchors += [deepcopy(anchors[0]) for _ in sizes[len(anchors) :]]
-        for config, (width, depth) in zip(anchors, sizes, strict=True):
-            config.arch = dict(embed_dims=width, depth=depth, num_heads=2)
-            config.update(anchor or {})
-        cfg.model.backbone.stitching_layer = dict(type='LoRAStitchingLayer', rank=2)
-        cfg.model.backbone.update(backbone)
-        if cfg.model.backbone.type == 'SNNetv1':
-            cfg.model.backbone.pop('stitching_layer')
-        cfg.model.decode_head.update(in_channels=sizes[-1][0], channels=8)
-        return cfg
-
-    return load
-
-
-@pytest.fixture
-def build(randomise):
+def build():
     """Builds the model of a config with weights and statistics that all matter."""
 
     def build(cfg):
         init_default_scope(cfg.default_scope)
-        model = randomise(MODELS.build(cfg.model)).eval()
-        for name, buffer in model.named_buffers():
-            if name.endswith('running_mean'):
-                torch.nn.init.normal_(buffer)
-            if name.endswith('running_var'):
-                torch.nn.init.uniform_(buffer, 0.5, 2)
-        return model
+        return disturb(MODELS.build(cfg.model))
 
     return build
 

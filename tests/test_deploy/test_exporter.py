@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
 from torch.testing import assert_close
@@ -35,7 +36,6 @@ def read_places(path):
 
 # Tracing takes its time for every block: depths 2 and 3, of which stitch 2 runs one
 # and one. Ids are anchors 0 and 1, FS 2, SF 4.
-SHORT = ((8, 2), (12, 3))
 WINDOWS = dict(window_size=3, global_blocks=(0,), decomposed_rel_pos=True)
 CASES = [
     dict(with_cp=True),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from narrow_toy import SHORT
 from old_torch import writes_onnx
 
 from snnet_mm.apis import init_model, set_stitch
@@ -20,8 +21,6 @@ from snnet_mm.stitching import StitchResults
 
 onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
-
-SHORT = ((8, 2), (12, 3))
 
 
 @pytest.fixture

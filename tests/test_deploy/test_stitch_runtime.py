@@ -11,6 +11,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+from narrow_toy import SHORT, SIZES, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
@@ -24,18 +25,8 @@ pytest.importorskip('onnxruntime')
 pytestmark = writes_onnx
 
 ROOT = Path(__file__).parents[2]
-SHORT = ((8, 2), (12, 3))
 IDS = (0, 2, 1)
-SIZES = ((64, 64), (50, 90), (130, 71))
 MS = {0: 10, 2: 20, 1: 40}
-
-
-def images(sizes=SIZES):
-    """Images of smooth noise, RGB."""
-    random = np.random.default_rng(0)
-    for size in sizes:
-        noise = random.integers(0, 256, (12, 12, 3), np.uint8)
-        yield cv2.resize(noise, size[::-1], interpolation=cv2.INTER_CUBIC)
 
 
 def pipeline_of(cfg, *steps):
@@ -52,7 +43,7 @@ def predictions(cfg, model, runtime, ids=IDS, sizes=SIZES):
     for stitch in ids:
         set_stitch(model, stitch)
         runtime.set_stitch(stitch)
-        for image in images(sizes):
+        for image in smooth_images(sizes):
             bgr = np.ascontiguousarray(image[..., ::-1])
             yield inferencer(bgr, return_datasamples=True), runtime(image)
 
@@ -188,7 +179,7 @@ def test_budgets(bundle):
     # Held at 15 ms, the stitch of 10 ms; it takes far less, and so a better one comes.
     runtime.hold(fps=1000 / 15)
     assert runtime.active_stitch == 0
-    (image,) = images(SIZES[:1])
+    (image,) = smooth_images(SIZES[:1])
     for _ in range(40):
         runtime(image)
     assert runtime.active_stitch == 1
@@ -237,7 +228,7 @@ def test_a_stitch_and_its_precision_are_chosen_at_once(toy_cfg, build, tmp_path)
     }.items():  # fmt: skip
         assert runtime.set_budget(budget) == found[0]
         assert (runtime.active_stitch, runtime.active_precision) == found
-    (image,) = images(SIZES[:1])
+    (image,) = smooth_images(SIZES[:1])
     runtime.set_stitch(0)
     assert runtime.active_precision == 'fp32'
     exact = runtime(image)
@@ -253,7 +244,7 @@ def test_a_stitch_and_its_precision_are_chosen_at_once(toy_cfg, build, tmp_path)
 
 def test_switching_while_another_thread_predicts(bundle):
     runtime = StitchRuntime(bundle, threads=1, sessions=1)
-    (image,) = images(SIZES[1:2])
+    (image,) = smooth_images(SIZES[1:2])
     wanted, done, faults = {}, threading.Event(), []
     for stitch in IDS:
         runtime.set_stitch(stitch)
@@ -309,7 +300,7 @@ def test_the_program_of_the_page_where_neither_torch_nor_mm_is(bundle, tmp_path)
     )
     assert len(program.splitlines()) <= 12
     program = program.replace("'DIR'", repr(str(bundle)))
-    (image,) = images(SIZES[1:2])
+    (image,) = smooth_images(SIZES[1:2])
     np.save(tmp_path / 'image.npy', image)
     program += """
 import importlib.util, json, sys

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from chromium import CHROMIUM, Isolated, open_page, served
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+from narrow_toy import SHORT, disturb, narrow_toy, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
@@ -18,40 +18,22 @@ from snnet_mm.runtime.images import resize_image
 onnxruntime = pytest.importorskip('onnxruntime')
 
 ROOT = Path(__file__).parents[2]
-CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
-DEPTH = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+DEPTH = ROOT / 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 IDS = (0, 2, 4, 1)
-SIZES = ((64, 64), (50, 90), (130, 71))
 
 
-def narrow_model(config, std=0.3):
-    """A toy config and its model with anchors of 2 and 3 blocks and chosen weights."""
-    cfg = Config.fromfile(ROOT / config)
-    cfg.test_dataloader.dataset.num_scenes = 4
-    backbone, head = cfg.model.backbone, cfg.model.decode_head
-    for anchor, (width, depth) in zip(backbone.anchors, ((8, 2), (12, 3)), strict=True):
-        anchor.arch = dict(embed_dims=width, depth=depth, num_heads=2)
-    backbone.stitching_layer.rank = 2
-    head.update(in_channels=12, channels=8, init_cfg=None)
-    if 'out_indices' in backbone:
-        backbone.out_indices = (0, 1, 2, 2)
+def narrow_model(cfg, std=0.3):
+    """A model by whose weights all stitches see two classes in all of the images."""
     init_default_scope('mmseg')
     model = MODELS.build(cfg.model)
-    # Weights by which all of the stitches see two classes in all of the images.
     torch.manual_seed(0)
-    for parameter in model.parameters():
-        parameter.data.normal_(std=std)
-    for name, buffer in model.named_buffers():
-        if name.endswith('running_mean'):
-            buffer.normal_()
-        if name.endswith('running_var'):
-            buffer.uniform_(0.5, 2)
-    return cfg, model
+    return disturb(model, std)
 
 
 @pytest.fixture(scope='module')
 def bundle(tmp_path_factory):
-    cfg, model = narrow_model(CONFIG)
+    cfg = narrow_toy(sizes=SHORT)
+    model = narrow_model(cfg)
     model.decode_head.conv_seg.bias.data.zero_()
     out = tmp_path_factory.mktemp('bundle')
     StitchExporter(cfg, model, out).export_bundle(IDS)
@@ -79,10 +61,8 @@ def write_page_or_skip(*args):
 @pytest.fixture
 def images(tmp_path):
     """Images of smooth noise, RGB, by the path of their file."""
-    random, found = np.random.default_rng(0), {}
-    for i, (height, width) in enumerate(SIZES):
-        noise = random.integers(0, 256, (12, 12, 3), np.uint8)
-        image = cv2.resize(noise, (width, height), interpolation=cv2.INTER_CUBIC)
+    found = {}
+    for i, image in enumerate(smooth_images()):
         found[tmp_path / f'{i}.png'] = image
         cv2.imwrite(str(tmp_path / f'{i}.png'), image[..., ::-1])
     return found
@@ -165,7 +145,8 @@ def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
 @writes_onnx
 @pytest.mark.skipif(CHROMIUM is None, reason='no chromium is installed')
 def test_depth_in_a_browser(images, tmp_path, monkeypatch):
-    cfg, model = narrow_model(DEPTH, std=0.15)  # at 0.3 the sigmoid saturates
+    cfg = narrow_toy(sizes=SHORT, config=DEPTH, out_indices=(0, 1, 2, 2))
+    model = narrow_model(cfg, std=0.15)  # at 0.3 the sigmoid saturates
     bundle, site = tmp_path / 'bundle', tmp_path / 'site'
     StitchExporter(cfg, model, bundle).export_bundle((0, 1))
     write_page_or_skip(monkeypatch, bundle, '--out', site, '--images', *images)

@@ -21,15 +21,10 @@ def write_openvino(build: StitchBuild, path: Path, precision: str) -> None:
         save_onnx(to_onnx(build), onnx)
         model = openvino.convert_model(onnx)
         if precision == 'int8':
-            model = _to_int8(model, build)
+            import nncf
+
+            images = build.calibration_images()
+            data = nncf.Dataset([image[None].numpy() for image in images])
+            settings = dict(model_type=nncf.ModelType.TRANSFORMER)
+            model = nncf.quantize(model, data, subset_size=len(images), **settings)
         openvino.save_model(model, path, compress_to_fp16=precision == 'fp16')
-
-
-def _to_int8(model: object, build: StitchBuild) -> object:
-    import nncf
-
-    images = build.calibration_images()
-    data = nncf.Dataset([image[None].numpy() for image in images])
-    return nncf.quantize(
-        model, data, subset_size=len(images), model_type=nncf.ModelType.TRANSFORMER
-    )

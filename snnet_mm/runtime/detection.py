@@ -87,10 +87,8 @@ def _choose(boxes: np.ndarray, scores: np.ndarray, step: Mapping) -> tuple:
     """Choose among all classes of all proposals; the background is no class."""
     scores = scores[:, :-1]
     row, label = np.nonzero(scores > step['above'])
-    boxes, scores = (
-        boxes[row, np.minimum(label, boxes.shape[1] - 1)],
-        scores[row, label],
-    )
+    boxes = boxes[row, np.minimum(label, boxes.shape[1] - 1)]
+    scores = scores[row, label]
     best = suppress(boxes, scores, label, step['iou'])[: step['number']]
     return boxes[best], scores[best], label[best]
 

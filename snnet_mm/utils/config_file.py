@@ -80,22 +80,18 @@ def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
 
 def _held_at(cfg: Config, name: str, value: Any) -> list[str]:
     """Keys that hold the value of a variable, or a path that begins with it."""
+    # Numbers are equal by chance.
+    telling = value and not isinstance(value, (bool, Number))
+    is_path = isinstance(value, str) and '/' in value
 
     def search(node: Any, path: str) -> Iterator[str]:
-        # Numbers are equal by chance.
-        same_name = path.rpartition('.')[2] == name
-        told_apart = same_name or (value and not isinstance(value, (bool, Number)))
-        if told_apart and node == value:
+        equal = node == value and (telling or path.rpartition('.')[2] == name)
+        if equal or (is_path and isinstance(node, str) and node.startswith(value)):
             yield path
-        elif isinstance(node, str) and isinstance(value, str):
-            if '/' in value and node.startswith(value):
-                yield path
-        elif isinstance(node, Mapping):
-            for key, child in node.items():
-                yield from search(child, f'{path}.{key}')
-        elif isinstance(node, (list, tuple)):
-            for i, child in enumerate(node):
-                yield from search(child, f'{path}.{i}')
+        children = enumerate(node) if isinstance(node, (list, tuple)) else ()
+        children = node.items() if isinstance(node, Mapping) else children
+        for key, child in children:
+            yield from search(child, f'{path}.{key}')
 
     others = [key for key in cfg if key != name and key in READ_KEYS]
     return [path for key in others for path in search(cfg[key], key)]

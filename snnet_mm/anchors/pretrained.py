@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check
 from snnet_mm.utils.checkpoint import load_url, load_weights_only
-from snnet_mm.utils.timm_models import create_timm_model, log_file_licence
+from snnet_mm.utils.timm_models import create_timm_model
 
 Weights = Mapping[str, Tensor]
 
@@ -69,7 +69,6 @@ def load_into(
         if names:
             text = f'{checkpoint}: {what} keys {names}'
             print_log(text, logger='current', level=logging.WARNING)
-    log_file_licence(checkpoint)
 
 
 def check_shapes(weights: Weights, own: Weights) -> None:

@@ -1,11 +1,9 @@
 """Networks of timm, which only what asks for them needs; licences of weights."""
 
 import importlib
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import PurePath
 from types import ModuleType
 
 from mmengine.logging import print_log
@@ -14,15 +12,6 @@ from torch import Tensor, nn
 from snnet_mm.runtime.checks import check
 
 _GATED = 'gated: accept it on Hugging Face before weights can be fetched'
-# What the authors' repositories say, by names of their files.
-_BY_FILE_NAME = {
-    r'^mae_(finetuned|pretrain)': 'cc-by-nc-4.0',
-    r'^beit': 'mit',
-    r'^deit_': 'apache-2.0',
-    r'^dinov2_': 'apache-2.0',
-    r'^dinov3_': f'dinov3-license ({_GATED})',
-    r'^sam_vit_': 'apache-2.0',
-}
 
 
 def create_timm_model(name: str, **kwargs) -> nn.Module:
@@ -90,15 +79,6 @@ def log_timm_licence(model: nn.Module) -> None:
         f'Weights of {name}: licence {licence}; trained on images with mean {mean} and '
         f'std {std} (config key: data_preprocessor)'
     )
-
-
-def log_file_licence(checkpoint: str) -> None:
-    """Log the licence of an official file or address, if its name is known."""
-    name = PurePath(checkpoint).name
-    for pattern, licence in _BY_FILE_NAME.items():
-        if re.search(pattern, name):
-            official = f'licence {licence}, if it is the official file'
-            _log_once(f'Weights of {name}: {official}')
 
 
 @cache

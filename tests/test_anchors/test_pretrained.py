@@ -8,7 +8,7 @@ import torch
 from narrow_timm import DINOV2, EVA02, NARROW, anchor_of, timm_of
 from weights import load
 
-from snnet_mm.anchors import PlainViT, TimmAnchor
+from snnet_mm.anchors import TimmAnchor
 from snnet_mm.utils import timm_models
 
 KEY = r'\(config key: init_cfg\.checkpoint\)'
@@ -154,20 +154,6 @@ def test_weights_of_timm_are_loaded(save, log):
         load(again, path, prefix=f'backbone.anchors.1{inside}')
         assert_same(again, read.state_dict())
     assert log() == []
-
-
-def test_licences_of_official_files(save, log):
-    timm_models._log_once.cache_clear()
-    vit = PlainViT(dict(embed_dims=16, depth=1, num_heads=1), 32)
-    names = dict(
-        mae_finetuned_vit_base='cc-by-nc-4.0', deit_3_small_224_21k='apache-2.0'
-    )
-    for name in (*names, *names, 'mine'):
-        load(vit, save(vit.state_dict(), f'{name}.pth'))
-    assert [text for text in log(0) if 'licence' in text] == [
-        f'Weights of {name}.pth: licence {licence}, if it is the official file'
-        for name, licence in names.items()
-    ]
 
 
 @pytest.mark.parametrize('name', ['beitv2_base_patch16_224', EVA02])

@@ -45,8 +45,7 @@ def entropies(args: argparse.Namespace) -> np.ndarray:
     for batch in Runner.build_dataloader(cfg.test_dataloader):
         for sample in model.test_step(batch):
             logits = sample.seg_logits.data
-            several = 'a model of two classes or more'
-            check(len(logits) > 1, 'config', args.config, several)
+            check(len(logits) > 1, 'config', args.config, 'one of two classes or more')
             distribution = torch.distributions.Categorical(logits=logits.movedim(0, -1))
             found.append(distribution.entropy().mean().item())
     return np.array(found)

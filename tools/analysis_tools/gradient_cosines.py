@@ -35,8 +35,7 @@ def parse_args() -> argparse.Namespace:
     add('--stitch-id', help=what)
     add('--batches', type=int, default=50, help='training batches (default: 50)')
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
-    what = 'file to write (default: %(default)s)'
-    add('--out', type=Path, default='gradient_cosines.json', help=what)
+    add('--out', type=Path, default='gradient_cosines.json', help='file to write')
     parser.add_cfg_options()
     args = parser.parse_args()
     check(args.batches > 0, '--batches', args.batches, '1 or more')

@@ -20,29 +20,24 @@ def test_bases_and_options_are_merged(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'texts, message',
+    ('name', 'text', 'message'),
     [
-        (dict(), r'a.py cannot be read: FileNotFoundError: .*\(argument: config\)'),
-        (dict(a='x = ('), 'a.py cannot be read: SyntaxError'),
-        (dict(a="_base_ = 'no_package::a/b.py'"), 'a.py cannot be .*no_package'),
+        ('b.py', '', r'b.py cannot be read: FileNotFoundError: .*\(argument: config\)'),
+        ('a.py', 'x = (', 'a.py cannot be read: SyntaxError'),
+        ('a.py', "_base_ = 'no_package::a/b.py'", 'a.py cannot be .*no_package'),
+        ('a.py', 'hooks = [dict(a=1)]', r'hooks.3.a.*a.py.*--cfg-options'),
     ],
 )
-def test_files_that_cannot_be_read_are_named(tmp_path, texts, message):
-    write(tmp_path, **texts)
+def test_what_cannot_be_read_is_named(tmp_path, name, text, message):
+    write(tmp_path, a=text)
     with pytest.raises(ValueError, match=message):
-        load_config(tmp_path / 'a.py')
+        load_config(tmp_path / name, {'hooks.3.a': 2})
 
 
 @pytest.mark.parametrize('name', ['no_package::a.py', '::a.py'])
 def test_packages_that_are_not_there(name):
     with pytest.raises(ValueError, match=f"'{name}'; allowed: names in installed"):
         load_config(name)
-
-
-def test_options_that_do_not_fit_are_said(tmp_path):
-    write(tmp_path, a='hooks = [dict(a=1)]')
-    with pytest.raises(ValueError, match=r'hooks.3.a.*a.py.*--cfg-options'):
-        load_config(tmp_path / 'a.py', {'hooks.3.a': 2})
 
 
 def test_an_mmcv_without_ops_is_refused_where_they_are_needed(monkeypatch):

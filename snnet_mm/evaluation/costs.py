@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -117,15 +118,15 @@ def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, C
 
 def _on_meta(model: nn.Module) -> nn.Module:
     """Return a copy without data, in which what names or modules share is shared."""
-    metas: dict[int, Tensor] = {}
-    for module in model.modules():
-        for held in (module._parameters, module._buffers, vars(module)):
-            for t in held.values():
-                if isinstance(t, Tensor):
-                    meta = t.detach().to('meta')
-                    is_weight = isinstance(t, nn.Parameter)
-                    metas[id(t)] = nn.Parameter(meta) if is_weight else meta
-    return deepcopy(model, metas)
+    copies: dict[int, object] = {}
+    for held in tree_leaves([vars(module) for module in model.modules()]):
+        if isinstance(held, Tensor):
+            meta = held.detach().to('meta')
+            is_weight = isinstance(held, nn.Parameter)
+            copies[id(held)] = nn.Parameter(meta) if is_weight else meta
+        elif isinstance(held, ProcessGroup):  # as of SyncBN; it cannot be copied
+            copies[id(held)] = held
+    return deepcopy(model, copies)
 
 
 def whole_model_cost(model: nn.Module, input_size: tuple[int, int]) -> Cost:

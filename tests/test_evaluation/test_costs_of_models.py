@@ -6,6 +6,7 @@ from costs_by_hand import DEPTHS, LAYERS, NUM_PATCHES, PATCH, SIZE, WIDTHS, cost
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, ExponentialMovingAverage, ImgDataPreprocessor
 from torch import nn
+from torch.distributed import ProcessGroup
 
 from snnet_mm.evaluation import cost_table, measure_latency, preprocessed_size
 from snnet_mm.models import find_stitched_backbone, set_stitch
@@ -105,9 +106,12 @@ class SharedHead(BaseModel):
         self.third = nn.Conv2d(12, 12, 1)
         self.third.weight = self.first.weight
         self.norms = nn.ModuleList([nn.BatchNorm2d(12)] * 2)
+        # What cannot be copied: as MMSyncBN has it, and of a step of training.
+        self.group, self.seen = ProcessGroup(0, 1), []
 
     def forward(self, inputs, data_samples=None, mode='tensor'):
         (x,) = self.backbone(inputs)
+        self.seen.append(x)
         if self.grid is None:
             self.grid = torch.ones_like(x[:1, :1])
             self.register_buffer('offset', torch.zeros_like(self.grid))
@@ -121,7 +125,10 @@ class SharedHead(BaseModel):
 def test_counting_leaves_a_model_alone(build_snnet, ema, traced):
     model = SharedHead(build_snnet(DEPTHS, out_indices=(6,)), traced).train()
     if ema:
+        del model.group
         model = ExponentialMovingAverage(model)
+    else:
+        model.seen.append(model.first(torch.ones(1, 12, 1, 1)))
 
     def held():
         everything = dict(remove_duplicate=False)

@@ -86,9 +86,7 @@ class ImportanceSampler(StitchSampler):
         """Return the softmax of the scores of an interval's stitches."""
         known = [self.scores[i] for i in group if i in self.scores]
         mean = sum(known) / len(known) if known else 0.0
-        scores = np.array([self.scores.get(i, mean) for i in group])
-        shares = np.exp(scores - scores.max())
-        return shares / shares.sum()
+        return _softmax([self.scores.get(i, mean) for i in group])
 
     def record(self, saliency: Mapping[int, float]) -> None:
         """Update the moving averages of stitches with what one step measured."""
@@ -193,9 +191,11 @@ def importance_results(
         if not scored:
             continue
         best = max(scored, key=lambda i: (scores[i], -i))
-        total = sum(math.exp(scores[i] - scores[best]) for i in scored)
-        for i in scored:
-            share = math.exp(scores[i] - scores[best]) / total
+        for i, share in zip(scored, _softmax([scores[i] for i in scored]), strict=True):
             place = n if i == best else n - 2 + share
             metrics[i] = {DEPLOYMENT: place, IMPORTANCE: scores[i]}
     return StitchResults.collect(space, costs, dict(sorted(metrics.items())))
+
+
+def _softmax(scores: Sequence[float]) -> np.ndarray:
+    return torch.tensor(scores, dtype=torch.float64).softmax(0).numpy()

@@ -17,6 +17,8 @@ class LowRankUpdate(nn.Linear):
     first forward is that of the layer alone. The letters are those of loralib and peft.
     """
 
+    plain: type[nn.Linear] = nn.Linear  # what it is once merged
+
     def add_update(self, rank: int, alpha: float, key: str) -> None:
         """Freeze the layer and give it an update; ``key`` is the rank's in configs."""
         most = min(self.in_features, self.out_features)
@@ -36,11 +38,14 @@ class LowRankUpdate(nn.Linear):
         return super().forward(x) + self.scaling * update
 
     @torch.no_grad()
-    def merged_into(self, layer: nn.Linear) -> nn.Linear:
-        """Make a plain layer of the same widths the same map."""
-        layer.to(self.weight)
+    def merged(self) -> nn.Linear:
+        """Return a plain layer of equal output."""
+        with self.weight.device:
+            layer = self.plain(self.in_features, self.out_features).to(self.weight)
         layer.weight.copy_(self.weight + self.scaling * self.lora_B @ self.lora_A)
-        if self.bias is not None:
+        if self.bias is None:
+            layer.register_parameter('bias', None)
+        else:
             layer.bias.copy_(self.bias)
         return layer
 
@@ -56,12 +61,6 @@ class LoRALinear(LowRankUpdate):
         layer.add_update(rank, alpha, 'lora.rank')
         layer.load_state_dict(plain.state_dict(), strict=False)
         return layer
-
-    def merged(self) -> nn.Linear:
-        """Return a plain linear layer of equal output."""
-        widths = self.in_features, self.out_features
-        with self.weight.device:
-            return self.merged_into(nn.Linear(*widths, self.bias is not None))
 
 
 def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:

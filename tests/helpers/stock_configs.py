@@ -145,7 +145,8 @@ def shrink(pipeline):
     for key, value in _items(pipeline):
         if key in ('crop_size', 'size', 'stride', 'scale', 'img_scale', 'scales'):
             pair = IMAGE if 'scale' in key else (SIDE, SIDE)
-            small = [SIDE if isinstance(v, int) else pair for v in _listed(key, value)]
+            values = value if key == 'scales' else [value]
+            small = [SIDE if isinstance(v, int) else pair for v in values]
             pipeline[key] = small if key == 'scales' else small[0]
         else:
             shrink(value)
@@ -155,7 +156,3 @@ def _items(config):
     if isinstance(config, dict):
         return list(config.items())
     return enumerate(config) if isinstance(config, (list, tuple)) else ()
-
-
-def _listed(key, value):
-    return value if key == 'scales' else [value]

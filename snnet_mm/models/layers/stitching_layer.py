@@ -50,6 +50,8 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
             freezes it.
     """
 
+    plain = StitchingLayer
+
     def __init__(
         self,
         in_dim: int,
@@ -68,8 +70,3 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
         alpha = rank if alpha is None else alpha
         self.add_update(rank, alpha, 'stitching_layer.rank')
         self.bias.requires_grad_(train_bias)
-
-    def merged(self) -> StitchingLayer:
-        with self.weight.device:
-            layer = StitchingLayer(self.in_features, self.out_features)
-        return self.merged_into(layer)

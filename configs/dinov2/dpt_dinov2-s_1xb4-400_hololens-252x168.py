@@ -1,5 +1,5 @@
 # DINOv2 ViT-S/14 fine-tuned to depth of the HoloLens images, the slow anchor of the
-# pair. One CPU core, batch 4. No figure in the paper. Ours: not yet run.
+# pair. One CPU core, batch 4. No figure in the paper; measured: see README.md.
 _base_ = [
     '../_base_/models/dpt_vit.py',
     '../_base_/datasets/hololens_252x168.py',

@@ -276,9 +276,11 @@ class StitchTestLoop(TestLoop):
                 check(number == 1 or not folder, f'test_evaluator.{key}', folder, what)
             if self.limit or self.screen:
                 instead, name = rule_for(metric, WHOLE_DATA_METRICS), type(metric)
-                other = f'{instead}, which does not count images left out as missed'
-                key = 'test_evaluator, test_cfg.limit, test_cfg.screen'
-                check(not instead, key, name.__name__, other)
+                other = (
+                    f'{instead}, which does not count images left out as missed '
+                    '(--limit, --screen)'
+                )
+                check(not instead, 'test_evaluator', name.__name__, other)
 
     @contextmanager
     def _recalibrated(self, ids: Sequence[int]) -> Iterator[None]:

@@ -131,6 +131,8 @@ def narrow_heads(model, anchors, dims):
         head.update(in_channels=width, channels=channels, norm_cfg=dict(type='BN'))
         if 'post_process_channels' in head:
             head.post_process_channels = (4, 6, 8, 10)
+        for part, blocks in zip(head.get('parts', ()), dims, strict=False):
+            part.in_channels = blocks[-1]
     if 'decode_head' in model:
         model.data_preprocessor.size = (SIDE, SIDE)
         if model.test_cfg.mode == 'slide':

@@ -43,7 +43,7 @@ def test_the_tool_reports_what_it_wrote(run_here, untrained, tmp_path):
 def test_our_test_tool_and_that_of_mmseg_score_it_alike(
     demo, run_tool, run_here, tmp_path
 ):
-    files = demo[0] / NAME / 'iter_3.pth', demo[0] / 'stitches.json'
+    files = demo[0] / NAME / 'iter_6.pth', demo[0] / 'stitches.json'
     result, _ = export(run_here, *files, tmp_path)
     wanted, config = result['metrics']['mIoU'], tmp_path / 'stitch_14.py'
     args = (config, config.with_suffix('.safetensors'), *SCENES)
@@ -63,7 +63,7 @@ def test_our_test_tool_and_that_of_mmseg_score_it_alike(
 @writes_onnx
 def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     pytest.importorskip('onnxruntime')
-    checkpoint = demo[0] / NAME / 'iter_3.pth'
+    checkpoint = demo[0] / NAME / 'iter_6.pth'
     args = ('--stitch-ids', '0', '--out', tmp_path)
     done = run_tool('export_stitch.py', CONFIG, checkpoint, *args)
     manifest = json.loads((tmp_path / 'manifest.json').read_text())

@@ -42,7 +42,7 @@ TASKS = dict(
 # Iterations of each anchor, so that all five trainings take about two minutes on two
 # cores. Each is then trained on, alone, for a third as many, and the stitched model for
 # as many as both of them.
-ITERATIONS = dict(seg=300, depth=105, det=75, cls=300)
+ITERATIONS = dict(seg=255, depth=105, det=75, cls=300)
 ANCHORS = 'fast', 'slow'
 NUM_PICTURES = 4
 SURPRISE = """Stitch {} beats the slow anchor: it shares blocks with all other stitches,

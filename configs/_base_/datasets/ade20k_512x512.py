@@ -15,7 +15,7 @@ train_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=scale, keep_ratio=True),
-    # Behind the resize, so that the metric sees the full-size labels.
+    # After the resize, so that the metric sees the full-size labels.
     dict(type='LoadAnnotations', reduce_zero_label=True),
     dict(type='PackSegInputs'),
 ]

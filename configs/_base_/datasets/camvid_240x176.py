@@ -44,7 +44,7 @@ train_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=scale, keep_ratio=False),
-    # Behind the resize, so that the metric sees the full-size labels.
+    # After the resize, so that the metric sees the full-size labels.
     dict(type='LoadAnnotations'),
     dict(type='PackSegInputs'),
 ]

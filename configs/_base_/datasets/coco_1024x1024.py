@@ -24,7 +24,7 @@ train_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=image_size, keep_ratio=True),
-    # Behind the resize: detections are compared in the pixels of the file.
+    # After the resize: detections are compared in the pixels of the file.
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
     dict(
         type='PackDetInputs',

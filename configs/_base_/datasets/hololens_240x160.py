@@ -24,7 +24,7 @@ train_pipeline[5].crop_size = crop_size
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=scale, keep_ratio=False),
-    # Behind the resize, so that the metric sees the full-size truth.
+    # After the resize, so that the metric sees the full-size truth.
     dict(type='LoadDepthMap', depth_rescale_factor=1e-3),
     dict(type='PackSegInputs'),
 ]

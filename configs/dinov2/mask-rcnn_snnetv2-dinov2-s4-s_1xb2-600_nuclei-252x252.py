@@ -1,0 +1,57 @@
+# SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every third block on nuclei: 14
+# stitches. One CPU core, batch 2. No figure in the paper; measured: see README.md.
+_base_ = [
+    '../_base_/models/mask-rcnn_vit_nuclei-patch14.py',
+    '../_base_/datasets/nuclei_252x252.py',
+    '../_base_/schedules/adamw_cosine.py',
+    '../_base_/stitched_detection_runtime.py',
+]
+fast_checkpoint = 'work_dirs/nuclei-fast/fast.pth'
+slow_checkpoint = 'work_dirs/nuclei-slow/iter_300.pth'
+anchor = dict(
+    type='PlainViT',
+    img_size=_base_.image_size,
+    patch_size=14,
+    cls_token=False,
+    layer_scale_init=1.0,
+)
+weights = dict(type='Pretrained', prefix='backbone.')
+slow = dict(type='Pretrained', checkpoint=slow_checkpoint)
+model = dict(
+    backbone=dict(
+        _delete_=True,
+        type='SNNetv2',
+        anchors=[
+            dict(
+                arch=dict(embed_dims=384, depth=4, num_heads=6),
+                init_cfg=dict(checkpoint=fast_checkpoint, **weights),
+                **anchor,
+            ),
+            dict(
+                arch='small',
+                init_cfg=dict(checkpoint=slow_checkpoint, **weights),
+                **anchor,
+            ),
+        ],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=16),
+    ),
+    neck=dict(init_cfg=dict(slow, prefix='neck.')),
+    rpn_head=dict(init_cfg=dict(slow, prefix='rpn_head.')),
+    roi_head=dict(init_cfg=dict(slow, prefix='roi_head.')),
+)
+# Every anchor at the rate that it was trained with alone.
+rates = {'anchors.0': dict(lr_mult=0.33), 'anchors.1': dict(lr_mult=0.1)}
+optim_wrapper = dict(
+    optimizer=dict(lr=3e-4),
+    paramwise_cfg=dict(custom_keys=dict(_delete_=True, **rates)),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=600, by_epoch=False),
+]
+train_cfg = dict(max_iters=600, val_interval=600)
+default_hooks = dict(
+    checkpoint=dict(max_keep_ckpts=1, interval=100),
+    stitch_sampling=dict(sampler=dict(step=0.4e9), input_size=_base_.image_size),
+)
+test_cfg = dict(input_size=_base_.image_size)

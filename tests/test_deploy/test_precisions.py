@@ -16,7 +16,8 @@ from snnet_mm.deploy import (
     load_export,
     read_manifest,
 )
-from snnet_mm.deploy.verification import lost_points
+from snnet_mm.deploy.graph import PredictionGraph
+from snnet_mm.deploy.verification import lost_points, verify
 from snnet_mm.stitching import StitchResults
 
 onnx = pytest.importorskip('onnx')
@@ -115,6 +116,35 @@ def test_the_metric_of_the_file_stands_in_the_manifest(exporter, tmp_path):
     assert (row.id, row.num_images, row.latency) == (2, 2, found['ms'])
     assert row.metrics['mIoU'] == found['value']
     assert (results.setup.dtype, results.data_size) == ('fp32', None)
+
+
+@torch.no_grad()
+def test_files_see_the_padding_that_the_network_sees(toy_cfg, build):
+    """The preprocessor pads normalised images with zeros, which is the mean's place."""
+    cfg = toy_cfg(sizes=SHORT)
+    cfg.model.data_preprocessor.test_cfg = dict(size=(96, 64))
+    model = build(cfg)
+    normalise = model.data_preprocessor
+    preprocessor = dict(
+        mean=normalise.mean.flatten().tolist(), std=normalise.std.flatten().tolist()
+    )
+    graph = PredictionGraph(model, (96, 64), preprocessor)
+    wanted, found = [], []
+    network = model.encode_decode
+
+    def run(images):
+        found.append(graph(images))
+        return found[-1]
+
+    def encode_decode(*args):
+        wanted.append(network(*args))
+        return wanted[-1]
+
+    model.encode_decode = encode_decode
+    results = verify(cfg, model, dict(file=run), (96, 64), limit=2)
+    assert found[0].shape[2:] == (96, 64)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert results['file'].metrics == results['pytorch'].metrics
 
 
 @writes_onnx

@@ -13,7 +13,7 @@ help:  ## show this list
 	@echo 'Variables:'
 	@echo '  TASK    of demo: seg (default), depth, det (compiles ops, once) or cls'
 	@echo '  ARGS    more options of demo (ARGS="--iters 100"), test or coverage'
-	@echo '  ITERS   of camvid: iterations of each training (default: 200)'
+	@echo '  ITERS   of camvid: iterations of each anchor (default: 250)'
 	@echo '  PYTHON  Python 3.10 to 3.12 that .venv is made of (default: python3)'
 	@echo 'Commands of the README: source .venv/bin/activate, after make demo or camvid'
 
@@ -21,7 +21,7 @@ demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth, det or cls
 	$(SETUP) $(if $(filter det,$(TASK)),test,demo)
 	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
 
-camvid:  ## set up .venv and run tools/camvid.sh: CamVid, about 17 minutes
+camvid:  ## set up .venv and run tools/camvid.sh: CamVid, about 15 minutes
 	$(SETUP) demo
 	@tools/camvid.sh
 

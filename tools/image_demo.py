@@ -1,6 +1,7 @@
 """Draw predictions of any stitches: ``tools/image_demo.py IMG CONFIG CKPT``."""
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -49,6 +50,8 @@ def parse_args() -> argparse.Namespace:
     add('--score-thr', type=float, default=0.3, help=what)
     args = parser.parse_args()
     check(0 < args.opacity <= 1, '--opacity', args.opacity, 'above 0 to 1')
+    written = args.out_file is None or cv2.haveImageWriter(str(args.out_file))
+    check(written, '--out-file', str(args.out_file), 'a picture, such as a .png')
     return args
 
 
@@ -72,6 +75,7 @@ def main() -> None:
         check_writable(args.sheet.parent, 'option: --sheet')
     folder = args.out_file.parent if args.out_file else args.out_dir
     check_writable(folder, 'options: --out-file, --out-dir')
+    stems = Counter(Path(file).stem for file in files)
     model = apis.init_model(cfg, args.checkpoint, device=args.device)
     ids = (None,)  # the stitch that is active
     if args.stitch_id is not None:
@@ -90,7 +94,9 @@ def main() -> None:
         painted = apis.draw_prediction(
             inferencer, image, args.opacity, args.with_labels, args.score_thr, found
         )
-        out_file = args.out_file or args.out_dir / f'{Path(file).stem}{suffix}.png'
+        stem = Path(file).stem
+        name = stem if stems[stem] == 1 else Path(file).name
+        out_file = args.out_file or args.out_dir / f'{name}{suffix}.png'
         with atomic_path(out_file) as temporary:
             cv2.imwrite(str(temporary), add_legend(painted, found))
         rows[file].append(painted[..., ::-1])

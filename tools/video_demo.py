@@ -65,10 +65,16 @@ def parse_args() -> argparse.Namespace:
 def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
     """Return frames of a video file, camera or folder, and their number a second."""
     if os.path.isdir(video):
-        return map(cv2.imread, apis.list_images(video)), 0
+        return map(read_image, apis.list_images(video)), 0
     capture = cv2.VideoCapture(int(video) if video.isdigit() else video)
     frames = (frame for _, frame in iter(capture.read, (False, None)))
     return frames, capture.get(cv2.CAP_PROP_FPS)
+
+
+def read_image(file: str) -> np.ndarray:
+    image = cv2.imread(file)
+    check(image is not None, 'video', file, 'image files')
+    return image
 
 
 def open_output(

@@ -75,16 +75,19 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     names = [file['name'] for file in files if file['format'] == 'onnx']
     check(names, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')
     names += [MANIFEST, *([manifest['weights']['name']] if manifest['weights'] else [])]
+    images = [path.name for path in args.images]
+    check(len({*images}) == len(images), '--images', images, 'names that differ')
+    for path in args.images:
+        check(path.is_file(), '--images', str(path), 'image files that exist')
     copies = {f'bundle/{name}': args.bundle / name for name in names}
     copies |= {f'ort/{name}': scripts / name for name in SCRIPTS}
     copies |= {f'images/{path.name}': path for path in args.images}
     copies |= {name: PAGE / name for name in ('page.js', 'worker.js')}
     out = check_writable(args.out, 'option: --out')
     for name, path in copies.items():
-        check(path.is_file(), '--images', str(path), 'image files that exist')
         (out / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, out / name)
-    settings = json.dumps(dict(images=[path.name for path in args.images]))
+    settings = json.dumps(dict(images=images))
     page = (PAGE / 'index.html').read_text(encoding='utf-8')
     page = page.replace('TITLE', escape(args.title))
     page = page.replace('SETTINGS', settings.replace('<', '\\u003c'))

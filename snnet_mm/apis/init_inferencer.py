@@ -87,6 +87,8 @@ def draw_prediction(
         settings = dict(pred_score_thr=score_thr)
         if with_labels is False:  # mmdet's visualizer has no setting for it
             visualizer.draw_texts = lambda *args, **kwargs: visualizer
+        else:
+            vars(visualizer).pop('draw_texts', None)
     elif 'pred_label' not in sample:
         settings = dict(with_labels=bool(with_labels))
     if legend is not None and 'pred_sem_seg' in sample:

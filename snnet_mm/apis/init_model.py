@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
@@ -138,7 +139,8 @@ def init_model(
     if compile:
         compile_blocks(model)
     # One process predicts: there is nothing to synchronise, and a CPU cannot.
-    model = revert_sync_batchnorm(model).to(device).eval()
+    model = revert_sync_batchnorm(model).to(device)
+    model.eval()  # by itself: train() of mmdet's distilled detectors returns nothing
     if bn_statistics is not None:
         PerStitchBN(model, load_weights_only(bn_statistics)).attach()
     else:
@@ -150,13 +152,22 @@ def init_model(
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
     """Return classes and palette, of the checkpoint or else of the test data."""
-    meta = checkpoint.get('meta')
+    meta, known = checkpoint.get('meta'), {}
     found = meta.get('dataset_meta') if isinstance(meta, Mapping) else None
     if not isinstance(found, Mapping) and cfg.get('test_dataloader') is not None:
         dataset = cfg.test_dataloader.dataset
-        found = dataset.get('metainfo')
-        if not found:
-            # As building does it: the default scope's registry, with its data sets.
-            with DATASETS.switch_scope_and_registry(None) as registry:
-                found = registry.get(dataset.type).METAINFO
-    return {key: (found or {}).get(key) for key in ('classes', 'palette')}
+        # As building does it: the default scope's registry, with its data sets.
+        with DATASETS.switch_scope_and_registry(None) as registry:
+            known = getattr(registry.get(dataset.type), 'METAINFO', {})
+        found = {**known, **(dataset.get('metainfo') or {})}
+    found = {key: (found or {}).get(key) for key in ('classes', 'palette')}
+    classes, palette = found['classes'] or (), found['palette'] or ()
+    if cfg.get('default_scope') == 'mmseg' and len(classes) != len(palette):
+        # mmseg's visualizer needs a colour for every class: of its name, or any.
+        own = dict(
+            zip(known.get('classes', ()), known.get('palette', ()), strict=False)
+        )
+        others = np.random.RandomState(42).randint(0, 256, (len(classes), 3)).tolist()
+        pairs = zip(classes, others, strict=True)
+        found['palette'] = [own.get(name, other) for name, other in pairs]
+    return found

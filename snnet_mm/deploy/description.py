@@ -6,6 +6,7 @@ from mmengine.config import Config
 from torch import nn
 
 from snnet_mm.models import model_config
+from snnet_mm.utils import check
 
 from .graph import INPUT, Predictions, as_tuple, is_detector, output_names, takes_rgb
 from .single import inference_pipeline
@@ -31,13 +32,16 @@ def describe_graphs(
     loaded = dict(dtype='float32', range=[0, 255])
     images = dict(name=INPUT, shape=['batch', 3, *size], channels=channels, **loaded)
     images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
-    before = [*_steps_before(pipeline), *_passes(model, size)]
-    before.append(dict(step='channels', order=channels))
-    if heads:  # mm pads what it has normalised
-        empty, scale = preprocessor.get('pad_value', 0), images['std'] or [1] * 3
-        mean = images['mean'] or [0] * 3
+    before = [*_steps_before(pipeline), dict(step='channels', order=channels)]
+    padded = preprocessor.get('test_cfg') or {}
+    padded = dict(size=size) if task == 'detection' else padded
+    if padded:  # mm pads what it has normalised
+        empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
+        mean, scale = (images[key] or [n] * 3 for key, n in (('mean', 0), ('std', 1)))
         value = [m + empty * s for m, s in zip(mean, scale, strict=True)]
-        before.append(dict(step='pad', size=list(size), value=value))
+        more = {key: padded.get(key) for key in ('size', 'size_divisor')}
+        before.append(dict(step='pad', value=value, **more))
+    before += _passes(model, size)
     before.append(dict(step='batch', layout='NCHW', **loaded))
     resized = list(size) if task in ('segmentation', 'depth') else None
     normalises = images['mean'] is not None
@@ -72,7 +76,10 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
     for step in pipeline:
         more = {key: value for key, value in step.items() if key != 'type'}
         name = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
-        if name == 'Resize' and 'scale' in more:
+        known = name == 'Resize' and 'scale' in more
+        # Pillow resizes otherwise, and one step of a name is all that runtimes know.
+        known = known and more.get('backend', 'cv2') == 'cv2'
+        if known and 'resize' not in [step['step'] for step in steps]:
             scale = more['scale']
             width, height = (scale, scale) if isinstance(scale, int) else scale
             about = dict(size=[height, width], keep_ratio=more.get('keep_ratio', False))
@@ -90,14 +97,29 @@ def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
     if 'slide' in mode:
         stride = list(settings['stride'])
         steps.append(dict(step='windows', size=list(size), stride=stride))
-    if settings.get('flip') or 'flip' in mode:
+    flips = settings.get('flip') or 'flip' in mode
+    if flips and task_of(model) == 'depth':  # mmseg's segmentors know no such thing
         steps.append(dict(step='flip_average'))
     return steps
+
+
+def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
+    """Refuse graphs so small that gaps are between sliding windows."""
+    for step in _passes(model, size):
+        stride = step.get('stride', size)
+        fits = stride[0] <= size[0] and stride[1] <= size[1]
+        allowed = f'{tuple(stride)}, the stride of its windows, or more'
+        check(fits, '--shape', size, f'{allowed} (config key: model.test_cfg.stride)')
 
 
 def _steps_after(task: str, model: nn.Module) -> list[dict]:
     if task == 'detection':
         return [dict(step='heads', of='the mm model')]
+    if hasattr(getattr(model, 'head', None), 'thr'):  # of several labels for an image
+        above, number = model.head.thr, model.head.topk
+        chosen = dict(step='threshold', above=above)
+        chosen = dict(step='top', number=number) if above is None else chosen
+        return [dict(step='sigmoid'), chosen]
     if task == 'classification':
         return [dict(step='softmax', axis=1), dict(step='argmax', axis=1)]
     corners = bool(model.align_corners)

@@ -20,7 +20,7 @@ from snnet_mm.runtime.bundle import MANIFEST, VERSION
 from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import check, check_writable, machine, refusal, write_json
 
-from .description import describe_graphs
+from .description import check_windows, describe_graphs
 from .formats import FORMATS
 from .graph import (
     Predictions,
@@ -58,7 +58,8 @@ class StitchExporter:
         size: Sequence[int] | None = None,
         results: StitchResults | None = None,
     ) -> None:
-        self.cfg, self.model, self.results = cfg, model.eval(), results
+        self.cfg, self.model, self.results = cfg, model, results
+        model.eval()
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space
         try:
@@ -67,6 +68,7 @@ class StitchExporter:
             allowed = 'height and width, or the config key model.data_preprocessor.size'
             raise refusal('--shape', size, allowed) from error
         check(min(self.size) > 0, '--shape', self.size, 'positive sizes')
+        check_windows(model, self.size)
         self.costs = cost_table(model, self.size)
         name, wanted = type(model).__name__, 'models of images: docs/families.md'
         of_images = empty_images(model, self.size, batch=1).ndim == 4

@@ -33,7 +33,8 @@ class PredictionGraph(nn.Module):
         self, model: nn.Module, size: tuple[int, int], preprocessor: Mapping
     ) -> None:
         super().__init__()
-        self.model = deepcopy(model).eval()
+        self.model = deepcopy(model)
+        self.model.eval()
         for module in self.model.modules():
             if isinstance(module, SingleStitch):
                 module.fix_input_size(size)

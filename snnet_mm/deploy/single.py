@@ -49,7 +49,8 @@ def single_stitch(
     space = find_stitched_backbone(model).space
     route = space.describe(space[stitch_id])
     single.exported_from = dict(stitch=stitch_id, route=route, space=space.fingerprint)
-    return exported, single.eval()
+    single.eval()
+    return exported, single
 
 
 def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Config:

@@ -103,7 +103,9 @@ class StitchInitHook(Hook):
         enough = min(number, total) >= ranks
         check(enough, 'StitchInitHook.num_images', number, allowed)
         for batch in random_batches(loader, runner.seed, number):
-            yield preprocess(batch, training=True)['inputs']
+            images = preprocess(batch, training=True)['inputs']
+            # Of several views of each image the first.
+            yield images if isinstance(images, Tensor) else images[0]
 
 
 FINGERPRINT = 'stitch_costs'

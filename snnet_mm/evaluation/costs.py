@@ -133,7 +133,8 @@ def whole_model_cost(model: nn.Module, input_size: tuple[int, int]) -> Cost:
     """FLOPs and parameters of a model without stitches, such as an anchor alone."""
     from torch.utils.flop_counter import FlopCounterMode  # see above
 
-    model = _on_meta(unwrapped(model)).eval()
+    model = _on_meta(unwrapped(model))
+    model.eval()
     images = empty_images(model, input_size, batch=1)
     mode = FlopCounterMode(display=False)
     with torch.no_grad(), mode as counter, _UsedTensors() as used:

@@ -173,9 +173,11 @@ def size_of_images(model: nn.Module, loader: DataLoader, seed: int) -> tuple[int
     except ValueError:
         with isolated_rng(seed):
             batch = loader.collate_fn([loader.dataset[0]])
-        if not isinstance(batch['inputs'][0], Tensor):  # several views of each image
+        images = batch['inputs'][0]
+        if isinstance(images, Tensor):
+            images = unwrapped(model).data_preprocessor(batch, False)['inputs']
+        if not isinstance(images, Tensor):  # several views of each image
             raise
-    images = unwrapped(model).data_preprocessor(batch, False)['inputs']
     height, width = images.shape[-2:]
     words = 'that of the first image (config key: input_size)'
     print_log(f'Costs are counted at {height}x{width}, {words}', 'current')

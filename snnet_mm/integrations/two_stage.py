@@ -10,6 +10,10 @@ from torch import Tensor, nn
 # Of boxes, as parts of the image's shorter side: a share for every level of a pyramid.
 SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
+# Parts with weights that are run here; RoI extractors have none.
+PARTS = 'backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head'
+PARTS += ('shared_head',)
+
 
 def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     """Run mmdet's two-stage detector, no cascade, up to the raw output of its heads.
@@ -17,12 +21,18 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     How many proposals there are depends on the image and on the weights, so here every
     image ``(B, 3, H, W)`` has as many boxes, laid out evenly, as prediction allows:
     ``test_cfg.rpn.max_per_img`` for the box head and ``test_cfg.rcnn.max_per_img`` for
-    the mask head. Decoding and NMS are not run. On meta tensors features are not
+    the mask head. Decoding and NMS are not run. Detectors with
+    more parts than these heads are refused. On meta tensors features are not
     pooled, which costs next to nothing.
     """
     head, limits = detector.roi_head, detector.test_cfg
     if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
         raise NotImplementedError('the boxes of a cascade depend on the weights')
+    for owner in (detector, head):
+        for name, part in owner.named_children():
+            known = name in PARTS or not any(True for _ in part.parameters())
+            if not known:
+                raise NotImplementedError(f'{type(owner).__name__}.{name} is not known')
     maps = detector.extract_feat(images)
     outputs = [detector.rpn_head(maps)]
     with _pooling_on(images.device, head):

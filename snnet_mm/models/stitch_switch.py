@@ -80,6 +80,8 @@ def _find(
         backbones += members if issubclass(kind, StitchedBackbone) else []
         listeners += members if method and hasattr(kind, method) else []
     wanted = "a model with one stitched backbone, such as type='SNNetv2'"
+    if len(backbones) > 1:
+        wanted += ', and no teacher or momentum copy of it'
     found = f'{type(model).__name__} with {len(backbones)}'
     check(len(backbones) == 1, 'model.backbone', found, wanted)
     return backbones[0], listeners

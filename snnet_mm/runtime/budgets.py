@@ -23,8 +23,11 @@ class CostUnit(NamedTuple):
         return f'{number:.3g}' if 0 < number < 1 else f'{number:.{self.digits}f}'
 
     def budget(self, value: float) -> str:
-        """A cost of a cost table as a budget: ``'33.5G'``."""
-        return f'{value / self.factor:.4g}{self.symbol}'
+        """A cost of a cost table as a budget that buys it: ``'33.5G'``."""
+        number = value / self.factor
+        step = 10 ** (math.floor(math.log10(number)) - 3) if number > 0 else 1
+        # Four digits, rounded up but for the error of floats.
+        return f'{math.ceil(round(number / step, 6)) * step:.4g}{self.symbol}'
 
 
 UNITS = {

@@ -89,7 +89,8 @@ def _choose(boxes: np.ndarray, scores: np.ndarray, step: Mapping) -> tuple:
     row, label = np.nonzero(scores > step['above'])
     boxes = boxes[row, np.minimum(label, boxes.shape[1] - 1)]
     scores = scores[row, label]
-    best = suppress(boxes, scores, label, step['iou'])[: step['number']]
+    best, most = suppress(boxes, scores, label, step['iou']), step['number']
+    best = best[: most if most > 0 else None]
     return boxes[best], scores[best], label[best]
 
 

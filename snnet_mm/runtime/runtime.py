@@ -100,11 +100,10 @@ class StitchRuntime:
         known = 'latency', 'flops', 'params'
         check(cost in known, 'budget', budget, "'25ms', '2G' and '3M'")
         column = self.latencies() if cost == 'latency' else self._column(cost)
-        within = [
-            key for key in pareto_front(column, *self._scores()) if column[key] <= limit
-        ]
-        name, cheapest = least = min(column, key=column.get)
-        least = f'{UNITS[cost].budget(column[least])}, stitch {cheapest} in {name}'
+        front = pareto_front(column, *self._scores())
+        within = [key for key in front if column[key] <= limit]
+        name, cheapest = front[0]
+        least = f'{UNITS[cost].budget(column[front[0]])}, stitch {cheapest} in {name}'
         check(within, 'budget', budget, f'{least}, or more')
         self._set(within[-1])
         return within[-1][1]

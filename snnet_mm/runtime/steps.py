@@ -51,11 +51,13 @@ class Steps:
             return detect(run(pixels), self.after, self.open_head, *sizes)
         if 'heads' in self.after:
             return tuple(level[0] for level in run(pixels))
-        if 'softmax' in self.after:
+        if 'resize' not in self.after:  # no maps: classifiers
             (scores,) = run(pixels)[0]
+            if 'sigmoid' in self.after:
+                return 1 / (1 + np.exp(-scores))
             exponents = np.exp(scores - scores.max())
             return exponents / exponents.sum()
-        maps = self._slide(run, pixels)
+        maps = self._slide(run, pixels)[:, : resized[0], : resized[1]]
         corners = self.after['resize']['align_corners']
         maps = resize_maps(maps, image.shape[:2], corners)
         if 'argmax' in self.after:
@@ -67,26 +69,36 @@ class Steps:
 
     def _fit(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return the size that an image is resized to."""
-        if not {'windows', 'pad'} & self.before.keys():
-            return self.size
         step, fitted = self.before.get('resize'), size
-        if step:
+        if step and not self.left:  # else the caller resizes
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
-        if 'pad' in self.before:
-            small = fitted[0] <= self.size[0] and fitted[1] <= self.size[1]
+        height, width = self._padded(fitted)
+        found = f'{size}, resized {fitted}'
+        if 'windows' in self.before:
+            large = height >= self.size[0] and width >= self.size[1]
+            allowed = f'what is {self.size} or larger once resized, for the windows'
+            check(large, 'image', found, allowed)
+        elif (height, width) != self.size:
+            boxes = {'proposals', 'heads'} & self.after.keys()
             allowed = f'what is {self.size} or smaller once resized'
-            check(small, 'image', f'{size}, resized {fitted}', allowed)
-            return fitted
-        large = fitted[0] >= self.size[0] and fitted[1] >= self.size[1]
-        allowed = f'what is {self.size} or larger once resized, for the windows'
-        check(large, 'image', f'{size}, resized {fitted}', allowed)
+            check(not boxes, 'image', found, allowed)
+            return self.size
         return fitted
 
+    def _padded(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the size that a resized image is filled up to, right and below."""
+        step = self.before.get('pad', {})
+        least, by = step.get('size') or (0, 0), step.get('size_divisor') or 1
+        return tuple(
+            max(-(-length // by) * by, low)
+            for length, low in zip(size, least, strict=True)
+        )
+
     def _pad(self, pixels: np.ndarray) -> np.ndarray:
-        """Fill an image up, right and below, if graphs want that."""
-        if 'pad' not in self.before:
+        size = self._padded(pixels.shape[:2])
+        if pixels.shape[:2] == size:
             return pixels
-        filled = np.empty((*self.size, 3), np.float32)
+        filled = np.empty((*size, 3), np.float32)
         filled[:] = self.before['pad']['value']
         filled[: len(pixels), : pixels.shape[1]] = pixels
         return filled

@@ -23,8 +23,10 @@ _COCO = (f'{of}_map{end}' for of in ('bbox', 'segm') for end in
 
 # Direction by the metric's name in small letters, without what stands before a '/'.
 DIRECTIONS = dict.fromkeys((*_HIGHER, *_COCO), HIGHER) | dict.fromkeys(_LOWER, LOWER)
-# The metrics that rank stitches by default, one per task.
-KEY_METRICS = ('miou', 'rmse', 'bbox_map', 'top1')
+# The metrics that rank stitches by default, the first of them that there is.
+KEY_METRICS = (
+    'miou', 'rmse', 'pq', 'bbox_map', 'segm_map', 'top1', 'map', 'mdice', 'mfscore',
+)  # fmt: skip
 
 
 def short_name(metric: str) -> str:
@@ -34,7 +36,8 @@ def short_name(metric: str) -> str:
 
 def key_metric(metrics: Collection[str]) -> str:
     """The metric that ranks stitches by default."""
-    keys = (name for name in metrics if short_name(name) in KEY_METRICS)
+    names = {short_name(name): name for name in reversed(list(metrics))}
+    keys = (names[key] for key in KEY_METRICS if key in names)
     return next(keys, next(iter(metrics)))
 
 

@@ -80,6 +80,18 @@ def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_pat
     assert init_model(cfg, tmp_path / 'a.pth', device='cpu').dataset_meta == known
 
 
+def test_every_class_gets_a_colour(cfg, checkpoint):
+    cfg.test_dataloader.dataset.metainfo = dict(classes=('road', 'moss', 'car'))
+    cfg.test_dataloader.dataset.type = 'CityscapesDataset'
+    first, again = (
+        init_model(cfg, checkpoint, device='cpu').dataset_meta for _ in range(2)
+    )
+    assert first == again
+    assert first['classes'] == ('road', 'moss', 'car')
+    assert first['palette'][::2] == [[128, 64, 128], [0, 0, 142]]
+    assert len(first['palette'][1]) == 3
+
+
 @pytest.mark.slow
 def test_classes_of_a_data_set_that_nothing_has_imported(tmp_path):
     """In a process of its own: other tests import mmseg's data sets."""

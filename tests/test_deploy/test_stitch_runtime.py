@@ -48,20 +48,26 @@ def predictions(cfg, model, runtime, ids=IDS, sizes=SIZES):
             yield inferencer(bgr, return_datasamples=True), runtime(image)
 
 
+@pytest.mark.parametrize('padded', [{}, dict(size=(64, 64)), dict(size_divisor=16)])
 @pytest.mark.parametrize('mode', ['whole', 'slide'])
-def test_masks_are_those_of_mm(toy_cfg, build, tmp_path, mode):
-    cfg, ids = toy_cfg(sizes=SHORT), IDS if mode == 'whole' else IDS[:2]
-    resize = dict(type='Resize', scale=(64, 64), keep_ratio=False)
+def test_masks_are_those_of_mm(toy_cfg, build, tmp_path, mode, padded):
+    cfg, ids = toy_cfg(sizes=SHORT), IDS[:2] if mode == 'slide' or padded else IDS
+    resize = dict(type='Resize', scale=(64, 64), keep_ratio='size' in padded)
     if mode == 'slide':
         resize = dict(type='Resize', scale=(120, 80), keep_ratio=True)
         windows = dict(mode='slide', crop_size=(64, 64), stride=(40, 48))
         cfg.model.test_cfg = windows
+    elif 'size_divisor' in padded:
+        resize['scale'] = (50, 60)
+    cfg.model.data_preprocessor.test_cfg = padded
     cfg = pipeline_of(cfg, resize)
     model = build(cfg)
     StitchExporter(cfg, model, tmp_path, size=(64, 64)).export_bundle(ids)
+    varied = 0
     for sample, mask in predictions(cfg, model, StitchRuntime(tmp_path), ids):
-        assert len(np.unique(mask)) > 1
         assert_array_equal(mask, sample.pred_sem_seg.data[0].numpy())
+        varied += len(np.unique(mask)) > 1
+    assert varied > len(SIZES)
 
 
 def test_depths_are_those_of_mm(build, tmp_path):
@@ -82,8 +88,9 @@ def test_depths_are_those_of_mm(build, tmp_path):
         assert_allclose(depth, wanted, rtol=1e-3)
 
 
-@pytest.mark.parametrize('bundled', [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_boxes_and_masks_are_those_of_mm(tmp_path, bundled):
+@pytest.fixture
+def detector():
+    """A toy detector, whose scores and shapes differ, and its config."""
     pytest.importorskip('mmcv._ext')
     config = 'configs/toy/mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
     cfg = Config.fromfile(ROOT / config)
@@ -96,7 +103,7 @@ def test_boxes_and_masks_are_those_of_mm(tmp_path, bundled):
     torch.manual_seed(0)
     init_default_scope('mmdet')
     model = MODELS.build(cfg.model).eval()
-    # Scores and shapes that differ, of boxes that have an area.
+    # Boxes have an area.
     for layer, std in {
         model.rpn_head.rpn_cls: 0.3, model.rpn_head.rpn_reg: 0.03,
         model.roi_head.bbox_head.fc_cls: 0.3, model.roi_head.bbox_head.fc_reg: 0.1,
@@ -104,6 +111,39 @@ def test_boxes_and_masks_are_those_of_mm(tmp_path, bundled):
     }.items():  # fmt: skip
         torch.nn.init.normal_(layer.weight, std=std)
     model.dataset_meta = dict(classes=('a', 'b', 'c'))
+    return cfg, model
+
+
+@torch.no_grad()
+def test_maps_of_a_detector_whose_heads_are_no_graphs(detector, tmp_path):
+    """Images are padded, as for those whose heads are."""
+    cfg, model = detector
+    cfg.model.test_cfg.rcnn.nms = dict(type='soft_nms', iou_threshold=0.5)
+    exporter = StitchExporter(cfg, model, tmp_path)
+    assert exporter.export_bundle((0,))['heads'] == []
+    runtime = StitchRuntime(tmp_path)
+    set_stitch(model, 0)
+    for image in smooth_images():
+        height, width = image.shape[:2]
+        factor = 64 / max(height, width)
+        small = int(height * factor + 0.5), int(width * factor + 0.5)
+        pixels = cv2.resize(image, small[::-1]).astype(np.float32).transpose(2, 0, 1)
+        normalise = model.data_preprocessor
+        inputs = torch.zeros(1, 3, 64, 64)
+        part = (torch.from_numpy(pixels) - normalise.mean) / normalise.std
+        inputs[..., : small[0], : small[1]] = part
+        for found, wanted in zip(
+            runtime(image), model.extract_feat(inputs), strict=True
+        ):
+            assert_allclose(found, wanted[0], rtol=1e-4, atol=1e-4)
+    runtime._steps.before['resize']['size'] = [64, 80]
+    with pytest.raises(ValueError, match=r'resized \(80, 64\).*allowed: what is \(64'):
+        runtime(np.zeros((100, 80, 3), np.uint8))
+
+
+@pytest.mark.parametrize('bundled', [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_boxes_and_masks_are_those_of_mm(detector, tmp_path, bundled):
+    cfg, model = detector
     exporter = StitchExporter(cfg, model, tmp_path)
     ids = (0, 2) if bundled else (2,)
     export = exporter.export_bundle if bundled else exporter.export_stitch
@@ -195,6 +235,13 @@ def test_a_bundle_with_scores_is_ranked_by_them(bundle):
         stitch['metrics'] = dict(rmse=error)
     path.write_text(json.dumps(manifest))
     assert StitchRuntime(bundle).set_budget('1G') == 2
+    # A stitch without a score is never chosen: the least budget is that of another.
+    manifest['stitches'][0]['metrics'] = {}
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match='stitch 2 in fp32, or more') as refused:
+        StitchRuntime(bundle).set_budget('1e-6G'.replace('1e-6', '0.000001'))
+    least = re.search(r'allowed: (\S+G)', str(refused.value))[1]
+    assert StitchRuntime(bundle).set_budget(least) == 2
 
 
 def test_a_stitch_and_its_precision_are_chosen_at_once(toy_cfg, build, tmp_path):

@@ -18,10 +18,11 @@ TOOL = 'dataset_converters/camvid.py'
 ROOT = Path(__file__).parents[2]
 # Stands in for the interpreter: notes what it is to run, and writes checkpoints.
 PYTHON = """#!/usr/bin/env bash
-echo "${OMP_NUM_THREADS:-all} $*" >>commands
+echo "$*" >>commands
 case $1 in
 *camvid.py) mkdir -p "$3" ;;
-*train.py) mkdir -p "$4" && touch "$4/iter_20.pth" ;;
+*train.py) mkdir -p "$4" && touch "$4"/iter_{20,40}.pth ;;
+*make_fast_anchor.py) mkdir -p "$5" && touch "$5/fast.pth" ;;
 esac
 """
 
@@ -73,31 +74,38 @@ def test_the_short_chain(tutorial, tmp_path):
     python.write_text(PYTHON)
     python.chmod(0o755)
     env = dict(os.environ, ITERS='20', SOURCE=f'file://{tutorial.parent}')
-    env.pop('OMP_NUM_THREADS', None)
+    env['WEIGHTS'] = 'dinov2.pth'
     script = [tmp_path / 'copy/tools/camvid.sh']
     subprocess.run(script, cwd=tmp_path, env=env, check=True, capture_output=True)
     lines = (tmp_path / 'copy/commands').read_text().splitlines()
-    assert lines[0].split()[2].endswith('tutorial/CamVid')
-    assert [line.split()[1].rpartition('/')[2] for line in lines[1:]] == [
-        *['train.py'] * 3,
+    assert lines[0].split()[1].endswith('tutorial/CamVid')
+    assert [line.split()[0].rpartition('/')[2] for line in lines[1:]] == [
+        'train.py',
+        'make_fast_anchor.py',
+        'train.py',
         *['test.py'] * 3,
         'plot_pareto.py',
     ]
-    assert [line.split()[0] for line in lines[1:4]] == ['1', '1', 'all']
     parser = ArgumentParser()
     parser.add_argument('--cfg-options', nargs='+', action=DictAction)
-    for line in lines[1:4]:
-        words = shlex.split(line)
-        options = parser.parse_known_args(words)[0].cfg_options
-        cfg = load_config(ROOT / words[2], options)
-        assert (cfg.train_cfg.max_iters, cfg.train_cfg.val_interval) == (20, 20)
+    slow, fast, both = (
+        load_config(
+            ROOT / line.split()[1],
+            parser.parse_known_args(shlex.split(line))[0].cfg_options,
+        )
+        for line in lines[1:4]
+    )
+    for cfg, iters in ((slow, 20), (both, 40)):
+        assert (cfg.train_cfg.max_iters, cfg.train_cfg.val_interval) == (iters, iters)
         spans = [(part.begin, part.end) for part in cfg.param_scheduler]
-        assert spans == [(0, 2), (2, 20)]
-    fast, slow = (anchor.init_cfg.checkpoint for anchor in cfg.model.backbone.anchors)
-    assert '_vit-fast_' in fast
-    assert '_vit-slow_' in slow
-    assert slow == cfg.model.decode_head.init_cfg.checkpoint
-    for path in (fast, slow):
+        assert spans == [(0, iters // 10), (iters // 10, iters)]
+    assert slow.model.backbone.init_cfg.checkpoint == 'dinov2.pth'
+    rates = fast.optim_wrapper.paramwise_cfg.custom_keys
+    assert rates == dict(backbone=dict(lr_mult=0.1))
+    starts = [a.init_cfg.checkpoint for a in both.model.backbone.anchors]
+    assert starts == [lines[5].split()[2], lines[4].split()[2]]
+    assert starts[1] == both.model.decode_head.init_cfg.checkpoint
+    for path in starts:
         assert (tmp_path / 'copy' / path).exists()
     # Once more, nothing is fetched or trained again.
     subprocess.run(script, cwd=tmp_path, env=env, check=True, capture_output=True)

@@ -66,6 +66,17 @@ def test_every_stitch_gives_a_picture_of_its_own(run_here, checkpoint, tmp_path)
     assert np.array_equal(cv2.imread(str(tmp_path / 'drawn.png')), pictures[2])
     with pytest.raises(ValueError, match='allowed: one picture'):
         run_here('image_demo.py', *args, '--stitch-id', '0,1')
+    with pytest.raises(ValueError, match=r"c\.txt'; allowed: a picture"):
+        run_here('image_demo.py', *args, '--out-file', 'c.txt')
+    # Files whose names differ in their ends alone have pictures of their own.
+    twins = tmp_path / 'twins'
+    twins.mkdir()
+    for name in ('a.png', 'a.jpg'):
+        cv2.imwrite(str(twins / name), np.zeros((48, 64, 3), np.uint8))
+    args = (twins, *args[1:5], '--out-dir', tmp_path / 'both')
+    run_here('image_demo.py', *args)
+    names = {p.name for p in (tmp_path / 'both').iterdir()}
+    assert names == {'a.png.png', 'a.jpg.png'}
 
 
 def test_a_video_is_painted_frame_by_frame(run_here, checkpoint, video, tmp_path):
@@ -96,6 +107,10 @@ def test_the_images_of_a_folder_are_a_video(run_here, checkpoint, tmp_path):
     ]
     steps = np.diff(brightness)  # a, b, c: 100, 200, 0
     assert steps == pytest.approx([100, -200], abs=25)
+    (tmp_path / 'bb.png').write_bytes(b'')
+    with pytest.raises(ValueError, match=r"bb\.png'; allowed: image files"):
+        run_here('video_demo.py', *args, '--output-file', tmp_path / 'two.avi')
+    assert not (tmp_path / 'two.avi').exists()
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ def parse_args() -> argparse.Namespace:
     timed = args.latency and args.device == 'cpu'
     needed = 'with --latency, and --device cpu'
     check(timed or not args.precision, '--precision', args.precision, needed)
+    as_built = args.dtype == 'float32' or not args.precision
+    check(as_built, '--dtype', args.dtype, 'float32 with --precision')
     on_gpu = args.device.startswith('cuda')
     check(on_gpu or not args.memory, '--memory', True, 'with --device cuda: on a GPU')
     return args

@@ -1,0 +1,42 @@
+"""What the manifest says that the caller of a graph does."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from narrow_toy import SHORT
+
+from snnet_mm.deploy import StitchExporter
+from snnet_mm.deploy.description import describe_graphs
+
+RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
+RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bilinear')
+
+
+@pytest.mark.parametrize(
+    ('steps', 'found'),
+    [
+        ([RESIZE], [RESIZED]),
+        # Pillow's pixels are others; a runtime knows one step of a name.
+        ([RESIZE | dict(backend='pillow')], ['Resize']),
+        ([RESIZE, RESIZE], [RESIZED, 'Resize']),
+        ([dict(type='CenterCrop', crop_size=64), RESIZE], ['CenterCrop', RESIZED]),
+    ],
+)
+def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
+    cfg = toy_cfg(sizes=SHORT)
+    model = build(cfg)
+    pipeline = cfg.test_dataloader.dataset.pipeline
+    pipeline[-1:] = [*deepcopy(steps), pipeline[-1]]
+    maps = torch.zeros(1, 6, 64, 64)
+    before = describe_graphs(cfg, model, (64, 64), maps)['caller']['before']
+    named = [step if step['step'] == 'resize' else step['step'] for step in before]
+    assert named == [*found, 'channels', 'batch']
+
+
+def test_windows_with_gaps_between_are_refused(toy_cfg, build, tmp_path):
+    cfg = toy_cfg(sizes=SHORT)
+    cfg.model.test_cfg = dict(mode='slide', crop_size=(64, 64), stride=(32, 43))
+    with pytest.raises(ValueError, match=r'shape=\(32, 32\); allowed: \(32, 43\)'):
+        StitchExporter(cfg, build(cfg), tmp_path, size=(32, 32))
+    assert not [*tmp_path.iterdir()]

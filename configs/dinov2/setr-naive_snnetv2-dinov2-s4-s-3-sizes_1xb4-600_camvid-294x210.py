@@ -1,7 +1,7 @@
-# The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-2400_camvid-238x168.py trained at
+# The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py trained at
 # three input sizes, one drawn for every step. One CPU core, batch 4. No figure in the
 # paper; measured: see README.md.
-_base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-2400_camvid-238x168.py'
+_base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py'
 crop_size = (210, 294)
 scale = (294, 210)
 model = dict(data_preprocessor=dict(size=crop_size))

@@ -1,7 +1,7 @@
-# The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-2400_camvid-238x168.py, its anchors
+# The pair of setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py, its anchors
 # trained at that size, stitched with images of twice as many pixels. One CPU core,
 # batch 4. No figure in the paper; not yet run.
-_base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-2400_camvid-238x168.py'
+_base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py'
 crop_size = (252, 336)
 scale = (336, 252)
 model = dict(data_preprocessor=dict(size=crop_size))

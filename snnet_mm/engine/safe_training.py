@@ -6,7 +6,7 @@ from mmengine.config import Config
 from mmengine.dist import get_rank
 from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS
-from mmengine.runner import Runner
+from mmengine.runner import EpochBasedTrainLoop, Runner
 
 from snnet_mm.utils import check, is_whole, register, seed_everything
 
@@ -112,6 +112,13 @@ def _inexact_settings(runner: Runner) -> Iterator[str]:
     counts = accumulative_counts(runner.optim_wrapper)
     for hook in runner.hooks:
         by_iter = isinstance(hook, CheckpointHook) and not hook.by_epoch
+        epoch = len(loader) if isinstance(runner.train_loop, EpochBasedTrainLoop) else 1
+        if by_iter and hook.interval > 0 and hook.interval % epoch:
+            yield (
+                f'checkpoints every {hook.interval} iterations fall into epochs of '
+                f'{epoch}, which begin anew (config key: '
+                'default_hooks.checkpoint.by_epoch)'
+            )
         if by_iter and hook.interval > 0 and hook.interval % counts:
             yield (
                 f'checkpoints every {hook.interval} iterations fall between two steps, '

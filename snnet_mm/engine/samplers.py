@@ -44,7 +44,10 @@ class StitchSampler(metaclass=ABCMeta):
     ) -> None:
         self.costs, self.seed, self.per_rank = costs, seed, per_rank
         self.space = space
-        self.ids = tuple((costs or space.ids) if ids is None else ids)
+        known = costs or space.ids
+        self.ids = tuple(known if ids is None else ids)
+        right = self.ids and {*self.ids} <= {*known}
+        check(right, 'sampler.ids', list(self.ids), f'some of the ids {sorted(known)}')
         # Cost groups that the log tells apart; some samplers draw by them.
         self.groups = [] if costs is None else self.split(NUM_LOGGED_GROUPS)
 

@@ -270,7 +270,9 @@ def write_by_group(
     sampler = sampling_hook(runner).sampler
     if value is None or not sampler.groups:
         return
-    group = next(group for group in sampler.groups if stitch_id in group)
+    group = next((group for group in sampler.groups if stitch_id in group), None)
+    if group is None:  # an anchor that a sampler draws beside its ids
+        return
     tag = f'{name}_by_gflops/{sampler.mean_gflops(group)}'
     runner.visualizer.add_scalar(tag, value, step=runner.iter + 1)
 

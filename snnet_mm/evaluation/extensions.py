@@ -7,8 +7,10 @@ by the name of a class, or of one that it derives from; see :func:`rule_for`.
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from mmengine.evaluator import BaseMetric
+from mmengine.evaluator import BaseMetric, Evaluator
 from torch import Tensor, nn
+
+from snnet_mm.utils import check
 
 T = TypeVar('T')
 Forward = Callable[[nn.Module, Tensor], object]
@@ -35,3 +37,13 @@ def rule_for(part: object, table: Mapping[str, T]) -> T | None:
     """Return the entry of a table for the class of a part, None without one."""
     names = (kind.__name__ for kind in type(part).__mro__)
     return next((table[name] for name in names if name in table), None)
+
+
+def check_saved(evaluator: Evaluator, key: str, number: int) -> None:
+    """Refuse metrics that write predictions to files, which stitches would share."""
+    what = f'None: {number} stitches would overwrite each other (option: --out)'
+    for metric in evaluator.metrics:
+        for name in SAVING_KEYS:
+            folder = getattr(metric, name, None)
+            # mm's names hold the image alone, or not even that.
+            check(number == 1 or not folder, f'{key}.{name}', folder, what)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 
 import torch
@@ -38,7 +39,7 @@ from snnet_mm.utils import (
 )
 
 from .costs import cost_table
-from .extensions import SAVING_KEYS, WHOLE_DATA_METRICS, rule_for
+from .extensions import WHOLE_DATA_METRICS, check_saved, rule_for
 from .image_scores import ImageScores
 from .one_pass import run_one_pass, spread
 from .partial_results import (
@@ -92,7 +93,9 @@ class StitchValLoop(ValLoop):
 
     def _selected_ids(self) -> tuple[int, ...]:
         space = find_stitched_backbone(self.runner.model).space
-        return select_stitches(space, self.stitches)
+        ids = select_stitches(space, self.stitches)
+        check_saved(self.evaluator, 'val_evaluator', len(ids))
+        return ids
 
 
 @register(LOOPS)
@@ -175,6 +178,8 @@ class StitchTestLoop(TestLoop):
         for name in ('stitches_per_pass', 'limit', 'screen', 'keep', 'recalibrate_bn'):
             if (number := getattr(self, name)) is not None:
                 check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')
+        enough = not (limit and screen) or limit > screen
+        check(enough, 'test_cfg.limit', limit, f'more than the {screen} of screen')
         self.draw = None
         if show or show_dir is not None:
             window = dict(show=show, wait_time=wait_time)
@@ -268,12 +273,8 @@ class StitchTestLoop(TestLoop):
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Refuse metrics that would be wrong, or would overwrite predictions."""
         number = len(ids) * max(len(self.sizes), 1)
-        what = f'None: {number} stitches would overwrite each other (option: --out)'
+        check_saved(self.evaluator, 'test_evaluator', number)
         for metric in self.evaluator.metrics:
-            for key in SAVING_KEYS:
-                folder = getattr(metric, key, None)
-                # mm's names hold the image alone, or not even that.
-                check(number == 1 or not folder, f'test_evaluator.{key}', folder, what)
             if self.limit or self.screen:
                 instead, name = rule_for(metric, WHOLE_DATA_METRICS), type(metric)
                 other = (
@@ -292,7 +293,8 @@ class StitchTestLoop(TestLoop):
         runner.logger.info(
             f'Recalibrating batch norm for {len(ids)} stitches on {number} images'
         )
-        batches = islice(train, math.ceil(number / train.batch_size / get_world_size()))
+        together = (train.batch_size or 1) * get_world_size()
+        batches = islice(train, math.ceil(number / together))
         mode = forward_mode(runner.model, self._costs.scope)
         statistics = recalibrate_bn(runner.model, batches, ids, mode)
         if is_main_process():
@@ -376,8 +378,17 @@ def _compute(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics
     for stitch_id in buffers.ids:
         with quiet_terminal(runner.logger):
             runner.logger.info(f'stitch {stitch_id}:')
-            metrics[stitch_id] = buffers.evaluate(stitch_id, num_images)
+            found = buffers.evaluate(stitch_id, num_images)
+            # Not confusion matrices, and what else is no number: the log has them.
+            numbers = {n for n, value in found.items() if _is_scalar(value)}
+            for name in found.keys() - numbers:
+                runner.logger.info(f'{name}: {found[name]}')
+            metrics[stitch_id] = {n: v for n, v in found.items() if n in numbers}
     return metrics
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, Real) or getattr(value, 'ndim', None) == 0
 
 
 def _flatten(metrics: Metrics) -> dict[str, float]:

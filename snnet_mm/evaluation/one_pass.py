@@ -117,6 +117,7 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     subset = dataset.get_subset([i * total // number for i in range(number)])
     names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
     settings = {name: getattr(dataloader, name) for name in names}
+    settings['batch_size'] = dataloader.batch_size or 1  # of batch samplers none
     return DataLoader(subset, sampler=DefaultSampler(subset, shuffle=False), **settings)
 
 

@@ -22,13 +22,13 @@ from mmengine.dist import (
     get_world_size,
     is_main_process,
 )
-from mmengine.evaluator import Evaluator
+from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from snnet_mm.utils import read_json, write_json
+from snnet_mm.utils import check, read_json, write_json
 from snnet_mm.utils.checkpoint import plain_globals
 
 from .extensions import EMPTY_METRICS, rule_for
@@ -69,6 +69,10 @@ class MetricBuffers:
         interval: int = 10,
     ) -> None:
         self.evaluator, self.ids, self.interval = evaluator, tuple(ids), interval
+        for metric in evaluator.metrics:
+            own, name = type(metric).evaluate is BaseMetric.evaluate, type(metric)
+            allowed = 'metrics that collect results themselves, not in others'
+            check(own, 'test_evaluator', name.__name__, allowed)
         self._collected = {i: self._empty() for i in self.ids}
         self._folder, self._writes, self.num_batches = folder, folder is not None, 0
         self._files: dict[int, Path] = {}

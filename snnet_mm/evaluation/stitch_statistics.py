@@ -16,6 +16,7 @@ from snnet_mm.models import (
     find_stitched_backbone,
     gathered,
     recalibrate_bn,
+    set_input_size,
 )
 from snnet_mm.models.per_stitch_bn import Statistics, batch_norms
 from snnet_mm.utils import check, is_whole, isolated_rng, register
@@ -91,7 +92,10 @@ class StitchStatisticsHook(Hook):
             f'{self.num_images} images (config key: '
             'default_hooks.stitch_statistics.num_images, 0 for none).'
         )
+        backbone = find_stitched_backbone(model)
+        drawn = backbone.input_size
         with isolated_rng(runner.seed), gathered(model):
+            set_input_size(model, None)  # as images are tested
             try:
                 batches = self._batches(runner)
                 if self.mode is None:
@@ -104,6 +108,8 @@ class StitchStatisticsHook(Hook):
                     raise  # the other processes wait for this one
                 why = f'not estimated: {type(error).__name__}: {error}'
                 runner.logger.warning(f'Batch norm statistics of stitches {why}')
+            finally:
+                set_input_size(model, drawn)
 
     def _batches(self, runner: Runner) -> Iterator[dict]:
         loader, ranks = runner.train_dataloader, get_world_size()
@@ -125,6 +131,10 @@ def own_statistics(runner: Runner, ids: Iterable[int]) -> Iterator[list[int]]:
     """Let stitches run with statistics of their own, if a hook has them of some."""
     hooks = (h for h in runner.hooks if isinstance(h, StitchStatisticsHook))
     statistics = {} if (hook := next(hooks, None)) is None else hook.of(runner, ids)
+    if hook and hook.num_images and not statistics and batch_norms(runner.model):
+        words = 'The weights came without batch norm statistics of each stitch, as from'
+        words += ' a checkpoint before the last: all run with mixed ones (option: '
+        runner.logger.warning(f'{words}--recalibrate-bn)')
     norms = attach_statistics(runner.model, statistics)
     if norms is None:
         yield []

@@ -28,7 +28,9 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     head, limits = detector.roi_head, detector.test_cfg
     if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
         raise NotImplementedError('the boxes of a cascade depend on the weights')
-    for owner in (detector, head):
+    # Several heads where every end anchor has its own.
+    heads = (m for m in head.modules() if hasattr(type(m), '_bbox_forward'))
+    for owner in (detector, *heads):
         for name, part in owner.named_children():
             known = name in PARTS or not any(True for _ in part.parameters())
             if not known:

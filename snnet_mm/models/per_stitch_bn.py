@@ -131,11 +131,20 @@ def recalibrate_bn(
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    """Return all batch norms with statistics that prediction runs, by name."""
-    named = _plain(model).named_modules()
+    """Return the batch norms that prediction runs and training changes, by name.
+
+    Frozen ones, as of mmdet's ResNets (``norm_eval``), keep what they came with.
+    """
+    model = _plain(model)
+    named = model.named_modules()
     norms = {n: m for n, m in named if not n.startswith('auxiliary_head.')}
     norms = {n: m for n, m in norms.items() if isinstance(m, _BatchNorm)}
-    return {n: norm for n, norm in norms.items() if norm.track_running_stats}
+    modes = {module: module.training for module in model.modules()}
+    model.train()
+    trained = {n: norm for n, norm in norms.items() if norm.training}
+    for module, mode in modes.items():
+        module.training = mode
+    return {n: norm for n, norm in trained.items() if norm.track_running_stats}
 
 
 def _plain(model: nn.Module) -> nn.Module:

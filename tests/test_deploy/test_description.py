@@ -4,9 +4,12 @@ from copy import deepcopy
 
 import pytest
 import torch
+from mmengine.config import Config
 from narrow_toy import SHORT
+from torch import nn
 
-from snnet_mm.deploy import StitchExporter
+from snnet_mm.apis import init_model
+from snnet_mm.deploy import StitchExporter, read_manifest
 from snnet_mm.deploy.description import describe_graphs
 
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
@@ -40,3 +43,37 @@ def test_windows_with_gaps_between_are_refused(toy_cfg, build, tmp_path):
     with pytest.raises(ValueError, match=r'shape=\(32, 32\); allowed: \(32, 43\)'):
         StitchExporter(cfg, build(cfg), tmp_path, size=(32, 32))
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ('settings', 'chosen'),
+    [
+        ({}, dict(step='threshold', above=0.5)),
+        (dict(thr=0.2), dict(step='threshold', above=0.2)),
+        (dict(topk=3), dict(step='top', number=3)),
+    ],
+)
+def test_classifiers_with_several_labels_for_an_image(settings, chosen):
+    heads = pytest.importorskip('mmpretrain.models.heads')
+    model = nn.Module()
+    model.head = heads.MultiLabelClsHead(**settings)
+    logits, cfg = torch.zeros(1, 5), Config(dict(model=dict(type='ImageClassifier')))
+    after = describe_graphs(cfg, model, (64, 64), logits)['caller']['after']
+    assert after == [dict(step='sigmoid'), chosen]
+
+
+def test_models_whose_train_returns_nothing(toy_cfg, build, tmp_path, monkeypatch):
+    """As mmdet's distilled detectors, whose ``eval()`` gives None."""
+    cfg = toy_cfg(sizes=SHORT)
+    model = build(cfg)
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+
+    def train(self, mode=True):
+        nn.Module.train(self, mode)
+
+    monkeypatch.setattr(type(model), 'train', train)
+    loaded = init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    assert not loaded.training
+    StitchExporter(cfg, loaded, tmp_path).export_stitch(2, ['mm', 'safetensors'])
+    (stitch,) = read_manifest(tmp_path)['stitches']
+    assert max(file['max_difference'] for file in stitch['files']) < 1e-5

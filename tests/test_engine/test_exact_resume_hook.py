@@ -8,7 +8,7 @@ import pytest
 import torch
 from equality import assert_same
 from mmengine.optim import OptimWrapper, OptimWrapperDict
-from mmengine.runner import Runner
+from mmengine.runner import EpochBasedTrainLoop, Runner
 from watching_hooks import in_folder, train
 
 from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
@@ -192,3 +192,10 @@ def test_what_is_not_exact_is_said(random_cfg, caplog):
     runner.optim_wrapper._accumulative_counts = 2
     hook.before_train(runner)
     assert len(caplog.messages) == 5
+    # Epochs begin anew.
+    caplog.clear()
+    loop, loader = EpochBasedTrainLoop, runner.build_dataloader(cfg.train_dataloader)
+    runner._train_loop = loop(runner, loader, max_epochs=2)
+    hook.before_train(runner)
+    (found,) = [m for m in caplog.messages if 'epochs of' in m]
+    assert f'every 4 iterations fall into epochs of {len(loader)}, which' in found

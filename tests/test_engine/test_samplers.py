@@ -126,3 +126,9 @@ def test_another_sampler_draws_the_middle():
     assert len(low) != len(high)
     drawn = Counter(sampler.sample(t)[2] in low for t in range(2000))
     assert 900 < drawn[True] < 1100
+
+
+@pytest.mark.parametrize('ids', [[], [2, 99]])
+def test_ids_that_are_no_stitches_are_refused(costs, ids):
+    with pytest.raises(ValueError, match='allowed: some of the ids.*sampler.ids'):
+        UniformSampler(costs, ids=ids)

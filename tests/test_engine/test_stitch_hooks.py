@@ -153,13 +153,21 @@ def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, cap
     assert losses.told == list(zip(tags, losses.losses, range(1, 5), strict=True))
 
 
-def test_images_of_several_views(toy_cfg, caplog):
+@pytest.mark.parametrize('collated', [[[0]], [torch.zeros(1, 3, 64, 64)]])
+def test_images_of_several_views(toy_cfg, caplog, collated):
     """Stitches are sampled without costs, by a sampler that goes by none."""
     toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
 
     def views(model, loader, seed):
-        loader = SimpleNamespace(dataset=[0], collate_fn=lambda _: dict(inputs=[[0]]))
-        return size_of_images(model, loader, seed)
+        def preprocess(self, batch, training):
+            return dict(batch, inputs=[torch.zeros(1, 3, 64, 64)] * 2)
+
+        loader = SimpleNamespace(
+            dataset=[0], collate_fn=lambda _: dict(inputs=collated)
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(model.data_preprocessor), 'forward', preprocess)
+            return size_of_images(model, loader, seed)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stitch_hooks, 'size_of_images', views)
@@ -267,3 +275,12 @@ def test_validation_sees_images_as_they_are(toy_cfg):
     set_input_size(runner.model, SIZES[0])
     hook.before_val(runner)
     assert find_stitched_backbone(runner.model).input_size is None
+
+
+def test_anchors_that_are_drawn_beside_the_ids_of_a_sampler(toy_cfg):
+    """They are in no cost group that the log tells apart."""
+    sampler = dict(type='SandwichSampler', ids=[2, 3, 4, 6])
+    toy_cfg.default_hooks.stitch_sampling.sampler = sampler
+    toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
+    runner, recorder = train(toy_cfg)
+    assert runner.iter == 2

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
+from torch.utils.data import BatchSampler
 
 from snnet_mm.evaluation import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores
@@ -117,3 +120,62 @@ def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
     path.write_text(json.dumps(other.to_dict()))
     with pytest.raises(ValueError, match=r'costs.json \(.*--costs\) holds for'):
         runner.test()
+
+
+class Numbers(BaseMetric):
+    """Gives a number and a matrix."""
+
+    def process(self, data_batch, data_samples):
+        self.results += [1] * len(data_samples)
+
+    def compute_metrics(self, results):
+        return dict(mIoU=np.float32(len(results)), matrix=torch.eye(2), rows=[1, 2])
+
+
+class Nested(Numbers):
+    """Collects elsewhere, as mmpretrain's metric of several tasks."""
+
+    def evaluate(self, size):
+        return {}
+
+
+def test_metrics_that_are_no_numbers(toy_cfg, tmp_path):
+    toy_cfg.test_evaluator = dict(type=Numbers)
+    toy_cfg.log_level = 'INFO'
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
+    runner = Runner.from_cfg(toy_cfg)
+    assert runner.test() == {'stitch_0/mIoU': 4, 'stitch_4/mIoU': 4}
+    (log,) = tmp_path.glob('*/*.log')
+    assert 'rows: [1, 2]' in log.read_text()
+
+
+def test_metrics_that_would_mix_stitches_are_refused(toy_cfg):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
+    toy_cfg.test_evaluator = dict(type=Nested)
+    with pytest.raises(ValueError, match="test_evaluator='Nested'"):
+        Runner.from_cfg(toy_cfg).test()
+    toy_cfg.val_dataloader = toy_cfg.test_dataloader
+    toy_cfg.val_evaluator = dict(type='IoUMetric', output_dir='predictions')
+    toy_cfg.val_cfg = dict(type='StitchValLoop', stitches=[0, 4])
+    toy_cfg.experiment_name = 'second'
+    with pytest.raises(ValueError, match='2 stitches would.*key: val_evaluator.output'):
+        Runner.from_cfg(toy_cfg).train()
+
+
+def test_a_limit_below_the_screening_is_refused(toy_cfg):
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', screen=3, limit=3)
+    with pytest.raises(ValueError, match='limit=3; allowed: more than the 3 of screen'):
+        Runner.from_cfg(toy_cfg).test()
+
+
+def test_batch_samplers(toy_cfg):
+    """Those that group images have no batch size."""
+    batches = dict(type=BatchSampler, drop_last=False)
+    for name in ('train_dataloader', 'test_dataloader'):
+        loader = toy_cfg[name]
+        loader.batch_sampler = dict(batches, batch_size=loader.pop('batch_size'))
+    toy_cfg.test_dataloader.sampler = dict(type='DefaultSampler', shuffle=False)
+    more = dict(limit=2, recalibrate_bn=2)
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4], **more)
+    metrics = Runner.from_cfg(toy_cfg).test()
+    assert 0 < metrics['stitch_0/mIoU'] < 100

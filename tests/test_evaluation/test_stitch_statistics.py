@@ -154,3 +154,24 @@ def test_a_failure_costs_no_training(cfg, monkeypatch):
     runner, (_, last) = trained(cfg)
     assert KEY not in last
     assert runner.iter == 2
+
+
+def test_statistics_are_of_images_as_they_are_tested(steady):
+    """Not of the size that the last iteration drew."""
+    sampling = steady.default_hooks.stitch_sampling
+    sampling.sizes = [(16, 16)]
+    runner, (_, last) = trained(steady)
+    assert runner.model.backbone.input_size is None
+    wanted = by_hand(runner, last['state_dict'], 1)
+    torch.testing.assert_close(last[KEY][1], wanted)
+
+
+def test_a_checkpoint_without_them_is_named(cfg, tmp_path, caplog):
+    trained(cfg)
+    cfg.load_from = str(tmp_path / 'first/iter_1.pth')
+    cfg.log_level = 'WARNING'
+    runner = Runner.from_cfg(in_folder(cfg, 'second'))
+    runner.logger.addHandler(caplog.handler)
+    runner.test()
+    (said,) = [m for m in caplog.messages if 'without batch norm statistics' in m]
+    assert said.endswith('(option: --recalibrate-bn)')

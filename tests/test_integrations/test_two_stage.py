@@ -35,6 +35,16 @@ def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
         assert costs[i].params == backbone[i].params + others
 
 
+def test_parts_that_nobody_here_runs_are_no_part_of_the_costs(detector):
+    """As the point head of PointRend, and RoI extractors with weights."""
+    extractor = detector.roi_head.bbox_roi_extractor
+    for owner, name in ((detector.roi_head, 'point_head'), (extractor, 'convs')):
+        owner.add_module(name, torch.nn.Linear(2, 3))
+        assert cost_table(detector).scope == 'backbone and neck alone'
+        delattr(owner, name)
+    assert cost_table(detector).scope is None
+
+
 def test_of_cascades_backbone_and_neck_are_counted(detector):
     alone, neck = cost_table(detector.backbone, (64, 64)), num_params(detector.neck)
     detector.roi_head.bbox_head = torch.nn.ModuleList([detector.roi_head.bbox_head])

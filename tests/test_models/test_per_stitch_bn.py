@@ -183,3 +183,27 @@ def test_anchors_with_batch_norms(classifier, batches):
     older = {k.replace('anchor_heads', 'ends'): v for k, v in statistics[0].items()}
     with pytest.raises(ValueError, match=r'ends\.0.* anew by tools/test.py --recalib'):
         PerStitchBN(classifier, {0: older})
+
+
+def test_frozen_norms_keep_what_they_came_with(classifier, batches):
+    """As those of mmdet's ResNets, which are in eval mode in training."""
+
+    def train(mode=True):
+        nn.Module.train(classifier.backbone, mode)
+        classifier.backbone.anchors[1].eval()
+        return classifier.backbone
+
+    classifier.backbone.train = train
+    classifier.train()
+    modes = {module: module.training for module in classifier.modules()}
+    statistics = recalibrate_bn(classifier, batches, (1, 2))
+    assert {module: module.training for module in classifier.modules()} == modes
+    trained = {k.rpartition('.')[0] for values in statistics.values() for k in values}
+    assert trained
+    assert not [name for name in trained if 'anchors.1.' in name]
+    frozen = deepcopy(classifier.backbone.anchors[1].state_dict())
+    # A file that has them, as older ones do, changes nothing.
+    older = {f'backbone.anchors.1.{k}': v + 1 for k, v in frozen.items()}
+    attach_statistics(classifier, {i: statistics[i] | older for i in statistics})
+    set_stitch(classifier, 1)
+    assert_same(dict(classifier.backbone.anchors[1].state_dict()), dict(frozen))

@@ -32,6 +32,13 @@ def test_every_listener_in_a_wrapped_model_hears_of_the_stitch_once(build_snnet)
     assert deep.heard == shallow.heard == [net.space[8], net.space[0]]
 
 
+def test_copies_of_a_model_beside_it_are_refused(build_snnet):
+    """Which of them runs a stitch, nobody says."""
+    student_and_teacher = nn.ModuleList([build_snnet(), build_snnet()])
+    with pytest.raises(ValueError, match='ModuleList with 2.*and no teacher'):
+        find_stitched_backbone(student_and_teacher)
+
+
 @pytest.mark.parametrize('wrong', [4, True, [1], 1.5, 'x'])
 def test_nobody_hears_of_a_stitch_that_is_not_there(build_snnet, wrong):
     net = build_snnet()

@@ -38,6 +38,9 @@ def test_the_metric_that_ranks():
     assert key_metric(['coco/segm_mAP', 'coco/bbox_mAP']) == 'coco/bbox_mAP'
     assert key_metric(['AbsRel', 'nyu/rmse']) == 'nyu/rmse'
     assert key_metric(['kappa', 'mAcc']) == 'kappa'
+    assert key_metric(['aAcc', 'mDice', 'mAcc']) == 'mDice'
+    assert key_metric(['aAcc', 'mDice', 'mIoU']) == 'mIoU'
+    assert key_metric(['multi-label/precision', 'multi-label/mAP']) == 'multi-label/mAP'
 
 
 @pytest.mark.parametrize(

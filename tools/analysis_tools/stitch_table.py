@@ -120,7 +120,9 @@ def main() -> None:
     cfg = load_config(args.config, args.cfg_options)
     args.shape = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     # Costs do not depend on the weights.
-    model = init_model(cfg, None, device=args.device).to(getattr(torch, args.dtype))
+    model = init_model(cfg, None, device=args.device)
+    if args.dtype != 'float32':
+        model = model.to(dtype=getattr(torch, args.dtype))
     space = find_stitched_backbone(model).space
     kinds = {stitch.kind for stitch in space}
     for kind in args.kind or ():

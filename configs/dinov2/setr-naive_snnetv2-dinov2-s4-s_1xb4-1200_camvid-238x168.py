@@ -44,9 +44,9 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=50, by_epoch=False),
-    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=2400, by_epoch=False),
+    dict(type='CosineAnnealingLR', eta_min=1e-6, begin=50, end=1200, by_epoch=False),
 ]
-train_cfg = dict(max_iters=2400, val_interval=2400)
+train_cfg = dict(max_iters=1200, val_interval=1200)
 default_hooks = dict(
     checkpoint=dict(interval=100, max_keep_ckpts=1),
     stitch_sampling=dict(sampler=dict(step=0.4e9)),

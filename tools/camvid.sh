@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The pair of the README on CamVid, shortened to about fifteen minutes on two cores:
 # DINOv2-S fine-tuned, a fast anchor made of it, both stitched, tested and drawn. What is
-# there already, data and checkpoints, is taken as it is.
+# there already, data and checkpoints, is taken as it is; a training that was
+# interrupted goes on.
 #
 #   tools/camvid.sh        with the interpreter of .venv, or of PATH
 #
@@ -41,12 +42,12 @@ fi
 # Elsewhere bfloat16 is slower than float32.
 amp=''
 ! grep -qsw avx512_bf16 /proc/cpuinfo || amp=--amp
-[ -e "$slow" ] || python tools/train.py $SLOW --work-dir "$WORK_DIR/slow" $amp \
+[ -e "$slow" ] || python tools/train.py $SLOW --work-dir "$WORK_DIR/slow" --resume $amp \
   --cfg-options $(length "$ITERS") model.backbone.init_cfg.checkpoint="$WEIGHTS"
 [ -e "$fast" ] || python tools/make_fast_anchor.py $SLOW "$slow" \
-  --work-dir "$WORK_DIR/fast" --every 3 --iters "$ITERS" $amp \
+  --work-dir "$WORK_DIR/fast" --every 3 --iters "$ITERS" --resume $amp \
   --cfg-options optim_wrapper.paramwise_cfg.custom_keys.backbone.lr_mult=0.1
-[ -e "$both" ] || python tools/train.py $BOTH --work-dir "$WORK_DIR/stitched" $amp \
+[ -e "$both" ] || python tools/train.py $BOTH --work-dir "$WORK_DIR/stitched" --resume $amp \
   --cfg-options $(length $((2 * ITERS))) \
   model.backbone.anchors.0.init_cfg.checkpoint="$fast" \
   model.{backbone.anchors.1,decode_head}.init_cfg.checkpoint="$slow"

@@ -164,9 +164,7 @@ def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
     classes, palette = found['classes'] or (), found['palette'] or ()
     if cfg.get('default_scope') == 'mmseg' and len(classes) != len(palette):
         # mmseg's visualizer needs a colour for every class: of its name, or any.
-        own = dict(
-            zip(known.get('classes', ()), known.get('palette', ()), strict=False)
-        )
+        own = dict(zip(*(known.get(key) or () for key in found), strict=False))
         others = np.random.RandomState(42).randint(0, 256, (len(classes), 3)).tolist()
         pairs = zip(classes, others, strict=True)
         found['palette'] = [own.get(name, other) for name, other in pairs]

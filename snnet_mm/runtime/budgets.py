@@ -26,8 +26,9 @@ class CostUnit(NamedTuple):
         """A cost of a cost table as a budget that buys it: ``'33.5G'``."""
         number = value / self.factor
         step = 10 ** (math.floor(math.log10(number)) - 3) if number > 0 else 1
-        # Four digits, rounded up but for the error of floats.
-        return f'{math.ceil(round(number / step, 6)) * step:.4g}{self.symbol}'
+        # Four digits, rounded up but for the error of floats, and no exponent.
+        rounded = f'{math.ceil(round(number / step, 6)) * step:.12f}'
+        return rounded.rstrip('0').rstrip('.') + self.symbol
 
 
 UNITS = {

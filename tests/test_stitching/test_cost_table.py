@@ -89,6 +89,22 @@ def test_budgets_are_read_and_written(text, cost, limit):
 
 
 @pytest.mark.parametrize(
+    ('flops', 'written'),
+    [
+        (394_881, '0.0003949G'),
+        (394_801, '0.0003949G'),
+        (39_480, '0.00003948G'),
+        (12_345_000_000_000, '12350G'),
+        (1_000_000_000, '1G'),
+        (3 * 1.1e9, '3.3G'),
+    ],
+)
+def test_a_written_budget_buys_the_cost(flops, written):
+    assert UNITS['flops'].budget(flops) == written
+    assert parse_budget(written).limit >= flops * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
     'text', ['120', 120, '3KB', '3g', '0.0ms', '-3G', '', 'G', 'nanG', '1,5G', '1e3G']
 )
 def test_nonsense_is_refused_and_says_what_is_allowed(text):

@@ -41,7 +41,7 @@ def rule_for(part: object, table: Mapping[str, T]) -> T | None:
 
 def check_saved(evaluator: Evaluator, key: str, number: int) -> None:
     """Refuse metrics that write predictions to files, which stitches would share."""
-    what = f'None: {number} stitches would overwrite each other (option: --out)'
+    what = f'None: {number} stitches would overwrite each other'
     for metric in evaluator.metrics:
         for name in SAVING_KEYS:
             folder = getattr(metric, name, None)

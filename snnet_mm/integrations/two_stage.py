@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 # Of boxes, as parts of the image's shorter side: a share for every level of a pyramid.
 SIDES = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
-
 # Parts with weights that are run here; RoI extractors have none.
-PARTS = 'backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head'
-PARTS += ('shared_head',)
+PARTS = (
+    'backbone', 'neck', 'rpn_head', 'roi_head', 'shared_head', 'bbox_head', 'mask_head',
+)  # fmt: skip
 
 
 def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
@@ -21,20 +21,23 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     How many proposals there are depends on the image and on the weights, so here every
     image ``(B, 3, H, W)`` has as many boxes, laid out evenly, as prediction allows:
     ``test_cfg.rpn.max_per_img`` for the box head and ``test_cfg.rcnn.max_per_img`` for
-    the mask head. Decoding and NMS are not run. Detectors with
-    more parts than these heads are refused. On meta tensors features are not
-    pooled, which costs next to nothing.
+    the mask head. Decoding and NMS are not run. On meta tensors
+    features are not pooled, which costs next to nothing.
+
+    Raises:
+        ValueError: For cascades, and where prediction runs more than these heads, such
+            as PointRend's: costs are then those of backbone and neck.
     """
     head, limits = detector.roi_head, detector.test_cfg
     if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
-        raise NotImplementedError('the boxes of a cascade depend on the weights')
+        raise ValueError('the boxes of a cascade depend on the weights')
     # Several heads where every end anchor has its own.
     heads = (m for m in head.modules() if hasattr(type(m), '_bbox_forward'))
     for owner in (detector, *heads):
         for name, part in owner.named_children():
-            known = name in PARTS or not any(True for _ in part.parameters())
-            if not known:
-                raise NotImplementedError(f'{type(owner).__name__}.{name} is not known')
+            if name not in PARTS and any(True for _ in part.parameters()):
+                part_name = f'{type(owner).__name__}.{name}'
+                raise ValueError(f'prediction runs {part_name}, which is not counted')
     maps = detector.extract_feat(images)
     outputs = [detector.rpn_head(maps)]
     with _pooling_on(images.device, head):

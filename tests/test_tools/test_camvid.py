@@ -31,7 +31,7 @@ esac
 def tutorial(tmp_path):
     """A small copy of the repository: its folders, names and formats."""
     folder = tmp_path / 'tutorial' / 'CamVid'
-    names = dict(train='0001TP_006690', val='0016E5_07959')
+    names = dict(train='0001TP_006690', val='0016E5_07959', test='Seq05VD_f00000')
     rows = np.arange(12, dtype=np.uint8).repeat(30)  # as many labels as there are
     for part, name in names.items():
         for kind, array in (
@@ -45,11 +45,13 @@ def tutorial(tmp_path):
 
 def test_the_download_gets_the_layout_of_the_configs(run_here, tutorial, tmp_path):
     target = tmp_path / 'target'
-    assert run_here(TOOL, tutorial, target).count('1 images and labels') == 2
+    assert run_here(TOOL, tutorial, target).count('1 images and labels') == 3
     written = sorted(str(p.relative_to(target)) for p in target.rglob('*.*'))
     assert written == [
+        'annotations/test/Seq05VD_f00000.png',
         'annotations/train/0001TP_006690.png',
         'annotations/val/0016E5_07959.png',
+        'images/test/Seq05VD_f00000.jpg',
         'images/train/0001TP_006690.jpg',
         'images/val/0016E5_07959.jpg',
     ]
@@ -57,7 +59,7 @@ def test_the_download_gets_the_layout_of_the_configs(run_here, tutorial, tmp_pat
     assert label.shape == (360, 480)
     # Unlabelled pixels become void.
     assert label[::30, 7].tolist() == [*range(11), 255]
-    image = cv2.imread(str(target / written[2])).astype(int)
+    image = cv2.imread(str(target / written[3])).astype(int)
     assert np.abs(image - (200, 90, 10)).max() <= 3
     with pytest.raises(ValueError, match=r'a folder with train/\*.png'):
         run_here(TOOL, target, target)

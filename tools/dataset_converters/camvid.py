@@ -16,7 +16,7 @@ UNLABELLED, VOID = 11, 255
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.splitlines()[0])
-    what = 'folder with train, trainannot, val and valannot'
+    what = 'folder with train, trainannot, and the same of val and test'
     parser.add_argument('source', type=Path, help=what)
     parser.add_argument('target', type=Path, help='folder to write')
     return parser.parse_args()
@@ -24,7 +24,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    for part in ('train', 'val'):
+    for part in ('train', 'val', 'test'):
         files = sorted((args.source / part).glob('*.png'))
         check(files, 'source', str(args.source), f'a folder with {part}/*.png')
         images, labels = (

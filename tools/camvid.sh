@@ -59,4 +59,4 @@ python tools/analysis_tools/plot_pareto.py "$WORK_DIR/stitched/stitches.json" \
   --baseline-results 'slow anchor before' "$WORK_DIR/slow/results.json"
 echo "The README has figures of longer trainings. Next, as pictures:
   .venv/bin/python tools/image_demo.py data/camvid/images/val $BOTH $both \\
-      --stitch-id 0,10,1 --out-dir $WORK_DIR/painted --sheet $WORK_DIR/sheet.png"
+      --stitch-id 0,7,1 --out-dir $WORK_DIR/painted --sheet $WORK_DIR/sheet.png"

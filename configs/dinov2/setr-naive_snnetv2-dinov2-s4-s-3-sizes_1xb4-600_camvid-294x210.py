@@ -4,7 +4,10 @@
 _base_ = './setr-naive_snnetv2-dinov2-s4-s_1xb4-1200_camvid-238x168.py'
 crop_size = (210, 294)
 scale = (294, 210)
-model = dict(data_preprocessor=dict(size=crop_size))
+model = dict(
+    data_preprocessor=dict(size=crop_size),
+    backbone=dict(kinds=('FS', 'SF', 'SFS', 'FSF')),
+)
 _base_.train_dataloader.dataset.pipeline[2].scale = scale
 _base_.train_dataloader.dataset.pipeline[3].crop_size = crop_size
 _base_.val_dataloader.dataset.pipeline[1].scale = scale

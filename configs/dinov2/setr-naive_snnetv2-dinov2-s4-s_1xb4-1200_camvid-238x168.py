@@ -1,6 +1,7 @@
 # SN-Netv2 with DINOv2 ViT-S/14 and a fast anchor of its every third block, made by
-# tools/make_fast_anchor.py: 14 stitches. One CPU core, batch 4. No figure in the paper;
-# measured: see README.md.
+# tools/make_fast_anchor.py: the anchors and three SF stitches, the kind that is best
+# on the validation images; all 14 with kinds=('FS', 'SF', 'SFS', 'FSF'). One CPU core,
+# batch 4. No figure in the paper; measured: see README.md.
 _base_ = [
     '../_base_/models/setr-naive_snnetv2.py',
     '../_base_/datasets/camvid_238x168.py',
@@ -16,6 +17,7 @@ weights = dict(type='Pretrained', prefix='backbone.')
 model = dict(
     data_preprocessor=dict(size=_base_.crop_size),
     backbone=dict(
+        kinds=('SF',),
         anchors=[
             dict(
                 arch=dict(embed_dims=384, depth=4, num_heads=6),

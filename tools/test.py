@@ -68,6 +68,8 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         they go into the report too; one for each of --sizes, or of precisions, such as
         costs_fp32.json costs_int8.json: a budget then buys a stitch in one of them"""
     group.add_argument('--costs', nargs='+', help=what)
+    what = 'metric that ranks stitches, in stitches.json too (mIoU, RMSE, box AP, ...)'
+    group.add_argument('--metric', help=what)
     what = """metrics that are better when lower, none if all are when higher; asked
         for where that is not known of a metric"""
     group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
@@ -90,7 +92,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
 def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
     """Test stitches as the command line says, in the loop that can."""
     same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
-    same += ('evaluate', 'screen', 'keep', 'recalibrate_bn')
+    same += ('evaluate', 'screen', 'keep', 'recalibrate_bn', 'metric')
     settings = {name: getattr(args, name) for name in same}
     settings['sizes'] = args.sizes and [parse_size(size) for size in args.sizes]
     settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
@@ -131,7 +133,7 @@ def set_augmentation(cfg: Config) -> None:
 
 def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
     """Refuse wrong stitches and files before the model and the data are loaded."""
-    results = args.results and StitchResults.read(args.results)
+    results = args.results and StitchResults.read(args.results).ranked_by(args.metric)
     costs = [CostTable.read(file) for file in args.costs or ()]
     if not (tests_stitches(cfg) and (space := space_of(cfg))):
         return

@@ -135,13 +135,15 @@ def image_scores(
     metrics: Sequence[BaseMetric],
     results: Sequence[list],
     names: Sequence[str],
+    wanted: str | None = None,
 ) -> ImageScores | None:
     """Return the per-image statistics of the ranking metric, if they are known.
 
     ``results`` are what each of the metrics was computed from, ``names`` all names that
-    they gave.
+    they gave; ``wanted`` is by default that of :func:`key_metric`.
     """
-    wanted = key_metric(names) if names else ''  # of mmdet's, which found nothing
+    # mmdet's give no names where nothing was found.
+    wanted = wanted or (key_metric(names) if names else '')
     for metric, found in zip(metrics, results, strict=True):
         statistics = rule_for(metric, IMAGE_STATISTICS)
         known = statistics(found) if found and statistics else {}

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from numbers import Real
 from pathlib import Path
 
 import torch
@@ -46,6 +45,7 @@ from .partial_results import (
     MetricBuffers,
     Metrics,
     PartialEvaluation,
+    compute_metrics,
     identify,
     identify_data,
     image_scores_file,
@@ -86,7 +86,9 @@ class StitchValLoop(ValLoop):
         buffers = MetricBuffers(self.evaluator, self._selected_ids())
         with own_statistics(runner, buffers.ids):
             run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
-        metrics = _flatten(_compute(runner, buffers, len(self.dataloader.dataset)))
+        metrics = _flatten(
+            compute_metrics(runner, buffers, len(self.dataloader.dataset))
+        )
         runner.call_hook('after_val_epoch', metrics=metrics)
         runner.call_hook('after_val')
         return metrics
@@ -121,6 +123,8 @@ class StitchTestLoop(TestLoop):
         costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, or one for
             each size, whose measured costs budgets choose by and the report holds; of
             one for each precision budgets choose by all, and the report has the first.
+        metric: The metric that ranks stitches, such as ``'coco/segm_mAP'``; by default
+            that of :func:`key_metric`.
         lower_is_better: Metrics that are better when lower, ``'none'`` if none are;
             asked for where the direction of a metric is not known.
         out_dir: Folder of the report; by default that of the log.
@@ -152,6 +156,7 @@ class StitchTestLoop(TestLoop):
         sizes: Sequence[Sequence[int]] = (),
         results: str | os.PathLike | None = None,
         costs: str | os.PathLike | Sequence[str] | None = None,
+        metric: str | None = None,
         lower_is_better: Sequence[str] | None = None,
         out_dir: str | os.PathLike | None = None,
         stitches_per_pass: int | None = None,
@@ -170,7 +175,7 @@ class StitchTestLoop(TestLoop):
         self.evaluate, self.sizes = evaluate, sizes
         self.known_results = results
         self.known_costs = [costs] if isinstance(costs, str | os.PathLike) else costs
-        self.lower_is_better = lower_is_better
+        self.metric, self.lower_is_better = metric, lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
         self.limit, self.screen, self.keep = limit, screen, keep
@@ -233,9 +238,10 @@ class StitchTestLoop(TestLoop):
     def _save_image_scores(self, report: StitchResults) -> None:
         folder = self._under_way[-1].folder
         files = [image_scores_file(folder, r.id) for r in report.complete]
-        if all(file.exists() for file in files):
-            scores = ImageScores.stack([ImageScores.read(file) for file in files])
-            scores.save(self._report_dir / 'per_image.npz')
+        found = [ImageScores.read(file) for file in files if file.exists()]
+        # A resumed test may have had another ranking metric before.
+        if sum(scores.metric == report.metric for scores in found) == len(files):
+            ImageScores.stack(found).save(self._report_dir / 'per_image.npz')
 
     def _selected_ids(self, size: Size | None) -> tuple[int, ...]:
         """Return the stitches to test, and keep the costs of all."""
@@ -260,7 +266,7 @@ class StitchTestLoop(TestLoop):
         results = None
         if self.known_results is not None:
             known = self.known_results, self._space, self.lower_is_better
-            results = StitchResults.read(*known)
+            results = StitchResults.read(*known).ranked_by(self.metric)
             if self.known_costs is None:  # results may hold latency themselves
                 costs = None
         chosen = self._space, self.stitches, costs, results
@@ -342,16 +348,18 @@ class StitchTestLoop(TestLoop):
         per_pass = self.stitches_per_pass or max(len(left), 1)
         for begin in range(0, len(left), per_pass):
             together = left[begin : begin + per_pass]
-            buffers = MetricBuffers(self.evaluator, together, partial.folder)
+            buffers = MetricBuffers(
+                self.evaluator, together, partial.folder, metric=self.metric
+            )
             if buffers.num_batches:
                 runner.logger.info(f'Resuming after batch {buffers.num_batches}')
             with self._watched_sizes():
                 run_one_pass(runner, 'test', dataloader, buffers, self.fp16, self.draw)
-            partial.finish(_compute(runner, buffers, num_images))
+            partial.finish(compute_metrics(runner, buffers, num_images))
         metrics = {i: partial.finished[i] for i in ids}
         results = StitchResults.collect(
             self._space, self._costs, metrics, num_images, self.lower_is_better
-        )
+        ).ranked_by(self.metric)
         total = len(self.dataloader.dataset)
         return replace(results, data_size=total if num_images < total else None)
 
@@ -370,25 +378,6 @@ class StitchTestLoop(TestLoop):
                 f'counted at {size_name(self._costs.input_size)} '
                 '(config key: test_cfg.input_size)'
             )
-
-
-def _compute(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics:
-    """Compute metrics of every stitch; tables of classes go to the log file only."""
-    metrics = {}
-    for stitch_id in buffers.ids:
-        with quiet_terminal(runner.logger):
-            runner.logger.info(f'stitch {stitch_id}:')
-            found = buffers.evaluate(stitch_id, num_images)
-            # Not confusion matrices, and what else is no number: the log has them.
-            numbers = {n for n, value in found.items() if _is_scalar(value)}
-            for name in found.keys() - numbers:
-                runner.logger.info(f'{name}: {found[name]}')
-            metrics[stitch_id] = {n: v for n, v in found.items() if n in numbers}
-    return metrics
-
-
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, Real) or getattr(value, 'ndim', None) == 0
 
 
 def _flatten(metrics: Metrics) -> dict[str, float]:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from numbers import Real
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from snnet_mm.utils import check, read_json, write_json
+from snnet_mm.utils import check, quiet_terminal, read_json, write_json
 from snnet_mm.utils.checkpoint import plain_globals
 
 from .extensions import EMPTY_METRICS, rule_for
@@ -59,6 +60,7 @@ class MetricBuffers:
         ids: Stitches that are evaluated together.
         folder: Folder for the results; None keeps them in memory.
         interval: Number of batches between two writes.
+        metric: The ranking metric, whose per-image statistics go to the folder.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class MetricBuffers:
         ids: Sequence[int],
         folder: Path | None = None,
         interval: int = 10,
+        metric: str | None = None,
     ) -> None:
         self.evaluator, self.ids, self.interval = evaluator, tuple(ids), interval
+        self.metric = metric
         for metric in evaluator.metrics:
             own, name = type(metric).evaluate is BaseMetric.evaluate, type(metric)
             allowed = 'metrics that collect results themselves, not in others'
@@ -109,7 +113,7 @@ class MetricBuffers:
         of_all = self.evaluator.metrics
         with self.of(stitch_id), recorded_results(of_all) as results:
             metrics = self.evaluator.evaluate(num_images)
-        scores = image_scores(stitch_id, of_all, results, list(metrics))
+        scores = image_scores(stitch_id, of_all, results, list(metrics), self.metric)
         if scores is not None and self._folder is not None:
             scores.save(image_scores_file(self._folder, stitch_id))
         for metric in of_all:
@@ -150,6 +154,25 @@ class MetricBuffers:
         for stitch_id, path in self._files.items():
             end, self.num_batches = records[stitch_id][complete]
             os.truncate(path, end)
+
+
+def compute_metrics(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics:
+    """Compute metrics of every stitch; tables of classes go to the log file only."""
+    metrics = {}
+    for stitch_id in buffers.ids:
+        with quiet_terminal(runner.logger):
+            runner.logger.info(f'stitch {stitch_id}:')
+            found = buffers.evaluate(stitch_id, num_images)
+            # Not confusion matrices, and what else is no number: the log has them.
+            numbers = {n for n, value in found.items() if _is_scalar(value)}
+            for name in found.keys() - numbers:
+                runner.logger.info(f'{name}: {found[name]}')
+            metrics[stitch_id] = {n: v for n, v in found.items() if n in numbers}
+    return metrics
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, Real) or getattr(value, 'ndim', None) == 0
 
 
 def image_scores_file(folder: Path, stitch_id: int) -> Path:

@@ -1,4 +1,5 @@
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,27 @@ def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
         pictures = {str(p.relative_to(work_dir)) for p in work_dir.rglob('show/*/*')}
         names = {f'show/stitch_{i}/00000{n}.png' for i in expected for n in (0, 5)}
         assert pictures == names
+
+
+def test_another_metric_ranks_stitches(run_here, untrained, tmp_path):
+    results, path = StitchResults.read(untrained[1]), tmp_path / 'two_metrics.json'
+    rows = [
+        replace(r, metrics=r.metrics | dict(mAcc=100 - results.score(r)))
+        for r in results.stitches
+    ]
+    both = replace(results, stitches=rows)
+    wanted = both.ranked_by('mAcc').front()
+    assert wanted != both.front()
+    both.save(path)
+    args = ('--stitch-id', 'pareto', '--results', path, '--metric', 'mAcc')
+    args = (CONFIG, untrained[0], *args, '--limit', 2, '--work-dir', tmp_path)
+    run_here('test.py', *args, *SCENES)
+    (file,) = tmp_path.glob('*/stitches.json')
+    written = StitchResults.read(file)
+    assert [r.id for r in written.stitches] == wanted
+    assert written.metric == 'mAcc'
+    # Its parts are not known image by image, and those of mIoU are not of it.
+    assert not file.with_name('per_image.npz').exists()
 
 
 def test_augmentation(run_here, untrained, tmp_path):

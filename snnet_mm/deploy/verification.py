@@ -87,7 +87,7 @@ def verify(
         tested, quiet = evaluator.metrics, MMLogger.get_current_instance()
         with quiet_terminal(quiet), recorded_results(tested) as results:
             metrics = {k: float(v) for k, v in evaluator.evaluate(number).items()}
-        scores = image_scores(0, tested, results, list(metrics))
+        scores = image_scores(0, tested, results, metrics)
         times = core.times[name][WARM_UP:] or core.times[name]
         found[name] = Verified(metrics, median(times), number, scores)
     return found

@@ -5,6 +5,7 @@ by the name of a class, or of one that it derives from; see :func:`rule_for`.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from mmengine.evaluator import BaseMetric, Evaluator
@@ -18,6 +19,10 @@ Forward = Callable[[nn.Module, Tensor], object]
 FORWARDS: dict[str, Forward] = {}
 # Models that need images as they are, as those that locate objects do.
 UNSIZED: dict[str, bool] = {}
+# Contexts for models that compute something from a data set before they predict. They
+# give a call that does so for the active stitch and returns one that puts it back.
+Prepare = Callable[[], Callable[[], None]]
+DATA_OF_STITCH: dict[str, Callable[[nn.Module], AbstractContextManager[Prepare]]] = {}
 # Attributes of metrics that say where predictions are saved; mmengine's own first.
 SAVING_KEYS = ['out_file_path']
 # What to use instead of metrics that are wrong on a part of a data set.

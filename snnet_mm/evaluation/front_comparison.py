@@ -117,7 +117,8 @@ class FrontComparison:
         self.budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
         every = Run.joined(runs)
         (scores,) = every.scores(self.weights[:1])
-        worst = scores[every.anchors].min()
+        alone = every.anchors if every.anchors.any() else np.full(len(scores), True)
+        worst = scores[alone].min()
         margin = 5 if every.images.scale == 100 else abs(worst) / 20
         self.reference = 1.05 * self.high, worst - margin
         self.front = _front(every.costs, scores)

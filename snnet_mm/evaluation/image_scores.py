@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from snnet_mm.utils import atomic_path, check
 from .extensions import IMAGE_STATISTICS, rule_for
 
 Array = NDArray[np.float64]
+ROUNDING = 0.006  # mmseg rounds percentages to two digits
 
 
 @dataclass(frozen=True)
@@ -134,21 +135,26 @@ def image_scores(
     stitch_id: int,
     metrics: Sequence[BaseMetric],
     results: Sequence[list],
-    names: Sequence[str],
+    values: Mapping[str, float],
     wanted: str | None = None,
 ) -> ImageScores | None:
     """Return the per-image statistics of the ranking metric, if they are known.
 
-    ``results`` are what each of the metrics was computed from, ``names`` all names that
-    they gave; ``wanted`` is by default that of :func:`key_metric`.
+    ``results`` are what each of the metrics was computed from, ``values`` all that they
+    gave; ``wanted`` is by default that of :func:`key_metric`. Statistics that do not
+    make up the value, as of a metric with a threshold, are left out.
     """
-    # mmdet's give no names where nothing was found.
-    wanted = wanted or (key_metric(names) if names else '')
+    # mmdet's give nothing where nothing was found.
+    wanted = wanted or (key_metric(values) if values else '')
     for metric, found in zip(metrics, results, strict=True):
         statistics = rule_for(metric, IMAGE_STATISTICS)
         known = statistics(found) if found and statistics else {}
         if parts := known.get(wanted.rpartition('/')[2]):
             *arrays, scale = parts
             arrays = (np.asarray(x, np.float32)[None] for x in arrays)
-            return ImageScores(wanted, (stitch_id,), *arrays, scale)
+            scores = ImageScores(wanted, (stitch_id,), *arrays, scale)
+            number = scores.numerators.shape[1]
+            made_up = scores.scores(np.ones((1, number))).item()
+            same = np.isclose(made_up, values[wanted], 1e-4, ROUNDING, equal_nan=True)
+            return scores if same else None
     return None

@@ -23,6 +23,7 @@ from snnet_mm.models import (
 )
 from snnet_mm.stitching import (
     CostTable,
+    NoMetricsError,
     StitchResults,
     best_per_budget_group,
     by_precision,
@@ -200,7 +201,11 @@ class StitchTestLoop(TestLoop):
         self._under_way: list[PartialEvaluation] = []
         reports = []
         for size in sizes or (None,):
-            reports.append(self._run_at(size))
+            try:
+                reports.append(self._run_at(size))
+            except NoMetricsError as error:
+                runner.logger.warning(f'No report is written: {error}')
+                continue
             found = _flatten({r.id: r.metrics for r in reports[-1].measured})
             at = f'{size_name(size)}/' if size else ''
             metrics |= {at + name: value for name, value in found.items()}

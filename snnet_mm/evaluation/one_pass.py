@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,10 +15,11 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 from torch.utils.data import DataLoader
 
-from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import visiting_order
+from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
+from snnet_mm.stitching import Stitch, visiting_order
 from snnet_mm.utils import check, shared_seed
 
+from .extensions import DATA_OF_STITCH, rule_for
 from .partial_results import MetricBuffers
 
 SECONDS_BETWEEN_LOGS = 10
@@ -55,7 +58,10 @@ def run_one_pass(
     active = backbone.active_stitch
     stitches = visiting_order(backbone.space[i] for i in buffers.ids)
     begin, start, logged = buffers.num_batches, time.time(), time.time()
+    prepared = ExitStack()
     try:
+        with autocast(enabled=fp16):
+            switch = prepared.enter_context(_switch(model, stitches))
         for idx, data_batch in enumerate(dataloader):
             if idx < begin:
                 continue
@@ -64,7 +70,7 @@ def run_one_pass(
             with backbone.sharing_prefixes(), autocast(enabled=fp16):
                 predict = prepare(model, data_batch)
                 for stitch in stitches:
-                    set_stitch(model, stitch.id)
+                    switch(stitch.id)
                     outputs = predict()
                     with buffers.of(stitch.id):
                         buffers.evaluator.process(outputs, data_batch)
@@ -81,7 +87,29 @@ def run_one_pass(
                     f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'
                 )
     finally:
+        prepared.close()
         set_stitch(model, active.id)
+
+
+@contextmanager
+def _switch(
+    model: nn.Module, stitches: Sequence[Stitch]
+) -> Iterator[Callable[[int], None]]:
+    """Give what switches a model, with what it computes from a data set, if it does."""
+    if (rule := rule_for(unwrapped(model), DATA_OF_STITCH)) is None:
+        yield partial(set_stitch, model)
+        return
+    with rule(unwrapped(model)) as prepare_data:
+        put_back = {}
+        for stitch in stitches:
+            set_stitch(model, stitch.id)
+            put_back[stitch.id] = prepare_data()
+
+        def switch(stitch_id: int) -> None:
+            set_stitch(model, stitch_id)
+            put_back[stitch_id]()
+
+        yield switch
 
 
 def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:

@@ -113,7 +113,7 @@ class MetricBuffers:
         of_all = self.evaluator.metrics
         with self.of(stitch_id), recorded_results(of_all) as results:
             metrics = self.evaluator.evaluate(num_images)
-        scores = image_scores(stitch_id, of_all, results, list(metrics), self.metric)
+        scores = image_scores(stitch_id, of_all, results, metrics, self.metric)
         if scores is not None and self._folder is not None:
             scores.save(image_scores_file(self._folder, stitch_id))
         for metric in of_all:

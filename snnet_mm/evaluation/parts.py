@@ -155,9 +155,8 @@ def preprocessed_size(model: nn.Module) -> tuple[int, int]:
     """
     preprocessor = getattr(unwrapped(model), 'data_preprocessor', None) or nn.Module()
     sizes = [getattr(part, 'size', None) for part in preprocessor.modules()]
-    backbone = find_stitched_backbone(model)
-    if backbone.out == 'end':
-        sizes.append(backbone.anchors[-1].input_size)
+    backbones = (m for m in model.modules() if isinstance(m, StitchedBackbone))
+    sizes += [b.anchors[-1].input_size for b in backbones if b.out == 'end']
     size = next((size for size in sizes if size is not None), None)
     check(size is not None, 'input_size, model.data_preprocessor.size', size, SIZE)
     return tuple(size) if isinstance(size, Sequence) else size

@@ -64,11 +64,12 @@ class StitchStatisticsHook(Hook):
         if not self.is_last_train_iter(runner):
             return
         averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
-        for hook in averages:  # a checkpoint's weights are the average
-            hook.before_val_epoch(runner)
+        # A checkpoint's weights are the average. mmpretrain's hook validates besides.
+        for hook in averages:
+            EMAHook.before_val_epoch(hook, runner)
         self._estimate(runner, find_stitched_backbone(runner.model).space.ids)
         for hook in averages:
-            hook.after_val_epoch(runner)
+            EMAHook.after_val_epoch(hook, runner)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if self.statistics:

@@ -48,7 +48,7 @@ def evaluate_whole_model(runner: Runner) -> None:
     gflops, params = (UNITS[n].cell(getattr(row, n)) for n in ('flops', 'params'))
     words = f'{gflops} GFLOPs at {size[0]}x{size[1]}, {params} M parameters'
     print(f'{metric} {metrics[metric]:.4g}, {words}. Wrote {path}')
-    scores = image_scores(0, tested, of_images, list(metrics))
+    scores = image_scores(0, tested, of_images, metrics)
     if scores is not None:
         scores.save(images)
         link_latest(images, runner.work_dir)

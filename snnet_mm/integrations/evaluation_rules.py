@@ -1,11 +1,17 @@
 """Rules by which evaluation knows classes of the mm packages, importing none."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
+from torch import nn
 
 from snnet_mm.evaluation.extensions import (
+    DATA_OF_STITCH,
     DRAWERS,
     EMPTY_METRICS,
     FORWARDS,
@@ -13,6 +19,7 @@ from snnet_mm.evaluation.extensions import (
     SAVING_KEYS,
     UNSIZED,
     WHOLE_DATA_METRICS,
+    Prepare,
 )
 
 from .two_stage import run_two_stage
@@ -36,11 +43,26 @@ def draw_classified(
 
 def precision_of_nothing(metric: BaseMetric) -> dict[str, float]:
     """Return zeros by the names that mmdet's COCO metric gives where it finds some."""
-    if metric.default_prefix != 'coco':  # LVIS's has others
+    # LVIS's has others; and what is only written to a file was not evaluated.
+    if metric.default_prefix != 'coco' or metric.format_only:
         return {}
     kinds = [kind for kind in metric.metrics if kind in ('bbox', 'segm')]
     items = metric.metric_items or PRECISIONS
     return {f'{metric.prefix}/{k}_{item}': 0.0 for k in kinds for item in items}
+
+
+@contextmanager
+def galleries(model: nn.Module) -> Iterator[Prepare]:
+    """Let a retriever compare images with a data set, as each stitch sees both."""
+
+    def prepare() -> Callable[[], None]:
+        model.prepare_prototype()
+        return partial(setattr, model, 'prototype_vecs', model.prototype_vecs)
+
+    try:
+        yield prepare
+    finally:
+        model.prototype_inited = False  # the active stitch is another, or will be
 
 
 def iou_by_image(results: list) -> dict[str, tuple]:
@@ -70,6 +92,7 @@ def depth_by_image(results: list) -> dict[str, tuple]:
 IMAGE_STATISTICS['IoUMetric'] = iou_by_image
 IMAGE_STATISTICS['Accuracy'] = hits_by_image
 IMAGE_STATISTICS['RunningDepthMetric'] = depth_by_image
+DATA_OF_STITCH['ImageToImageRetriever'] = galleries
 FORWARDS['TwoStageDetector'] = run_two_stage
 UNSIZED['BaseDetector'] = True  # boxes are in pixels of what the backbone has seen
 # Of mmseg's and our metrics, and of mmdet's.

@@ -9,5 +9,6 @@ HEADS.extend(
 )
 ROI_PARTS = 'bbox_head', 'mask_head', 'mask_iou_head', 'point_head'
 HEADS.extend(f'roi_head.{part}' for part in ROI_PARTS)
-# mmdet's RPN is a ``bbox_head`` where it is trained alone.
-ONE_CLASS.add('RPNHead')
+# mmdet's RPNs are a ``bbox_head`` where they are trained alone; mmseg's STDC has an
+# auxiliary head for boundaries.
+ONE_CLASS.update(['RPNHead', 'GARPNHead', 'STDCHead'])

@@ -25,7 +25,13 @@ from .metrics import (
     short_name,
 )
 from .prior import prior_scores
-from .results import SizedStitch, StitchResult, StitchResults, joint_columns
+from .results import (
+    NoMetricsError,
+    SizedStitch,
+    StitchResult,
+    StitchResults,
+    joint_columns,
+)
 from .routes import (
     Position,
     Segment,

@@ -37,6 +37,10 @@ class SizedStitch(NamedTuple):
     input_size: tuple[int, int] | None = None
 
 
+class NoMetricsError(ValueError):
+    """Raised where an evaluation gave nothing that stitches could be ranked by."""
+
+
 @dataclass(frozen=True)
 class StitchResult:
     """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`.
@@ -94,10 +98,14 @@ class StitchResults:
         ``lower_is_better`` is as in :func:`metric_directions`.
         """
         names = list(dict.fromkeys(n for found in metrics.values() for n in found))
+        if not names:
+            raise NoMetricsError(
+                'no metric of the evaluator is a single number; the log or its own '
+                'files have what it gave (config key: test_evaluator)'
+            )
         results = []
         for i, found in metrics.items():
-            lacking = [n for n in names if n not in found]
-            if lacking or not names:
+            if lacking := [n for n in names if n not in found]:
                 raise ValueError(
                     f"stitch {i} has no metrics {lacking}; mmdet's CocoMetric gives "
                     "none where nothing was detected, type='StitchCocoMetric' does "

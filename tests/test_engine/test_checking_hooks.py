@@ -58,7 +58,7 @@ def test_heads_of_another_number_of_classes():
 
     sample = BaseDataElement(gt_instances=BaseDataElement())
     loader = SimpleNamespace(dataset=DetectionSet([dict(data_samples=sample)]))
-    model, rpn = nn.Module(), type('RPNHead', (Part,), dict(num_classes=1))()
+    model, rpn = nn.Module(), type('GARPNHead', (Part,), dict(num_classes=1))()
     model.bbox_head = nn.ModuleList([rpn, Part()])
     model.roi_head = nn.Module()
     model.roi_head.mask_head = nn.ModuleList([Part(), Part()])

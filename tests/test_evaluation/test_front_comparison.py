@@ -49,6 +49,12 @@ def test_figures_of_fronts_by_hand(sign):
     assert honest == pytest.approx(area.value)
 
 
+def test_models_that_are_no_anchors():
+    alone = constant_run([1, 3], [50, 60], anchors=[False] * 2)
+    cascade = constant_run([2], [55], anchors=[False])
+    assert compare(alone=alone, cascade=cascade).reference == pytest.approx((3.15, 45))
+
+
 def test_igd_plus_is_the_distance_to_the_joint_front():
     a, b = constant_run([1, 3], [40, 60]), constant_run([1, 3], [40, 50])
     figures = compare(a=a, b=b).figures()

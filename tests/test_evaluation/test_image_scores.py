@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+import torch
+from mmengine.evaluator import BaseMetric
 
-from snnet_mm.evaluation.image_scores import ImageScores
+from snnet_mm.evaluation.image_scores import ImageScores, image_scores
 
 
 def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
@@ -11,6 +13,24 @@ def test_iou_is_the_mean_over_classes_of_ratios_of_sums():
     # The second class is in no image; weights count images.
     scores = images.scores(np.array([[1, 1], [2, 0]]))
     np.testing.assert_allclose(scores, [[100 * 4 / 8], [100 * 2 / 4]])
+
+
+class Accuracy(BaseMetric):
+    """Known by its name, as mmpretrain's."""
+
+    process = compute_metrics = None
+
+
+def test_statistics_that_do_not_make_up_the_metric_are_left_out():
+    def result(label, *scores):
+        return dict(pred_score=torch.tensor(scores), gt_label=torch.tensor([label]))
+
+    results = [[result(0, 0.4, 0.3, 0.3), result(1, 0.2, 0.1, 0.7)]]
+    found = image_scores(7, [Accuracy()], results, {'accuracy/top1': 50.0})
+    assert (found.metric, found.ids, found.scale) == ('accuracy/top1', (7,), 100)
+    assert found.numerators.tolist() == [[[1], [0]]]
+    # With a threshold of 0.5 no image counts as right.
+    assert not image_scores(7, [Accuracy()], results, {'accuracy/top1': 0.0})
 
 
 def test_the_interval_of_a_difference_is_paired():

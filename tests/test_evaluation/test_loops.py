@@ -149,6 +149,19 @@ def test_metrics_that_are_no_numbers(toy_cfg, tmp_path):
     assert 'rows: [1, 2]' in log.read_text()
 
 
+def test_without_a_number_there_is_no_report(toy_cfg, tmp_path):
+    class Matrices(Numbers):
+        def compute_metrics(self, results):
+            return dict(matrix=torch.eye(2))
+
+    toy_cfg.test_evaluator, toy_cfg.log_level = dict(type=Matrices), 'INFO'
+    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
+    assert Runner.from_cfg(toy_cfg).test() == {}
+    (log,) = tmp_path.glob('*/*.log')
+    assert 'No report is written: no metric of the evaluator is a' in log.read_text()
+    assert not [*tmp_path.rglob('stitches.json')]
+
+
 def test_metrics_that_would_mix_stitches_are_refused(toy_cfg):
     toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
     toy_cfg.test_evaluator = dict(type=Nested)

@@ -72,10 +72,19 @@ def steady(cfg):
     return cfg
 
 
-@pytest.mark.parametrize('average', [False, True])
+@pytest.mark.parametrize(
+    'average',
+    [
+        {},
+        dict(type='EMAHook'),
+        # After a validation it runs another one, on the weights that are trained.
+        dict(type='mmpretrain.EMAHook', evaluate_on_origin=True),
+    ],
+)
 def test_the_last_checkpoint_holds_those_of_all_stitches(steady, average):
     if average:
-        steady.custom_hooks = [dict(type='EMAHook', momentum=0.5, update_buffers=True)]
+        steady.custom_hooks = [dict(average, momentum=0.5, update_buffers=True)]
+        steady.val_cfg = steady.val_dataloader = steady.val_evaluator = None
     runner, (before, last) = trained(steady)
     assert KEY not in before
     found = last[KEY]

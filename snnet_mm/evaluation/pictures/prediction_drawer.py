@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
+from torch import Tensor
 
 from ..extensions import DRAWERS, rule_for
 
@@ -36,7 +37,10 @@ class PredictionDrawer:
         self, stitch_id: int, data_batch: dict, outputs: Sequence[BaseDataElement]
     ) -> None:
         """Draw the predictions of one stitch for one batch."""
-        for loaded, sample in zip(data_batch['inputs'], outputs, strict=True):
+        inputs = data_batch['inputs']
+        if not isinstance(inputs[0], Tensor):  # the first of several augmentations
+            inputs = inputs[0]
+        for loaded, sample in zip(inputs, outputs, strict=True):
             # Data sets in one file, such as CIFAR, have no paths.
             path = Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')
             out_file = None

@@ -52,6 +52,13 @@ def test_images_are_those_of_their_files_or_as_loaded(tmp_path, in_file):
     assert settings == dict(show=True, wait_time=2, out_file=None)
 
 
+def test_of_several_augmentations_the_first_is_drawn():
+    visualizer, views = Recorder(), torch.from_numpy(IMAGE).permute(2, 0, 1).flip(0)
+    sample = BaseDataElement(metainfo=dict(ori_shape=(4, 6)))
+    PredictionDrawer(visualizer)(3, dict(inputs=[(views,), (0 * views,)]), [sample])
+    np.testing.assert_array_equal(visualizer.drawn[0][1], IMAGE)
+
+
 def test_classified_images_without_a_path(tmp_path):
     """CIFAR of mmpretrain has neither paths nor sizes, only numbers."""
     sample = BaseDataElement(metainfo=dict(sample_idx=7), pred_label=torch.tensor([1]))

@@ -9,6 +9,7 @@ and says how good the slow anchor, the cut one and the trained one are.
 import argparse
 import math
 import os.path as osp
+from collections.abc import Sequence
 from copy import deepcopy
 from itertools import islice
 from pathlib import Path
@@ -59,7 +60,7 @@ def parse_args() -> argparse.Namespace:
     add('--resume', action='store_true', help='go on with an interrupted training')
     parser.add_cfg_options()
     args = parser.parse_args()
-    check(args.iters > 0, '--iters', args.iters, '1 or more')
+    check(args.iters > 1, '--iters', args.iters, '2 or more')
     check(args.every > 1, '--every', args.every, '2 or more')
     if args.work_dir is None:
         args.work_dir = Path('work_dirs', Path(args.config).stem + '_fast')
@@ -82,11 +83,17 @@ def cut(cfg: Config, args: argparse.Namespace) -> tuple[dict, list[int], dict]:
     arch['mlp_ratio'] = anchor.blocks[0].mlp.fc1.out_features / width
     own = anchor.state_dict()
     if args.width is None:
-        blocks = args.blocks or list(range(0, depth, args.every))
+        blocks = args.blocks = args.blocks or list(range(0, depth, args.every))
         own = keep_blocks(own, blocks)
         places = [*(b - 1 for b in blocks[1:]), depth - 1]
         arch['depth'] = len(blocks)
     else:
+        block = anchor.blocks[0]
+        for key, value, right in (
+            ('mlp_shortcut', block.mlp_shortcut, False),
+            ('qkv_bias', block.attn.qkv.bias is not None, True),
+        ):
+            check(value is right, f'backbone.{key}', value, f'{right}, for --width')
         basis, places = find_directions(model, cfg, args), list(range(depth))
         own = contract_width(own, basis, heads)
         arch |= dict(embed_dims=args.width, num_heads=heads * args.width // width)
@@ -115,14 +122,22 @@ def write_config(
     """Write the config of the fast anchor alone, and return it."""
     path, checkpoint = args.work_dir / 'fast.py', str(args.work_dir / 'fast.pth')
     init_cfg = dict(type='Pretrained', checkpoint=checkpoint, prefix='backbone.')
-    model = dict(backbone=dict(arch=arch, init_cfg=init_cfg))
-    maps = cfg.model.backbone.get('out_indices')
+    backbone, slow, depth = dict(arch=arch), cfg.model.backbone, places[-1] + 1
+    backbone['init_cfg'] = init_cfg
+    maps = slow.get('out_indices')
     if maps is not None:  # of the first blocks that stand for these, or for later ones
-        maps = [next(i for i, p in enumerate(places) if p >= j) for j in maps]
-        model['backbone']['out_indices'] = tuple(maps)
-    head = next((k for k in ('neck', 'decode_head', 'head') if k in cfg.model), None)
-    if args.width is not None and head is not None:
-        model[head] = dict(in_channels=args.width)
+        maps = [next(i for i, p in enumerate(places) if p >= j % depth) for j in maps]
+        backbone['out_indices'] = tuple(maps)
+    if args.blocks is not None and (old := slow.get('global_blocks')):
+        kept = tuple(n for n, block in enumerate(args.blocks) if block in old)
+        wanted = f'some with one of {tuple(old)}, which attend among all tokens'
+        check(kept, '--blocks', args.blocks, wanted)
+        backbone['global_blocks'] = kept
+    if 'frozen_stages' in slow:
+        backbone['frozen_stages'] = -1  # what was cut has to adapt
+    model = dict(backbone=backbone)
+    if args.width is not None:
+        model |= narrow_readers(cfg.model, args.width)
     fast = deepcopy(cfg)
     fast.model.backbone.pop('arch')
     fast.model.backbone.pop('init_cfg', None)
@@ -134,6 +149,25 @@ def write_config(
     made += f'tools/make_fast_anchor.py.\n{Config(changes).pretty_text}'
     path.write_text(made)
     return fast
+
+
+def narrow_readers(model: Config, width: int) -> dict:
+    """Return configs of the parts that read a backbone, for maps of a width."""
+
+    def narrow(part: dict | list) -> dict | list:
+        if isinstance(part, list):  # a config replaces lists as a whole
+            return [dict(each, **narrow(each)) for each in part]
+        if 'anchor_heads' in part:  # of a StitchedClsHead
+            return dict(anchor_heads=narrow(part['anchor_heads']))
+        old = part.get('in_channels')
+        check(old is not None, 'in_channels', old, f'some, of the {part.get("type")}')
+        new = [width] * len(old) if isinstance(old, Sequence) else width
+        return dict(in_channels=new)
+
+    # A neck without widths, such as a pooling, passes them on.
+    has_neck = 'in_channels' in (model.get('neck') or {})
+    names = ['neck'] if has_neck else ['decode_head', 'head', 'auxiliary_head']
+    return {n: narrow(model[n]) for n in names if model.get(n) is not None}
 
 
 def has_classes(model: dict) -> bool:

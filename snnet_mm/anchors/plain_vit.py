@@ -30,6 +30,7 @@ from .pretrained import Weights
 from .vit_block import AttentionBias, Block
 
 # Width, depth and heads.
+MODES = 'bicubic', 'bilinear'  # of resampling position embeddings
 ARCHITECTURES = {
     'tiny': (192, 12, 3),
     'small': (384, 12, 6),
@@ -54,6 +55,8 @@ class PlainViT(TokenAnchor):
             tokens (ViT), or is added before they are put in front (DeiT3).
         pos_embed_antialias: Whether resampling the position embedding antialiases, as
             in timm; the authors' depth model does without.
+        pos_embed_mode: How it is resampled, ``'bicubic'`` or ``'bilinear'``, as in
+            mmsegmentation's configs of SETR.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
         window_size: Rows, and columns, of the windows that attention stays in, as in
             ViTDet, or 0 for none; needs an anchor without prefix tokens.
@@ -80,6 +83,7 @@ class PlainViT(TokenAnchor):
         abs_pos_embed: bool = True,
         pos_embed_prefix: bool = False,
         pos_embed_antialias: bool = True,
+        pos_embed_mode: str = 'bicubic',
         qkv_bias: bool = True,
         layer_scale_init: float | None = 1e-6,
         rel_pos_bias: bool = False,
@@ -100,7 +104,9 @@ class PlainViT(TokenAnchor):
         prefix = int(cls_token) + num_registers, cls_token
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
+        check(pos_embed_mode in MODES, 'pos_embed_mode', pos_embed_mode, MODES)
         self.pos_embed_antialias = pos_embed_antialias
+        self.pos_embed_mode = pos_embed_mode
         self._kept = KeptTensors()
         embedded = abs_pos_embed and pos_embed_prefix
         self.num_embedded_prefix = self.num_prefix if embedded else 0
@@ -185,7 +191,7 @@ class PlainViT(TokenAnchor):
         return DecomposedRelPosBias(grid, head_dim) if decomposed else None
 
     def _pos_embed_for(self, grid: Grid) -> Tensor:
-        how = self.num_embedded_prefix, self.pos_embed_antialias
+        how = self.num_embedded_prefix, self.pos_embed_antialias, self.pos_embed_mode
         return resize_pos_embed(self.pos_embed, self.grid, grid, *how)
 
     def _randomise(self) -> None:

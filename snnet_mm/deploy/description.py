@@ -85,6 +85,12 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
             about = dict(size=[height, width], keep_ratio=more.get('keep_ratio', False))
             how = more.get('interpolation', 'bilinear')
             steps.append(dict(step='resize', **about, interpolation=how))
+        elif name == 'LoadImageFromFile':
+            colour = more.get('color_type', 'color')
+            key = 'test_dataloader.dataset.pipeline.color_type'
+            check(colour != 'grayscale', key, colour, 'images of three channels')
+            if more.get('to_float32'):  # floats are not resized as bytes are
+                steps.append(dict(step=name, to_float32=True))
         elif not name.startswith(('Load', 'Pack')):
             steps.append(dict(step=name, **more))
     return steps
@@ -93,23 +99,25 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
 def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
     """Return the steps by which a segmentor predicts an image in several passes."""
     settings = getattr(model, 'test_cfg', None) or {}
-    mode, steps = str(settings.get('mode', '')), []
-    if 'slide' in mode:
+    mode, steps = settings.get('mode'), []
+    ours = getattr(model, 'mirrors_images', False)
+    slides = mode == 'slide' and (ours or task_of(model) != 'depth')
+    if slides or mode == 'slide_flip':
         stride = list(settings['stride'])
         steps.append(dict(step='windows', size=list(size), stride=stride))
-    flips = settings.get('flip') or 'flip' in mode
-    if flips and task_of(model) == 'depth':  # mmseg's segmentors know no such thing
-        steps.append(dict(step='flip_average'))
+    if mode == 'slide_flip':
+        steps.append(dict(step='flip_average', of='windows'))
+    elif ours and settings.get('flip'):
+        steps.append(dict(step='flip_average', of='image'))
     return steps
 
 
 def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
-    """Refuse graphs so small that gaps are between sliding windows."""
-    for step in _passes(model, size):
-        stride = step.get('stride', size)
-        fits = stride[0] <= size[0] and stride[1] <= size[1]
-        allowed = f'{tuple(stride)}, the stride of its windows, or more'
-        check(fits, '--shape', size, f'{allowed} (config key: model.test_cfg.stride)')
+    """Refuse graphs of another size than that of the model's sliding windows."""
+    for _ in (step for step in _passes(model, size) if step['step'] == 'windows'):
+        window = tuple(model.test_cfg['crop_size'])
+        allowed = f'{window}, its windows (config key: model.test_cfg.crop_size)'
+        check(tuple(size) == window, '--shape', tuple(size), allowed)
 
 
 def _steps_after(task: str, model: nn.Module) -> list[dict]:

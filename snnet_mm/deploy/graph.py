@@ -151,7 +151,8 @@ class StitchBuild:
 def takes_rgb(cfg: Config) -> bool:
     """Tell whether a model turns the BGR of loaded images into RGB."""
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    return any(preprocessor.get(key) for key in ('bgr_to_rgb', 'to_rgb'))
+    keys = 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'  # both exchange the channels
+    return any(preprocessor.get(key) for key in keys)
 
 
 def innermost(dataset: ConfigDict) -> ConfigDict:

@@ -76,7 +76,8 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     _drop_pretrained(config)
     for mode in ('val', 'test'):
         loop = out.get(f'{mode}_cfg') or {}
-        if loop.get('type', '').startswith('Stitch'):
+        kind = loop.get('type', '')
+        if getattr(kind, '__name__', kind).startswith('Stitch'):
             out[f'{mode}_cfg'] = dict(type=f'{mode.capitalize()}Loop')
     named, listed = out.get('default_hooks') or {}, out.get('custom_hooks') or []
     out['default_hooks'] = {k: h for k, h in named.items() if not _stitched_only(h)}

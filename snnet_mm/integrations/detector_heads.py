@@ -70,10 +70,11 @@ def pool(extractor: nn.Module, *inputs: Tensor) -> Tensor:
     layers, total = extractor.roi_layers, 0
     levels = extractor.map_roi_levels(F.pad(boxes, (1, 0)), len(layers))
     for level, (layer, features) in enumerate(zip(layers, maps, strict=False)):
-        # Boxes of other levels have no size here: they take no time, and give 0.
-        own = F.pad(boxes * (levels == level)[:, None], (1, 0))
+        # Boxes of other levels have no size here, and take little time.
+        own = (levels == level)[:, None]
         how = layer.output_size, layer.spatial_scale, layer.sampling_ratio, True
-        total = total + roi_align(features, own, *how)
+        pooled = roi_align(features, F.pad(boxes * own, (1, 0)), *how)
+        total = total + pooled * own[..., None, None]
     return total
 
 
@@ -112,8 +113,9 @@ def _are_plain(detector: nn.Module) -> bool:
     if not _named(RPNHead=rpn, StandardRoIHead=roi):
         return False
     coders, chosen = (rpn.bbox_coder, roi.bbox_head.bbox_coder), detector.test_cfg
-    right = all(_named(DeltaXYWHBBoxCoder=coder) for coder in coders)
-    right &= not roi.with_mask or _named(FCNMaskHead=roi.mask_head)
+    right = all(_named(DeltaXYWHBBoxCoder=c) and c.clip_border for c in coders)
+    if roi.with_mask:  # below 0 masks stay soft
+        right &= _named(FCNMaskHead=roi.mask_head) and chosen.rcnn.mask_thr_binary >= 0
     for kind in ('bbox', 'mask') if roi.with_mask else ('bbox',):
         extractor = getattr(roi, f'{kind}_roi_extractor')
         layers = extractor.roi_layers

@@ -136,6 +136,7 @@ def _vit(net: nn.Module, classifies: bool) -> AnchorParts:
         cls_token=net.with_cls_token,
         pos_embed_prefix=net.with_cls_token,
         pos_embed_antialias=False,
+        pos_embed_mode=net.interpolate_mode,
         qkv_bias='layers.0.attn.qkv.bias' in weights,
         layer_scale_init=1e-5 if 'layers.0.attn.gamma1.weight' in weights else None,
         final_norm=bool(net.final_norm) and not classifies,

@@ -9,6 +9,9 @@ from torch import nn
 from snnet_mm.stitching import Stitch, StitchingSpace
 from snnet_mm.utils import check, register
 
+# Settings of a head that mmseg's segmentors copy when they are built.
+OF_THE_MODEL = 'align_corners', 'num_classes', 'out_channels'
+
 
 @register(MODELS, passes_on=True)
 class PartPerAnchor(BaseModule):
@@ -43,6 +46,10 @@ class PartPerAnchor(BaseModule):
         wanted = f'one for each of the {len(space.depths)} anchors of the backbone'
         fits = len(self.parts) == len(space.depths)
         check(fits, 'PartPerAnchor.parts', f'{len(self.parts)} parts', wanted)
+        for name in OF_THE_MODEL:
+            found = [getattr(part, name, None) for part in self.parts]
+            key = f'PartPerAnchor.parts.{name}'
+            check(len({*found}) == 1, key, found, 'the same for all parts')
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
         """Yield the parameters of the parts that a stitch does not run."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from statistics import linear_regression, median
 
 from .budgets import pareto_front
-from .checks import check
+from .checks import check, is_number
 
 # Relative; together they keep a settled controller within 10 % of its target.
 TOO_SLOW = 0.05  # above the target: a cheaper stitch is chosen
@@ -62,7 +62,7 @@ class BudgetController:
         positive = costs and all(0 < c < math.inf for c in costs.values())
         check(positive, 'costs', dict(costs), 'positive numbers by stitch id')
         given = [t for t in (target_ms, target_fps) if t is not None]
-        one = len(given) == 1 and 0 < given[0] < math.inf
+        one = len(given) == 1 and is_number(given[0]) and given[0] > 0
         check(one, '--target-fps', given, 'one positive target_ms or target_fps')
         self.target_ms = 1000 / target_fps if target_ms is None else target_ms
         if scores is None:

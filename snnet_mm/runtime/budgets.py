@@ -72,7 +72,8 @@ def parse_budget(text: str, key: str = '--budget') -> Budget:
     right = match and match[2] in _COSTS and float(match[1]) > 0
     check(right, key, text, BUDGETS)
     cost = _COSTS[match[2]]
-    return Budget(cost, float(match[1]) * UNITS[cost].factor)
+    # Not 4099999.9999999995 of 4.1M.
+    return Budget(cost, round(float(match[1]) * UNITS[cost].factor, 6))
 
 
 def drop_nan(scores: Mapping[int, float], name: str = 'score') -> dict[int, float]:

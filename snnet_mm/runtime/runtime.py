@@ -18,7 +18,7 @@ import numpy as np
 from .budget_controller import BudgetController
 from .budgets import UNITS, pareto_front, parse_budget
 from .bundle import MANIFEST, OPENERS, Run, check_whole, read_manifest
-from .checks import check
+from .checks import check, is_whole
 from .detection import Detections
 from .steps import Steps
 
@@ -85,7 +85,8 @@ class StitchRuntime:
 
     def set_stitch(self, stitch_id: int, precision: str | None = None) -> None:
         """Run one stitch from the next call on, by default in its first precision."""
-        check(stitch_id in self.stitches, 'stitch_id', stitch_id, self.stitches)
+        known = is_whole(stitch_id) and stitch_id in self.stitches
+        check(known, 'stitch_id', stitch_id, self.stitches)
         known = [name for name, i in self._files if i == stitch_id]
         check(precision in (None, *known), 'precision', precision, known)
         self._set((precision or known[0], stitch_id))

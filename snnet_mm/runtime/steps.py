@@ -57,7 +57,7 @@ class Steps:
                 return 1 / (1 + np.exp(-scores))
             exponents = np.exp(scores - scores.max())
             return exponents / exponents.sum()
-        maps = self._slide(run, pixels)[:, : resized[0], : resized[1]]
+        maps = self._maps(run, pixels)[:, : resized[0], : resized[1]]
         corners = self.after['resize']['align_corners']
         maps = resize_maps(maps, image.shape[:2], corners)
         if 'argmax' in self.after:
@@ -72,6 +72,8 @@ class Steps:
         step, fitted = self.before.get('resize'), size
         if step and not self.left:  # else the caller resizes
             fitted = fit_size(size, tuple(step['size']), step['keep_ratio'])
+            allowed = f'what has pixels once resized, not {fitted}'
+            check(min(fitted), 'image', size, allowed)
         height, width = self._padded(fitted)
         found = f'{size}, resized {fitted}'
         if 'windows' in self.before:
@@ -103,13 +105,22 @@ class Steps:
         filled[: len(pixels), : pixels.shape[1]] = pixels
         return filled
 
-    def _slide(self, run: Run, pixels: np.ndarray) -> np.ndarray:
+    def _maps(self, run: Run, pixels: np.ndarray) -> np.ndarray:
+        """Return maps of an image, or their mean with those of the mirrored one."""
+        flip = self.before.get('flip_average')
+        if flip and flip.get('of') == 'image' and 'windows' in self.before:
+            both = (self._slide(run, image) for image in (pixels, pixels[..., ::-1]))
+            maps, mirrored = both
+            return (maps + mirrored[..., ::-1]) / 2
+        return self._slide(run, pixels, bool(flip))
+
+    def _slide(self, run: Run, pixels: np.ndarray, flip: bool = False) -> np.ndarray:
         """Return the mean of all windows that cover a place, and of mirrored ones."""
         size, total, count = pixels.shape[2:], 0, np.zeros(pixels.shape[2:], np.float32)
         stride = self.before.get('windows', {}).get('stride', self.size)
         for y, x in windows(size, self.size, stride):
             part = np.ascontiguousarray(pixels[..., y, x])
-            if 'flip_average' in self.before:
+            if flip:
                 part = np.concatenate([part, part[..., ::-1]])
             (maps, *mirrored), *_ = run(part)
             for other in mirrored:

@@ -13,6 +13,7 @@ from snnet_mm.deploy import StitchExporter, read_manifest
 from snnet_mm.deploy.description import describe_graphs
 
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
+LOAD = dict(type='LoadImageFromFile')
 RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bilinear')
 
 
@@ -24,6 +25,9 @@ RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bil
         ([RESIZE | dict(backend='pillow')], ['Resize']),
         ([RESIZE, RESIZE], [RESIZED, 'Resize']),
         ([dict(type='CenterCrop', crop_size=64), RESIZE], ['CenterCrop', RESIZED]),
+        # Floats are not resized as bytes are.
+        ([dict(LOAD, to_float32=True), RESIZE], ['LoadImageFromFile', RESIZED]),
+        ([dict(LOAD, color_type='color'), RESIZE], [RESIZED]),
     ],
 )
 def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
@@ -37,10 +41,17 @@ def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
     assert named == [*found, 'channels', 'batch']
 
 
-def test_windows_with_gaps_between_are_refused(toy_cfg, build, tmp_path):
+def test_grey_images_are_refused(toy_cfg, build):
+    cfg = toy_cfg(sizes=SHORT)
+    cfg.test_dataloader.dataset.pipeline[:0] = [dict(LOAD, color_type='grayscale')]
+    with pytest.raises(ValueError, match="color_type='grayscale'; .*three channels"):
+        describe_graphs(cfg, build(cfg), (64, 64), torch.zeros(1, 6, 64, 64))
+
+
+def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_path):
     cfg = toy_cfg(sizes=SHORT)
     cfg.model.test_cfg = dict(mode='slide', crop_size=(64, 64), stride=(32, 43))
-    with pytest.raises(ValueError, match=r'shape=\(32, 32\); allowed: \(32, 43\)'):
+    with pytest.raises(ValueError, match=r'shape=\(32, 32\); allowed: \(64, 64\)'):
         StitchExporter(cfg, build(cfg), tmp_path, size=(32, 32))
     assert not [*tmp_path.iterdir()]
 

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from snnet_mm.apis import cost_table, set_stitch
 from snnet_mm.deploy import single_stitch
+from snnet_mm.evaluation import StitchTestLoop
 
 TOY = Path(__file__).parents[2] / 'configs/toy'
 TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -95,7 +96,7 @@ def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
 
 def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     cfg = toy_cfg()
-    cfg.work_dir = 'somewhere'
+    cfg.work_dir, cfg.test_cfg = 'somewhere', dict(type=StitchTestLoop)
     pretrained, others = cfg.model.decode_head.init_cfg, [dict(type='Normal')]
     cfg.model.decode_head.init_cfg = [pretrained, *others]
     # As in configs in which the hooks have no names.

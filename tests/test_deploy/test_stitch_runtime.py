@@ -70,15 +70,28 @@ def test_masks_are_those_of_mm(toy_cfg, build, tmp_path, mode, padded):
     assert varied > len(SIZES)
 
 
-def test_depths_are_those_of_mm(build, tmp_path):
+SLIDING = dict(crop_size=(64, 64), stride=(64, 40))
+
+
+@pytest.mark.parametrize(
+    ('kind', 'test_cfg', 'width'),
+    [
+        ('DPTDepthEstimator', dict(mode='whole', flip=True), 64),
+        # The image is mirrored; of mmseg's every window, and its 'slide' slides not.
+        ('DPTDepthEstimator', dict(mode='slide', flip=True, **SLIDING), 114),
+        ('DepthEstimator', dict(mode='slide_flip', **SLIDING), 114),
+        ('DepthEstimator', dict(mode='slide', flip=True, **SLIDING), 64),
+    ],
+)
+def test_depths_are_those_of_mm(build, tmp_path, kind, test_cfg, width):
     config = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
     cfg = Config.fromfile(ROOT / config)
     cfg.test_dataloader.dataset.num_scenes = 4
     for anchor in cfg.model.backbone.anchors:
         anchor.arch.depth = 4
     cfg.model.backbone.out_indices = (0, 1, 2, 3)
-    cfg.model.test_cfg = dict(mode='whole', flip=True)
-    cfg = pipeline_of(cfg, dict(type='Resize', scale=(64, 64), keep_ratio=False))
+    cfg.model.update(type=kind, test_cfg=test_cfg)
+    cfg = pipeline_of(cfg, dict(type='Resize', scale=(width, 64), keep_ratio=False))
     model = build(cfg)
     StitchExporter(cfg, model, tmp_path).export_bundle((0,))
     found = predictions(cfg, model, StitchRuntime(tmp_path), (0,))

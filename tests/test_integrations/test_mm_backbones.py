@@ -22,6 +22,7 @@ BACKBONES = [
     ('mmseg', SEG_VIT),
     ('mmseg', dict(SEG_VIT, with_cls_token=False, patch_bias=True, final_norm=True)),
     ('mmseg', dict(SEG_VIT, output_cls_token=True, qkv_bias=False)),
+    ('mmseg', dict(SEG_VIT, interpolate_mode='bilinear')),
     ('mmpretrain', CLS_VIT),
     ('mmpretrain', dict(CLS_VIT, with_cls_token=False, layer_scale_init_value=0.1)),
     ('mmseg', SEG_SWIN),

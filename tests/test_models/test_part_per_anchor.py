@@ -88,6 +88,12 @@ def test_stitches_equal_models_alone_and_exports(kind, randomise, tmp_path):
         assert sum(p.numel() for p in read.parameters()) == costs[i].params
 
 
+def test_parts_agree_on_what_the_model_copies(segmentor):
+    segmentor.decode_head.parts[0].align_corners = True
+    with pytest.raises(ValueError, match=r'align_corners=\[True, False\]; .*the same'):
+        segmentor.decode_head.check_space(segmentor.backbone.space)
+
+
 def test_training_and_statistics_are_of_one_head(segmentor):
     labels = PixelData(data=torch.zeros(1, 32, 32))
     batch = dict(inputs=[torch.randint(0, 256, (3, 32, 32))])

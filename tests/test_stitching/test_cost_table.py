@@ -80,6 +80,7 @@ def test_tables_of_other_models_are_refused(other, words):
     ],
 )
 def test_budgets_are_read_and_written(text, cost, limit):
+    assert parse_budget('4.1M').limit == 4100000  # not 4099999.9999999995
     budget = parse_budget(text)
     assert budget == (cost, limit)
     written = UNITS[cost].budget(limit)

@@ -1,10 +1,14 @@
 import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from tiny import TOY
 
 from snnet_mm.apis import init_model
+from snnet_mm.utils import load_config
 
 SLOW = TOY.with_name(TOY.name.replace('snnetv2-fast-slow', 'vit-slow'))
 OPTIONS = (
@@ -13,6 +17,66 @@ OPTIONS = (
     'test_dataloader.dataset.num_scenes=4',
     'train_dataloader.batch_size=2',
 )
+
+
+@pytest.fixture
+def tool():
+    return runpy.run_path(str(Path(__file__).parents[2] / 'tools/make_fast_anchor.py'))
+
+
+@pytest.fixture
+def fast_backbone(tool, tmp_path):
+    """The config that the tool writes for the backbone, of a slow one with settings."""
+
+    def write(size=None, **settings):
+        cfg = load_config(SLOW, {f'model.backbone.{k}': v for k, v in settings.items()})
+        args = dict(width=None, blocks=None, every=2) | (size or {})
+        files = dict(config=str(SLOW), checkpoint=None, work_dir=tmp_path)
+        args = SimpleNamespace(**args, **files)
+        arch, places, _ = tool['cut'](cfg, args)
+        return tool['write_config'](cfg, arch, places, args).model.backbone
+
+    return write
+
+
+def test_settings_that_number_blocks_follow_those_that_are_kept(fast_backbone):
+    found = fast_backbone(out_indices=(-1, 2), frozen_stages=4)
+    # Of blocks 0, 2, 4 and 6, the first stands for 1, the second for 2 and 3.
+    assert found.out_indices == (3, 1)
+    assert found.frozen_stages == -1
+    windows = dict(cls_token=False, window_size=4)
+    found = fast_backbone(**windows, global_blocks=(1, 4))
+    assert found.global_blocks == (2,)
+    with pytest.raises(ValueError, match=r'blocks=\[0, 2, 4, 6\]; .*one of \(1, 3\)'):
+        fast_backbone(**windows, global_blocks=(1, 3))
+    chosen = fast_backbone(dict(blocks=[1, 3, 7]), **windows, global_blocks=(1, 3))
+    assert chosen.global_blocks == (0, 1)
+
+
+@pytest.mark.parametrize('setting', [dict(mlp_shortcut=True), dict(qkv_bias=False)])
+def test_blocks_that_cannot_be_narrowed(fast_backbone, setting):
+    ((key, value),) = setting.items()
+    with pytest.raises(ValueError, match=f'{key}={value}; .*{not value}, for --width'):
+        fast_backbone(dict(width=48), **setting)
+
+
+def test_whatever_reads_a_narrow_backbone_is_narrowed(tool):
+    narrow = tool['narrow_readers']
+    uper, fcn = dict(type='UPerHead', in_channels=[96] * 4), dict(in_channels=96)
+    model = dict(neck=None, decode_head=uper, auxiliary_head=[dict(fcn, channels=8)])
+    assert narrow(model, 48) == dict(
+        decode_head=dict(in_channels=[48] * 4),
+        auxiliary_head=[dict(in_channels=48, channels=8)],
+    )
+    head = dict(type='StitchedClsHead', anchor_heads=[dict(fcn, type='LinearClsHead')])
+    narrowed = [dict(type='LinearClsHead', in_channels=48)]
+    assert narrow(dict(head=head), 48) == dict(head=dict(anchor_heads=narrowed))
+    # After a neck maps are as wide as before.
+    assert narrow(dict(neck=fcn, head=head), 48) == dict(neck=dict(in_channels=48))
+    pooled = dict(neck=dict(type='GlobalAveragePooling'), head=fcn)
+    assert narrow(pooled, 48) == dict(head=dict(in_channels=48))
+    with pytest.raises(ValueError, match='of the ClsHead'):
+        narrow(dict(head=dict(type='ClsHead')), 48)
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ def read_run(files: str, args: argparse.Namespace) -> Run:
         results = StitchResults.read(file).ranked_by(args.metric)
         if args.costs is not None:
             results = results.with_costs(CostTable.read(args.costs))
-        images = ImageScores.read(Path(file).with_name('per_image.npz'))
+        folder = Path(file).resolve().parent  # the file may be a link to a test's
+        images = ImageScores.read(folder / 'per_image.npz')
         runs.append(Run.of(results, images, args.cost))
     return Run.joined(runs)
 

@@ -174,6 +174,8 @@ class DPTDepthEstimator(DepthEstimator):
     ``stride``), and ``flip``, for the mean with the mirrored image's prediction.
     """
 
+    mirrors_images = True  # mmseg's mirrors windows, and slides in 'slide_flip' alone
+
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         mode = (self.test_cfg or {}).get('mode')

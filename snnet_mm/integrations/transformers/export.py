@@ -26,7 +26,9 @@ from snnet_mm.utils import check, check_writable
 from .causal_lm import PADDING
 from .hf_decoder_anchor import HFDecoderAnchor
 
-TOLERANCE = 1e-5  # of logits, by the largest one
+# Of logits, by the largest one: in half precision transformers rounds more often.
+TOLERANCE, TOLERANCE_HALF = 1e-5, 2e-2
+TOKENS = 'bos_token_id', 'eos_token_id', 'pad_token_id', 'vocab_size'
 
 
 class StitchConfig(PretrainedConfig):
@@ -34,9 +36,11 @@ class StitchConfig(PretrainedConfig):
 
     model_type = 'snnet_mm_stitch'
 
-    def __init__(self, backbone: dict | None = None, **kwargs) -> None:
+    def __init__(
+        self, backbone: dict | None = None, vocab_size: int | None = None, **kwargs
+    ) -> None:
         super().__init__(**{'use_cache': False} | kwargs)
-        self.backbone = backbone
+        self.backbone, self.vocab_size = backbone, vocab_size
 
 
 class StitchForCausalLM(PreTrainedModel, GenerationMixin):
@@ -55,12 +59,19 @@ class StitchForCausalLM(PreTrainedModel, GenerationMixin):
         self.lm = MODELS.build(dict(type='CausalLM', backbone=config.backbone))
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        **_,
     ) -> CausalLMOutput:
-        """Return logits ``(B, L, V)`` of token ids ``(B, L)``."""
+        """Return logits ``(B, L, V)`` of token ids ``(B, L)``; their loss of labels."""
         if attention_mask is not None:
             input_ids = input_ids.masked_fill(attention_mask == 0, PADDING)
-        return CausalLMOutput(logits=self.lm(input_ids[:, None]))
+        logits, loss = self.lm(input_ids[:, None]), None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, vocab_size=logits.shape[-1])
+        return CausalLMOutput(loss=loss, logits=logits)
 
 
 AutoConfig.register(StitchConfig.model_type, StitchConfig)
@@ -93,7 +104,9 @@ def export_stitch(
             for name in exported.state_dict()
         }
     else:
-        exported = StitchForCausalLM(StitchConfig(_single(stitch, net)))
+        config = net.anchors[stitch.end_anchor].config
+        tokens = {name: getattr(config, name, None) for name in TOKENS}
+        exported = StitchForCausalLM(StitchConfig(_single(stitch, net), **tokens))
         weights = {k: weights[k.removeprefix('lm.')] for k in exported.state_dict()}
     exported.load_state_dict(weights)
     folder = check_writable(folder, 'folder')
@@ -144,5 +157,6 @@ def _compare(model: nn.Module, loaded: PreTrainedModel, stitch_id: int) -> None:
     found = loaded(ids).logits.float()
     model.train(training)
     error = ((found - wanted).abs().max() / wanted.abs().max()).item()
-    allowed = f'errors up to {TOLERANCE} of the largest logit'
-    check(error <= TOLERANCE, f'stitch {stitch_id}', error, allowed)
+    full = all(weight.dtype == torch.float32 for weight in loaded.parameters())
+    most = TOLERANCE if full else TOLERANCE_HALF
+    check(error <= most, f'stitch {stitch_id}', error, f'up to {most} of a logit')

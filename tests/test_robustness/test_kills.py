@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 
 import pytest
 from equality import assert_same
@@ -99,7 +100,7 @@ def test_training_ends_with_the_same_weights(kills, cfg, folders):
 
 def evaluate(cfg, folder, checkpoint):
     def work():
-        loops.MetricBuffers = lambda *args: MetricBuffers(*args, interval=2)
+        loops.MetricBuffers = partial(MetricBuffers, interval=2)
         cfg.work_dir = str(folder)
         cfg.load_from = str(checkpoint)
         cfg.test_cfg.out_dir = str(folder / 'report')

@@ -49,7 +49,12 @@ def main() -> None:
     cfg.work_dir = args.work_dir or default
     if args.amp:
         train_in_half_precision(cfg)
-    cfg.resume = args.resume or cfg.get('resume', False)
+    resumes, named = cfg.get('resume', False), 'load_from' in (args.cfg_options or {})
+    cfg.resume = args.resume or resumes
+    if args.resume and not resumes and cfg.get('load_from') and not named:
+        # The config's is what the training began with.
+        cfg.resume = Path(cfg.work_dir, 'last_checkpoint').exists()
+        cfg.load_from = None if cfg.resume else cfg.load_from
     first = launched_rank(args.launcher) == 0
     if not args.plain_hooks and (parts := make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')

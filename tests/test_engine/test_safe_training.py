@@ -89,3 +89,24 @@ def test_a_stock_config_resumes_exactly(run_here, tmp_path, capsys):
     with pytest.raises(ValueError, match='max_iters=-1'):
         run('plain', -1, '--plain-hooks')
     assert 'Safe training' not in capsys.readouterr().out
+
+
+def test_fine_tuning_resumes_its_own_checkpoint(run_here, tmp_path):
+    """Not the one that it began with, unless that is named to be resumed."""
+    cfg, first = tiny_config(), str(tmp_path / 'first' / 'iter_1.pth')
+
+    def run(folder, iters, load_from=None, *options):
+        cfg.load_from, cfg.train_cfg.max_iters = load_from, iters
+        cfg.experiment_name = f'{folder}_tuned_{iters}'
+        cfg.dump(tmp_path / 'config.py')
+        args = tmp_path / 'config.py', '--work-dir', tmp_path / folder, *options
+        run_here('train.py', *args)
+        counts = load_weights_only(tmp_path / folder / f'iter_{iters}.pth')
+        return sum(counts['message_hub']['runtime_info']['stitch_histogram'].values())
+
+    run('first', 1)
+    assert run('tuned', 1, first, '--resume') == 1  # from its weights
+    assert run('tuned', 3, first, '--resume') == 3
+    named = f'load_from={first}'
+    assert run('on', 2, first, '--resume', '--cfg-options', named) == 2
+    assert not (tmp_path / 'on' / 'iter_1.pth').exists()

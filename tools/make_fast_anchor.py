@@ -31,6 +31,7 @@ from snnet_mm.utils import (
     check,
     check_writable,
     guard_checkpoints,
+    isolated_rng,
     load_config,
     run_command,
     write_json,
@@ -108,11 +109,12 @@ def find_directions(model, cfg: Config, args: argparse.Namespace) -> torch.Tenso
     """Return the principal directions of the tokens of all blocks."""
     collected = {i: [] for i in range(model.backbone.depth)}
     loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
-    for batch in islice(loader, math.ceil(NUM_IMAGES / loader.batch_size)):
-        with recorded_tokens(model.backbone) as tokens:
-            model.backbone(model.data_preprocessor(batch)['inputs'])
-        for i, found in tokens.items():
-            collected[i].append(found.flatten(0, 1))
+    with isolated_rng(0):  # a training that is resumed keeps its directions
+        for batch in islice(loader, math.ceil(NUM_IMAGES / loader.batch_size)):
+            with recorded_tokens(model.backbone) as tokens:
+                model.backbone(model.data_preprocessor(batch)['inputs'])
+            for i, found in tokens.items():
+                collected[i].append(found.flatten(0, 1))
     return principal_directions([torch.cat(x) for x in collected.values()], args.width)
 
 
@@ -198,6 +200,10 @@ def training_config(
     iters = args.iters
     loop = dict(type='IterBasedTrainLoop', max_iters=iters, val_interval=iters)
     cfg.train_cfg, warm_up = loop, min(50, iters // 10 + 1)
+    # Those of the slow anchor's config may be by epoch, or further apart.
+    hook = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
+    hook['interval'] = math.ceil(iters / 10)
+    cfg.default_hooks = dict(cfg.get('default_hooks') or {}, checkpoint=hook)
     falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, end=warm_up, by_epoch=False),

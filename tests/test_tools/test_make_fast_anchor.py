@@ -79,6 +79,31 @@ def test_whatever_reads_a_narrow_backbone_is_narrowed(tool):
         narrow(dict(head=dict(type='ClsHead')), 48)
 
 
+def test_directions_of_images_augmented_at_random_are_those_of_any_start(tool):
+    """A training that is resumed goes on towards the same tokens."""
+    cfg = load_config(SLOW, {'model.backbone.arch.embed_dims': 16})
+    loader = cfg.train_dataloader
+    loader.sampler = dict(type='InfiniteSampler')
+    loader.dataset.update(type=loader.dataset.pop('of'), num_scenes=16)
+    model, args = init_model(cfg, None, device='cpu'), SimpleNamespace(width=8)
+    bases = [tool['find_directions'](model, cfg, args) for _ in range(2)]
+    assert torch.equal(*bases)
+
+
+def test_checkpoints_fall_into_the_training_whatever_the_loop_of_the_slow(
+    tool, tmp_path
+):
+    cfg = load_config(SLOW, {})
+    hook = dict(type='CheckpointHook', interval=1, save_best='auto')  # by epoch
+    cfg.default_hooks.checkpoint = hook
+    args = SimpleNamespace(width=None, blocks=None, every=2, iters=20, no_labels=False)
+    vars(args).update(config=str(SLOW), checkpoint='', work_dir=tmp_path, resume=False)
+    training = tool['training_config'](cfg, cfg, [0], args)
+    checkpoint = training.default_hooks.checkpoint
+    assert not checkpoint.by_epoch
+    assert 0 < checkpoint.interval < 20
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('size, depth, width', [((), 4, 16), (('--width', 8), 8, 8)])
 def test_a_fast_anchor_is_made_of_a_slow_one(run_tool, tmp_path, size, depth, width):

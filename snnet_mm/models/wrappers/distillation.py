@@ -117,7 +117,7 @@ class DistillationWrapper(TeacherWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
     The teacher sees the student's images, augmented and mixed, normalised as its own
-    data preprocessor does it.
+    data preprocessor does it; as the student's, if its config has none.
 
     Args:
         model: Config of the student, any mm model with logits of classes.
@@ -160,8 +160,14 @@ class DistillationWrapper(TeacherWrapper):
     def teach(self, inputs: Tensor) -> Tensor:
         """Return the teacher's logits of images preprocessed for the student."""
         teacher = self.teacher_on(inputs.device)
-        preprocessors = self.data_preprocessor, teacher.data_preprocessor
-        logits = teacher(renormalise(inputs, *preprocessors), mode='tensor')
+        # Without one in its config it was trained with the student's, as models of
+        # mmpretrain, whose preprocessor stands at the top level.
+        if self._teacher_cfg.get('data_preprocessor') or isinstance(
+            teacher, TimmTeacher
+        ):
+            preprocessors = self.data_preprocessor, teacher.data_preprocessor
+            inputs = renormalise(inputs, *preprocessors)
+        logits = teacher(inputs, mode='tensor')
         return check_logits(logits, f'teacher {type(teacher).__name__}')
 
 

@@ -95,6 +95,16 @@ def test_the_student_learns_from_the_teacher(build_classifier, batch, teacher, l
     torch.testing.assert_close(losses['loss_distill'], 0.3 * distilled)
 
 
+def test_a_teacher_without_preprocessor_sees_the_students_images(
+    build_classifier, batch, teacher
+):
+    """As of mmpretrain's configs, whose model has none of its own."""
+    cfg = {k: v for k, v in TEACHER.items() if k != 'data_preprocessor'}
+    model = DistillationWrapper(build_classifier(), cfg, teacher.path)
+    images = model.data_preprocessor(batch)['inputs']
+    torch.testing.assert_close(model.teach(images), teacher(images))
+
+
 def test_the_teacher_is_no_part_of_the_model(build_classifier, batch, teacher):
     student = build_classifier()
     keys = list(student.state_dict())

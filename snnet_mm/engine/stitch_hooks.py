@@ -243,6 +243,9 @@ class StitchReportHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         self._sampling = sampling_hook(runner)
+        wanted = 'a StitchSamplingHook, for a StitchReportHook to report on'
+        there = self._sampling is not None
+        check(there, 'default_hooks.stitch_sampling', None, wanted)
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
 
     def after_train_iter(self, runner: Runner, outputs: dict | None, **_) -> None:

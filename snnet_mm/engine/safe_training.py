@@ -100,8 +100,14 @@ class ExactResumeHook(Hook):
 
 
 def _inexact_settings(runner: Runner) -> Iterator[str]:
-    if runner.cfg.get('randomness', {}).get('seed') is None:
+    seed = runner.cfg.get('randomness', {}).get('seed')
+    if seed is None:
         yield 'every start draws another seed (config key: randomness.seed)'
+    elif seed != runner.seed:  # mmengine takes it over, but not for the data loader
+        yield (
+            f'images are drawn with seed {seed}, all else with that of the checkpoint, '
+            f'{runner.seed} (config key: randomness.seed)'
+        )
     loader = runner.train_dataloader
     sampler = getattr(loader.batch_sampler, 'sampler', loader.sampler)
     if not getattr(sampler, 'seeds_samples', False):

@@ -199,3 +199,9 @@ def test_what_is_not_exact_is_said(random_cfg, caplog):
     hook.before_train(runner)
     (found,) = [m for m in caplog.messages if 'epochs of' in m]
     assert f'every 4 iterations fall into epochs of {len(loader)}, which' in found
+    # On resuming, that of the checkpoint becomes the runner's.
+    caplog.clear()
+    runner.cfg.randomness.seed = runner.seed + 1
+    hook.before_train(runner)
+    other = f'drawn with seed {runner.seed + 1}, all else with that of the checkpoint'
+    assert other in caplog.messages[0]

@@ -1,7 +1,7 @@
 """Stitches by their importance for the task (ESTA, section 4.2)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,12 +13,14 @@ from mmengine.hooks import Hook
 from mmengine.optim import OptimWrapperDict
 from mmengine.registry import TASK_UTILS
 from mmengine.runner import Runner
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from snnet_mm.engine import StitchSampler
 from snnet_mm.engine.stitch_hooks import sampling_hook, write_by_group
 from snnet_mm.evaluation import as_text, stitch_table
-from snnet_mm.models import find_stitched_backbone
+from snnet_mm.evaluation.parts import parameters_by_part, parts_of
+from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import (
     CostTable,
     Stitch,
@@ -28,8 +30,6 @@ from snnet_mm.stitching import (
 )
 from snnet_mm.stitching.metrics import DIRECTIONS, HIGHER
 from snnet_mm.utils import check, is_number, is_whole, register
-
-from .saliency import saliency, trained_parameters
 
 # Ranks stitches: the paper deploys the most important one of every cost interval.
 DEPLOYMENT = 'deployment'
@@ -170,6 +170,31 @@ class ImportanceHook(Hook):
         if all(map(math.isfinite, values)):
             ids = [stitch.id for stitch in self.trained]
             self.sampler.record(dict(zip(ids, values, strict=True)))
+
+
+@torch.no_grad()
+def saliency(parameters: Iterable[nn.Parameter]) -> Tensor:
+    """Return the sum of ``|g w|`` over parameters ``w`` with gradient ``g`` (SNIP)."""
+    trained = [p for p in parameters if p.grad is not None]
+    keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
+    some = 'settings that train a parameter of every stitch'
+    check(trained, keys, 'no gradient', some)
+    products = torch._foreach_mul([p.grad for p in trained], trained)
+    return torch.stack(torch._foreach_norm(products, 1)).sum()
+
+
+def trained_parameters(model: nn.Module, stitch: Stitch) -> list[nn.Parameter]:
+    """Return the trained parameters that a stitch runs, but for ``idle_parameters``."""
+    model = unwrapped(model)
+    backbone = find_stitched_backbone(model)
+    by_part = parameters_by_part(backbone)
+    run = {id(p) for part in parts_of(backbone, stitch) for p in by_part[part]}
+    idle = {id(p) for parameters in by_part.values() for p in parameters} - run
+    for module in model.modules():
+        if hasattr(type(module), 'idle_parameters'):
+            idle |= {id(p) for p in module.idle_parameters(stitch)}
+    used = [p for p in model.parameters() if id(p) not in idle]
+    return [p for p in used if p.requires_grad]
 
 
 def importance_results(

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import MOVED_SETTINGS, check, is_whole, register
@@ -41,27 +40,18 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
             wanted = 'one plug-in that adds to the layers of anchors'
             check(single, 'backbone.plugins', type(self).__name__, wanted)
             anchor.checkpoint_context = self._contexts
-        # Lists, which hide the layers: they are registered where they belong.
-        self._names: dict[int, list[str]] = {}
-        self._layers: dict[int, list[nn.Linear]] = {}
+        # By stitch and name; a plain dict, as they are registered where they belong.
+        self._layers: dict[int, dict[str, nn.Linear]] = {}
         self._sizes: dict[int, list[int]] = {}
         for stitch in backbone.space:
-            places = [
-                (anchor, f'anchors.{anchor}.blocks.{block}.{name}')
-                for anchor, begin, end in stitch.segments
-                for block in range(begin, end)
-                for name in _layers_of(backbone.anchors[anchor], block)
-            ]
-            layers = [backbone.get_submodule(name) for _, name in places]
+            self._layers[stitch.id] = layers = _layers_of(backbone, stitch)
             flat = [
-                self._new(layer, anchor)
-                for layer, (anchor, _) in zip(layers, places, strict=True)
+                self._new(layer, anchor=int(name.split('.')[1]))
+                for name, layer in layers.items()
             ]
             self.register_parameter(str(stitch.id), nn.Parameter(torch.cat(flat)))
-            self._names[stitch.id] = [name for _, name in places]
-            self._layers[stitch.id] = layers
             self._sizes[stitch.id] = [len(part) for part in flat]
-        for layer in {layer for layers in self._layers.values() for layer in layers}:
+        for layer in set().union(*(of.values() for of in self._layers.values())):
             layer.of_stitch = None
             layer.register_forward_hook(self._add)
         self._running: Stitch | None = None
@@ -89,8 +79,8 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
     def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
         """Return what is added to parameters of the backbone, by their names."""
         added = {}
-        of_layers = self._names[stitch.id], self._layers[stitch.id]
-        for name, layer, part in zip(*of_layers, self._parts(stitch), strict=True):
+        layers, parts = self._layers[stitch.id], self._parts(stitch)
+        for (name, layer), part in zip(layers.items(), parts, strict=True):
             parameter, value = self._exported(layer, part.detach())
             added[f'{name}.{parameter}'] = value
         return added
@@ -107,7 +97,7 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
         self._give(self._running)
 
     def _give(self, stitch: Stitch, parts: tuple[Tensor, ...] | None = None) -> None:
-        layers = self._layers[stitch.id]
+        layers = self._layers[stitch.id].values()
         for layer, part in zip(layers, parts or [None] * len(layers), strict=True):
             layer.of_stitch = part
 
@@ -130,13 +120,9 @@ class StitchBiases(StitchParameters):
     They begin at zero; see :class:`StitchParameters`.
     """
 
-    def __init__(self, backbone: StitchedBackbone) -> None:
-        super().__init__(backbone)
-        of_all = self._layers.values()
-        if any(layer.bias is None for layers in of_all for layer in layers):
-            self.exported_settings = dict(qkv_bias=True)
-
     def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
+        if layer.bias is None:
+            self.exported_settings = dict(qkv_bias=True)
         return torch.zeros(layer.out_features)
 
     @staticmethod
@@ -189,15 +175,18 @@ class StitchLoRA(StitchParameters):
         return 'weight', up @ down
 
 
-def _layers_of(anchor: Anchor, block: int) -> list[str]:
-    # What leads into a stage may be joined to a block, or be one by itself.
-    names = [f'.{name}' for name, _ in anchor.blocks[block].named_modules()]
-    return [
-        name[1:]
-        for layer in anchor.biased_layers
-        for name in names
-        if name.endswith(f'.{layer}')
-    ]
+def _layers_of(backbone: StitchedBackbone, stitch: Stitch) -> dict[str, nn.Linear]:
+    """Return the layers that a stitch adds to, by their names in the backbone."""
+    layers = {}
+    for number, begin, end in stitch.segments:
+        anchor = backbone.anchors[number]
+        # What leads into a stage may be joined to a block, or be one by itself.
+        names = tuple(f'.{name}' for name in anchor.biased_layers)
+        for block in range(begin, end):
+            for name, layer in anchor.blocks[block].named_modules(prefix=f'{block}'):
+                if name.endswith(names):
+                    layers[f'anchors.{number}.blocks.{name}'] = layer
+    return layers
 
 
 def _low_rank(layer: nn.Linear, part: Tensor) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,8 @@ class TimmAnchor(TokenAnchor):
 
     Args:
         model: Its name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.
-        pretrained: Whether ``init_weights`` loads timm's weights, which timm fetches.
+        pretrained: The same as ``init_cfg=dict(type='Pretrained',
+            checkpoint='timm://<model>')``: weights that timm fetches.
         img_size: Pixels, or height and width, that it is built for, rounded up to
             whole patches; by default timm's. Images of any other size resample what
             depends on it.
@@ -56,8 +57,12 @@ class TimmAnchor(TokenAnchor):
         model_args: Mapping | None = None,
         final_norm: bool = True,
         drop_path_rate: float = 0,
+        init_cfg: dict | None = None,
         **kwargs,
     ) -> None:
+        if pretrained:
+            check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
+            init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
         given = dict(model_args or {})
         allowed = f'a dict without {sorted(_OWN_KEYS)}'
         check(not _OWN_KEYS & given.keys(), 'model_args', given, allowed)
@@ -67,10 +72,7 @@ class TimmAnchor(TokenAnchor):
         vit = create_timm_model(model, **arguments)
         family, size = family(vit), (vit.embed_dim, len(vit.blocks), patch_size)
         prefix = family.num_prefix, family.has_cls
-        super().__init__(*size, *prefix, drop_path_rate, **kwargs)
-        right = not pretrained or self.init_cfg is None
-        check(right, 'init_cfg', self.init_cfg, 'None with pretrained=True')
-        self.model, self.pretrained, self.arguments = model, pretrained, arguments
+        super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
         self.family, self.vit = family, vit
         if not final_norm or not hasattr(vit, 'norm'):
             vit.norm = nn.Identity()
@@ -94,12 +96,7 @@ class TimmAnchor(TokenAnchor):
         return self.vit.blocks
 
     def init_weights(self) -> None:
-        if self.pretrained:
-            loaded = create_timm_model(self.model, pretrained=True, **self.arguments)
-            own, weights = self.vit.state_dict(), loaded.state_dict()
-            weights = {k: v for k, v in weights.items() if k in own}
-            self.vit.load_state_dict(weights, strict=False)
-        elif self.init_cfg is not None:
+        if self.init_cfg is not None:  # else what timm has drawn stays
             super().init_weights()
             log_timm_licence(self.vit)
         self.is_init = True

@@ -1,6 +1,7 @@
 """Weights from anywhere into any module, or a reason why not."""
 
 import sys
+from functools import partial
 
 import pytest
 import timm
@@ -128,11 +129,14 @@ def test_timm_models_by_name(build_vit, monkeypatch, randomise):
         load(vit, f'timm://{name}')
 
 
-def test_weights_of_timm_are_loaded(save, log):
+def test_weights_of_timm_are_loaded(save, log, monkeypatch):
     source = timm_of(DINOV2, anchor_of(DINOV2, img_size=56))
     path = save(source.state_dict())
-    args = dict(NARROW, pretrained_cfg_overlay=dict(file=path))
-    fetched = TimmAnchor(DINOV2, True, (70, 56), args)
+    narrow = partial(
+        timm.create_model, img_size=56, pretrained_cfg_overlay=dict(file=path), **NARROW
+    )
+    fetched = TimmAnchor(DINOV2, True, (70, 56), NARROW)
+    monkeypatch.setattr(timm, 'create_model', narrow)
     init_cfg = dict(type='Pretrained', checkpoint=path)
     read = TimmAnchor(DINOV2, img_size=(70, 56), model_args=NARROW, init_cfg=init_cfg)
     source.set_input_size((70, 56))

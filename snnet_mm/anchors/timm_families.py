@@ -21,7 +21,7 @@ from .timm_internals import split_attention, take_bias_from_outside
 class TimmFamily:
     """timm's ``VisionTransformer``; other families override what they do otherwise."""
 
-    # What timm.create_model is told, so that images of other sizes can be embedded.
+    # What timm.create_model is told, so that patches of any size come as a map.
     arguments: dict = dict(dynamic_img_size=True)
     # Modules before the blocks that blocks read; all others go with the embedding.
     shared: tuple[str, ...] = ()
@@ -35,10 +35,8 @@ class TimmFamily:
 
     def embed(self, images: Tensor, grid: Grid) -> Tensor:
         """Return tokens ``(B, L, C)`` of images ``(B, 3, H, W)`` that a grid covers."""
-        x = self.vit.patch_embed(images)
-        # Without, no resampling is traced for an export.
-        x = self.vit._pos_embed(x if self.vit.dynamic_img_size else x.flatten(1, 2))
-        return self.vit.norm_pre(x)
+        patches = self.vit.patch_embed(images).flatten(1, 2)
+        return self.vit.norm_pre(self.to_tokens(patches, grid))
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         """Return tokens ``(B, L, C)`` after block i."""
@@ -48,7 +46,6 @@ class TimmFamily:
         """Resample, once for all, what depends on the grid."""
         if self.vit.pos_embed is not None:
             self.vit.pos_embed.data = self.pos_embed(grid)
-        self.vit.dynamic_img_size = False
         self.grid = grid
 
     def pos_embed(self, grid: Grid) -> Tensor | None:
@@ -60,8 +57,9 @@ class TimmFamily:
         return resize_pos_embed(table, self.grid, grid, num_prefix)
 
     def to_tokens(self, patches: Tensor, grid: Grid) -> Tensor:
-        """Turn patches ``(B, h * w, C)`` into tokens, where timm's own does not."""
-        prefix = self.vit.cls_token, getattr(self.vit, 'reg_token', None)
+        """Turn patches ``(B, h * w, C)`` into tokens."""
+        names = 'cls_token', 'dist_token', 'reg_token'
+        prefix = (getattr(self.vit, name, None) for name in names)
         return self.vit.pos_drop(add_positions(patches, self.pos_embed(grid), *prefix))
 
 
@@ -69,10 +67,6 @@ class EvaFamily(TimmFamily):
     """timm's ``Eva``: EVA-02, DINOv3, the Perception Encoder, ViTs with RoPE."""
 
     shared = ('rope',)
-
-    def embed(self, images: Tensor, grid: Grid) -> Tensor:
-        patches = self.vit.patch_embed(images).flatten(1, 2)
-        return self.vit.norm_pre(self.to_tokens(patches, grid))
 
     def run_block(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         rope = self.vit.rope

@@ -5,22 +5,7 @@ Written for timm 1.0, tried with 1.0.31. If equality with timm fails after an up
 here; where timm does the thing by itself by now, drop the function and its call.
 """
 
-import torch
-from torch import Tensor, nn
-
-
-class _NoBias:
-    """A neutral element, without a copy of the other term."""
-
-    def __add__(self, other: Tensor) -> Tensor:
-        return other
-
-    __radd__ = __add__
-
-
-def _no_bias() -> _NoBias | float:
-    # The compiler does not know the class, and has no need of it.
-    return 0.0 if torch.compiler.is_compiling() else _NoBias()
+from torch import nn
 
 
 def take_bias_from_outside(attention: nn.Module) -> None:
@@ -30,6 +15,10 @@ def take_bias_from_outside(attention: nn.Module) -> None:
     result of ``_get_rel_pos_bias`` to its argument ``shared_rel_pos_bias``.
     """
     attention._get_rel_pos_bias = _no_bias
+
+
+def _no_bias() -> float:
+    return 0.0
 
 
 def accept_any_size(swin: nn.Module) -> None:

@@ -10,12 +10,6 @@ from snnet_mm.anchors.position import (
 )
 
 
-def test_index_is_that_of_the_authors(golden):
-    side = golden.meta['img'] // golden.meta['patch']
-    theirs = golden.tensors['sd.anchors.0.layers.0.attn.relative_position_index']
-    assert relative_position_index((side, side), 1).equal(theirs)
-
-
 def index_by_formula(grid, num_prefix):
     h, w = grid
     num_offsets = (2 * h - 1) * (2 * w - 1)

@@ -1,21 +1,14 @@
 import pytest
 import torch
 
-from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
+from snnet_mm.anchors import contract_width, keep_blocks, principal_directions
 
-
-def build_vit(depth=4, width=16, heads=4, **kwargs):
-    arch = dict(embed_dims=width, depth=depth, num_heads=heads)
-    settings = dict(img_size=16, patch_size=8, layer_scale_init=0.5)
-    anchor = PlainViT(arch, **(settings | kwargs)).eval()
-    for parameter in anchor.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return anchor
+VIT = dict(embed_dims=16, depth=4, num_heads=4, img_size=16, layer_scale_init=0.5)
 
 
 @pytest.mark.parametrize('blocks', [[0, 2], [1, 2, 3], [3]])
-def test_a_network_of_some_blocks_runs_these_one_after_the_other(blocks):
-    wide, short = build_vit(), build_vit(depth=len(blocks))
+def test_a_network_of_some_blocks_runs_these_one_after_the_other(build_vit, blocks):
+    wide, short = build_vit(**VIT), build_vit(**VIT | dict(depth=len(blocks)))
     short.load_state_dict(keep_blocks(wide.state_dict(), blocks))
     images = torch.randn(2, 3, 16, 16)
     state = wide.embed(images)
@@ -39,9 +32,9 @@ def test_directions_span_what_tokens_vary_in_whatever_their_scale():
     )
 
 
-def test_tokens_in_the_directions_are_mapped_as_by_the_wide_network():
+def test_tokens_in_the_directions_are_mapped_as_by_the_wide_network(build_vit):
     """A network that never leaves the directions is contracted without a loss."""
-    wide, width = build_vit(layer_scale_init=0.5), 8
+    wide = build_vit(**VIT)
     ones = torch.ones(16, 1)
     basis = torch.linalg.qr(torch.cat([ones, torch.randn(16, 8)], dim=1))[0][:, 1:]
     # What has no mean, wide and narrow, so that both layer norms divide alike.
@@ -63,7 +56,7 @@ def test_tokens_in_the_directions_are_mapped_as_by_the_wide_network():
             # Two heads, and half of the hidden units, do nothing.
             block.attn.proj.weight[:, 4:12] = 0
             block.mlp.fc2.weight[:, 32:] = 0
-    narrow = build_vit(width=width, heads=2)
+    narrow = build_vit(**VIT | dict(embed_dims=8, num_heads=2))
     narrow.load_state_dict(contract_width(wide.state_dict(), basis, num_heads=4))
     images = torch.randn(2, 3, 16, 16)
     expected = torch.einsum('bchw,cd->bdhw', wide(images)[-1], basis)

@@ -26,14 +26,6 @@ def build(kind, *args, **kwargs):
     return disturb(kind(*args, **options, **kwargs)).eval()
 
 
-def to_map(tokens, grid):
-    return tokens.transpose(1, 2).unflatten(2, grid)
-
-
-def to_state(x):
-    return TokenState(x.flatten(2).transpose(1, 2), tuple(x.shape[2:]))
-
-
 def normalised(x, norm):
     """A batch norm of a map ``(B, C, H, W)`` by its formula."""
     mean, var, weight, bias = (
@@ -63,9 +55,9 @@ def by_hand(kind, layer, x):
             conv, bn = layer.shortcut
             x = normalised(F.conv2d(x, conv.weight, stride=conv2.stride), bn)
         return (x + y).relu()
-    grid = x.shape[2:]
-    tokens = layer['widen'](x.flatten(2).transpose(1, 2))
-    return to_map(layer['block'](tokens, tuple(grid)), grid)
+    state = TokenState.of_map(x)
+    tokens = layer['block'](layer['widen'](state.tokens), state.grid)
+    return state._replace(tokens=tokens).as_map()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +67,7 @@ def by_hand(kind, layer, x):
 def test_chain_equals_one_composed_by_hand(kind, resize):
     adapter = build(kind, 6, 4, HOPS, resize=resize)
     x = torch.randn(2, 6, 5, 6)
-    state = adapter.map_state(to_state(x))
+    state = adapter.map_state(TokenState.of_map(x))
     # 5 rows of stride 4 are 20 pixels: 3 of stride 8 and 2 of stride 16.
     for parts, grid in zip(adapter.chain, [(3, 3), (2, 2)], strict=True):
         if resize == 'bilinear':
@@ -83,12 +75,12 @@ def test_chain_equals_one_composed_by_hand(kind, resize):
         x = by_hand(kind, parts['adapt'], normalised(x, parts['norm_in']))
         x = normalised(x, parts['norm_out'])
     assert state.grid == (2, 2)
-    assert_close(to_map(state.tokens, state.grid), x)
+    assert_close(state.as_map(), x)
 
 
 @pytest.mark.parametrize('kind', [LinearAdapter, BottleneckAdapter])
 def test_no_resize_keeps_the_grid(kind):
-    state = to_state(torch.randn(1, 6, 4, 6))
+    state = TokenState.of_map(torch.randn(1, 6, 4, 6))
     kept = build(kind, 6, 4, HOPS, resize='none')(state)
     assert kept.grid == (4, 6)
     # The same as a bilinear one between networks of one stride.

@@ -157,11 +157,7 @@ def test_stages_and_joints_of_the_paper():
     assert joint_between(FOUR, FOUR, 2, 2) == (8, 13)
 
 
-REGISTERS = VIT | dict(num_registers=4)
-LINEAR = dict(type='LinearAdapter')
-ONE, MAPS = dict(stages=[(0, 1)]), dict(out='maps', out_indices=(2,))
-
-
 def test_registers_of_both_go_through_linear_adapters():
-    linear = build(REGISTERS, REGISTERS, LINEAR, **ONE)
-    assert linear(torch.randn(1, 3, 64, 64)).tokens.shape[1] == 16 + 5
+    anchor, linear = VIT | dict(num_registers=4), dict(type='LinearAdapter')
+    net = build(anchor, anchor, linear, stages=[(0, 1)])
+    assert net(torch.randn(1, 3, 64, 64)).tokens.shape[1] == 16 + 5

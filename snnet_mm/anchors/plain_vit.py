@@ -29,8 +29,8 @@ from .position import (
 from .pretrained import Weights
 from .vit_block import AttentionBias, Block
 
-# Width, depth and heads.
 MODES = 'bicubic', 'bilinear'  # of resampling position embeddings
+# Width, depth and heads.
 ARCHITECTURES = {
     'tiny': (192, 12, 3),
     'small': (384, 12, 6),
@@ -111,7 +111,7 @@ class PlainViT(TokenAnchor):
         embedded = abs_pos_embed and pos_embed_prefix
         self.num_embedded_prefix = self.num_prefix if embedded else 0
         local = window_size, global_blocks, decomposed_rel_pos
-        _check_windows(depth, self.num_prefix, rel_pos_bias, *local)
+        self._check_windows(rel_pos_bias, *local)
         proj = nn.Conv2d(3, dim, patch_size, patch_size)
         self.patch_embed = nn.Sequential(OrderedDict(proj=proj))
         length = self.grid[0] * self.grid[1] + self.num_embedded_prefix
@@ -177,9 +177,19 @@ class PlainViT(TokenAnchor):
                 bias.fix_grid(grid)
         self.grid = grid
 
-    def train(self, mode: bool = True) -> 'PlainViT':
-        self._kept.clear()
-        return super().train(mode)
+    def _check_windows(
+        self, rel_pos_bias: bool, size: int, global_blocks: Sequence[int], offsets: bool
+    ) -> None:
+        right = all(i in range(self.depth) for i in global_blocks)
+        right = right and (size or not len(global_blocks))
+        allowed = f'blocks 0 to {self.depth - 1}, and none where window_size is 0'
+        check(right, 'global_blocks', tuple(global_blocks), allowed)
+        local, allowed = size or offsets, 'with window_size or decomposed_rel_pos'
+        key, none = 'cls_token, num_registers', '0 prefix tokens, which lie nowhere, '
+        right = not (self.num_prefix and local)
+        check(right, key, self.num_prefix, none + allowed)
+        right = not (rel_pos_bias and local)
+        check(right, 'rel_pos_bias', rel_pos_bias, f'False {allowed}')
 
     def _new_bias(
         self, num_heads: int, window: int, has_table: bool, decomposed: bool
@@ -220,22 +230,3 @@ def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:
     right = right and ratio > 0 and width % heads == 0
     check(right, 'arch', dict(arch), allowed)
     return width, depth, heads, ratio
-
-
-def _check_windows(
-    depth: int,
-    num_prefix: int,
-    rel_pos_bias: bool,
-    window_size: int,
-    global_blocks: Sequence[int],
-    decomposed: bool,
-) -> None:
-    right = all(i in range(depth) for i in global_blocks)
-    right = right and (window_size or not len(global_blocks))
-    allowed = f'blocks 0 to {depth - 1}, and none where window_size is 0'
-    check(right, 'global_blocks', tuple(global_blocks), allowed)
-    local, allowed = window_size or decomposed, 'with window_size or decomposed_rel_pos'
-    key, none = 'cls_token, num_registers', '0 prefix tokens, which lie nowhere, '
-    check(not (num_prefix and local), key, num_prefix, none + allowed)
-    right = not (rel_pos_bias and local)
-    check(right, 'rel_pos_bias', rel_pos_bias, f'False {allowed}')

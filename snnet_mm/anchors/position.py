@@ -92,13 +92,15 @@ def gather_bias(table: Tensor, old: Grid, new: Grid, num_prefix: int) -> Tensor:
     return by_head.index_select(1, index.flatten()).view(1, -1, *index.shape)
 
 
-class KeptTensors:
+class KeptTensors(nn.Module):
     """Tensors made of weights, each kept until its weights or its key change.
 
-    None has a gradient. Changes through ``.data`` are not seen: clear it after them.
+    None has a gradient. Changes through ``.data`` are not seen, but ``train`` and
+    ``eval`` forget all tensors.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._kept: dict[int, tuple[tuple, Tensor]] = {}
 
     def get(
@@ -115,9 +117,9 @@ class KeptTensors:
             self._kept[slot] = key, make()
         return self._kept[slot][1]
 
-    def clear(self) -> None:
-        """Forget all tensors."""
+    def train(self, mode: bool = True) -> 'KeptTensors':
         self._kept.clear()
+        return super().train(mode)
 
 
 class RelativePositionBias(nn.Module):
@@ -140,11 +142,6 @@ class RelativePositionBias(nn.Module):
         """Resample the table to a grid, for good."""
         self.table.data = resize_bias_table(self.table.data, self.grid, grid)
         self.grid = grid
-        self._kept.clear()
-
-    def train(self, mode: bool = True) -> 'RelativePositionBias':
-        self._kept.clear()
-        return super().train(mode)
 
 
 class DecomposedRelPosBias(nn.Module):

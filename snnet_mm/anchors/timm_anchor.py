@@ -73,7 +73,7 @@ class TimmAnchor(TokenAnchor):
         family, size = family(vit), (vit.embed_dim, len(vit.blocks), patch_size)
         prefix = family.num_prefix, family.has_cls
         super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
-        self.family, self.vit = family, vit
+        self.family, self.vit, self.kept = family, vit, family.kept
         if not final_norm or not hasattr(vit, 'norm'):
             vit.norm = nn.Identity()
         for name in vit._modules.keys() & _HEADS:
@@ -108,7 +108,6 @@ class TimmAnchor(TokenAnchor):
 
     def train(self, mode: bool = True) -> 'TimmAnchor':
         super().train(mode)
-        self.family.kept.clear()
         for name in self.family.shared:
             if getattr(self.vit, name, None) is not None:
                 getattr(self.vit, name).eval()

@@ -90,6 +90,10 @@ def test_what_is_kept_follows_the_weights(name):
     anchor.load_state_dict(other.state_dict())
     with torch.no_grad():
         assert torch.equal(anchor(images).tokens, other(images).tokens)
+        for parameter in anchor.parameters():
+            parameter.data.neg_()  # which torch does not count
+        other.load_state_dict(anchor.state_dict())
+        assert torch.equal(anchor.eval()(images).tokens, other(images).tokens)
     # What inference mode has kept must not stand in the way of gradients.
     anchor.train()(images).tokens.sum().backward()
     assert anchor.vit.blocks[0].attn.proj.weight.grad.any()

@@ -2,7 +2,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from staged_anchors import resnet, swin
+from staged_anchors import disturb, resnet, swin
 from states import run, states_of
 
 from snnet_mm.bridging import BridgedBackbone, BridgeSpace
@@ -22,12 +22,8 @@ BOTTLENECK = dict(type='BottleneckAdapter')
 
 def build(fast, slow, stitching_layer=BOTTLENECK, out='end', **kwargs):
     torch.manual_seed(0)
-    net = BridgedBackbone([fast, slow], stitching_layer, out=out, **kwargs).eval()
-    with torch.no_grad():
-        for p in net.parameters():
-            if p.ndim > 1:
-                p.normal_(std=0.2)
-    return net
+    net = BridgedBackbone([fast, slow], stitching_layer, out=out, **kwargs)
+    return disturb(net).eval()
 
 
 @pytest.mark.parametrize(

@@ -53,15 +53,6 @@ class LowRankUpdate(nn.Linear):
 class LoRALinear(LowRankUpdate):
     """A linear layer of a network with a low-rank update."""
 
-    @classmethod
-    def of(cls, plain: nn.Linear, rank: int, alpha: float) -> 'LoRALinear':
-        """Return a linear layer with a new update, which changes nothing at first."""
-        size, has_bias = (plain.in_features, plain.out_features), plain.bias is not None
-        layer = cls(*size, has_bias, dtype=plain.weight.dtype)
-        layer.add_update(rank, alpha, 'lora.rank')
-        layer.load_state_dict(plain.state_dict(), strict=False)
-        return layer
-
 
 def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
     """Return the settings of low-rank updates with defaults; refuse wrong ones.
@@ -89,4 +80,8 @@ def add_lora(
         right = type(layer) is nn.Linear and not read
         allowed = f'linear layers that the module calls, which {name} is not'
         check(right, 'lora.targets', targets, allowed)
-        setattr(module, name, LoRALinear.of(layer, rank, alpha))
+        size = layer.in_features, layer.out_features, layer.bias is not None
+        updated = LoRALinear(*size, dtype=layer.weight.dtype)
+        updated.add_update(rank, alpha, 'lora.rank')
+        updated.load_state_dict(layer.state_dict(), strict=False)
+        setattr(module, name, updated)

@@ -66,7 +66,6 @@ def contract_width(
     check(
         known, 'backbone', 'relative position bias', 'absolute positions, for --width'
     )
-    depth = 1 + max(int(m[1]) for m in map(_BLOCK.match, weights) if m)
     made = {
         k: v @ basis for k, v in weights.items() if k.endswith(('_embed', '_token'))
     }
@@ -74,8 +73,7 @@ def contract_width(
         'oihw,od->dihw', weights['patch_embed.proj.weight'], basis
     )
     made['patch_embed.proj.bias'] = weights['patch_embed.proj.bias'] @ basis
-    for i in range(depth):
-        prefix = f'blocks.{i}.'
+    for prefix in dict.fromkeys(m[0] for m in map(_BLOCK.match, weights) if m):
         block = select_prefix(weights, prefix)
         for name, value in _contract_block(block, basis, size).items():
             made[prefix + name] = value

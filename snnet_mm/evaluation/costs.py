@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from snnet_mm.utils import refusal
 
 from .extensions import Forward
 from .parts import (
-    FEATURES,
+    SCOPES,
     Part,
     Rest,
     T,
@@ -28,13 +29,13 @@ from .parts import (
     empty_images,
     parameters_by_part,
     parts_by_stitch,
-    run_features,
     run_model,
     run_parts,
 )
 
 # Of convolutions, linear layers and norms on meta tensors.
 WRONG_WIDTH = r'Invalid channel|same reduction dim|elements not \d|normalized_shape='
+SIZE_KEYS = 'in_channels of the neck and the heads, input_size, backbone.maps_of'
 
 
 def cost_table(
@@ -58,47 +59,35 @@ def cost_table(
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
     size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
-    try:
-        return CostTable(_count(model, size, run_model), size, space.fingerprint)
-    except Exception as error:
-        reason = f'{type(error).__name__}: {_first_line(error)}'
-        if re.search(WRONG_WIDTH, reason):
-            raise _refused(size, error) from error
-    try:
-        costs = _count(model, size, run_features)
-    except RuntimeError as error:
-        raise _refused(size, error) from error
-    words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
-    print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
-    return CostTable(costs, size, space.fingerprint, scope=FEATURES)
-
-
-def _refused(size: tuple[int, int], error: Exception) -> ValueError:
-    allowed = f'those that the model can run: {_first_line(error)}'
-    key = 'in_channels of the neck and the heads, input_size, backbone.maps_of'
-    return refusal(key, size, allowed)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition('\n')[0]
+    for scope, run in SCOPES.items():
+        try:
+            costs = _count(model, size, run)
+            break
+        except Exception as error:
+            reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
+            cannot_run = scope is not None and isinstance(error, RuntimeError)
+            if cannot_run or re.search(WRONG_WIDTH, reason):
+                allowed = f'those that the model can run: {reason}'
+                raise refusal(SIZE_KEYS, size, allowed) from error
+            if scope is not None:
+                raise
+    if scope is not None:
+        words = f'Costs of {type(model).__name__} are those of {scope}. What follows '
+        print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
+    return CostTable(costs, size, space.fingerprint, scope=scope)
 
 
 @torch.no_grad()
 def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
-    # Imported here, for it loads a compiler of kernels, which training needs not.
-    from torch.utils.flop_counter import FlopCounterMode
-
     model = _on_meta(model)
     backbone = find_stitched_backbone(model)
     flops: dict[Part, int] = {}
     held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
 
     def count(part: Part, run_part: Callable[[], T]) -> T:
-        with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
-            result = run_part()
+        result, flops[part], used = _counted(run_part)
         if isinstance(part, Rest):
-            held[part] = used.ids & outside
-        flops[part] = counter.get_total_flops() // 2
+            held[part] = used & outside
         return result
 
     with as_shipped(model):
@@ -129,18 +118,24 @@ def _on_meta(model: nn.Module) -> nn.Module:
     return deepcopy(model, copies)
 
 
+@torch.no_grad()
 def whole_model_cost(model: nn.Module, input_size: tuple[int, int]) -> Cost:
     """FLOPs and parameters of a model without stitches, such as an anchor alone."""
-    from torch.utils.flop_counter import FlopCounterMode  # see above
-
-    model = _on_meta(unwrapped(model))
-    model.eval()
+    model = _on_meta(unwrapped(model)).eval()
     images = empty_images(model, input_size, batch=1)
-    mode = FlopCounterMode(display=False)
-    with torch.no_grad(), mode as counter, _UsedTensors() as used:
-        run_model(model, images)
-    params = sum(p.numel() for p in model.parameters() if id(p) in used.ids)
-    return Cost(counter.get_total_flops() // 2, params)
+    _, flops, used = _counted(partial(run_model, model, images))
+    params = sum(p.numel() for p in model.parameters() if id(p) in used)
+    return Cost(flops, params)
+
+
+def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:
+    """Return what a call gives, its FLOPs, and the ids of all tensors that it reads."""
+    # Imported here, for it loads a compiler of kernels, which training needs not.
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter, _UsedTensors() as used:
+        result = run()
+    return result, counter.get_total_flops() // 2, used.ids
 
 
 class _UsedTensors(TorchDispatchMode):

@@ -15,12 +15,12 @@ from mmengine.runner import Runner, TestLoop, ValLoop
 from torch import nn
 
 from snnet_mm.models import (
-    PerStitchBN,
     find_stitched_backbone,
     gathered,
     recalibrate_bn,
     set_input_size,
 )
+from snnet_mm.models.per_stitch_bn import Statistics
 from snnet_mm.stitching import (
     CostTable,
     NoMetricsError,
@@ -228,9 +228,9 @@ class StitchTestLoop(TestLoop):
         self._check_metrics(ids)
         self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
         self._identity |= dict(size=size_name(size)) if size else {}
-        anew = self.recalibrate_bn is not None
         run = self._search if self.stitches == 'search' else self._screen_and_evaluate
-        with self._recalibrated(ids) if anew else own_statistics(runner, ids) as own:
+        anew = None if self.recalibrate_bn is None else self._recalibrate(ids)
+        with own_statistics(runner, ids, anew) as own:
             self._identity['batch norm statistics'] = own
             report = run(ids)
         if is_main_process():
@@ -274,28 +274,22 @@ class StitchTestLoop(TestLoop):
             results = StitchResults.read(*known).ranked_by(self.metric)
             if self.known_costs is None:  # results may hold latency themselves
                 costs = None
-        chosen = self._space, self.stitches, costs, results
-        return select_stitches(*chosen, say=self._say_choice)
-
-    def _say_choice(self, reason: str) -> None:
-        size = size_name(self._costs.input_size)
-        self.runner.logger.info(f'{reason}; images of {size}')
+        at = f'; images of {size_name(self._costs.input_size)}'
+        say = lambda reason: self.runner.logger.info(reason + at)  # noqa: E731
+        return select_stitches(self._space, self.stitches, costs, results, say=say)
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Refuse metrics that would be wrong, or would overwrite predictions."""
         number = len(ids) * max(len(self.sizes), 1)
         check_saved(self.evaluator, 'test_evaluator', number)
-        for metric in self.evaluator.metrics:
-            if self.limit or self.screen:
-                instead, name = rule_for(metric, WHOLE_DATA_METRICS), type(metric)
-                other = (
-                    f'{instead}, which does not count images left out as missed '
-                    '(--limit, --screen)'
-                )
-                check(not instead, 'test_evaluator', name.__name__, other)
+        for metric in self.evaluator.metrics if self.limit or self.screen else ():
+            instead = rule_for(metric, WHOLE_DATA_METRICS)
+            allowed = f'{instead}, which does not count images left out as missed '
+            allowed += '(--limit, --screen)'
+            check(not instead, 'test_evaluator', type(metric).__name__, allowed)
 
-    @contextmanager
-    def _recalibrated(self, ids: Sequence[int]) -> Iterator[None]:
+    def _recalibrate(self, ids: Sequence[int]) -> Statistics:
+        """Estimate batch norm statistics on training images, and write them."""
         runner, number = self.runner, self.recalibrate_bn
         train_cfg = runner.cfg.get('train_dataloader')
         allowed = 'training images, to recalibrate batch norm with'
@@ -311,11 +305,7 @@ class StitchTestLoop(TestLoop):
         if is_main_process():
             with atomic_path(self._report_dir / 'bn_statistics.pth') as temporary:
                 torch.save(statistics, temporary)
-        norms = PerStitchBN(runner.model, statistics).attach()
-        try:
-            yield
-        finally:
-            norms.detach()
+        return statistics
 
     def _screen_and_evaluate(self, ids: Sequence[int]) -> StitchResults:
         """Evaluate stitches on all images, or those that pass a screening."""

@@ -121,14 +121,9 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
     return parameters
 
 
-def special_forward(model: nn.Module) -> Forward | None:
-    """Return how to run a model that needs a forward of its own, if it does."""
-    return rule_for(unwrapped(model), FORWARDS)
-
-
 def run_model(model: nn.Module, images: Tensor) -> object:
     """Run what prediction runs, from preprocessed images to the heads' raw output."""
-    if run := special_forward(model):
+    if run := rule_for(model, FORWARDS):
         return run(model, images)
     if isinstance(model, BaseModel):
         return model(images, mode='tensor')

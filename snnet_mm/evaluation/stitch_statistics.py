@@ -17,13 +17,15 @@ from snnet_mm.models import (
     gathered,
     recalibrate_bn,
     set_input_size,
+    unwrapped,
 )
 from snnet_mm.models.per_stitch_bn import Statistics, batch_norms
 from snnet_mm.utils import check, is_whole, isolated_rng, register
 
 from .costs import cost_table
+from .extensions import FORWARDS, rule_for
 from .one_pass import random_batches
-from .parts import size_of_images, special_forward
+from .parts import size_of_images
 
 
 @register(HOOKS)
@@ -124,26 +126,34 @@ class StitchStatisticsHook(Hook):
 def forward_mode(model: nn.Module, scope: str | None) -> str:
     """Return the mode of mm's forward that reaches all norms, by the scope of costs."""
     # Heads that images alone do not reach see what they need in this mode only.
-    return 'predict' if special_forward(model) or scope else 'tensor'
+    return 'predict' if rule_for(unwrapped(model), FORWARDS) or scope else 'tensor'
 
 
 @contextmanager
-def own_statistics(runner: Runner, ids: Iterable[int]) -> Iterator[list[int]]:
-    """Let stitches run with statistics of their own, if a hook has them of some."""
-    hooks = (h for h in runner.hooks if isinstance(h, StitchStatisticsHook))
-    statistics = {} if (hook := next(hooks, None)) is None else hook.of(runner, ids)
-    if hook and hook.num_images and not statistics and batch_norms(runner.model):
-        words = 'The weights came without batch norm statistics of each stitch, as from'
-        words += ' a checkpoint before the last: all run with mixed ones (option: '
-        runner.logger.warning(f'{words}--recalibrate-bn)')
-    norms = attach_statistics(runner.model, statistics)
+def own_statistics(
+    runner: Runner, ids: Iterable[int], statistics: Statistics | None = None
+) -> Iterator[list[int]]:
+    """Let stitches run with statistics of their own, by default those of a hook."""
+    model = runner.model
+    hook = next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
+    if statistics is None and hook is not None:
+        statistics = hook.of(runner, ids)
+        if hook.num_images and not statistics and batch_norms(model):
+            runner.logger.warning(
+                'The weights came without batch norm statistics of each stitch, as '
+                'from a checkpoint before the last: all run with mixed ones (option: '
+                '--recalibrate-bn)'
+            )
+    norms = attach_statistics(model, statistics)
     if norms is None:
         yield []
         return
     own = sorted(norms.statistics.keys() & {*ids})
-    words = 'have batch norm statistics of their own, the others mixed ones'
-    key = 'default_hooks.stitch_statistics.num_images; 0 for mixed ones alone'
-    runner.logger.info(f'{len(own)} of {len({*ids})} stitches {words} ({key}).')
+    runner.logger.info(
+        f'{len(own)} of {len({*ids})} stitches have batch norm statistics of their '
+        'own, the others mixed ones (config key: '
+        'default_hooks.stitch_statistics.num_images, 0 for none).'
+    )
     try:
         yield own
     finally:

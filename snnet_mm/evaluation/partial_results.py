@@ -71,14 +71,14 @@ class MetricBuffers:
         interval: int = 10,
         metric: str | None = None,
     ) -> None:
-        self.evaluator, self.ids, self.interval = evaluator, tuple(ids), interval
-        self.metric = metric
-        for metric in evaluator.metrics:
-            own, name = type(metric).evaluate is BaseMetric.evaluate, type(metric)
+        self.evaluator, self.ids, self.metric = evaluator, tuple(ids), metric
+        self.interval, self.num_batches = interval, 0
+        for kind in map(type, evaluator.metrics):
+            own = kind.evaluate is BaseMetric.evaluate
             allowed = 'metrics that collect results themselves, not in others'
-            check(own, 'test_evaluator', name.__name__, allowed)
+            check(own, 'test_evaluator', kind.__name__, allowed)
         self._collected = {i: self._empty() for i in self.ids}
-        self._folder, self._writes, self.num_batches = folder, folder is not None, 0
+        self._folder, self._writes = folder, folder is not None
         self._files: dict[int, Path] = {}
         if folder is not None:
             of_rank = folder / f'rank{get_rank()}'
@@ -158,21 +158,16 @@ class MetricBuffers:
 
 def compute_metrics(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics:
     """Compute metrics of every stitch; tables of classes go to the log file only."""
-    metrics = {}
+    metrics = {stitch_id: {} for stitch_id in buffers.ids}
     for stitch_id in buffers.ids:
         with quiet_terminal(runner.logger):
             runner.logger.info(f'stitch {stitch_id}:')
-            found = buffers.evaluate(stitch_id, num_images)
-            # Not confusion matrices, and what else is no number: the log has them.
-            numbers = {n for n, value in found.items() if _is_scalar(value)}
-            for name in found.keys() - numbers:
-                runner.logger.info(f'{name}: {found[name]}')
-            metrics[stitch_id] = {n: v for n, v in found.items() if n in numbers}
+            for name, value in buffers.evaluate(stitch_id, num_images).items():
+                if isinstance(value, Real) or getattr(value, 'ndim', None) == 0:
+                    metrics[stitch_id][name] = value
+                else:  # such as a confusion matrix
+                    runner.logger.info(f'{name}: {value}')
     return metrics
-
-
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, Real) or getattr(value, 'ndim', None) == 0
 
 
 def image_scores_file(folder: Path, stitch_id: int) -> Path:
@@ -223,10 +218,9 @@ class PartialEvaluation:
         self.folder = root / _digest([json.dumps(identity)])
         if resume and first and not self.folder.exists():
             _refuse_others(root, identity)
-        barrier()
         if is_main_process() and not resume:
             shutil.rmtree(self.folder, ignore_errors=True)
-        barrier()
+        barrier()  # all ranks have looked for it
         if (self.folder / STATE).exists():
             _, self.finished = _read_state(self.folder / STATE)
         self.finish({})

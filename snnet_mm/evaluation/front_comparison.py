@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchResults, pareto_front
 from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import check
 
@@ -121,7 +120,8 @@ class FrontComparison:
         worst = scores[alone].min()
         margin = 5 if every.images.scale == 100 else abs(worst) / 20
         self.reference = 1.05 * self.high, worst - margin
-        self.front = _front(every.costs, scores)
+        front = pareto_front(dict(enumerate(every.costs)), dict(enumerate(scores)))
+        self.front = every.costs[front], scores[front]
 
     def figures(self) -> dict[str, dict[str, Figure]]:
         """Return all figures by model and name."""
@@ -220,13 +220,6 @@ def _affordable(costs: Array, scores: Array, budgets: Array) -> Array:
     fits = costs <= budgets[:, None] * (1 + 1e-9)
     best = np.where(fits, scores[:, None], -np.inf).max(axis=-1)
     return np.where(np.isinf(best), np.nan, best)
-
-
-def _front(costs: Array, scores: Array) -> tuple[Array, Array]:
-    order = np.lexsort((-scores, costs))
-    best = np.maximum.accumulate(scores[order])
-    kept = [0, *(j for i, j in pairwise(range(len(best))) if best[j] > best[i])]
-    return costs[order][kept], best[kept]
 
 
 def _correlations(costs: Array, scores: Array) -> dict[str, Array]:

@@ -14,7 +14,6 @@ from snnet_mm.stitching import (
     Position,
     Stitch,
     StitchingSpace,
-    StitchResult,
     StitchResults,
     prior_scores,
     split_cost_range,
@@ -88,25 +87,27 @@ class StitchSearch:
         """Results of all stitches: those that were not evaluated are predicted."""
         mean, deviation = self._predict(_signed(results))
         sign = 1 if results.higher_is_better else -1
-        known = {r.id: r for r in results.stitches}
         unknown = dict.fromkeys(results.stitches[0].metrics, math.nan)
-        rows = []
-        for stitch, m, d in zip(self.space, mean, deviation, strict=True):
-            score = unknown | {results.metric: sign * float(m)}
-            more = self.costs[stitch.id]._asdict() | dict(deviation=float(d))
-            about = stitch.id, stitch.kind, self.space.describe(stitch)
-            row = StitchResult(*about, metrics=score, **more)
-            rows.append(known.get(stitch.id, row))
+        scores = {
+            i: unknown | {results.metric: sign * mean[row]}
+            for i, row in self._rows.items()
+        }
+        predicted = StitchResults.collect(self.space, self.costs, scores).stitches
+        known = {r.id: r for r in results.stitches}
+        rows = [
+            known.get(r.id, replace(r, deviation=float(d)))
+            for r, d in zip(predicted, deviation, strict=True)
+        ]
         return replace(results, stitches=rows)
 
-    def compare(self, passes: Sequence[Sequence[int]], number: int = 0) -> str:
-        """Blocks run by passes, of ``number`` stitches in the end, and by one pass."""
-        run = sum(blocks_run(map(self.space.__getitem__, ids)) for ids in passes)
+    def compare(self, first: Sequence[int], number: int) -> str:
+        """Say how many blocks the search of so many stitches runs, and one pass."""
         length = fmean(blocks_run([stitch]) for stitch in self.space)
-        run += round(max(number - sum(map(len, passes)), 0) * length)
+        run = blocks_run(self.space[i] for i in first)
+        run += round((number - len(first)) * length)
         together = blocks_run(self.space)
-        words = f'The search runs {"about " * (number > 0)}{run} blocks per image; one '
-        words += f'pass with all {len(self.space)} stitches runs {together}'
+        words = f'The search runs about {run} blocks per image; one pass with all '
+        words += f'{len(self.space)} stitches runs {together}'
         as_fast = '. --stitch-id all is as fast and predicts nothing'
         return words + as_fast * (run >= together)
 
@@ -148,16 +149,13 @@ def run_search(
 
     ``evaluate`` gives the results of stitches, most of which it gave before.
     """
-    new = search.first(number)
-    say(search.compare([new], number))
-    tried, passes = [], []
+    new, tried = search.first(number), []
+    say(search.compare(new, number))
     while new:
-        passes.append(new)
         tried += new
         results = evaluate(tried)
         new = search.next(results, min(PER_ROUND, number - len(tried)))
         broadcast_object_list(new)  # processors may round differently
-    say(search.compare(passes))
     return search.with_predictions(results)
 
 

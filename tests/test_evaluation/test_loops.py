@@ -122,57 +122,59 @@ def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
         runner.test()
 
 
-class Numbers(BaseMetric):
-    """Gives a number and a matrix."""
+class Given(BaseMetric):
+    """Gives what a test says."""
 
     def process(self, data_batch, data_samples):
-        self.results += [1] * len(data_samples)
+        self.results += data_samples
 
     def compute_metrics(self, results):
-        return dict(mIoU=np.float32(len(results)), matrix=torch.eye(2), rows=[1, 2])
+        return self.values
 
 
-class Nested(Numbers):
+class Nested(Given):
     """Collects elsewhere, as mmpretrain's metric of several tasks."""
 
     def evaluate(self, size):
         return {}
 
 
-def test_metrics_that_are_no_numbers(toy_cfg, tmp_path):
-    toy_cfg.test_evaluator = dict(type=Numbers)
-    toy_cfg.log_level = 'INFO'
+@pytest.mark.parametrize(
+    ('values', 'metrics', 'words'),
+    [
+        (dict(mIoU=np.float32(4), rows=[1, 2]), dict(mIoU=4), 'rows: [1, 2]'),
+        (dict(matrix=torch.eye(2)), {}, 'No report is written: no metric of the evalu'),
+    ],
+)
+def test_metrics_that_are_no_numbers(toy_cfg, tmp_path, values, metrics, words):
+    Given.values = values
+    toy_cfg.test_evaluator, toy_cfg.log_level = dict(type=Given), 'INFO'
     toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
+    wanted = {f'stitch_{i}/{name}': v for i in (0, 4) for name, v in metrics.items()}
+    assert Runner.from_cfg(toy_cfg).test() == wanted
+    (log,) = tmp_path.glob('*/*.log')
+    assert words in log.read_text()
+    assert bool([*tmp_path.rglob('stitches.json')]) == bool(metrics)
+
+
+SAVING = dict(type='IoUMetric', output_dir='o')
+
+
+@pytest.mark.parametrize(
+    ('mode', 'evaluator', 'words'),
+    [
+        ('test', dict(type=Nested), "test_evaluator='Nested'"),
+        ('test', SAVING, "='o'.*2 stitches would overwrite.*test_evaluator.output_dir"),
+        ('val', SAVING, "='o'.*2 stitches would overwrite.*key: val_evaluator.output"),
+    ],
+)
+def test_metrics_that_would_mix_stitches_are_refused(toy_cfg, mode, evaluator, words):
+    toy_cfg[f'{mode}_dataloader'] = toy_cfg.test_dataloader
+    toy_cfg[f'{mode}_evaluator'] = evaluator
+    toy_cfg[f'{mode}_cfg'] = dict(type=f'Stitch{mode.title()}Loop', stitches=[0, 4])
     runner = Runner.from_cfg(toy_cfg)
-    assert runner.test() == {'stitch_0/mIoU': 4, 'stitch_4/mIoU': 4}
-    (log,) = tmp_path.glob('*/*.log')
-    assert 'rows: [1, 2]' in log.read_text()
-
-
-def test_without_a_number_there_is_no_report(toy_cfg, tmp_path):
-    class Matrices(Numbers):
-        def compute_metrics(self, results):
-            return dict(matrix=torch.eye(2))
-
-    toy_cfg.test_evaluator, toy_cfg.log_level = dict(type=Matrices), 'INFO'
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
-    assert Runner.from_cfg(toy_cfg).test() == {}
-    (log,) = tmp_path.glob('*/*.log')
-    assert 'No report is written: no metric of the evaluator is a' in log.read_text()
-    assert not [*tmp_path.rglob('stitches.json')]
-
-
-def test_metrics_that_would_mix_stitches_are_refused(toy_cfg):
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
-    toy_cfg.test_evaluator = dict(type=Nested)
-    with pytest.raises(ValueError, match="test_evaluator='Nested'"):
-        Runner.from_cfg(toy_cfg).test()
-    toy_cfg.val_dataloader = toy_cfg.test_dataloader
-    toy_cfg.val_evaluator = dict(type='IoUMetric', output_dir='predictions')
-    toy_cfg.val_cfg = dict(type='StitchValLoop', stitches=[0, 4])
-    toy_cfg.experiment_name = 'second'
-    with pytest.raises(ValueError, match='2 stitches would.*key: val_evaluator.output'):
-        Runner.from_cfg(toy_cfg).train()
+    with pytest.raises(ValueError, match=words):
+        runner.test() if mode == 'test' else runner.train()
 
 
 def test_a_limit_below_the_screening_is_refused(toy_cfg):

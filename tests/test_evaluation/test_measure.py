@@ -124,11 +124,8 @@ def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
 
 
 def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypatch):
-    net, seen, forward = (
-        build_snnet(DEPTHS).double().train(),
-        [],
-        StitchingLayer.forward,
-    )
+    net = build_snnet(DEPTHS).double().train()
+    seen, forward = [], StitchingLayer.forward
 
     def seeing(self, x):
         seen.append(type(self))

@@ -232,12 +232,6 @@ def test_batch_norm_is_recalibrated_per_stitch(toy_cfg, tmp_path, capfd):
     assert metrics['stitch_9/mIoU'] != mixed['stitch_9/mIoU']
 
 
-def test_predictions_of_several_stitches_are_not_mixed(toy_cfg):
-    toy_cfg.test_evaluator.output_dir = 'o'
-    with pytest.raises(ValueError, match="'o'.*14 stitches would overwrite"):
-        runner_of(toy_cfg).test()
-
-
 def test_several_sizes_equal_one_at_a_time(toy_cfg, tmp_path, capsys, caplog):
     toy_cfg.log_level, out_dir = 'INFO', tmp_path / 'report'
     sizes, ids = [(32, 48), (60, 64)], (0, 6, 9)

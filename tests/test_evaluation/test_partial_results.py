@@ -42,9 +42,8 @@ def expected(stitch_id, num_batches):
 
 @pytest.mark.parametrize('on_disk', [False, True])
 def test_every_stitch_has_its_own_results(evaluator, tmp_path, on_disk):
-    buffers = MetricBuffers(
-        evaluator, (5, 2), tmp_path if on_disk else None, interval=3
-    )
+    folder = tmp_path if on_disk else None
+    buffers = MetricBuffers(evaluator, (5, 2), folder, interval=3)
     feed(buffers, 0, 6)
     if on_disk:  # memory is bounded
         assert buffers._collected == {5: [[], []], 2: [[], []]}
@@ -54,45 +53,44 @@ def test_every_stitch_has_its_own_results(evaluator, tmp_path, on_disk):
     assert evaluator.metrics[0].results == []
 
 
-def test_taken_up_where_all_stitches_and_ranks_are(evaluator, tmp_path, monkeypatch):
-    feed(MetricBuffers(evaluator, (5, 2), tmp_path, interval=3), 0, 10)
-    buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
-    assert buffers.num_batches == 9
-    # A crash while a record was written.
-    path = tmp_path / 'rank0' / 'stitch_2.results'
+def nothing(path, monkeypatch):
+    pass
+
+
+def crash_while_writing(path, monkeypatch):
     path.write_bytes(path.read_bytes()[:-5])
-    buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
-    assert buffers.num_batches == 6
-    feed(buffers, 6, 10)
-    assert buffers.evaluate(2, 20) == expected(2, 10)
-    assert buffers.evaluate(5, 20) == expected(5, 10)
-    # Another rank has one record only.
-    monkeypatch.setattr(partial_results, 'all_gather_object', lambda n: [n, 1])
-    buffers = MetricBuffers(evaluator, (5, 2), tmp_path, interval=3)
-    assert buffers.num_batches == 3
-    feed(buffers, 3, 4)
-    assert buffers.evaluate(5, 8) == expected(5, 4)
 
 
-def flip_a_bit(path):
+def flip_a_bit(path, monkeypatch):
     """One bit in a number would be a wrong result."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
+def another_rank_has_one_record(path, monkeypatch):
+    monkeypatch.setattr(partial_results, 'all_gather_object', lambda n: [n, 1])
+
+
 @pytest.mark.parametrize(
     ('ids', 'damage', 'taken_up'),
-    [((5, 2), flip_a_bit, 1), ((5, 7), lambda path: None, 0)],
-    ids=['a damaged record', 'a stitch that was never begun'],
+    [
+        ((5, 2), nothing, 9),
+        ((5, 2), crash_while_writing, 6),
+        ((5, 2), flip_a_bit, 3),
+        ((5, 2), another_rank_has_one_record, 3),
+        ((5, 7), nothing, 0),  # stitch 7 was never begun
+    ],
 )
-def test_taken_up_is_what_all_have(evaluator, tmp_path, ids, damage, taken_up):
-    feed(MetricBuffers(evaluator, (5, 2), tmp_path, interval=1), 0, 3)
-    damage(tmp_path / 'rank0' / 'stitch_2.results')
-    buffers = MetricBuffers(evaluator, ids, tmp_path, interval=1)
+def test_taken_up_is_what_all_stitches_and_ranks_have(
+    evaluator, tmp_path, monkeypatch, ids, damage, taken_up
+):
+    feed(MetricBuffers(evaluator, (5, 2), tmp_path, interval=3), 0, 10)
+    damage(tmp_path / 'rank0' / 'stitch_2.results', monkeypatch)
+    buffers = MetricBuffers(evaluator, ids, tmp_path, interval=3)
     assert buffers.num_batches == taken_up
-    feed(buffers, taken_up, 3)
-    assert [buffers.evaluate(i, 6) for i in ids] == [expected(i, 3) for i in ids]
+    feed(buffers, taken_up, 10)
+    assert [buffers.evaluate(i, 20) for i in ids] == [expected(i, 10) for i in ids]
 
 
 class Keep(BaseMetric):
@@ -153,10 +151,8 @@ def test_what_is_no_plain_data_stays_in_memory(tmp_path, monkeypatch, thing):
             with buffers.of(i):
                 evaluator.metrics[0].process(None, [thing if n == i == 1 else n])
         buffers.end_batch()
-    assert [buffers.evaluate(i, 3)['results'] for i in (0, 1)] == [
-        [0, 1, 2],
-        [0, thing, 2],
-    ]
+    assert buffers.evaluate(0, 3)['results'] == [0, 1, 2]
+    assert buffers.evaluate(1, 3)['results'] == [0, thing, 2]
     (words,) = warned
     assert words.startswith('Keep: results that are no plain data are kept in memory')
     # The first batch was written; it is all that a resumed test takes up.

@@ -1,12 +1,10 @@
 import torch
 from mmengine.config import Config
-from mmengine.registry import MODELS
 from mmengine.runner import Runner
 from tiny import TOY
 
 from snnet_mm.evaluation import evaluate_whole_model, whole_model_cost
 from snnet_mm.evaluation.image_scores import ImageScores
-from snnet_mm.evaluation.parts import size_of_images
 from snnet_mm.stitching import StitchResults
 
 
@@ -15,24 +13,18 @@ def test_a_model_without_stitches_is_a_baseline(tmp_path):
     cfg = Config.fromfile(TOY.with_name(alone))
     cfg.work_dir, cfg.log_level = str(tmp_path), 'ERROR'
     cfg.test_dataloader.dataset.num_scenes = 3
+    # Windows are cut from larger images: costs are those of a stitched model's.
+    cfg.model.data_preprocessor.size = (48, 32)
     runner = Runner.from_cfg(cfg)
     evaluate_whole_model(runner)
-    (row,) = StitchResults.read(tmp_path / 'results.json').stitches
-    cost = whole_model_cost(runner.model, (64, 64))
+    results = StitchResults.read(tmp_path / 'results.json')
+    (row,) = results.stitches
+    cost = whole_model_cost(runner.model, (48, 32))
+    assert results.input_size == (48, 32)
     assert (row.num_images, row.flops, row.params) == (3, cost.flops, cost.params)
     scores = ImageScores.read(tmp_path / 'per_image.npz')
     # mmsegmentation rounds to two places.
     assert abs(scores.scores(torch.ones(1, 3))[0, 0] - row.metrics['mIoU']) < 0.006
-
-
-def test_its_images_are_of_the_size_that_a_stitched_model_is_counted_at():
-    """Not of the size of the data set's first image, of which windows are cut."""
-    cfg = Config.fromfile(
-        TOY.with_name(TOY.name.replace('snnetv2-fast-slow', 'vit-fast'))
-    )
-    cfg.model.data_preprocessor.size = (48, 32)
-    model = MODELS.build(cfg.model)
-    assert size_of_images(model, loader=None, seed=0) == (48, 32)
 
 
 def test_costs_of_a_whole_model_by_hand():

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -55,13 +54,9 @@ def run_one_pass(
         on_prediction: Called for every stitch and batch.
     """
     model, backbone = runner.model, find_stitched_backbone(runner.model)
-    active = backbone.active_stitch
     stitches = visiting_order(backbone.space[i] for i in buffers.ids)
     begin, start, logged = buffers.num_batches, time.time(), time.time()
-    prepared = ExitStack()
-    try:
-        with autocast(enabled=fp16):
-            switch = prepared.enter_context(_switch(model, stitches))
+    with _switching(model, stitches, fp16) as switch:
         for idx, data_batch in enumerate(dataloader):
             if idx < begin:
                 continue
@@ -86,30 +81,31 @@ def run_one_pass(
                     f'{len(stitches)} stitches in one pass: batch {idx + 1} of '
                     f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'
                 )
-    finally:
-        prepared.close()
-        set_stitch(model, active.id)
 
 
 @contextmanager
-def _switch(
-    model: nn.Module, stitches: Sequence[Stitch]
+def _switching(
+    model: nn.Module, stitches: Sequence[Stitch], fp16: bool
 ) -> Iterator[Callable[[int], None]]:
     """Give what switches a model, with what it computes from a data set, if it does."""
-    if (rule := rule_for(unwrapped(model), DATA_OF_STITCH)) is None:
-        yield partial(set_stitch, model)
-        return
-    with rule(unwrapped(model)) as prepare_data:
-        put_back = {}
-        for stitch in stitches:
-            set_stitch(model, stitch.id)
-            put_back[stitch.id] = prepare_data()
+    active = find_stitched_backbone(model).active_stitch
+    rule = rule_for(unwrapped(model), DATA_OF_STITCH)
+    put_back: dict[int, Callable[[], None]] = {}
 
-        def switch(stitch_id: int) -> None:
-            set_stitch(model, stitch_id)
+    def switch(stitch_id: int) -> None:
+        set_stitch(model, stitch_id)
+        if stitch_id in put_back:
             put_back[stitch_id]()
 
-        yield switch
+    try:
+        with rule(unwrapped(model)) if rule else nullcontext() as prepare_data:
+            for stitch in stitches if rule else ():
+                set_stitch(model, stitch.id)
+                with autocast(enabled=fp16):
+                    put_back[stitch.id] = prepare_data()
+            yield switch
+    finally:
+        set_stitch(model, active.id)
 
 
 def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:

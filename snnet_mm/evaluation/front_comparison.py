@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 
 import numpy as np
 
@@ -126,17 +126,17 @@ class FrontComparison:
     def figures(self) -> dict[str, dict[str, Figure]]:
         """Return all figures by model and name."""
         return {
-            name: {key: Figure.of(rows) for key, rows in self._rows(name).items()}
-            for name in self.models
+            name: {key: Figure.of(rows) for key, rows in found.items()}
+            for name, found in self._rows.items()
         }
 
     def differences(self, baseline: str) -> dict[str, dict[str, Figure]]:
         """Return the figures of all other models minus those of one, paired."""
         check(baseline in self.models, '--baseline', baseline, list(self.models))
-        base = {k: rows.mean(axis=0) for k, rows in self._rows(baseline).items()}
+        base = {key: rows.mean(axis=0) for key, rows in self._rows[baseline].items()}
         return {
-            name: {k: Figure.of(rows - base[k]) for k, rows in self._rows(name).items()}
-            for name in self.models
+            name: {key: Figure.of(rows - base[key]) for key, rows in found.items()}
+            for name, found in self._rows.items()
             if name != baseline
         }
 
@@ -152,11 +152,14 @@ class FrontComparison:
         bounds = np.nanpercentile(rows[1:], [2.5, 97.5], axis=0)
         return costs, runs[0].sign * np.stack([rows[0], *bounds])
 
-    @cache  # noqa: B019  # a comparison lives as long as its tool
-    def _rows(self, name: str) -> dict[str, Array]:
-        """Return figures ``(seeds, 1 + resamples)`` by name."""
-        of_runs = [self._rows_of_run(run) for run in self.models[name]]
-        return {key: np.stack([r[key] for r in of_runs]) for key in of_runs[0]}
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, Array]]:
+        """Figures ``(seeds, 1 + resamples)`` by model and name."""
+        rows = {}
+        for name, runs in self.models.items():
+            of_runs = [self._rows_of_run(run) for run in runs]
+            rows[name] = {k: np.stack([r[k] for r in of_runs]) for k in of_runs[0]}
+        return rows
 
     def _rows_of_run(self, run: Run) -> dict[str, Array]:
         scores, sign = run.scores(self.weights), run.sign

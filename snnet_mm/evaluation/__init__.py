@@ -6,8 +6,7 @@ from .loops import StitchTestLoop, StitchValLoop
 from .measure import LatencyCheck, measure_latency, measure_memory, measuring_setup
 from .one_pass import prepare, random_batches, spread
 from .parts import preprocessed_size, size_of_images
-from .pictures.figures import plot_images
-from .pictures.legend import add_legend
+from .pictures.figures import add_legend, plot_images
 from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample
 from .pictures.route_plot import plot_routes

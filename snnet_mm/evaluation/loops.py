@@ -87,9 +87,8 @@ class StitchValLoop(ValLoop):
         buffers = MetricBuffers(self.evaluator, self._selected_ids())
         with own_statistics(runner, buffers.ids):
             run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
-        metrics = _flatten(
-            compute_metrics(runner, buffers, len(self.dataloader.dataset))
-        )
+        number = len(self.dataloader.dataset)
+        metrics = _flatten(compute_metrics(runner, buffers, number))
         runner.call_hook('after_val_epoch', metrics=metrics)
         runner.call_hook('after_val')
         return metrics

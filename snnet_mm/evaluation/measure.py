@@ -120,8 +120,7 @@ def measure_memory(
 
     That is the stitch's own weights, as if it were shipped alone, the images, and the
     most that torch's allocator hands out for activations, workspaces of cuDNN and
-    cuBLAS included. Torch tells no peak on other devices, and adding up the tensors
-    that are alive sees nothing of what a kernel needs inside. Arguments are those of
+    cuBLAS included. Torch tells no peak on other devices. Arguments are those of
     :func:`measure_latency`.
     """
     model = unwrapped(model)

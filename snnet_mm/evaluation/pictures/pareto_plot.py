@@ -5,16 +5,13 @@ import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from snnet_mm.stitching import UNITS, StitchResult, StitchResults
 from snnet_mm.utils import atomic_path
 
 from .figures import new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 KIND_STYLES = {
     'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
@@ -68,8 +65,11 @@ def plot_pareto(
             style = dict(linewidth=0.6, gid=f'stitches-{kind}') | style
             points = _points(results, cost, [r.id for r in found])
             axes.scatter(*points, label=f'{kind} ({len(found)})', **style)
-    if results.predicted:
-        _draw_predicted(axes, results, cost)
+    if predicted := results.predicted:
+        points = _points(results, cost, [r.id for r in predicted])
+        style = dict(fmt='.', markersize=4, color='silver', elinewidth=0.5, zorder=1)
+        style['label'] = f'predicted ({len(predicted)})'
+        axes.errorbar(*points, [r.deviation for r in predicted], **style)
     front = results.front(cost)
     style = dict(color='crimson', linewidth=1.2, zorder=4)
     style['label'] = f'Pareto front ({len(front)})'
@@ -96,19 +96,12 @@ def plot_pareto(
             _add_tooltips(temporary, drawn)
 
 
-def _draw_predicted(axes: 'Axes', results: StitchResults, cost: str) -> None:
-    found, column = results.predicted, results.column(cost)
-    x = [column[r.id] / UNITS[cost].factor for r in found]
-    y, spread = [results.score(r) for r in found], [r.deviation for r in found]
-    style = dict(fmt='.', markersize=4, color='silver', elinewidth=0.5, zorder=1)
-    axes.errorbar(x, y, spread, label=f'predicted ({len(found)})', **style)
-
-
 def _points(
     results: StitchResults, cost: str, ids: Sequence[int]
 ) -> tuple[list[float], list[float]]:
-    column, scores = results.column(cost), results.scores()
-    return [column[i] / UNITS[cost].factor for i in ids], [scores[i] for i in ids]
+    column, factor = results.column(cost), UNITS[cost].factor
+    rows = {r.id: r for r in results.stitches}
+    return [column[i] / factor for i in ids], [results.score(rows[i]) for i in ids]
 
 
 def _add_tooltips(path: Path, drawn: dict[str, list[StitchResult]]) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from equality import assert_same
+from mmengine.dataset import pseudo_collate
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from tiny import tiny_config
@@ -45,24 +46,14 @@ def by_hand(runner, state_dict, stitch_id):
     ((name, norm),) = (
         (n, m) for n, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)
     )
-    seen, chosen = [], np.random.default_rng(runner.seed).permutation(4)
+    seen, chosen = [], np.random.default_rng(runner.seed).permutation(4).tolist()
     hook = norm.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     for pair in (chosen[:2], chosen[2:]):
-        images = torch.stack([dataset[int(i)]['inputs'] for i in pair])
-        model.test_step(dict(inputs=[*images], data_samples=dataset_samples(dataset)))
+        model.test_step(pseudo_collate([dataset[i] for i in pair]))
     hook.remove()
-    means, variances = (
-        torch.stack(m).mean(0) for m in zip(*map(moments, seen), strict=True)
-    )
-    return {f'{name}.running_mean': means, f'{name}.running_var': variances}
-
-
-def dataset_samples(dataset):
-    return [dataset[0]['data_samples'], dataset[1]['data_samples']]
-
-
-def moments(x):
-    return x.mean((0, 2, 3)), x.var((0, 2, 3))
+    mean = sum(x.mean((0, 2, 3)) for x in seen) / 2
+    variance = sum(x.var((0, 2, 3)) for x in seen) / 2
+    return {f'{name}.running_mean': mean, f'{name}.running_var': variance}
 
 
 @pytest.fixture

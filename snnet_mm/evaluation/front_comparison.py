@@ -92,21 +92,15 @@ class FrontComparison:
     Args:
         models: Runs with different seeds, by the name of the model.
         num_resamples: Resamples of the images.
-        seed: Of the resampling.
     """
 
-    def __init__(
-        self,
-        models: Mapping[str, Sequence[Run]],
-        num_resamples: int = 1000,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, models: Mapping[str, Sequence[Run]], num_resamples: int) -> None:
         runs = [run for of_model in models.values() for run in of_model]
         numbers = {run.images.numerators.shape[1] for run in runs}
         check(len(numbers) == 1, 'images', sorted(numbers), 'the same for all results')
         metrics = {(run.images.metric, run.sign) for run in runs}
         check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
-        (number,), rng = numbers, np.random.default_rng(seed)
+        (number,), rng = numbers, np.random.default_rng(0)
         self.weights = resampled_images(number, num_resamples, rng)
         halves = np.tile(np.arange(number) % 2, (num_resamples, 1))
         self.halves = rng.permuted(halves, axis=1)

@@ -18,6 +18,7 @@ from snnet_mm.utils import atomic_path, check
 from .extensions import IMAGE_STATISTICS, rule_for
 
 Array = NDArray[np.float64]
+NUM_RESAMPLES = 1000
 ROUNDING = 0.006  # mmseg rounds percentages to two digits
 
 
@@ -54,19 +55,16 @@ class ImageScores:
         with np.errstate(invalid='ignore'):
             return self.scale * ratios.sum(axis=-1) / seen.sum(axis=-1)
 
-    def difference_from(
-        self, other: ImageScores, num_resamples: int = 1000, seed: int = 0
-    ) -> tuple[float, float]:
+    def difference_from(self, other: ImageScores) -> tuple[float, float]:
         """Return the 95 % interval of this metric minus that of another model.
 
         Both are of one stitch on the same images, which a bootstrap draws in pairs.
         """
-        number, rng = self.numerators.shape[1], np.random.default_rng(seed)
-        weights = resampled_images(number, num_resamples, rng)[1:]
-        low, high = np.nanpercentile(
-            self.scores(weights) - other.scores(weights), [2.5, 97.5]
-        )
-        return float(low), float(high)
+        number, rng = self.numerators.shape[1], np.random.default_rng(0)
+        weights = resampled_images(number, NUM_RESAMPLES, rng)[1:]
+        differences = self.scores(weights) - other.scores(weights)
+        low, high = np.nanpercentile(differences, [2.5, 97.5]).tolist()
+        return low, high
 
     def save(self, path: str | os.PathLike) -> None:
         """Write an npz file, whole or not at all."""

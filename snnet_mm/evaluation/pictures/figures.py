@@ -36,24 +36,18 @@ def plot_images(
     rows: Sequence[Sequence[np.ndarray]],
     titles: Sequence[str],
     path: str | os.PathLike,
-    farthest: float | None = None,
     legend: Mapping[str, Sequence[int]] | None = None,
 ) -> None:
-    """Draw images in rows, and depth maps among them by colour.
+    """Draw images in rows.
 
     Args:
-        rows: Images ``(H, W, 3)``, uint8, RGB, and depths ``(H, W)`` in metres, 0 where
-            there is none; rows are as high as their first image.
+        rows: Images ``(H, W, 3)``, uint8, RGB; rows are as high as their first image.
         titles: One per column.
         path: Picture to write; the ending tells the format.
-        farthest: Depth at the end of the scale that all depth maps share.
         legend: RGB colours of classes by name.
     """
-    from matplotlib import colormaps  # see new_figure
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # see new_figure
 
-    # Near is red, far is blue.
-    colors = colormaps['turbo_r'].with_extremes(bad='gainsboro')
     shares = [row[0].shape[0] / row[0].shape[1] for row in rows]
     figure = new_figure(CELL_WIDTH * len(titles), CELL_WIDTH * sum(shares) + 0.4)
     size = len(rows), len(titles)
@@ -62,10 +56,7 @@ def plot_images(
         axes.set_title(title, fontsize='medium')
     for axes, image in zip(grid.flat, (i for row in rows for i in row), strict=True):
         axes.set_axis_off()
-        shown = image if image.ndim == 3 else np.ma.masked_equal(image, 0)
-        drawn = axes.imshow(shown, cmap=colors, vmin=0, vmax=farthest)
-    if farthest is not None:
-        figure.colorbar(drawn, ax=grid, label='depth (m)', shrink=0.9, pad=0.01)
+        axes.imshow(image)
     if legend:
         shown = [Patch(color=np.divide(c, 255), label=n) for n, c in legend.items()]
         columns = max(1, int(figure.get_figwidth() / 1.4))

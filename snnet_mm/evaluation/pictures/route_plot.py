@@ -36,7 +36,6 @@ def plot_routes(
     space: StitchingSpace,
     path: str | os.PathLike,
     ids: Sequence[int] | None = None,
-    title: str | None = None,
 ) -> None:
     """Draw all joints of a space, and below them the routes of some stitches.
 
@@ -48,7 +47,6 @@ def plot_routes(
         space: The space.
         path: Picture to write; the ending tells the format.
         ids: Stitches to draw; by default those of :func:`middle_stitches`.
-        title: Heading.
     """
     stitches = [space[i] for i in (middle_stitches(space) if ids is None else ids)]
     rows, edges = -(-len(stitches) // COLUMNS), block_edges(space)
@@ -71,8 +69,6 @@ def plot_routes(
         axes.set_title(f'{stitch.id}   {kind}{space.describe(stitch)}', **TITLE)
         _draw_blocks(axes, space, edges, stitch.runs)
         _draw_route(axes, edges, stitch)
-    if title:
-        figure.suptitle(title)
     save_figure(figure, path, dpi=160)
 
 

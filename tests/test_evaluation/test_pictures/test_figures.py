@@ -3,17 +3,16 @@ import numpy as np
 from snnet_mm.evaluation import add_legend, plot_images
 
 
-def test_all_depths_share_one_scale(tmp_path, drawn_axes):
-    truth = np.array([[0, 1.5, 2], [3, 4, 6]], np.float32)
-    image = np.zeros((2, 3, 3), np.uint8)
-    rows = [[image, truth / scale, truth + 1] for scale in (1, 2)]
-    plot_images(rows, ['image', 'truth', 'slow'], tmp_path / 'depth.png', 6)
-    *cells, bar = drawn_axes
-    assert bar.get_ylabel() == 'depth (m)'
-    depths = [axes.images[0] for i, axes in enumerate(cells) if i % 3]
-    assert {d.get_clim() for d in depths} == {(0, 6)}
-    np.testing.assert_array_equal(depths[0].get_array().mask, truth == 0)
-    np.testing.assert_array_equal(depths[3].get_array(), truth + 1)
+def test_images_stand_in_rows_and_columns_over_a_legend(tmp_path, drawn_axes):
+    rows = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 6, 3), np.uint8)
+    titles, colors = ['image', 'truth', 'slow'], dict(sky=(255, 0, 51))
+    plot_images(rows, titles, tmp_path / 'images.png', colors)
+    drawn = [axes.images[0].get_array() for axes in drawn_axes]
+    np.testing.assert_array_equal(drawn, rows.reshape(6, 4, 6, 3))
+    assert [axes.get_title() for axes in drawn_axes] == [*titles, '', '', '']
+    (legend,) = drawn_axes[0].figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ['sky']
+    assert legend.get_patches()[0].get_facecolor() == (1, 0, 0.2, 1)
 
 
 def test_names_and_colours_are_under_the_picture():

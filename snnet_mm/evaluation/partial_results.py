@@ -164,7 +164,7 @@ def compute_metrics(runner: Runner, buffers: MetricBuffers, num_images: int) -> 
             runner.logger.info(f'stitch {stitch_id}:')
             for name, value in buffers.evaluate(stitch_id, num_images).items():
                 if isinstance(value, Real) or getattr(value, 'ndim', None) == 0:
-                    metrics[stitch_id][name] = value
+                    metrics[stitch_id][name] = float(value)
                 else:  # such as a confusion matrix
                     runner.logger.info(f'{name}: {value}')
     return metrics
@@ -227,9 +227,7 @@ class PartialEvaluation:
 
     def finish(self, metrics: Metrics) -> None:
         """Keep the metrics of stitches that are through."""
-        for stitch_id, values in metrics.items():
-            # Metrics come as numpy scalars too, which JSON does not know.
-            self.finished[stitch_id] = {k: float(v) for k, v in values.items()}
+        self.finished |= metrics
         if is_main_process():
             state = dict(identity=self.identity, finished=self.finished)
             write_json(self.folder / STATE, state)

@@ -1,7 +1,9 @@
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 from mmengine.config import Config
+from mmengine.runner import Runner
 
 TOY = Path(__file__).parents[2] / 'configs' / 'toy'
 
@@ -36,3 +38,10 @@ def toy_cfg(task, tmp_path):
     cfg.train_cfg.max_iters = 2
     cfg.default_hooks.checkpoint.interval = 1
     return cfg
+
+
+def runner_of(cfg, stitches='all', **test_cfg):
+    """A runner that tests stitches, by a copy of a config."""
+    cfg = deepcopy(cfg)
+    cfg.test_cfg = dict(type='StitchTestLoop', stitches=stitches, **test_cfg)
+    return Runner.from_cfg(cfg)

@@ -131,9 +131,8 @@ def test_counting_leaves_a_model_alone(build_snnet, ema, traced):
         model.seen.append(model.first(torch.ones(1, 12, 1, 1)))
 
     def held():
-        everything = dict(remove_duplicate=False)
-        tensors = dict(model.named_parameters(**everything))
-        return tensors | dict(model.named_buffers(**everything))
+        named = (model.named_parameters, model.named_buffers)
+        return {k: v for tensors in named for k, v in tensors(remove_duplicate=False)}
 
     def settings():
         return [

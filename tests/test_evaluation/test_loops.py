@@ -9,11 +9,12 @@ import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
 from torch.utils.data import BatchSampler
+from toy import runner_of
 
 from snnet_mm.evaluation import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import Setup, StitchResults, pick, select_stitches
+from snnet_mm.stitching import Setup, StitchResults, pick
 
 METRICS = dict(
     seg=('mIoU', 'aAcc', 'mAcc'),
@@ -24,9 +25,8 @@ METRICS = dict(
 @pytest.mark.parametrize('task', METRICS)
 def test_test_loop_writes_results_and_picture(toy_cfg, task, tmp_path, capsys):
     out_dir = tmp_path / 'report'
-    test_cfg = dict(type='StitchTestLoop', stitches='all', out_dir=str(out_dir))
-    toy_cfg.test_cfg = test_cfg | dict(lower_is_better=METRICS[task][1:2])
-    runner = Runner.from_cfg(toy_cfg)
+    settings = dict(out_dir=str(out_dir), lower_is_better=METRICS[task][1:2])
+    runner = runner_of(toy_cfg, **settings)
     set_stitch(runner.model, 6)
     metrics = runner.test()
     assert find_stitched_backbone(runner.model).active_stitch.id == 6
@@ -59,23 +59,17 @@ def test_a_chain_of_three_anchors(toy_cfg, tmp_path):
     anchors.insert(1, deepcopy(anchors[0]))
     for anchor, width, depth in zip(anchors, (16, 24, 96), (2, 3, 4), strict=True):
         anchor.arch.update(embed_dims=width, depth=depth)
-    toy_cfg.test_cfg = dict(
-        type='StitchTestLoop', stitches='all', out_dir=str(tmp_path / 'report')
-    )
-    runner = Runner.from_cfg(toy_cfg)
+    runner = runner_of(toy_cfg, out_dir=str(tmp_path / 'report'))
     runner.train()
     runner.test()
     space = find_stitched_backbone(runner.model).space
     assert space.ids == (0, 1, 2, 3, 5, 6, 7, 9, 10, 11, 12)
-    assert select_stitches(space, 'anchors') == (0, 1, 2)
     results = StitchResults.read(tmp_path / 'report' / 'stitches.json', space)
     costs = cost_table(runner.model)
     assert {r.id: (r.kind, r.flops) for r in results.stitches} == {
         s.id: (s.kind, costs[s.id].flops) for s in space
     }
     assert results.stitches[-1].route == 'anchor1[0:1] > anchor2[2:3] > anchor1[2:3]'
-    assert pick(space, f'{costs[0].flops / 1e9}G', costs) == 0
-    assert pick(space, '1G', costs) == 2
 
 
 def test_validation_during_training(toy_cfg):
@@ -91,8 +85,7 @@ def test_validation_during_training(toy_cfg):
 
 def test_budgets_of_milliseconds_by_measured_costs(toy_cfg, tmp_path):
     path = tmp_path / 'costs.json'
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='25ms', costs=str(path))
-    runner = Runner.from_cfg(toy_cfg)
+    runner = runner_of(toy_cfg, '25ms', costs=str(path))
     counted = cost_table(runner.model)
     latency = dict.fromkeys(counted, 30.0) | {3: 24.0}
     measured = counted.measured(Setup('a board', 1, 'float32'), latency)
@@ -149,9 +142,8 @@ class Nested(Given):
 def test_metrics_that_are_no_numbers(toy_cfg, tmp_path, values, metrics, words):
     Given.values = values
     toy_cfg.test_evaluator, toy_cfg.log_level = dict(type=Given), 'INFO'
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4])
     wanted = {f'stitch_{i}/{name}': v for i in (0, 4) for name, v in metrics.items()}
-    assert Runner.from_cfg(toy_cfg).test() == wanted
+    assert runner_of(toy_cfg, [0, 4]).test() == wanted
     (log,) = tmp_path.glob('*/*.log')
     assert words in log.read_text()
     assert bool([*tmp_path.rglob('stitches.json')]) == bool(metrics)
@@ -178,9 +170,8 @@ def test_metrics_that_would_mix_stitches_are_refused(toy_cfg, mode, evaluator, w
 
 
 def test_a_limit_below_the_screening_is_refused(toy_cfg):
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches='all', screen=3, limit=3)
     with pytest.raises(ValueError, match='limit=3; allowed: more than the 3 of screen'):
-        Runner.from_cfg(toy_cfg).test()
+        runner_of(toy_cfg, screen=3, limit=3).test()
 
 
 def test_batch_samplers(toy_cfg):
@@ -190,7 +181,5 @@ def test_batch_samplers(toy_cfg):
         loader = toy_cfg[name]
         loader.batch_sampler = dict(batches, batch_size=loader.pop('batch_size'))
     toy_cfg.test_dataloader.sampler = dict(type='DefaultSampler', shuffle=False)
-    more = dict(limit=2, recalibrate_bn=2)
-    toy_cfg.test_cfg = dict(type='StitchTestLoop', stitches=[0, 4], **more)
-    metrics = Runner.from_cfg(toy_cfg).test()
+    metrics = runner_of(toy_cfg, [0, 4], limit=2, recalibrate_bn=2).test()
     assert 0 < metrics['stitch_0/mIoU'] < 100

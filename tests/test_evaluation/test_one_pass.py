@@ -13,6 +13,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch.utils.data import DataLoader
+from toy import runner_of
 
 from snnet_mm.evaluation import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores
@@ -47,12 +48,6 @@ def one_at_a_time(cfg, *state_dicts, ids=None, size=None):
         set_stitch(runner.model, i)
         metrics |= {f'stitch_{i}/{k}': v for k, v in runner.test().items()}
     return metrics
-
-
-def runner_of(cfg, stitches='all', **test_cfg):
-    cfg = copy.deepcopy(cfg)
-    cfg.test_cfg = dict(type='StitchTestLoop', stitches=stitches, **test_cfg)
-    return Runner.from_cfg(cfg)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
-from mmengine.runner import Runner
+from toy import runner_of
 
 from snnet_mm.bridging import BridgeSpace
 from snnet_mm.evaluation import stitch_table
@@ -152,11 +152,8 @@ def run(toy_cfg):
     """Runs a test of the toy model; its results and its log."""
     toy_cfg.log_level = 'INFO'
 
-    def run(hook=None, **settings):
-        toy_cfg.test_cfg = dict(type='StitchTestLoop', **settings)
-        runner = Runner.from_cfg(toy_cfg)
-        if hook:
-            runner.register_hook(hook)
+    def run(**settings):
+        runner = runner_of(toy_cfg, **settings)
         metrics = runner.test()
         (path,) = Path(runner.log_dir).rglob('stitches.json')
         log = next(Path(runner.log_dir).glob('*.log')).read_text()

@@ -43,21 +43,20 @@ class PredictionDrawer:
         for loaded, sample in zip(inputs, outputs, strict=True):
             # Data sets in one file, such as CIFAR, have no paths.
             path = Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')
-            out_file = None
+            settings = dict(self.window, out_file=None)
             if self.out_dir is not None:
                 # In the folders of two classes names may be the same.
                 group = path.parent.name if 'pred_label' in sample else ''
                 folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
                 folder.mkdir(parents=True, exist_ok=True)
-                out_file = str(folder / f'{path.stem}.png')
+                settings['out_file'] = str(folder / f'{path.stem}.png')
             if path.is_file():
                 image = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
             else:
                 image = np.ascontiguousarray(loaded.numpy()[::-1].transpose(1, 2, 0))
                 height, width = sample.get('ori_shape', image.shape[:2])
                 image = cv2.resize(image, (width, height))
-            name, settings = f'{path.name}, stitch {stitch_id}', self.window
-            settings = dict(settings, out_file=out_file)
+            name = f'{path.name}, stitch {stitch_id}'
             draw_sample(self.visualizer, name, image, sample, **settings)
 
 

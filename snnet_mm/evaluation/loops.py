@@ -273,15 +273,20 @@ class StitchTestLoop(TestLoop):
             results = StitchResults.read(*known).ranked_by(self.metric)
             if self.known_costs is None:  # results may hold latency themselves
                 costs = None
-        at = f'; images of {size_name(self._costs.input_size)}'
-        say = lambda reason: self.runner.logger.info(reason + at)  # noqa: E731
-        return select_stitches(self._space, self.stitches, costs, results, say=say)
+        chosen = self._space, self.stitches, costs, results
+        return select_stitches(*chosen, say=self._say_choice)
+
+    def _say_choice(self, reason: str) -> None:
+        size = size_name(self._costs.input_size)
+        self.runner.logger.info(f'{reason}; images of {size}')
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Refuse metrics that would be wrong, or would overwrite predictions."""
         number = len(ids) * max(len(self.sizes), 1)
         check_saved(self.evaluator, 'test_evaluator', number)
-        for metric in self.evaluator.metrics if self.limit or self.screen else ():
+        if not self.limit and not self.screen:
+            return
+        for metric in self.evaluator.metrics:
             instead = rule_for(metric, WHOLE_DATA_METRICS)
             allowed = f'{instead}, which does not count images left out as missed '
             allowed += '(--limit, --screen)'

@@ -16,7 +16,8 @@ _base_.param_scheduler[1].end = 600
 train_cfg = dict(max_iters=600, val_interval=600)
 default_hooks = dict(
     stitch_sampling=dict(
-        sizes=[(126, 182), (168, 238), (210, 294)], sampler=dict(step=0.6e9)
+        sizes=[(126, 182), (168, 238), (210, 294)],
+        sampler=dict(_delete_=True, type='ResourceConstrainedSampler', step=0.6e9),
     ),
 )
 # As it was run, from anchors of one rate.

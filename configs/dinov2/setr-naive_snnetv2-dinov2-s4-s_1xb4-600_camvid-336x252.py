@@ -14,4 +14,3 @@ _base_.val_dataloader.dataset.pipeline[1].scale = scale
 _base_.test_dataloader.dataset.pipeline[1].scale = scale
 _base_.param_scheduler[1].end = 600
 train_cfg = dict(max_iters=600, val_interval=600)
-default_hooks = dict(stitch_sampling=dict(sampler=dict(step=0.9e9)))

@@ -32,6 +32,7 @@ class StitchSampler(metaclass=ABCMeta):
         costs: Costs of the stitches, or None where they are not known.
         per_rank: Whether every rank draws a stitch of its own.
         ids: The stitches to draw from; by default those with costs, else the space's.
+            A :class:`UniformSampler` draws one that is named twice twice as often.
     """
 
     def __init__(

@@ -132,3 +132,10 @@ def test_another_sampler_draws_the_middle():
 def test_ids_that_are_no_stitches_are_refused(costs, ids):
     with pytest.raises(ValueError, match='allowed: some of the ids.*sampler.ids'):
         UniformSampler(costs, ids=ids)
+
+
+def test_an_id_that_is_named_twice_is_drawn_twice_as_often(costs):
+    sampler = UniformSampler(costs, ids=[0, 1, 1])
+    drawn = Counter(sampler.sample(t) for t in range(3000))
+    assert drawn.keys() == {(0,), (1,)}
+    assert 1850 < drawn[1,] < 2150

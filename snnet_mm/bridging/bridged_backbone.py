@@ -132,7 +132,8 @@ class BridgeSpace(StitchingSpace):
             route = Segment(0, 0, i), Segment(1, j, d2)
             stitches.append(Stitch(number, 'FS', route, (name,)))
         common = range(max(j for _, j in joints), d2) if maps else ()
-        super().__init__(depths, stitches, layers, ids, dict.fromkeys(common, ()))
+        substitutes = {Position(1, block): () for block in common}
+        super().__init__(depths, stitches, layers, ids, substitutes)
 
 
 def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:

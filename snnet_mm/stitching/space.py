@@ -25,11 +25,11 @@ class StitchingSpace:
         stitches: The stitches. Ids may have gaps, they never change their meaning.
         layers: The stitching layers by name; those that nothing uses are left out.
         ids: Keep only these stitches, and the anchors, under their numbers.
-        substitutes: What :meth:`substitutes` gives, for every block of the last anchor
-            that may serve a feature map.
+        substitutes: For every place that may serve a feature map, what serves it where
+            a route lacks it: blocks, and the layers that project their maps. Places are
+            in the last anchor, with ``end_maps`` in all anchors that routes end in.
         unused: Names of layers to keep although nothing uses them.
-        end_substitutes: The same as ``substitutes``, for the positions of any end
-            anchor that may serve a feature map, where maps are those of end anchors.
+        end_maps: Whether feature maps are those of the anchor that a route ends in.
     """
 
     has_prior = True  # whether :func:`prior_scores` may guess
@@ -40,14 +40,13 @@ class StitchingSpace:
         stitches: Sequence[Stitch],
         layers: Mapping[str, StitchingLayerSpec],
         ids: Collection[int] | None = None,
-        substitutes: Mapping[int, Sequence[Substitute]] | None = None,
+        substitutes: Mapping[Position, Sequence[Substitute]] | None = None,
         unused: Collection[str] = (),
-        end_substitutes: Mapping[Position, Sequence[Substitute]] | None = None,
+        end_maps: bool = False,
     ) -> None:
         self.depths = tuple(depths)
         self._substitutes = substitutes or {}
-        self._end_substitutes = end_substitutes or {}
-        self.anchor_names = _names(len(self.depths))
+        self.anchor_names = _anchor_names(len(self.depths))
         for stitch in stitches:
             check_route(stitch, self.depths, layers)
         self._stitches = {s.id: s for s in sorted(stitches, key=lambda s: s.id)}
@@ -59,9 +58,10 @@ class StitchingSpace:
             chosen = {*(self[i].id for i in ids), *self.anchor_ids}
             self._stitches = {i: s for i, s in self._stitches.items() if i in chosen}
         used = {name for stitch in self for name in stitch.layers} | set(unused)
-        if end_substitutes is None:
-            used |= {name for found in self._substitutes.values() for _, name in found}
-        for place, found in self._end_substitutes.items():
+        for place, found in self._substitutes.items():
+            if not end_maps:
+                used |= {name for _, name in found}
+                continue
             for stitch in self:
                 if stitch.end_anchor == place.anchor and not stitch.runs(place):
                     used.add(next(name for p, name in found if stitch.runs(p)))
@@ -121,10 +121,11 @@ class StitchingSpace:
         if not self._substitutes:
             wanted = f"'end', as a {type(self).__name__} gives no feature maps"
             raise refusal('backbone.out', 'maps', wanted)
-        wanted = f'{_ranges(sorted(self._substitutes))}, whose maps all routes have'
-        known = block in self._substitutes
-        check(known, 'backbone.out_indices', block, wanted)
-        return tuple(self._substitutes[block])
+        last = len(self.depths) - 1
+        blocks = sorted(p.block for p in self._substitutes if p.anchor == last)
+        wanted = f'{_ranges(blocks)}, whose maps all routes have'
+        check(block in blocks, 'backbone.out_indices', block, wanted)
+        return tuple(self._substitutes[Position(last, block)])
 
     def map_sources(
         self, block: int, anchor: int
@@ -136,12 +137,10 @@ class StitchingSpace:
         """
         place, found = Position(len(self.depths) - 1, block), self.substitutes(block)
         if anchor != place.anchor:
-            places = {p.anchor: p for p, _ in found}
-            fits = places.get(anchor) in self._end_substitutes
-            wanted = f"'slowest' for a {type(self).__name__} without end_substitutes"
-            check(fits, 'backbone.maps_of', 'end', wanted)
-            place = places[anchor]
-            found = self._end_substitutes[place]
+            place = next((p for p, _ in found if p.anchor == anchor), None)
+            wanted = f"'slowest' for a {type(self).__name__} without end_maps"
+            check(place in self._substitutes, 'backbone.maps_of', 'end', wanted)
+            found = self._substitutes[place]
         return (place, None), *found
 
     def describe(self, stitch: Stitch) -> str:
@@ -156,7 +155,7 @@ def layer_name(source: int, target: int, place: int) -> str:
 
 def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
     """Segments as a route for people: first blocks, and the ones after the last."""
-    names = _names(num_anchors)
+    names = _anchor_names(num_anchors)
     return ' > '.join(f'{names[a]}[{begin}:{end}]' for a, begin, end in segments)
 
 
@@ -227,9 +226,10 @@ def _describe(route: Sequence | None, num_anchors: int) -> str:
     return f'{describe_route(segments, num_anchors)}{by}'
 
 
-def _names(num_anchors: int) -> tuple[str, ...]:
-    many = tuple(f'anchor{i}' for i in range(num_anchors))
-    return ('fast', 'slow') if num_anchors == 2 else many
+def _anchor_names(num_anchors: int) -> tuple[str, ...]:
+    if num_anchors == 2:
+        return 'fast', 'slow'
+    return tuple(f'anchor{i}' for i in range(num_anchors))
 
 
 def _ranges(ids: Sequence[int]) -> str:

@@ -77,33 +77,28 @@ class StagedSpace(StitchingSpace):
         joined = len(stitches) > len(depths)
         wanted = 'stages with two blocks or more in the slower anchor'
         check(joined, 'backbone.stages', self.stages, wanted)
-        ends = self._add_map_layers(layers, end_maps) if maps else {}
-        slowest = len(depths) - 1
-        substitutes = {
-            p.block: found for p, found in ends.items() if p.anchor == slowest
-        }
-        super().__init__(
-            depths, stitches, layers, ids, substitutes, (), ends if end_maps else None
-        )
+        substitutes = self._add_map_layers(layers, end_maps) if maps else None
+        super().__init__(depths, stitches, layers, ids, substitutes, (), end_maps)
 
     def _add_map_layers(
         self, layers: dict[str, StitchingLayerSpec], end_maps: bool
     ) -> dict[Position, list[Substitute]]:
-        """Add layers that map the ends of stages; return what stands in for each."""
-        ends: dict[Position, list[Substitute]] = {}
-        *faster, slowest = range(len(self.stage_depths))
+        """Add layers that map the ends of stages; return their substitutes."""
+        found: dict[Position, list[Substitute]] = {}
+        faster = range(len(self.stage_depths) - 1)
         for a, stage in product(faster, range(len(self.stage_depths[0]))):
             last = [
                 Position(b, begins[stage + 1] - 1)
                 for b, begins in enumerate(self._begins)
             ]
-            ends.setdefault(last[a], [])
-            for end in range(a + 1, slowest + 1) if end_maps else [slowest]:
-                name = f'{layer_name(a, end, stage)}_map'
-                layers[name] = StitchingLayerSpec(last[a], last[end])
+            if end_maps:
+                found.setdefault(last[a], [])
+            for end in last[a + 1 :] if end_maps else last[-1:]:
+                name = f'{layer_name(a, end.anchor, stage)}_map'
+                layers[name] = StitchingLayerSpec(last[a], end)
                 # The slower one first.
-                ends.setdefault(last[end], []).insert(0, (last[a], name))
-        return ends
+                found.setdefault(end, []).insert(0, (last[a], name))
+        return found
 
     def _joints(self) -> Iterator[tuple[int, int, int, int]]:
         """Anchor, its last block before and the next anchor's first block after.

@@ -64,28 +64,21 @@ class TwoWaySpace(StitchingSpace):
         ]
         last = layer_name(len(depths) - 2, len(depths) - 1, depths[-2] - 1)
         unused = [last] if 'FS' in kinds else []
-        found = {j: self._chain_below(j) for j in range(depths[-1])} if maps else None
         specs = self._layer_specs()
-        ends = self._end_substitutes_by(specs) if maps and end_maps else None
-        super().__init__(depths, stitches, specs, ids, found, unused, ends)
+        found = self._substitutes_of_maps(specs, end_maps) if maps else None
+        super().__init__(depths, stitches, specs, ids, found, unused, end_maps)
 
-    def _chain_below(self, block: int) -> tuple[Substitute, ...]:
-        """The block of every faster anchor that a block of the slowest belongs to."""
-        slowest, found = len(self.depths) - 1, []
-        for a in reversed(range(slowest)):
-            block = block * self.depths[a] // self.depths[a + 1]
-            found.append((Position(a, block), layer_name(a, slowest, block)))
-        return tuple(found)
-
-    def _end_substitutes_by(
-        self, specs: Mapping[str, StitchingLayerSpec]
+    def _substitutes_of_maps(
+        self, specs: Mapping[str, StitchingLayerSpec], end_maps: bool
     ) -> dict[Position, tuple[Substitute, ...]]:
-        """For the place of every anchor, the layers that lead there from others."""
+        """For the places that maps are of, the layers that lead there from others."""
         found = {}
         for block in range(self.depths[-1]):
-            last = Position(len(self.depths) - 1, block)
-            places = [last, *(place for place, _ in self._chain_below(block))]
-            for end in places:
+            places = [Position(len(self.depths) - 1, block)]
+            for a in reversed(range(len(self.depths) - 1)):
+                below = places[-1].block * self.depths[a] // self.depths[a + 1]
+                places.append(Position(a, below))
+            for end in places if end_maps else places[:1]:
                 names = [
                     layer_name(other.anchor, end.anchor, min(other, end).block)
                     for other in places

@@ -85,11 +85,10 @@ def check_file(path: str | os.PathLike | None, key: str) -> None:
     if path is None or ':' in str(path) or Path(path).expanduser().is_file():
         return
     path = Path(path).expanduser()
+    if path.exists():
+        raise ValueError(f'{path} is no file ({key})')
     folder = next(p for p in path.absolute().parents if p.is_dir())
     missing = path.absolute().relative_to(folder).parts[0]
-    near = (
-        [] if path.exists() else get_close_matches(missing, os.listdir(folder), 1, 0.8)
-    )
-    what = 'is no file' if path.exists() else 'does not exist'
+    near = get_close_matches(missing, os.listdir(folder), 1, 0.8)
     hint = f'; did you mean {near[0]!r} in {folder}?' if near else ''
-    raise ValueError(f'{path} {what}{hint} ({key})')
+    raise ValueError(f'{path} does not exist{hint} ({key})')

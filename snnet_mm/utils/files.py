@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -80,9 +79,8 @@ def remove_leftovers(folder: str | os.PathLike, *names: str) -> None:
     ``names`` are patterns of names that the files would have got, as ``'iter_*.pth'``.
     """
     for name in map(Path, names):
-        for path in Path(folder).glob(f'.{name.stem}.*{name.suffix}'):
-            if re.search(rf'\.\d+{re.escape(name.suffix)}$', path.name):
-                path.unlink(missing_ok=True)
+        for path in Path(folder).glob(f'.{name.stem}.[0-9]*{name.suffix}'):
+            path.unlink(missing_ok=True)
 
 
 def _sync(path: Path, flags: int) -> None:

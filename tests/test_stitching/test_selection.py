@@ -213,11 +213,7 @@ NEEDS = 'which budgets go by .option: --results'
         *[(s, None, WORDS) for s in ('some', '1-3', '', [], [1, 1], '1,', [1.5])],
         *[(s, None, 'allowed are 0-3, 5-8') for s in (4, '0,4')],
         ('4G,5', COSTS, "budget='5'; allowed: positive numbers"),
-        (
-            '4ms',
-            COSTS.measured(COSTS.setup),
-            'latency .* was not measured.* --latency',
-        ),
+        ('4ms', COSTS.measured(COSTS.setup), 'latency .* not measured.* --latency'),
         ('4G', None, NEEDS),
         ('pareto', COSTS, 'a stitches.json of .*, for pareto .option: --results'),
     ],

@@ -113,7 +113,6 @@ def test_a_class_is_what_it_was():
         ('model.decode_head.type', 'SETRHead', "='SETRHead'; .* in mmseg or"),
         ('default_hooks.logger.type', 'LogerHook', "a hook .*mean 'LoggerHook'"),
         (f'{SAMPLING}.sampler.type', 'UniformSampeler', "mean 'UniformSampler'"),
-        ('model.backbone.pretrained', 'a.pth', 'config key: SNNetv2.pretrained'),
     ],
 )
 def test_the_nearest_type_is_named_in_a_training(key, value, words, tmp_path):

@@ -144,11 +144,11 @@ def test_published_figures_are_picked_from():
 def test_a_choice_is_explained():
     route = SPACE.describe
     told, what = [], 'multiply-accumulates of one image'
-    select_stitches(SPACE, '6.5G,1G', results=RESULTS, say=told.append)
+    select_stitches(SPACE, '2G,1G', results=RESULTS, say=told.append)
     by = 'by results that measured 8 of 8 stitches: mIoU'
-    second = 'runner-up stitch 5 with 40'
+    second = 'runner-up stitch 0 with 10'
     assert told == [
-        f'budget 6.5G {what}: stitch 3 ({route(SPACE[3])}, 4G), {by} 40; {second}',
+        f'budget 2G {what}: stitch 1 ({route(SPACE[1])}, 2G), {by} 30; {second}',
         f'budget 1G {what}: stitch 0 ({route(SPACE[0])}, 1G), {by} 10; runner-up none',
     ]
     guess = choose(SPACE, '6G', COSTS).reason

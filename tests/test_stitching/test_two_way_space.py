@@ -144,3 +144,8 @@ def test_without_maps_there_are_the_layers_of_routes_alone(depths):
         assert set(space.layers) == used
         with pytest.raises(ValueError, match="allowed: 'end', as a TwoWaySpace"):
             space.substitutes(0)
+
+
+def test_maps_of_end_anchors_need_the_layers_that_lead_there():
+    layers = TwoWaySpace((3, 7), ('FS',), end_maps=True).layers
+    assert list(layers) == ['0to1_0', '0to1_1', '0to1_2']

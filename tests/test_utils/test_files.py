@@ -71,7 +71,7 @@ def test_folders_are_made_if_they_can_be(tmp_path):
 
 
 def test_leftovers_of_killed_writers_are_removed(tmp_path):
-    kept = ['.iter_1.pth', '.other.12.pth', 'iter_1.12.pth', 'iter_1.pth']
+    kept = ['.iter_1.a.pth', '.iter_1.pth', '.other.12.pth', 'iter_1.12.pth']
     for name in (*kept, '.iter_1.12.pth', '.last_checkpoint.345'):
         (tmp_path / name).touch()
     remove_leftovers(tmp_path, 'iter_*.pth', 'last_checkpoint')

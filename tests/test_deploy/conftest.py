@@ -7,15 +7,19 @@ from torch.testing import assert_close
 from snnet_mm.apis import set_stitch
 from snnet_mm.deploy import load_export
 
-toy_cfg = pytest.fixture(lambda: narrow_toy)
+toy_cfg = pytest.fixture(lambda: narrow_toy, scope='session')
 
 
-@pytest.fixture
+@pytest.fixture(scope='session')
 def build():
-    """Builds the model of a config with weights and statistics that all matter."""
+    """Builds the model of a config with weights and statistics that all matter.
+
+    They are the same each time.
+    """
 
     def build(cfg):
         init_default_scope(cfg.default_scope)
+        torch.manual_seed(0)
         return disturb(MODELS.build(cfg.model))
 
     return build

@@ -38,8 +38,7 @@ def read_places(path):
 # and one. Ids are anchors 0 and 1, FS 2, SF 4.
 WINDOWS = dict(window_size=3, global_blocks=(0,), decomposed_rel_pos=True)
 CASES = [
-    dict(with_cp=True),
-    dict(abs_pos_embed=False, rel_pos_bias=True),
+    dict(abs_pos_embed=False, rel_pos_bias=True, with_cp=True),
     dict(cls_token=False, **WINDOWS),
 ]
 

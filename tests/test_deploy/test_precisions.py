@@ -1,6 +1,7 @@
 """Stitches in other precisions, their metric, and files that are damaged."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,22 +25,30 @@ onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
 
 
-@pytest.fixture
-def exporter(toy_cfg, build, tmp_path):
+@pytest.fixture(scope='module')
+def exporter_to(toy_cfg, build):
     """Exports of a toy model, with data of 3 images for each mode."""
     cfg = toy_cfg(sizes=SHORT)
     for mode in ('train', 'val', 'test'):
         dataset = cfg[f'{mode}_dataloader'].dataset
         (dataset.get('dataset') or dataset).num_scenes = 3
-    return StitchExporter(cfg, build(cfg), tmp_path)
+    return lambda folder: StitchExporter(cfg, build(cfg), folder)
+
+
+@pytest.fixture
+def exporter(exporter_to, tmp_path):
+    return exporter_to(tmp_path)
+
+
+@pytest.fixture(scope='module')
+def bundled(exporter_to, tmp_path_factory):
+    """The exporter of a bundle in two precisions, and the manifest."""
+    exporter = exporter_to(tmp_path_factory.mktemp('bundle'))
+    return exporter, exporter.export_bundle((0, 2), precisions=('fp32', 'int8'))
 
 
 def files_of(manifest):
     return [file for stitch in manifest['stitches'] for file in stitch['files']]
-
-
-def named(manifest):
-    return {file['name']: file for file in files_of(manifest)}
 
 
 def relative_error(a, b):
@@ -47,16 +56,16 @@ def relative_error(a, b):
 
 
 @writes_onnx
-def test_a_bundle_in_two_precisions(exporter, logits, tmp_path):
-    manifest = exporter.export_bundle((0, 2), precisions=('fp32', 'int8'))
-    files = named(manifest)
+def test_a_bundle_in_two_precisions(bundled, logits):
+    exporter, manifest = bundled
+    folder, files = exporter.out_dir, {f['name']: f for f in files_of(manifest)}
     assert set(files) == {
         f'stitch_{i}_64x64_{p}.onnx' for i in (0, 2) for p in ('fp32', 'int8')
     }
     assert all(file['shares_weights'] for file in files.values())
     ops, used = {}, {}
     for name in files:
-        graph = onnx.load(tmp_path / name, load_external_data=False).graph
+        graph = onnx.load(folder / name, load_external_data=False).graph
         ops[name] = [node.op_type for node in graph.node]
         used[name] = {t.name for t in graph.initializer if t.external_data}
     first, second = 'stitch_0_64x64_int8.onnx', 'stitch_2_64x64_int8.onnx'
@@ -73,7 +82,7 @@ def test_a_bundle_in_two_precisions(exporter, logits, tmp_path):
         normalise = exporter.model.data_preprocessor
         wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
         name = f'stitch_{i}_64x64_int8.onnx'
-        got = load_export(tmp_path / name)(images)
+        got = load_export(folder / name)(images)
         assert 1e-5 < relative_error(got, wanted) < 0.1
         assert files[name]['max_difference'] == pytest.approx(
             (got - wanted).abs().max().item(), rel=1e-2
@@ -147,20 +156,19 @@ def test_files_see_the_padding_that_the_network_sees(toy_cfg, build):
     assert results['file'].metrics == results['pytorch'].metrics
 
 
-@writes_onnx
 def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, monkeypatch):
     """Every prediction of the file is another class than the model's."""
     (tmp_path / '.export-killed').mkdir()
-    onnx_format = FORMATS['onnx']
+    checkpoint = FORMATS['mm']
 
     def load(path, options):
-        run = onnx_format.load(path, options)
+        run = checkpoint.load(path, options)
         return lambda images: -run(images)
 
-    monkeypatch.setitem(FORMATS, 'onnx', replace(onnx_format, load=load))
+    monkeypatch.setitem(FORMATS, 'mm', replace(checkpoint, load=load))
     monkeypatch.setattr('snnet_mm.deploy.exporter.check_parity', lambda *_: 0.0)
     with pytest.raises(ValueError, match=r'tolerance=0\.5; allowed: .*mIoU'):
-        exporter.export_stitch(2, ['onnx'], verify_on='val')
+        exporter.export_stitch(2, ['mm'], verify_on='val')
     assert not [*tmp_path.iterdir()]
 
 
@@ -180,8 +188,9 @@ def test_what_a_metric_lost(value, wanted, higher, lost):
 
 
 @writes_onnx
-def test_damaged_exports_are_refused(exporter, tmp_path):
-    exporter.export_bundle((0,))
+def test_damaged_exports_are_refused(bundled, tmp_path):
+    exporter, _ = bundled
+    shutil.copytree(exporter.out_dir, tmp_path, dirs_exist_ok=True)
     path = tmp_path / 'stitch_0_64x64_fp32.onnx'
     weights = tmp_path / 'weights.safetensors'
     content = weights.read_bytes()
@@ -194,7 +203,7 @@ def test_damaged_exports_are_refused(exporter, tmp_path):
         load_export(tmp_path / 'stitch_1.onnx')
     manifest = json.loads((tmp_path / 'manifest.json').read_text())
     del manifest['version']
-    Path(tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+    (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match='version=None; allowed: 2; export the st'):
         read_manifest(tmp_path)
 

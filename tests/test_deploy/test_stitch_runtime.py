@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +18,8 @@ from old_torch import writes_onnx
 
 from snnet_mm.apis import init_inferencer, set_stitch
 from snnet_mm.deploy import StitchExporter
+from snnet_mm.deploy.description import describe_graphs
+from snnet_mm.deploy.heads import write_heads
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.images import resize_image
 
@@ -48,10 +51,31 @@ def predictions(cfg, model, runtime, ids=IDS, sizes=SIZES):
             yield inferencer(bgr, return_datasamples=True), runtime(image)
 
 
+def copy_for(model, cfg, exported, folder, **more):
+    """Copy an export of the same graphs, with the manifest of another model."""
+    shutil.copytree(exported, folder, dirs_exist_ok=True)
+    path = folder / 'manifest.json'
+    manifest = json.loads(path.read_text())
+    maps = [torch.zeros(1, *o['shape'][1:]) for o in manifest['outputs']]
+    about = describe_graphs(cfg, model, (64, 64), tuple(maps))
+    path.write_text(json.dumps(manifest | about | more))
+    return StitchRuntime(folder)
+
+
+@pytest.fixture(scope='module')
+def exported(toy_cfg, build, tmp_path_factory):
+    """A bundle of :data:`IDS`, whose latencies in float32 were measured."""
+    folder, cfg = tmp_path_factory.mktemp('bundle'), toy_cfg(sizes=SHORT)
+    exporter = StitchExporter(cfg, build(cfg), folder)
+    exporter.export_bundle(IDS, precisions=('fp32', 'int8'))
+    StitchRuntime(folder).latencies()
+    return folder
+
+
 @pytest.mark.parametrize('padded', [{}, dict(size=(64, 64)), dict(size_divisor=16)])
 @pytest.mark.parametrize('mode', ['whole', 'slide'])
-def test_masks_are_those_of_mm(toy_cfg, build, tmp_path, mode, padded):
-    cfg, ids = toy_cfg(sizes=SHORT), IDS[:2] if mode == 'slide' or padded else IDS
+def test_masks_are_those_of_mm(toy_cfg, build, exported, tmp_path, mode, padded):
+    cfg = toy_cfg(sizes=SHORT)
     resize = dict(type='Resize', scale=(64, 64), keep_ratio='size' in padded)
     if mode == 'slide':
         resize = dict(type='Resize', scale=(120, 80), keep_ratio=True)
@@ -61,29 +85,25 @@ def test_masks_are_those_of_mm(toy_cfg, build, tmp_path, mode, padded):
         resize['scale'] = (50, 60)
     cfg.model.data_preprocessor.test_cfg = padded
     cfg = pipeline_of(cfg, resize)
-    model = build(cfg)
-    StitchExporter(cfg, model, tmp_path, size=(64, 64)).export_bundle(ids)
-    varied = 0
-    for sample, mask in predictions(cfg, model, StitchRuntime(tmp_path), ids):
+    model, varied = build(cfg), 0
+    runtime = copy_for(model, cfg, exported, tmp_path)
+    for sample, mask in predictions(cfg, model, runtime):
         assert_array_equal(mask, sample.pred_sem_seg.data[0].numpy())
         varied += len(np.unique(mask)) > 1
     assert varied > len(SIZES)
 
 
 SLIDING = dict(crop_size=(64, 64), stride=(64, 40))
+DEPTHS = [
+    ('DPTDepthEstimator', dict(mode='whole', flip=True), 64),
+    # The image is mirrored; of mmseg's every window, and its 'slide' slides not.
+    ('DPTDepthEstimator', dict(mode='slide', flip=True, **SLIDING), 114),
+    ('DepthEstimator', dict(mode='slide_flip', **SLIDING), 114),
+    ('DepthEstimator', dict(mode='slide', flip=True, **SLIDING), 64),
+]
 
 
-@pytest.mark.parametrize(
-    ('kind', 'test_cfg', 'width'),
-    [
-        ('DPTDepthEstimator', dict(mode='whole', flip=True), 64),
-        # The image is mirrored; of mmseg's every window, and its 'slide' slides not.
-        ('DPTDepthEstimator', dict(mode='slide', flip=True, **SLIDING), 114),
-        ('DepthEstimator', dict(mode='slide_flip', **SLIDING), 114),
-        ('DepthEstimator', dict(mode='slide', flip=True, **SLIDING), 64),
-    ],
-)
-def test_depths_are_those_of_mm(build, tmp_path, kind, test_cfg, width):
+def depth_config(kind, test_cfg):
     config = 'configs/toy/dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
     cfg = Config.fromfile(ROOT / config)
     cfg.test_dataloader.dataset.num_scenes = 4
@@ -91,17 +111,29 @@ def test_depths_are_those_of_mm(build, tmp_path, kind, test_cfg, width):
         anchor.arch.depth = 4
     cfg.model.backbone.out_indices = (0, 1, 2, 3)
     cfg.model.update(type=kind, test_cfg=test_cfg)
+    return cfg
+
+
+@pytest.fixture(scope='module')
+def exported_depth(build, tmp_path_factory):
+    cfg, folder = depth_config(*DEPTHS[0][:2]), tmp_path_factory.mktemp('depth')
+    StitchExporter(cfg, build(cfg), folder).export_bundle((0,))
+    return folder
+
+
+@pytest.mark.parametrize(('kind', 'test_cfg', 'width'), DEPTHS)
+def test_depths_are_those_of_mm(build, exported_depth, tmp_path, kind, test_cfg, width):
+    cfg = depth_config(kind, test_cfg)
     cfg = pipeline_of(cfg, dict(type='Resize', scale=(width, 64), keep_ratio=False))
     model = build(cfg)
-    StitchExporter(cfg, model, tmp_path).export_bundle((0,))
-    found = predictions(cfg, model, StitchRuntime(tmp_path), (0,))
-    for sample, depth in found:
+    runtime = copy_for(model, cfg, exported_depth, tmp_path)
+    for sample, depth in predictions(cfg, model, runtime, (0,)):
         wanted = sample.pred_depth_map.data[0].numpy()
         assert depth.shape == wanted.shape
         assert_allclose(depth, wanted, rtol=1e-3)
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def detector():
     """A toy detector, whose scores and shapes differ, and its config."""
     pytest.importorskip('mmcv._ext')
@@ -127,15 +159,25 @@ def detector():
     return cfg, model
 
 
+@pytest.fixture(scope='module')
+def exported_detector(detector, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('detector')
+    StitchExporter(*detector, folder).export_bundle((0, 2))
+    return folder
+
+
 @torch.no_grad()
-def test_maps_of_a_detector_whose_heads_are_no_graphs(detector, tmp_path):
+def test_maps_of_a_detector_whose_heads_are_no_graphs(
+    detector, exported_detector, tmp_path, monkeypatch
+):
     """Images are padded, as for those whose heads are."""
     cfg, model = detector
-    cfg.model.test_cfg.rcnn.nms = dict(type='soft_nms', iou_threshold=0.5)
-    exporter = StitchExporter(cfg, model, tmp_path)
-    assert exporter.export_bundle((0,))['heads'] == []
-    runtime = StitchRuntime(tmp_path)
+    soft = dict(type='soft_nms', iou_threshold=0.5)
+    monkeypatch.setitem(cfg.model.test_cfg.rcnn, 'nms', soft)
+    assert write_heads(model, torch.zeros(1, 3, 64, 64), tmp_path, None) == []
+    runtime = copy_for(model, cfg, exported_detector, tmp_path, heads=[])
     set_stitch(model, 0)
+    runtime.set_stitch(0)
     for image in smooth_images():
         height, width = image.shape[:2]
         factor = 64 / max(height, width)
@@ -155,14 +197,16 @@ def test_maps_of_a_detector_whose_heads_are_no_graphs(detector, tmp_path):
 
 
 @pytest.mark.parametrize('bundled', [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_boxes_and_masks_are_those_of_mm(detector, tmp_path, bundled):
+def test_boxes_and_masks_are_those_of_mm(detector, request, tmp_path, bundled):
     cfg, model = detector
-    exporter = StitchExporter(cfg, model, tmp_path)
     ids = (0, 2) if bundled else (2,)
-    export = exporter.export_bundle if bundled else exporter.export_stitch
-    manifest = export(ids if bundled else 2, ['onnx'])
-    assert len(manifest['heads']) == 3
+    if bundled:
+        bundle = request.getfixturevalue('exported_detector')
+        shutil.copytree(bundle, tmp_path, dirs_exist_ok=True)
+    else:
+        StitchExporter(cfg, model, tmp_path).export_stitch(2, ['onnx'])
     runtime, seen = StitchRuntime(tmp_path), []
+    assert len(runtime.manifest['heads']) == 3
     for sample, found in predictions(cfg, model, runtime, ids):
         wanted = sample['predictions'][0].pred_instances.numpy()
         assert_array_equal(found.labels, wanted.labels)
@@ -186,20 +230,10 @@ def test_images_are_resized_as_by_opencv():
         assert_array_equal(resize_image(image, tuple(size)), wanted)
 
 
-@pytest.fixture(scope='module')
-def exported(tmp_path_factory):
-    return tmp_path_factory.mktemp('bundle')
-
-
 @pytest.fixture
-def bundle(toy_cfg, build, exported, tmp_path):
-    """A copy of a bundle of :data:`IDS`, with times that are taken as measured."""
-    if not any(exported.iterdir()):
-        cfg = toy_cfg(sizes=SHORT)
-        StitchExporter(cfg, build(cfg), exported).export_bundle(IDS)
-        StitchRuntime(exported).latencies()
-    for path in exported.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+def bundle(exported, tmp_path):
+    """A copy of the bundle, with times that are taken as measured."""
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
     path = tmp_path / 'latencies.json'
     ((key, measured),) = json.loads(path.read_text()).items()
     assert {*measured} == {f'stitch_{i}_64x64_fp32.onnx' for i in IDS}
@@ -257,13 +291,11 @@ def test_a_bundle_with_scores_is_ranked_by_them(bundle):
     assert StitchRuntime(bundle).set_budget(least) == 2
 
 
-def test_a_stitch_and_its_precision_are_chosen_at_once(toy_cfg, build, tmp_path):
+def test_a_stitch_and_its_precision_are_chosen_at_once(bundle):
     """Of three stitches with mIoU 40, 42 and 43, int8 loses 0.1, 3 and an unknown."""
-    cfg = toy_cfg(sizes=SHORT)
-    precisions = ('fp32', 'int8')
-    exporter = StitchExporter(cfg, build(cfg), tmp_path)
-    manifest = exporter.export_bundle(IDS, precisions=precisions)
-    assert StitchRuntime(tmp_path).latencies().keys() == {('fp32', i) for i in IDS}
+    runtime = StitchRuntime(bundle)
+    assert runtime.latencies().keys() == {('fp32', i) for i in IDS}
+    manifest = runtime.manifest
     manifest['ranked_by'] = dict(metric='mIoU', higher_is_better=True)
     lost = {('int8', 0): 0.1, ('int8', 2): 3} | {('fp32', i): 0 for i in IDS}
     for stitch, score in zip(manifest['stitches'], (40, 42, 43), strict=True):
@@ -272,15 +304,15 @@ def test_a_stitch_and_its_precision_are_chosen_at_once(toy_cfg, build, tmp_path)
             loss = lost.get((file['precision'], stitch['id']))
             found = dict(metric='mIoU', pytorch=score, value=score - (loss or 0))
             file['verified'] = None if loss is None else found
-    (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
-    runtime = StitchRuntime(tmp_path)
+    (bundle / 'manifest.json').write_text(json.dumps(manifest))
+    runtime = StitchRuntime(bundle)
     assert runtime.latencies().keys() == lost.keys()
-    path = tmp_path / 'latencies.json'
+    path = bundle / 'latencies.json'
     kept = json.loads(path.read_text())
     times = {f'stitch_{i}_64x64_fp32.onnx': ms for i, ms in MS.items()}
     times |= {f'stitch_{i}_64x64_int8.onnx': MS[i] / 2 for i in (0, 2)}
     path.write_text(json.dumps(dict.fromkeys(kept, times)))
-    runtime = StitchRuntime(tmp_path)
+    runtime = StitchRuntime(bundle)
     assert (runtime.active_stitch, runtime.active_precision) == (1, 'fp32')
     for budget, found in {
         '5ms': (0, 'int8'), '10ms': (0, 'fp32'), '19ms': (0, 'fp32'),
@@ -298,7 +330,7 @@ def test_a_stitch_and_its_precision_are_chosen_at_once(toy_cfg, build, tmp_path)
         runtime.set_stitch(1, 'int8')
     runtime.hold(fps=1000 / 7)
     assert (runtime.active_stitch, runtime.active_precision) == (0, 'int8')
-    quantised = StitchRuntime(tmp_path, precision='int8')
+    quantised = StitchRuntime(bundle, precision='int8')
     assert quantised.latencies().keys() == {('int8', i) for i in IDS}
 
 

@@ -119,7 +119,7 @@ def test_results_know_their_space(tmp_path):
 
 def test_results_by_hand_and_of_an_honest_run_can_be_read():
     data = collect(RMSE=[4, math.nan, math.inf]).to_dict()
-    del data['directions'], data['setup'], data['data_size']
+    del data['directions'], data['setup']
     for stitch in data['stitches']:
         del stitch['latency'], stitch['memory']
     results = StitchResults.from_dict(json.loads(json.dumps(data, allow_nan=False)))

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
+from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.apis import build_runner, init_model
 from snnet_mm.engine import train_in_half_precision
 from snnet_mm.models import model_config, recorded_tokens
@@ -217,10 +218,12 @@ def training_config(
 
 
 def train(cfg: Config, path: Path, verbose: bool) -> None:
-    """Train the fast anchor, and write its weights in the names of the model alone."""
-    runner = build_runner(cfg, 'train', verbose)
-    runner.train()
-    save(path, state_dict=runner.model.state_dict())
+    """Train the fast anchor, and write the weights of its last checkpoint.
+
+    They have the names of the model alone, and are averaged ones with an ``EMAHook``.
+    """
+    build_runner(cfg, 'train', verbose).train()
+    save(path, state_dict=read_weights(find_latest_checkpoint(cfg.work_dir)))
 
 
 def evaluate(

@@ -1,6 +1,7 @@
 """Hooks that look at labels, heads and parameters before training."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Sequence
 
 import numpy as np
 from mmengine.hooks import Hook
@@ -9,15 +10,20 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from snnet_mm.evaluation import count_parameters
-from snnet_mm.models import PartPerAnchor, StitchedBackbone, gathered, unwrapped
+from snnet_mm.models import StitchedBackbone, gathered, unwrapped
 from snnet_mm.utils import check, isolated_rng, register
 
 from .stitch_hooks import sampling_hook
 
-# Names of heads with a class for each of the data's; ``snnet_mm.integrations`` adds
-# those of the mm packages.
-HEADS: list[str] = []
-# Names of classes of heads that tell objects from background, whatever the data.
+# Heads with a class for each of the data's. Semantic heads of detectors have classes of
+# their own, and an ``rpn_head`` has one.
+HEADS = {
+    *('head', 'decode_head', 'auxiliary_head', 'bbox_head', 'mask_head'),
+    *(f'roi_head.{part}' for part in ('bbox_head', 'mask_head', 'mask_iou_head')),
+    *('roi_head.point_head', 'panoptic_head'),
+}
+# Names of classes of heads that tell objects from background, whatever the data;
+# ``snnet_mm.integrations`` adds those of the mm packages.
 ONE_CLASS: set[str] = set()
 NUM_SAMPLES = 16  # whose labels are looked at
 
@@ -72,24 +78,16 @@ def _check_labels(
 
 
 def _check_heads(model: nn.Module, allowed: set[int]) -> None:
-    for name in HEADS:
-        heads = [model]
-        for attribute in name.split('.'):
-            heads = [*_each(getattr(head, attribute, None) for head in heads)]
-        for part in heads:
-            if {kind.__name__ for kind in type(part).__mro__} & ONE_CLASS:
-                continue
+    numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
+    data = f'{numbers}, the number of classes of the training set'
+    for path, part in model.named_modules():
+        # Those of a cascade and of end anchors have numbers.
+        name = re.sub(r'(\.parts)?\.\d+', '', path)
+        kinds = {kind.__name__ for kind in type(part).__mro__}
+        # Parts of a PartPerAnchor come one by one.
+        if name in HEADS and not kinds & {'PartPerAnchor', *ONE_CLASS}:
             number = getattr(part, 'num_classes', max(allowed))
-            numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
-            data = f'{numbers}, the number of classes of the training set'
             check(number in allowed, f'model.{name}.num_classes', number, data)
-
-
-def _each(heads: Iterable[nn.Module | None]) -> Iterator[nn.Module | None]:
-    """Yield heads, those of a cascade and of end anchors one by one."""
-    for head in heads:
-        parts = head.parts if isinstance(head, PartPerAnchor) else head
-        yield from _each(parts) if isinstance(parts, nn.ModuleList) else [head]
 
 
 @register(HOOKS)

@@ -1,3 +1,3 @@
 """Parts for classes of other mm packages; the modules here import none of these."""
 
-from . import detector_heads, evaluation_rules, training_rules
+from . import detector_heads, rules

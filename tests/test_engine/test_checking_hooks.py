@@ -8,7 +8,7 @@ from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-import snnet_mm.integrations.training_rules  # noqa: F401
+import snnet_mm.integrations.rules  # noqa: F401
 from snnet_mm.engine import LabelCheckHook, TrainableParamsHook
 from snnet_mm.evaluation import count_parameters
 
@@ -61,10 +61,11 @@ def test_heads_of_another_number_of_classes():
     model, rpn = nn.Module(), type('GARPNHead', (Part,), dict(num_classes=1))()
     model.bbox_head = nn.ModuleList([rpn, Part()])
     model.roi_head = nn.Module()
-    model.roi_head.mask_head = nn.ModuleList([Part(), Part()])
+    model.roi_head.mask_head = nn.Module()  # as one for each end anchor
+    model.roi_head.mask_head.parts = nn.ModuleList([Part(), Part()])
     runner = SimpleNamespace(model=model, seed=0, train_dataloader=loader)
-    for name in ('bbox_head', 'roi_head.mask_head'):
-        (part := model.get_submodule(name)[1]).num_classes = 2
+    for name, number in (('bbox_head', '1'), ('roi_head.mask_head', 'parts.1')):
+        (part := model.get_submodule(f'{name}.{number}')).num_classes = 2
         LabelCheckHook().before_train(runner)
         part.num_classes = 1
         with pytest.raises(

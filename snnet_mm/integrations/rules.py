@@ -1,4 +1,4 @@
-"""Rules by which evaluation knows classes of the mm packages, importing none."""
+"""Rules by which training and evaluation know classes of the mm packages."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 from torch import nn
 
+from snnet_mm.engine.checking_hooks import ONE_CLASS
 from snnet_mm.evaluation.extensions import (
     DATA_OF_STITCH,
     DRAWERS,
@@ -103,3 +104,6 @@ for name in ('CocoMetric', 'CocoPanopticMetric'):
 WHOLE_DATA_METRICS['StitchCocoMetric'] = None
 EMPTY_METRICS['CocoMetric'] = precision_of_nothing
 DRAWERS['UniversalVisualizer'] = draw_classified
+# mmdet's RPNs are a ``bbox_head`` where they are trained alone; mmseg's STDC has an
+# auxiliary head for boundaries.
+ONE_CLASS.update(['RPNHead', 'GARPNHead', 'STDCHead'])

@@ -12,7 +12,7 @@ class Recorder(Hook):
     priority = 'LOWEST'
 
     def __init__(self):
-        self.stitches, self.logged, self.start = [], [], None
+        self.stitches, self.sizes, self.logged, self.start = [], [], [], None
 
     def before_train(self, runner):
         self.start = {k: v.clone() for k, v in runner.model.state_dict().items()}
@@ -20,6 +20,7 @@ class Recorder(Hook):
     def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
         backbone = find_stitched_backbone(runner.model)
         self.stitches.append(backbone.active_stitch.id)
+        self.sizes.append(backbone.input_size)
         scalar = runner.message_hub.get_scalar('train/stitch_gflops')
         self.logged.append(scalar.current())
 

@@ -132,6 +132,9 @@ def test_draws_by_milliseconds_and_costs_that_were_measured_again(ros_cfg, tmp_p
     write_costs(ros_cfg, tmp_path / 'costs.json', {**LATENCY, 0: 31})
     with pytest.raises(ValueError, match='the costs in the run that is resumed'):
         train(ros_cfg, **resumed)
+    hook = HOOKS.build(dict(ros_cfg.default_hooks.stitch_sampling, input_size=(32, 32)))
+    with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
+        hook.before_train(runner)
 
 
 def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, caplog):
@@ -184,12 +187,6 @@ def test_images_of_several_views(toy_cfg, caplog, collated):
     assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
 
 
-def test_costs_of_another_model_are_refused(ros_cfg):
-    runner, cfg = Runner.from_cfg(ros_cfg), ros_cfg.default_hooks.stitch_sampling
-    with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
-        HOOKS.build(cfg | dict(input_size=(32, 32))).before_train(runner)
-
-
 def test_a_report_without_sampling_is_refused(toy_cfg):
     del toy_cfg.default_hooks.stitch_sampling
     runner = Runner.from_cfg(toy_cfg)
@@ -232,62 +229,39 @@ def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):
     slowest, fastest = losses.told[0], losses.told[1]
     assert slowest[0] == f'loss_by_gflops/{costs[1].flops / 1e9:.3g}'
     assert fastest[0] == f'loss_by_gflops/{costs[0].flops / 1e9:.3g}'
+    # A sampler of some ids has no cost group for the anchors that it draws beside them.
+    stitch_hooks.sampling_hook(runner).sampler.groups = [(2, 3)]
+    for stitch_id in (0, 2):
+        stitch_hooks.write_by_group(runner, 'loss', stitch_id, 1.0)
+    assert len(losses.told) == 13
 
 
 SIZES = (32, 48), (64, 64)
 
 
-def trained_sizes(cfg, **changes):
-    """Input sizes, stitches and logged GFLOPs by iteration, and the runner."""
-    sizes = []
-    runner, recorder = Runner.from_cfg(cfg), Recorder()
-    backbone = find_stitched_backbone(runner.model)
-
-    def record(backbone, inputs):
-        if not inputs[0].is_meta:  # as costs are counted on, before the first step
-            sizes.append(backbone.input_size)
-
-    backbone.register_forward_pre_hook(record)
-    runner.register_hook(recorder)
-    runner.train()
-    assert backbone.input_size is None
-    return sizes, recorder, runner
-
-
 def test_sizes_are_drawn_like_stitches(toy_cfg):
-    toy_cfg.train_cfg.max_iters = 6
     toy_cfg.default_hooks.checkpoint.max_keep_ckpts = -1
-    _, plain = train(toy_cfg)
     toy_cfg.default_hooks.stitch_sampling.sizes = SIZES
     del toy_cfg.default_hooks['stitch_statistics']
-    sizes, recorder, runner = trained_sizes(toy_cfg)
-    assert {*sizes} == {*SIZES}
-    assert recorder.stitches == plain.stitches  # of which nothing changes
+    toy_cfg.train_cfg.max_iters = 6
+    runner, recorder = train(toy_cfg)
+    hook = stitch_hooks.sampling_hook(runner)
+    assert {*recorder.sizes} == {*SIZES}
+    assert recorder.stitches == [hook.sampler.sample(t)[0] for t in range(6)]
     tables = {size: cost_table(runner.model, size) for size in SIZES}
-    steps = zip(sizes, recorder.stitches, strict=True)
+    steps = zip(recorder.sizes, recorder.stitches, strict=True)
     gflops = [tables[size][i].flops / 1e9 for size, i in steps]
     assert recorder.logged == pytest.approx(gflops)
 
     # Exactly resumed, from half the way.
-    toy_cfg.load_from, toy_cfg.resume = f'{toy_cfg.work_dir}/iter_3.pth', True
-    rest, resumed, again = trained_sizes(toy_cfg)
-    assert rest == sizes[3:]
+    resumed = dict(load_from=f'{toy_cfg.work_dir}/iter_3.pth', resume=True)
+    again, rest = train(toy_cfg, **resumed)
+    assert rest.sizes == recorder.sizes[3:]
     assert_same(again.model.state_dict(), runner.model.state_dict())
 
-
-def test_validation_sees_images_as_they_are(toy_cfg):
-    toy_cfg.default_hooks.stitch_sampling.sizes = SIZES
-    runner = Runner.from_cfg(toy_cfg)
-    hook = stitch_hooks.sampling_hook(runner)
+    # Validation sees images as they are, as whatever follows a training does.
+    backbone = find_stitched_backbone(runner.model)
+    assert backbone.input_size is None
     set_input_size(runner.model, SIZES[0])
     hook.before_val(runner)
-    assert find_stitched_backbone(runner.model).input_size is None
-
-
-def test_anchors_that_are_drawn_beside_the_ids_of_a_sampler(toy_cfg):
-    """They are in no cost group that the log tells apart."""
-    sampler = dict(type='SandwichSampler', ids=[2, 3, 4, 6])
-    toy_cfg.default_hooks.stitch_sampling.sampler = sampler
-    toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
-    runner, recorder = train(toy_cfg)
-    assert runner.iter == 2
+    assert backbone.input_size is None

@@ -5,7 +5,6 @@ import os
 import runpy
 import socket
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
-from launching import ROOT, run_script
+from launching import ROOT
 from mmengine.model import MMDistributedDataParallel
 from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
@@ -126,50 +125,6 @@ def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
         means = {k for k in found[i] if k.endswith('running_mean')}
         assert all(torch.allclose(found[i][k], alone[i][k], atol=1e-5) for k in means)
     assert len({v for k, v in ranks[0]['metrics'].items() if 'mIoU' in k}) == 3
-
-
-SRUN = """#!/usr/bin/env bash
-# Starts every task on this machine.
-for arg; do case $arg in --ntasks=*) ntasks=${arg#*=} ;; esac done
-while [[ $1 == --* ]]; do shift; done
-export SLURM_NTASKS=$ntasks SLURM_NODELIST=here
-for ((i = 0; i < ntasks; i++)); do
-  SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
-  pids+=($!)
-done
-for pid in "${pids[@]}"; do wait "$pid" || exit; done
-"""
-
-
-def path_with(folder, **scripts):
-    """The PATH with a folder of commands, which it writes."""
-    folder.mkdir()
-    for name, text in scripts.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    return f'{folder}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
-
-
-@pytest.mark.slow
-def test_the_scripts_and_a_stitch_for_every_rank(cfg, tmp_path):
-    scontrol = '#!/usr/bin/env bash\necho 127.0.0.1\n'
-    path = path_with(tmp_path / 'bin', srun=SRUN, scontrol=scontrol)
-    cfg.default_hooks.stitch_sampling.sampler.per_rank = True
-    config, two = tmp_path / 'config.py', tmp_path / 'two'
-    cfg.dump(config)
-    slurm = 'slurm_train.sh', 'cpu', 'toy', config, '--work-dir', two
-    done = run_script(*slurm, cwd=tmp_path, GPUS='2', PATH=path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    ranks = [torch.load(two / f'rank_{rank}.pth') for rank in (0, 1)]
-    assert_trained_alike(*ranks)
-    assert ranks[0]['stitches'] != ranks[1]['stitches']
-
-    checkpoint, ids = two / 'iter_6.pth', ','.join(map(str, STITCHES))
-    args = (config, checkpoint, 2, '--work-dir', tmp_path / 'test')
-    done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count('Stitches at 32x32: 3') == 1
-    assert [*(tmp_path / 'test').glob('*/stitches.json')]
 
 
 def test_fewer_images_than_ranks_are_refused(cfg, monkeypatch):

@@ -1,6 +1,8 @@
 """Detectors and classifiers in two processes on a CPU."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,19 @@ TOY = Path(__file__).parents[2] / 'configs' / 'toy'
 STITCHES = 0, 7, 1
 
 
+SRUN = """#!/usr/bin/env bash
+# Starts every task on this machine.
+for arg; do case $arg in --ntasks=*) ntasks=${arg#*=} ;; esac done
+while [[ $1 == --* ]]; do shift; done
+export SLURM_NTASKS=$ntasks SLURM_NODELIST=here
+for ((i = 0; i < ntasks; i++)); do
+  SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
+  pids+=($!)
+done
+for pid in "${pids[@]}"; do wait "$pid" || exit; done
+"""
+
+
 def cls_cfg():
     cfg = Config.fromfile(TOY / 'cls_snnetv2-fast-slow_1xb16-600_toy-scenes-64x64.py')
     without_weights(cfg.model)
@@ -23,11 +38,23 @@ def cls_cfg():
     return cfg
 
 
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Commands of a cluster of this machine alone."""
+    (folder := tmp_path / 'bin').mkdir()
+    for name, text in dict(srun=SRUN, scontrol='#!/bin/sh\necho 127.0.0.1').items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    path = f'{folder}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
+    return dict(PATH=path, GPUS='2')
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     'task, metric', [('cls', 'accuracy/top1'), ('det', 'coco/bbox_mAP')]
 )
-def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
+def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request, slurm):
+    """By the scripts of Slurm, and by those of one machine."""
     cfg = cls_cfg() if task == 'cls' else request.getfixturevalue('det_cfg')
     cfg.custom_imports.imports.append('rank_hooks')
     cfg.custom_hooks = [dict(type='RankRecorder')]
@@ -36,10 +63,13 @@ def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     # Padded to ten by two ranks.
     cfg.test_dataloader.update(batch_size=1)
     cfg.test_dataloader.dataset.num_scenes = 9
-    cfg.dump(tmp_path / 'config.py')
-
-    args = (tmp_path / 'config.py', 2, '--work-dir', tmp_path / 'two')
-    done = run_script('dist_train.sh', *args, cwd=tmp_path)
+    config, folder = tmp_path / 'config.py', ('--work-dir', tmp_path / 'two')
+    cfg.dump(config)
+    if task == 'cls':
+        args = 'slurm_train.sh', 'cpu', 'toy', config, *folder
+        done = run_script(*args, cwd=tmp_path, **slurm)
+    else:
+        done = run_script('dist_train.sh', config, 2, *folder, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = (torch.load(tmp_path / f'two/rank_{r}.pth') for r in (0, 1))
     assert first['stitches'] == second['stitches']
@@ -47,9 +77,10 @@ def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request):
     assert any(not v.equal(first['start'][k]) for k, v in first['end'].items())
 
     checkpoint, ids = tmp_path / 'two/iter_3.pth', ','.join(map(str, STITCHES))
-    args = (tmp_path / 'config.py', checkpoint, 2, '--work-dir', tmp_path / 'test')
+    args = config, checkpoint, 2, '--work-dir', tmp_path / 'test'
     done = run_script('dist_test.sh', *args, '--stitch-id', ids, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count('Stitches at 64x64: 3') == 1
     (written,) = (tmp_path / 'test').glob('*/stitches.json')
     cfg.pop('custom_hooks')
     cfg.load_from, cfg.work_dir = str(checkpoint), str(tmp_path / 'one')

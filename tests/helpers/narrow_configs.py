@@ -8,6 +8,7 @@ import torch
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS
 from PIL import Image
+from toy import without_weights
 
 SIDE = 64
 DEPTHS = dict(tiny=12, small=12, base=12, large=24)
@@ -53,15 +54,6 @@ def write_data(root, coco_classes):
         write_image(root / f'{split}2017' / '0.jpg')
         path = root / f'annotations/instances_{split}2017.json'
         path.write_text(json.dumps(written))
-
-
-def without_weights(cfg):
-    """Take out what a config, or a list of them, loads; at any depth."""
-    for part in cfg.values() if isinstance(cfg, dict) else cfg:
-        if isinstance(part, (dict, list)):
-            without_weights(part)
-    if isinstance(cfg, dict):
-        cfg.pop('init_cfg', None)
 
 
 def narrow_anchor(anchor, width):

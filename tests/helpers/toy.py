@@ -6,9 +6,37 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 TOY = Path(__file__).parents[2] / 'configs' / 'toy'
+CONFIGS = dict(
+    seg='setr-naive_snnetv2-fast-slow_1xb16-300',
+    depth='dpt_snnetv2-fast-slow_1xb16-300',
+    det='mask-rcnn_snnetv2-fast-slow_1xb8-300',
+    cls='cls_snnetv2-fast-slow_1xb16-600',
+)
 
 
-METHODS = dict(seg='setr-naive', depth='dpt')
+def without_weights(cfg):
+    """Take out what a config, or a list of them, loads; at any depth."""
+    for part in cfg.values() if isinstance(cfg, dict) else cfg:
+        if isinstance(part, (dict, list)):
+            without_weights(part)
+    if isinstance(cfg, dict):
+        cfg.pop('init_cfg', None)
+
+
+def small_toy(task, work_dir):
+    """The stitched toy config of a task, with random weights and few small steps."""
+    cfg = Config.fromfile(TOY / f'{CONFIGS[task]}_toy-scenes-64x64.py')
+    without_weights(cfg.model)
+    cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
+    cfg.default_hooks.stitch_statistics.num_images = 4
+    cfg.default_hooks.stitch_init.num_images = 6
+    cfg.train_dataloader.update(batch_size=2)
+    cfg.test_dataloader.update(batch_size=2)
+    cfg.test_dataloader.dataset.num_scenes = 4
+    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
+    cfg.param_scheduler = []
+    cfg.train_cfg.max_iters, cfg.default_hooks.checkpoint.interval = 2, 1
+    return cfg
 
 
 @pytest.fixture
@@ -19,25 +47,7 @@ def task():
 
 @pytest.fixture
 def toy_cfg(task, tmp_path):
-    """The stitched toy config, with random anchors and few small steps."""
-    cfg = Config.fromfile(
-        TOY / f'{METHODS[task]}_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
-    )
-    cfg.work_dir = str(tmp_path)
-    cfg.log_level = 'ERROR'
-    for anchor in cfg.model.backbone.anchors:
-        del anchor['init_cfg']
-    del cfg.model.decode_head['init_cfg']
-    cfg.default_hooks.stitch_statistics.num_images = 4
-    cfg.default_hooks.stitch_init.num_images = 6
-    cfg.train_dataloader.update(batch_size=2)
-    cfg.test_dataloader.update(batch_size=2)
-    cfg.test_dataloader.dataset.num_scenes = 4
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    cfg.param_scheduler = []
-    cfg.train_cfg.max_iters = 2
-    cfg.default_hooks.checkpoint.interval = 1
-    return cfg
+    return small_toy(task, tmp_path)
 
 
 def runner_of(cfg, stitches='all', **test_cfg):

@@ -1,33 +1,19 @@
 import copy
-from pathlib import Path
 
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
-from narrow_configs import without_weights
-
-TOY = str(Path(__file__).parents[2] / 'configs/toy/{}_toy-scenes-64x64.py')
+from toy import small_toy
 
 
 @pytest.fixture
 def det_cfg(tmp_path):
     """The stitched toy detector with random weights, and few small steps."""
-    cfg = Config.fromfile(TOY.format('mask-rcnn_snnetv2-fast-slow_1xb8-300'))
-    without_weights(cfg.model)
+    cfg = small_toy('det', tmp_path / 'work')
     # Random boxes hardly meet an object: anything that is found counts.
     cfg.model.test_cfg.rcnn.update(score_thr=0)
     cfg.test_evaluator.update(metric_items=['mAP', 'mAP_50'], iou_thrs=[0.02, 0.5])
-    cfg.work_dir = str(tmp_path / 'work')
-    cfg.log_level = 'ERROR'
-    cfg.default_hooks.stitch_init.num_images = 6
-    cfg.train_dataloader.update(batch_size=2)
-    cfg.test_dataloader.update(batch_size=2)
-    cfg.test_dataloader.dataset.num_scenes = 4
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    cfg.param_scheduler = []
-    cfg.train_cfg.max_iters, cfg.default_hooks.checkpoint.interval = 2, 1
     return cfg
 
 

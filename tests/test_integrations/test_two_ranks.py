@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from launching import run_script
-from mmengine.config import Config
 from mmengine.runner import Runner
-from narrow_configs import without_weights
+from toy import small_toy
 
-TOY = Path(__file__).parents[2] / 'configs' / 'toy'
 STITCHES = 0, 7, 1
-
 
 SRUN = """#!/usr/bin/env bash
 # Starts every task on this machine.
@@ -29,17 +26,8 @@ for pid in "${pids[@]}"; do wait "$pid" || exit; done
 """
 
 
-def cls_cfg():
-    cfg = Config.fromfile(TOY / 'cls_snnetv2-fast-slow_1xb16-600_toy-scenes-64x64.py')
-    without_weights(cfg.model)
-    cfg.default_hooks.stitch_init.num_images = 6
-    cfg.train_dataloader.update(batch_size=2)
-    cfg.val_dataloader = cfg.val_evaluator = cfg.val_cfg = None
-    return cfg
-
-
 @pytest.fixture
-def slurm(tmp_path, monkeypatch):
+def slurm(tmp_path):
     """Commands of a cluster of this machine alone."""
     (folder := tmp_path / 'bin').mkdir()
     for name, text in dict(srun=SRUN, scontrol='#!/bin/sh\necho 127.0.0.1').items():
@@ -55,21 +43,21 @@ def slurm(tmp_path, monkeypatch):
 )
 def test_two_ranks_train_alike_and_test_as_one(task, metric, tmp_path, request, slurm):
     """By the scripts of Slurm, and by those of one machine."""
-    cfg = cls_cfg() if task == 'cls' else request.getfixturevalue('det_cfg')
+    detects = task == 'det'
+    cfg = request.getfixturevalue('det_cfg') if detects else small_toy(task, tmp_path)
     cfg.custom_imports.imports.append('rank_hooks')
     cfg.custom_hooks = [dict(type='RankRecorder')]
-    cfg.param_scheduler = []
     cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 3
     # Padded to ten by two ranks.
     cfg.test_dataloader.update(batch_size=1)
     cfg.test_dataloader.dataset.num_scenes = 9
     config, folder = tmp_path / 'config.py', ('--work-dir', tmp_path / 'two')
     cfg.dump(config)
-    if task == 'cls':
+    if detects:
+        done = run_script('dist_train.sh', config, 2, *folder, cwd=tmp_path)
+    else:
         args = 'slurm_train.sh', 'cpu', 'toy', config, *folder
         done = run_script(*args, cwd=tmp_path, **slurm)
-    else:
-        done = run_script('dist_train.sh', config, 2, *folder, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = (torch.load(tmp_path / f'two/rank_{r}.pth') for r in (0, 1))
     assert first['stitches'] == second['stitches']

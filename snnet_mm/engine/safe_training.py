@@ -116,18 +116,17 @@ def _inexact_settings(runner: Runner) -> Iterator[str]:
             '(config key: train_dataloader.sampler)'
         )
     counts = accumulative_counts(runner.optim_wrapper)
-    for hook in runner.hooks:
-        by_iter = isinstance(hook, CheckpointHook) and not hook.by_epoch
-        epoch = len(loader) if isinstance(runner.train_loop, EpochBasedTrainLoop) else 1
-        if by_iter and hook.interval > 0 and hook.interval % epoch:
+    epoch = len(loader) if isinstance(runner.train_loop, EpochBasedTrainLoop) else 1
+    hooks = (hook for hook in runner.hooks if isinstance(hook, CheckpointHook))
+    for interval in (h.interval for h in hooks if not h.by_epoch and h.interval > 0):
+        if interval % epoch:
             yield (
-                f'checkpoints every {hook.interval} iterations fall into epochs of '
-                f'{epoch}, which begin anew (config key: '
-                'default_hooks.checkpoint.by_epoch)'
+                f'checkpoints every {interval} iterations fall into epochs of {epoch}, '
+                'which begin anew (config key: default_hooks.checkpoint.by_epoch)'
             )
-        if by_iter and hook.interval > 0 and hook.interval % counts:
+        if interval % counts:
             yield (
-                f'checkpoints every {hook.interval} iterations fall between two steps, '
-                f'as gradients of {counts} are accumulated (config keys: '
+                f'checkpoints every {interval} iterations fall between two steps, as '
+                f'gradients of {counts} are accumulated (config keys: '
                 'default_hooks.checkpoint.interval, optim_wrapper.accumulative_counts)'
             )

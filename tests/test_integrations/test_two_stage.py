@@ -35,21 +35,16 @@ def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
         assert costs[i].params == backbone[i].params + others
 
 
-def test_parts_that_nobody_here_runs_are_no_part_of_the_costs(detector):
-    """As the point head of PointRend, and RoI extractors with weights."""
-    extractor = detector.roi_head.bbox_roi_extractor
-    for owner, name in ((detector.roi_head, 'point_head'), (extractor, 'convs')):
+def test_where_prediction_runs_more_backbone_and_neck_are_counted_alone(detector):
+    """As with the point head of PointRend, RoI extractors with weights and cascades."""
+    scope, roi = 'backbone and neck alone', detector.roi_head
+    for owner, name in ((roi, 'point_head'), (roi.bbox_roi_extractor, 'convs')):
         owner.add_module(name, torch.nn.Linear(2, 3))
-        assert cost_table(detector).scope == 'backbone and neck alone'
+        assert cost_table(detector).scope == scope
         delattr(owner, name)
     assert cost_table(detector).scope is None
-
-
-def test_of_cascades_backbone_and_neck_are_counted(detector):
-    alone, neck = cost_table(detector.backbone, (64, 64)), num_params(detector.neck)
-    detector.roi_head.bbox_head = torch.nn.ModuleList([detector.roi_head.bbox_head])
-    costs = cost_table(detector)
-    assert costs.scope == 'backbone and neck alone'
-    assert {i: costs[i].params for i in costs} == {
-        i: alone[i].params + neck for i in alone
-    }
+    roi.bbox_head = torch.nn.ModuleList([roi.bbox_head])
+    costs, alone = cost_table(detector), cost_table(detector.backbone, (64, 64))
+    assert costs.scope == scope
+    for i in alone:
+        assert costs[i].params == alone[i].params + num_params(detector.neck)

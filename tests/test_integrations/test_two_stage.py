@@ -2,15 +2,12 @@
 
 import pytest
 import torch
+from config_models import num_parameters
 
 from snnet_mm.evaluation import cost_table
 
 pytestmark = pytest.mark.ops
 pytest.importorskip('mmdet')
-
-
-def num_params(module):
-    return sum(p.numel() for p in module.parameters())
 
 
 def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
@@ -31,7 +28,7 @@ def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
     for i in (0, 1, 9):
         assert costs[i].flops == backbone[i].flops + other
         heads = (detector.neck, detector.rpn_head, detector.roi_head)
-        others = sum(map(num_params, heads))
+        others = sum(map(num_parameters, heads))
         assert costs[i].params == backbone[i].params + others
 
 
@@ -47,4 +44,4 @@ def test_where_prediction_runs_more_backbone_and_neck_are_counted_alone(detector
     costs, alone = cost_table(detector), cost_table(detector.backbone, (64, 64))
     assert costs.scope == scope
     for i in alone:
-        assert costs[i].params == alone[i].params + num_params(detector.neck)
+        assert costs[i].params == alone[i].params + num_parameters(detector.neck)

@@ -90,22 +90,22 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         seen = set()
         for name, module in model.named_modules():
             if isinstance(module, StitchedBackbone | SingleStitch):
-                members = [(f'anchors.{i}.', a) for i, a in enumerate(module.anchors)]
+                members = {f'anchors.{i}.': a for i, a in enumerate(module.anchors)}
             elif isinstance(module, Anchor) and module not in seen:
-                members = [('', module)]
+                members = {'': module}
             else:
                 continue
-            seen |= {anchor for _, anchor in members}
+            seen.update(members.values())
             if not any(p.requires_grad for p in module.parameters()):
                 continue
-            one, number = isinstance(self.rates, Real), len(members)
-            rates = [self.rates] * number if one else self.rates
+            rates, number = self.rates, len(members)
+            if isinstance(rates, Real):
+                rates = [rates] * number
             allowed = f'a rate for each of {number} anchors or one number for all'
             check(len(rates) == number, f'{KEY}.decay_rates', rates, allowed)
-            prefix = f'{name}.' if name else ''
-            for (at, anchor), rate in zip(members, rates, strict=True):
+            for (at, anchor), rate in zip(members.items(), rates, strict=True):
                 if anchor is not None:
-                    yield prefix + at, anchor, rate
+                    yield f'{name}.{at}'.lstrip('.'), anchor, rate
 
 
 def _is_in(name: str, part: str) -> bool:

@@ -121,13 +121,10 @@ class _LateRemovals:
         self.backend, self.removals = backend, {}
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self.backend, name)
-
-    def remove(self, path: str) -> None:
-        self.removals[path] = self.backend.remove
-
-    def rmtree(self, path: str) -> None:  # of DeepSpeed's checkpoints
-        self.removals[path] = self.backend.rmtree
+        method = getattr(self.backend, name)
+        if name not in ('remove', 'rmtree'):  # the latter of DeepSpeed's folders
+            return method
+        return lambda path: self.removals.update({path: method})
 
 
 def _is_local(folder: str) -> bool:

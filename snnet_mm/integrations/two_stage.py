@@ -1,7 +1,7 @@
 """Forward of a two-stage detector with proposals that do not depend on weights."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import torch
@@ -66,20 +66,14 @@ def even_boxes(images: Tensor, number: int) -> Tensor:
 @contextmanager
 def _pooling_on(device: torch.device, head: nn.Module) -> Iterator[None]:
     """Let the RoI extractors of a head work on a device."""
-    extractors = set()
-    if device.type == 'meta':
-        extractors.add(head.bbox_roi_extractor)
-        if head.with_mask:
-            extractors.add(head.mask_roi_extractor)
 
     def pool(extractor: nn.Module, maps: tuple[Tensor, ...], rois: Tensor) -> Tensor:
         size = extractor.roi_layers[0].output_size
         return maps[0].new_empty(len(rois), extractor.out_channels, *size)
 
-    for extractor in extractors:
-        extractor.forward = partial(pool, extractor)
-    try:
+    with ExitStack() as stack:
+        for part in head.modules():
+            if device.type == 'meta' and hasattr(part, 'roi_layers'):
+                part.forward = partial(pool, part)
+                stack.callback(delattr, part, 'forward')
         yield
-    finally:
-        for extractor in extractors:
-            del extractor.forward

@@ -1,7 +1,6 @@
 import copy
 import json
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from torch.utils.data import BatchSampler
 from watching_hooks import Losses, Recorder, train
 
 from snnet_mm.engine import SandwichSampler, StitchInitHook, stitch_hooks
-from snnet_mm.evaluation import cost_table, size_of_images
+from snnet_mm.evaluation import cost_table
 from snnet_mm.models import find_stitched_backbone, set_input_size
 from snnet_mm.stitching import Setup
 from snnet_mm.utils import load_weights_only
@@ -157,33 +156,34 @@ def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, cap
 
 
 @pytest.mark.parametrize('collated', [[[0]], [torch.zeros(1, 3, 64, 64)]])
-def test_images_of_several_views(toy_cfg, caplog, collated):
+def test_images_of_several_views(toy_cfg, caplog, monkeypatch, collated):
     """Stitches are sampled without costs, by a sampler that goes by none."""
     toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
-
-    def views(model, loader, seed):
-        def preprocess(self, batch, training):
-            return dict(batch, inputs=[torch.zeros(1, 3, 64, 64)] * 2)
-
-        loader = SimpleNamespace(
-            dataset=[0], collate_fn=lambda _: dict(inputs=collated)
-        )
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(model.data_preprocessor), 'forward', preprocess)
-            return size_of_images(model, loader, seed)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stitch_hooks, 'size_of_images', views)
-        with pytest.raises(ValueError, match='without costs, such as UniformSampler'):
-            train(toy_cfg)
-        toy_cfg.default_hooks.stitch_sampling.sampler = dict(type='UniformSampler')
-        toy_cfg.log_level = 'WARNING'
-        runner = Runner.from_cfg(toy_cfg)
-        runner.logger.addHandler(caplog.handler)
-        runner.train()
+    sampling = toy_cfg.default_hooks.stitch_sampling
+    by_costs, sampling.sampler = HOOKS.build(sampling), dict(type='UniformSampler')
+    toy_cfg.log_level = 'WARNING'
+    runner = Runner.from_cfg(toy_cfg)
+    runner.logger.addHandler(caplog.handler)
+    runner.train_dataloader.collate_fn = lambda _: dict(inputs=collated)
+    monkeypatch.setattr(
+        type(runner.model.data_preprocessor),
+        'forward',
+        lambda self, batch, training: dict(inputs=[torch.zeros(1, 3, 64, 64)] * 2),
+    )
+    with pytest.raises(ValueError, match='without costs, such as UniformSampler'):
+        by_costs.before_train(runner)
+    caplog.clear()
+    runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+    hook, report = stitch_hooks.sampling_hook(runner), stitch_hooks.StitchReportHook()
+    hook.before_train(runner)
     (said,) = [m for m in caplog.messages if 'without costs' in m]
     assert 'size=None; allowed: height' in said
-    assert sum(runner.message_hub.get_info('stitch_histogram').values()) == 2
+    report.before_train(runner)
+    hook.before_train_iter(runner)
+    report.after_train_iter(runner, dict(loss=torch.ones(())))
+    report.after_train(runner)
+    (stitch,) = hook.stitches.values()
+    assert runner.message_hub.get_info('stitch_histogram') == {stitch.id: 1}
     assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
 
 

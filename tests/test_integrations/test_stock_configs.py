@@ -11,6 +11,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import Runner
 from narrow_configs import write_data
+from package_calls import infer, infer_ours, predicted
 from stock_configs import (
     WIDTH,
     classifier,
@@ -22,7 +23,7 @@ from stock_configs import (
 )
 from torch.testing import assert_close
 
-from snnet_mm.apis import cost_table, init_inferencer, init_model, set_stitch
+from snnet_mm.apis import cost_table, init_model, set_stitch
 from snnet_mm.deploy import StitchExporter
 from snnet_mm.engine import make_safe
 from snnet_mm.evaluation.parts import FEATURES
@@ -172,10 +173,10 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     alone = [str(tmp_path / f'stitch_{stitches[-1]}{s}') for s in ('.py', '.pth')]
     set_stitch(model, stitches[-1])
     image = str(data / 'images/validation/0.jpg')
-    got, wanted = PREDICT[package](*alone, model, image)
-    for key, value in wanted.items():
+    found = predicted(infer(package, *alone, image))
+    for key, value in predicted(infer_ours(model, image)).items():
         largest = max(1, value.abs().max().item())  # as exports are compared
-        assert_close(got[key], value, rtol=1e-5, atol=1e-5 * largest, msg=key)
+        assert_close(found[key], value, rtol=1e-5, atol=1e-5 * largest, msg=key)
 
 
 @OPS
@@ -205,39 +206,3 @@ def test_the_detector_of_the_page_about_vitdet(tmp_path):
             for m, (x, y) in zip(maps, strides, strict=True)
         ]
         assert sides == [(128, 256)] * 5 == [images.shape[-2:]] * 5
-
-
-def segment(config, weights, stitched, image):
-    """The logits of an exported stitch and of the stitched model."""
-    from mmseg.apis import inference_model
-    from mmseg.apis import init_model as init_segmentor
-
-    models = init_segmentor(config, weights, device='cpu'), stitched
-    for model in models:
-        torch.manual_seed(0)  # some heads draw
-        yield dict(logits=inference_model(model, image).seg_logits.data)
-
-
-def detect(config, weights, stitched, image):
-    """Detections of both."""
-    from mmdet.apis import inference_detector, init_detector
-
-    models = init_detector(config, weights, palette='random', device='cpu'), stitched
-    for model in models:
-        found = inference_detector(model, image).pred_instances
-        assert len(found)
-        yield {key: found[key] for key in ('scores', 'labels', 'bboxes')}
-
-
-def classify(config, weights, stitched, image):
-    """The scores of both."""
-    from mmpretrain.apis import ImageClassificationInferencer
-
-    alone = ImageClassificationInferencer(
-        config, weights, device='cpu', classes=['a', 'b']
-    )
-    for run in (alone, init_inferencer(stitched)):
-        yield dict(scores=torch.tensor(run(image)[0]['pred_scores']))
-
-
-PREDICT = dict(mmseg=segment, mmdet=detect, mmpretrain=classify)

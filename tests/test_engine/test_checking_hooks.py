@@ -1,77 +1,71 @@
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from mmengine.registry import TRANSFORMS
+import torch
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
+from torch.utils.data import ConcatDataset
 
 import snnet_mm.integrations.rules  # noqa: F401
 from snnet_mm.engine import LabelCheckHook, TrainableParamsHook
 from snnet_mm.evaluation import count_parameters
 
 
-@TRANSFORMS.register_module(name='SpoilLabels')
-class SpoilLabels:
-    """Writes one label into the corner of every map."""
+class Part(nn.Module):
+    def __init__(self, num_classes=3):
+        super().__init__()
+        self.num_classes = num_classes
 
-    def __init__(self, label):
-        self.label = label
 
-    def __call__(self, results):
-        results['gt_seg_map'] = np.array(results['gt_seg_map'])
-        results['gt_seg_map'][0, 0] = self.label
-        return results
+def look_at(sample, model, **metainfo):
+    """Run the hook on a data set of one sample."""
+    data = ConcatDataset([[dict(data_samples=sample)]])
+    data.metainfo = metainfo
+    runner = SimpleNamespace(model=nn.DataParallel(model), seed=0)
+    runner.train_dataloader = SimpleNamespace(dataset=data)
+    LabelCheckHook().before_train(runner)
 
 
 @pytest.mark.parametrize(
-    'label, num_classes, message',
+    'kind, label, num_classes, message',
     [
-        (5, 6, None),
-        (255, 6, None),
-        (6, 6, r'reduce_zero_label=\[6\]; .* 0 to 5 and 255'),
-        (0, 3, '=3; allowed: 6, .*model.decode_head.num_classes'),
+        ('gt_sem_seg', 5, 6, None),
+        ('gt_sem_seg', 255, 6, None),
+        ('gt_sem_seg', 6, 6, r'reduce_zero_label=\[6\]; .* 0 to 5 and 255 in a.png'),
+        ('gt_sem_seg', 0, 3, '=3; allowed: 6, .*model.decode_head.num_classes'),
+        ('gt_label', 5, 6, None),
+        ('gt_label', 6, 6, r'=\[6\]; .* labels 0 to 5 in a.png'),
+        ('text', 6, 3, None),
     ],
 )
-def test_labels_and_classes_of_a_segmentor(toy_cfg, label, num_classes, message):
-    spoil = dict(type='SpoilLabels', label=label)
-    toy_cfg.train_dataloader.dataset.pipeline.insert(0, spoil)
-    toy_cfg.model.decode_head.num_classes = num_classes
-    toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
-    runner = Runner.from_cfg(toy_cfg)
-    fails = pytest.raises(ValueError, match=message) if message else nullcontext()
-    with fails:
-        LabelCheckHook().before_train(runner)
-
-
-class Part(nn.Module):
-    num_classes = 3
+def test_labels_and_classes_of_a_sample(kind, label, num_classes, message):
+    labels = torch.tensor([[[1, label]]])
+    labels = labels[0, 0] if kind == 'gt_label' else BaseDataElement(data=labels)
+    paths = dict(seg_map_path='a.png', img_path='a.png')
+    sample, model = BaseDataElement(metainfo=paths, **{kind: labels}), nn.Module()
+    model.decode_head = Part(num_classes)
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        look_at(sample, model, classes=tuple('abcdef'))
 
 
 def test_heads_of_another_number_of_classes():
     """Things alone are allowed too, and heads that tell objects from background."""
-
-    class DetectionSet(list):
-        metainfo = dict(classes=('cell', 'spot', 'sky'), thing_classes=('a', 'b'))
-
     sample = BaseDataElement(gt_instances=BaseDataElement())
-    loader = SimpleNamespace(dataset=DetectionSet([dict(data_samples=sample)]))
-    model, rpn = nn.Module(), type('GARPNHead', (Part,), dict(num_classes=1))()
+    classes = dict(classes=('cell', 'spot', 'sky'), thing_classes=('a', 'b'))
+    model, rpn = nn.Module(), type('GARPNHead', (Part,), {})(1)
     model.bbox_head = nn.ModuleList([rpn, Part()])
     model.roi_head = nn.Module()
     model.roi_head.mask_head = nn.Module()  # as one for each end anchor
     model.roi_head.mask_head.parts = nn.ModuleList([Part(), Part()])
-    runner = SimpleNamespace(model=model, seed=0, train_dataloader=loader)
     for name, number in (('bbox_head', '1'), ('roi_head.mask_head', 'parts.1')):
         (part := model.get_submodule(f'{name}.{number}')).num_classes = 2
-        LabelCheckHook().before_train(runner)
+        look_at(sample, model, **classes)
         part.num_classes = 1
-        with pytest.raises(
-            ValueError, match=f'=1; allowed: 3 or 2, .*model.{name}.num'
-        ):
-            LabelCheckHook().before_train(runner)
+        message = f'=1; allowed: 3 or 2, .*model.{name}.num'
+        with pytest.raises(ValueError, match=message):
+            look_at(sample, model, **classes)
         part.num_classes = 3
 
 

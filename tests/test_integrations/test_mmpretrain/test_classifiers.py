@@ -117,14 +117,6 @@ def test_predictions_kept_for_later_stay_those_of_their_stitch(cfg, model):
     assert len({s[0].pred_score[0].item() for s in kept.values()}) == len(kept)
 
 
-def test_labels_that_the_head_has_no_class_for_are_refused(cfg, images):
-    (images / 'labels.txt').write_text('ant/0.png 0\nbee/0.png 3\n')
-    data = dict(ann_file='labels.txt', data_prefix='val')
-    cfg.train_dataloader.dataset.update(data, metainfo=dict(classes=CLASSES))
-    with pytest.raises(ValueError, match=r'=\[3\]; .* 0 to 2 in .*bee/0.png'):
-        Runner.from_cfg(cfg).train()
-
-
 def test_inferring_files_arrays_and_folders(cfg, model, images, tmp_path):
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'w')
     cfg.test_dataloader.dataset.metainfo = dict(classes=CLASSES)

@@ -1,15 +1,10 @@
 """Interrupted training goes on as if nothing had happened."""
 
-import json
-import shutil
-from pathlib import Path
-
 import pytest
 import torch
-from equality import assert_same
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import EpochBasedTrainLoop, Runner
-from watching_hooks import in_folder, train
+from training_twice import train_twice
 
 from snnet_mm.engine import ExactResumeHook, ResourceConstrainedSampler
 from snnet_mm.engine.stitch_hooks import accumulative_counts
@@ -49,50 +44,6 @@ def random_cfg(toy_cfg, task):
     return toy_cfg
 
 
-def history(work_dir, end):
-    """What the last checkpoint holds, losses step by step, and what was logged."""
-    checkpoint = load_weights_only(work_dir / f'iter_{end}.pth')
-    losses = checkpoint['message_hub']['log_scalars']['train/loss'].data[0].tolist()
-    (path,) = work_dir.glob('*/vis_data/scalars.json')
-    lines = map(json.loads, path.read_text().splitlines())
-    logged = {
-        line['step']: {k: v for k, v in line.items() if 'time' not in k}
-        for line in lines
-        if 'loss' in line
-    }
-    return checkpoint, losses, logged
-
-
-def train_twice(cfg, start, end, **changes):
-    """Train in one go, and in another folder on from an iteration: all is equal.
-
-    The changes are those of the second run. Returns its folder, and the stitches that
-    were trained in one go and after the iteration.
-    """
-    interval, cfg.train_cfg.max_iters = end - start, end
-    cfg.default_hooks.logger.interval = interval
-    cfg.default_hooks.checkpoint.update(interval=interval, max_keep_ckpts=-1)
-    straight, resumed = (Path(cfg.work_dir, name) for name in ('straight', 'resumed'))
-    _, recorder = train(in_folder(cfg, straight.name))
-    resumed.mkdir()
-    shutil.copy(straight / f'iter_{start}.pth', resumed)
-    torch.manual_seed(100)
-    _, recorder_of_rest = train(in_folder(cfg, resumed.name, resume=True, **changes))
-
-    whole, losses, logged = history(straight, end)
-    pieces, losses_of_pieces, logged_of_pieces = history(resumed, end)
-    for key in ('state_dict', 'optimizer', 'param_schedulers', 'ema_state_dict'):
-        assert_same(whole.get(key), pieces.get(key))
-    old, new = (c['message_hub']['runtime_info'] for c in (whole, pieces))
-    for key in ('stitch_histogram', 'stitch_scores'):
-        assert old.get(key) == new.get(key)
-    assert len(losses) == end
-    assert losses == losses_of_pieces
-    assert {'loss', 'lr', 'stitch_gflops'} <= logged[end].keys()
-    assert logged_of_pieces == {k: v for k, v in logged.items() if k > start}
-    return resumed, recorder.stitches, recorder_of_rest.stitches
-
-
 def test_sandwiches_and_scores_go_on_exactly(random_cfg):
     random_cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
     random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
@@ -101,8 +52,8 @@ def test_sandwiches_and_scores_go_on_exactly(random_cfg):
         num_random=2,
         sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=3),
     )
-    folder, stitches, _ = train_twice(random_cfg, 2, 4)
-    assert len(set(stitches)) > 2
+    folder, recorder, _ = train_twice(random_cfg, 2, 4)
+    assert len(set(recorder.stitches)) > 2
 
     # Scores are in the checkpoint, and beside it in the form of results.
     saved = load_weights_only(folder / 'iter_4.pth')['message_hub']['runtime_info']
@@ -127,14 +78,14 @@ def test_several_optimizers_step_together():
 
 def test_accumulated_gradients_are_of_one_stitch(random_cfg):
     random_cfg.optim_wrapper.accumulative_counts = 3
-    _, stitches, rest = train_twice(random_cfg, 6, 9)
+    _, recorder, rest = train_twice(random_cfg, 6, 9)
     costs = cost_table(Runner.from_cfg(random_cfg).model)
     step = random_cfg.default_hooks.stitch_sampling.sampler.step
     sampler = ResourceConstrainedSampler(costs, step=step, seed=0)
     drawn = [sampler.sample(i)[0] for i in range(3)]
     assert drawn[0] != drawn[1] != drawn[2]
-    assert stitches == [i for i in drawn for _ in range(3)]
-    assert rest == [drawn[2]] * 3
+    assert recorder.stitches == [i for i in drawn for _ in range(3)]
+    assert rest.stitches == [drawn[2]] * 3
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 from config_models import load, read
 from mmengine.registry import METRICS
 from mmengine.runner import Runner
+from training_twice import train_twice
 
 from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import load_weights_only
 
 pytest.importorskip('transformers')
 
@@ -19,54 +20,38 @@ PAPER = 'esta/llama/esta-llama-7b-13b_1xb4-10e_alpaca-512.py'
 
 
 @pytest.fixture
-def config(tmp_path):
-    """Builds the tiny pair's config of anchors of two and four blocks, on 20 files."""
+def cfg(tmp_path):
+    """The tiny pair's config of anchors of two and four blocks, on 20 files."""
     for i in range(20):
         (tmp_path / f'{i:02}.txt').write_text(f'{i:02}' * (3 + i))
-
-    def build(name, iters=4, interval=4):
-        cfg = read(TINY)
-        for anchor, width in zip(cfg.model.backbone.anchors, (16, 24), strict=True):
-            del anchor['init_cfg']
-            anchor.lora.rank = 2
-            anchor.model.update(hidden_size=width, intermediate_size=24)
-            anchor.model.update(num_hidden_layers=width // 6, num_attention_heads=2)
-        cfg.model.data_preprocessor.length = 16
-        data = dict(data_root=str(tmp_path), pattern='*.txt', length=16)
-        for mode in ('train', 'val', 'test'):
-            cfg[f'{mode}_dataloader'].dataset.update(data)
-            cfg[f'{mode}_dataloader'].batch_size = 3
-        cfg.default_hooks.stitch_init.num_images = 6
-        cfg.default_hooks.stitch_sampling.sampler.update(warm_up=2, num_groups=2)
-        cfg.default_hooks.checkpoint.interval = interval
-        cfg.train_cfg.update(max_iters=iters, val_interval=100)
-        cfg.update(param_scheduler=[], work_dir=str(tmp_path / name), log_level='ERROR')
-        return cfg
-
-    return build
+    cfg = read(TINY)
+    for anchor, width in zip(cfg.model.backbone.anchors, (16, 24), strict=True):
+        del anchor['init_cfg']
+        anchor.lora.rank = 2
+        anchor.model.update(hidden_size=width, intermediate_size=24)
+        anchor.model.update(num_hidden_layers=width // 6, num_attention_heads=2)
+    cfg.model.data_preprocessor.length = 16
+    data = dict(data_root=str(tmp_path), pattern='*.txt', length=16)
+    for mode in ('train', 'val', 'test'):
+        cfg[f'{mode}_dataloader'].dataset.update(data)
+        cfg[f'{mode}_dataloader'].batch_size = 3
+    cfg.default_hooks.stitch_init.num_images = 6
+    cfg.default_hooks.stitch_sampling.sampler.update(warm_up=2, num_groups=2)
+    cfg.train_cfg.val_interval = 100
+    cfg.update(param_scheduler=[], work_dir=str(tmp_path), log_level='ERROR')
+    return cfg
 
 
-def test_resuming_is_exact(config, tmp_path):
-    whole = Runner.from_cfg(config('whole'))
-    start = {k: v.clone() for k, v in whole.model.state_dict().items()}
-    whole.train()
-    moved = {k for k, v in whole.model.state_dict().items() if not v.equal(start[k])}
+def test_resuming_is_exact(cfg):
+    folder, recorder, _ = train_twice(cfg, 2, 4)
+    trained = load_weights_only(folder / 'iter_4.pth')['state_dict']
+    moved = {k for k, v in trained.items() if not v.equal(recorder.start[k])}
     for part in ('anchors', 'stitching_layers', 'stitch_biases'):
         assert any(f'.{part}.' in k for k in moved)
     assert all('lora_' in k for k in moved if '.anchors.' in k)
-    Runner.from_cfg(config('halves', iters=2, interval=2)).train()
-    cfg = config('halves')
-    cfg.resume = True
-    rest = Runner.from_cfg(cfg)
-    rest.train()
-    for name, value in whole.model.state_dict().items():
-        assert torch.equal(rest.model.state_dict()[name], value), name
-    scores = [tmp_path / name / 'stitch_scores.json' for name in ('whole', 'halves')]
-    assert scores[0].read_text() == scores[1].read_text()
 
 
-def test_all_stitches_are_tested_in_one_pass(config):
-    cfg = config('test')
+def test_all_stitches_are_tested_in_one_pass(cfg):
     cfg.model.backbone.plugins = None  # stitches share their first blocks
     runner, ran = Runner.from_cfg(cfg), []
     net = runner.model.backbone

@@ -27,7 +27,6 @@ QUICK = (
     'bridging/tiny/bridge-vit-vit-vit-block',
     'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500',
     'dpt/dpt_snnetv2-deit3-s-l_',
-    'dpt/dinov2/dpt_snnetv2-dinov2-s-b',
     'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub',
     'imagenet/snnetv2-deit3-s-l_',
     'imagenet/snnetv1-levit',
@@ -63,7 +62,8 @@ RECIPES = {
 
 
 def marks(name):
-    slow = [] if name.startswith(QUICK) else [pytest.mark.slow]
+    quick = name.startswith(QUICK) and 'no-teacher' not in name
+    slow = [] if quick else [pytest.mark.slow]
     return slow + ([pytest.mark.ops] if 'mask-rcnn' in name else [])
 
 

@@ -38,7 +38,10 @@ def read_places(path):
 # and one. Ids are anchors 0 and 1, FS 2, SF 4.
 WINDOWS = dict(window_size=3, global_blocks=(0,), decomposed_rel_pos=True)
 CASES = [
-    dict(abs_pos_embed=False, rel_pos_bias=True, with_cp=True),
+    pytest.param(
+        dict(abs_pos_embed=False, rel_pos_bias=True, with_cp=True),
+        marks=pytest.mark.slow,
+    ),
     dict(cls_token=False, **WINDOWS),
 ]
 

@@ -22,7 +22,7 @@ demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth, det or cls
 	$(SETUP) $(if $(filter det,$(TASK)),test,demo)
 	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
 
-camvid:  ## set up .venv and run tools/camvid.sh: CamVid, about 13 minutes
+camvid:  ## set up .venv and run tools/camvid.sh: CamVid, about 10 minutes
 	$(SETUP) demo
 	@tools/camvid.sh
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The pair of the README on CamVid, shortened to 9 to 13 minutes, two cores:
+# The pair of the README on CamVid, shortened to 9 to 13 minutes on two cores:
 # DINOv2-S fine-tuned, a fast anchor made of it, both stitched, tested and drawn. What is
 # there already, data and checkpoints, is taken as it is; a training that was
 # interrupted goes on.

@@ -8,6 +8,7 @@ default_hooks = dict(
     checkpoint=dict(type='StitchCheckpointHook', by_epoch=False),
     sampler_seed=dict(type='DistSamplerSeedHook'),
     label_check=dict(type='LabelCheckHook'),
+    loss_check=dict(type='LossCheckHook'),
     trainable_params=dict(type='TrainableParamsHook'),
     visualization=dict(type='SegVisualizationHook'),
 )

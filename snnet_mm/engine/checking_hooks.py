@@ -1,5 +1,6 @@
-"""Hooks that look at labels, heads and parameters before training."""
+"""Hooks that check labels, heads and parameters before training, and its losses."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 
 from snnet_mm.evaluation import count_parameters
 from snnet_mm.models import StitchedBackbone, gathered, unwrapped
-from snnet_mm.utils import check, isolated_rng, register
+from snnet_mm.utils import check, is_whole, isolated_rng, register
 
+from .resume import diverged
 from .stitch_hooks import sampling_hook
 
 # Heads with a class for each of the data's. Semantic heads of detectors have classes of
@@ -113,3 +115,40 @@ class TrainableParamsHook(Hook):
                     f'Only stitch {module.active_stitch.id} will be trained: there is '
                     'no StitchSamplingHook (config key: default_hooks.stitch_sampling).'
                 )
+
+
+@register(HOOKS)
+class LossCheckHook(Hook):
+    """Stops a training whose loss is not finite, before a checkpoint is written.
+
+    mmengine's ``RuntimeInfoHook`` copies every loss from the device to the message hub,
+    where this hook reads it: no further synchronisation is needed.
+
+    Args:
+        patience: Number of iterations in a row with a non-finite loss that stop the
+            training. One alone may pass: mixed precision skips its step. Default: 5.
+    """
+
+    def __init__(self, patience: int = 5) -> None:
+        check(is_whole(patience, 1), 'patience', patience, 'whole numbers from 1 on')
+        self.patience, self.count = patience, 0
+
+    def after_train_iter(
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: dict | None = None,
+        outputs: dict | None = None,
+    ) -> None:
+        logged = runner.message_hub.log_scalars
+        names = [name for name in outputs or () if 'loss' in name]
+        values = [
+            logged[f'train/{n}'].current() for n in names if f'train/{n}' in logged
+        ]
+        wrong = [value for value in values if not math.isfinite(value)]
+        self.count = self.count + 1 if wrong else 0
+        if self.count == 1:
+            runner.logger.warning(f'loss={wrong[0]} at iteration {runner.iter + 1}.')
+        if self.count == self.patience:
+            first, last = runner.iter + 2 - self.patience, runner.iter + 1
+            raise diverged(runner, f'loss={wrong[0]} at iterations {first} to {last}')

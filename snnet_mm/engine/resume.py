@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from mmengine.logging import print_log
 from mmengine.optim import OptimWrapper
+from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from snnet_mm.models import StitchedBackbone, unwrapped
@@ -101,12 +102,30 @@ def check_weights_fit(
     if not known:
         has = f'such as {list(weights)[:3]}, is one of {list(wanted)[:3]}, ...'
         _refuse(name, f'is of another model: none of its keys, {has}')
-    for key in known:
-        if weights[key].is_floating_point() and not weights[key].isfinite().all():
-            why = 'the training diverged, or the file is damaged'
-            _refuse(name, f'holds {key} that is not finite: {why}')
+    if key := non_finite({key: weights[key] for key in known}):
+        why = 'the training diverged, or the file is damaged'
+        _refuse(name, f'holds {key} that is not finite: {why}')
     if strict:
         _check_all_there(model, shapes, wanted, name)
+
+
+def non_finite(weights: Mapping[str, Tensor]) -> str | None:
+    """Return the name of a weight with an infinite value or a NaN, if there is one."""
+    for key, value in weights.items():
+        floats = isinstance(value, Tensor) and value.is_floating_point()
+        if floats and not value.isfinite().all():
+            return key
+    return None
+
+
+def diverged(runner: Runner, what: str) -> ValueError:
+    """Return the error that stops a training, which names the last checkpoint."""
+    last = runner.message_hub.runtime_info.get('last_ckpt')
+    kept = f'the last checkpoint is {last}' if last else 'there is no checkpoint yet'
+    return ValueError(
+        f'{what}: the training diverged; {kept} (config keys: '
+        'optim_wrapper.optimizer.lr, optim_wrapper.clip_grad, param_scheduler)'
+    )
 
 
 def _refuse(name: str, what: str, keys: str = KEYS) -> NoReturn:

@@ -32,8 +32,9 @@ def check_loop(train_cfg: Mapping | None) -> None:
 def make_safe(cfg: Config) -> list[str]:
     """Put the project's safe hooks in where a config has mm's stock ones.
 
-    Checkpoints are then whole or absent, and resuming is exact: samples are seeded by
-    their place in the stream, and the run by a fixed number. Returns what was put in.
+    Checkpoints are then whole or absent, a training that diverges stops, and resuming
+    is exact: samples are seeded by their place in the stream, and the run by a fixed
+    number. Returns what was put in.
     """
     hooks = dict(cfg.get('default_hooks') or {})
     present = {*map(_name, hooks.values()), *map(_name, cfg.get('custom_hooks') or [])}
@@ -52,6 +53,9 @@ def make_safe(cfg: Config) -> list[str]:
     if not checked and cfg.get('default_scope') in SCOPES:
         hooks['label_check'] = dict(type='LabelCheckHook')
         done.append('LabelCheckHook')
+    if 'LossCheckHook' not in present:
+        hooks['loss_check'] = dict(type='LossCheckHook')
+        done.append('LossCheckHook')
     cfg.default_hooks = hooks
     return done
 

@@ -23,10 +23,16 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
-from snnet_mm.models import gathered
+from snnet_mm.models import gathered, unwrapped
 from snnet_mm.utils import register, remove_leftovers
 
-from .resume import check_resumable, check_weights_fit, find_resumable
+from .resume import (
+    check_resumable,
+    check_weights_fit,
+    diverged,
+    find_resumable,
+    non_finite,
+)
 
 
 @register(HOOKS)
@@ -34,8 +40,9 @@ class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 
     They are written under a temporary name and then renamed; older ones are deleted
-    last. With ``resume=True`` and no ``load_from``, training goes on from the newest
-    readable one. Folders that are not local are left to their own backend.
+    last. Weights that are not finite raise an error instead of being saved. With
+    ``resume=True`` and no ``load_from``, training goes on from the newest readable one.
+    Folders that are not local are left to their own backend.
 
     Args:
         interval: Iterations or epochs from one checkpoint to the next; by default those
@@ -89,11 +96,14 @@ class StitchCheckpointHook(CheckpointHook):
             check_resumable(checkpoint, name, runner.optim_wrapper)
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
+        unit = 'epoch' if self.by_epoch else 'iteration'
+        _check_finite(runner, f'after {unit} {step}')
         with self._removing_last():
             super()._save_checkpoint_with_step(runner, step, meta)
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
         if self.save_best:  # else there may be no folder yet, as in Runner.val
+            _check_finite(runner, f'after iteration {runner.iter}')
             with self._removing_last():
                 super()._save_best_checkpoint(runner, metrics)
 
@@ -112,6 +122,15 @@ class StitchCheckpointHook(CheckpointHook):
         for path, remove in late.removals.items():
             if path not in kept:
                 remove(path)
+
+
+def _check_finite(runner: Runner, when: str) -> None:
+    """Raise on all ranks if weights that are about to be saved are not finite."""
+    with gathered(runner.model):
+        found = [non_finite(unwrapped(runner.model).state_dict())]
+    broadcast_object_list(found)
+    if found[0]:
+        raise diverged(runner, f'{found[0]} is not finite {when}')
 
 
 class _LateRemovals:

@@ -1,15 +1,18 @@
+import math
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
+from mmengine.hooks import RuntimeInfoHook
+from mmengine.logging import MessageHub
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 from torch.utils.data import ConcatDataset
 
 import snnet_mm.integrations.rules  # noqa: F401
-from snnet_mm.engine import LabelCheckHook, TrainableParamsHook
+from snnet_mm.engine import LabelCheckHook, LossCheckHook, TrainableParamsHook
 from snnet_mm.evaluation import count_parameters
 
 
@@ -86,3 +89,26 @@ def test_trained_parameters_are_logged(toy_cfg, caplog):
     runner.model.requires_grad_(False)
     with pytest.raises(ValueError, match='all frozen .*lora'):
         hook.before_train(runner)
+
+
+@pytest.mark.parametrize('losses, stops', [('1nn1nn1', None), ('1n1nnin', 6)])
+def test_losses_that_are_not_finite_stop_a_training(losses, stops):
+    hub, hook = MessageHub('losses'), LossCheckHook(patience=3)
+    warned = []
+    runner = SimpleNamespace(message_hub=hub)
+    runner.logger = SimpleNamespace(warning=warned.append)
+    hub.update_info('last_ckpt', 'iter_1.pth')
+    for runner.iter, name in enumerate(losses):
+        loss = torch.tensor(dict(n=math.nan, i=math.inf).get(name, 1.0))
+        outputs = dict(loss_ce=loss, acc=torch.tensor(math.nan))  # of no pixels
+        RuntimeInfoHook().after_train_iter(runner, 0, outputs=outputs)
+        if runner.iter + 1 == stops:
+            message = 'loss=inf at iterations 4 to 6: .* iter_1.pth '
+            with pytest.raises(ValueError, match=message):
+                hook.after_train_iter(runner, 0, outputs=outputs)
+            break
+        hook.after_train_iter(runner, 0, outputs=outputs)
+    first = [losses.index('n') + 1, losses.rindex('1n') + 2]
+    assert warned == [f'loss=nan at iteration {i}.' for i in first]
+    with pytest.raises(ValueError, match='patience=0'):
+        LossCheckHook(patience=0)

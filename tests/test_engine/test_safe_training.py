@@ -1,5 +1,7 @@
 """Whatever trains through tools/train.py is safe."""
 
+from pathlib import Path
+
 import pytest
 from equality import assert_same
 from mmengine.config import Config
@@ -7,6 +9,7 @@ from mmengine.hooks import CheckpointHook
 from tiny import tiny_config
 
 from snnet_mm.engine import make_safe
+from snnet_mm.engine.resume import non_finite
 from snnet_mm.utils import load_weights_only
 
 
@@ -14,7 +17,8 @@ def stock_config():
     """As mm's own: stock hooks, loaders without seeds, and no seed of the run."""
     cfg = tiny_config()
     hooks = cfg.default_hooks
-    for name in ('exact_resume', 'label_check', 'trainable_params', 'stitch_report'):
+    names = 'exact_resume', 'label_check', 'loss_check', 'trainable_params'
+    for name in (*names, 'stitch_report'):
         del hooks[name]
     hooks.checkpoint = dict(type='CheckpointHook', by_epoch=False, interval=1)
     hooks.checkpoint.max_keep_ckpts = 2
@@ -29,7 +33,7 @@ def test_stock_hooks_give_way_to_safe_ones():
     cfg = stock_config()
     assert make_safe(cfg) == [
         'StitchCheckpointHook', 'ExactResumeHook', 'SeededDataset and SeededSampler',
-        'randomness.seed=0', 'LabelCheckHook',
+        'randomness.seed=0', 'LabelCheckHook', 'LossCheckHook',
     ]  # fmt: skip
     wanted = dict(type='StitchCheckpointHook', by_epoch=False, interval=1)
     assert cfg.default_hooks.checkpoint == dict(wanted, max_keep_ckpts=2)
@@ -62,7 +66,7 @@ def test_settings_of_checkpoints_stay(hooks, checkpoint):
     cfg = Config(cfg)
     make_safe(cfg)
     assert cfg.default_hooks.get('checkpoint') == checkpoint
-    assert cfg.default_hooks.keys() <= {'checkpoint', 'exact_resume'}
+    assert cfg.default_hooks.keys() <= {'checkpoint', 'exact_resume', 'loss_check'}
     assert cfg.train_dataloader == loader
     assert cfg.randomness.seed == 3
 
@@ -89,6 +93,27 @@ def test_a_stock_config_resumes_exactly(run_here, tmp_path, capsys):
     with pytest.raises(ValueError, match='max_iters=-1'):
         run('plain', -1, '--plain-hooks')
     assert 'Safe training' not in capsys.readouterr().out
+
+
+def test_a_stock_training_that_diverges_keeps_its_last_good_checkpoint(
+    run_here, tmp_path
+):
+    cfg = stock_config()
+    cfg.default_hooks.checkpoint.max_keep_ckpts = 1
+    cfg.train_cfg.max_iters, cfg.param_scheduler = 8, []
+    cfg.optim_wrapper.optimizer.lr = 1e30
+    cfg.dump(tmp_path / 'config.py')
+    args = tmp_path / 'config.py', '--work-dir', tmp_path / 'run'
+    with pytest.raises(ValueError, match=r'not finite after .*is \S+/iter_1.pth') as e:
+        run_here('train.py', *args)
+    last = Path(str(e.value).partition('checkpoint is ')[2].partition(' ')[0])
+    assert [p.name for p in last.parent.glob('*.pth')] == [last.name]
+    assert non_finite(load_weights_only(last)['state_dict']) is None
+    cfg.default_hooks.checkpoint = None
+    cfg.experiment_name = 'no checkpoints'
+    cfg.dump(tmp_path / 'config.py')
+    with pytest.raises(ValueError, match=r'loss=nan at iterations 2 to 6: .*no check'):
+        run_here('train.py', *args)
 
 
 def test_fine_tuning_resumes_its_own_checkpoint(run_here, tmp_path):

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from line_runner import build_runner, files, step_of, train
 from mmengine.fileio import LocalBackend
 from mmengine.runner import Runner
@@ -82,6 +83,23 @@ def test_old_ones_go_last(tmp_path, monkeypatch):
         ('iter_2.pth', 3, [2]),
         ('best_mIoU_iter_2.pth', 3, [2, 3]),
     ]
+
+
+def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path):
+    options = dict(max_keep_ckpts=1, save_best='mIoU')
+    diverging = dict(optimizer=dict(type='SGD', lr=1e30))
+    runner = build_runner(
+        tmp_path, checkpoint=options, scores=dict(mIoU=[1]), optim_wrapper=diverging
+    )
+    message = 'linear.weight is not finite after iteration 2: .* last .*/iter_1.pth '
+    with pytest.raises(ValueError, match=message):
+        runner.train()
+    names = ['best_mIoU_iter_1.pth', 'iter_1.pth']
+    assert files(tmp_path) == [*names, 'last_checkpoint']
+    assert (tmp_path / 'last_checkpoint').read_text() == str(tmp_path / names[1])
+    for name in names:
+        weights = torch.load(tmp_path / name, weights_only=False)['state_dict']
+        assert weights['linear.weight'].isfinite().all()
 
 
 def test_folders_of_checkpoints_are_removed_too(tmp_path, monkeypatch):

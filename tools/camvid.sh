@@ -23,12 +23,6 @@ slow=$WORK_DIR/slow/iter_$ITERS.pth
 fast=$WORK_DIR/fast/fast.pth
 both=$WORK_DIR/stitched/iter_$((2 * ITERS)).pth
 
-# length N : the settings of N iterations
-length() {
-  echo train_cfg.{max_iters,val_interval}="$1" \
-    param_scheduler.{0.end,1.begin}=$(($1 / 10)) param_scheduler.1.end="$1"
-}
-
 folder=''
 trap 'rm -rf "$folder"' EXIT
 if [ ! -e data/camvid ]; then
@@ -43,12 +37,12 @@ fi
 amp=''
 ! grep -qsw avx512_bf16 /proc/cpuinfo || amp=--amp
 [ -e "$slow" ] || python tools/train.py $SLOW --work-dir "$WORK_DIR/slow" --resume $amp \
-  --cfg-options $(length "$ITERS") model.backbone.init_cfg.checkpoint="$WEIGHTS"
+  --iters "$ITERS" --cfg-options model.backbone.init_cfg.checkpoint="$WEIGHTS"
 [ -e "$fast" ] || python tools/make_fast_anchor.py $SLOW "$slow" \
   --work-dir "$WORK_DIR/fast" --every 3 --iters "$ITERS" --resume $amp \
   --cfg-options optim_wrapper.paramwise_cfg.custom_keys.backbone.lr_mult=0.1
 [ -e "$both" ] || python tools/train.py $BOTH --work-dir "$WORK_DIR/stitched" --resume $amp \
-  --cfg-options $(length $((2 * ITERS))) \
+  --iters $((2 * ITERS)) --cfg-options \
   model.backbone.anchors.0.init_cfg.checkpoint="$fast" \
   model.{backbone.anchors.1,decode_head}.init_cfg.checkpoint="$slow"
 python tools/test.py $SLOW "$slow" --work-dir "$WORK_DIR/slow"

@@ -29,7 +29,14 @@ from snnet_mm.evaluation import (
     wide_console,
 )
 from snnet_mm.stitching import UNITS, StitchResults
-from snnet_mm.utils import ToolParser, check, dicts_in, guard_checkpoints, run_command
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    dicts_in,
+    guard_checkpoints,
+    run_command,
+    set_length,
+)
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
 # Names of the configs by task.
@@ -76,12 +83,7 @@ def load_config(model: str, args: argparse.Namespace, share: float = 1) -> Confi
     name = TASKS[args.task].format(model)
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     cfg.work_dir = str(args.work_dir / name)
-    iters = max(round(args.iters * share), 1)
-    shorter = iters / cfg.train_cfg.max_iters
-    for part in cfg.param_scheduler:
-        part.begin, part.end = (int(part[k] * shorter) for k in ('begin', 'end'))
-    cfg.param_scheduler = [p for p in cfg.param_scheduler if p.begin < p.end]
-    cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = iters
+    set_length(cfg, max(round(args.iters * share), 1))
     if args.num_scenes is not None:
         for loader in (cfg.val_dataloader, cfg.test_dataloader):
             loader.dataset.num_scenes = args.num_scenes

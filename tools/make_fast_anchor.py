@@ -35,6 +35,7 @@ from snnet_mm.utils import (
     isolated_rng,
     load_config,
     run_command,
+    set_length,
     write_json,
 )
 
@@ -198,18 +199,16 @@ def training_config(
     )
     if args.width is not None:
         cfg.model.basis = str(args.work_dir / 'basis.pth')
-    iters = args.iters
-    loop = dict(type='IterBasedTrainLoop', max_iters=iters, val_interval=iters)
-    cfg.train_cfg, warm_up = loop, min(50, iters // 10 + 1)
     # Those of the slow anchor's config may be by epoch, or further apart.
     hook = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
-    hook['interval'] = math.ceil(iters / 10)
+    hook['interval'] = math.ceil(args.iters / 10)
     cfg.default_hooks = dict(cfg.get('default_hooks') or {}, checkpoint=hook)
     falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)
-    cfg.param_scheduler = [
-        dict(type='LinearLR', start_factor=1e-3, end=warm_up, by_epoch=False),
-        dict(falling, begin=warm_up, end=iters),
-    ]
+    warm_up = dict(type='LinearLR', start_factor=1e-3, end=50, by_epoch=False)
+    plan = Config(dict(param_scheduler=[warm_up, dict(falling, begin=50, end=600)]))
+    plan.train_cfg = dict(type='IterBasedTrainLoop', max_iters=600, val_interval=600)
+    set_length(plan, args.iters)
+    cfg.train_cfg, cfg.param_scheduler = plan.train_cfg, plan.param_scheduler
     cfg.work_dir = str(args.work_dir / 'training')
     interrupted = find_latest_checkpoint(cfg.work_dir) if args.resume else None
     cfg.load_from = interrupted or str(args.work_dir / 'cut.pth')

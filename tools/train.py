@@ -19,6 +19,7 @@ from snnet_mm.utils import (
     load_config,
     prepare_cpu_distributed,
     run_command,
+    set_length,
     suggesting_types,
     work_dir_lock,
 )
@@ -33,6 +34,9 @@ def parse_args() -> argparse.Namespace:
     add('--resume', action='store_true', help=what)
     what = 'enable automatic mixed precision training; on a CPU in bfloat16'
     add('--amp', action='store_true', help=what)
+    what = 'iterations of training; schedule and warm-up are scaled to them'
+    add('--iters', type=int, help=what)
+    add('--epochs', type=int, help='the same for a config that counts epochs')
     parser.add_runner_options()
     what = """leave the hooks of the config as they are; by default mm's checkpoint hook
         is replaced by one that writes whole files, resuming is made exact, and labels
@@ -44,6 +48,8 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
+    check_loop(cfg.get('train_cfg'))
+    set_length(cfg, args.iters, args.epochs)
     cfg.launcher = args.launcher
     default = cfg.get('work_dir') or f'work_dirs/{Path(args.config).stem}'
     cfg.work_dir = args.work_dir or default
@@ -58,7 +64,6 @@ def main() -> None:
     first = launched_rank(args.launcher) == 0
     if not args.plain_hooks and (parts := make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
-    check_loop(cfg.get('train_cfg'))
     check_file(cfg.get('load_from'), 'config key: load_from')
     for part in dicts_in(cfg.model):
         check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')

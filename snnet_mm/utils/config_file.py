@@ -16,7 +16,7 @@ from mmengine.config.utils import MODULE2PACKAGE
 from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
 
-from snnet_mm.runtime.checks import refusal
+from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
 PACKAGE = 'snnet_mm'
 # Top-level keys that runners and tools read; others are variables, or for own hooks.
@@ -134,6 +134,67 @@ def dicts_in(node: Any) -> Iterator[dict]:
     if isinstance(node, list | tuple):
         for child in node:
             yield from dicts_in(child)
+
+
+def set_length(
+    cfg: Config, iters: int | None = None, epochs: int | None = None
+) -> None:
+    """Set the length of a training, and scale all that is planned for its old one.
+
+    These are the schedulers, and the warm-ups of samplers and losses. A shorter
+    training is validated no more often than before.
+
+    Args:
+        cfg: Config of the training, changed in place.
+        iters: New number of iterations, for a training that counts them.
+        epochs: New number of epochs, for a training that counts them.
+    """
+    loop = cfg.get('train_cfg') or {}
+    for unit, new in (('iters', iters), ('epochs', epochs)):
+        if new is None:
+            continue
+        old = loop.get(f'max_{unit}')
+        known = [f'--{key[4:]}' for key in loop if key in ('max_iters', 'max_epochs')]
+        allowed = f'{" or ".join(known) or "none"}, which train_cfg counts'
+        check(old, f'--{unit}', new, allowed)
+        check(is_whole(new, 1), f'--{unit}', new, 'whole numbers from 1 on')
+        _scale(cfg, old, new)
+        loop[f'max_{unit}'] = new
+        if (interval := loop.get('val_interval')) is not None:
+            loop['val_interval'] = min(new, max(interval, -(-interval * new // old)))
+
+
+def _scale(cfg: Config, old: int, new: int) -> None:
+    """Scale schedulers and warm-ups by ``new / old``, rounding up."""
+
+    def up(value: float) -> int:
+        return -(-value * new // old)
+
+    def acts(part: Mapping) -> bool:
+        begin = part.get('begin', 0)
+        # A warm-up of one step would keep its first factor for good.
+        warms_up = begin == 0 and not part.get('convert_to_iter_based')
+        return part.get('end', new) - begin > warms_up
+
+    schedules = cfg.get('param_scheduler') or []
+    for part in dicts_in(schedules):
+        begin = part.get('begin', 0)
+        if is_number(part.get('T_max')):
+            part['T_max'] = max(1, up(begin + part['T_max']) - up(begin))
+        for name in {'begin', 'end', 'step_size'} & part.keys():
+            part[name] = up(part[name])
+        for name in {'milestones', 'periods'} & part.keys():
+            part[name] = [max(1, value * new // old) for value in part[name]]
+    if isinstance(schedules, list):
+        cfg.param_scheduler = [*filter(acts, schedules)]
+    else:  # one alone, or some by optimizer
+        for name, parts in schedules.items():
+            if isinstance(parts, list) and 'type' not in schedules:
+                schedules[name] = [*filter(acts, parts)]
+    for name in ('model', 'default_hooks', 'custom_hooks'):
+        for part in dicts_in(cfg.get(name)):
+            for setting in {'warm_up', 'warm_up_iters'} & part.keys():
+                part[setting] = up(part[setting])
 
 
 def check_ops_for(cfg: Mapping) -> None:

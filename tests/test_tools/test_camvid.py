@@ -90,17 +90,13 @@ def test_the_short_chain(tutorial, tmp_path):
     ]
     parser = ArgumentParser()
     parser.add_argument('--cfg-options', nargs='+', action=DictAction)
+    parser.add_argument('--iters', type=int)
+    args = [parser.parse_known_args(shlex.split(line))[0] for line in lines[1:4]]
+    assert [a.iters for a in args] == [20, 20, 40]
     slow, fast, both = (
-        load_config(
-            ROOT / line.split()[1],
-            parser.parse_known_args(shlex.split(line))[0].cfg_options,
-        )
-        for line in lines[1:4]
+        load_config(ROOT / line.split()[1], a.cfg_options)
+        for line, a in zip(lines[1:4], args, strict=True)
     )
-    for cfg, iters in ((slow, 20), (both, 40)):
-        assert (cfg.train_cfg.max_iters, cfg.train_cfg.val_interval) == (iters, iters)
-        spans = [(part.begin, part.end) for part in cfg.param_scheduler]
-        assert spans == [(0, iters // 10), (iters // 10, iters)]
     assert slow.model.backbone.init_cfg.checkpoint == 'dinov2.pth'
     rates = fast.optim_wrapper.paramwise_cfg.custom_keys
     assert rates == dict(backbone=dict(lr_mult=0.1))

@@ -103,6 +103,9 @@ def test_checkpoints_fall_into_the_training_whatever_the_loop_of_the_slow(
     checkpoint = training.default_hooks.checkpoint
     assert not checkpoint.by_epoch
     assert 0 < checkpoint.interval < 20
+    assert training.train_cfg.max_iters == training.train_cfg.val_interval == 20
+    spans = [(part.get('begin', 0), part.end) for part in training.param_scheduler]
+    assert spans == [(0, 2), (2, 20)]
 
 
 def test_weights_are_those_that_an_ema_averaged(tool, tmp_path):

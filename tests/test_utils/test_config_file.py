@@ -1,8 +1,9 @@
 import sys
 
 import pytest
+from mmengine.config import Config
 
-from snnet_mm.utils import check_ops_for, load_config
+from snnet_mm.utils import check_ops_for, load_config, set_length
 
 
 def write(folder, **texts):
@@ -38,6 +39,66 @@ def test_what_cannot_be_read_is_named(tmp_path, name, text, message):
 def test_packages_that_are_not_there(name):
     with pytest.raises(ValueError, match=f"'{name}'; allowed: names in installed"):
         load_config(name)
+
+
+def linear(end, begin=0, **more):
+    return dict(type='LinearLR', begin=begin, end=end, **more)
+
+
+def cosine(begin, end, **more):
+    return dict(type='CosineAnnealingLR', begin=begin, end=end, **more)
+
+
+@pytest.mark.parametrize(
+    'schedules, new, expected',
+    [
+        # 300 are the old length.
+        ([linear(25), cosine(25, 300)], 60, [linear(5), cosine(5, 60)]),
+        ([linear(25), cosine(25, 300)], 700, [linear(59), cosine(59, 700)]),
+        ([linear(25), cosine(25, 300)], 10, [cosine(1, 10)]),
+        (
+            [linear(5, convert_to_iter_based=True), cosine(5, 300, T_max=295)],
+            10,
+            [linear(1, convert_to_iter_based=True), cosine(1, 10, T_max=9)],
+        ),
+        ([cosine(0, 299), linear(300, 299)], 30, [cosine(0, 30)]),
+        ([dict(milestones=[200, 275])], 3, [dict(milestones=[2, 2])]),
+        (dict(step_size=100, begin=20), 30, dict(step_size=10, begin=2)),
+        (
+            dict(a=[linear(2), cosine(2, 300)], b=cosine(0, 300)),
+            30,
+            dict(a=[cosine(1, 30)], b=cosine(0, 30)),
+        ),
+        (None, 30, None),
+    ],
+)
+def test_a_schedule_has_the_length_of_its_training(schedules, new, expected):
+    for unit in ('iters', 'epochs'):
+        loop = {f'max_{unit}': 300, 'val_interval': 50}
+        cfg = Config(dict(train_cfg=loop, param_scheduler=schedules))
+        set_length(cfg, **{unit: new})
+        assert (cfg.param_scheduler or None) == expected
+        # Scaled where it is longer, capped where it is shorter.
+        interval = {700: 117, 60: 50}.get(new, new)
+        assert cfg.train_cfg == {f'max_{unit}': new, 'val_interval': interval}
+        other = dict(iters='epochs', epochs='iters')[unit]
+        with pytest.raises(ValueError, match=f'{other}=3; .*: --{unit}, .*--{other}'):
+            set_length(cfg, **{other: 3})
+        with pytest.raises(ValueError, match=f'{unit}=0; .*--{unit}'):
+            set_length(cfg, **{unit: 0})
+
+
+def test_warm_ups_of_samplers_and_losses_are_scaled():
+    sampler, loss = dict(warm_up=100), dict(warm_up_iters=20)
+    cfg = Config(
+        dict(default_hooks=dict(a=dict(sampler=sampler)), model=[dict(b=loss)])
+    )
+    cfg.train_cfg = dict(max_iters=300)
+    set_length(cfg, iters=30)
+    assert cfg.default_hooks.a.sampler == dict(warm_up=10)
+    assert cfg.model[0].b == dict(warm_up_iters=2)
+    set_length(cfg)
+    assert cfg.train_cfg == dict(max_iters=30)
 
 
 def test_an_mmcv_without_ops_is_refused_where_they_are_needed(monkeypatch):

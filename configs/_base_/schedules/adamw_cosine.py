@@ -1,6 +1,5 @@
-# AdamW with linear warm-up and cosine decay, for small ViTs trained from scratch. A
-# config that sets another number of iterations sets train_cfg.max_iters and the end of
-# the cosine, param_scheduler[1].end.
+# AdamW with linear warm-up and cosine decay, for small ViTs trained from scratch.
+# tools/train.py --iters scales both to another number of iterations.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-3, betas=(0.9, 0.999), weight_decay=0.05),

@@ -1,6 +1,6 @@
 # The one-cycle schedule of DPT on NYUv2: AdamW, one rate and one decay for everything,
 # momentum cycled. 24 epochs of the 24231 training images of the Eigen split, batch 16;
-# on another number of images set train_cfg.max_iters and param_scheduler[*].end.
+# for another number of images use tools/train.py --iters.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=2e-5, betas=(0.9, 0.999), weight_decay=0.01),

@@ -49,7 +49,7 @@ setup(
     },
     python_requires='>=3.10,<3.13',
     # torch and the OpenMMLab packages are left out: a cluster has its own torch, and
-    # mmcv must be built for it. The extras and requirements/build.txt name them.
+    # perhaps an mmcv compiled for it. The extras and requirements/build.txt name them.
     install_requires=runtime,
     extras_require={
         'all': runtime + mminstall + optional + onnx,

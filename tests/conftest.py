@@ -15,10 +15,14 @@ from mmengine.registry import MODELS, DefaultScope
 from yapf.yapflib import yapf_api
 
 import snnet_mm  # noqa: F401
+from snnet_mm.integrations import torchvision_ops
 from snnet_mm.models import SNNetv1, SNNetv2
 from snnet_mm.stitching import StitchResults
 
 DATA = Path(__file__).parent / 'data'
+
+# As configs of detectors do; tests import mmdet before they read one.
+torchvision_ops.install()
 
 # The models of these tests are far too small for threads.
 torch.set_num_threads(1)

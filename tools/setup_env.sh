@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes .venv ready for one purpose, or returns at once if it already is.
 #
-#   tools/setup_env.sh demo   torch, mmengine, mmcv, mmseg, mmpretrain, timm and this package
-#   tools/setup_env.sh test   demo, mmdet, onnxruntime, transformers, pytest, ruff, mmcv's ops
+#   tools/setup_env.sh demo   torch, the OpenMMLab packages, timm and this package
+#   tools/setup_env.sh test   demo, onnxruntime, transformers, pytest, ruff
+#   tools/setup_env.sh ops    demo, and mmcv's operators compiled
 #   tools/setup_env.sh lint   ruff alone
 #
 # Environment: PYTHON          interpreter that .venv is made from (python3)
@@ -17,7 +18,7 @@ say() { echo "setup_env: $*"; }
 die() { say "$*" >&2; exit 1; }
 
 mode=${1:-}
-[[ $mode =~ ^(demo|test|lint)$ ]] || die 'usage: tools/setup_env.sh demo|test|lint'
+[[ $mode =~ ^(demo|test|ops|lint)$ ]] || die 'usage: tools/setup_env.sh demo|test|ops|lint'
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3}
 py=.venv/bin/python
@@ -74,11 +75,11 @@ swap_mmcv() {
 # build without ops. CFLAGS replaces Python's own flags: optimised, no debug symbols.
 build_ops() {
   command -v "${CXX:-c++}" >/dev/null ||
-    die "mmcv's ops must be compiled, but there is no C++ compiler (${CXX:-c++})"
+    die "there is no C++ compiler (${CXX:-c++})"
   "$py" -c 'import os, sysconfig
 os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null ||
-    die "mmcv's ops must be compiled, but Python.h is missing (python3-dev)"
-  say "compiling mmcv's ops, once: 10-12 minutes on 2 cores, log in $1/build.log ..."
+    die 'Python.h is missing (python3-dev)'
+  say "compiling mmcv's operators: 10-12 minutes on 2 cores, log in $1/build.log ..."
   mkdir -p "$1"
   CUDA_VISIBLE_DEVICES='' \
     MAX_JOBS=${MAX_JOBS:-$(nproc)} CFLAGS="${CFLAGS:--O2 -DNDEBUG -g0}" \
@@ -125,13 +126,14 @@ if [ "$mode" = lint ]; then
   exit
 fi
 pip_install 'torch (about a minute if new)' -r requirements/build.txt
-if [ "$mode" = demo ]; then
-  pip_install 'the OpenMMLab stack' -e '.[mminstall]' onedl-mmpretrain timm
-else
+if [ "$mode" = test ]; then
   pip_install 'the OpenMMLab stack and the test tools' -e '.[all,llama,tests]'
-  install_ops
-  check 'mmcv._ext, mmdet, onnxruntime, onnxscript, pytest, transformers, xdist'
+  check 'onnxruntime, onnxscript, pytest, transformers, xdist'
+else
+  pip_install 'the OpenMMLab stack' -e '.[mminstall,optional]'
 fi
-check 'torch, torchvision, timm, mmengine, mmcv, mmseg, mmpretrain'
-if [ "$mode" = test ]; then touch .venv/.{demo,lint}-"$checksum"; fi
+if [ "$mode" = ops ]; then install_ops; fi
+check 'torch, torchvision, timm, mmengine, mmcv, mmseg, mmdet, mmpretrain'
+touch ".venv/.demo-$checksum"
+if [ "$mode" = test ]; then touch ".venv/.lint-$checksum"; fi
 touch ".venv/.$mode-$checksum"

@@ -9,6 +9,7 @@ from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.evaluation.search import check_number
+from snnet_mm.integrations import import_detection_for
 from snnet_mm.stitching import (
     CostTable,
     StitchResults,
@@ -20,7 +21,6 @@ from snnet_mm.utils import (
     ToolParser,
     check,
     check_file,
-    check_ops_for,
     check_writable,
     closing_process_group,
     guard_checkpoints,
@@ -165,7 +165,7 @@ def main() -> None:
     for costs in args.costs or ():
         check_file(costs, 'option: --costs')
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
-    check_ops_for(cfg)
+    import_detection_for(cfg)
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
     prepare_cpu_distributed(cfg)

@@ -7,10 +7,10 @@ from pathlib import Path
 from snnet_mm.apis import build_runner
 from snnet_mm.datasets import check_annotation_file, check_data_folders
 from snnet_mm.engine import check_loop, make_safe, train_in_half_precision
+from snnet_mm.integrations import import_detection_for
 from snnet_mm.utils import (
     ToolParser,
     check_file,
-    check_ops_for,
     check_writable,
     closing_process_group,
     dicts_in,
@@ -68,7 +68,7 @@ def main() -> None:
     for part in dicts_in(cfg.model):
         check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
-    check_ops_for(cfg)
+    import_detection_for(cfg)
     for key in ('train_dataloader', 'val_dataloader'):
         check_data_folders(cfg.get(key), key)
     check_annotation_file(cfg.get('val_evaluator'), 'val_evaluator')

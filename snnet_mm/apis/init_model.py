@@ -14,6 +14,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
 from snnet_mm.engine.resume import check_weights_fit
+from snnet_mm.integrations import import_detection_for
 from snnet_mm.models import (
     STATISTICS,
     PerStitchBN,
@@ -29,7 +30,6 @@ from snnet_mm.stitching import (
     select_stitches,
 )
 from snnet_mm.utils import (
-    check_ops_for,
     dicts_in,
     load_config,
     load_weights_only,
@@ -121,7 +121,7 @@ def init_model(
         merge_options(cfg, cfg_options or {})
     else:
         cfg = load_config(config, cfg_options)
-    check_ops_for(cfg)
+    import_detection_for(cfg)
     init_default_scope(cfg.get('default_scope', 'mmengine'))
     with suggesting_types():
         model = MODELS.build(model_config(cfg))

@@ -4,14 +4,7 @@ from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
 from .checkpoint import UntrustedCheckpointError, guard_checkpoints, load_weights_only
 from .command_line import ToolParser, check_file, parse_size, run_command
-from .config_file import (
-    check_ops,
-    check_ops_for,
-    dicts_in,
-    load_config,
-    merge_options,
-    set_length,
-)
+from .config_file import dicts_in, load_config, merge_options, set_length
 from .distributed import closing_process_group, launched_rank, prepare_cpu_distributed
 from .files import (
     AtomicBackend,

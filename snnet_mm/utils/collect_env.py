@@ -8,7 +8,7 @@ PACKAGES = ('snnet_mm', 'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'tim
 
 
 def collect_env() -> dict[str, str]:
-    """Collect what mmengine does, packages with their distributions, mmcv's ops."""
+    """Collect what mmengine does, packages with their distributions, compiled ops."""
     env = {key: str(value) for key, value in collect_mmengine_env().items()}
     distributions = metadata.packages_distributions()
     for name in PACKAGES:
@@ -20,7 +20,7 @@ def collect_env() -> dict[str, str]:
                 '; WARNING: their files are mixed. To fix it: pip uninstall -y '
                 f'{" ".join(sources)}, and install one of them again'
             )
-    env["mmcv's ops"] = _imported('mmcv._ext', '__name__')
+    env["mmcv's compiled ops"] = _imported('mmcv._ext', '__name__')
     return env
 
 

@@ -1,4 +1,4 @@
-"""Configs by their files or names in packages, and the ops that some need."""
+"""Configs by their files or names in packages."""
 
 import inspect
 import os
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from importlib import import_module
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -195,24 +194,3 @@ def _scale(cfg: Config, old: int, new: int) -> None:
         for part in dicts_in(cfg.get(name)):
             for setting in {'warm_up', 'warm_up_iters'} & part.keys():
                 part[setting] = up(part[setting])
-
-
-def check_ops_for(cfg: Mapping) -> None:
-    """See :func:`check_ops`, if a config is one of mmdetection's."""
-    if cfg.get('default_scope') == 'mmdet':
-        check_ops()
-
-
-def check_ops() -> None:
-    """Refuse an mmcv without the compiled operations that mmdetection needs."""
-    try:
-        import_module('mmcv._ext')
-        import_module('mmdet')
-    except ImportError as error:
-        raise ValueError(
-            f"detection needs mmdetection and mmcv's compiled ops, and this "
-            f'environment lacks them ({error}). `make test` builds such an '
-            'environment, once; by hand: pip wheel --no-build-isolation --no-deps '
-            '--no-cache-dir --no-binary onedl-mmcv onedl-mmcv, then pip install '
-            '--force-reinstall --no-deps onedl_mmcv-*.whl, and onedl-mmdetection'
-        ) from error

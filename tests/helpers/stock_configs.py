@@ -93,7 +93,9 @@ def classifier(backbone, **head):
 def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
     """Write what a user writes to stitch a stock config, and read it."""
     folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
-    imports = ['snnet_mm', f'snnet_mm.integrations.{package}']
+    needs_mmdet = stock.startswith(('mask', 'point_rend'))
+    rooms = dict.fromkeys(['mmdet'] * needs_mmdet + [package])
+    imports = [*(f'snnet_mm.integrations.{room}' for room in rooms), 'snnet_mm']
     # A checkpoint of the stock backbone.
     model = dict(model, pretrained=None) if package == 'mmseg' else dict(model)
     model['backbone'] = dict(model['backbone'], _delete_=True)

@@ -117,7 +117,7 @@ def test_visualizers_without_a_name(images):
 
 def test_labels_come_back(monkeypatch):
     """Of detections, whose visualizer has no setting that leaves them out."""
-    pytest.importorskip('mmcv._ext')
+    pytest.importorskip('mmdet')
     config = 'toy/mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
     cfg = Config.fromfile(CONFIGS / config)
     resize = dict(type='Resize', scale=(64, 64), keep_ratio=True)

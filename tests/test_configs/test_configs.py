@@ -18,7 +18,6 @@ DEIT = 'imagenet/{}_8xb128-50e_in1k-224x224.py'
 COCO = 'vitdet/mask-rcnn_{}_8xb1-100e_coco-1024x1024.py'
 GROUPS_OF_38 = [1, *[6] * 5, 1]
 GROUPS_OF_10_G = [1, 8, *[4, 4, 8, 12, 8] * 3, 4, 4, 8, 1]
-OPS = pytest.mark.ops
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ OPS = pytest.mark.ops
         (IN1K.format('snnetv2-deit3-s-l-tws'), None, None),
         (IN1K.format('snnetv2-deit3-s-b'), GROUPS_OF_134, 16),
         (IN1K.format('snnetv2-deit3-b-l-r64'), GROUPS_OF_134, 64),
-        pytest.param(COCO.format('snnetv2-deit3-s-l'), GROUPS_OF_10_G, 16, marks=OPS),
+        (COCO.format('snnetv2-deit3-s-l'), GROUPS_OF_10_G, 16),
     ],
 )
 def test_stitches_groups_and_ranks_of_the_authors(name, groups, rank):
@@ -105,7 +104,6 @@ def test_published_costs_of_deit(published_v1):
     assert model.state_dict().keys() == plain.state_dict().keys()
 
 
-@OPS
 @pytest.mark.parametrize('arch, millions', [('b', 111), ('l', 331)])
 def test_parameters_are_those_of_vitdet(arch, millions):
     """As in its table of results, with positions of 14x14 patches and a cls token."""
@@ -115,7 +113,6 @@ def test_parameters_are_those_of_vitdet(arch, millions):
     assert round((num_parameters(model) - more) / 1e6) == millions
 
 
-@OPS
 @pytest.mark.parametrize('pair', ['s', 'b'])
 def test_every_stitch_attends_globally_four_times(pair):
     """Slow global blocks are the last ones of the fast global blocks' groups."""

@@ -63,8 +63,7 @@ RECIPES = {
 
 def marks(name):
     quick = name.startswith(QUICK) and 'no-teacher' not in name
-    slow = [] if quick else [pytest.mark.slow]
-    return slow + ([pytest.mark.ops] if 'mask-rcnn' in name else [])
+    return [] if quick else [pytest.mark.slow]
 
 
 @pytest.mark.parametrize('name', EVERY)

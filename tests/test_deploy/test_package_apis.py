@@ -34,7 +34,7 @@ def test_files_and_arrays_are_predicted_as_by_the_stitched_model(case, tmp_path)
     config, package = CASES[case]
     options = {}
     if case == 'detector':
-        pytest.importorskip('mmcv._ext')
+        pytest.importorskip('mmdet')
         options = {'model.test_cfg.rcnn.score_thr': 0.0}
         options['model.test_cfg.rpn.max_per_img'] = 20
     model = init_model(CONFIGS / config, None, device='cpu', cfg_options=options)

@@ -238,7 +238,7 @@ TASKS = {
 def test_files_are_evaluated_in_every_task(name, tmp_path):
     """The exact file has the metric of the model, with the heads after its graph."""
     if name.startswith('mask'):
-        pytest.importorskip('mmcv._ext')
+        pytest.importorskip('mmdet')
     torch.manual_seed(0)
     options = {'val_dataloader.dataset.num_scenes': 3}
     options['test_dataloader.dataset.num_scenes'] = 3

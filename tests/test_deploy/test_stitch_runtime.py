@@ -136,7 +136,7 @@ def test_depths_are_those_of_mm(build, exported_depth, tmp_path, kind, test_cfg,
 @pytest.fixture(scope='module')
 def detector():
     """A toy detector, whose scores and shapes differ, and its config."""
-    pytest.importorskip('mmcv._ext')
+    pytest.importorskip('mmdet')
     config = 'configs/toy/mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
     cfg = Config.fromfile(ROOT / config)
     cfg.test_dataloader.dataset.num_scenes = 4

@@ -102,7 +102,7 @@ FAST = {
     *('mmseg-upernet', 'mmdet-faster-rcnn', 'mmdet-detr', 'mmdet-rtmdet'),
     'mmpretrain-deit-small',
 }
-NEED_OPS = 'mmdet', 'mmseg-mask', 'mmseg-point'
+WITH_OPS = 'mmdet', 'mmseg-mask', 'mmseg-point'
 # Folders whose heads cannot be counted: they need ground truth, queries, points or
 # proposals, or operations that meta tensors lack.
 UNTRACED = {
@@ -116,7 +116,7 @@ def cases():
     for package, configs in groups.items():
         for stock, model in configs.items():
             name = f'{package}-{stock.rpartition("/")[2].partition("_")[0]}'
-            marks = [OPS] * name.startswith(NEED_OPS) + [SLOW] * (name not in FAST)
+            marks = [OPS] * name.startswith(WITH_OPS) + [SLOW] * (name not in FAST)
             yield pytest.param(package, stock, model, marks=marks, id=name)
 
 
@@ -130,10 +130,8 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize('package, stock, model', [*cases()])
 def test_a_stock_config_does_all_that_a_stitched_model_does(
-    package, stock, model, data, tmp_path, request
+    package, stock, model, data, tmp_path
 ):
-    if request.node.get_closest_marker('ops'):
-        pytest.importorskip('mmcv._ext', reason=f"{stock} needs mmcv's compiled ops")
     check_stock_config(package, stock, model, data, tmp_path)
 
 
@@ -179,7 +177,6 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
         assert_close(found[key], value, rtol=1e-5, atol=1e-5 * largest, msg=key)
 
 
-@OPS
 def test_the_detector_of_the_page_about_vitdet(tmp_path):
     """Its levels cover the image, where the detector makes boxes for them."""
     page = Path(__file__).parents[2] / 'configs' / 'vitdet' / 'README.md'

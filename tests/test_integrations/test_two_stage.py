@@ -6,7 +6,6 @@ from config_models import num_parameters
 
 from snnet_mm.evaluation import cost_table
 
-pytestmark = pytest.mark.ops
 pytest.importorskip('mmdet')
 
 

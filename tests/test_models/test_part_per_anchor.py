@@ -154,7 +154,6 @@ def test_it_has_and_sets_what_its_parts_have(segmentor):
         _ = head.nonsense
 
 
-@pytest.mark.ops
 @torch.no_grad()
 def test_pyramids_and_roi_heads_of_detectors(randomise):
     pytest.importorskip('mmdet')

@@ -9,7 +9,7 @@ SLOW = [
     ('cls', 'cls_{}_1xb16-600', 'accuracy/top1', 2),
 ]
 TASKS = [('seg', 'setr-naive_{}_1xb16-300', 'mIoU', 2)]
-TASKS += [pytest.param(*t, marks=[pytest.mark.slow, pytest.mark.ops]) for t in SLOW]
+TASKS += [pytest.param(*t, marks=pytest.mark.slow) for t in SLOW]
 
 
 @pytest.mark.parametrize('task, name, metric, digits', TASKS)

@@ -35,7 +35,7 @@ coverage:  ## the same with lines counted: a table, and htmlcov/index.html
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term \
 		--cov-report=html $(ARGS)
 
-ops:  ## compile mmcv's own operators into .venv, 10-12 minutes; nothing needs them
+ops:  ## compile mmcv's operators into .venv, 10-12 minutes (optional)
 	$(SETUP) ops
 
 lint:  ## check style and format with ruff

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from snnet_mm.stitching import StitchResults, pareto_front
+from snnet_mm.stitching import StitchResults
 from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import check
 
@@ -37,8 +37,8 @@ class Run:
         rows = [images.ids.index(i) for i in ids]
         same, wanted = images.metric == results.metric, f'{results.metric}, which ranks'
         check(same, 'per-image statistics', images.metric, f'{wanted} the results')
-        parts = images.numerators[rows], images.denominators[rows]
-        chosen = ImageScores(images.metric, tuple(ids), *parts, images.scale)
+        above, below = images.numerators[rows], images.denominators[rows]
+        chosen = replace(images, ids=tuple(ids), numerators=above, denominators=below)
         kinds = {r.id: r.kind for r in results.stitches}
         return cls(
             np.array([column[i] for i in ids], float),
@@ -50,6 +50,8 @@ class Run:
     @classmethod
     def joined(cls, runs: Sequence[Run]) -> Run:
         """Return several models on the same images as one set to choose from."""
+        signs = {run.sign for run in runs}
+        check(len(signs) == 1, '--metric', runs[0].images.metric, 'one direction')
         return cls(
             np.concatenate([r.costs for r in runs]),
             ImageScores.stack([r.images for r in runs]),
@@ -96,26 +98,18 @@ class FrontComparison:
 
     def __init__(self, models: Mapping[str, Sequence[Run]], num_resamples: int) -> None:
         runs = [run for of_model in models.values() for run in of_model]
-        numbers = {run.images.numerators.shape[1] for run in runs}
-        check(len(numbers) == 1, 'images', sorted(numbers), 'the same for all results')
-        metrics = {(run.images.metric, run.sign) for run in runs}
-        check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
-        (number,), rng = numbers, np.random.default_rng(0)
+        every = Run.joined(runs)
+        number, rng = every.images.numerators.shape[1], np.random.default_rng(0)
         self.weights = resampled_images(number, num_resamples, rng)
-        halves = np.tile(np.arange(number) % 2, (num_resamples, 1))
-        self.halves = rng.permuted(halves, axis=1)
         self.models, self.low = models, max(run.costs.min() for run in runs)
         self.high = max(run.costs.max() for run in runs)
         check(self.low < self.high, 'costs', self.low, f'below {self.high}: no budgets')
         self.budgets = np.linspace(self.low, self.high, NUM_BUDGETS)
-        every = Run.joined(runs)
         (scores,) = every.scores(self.weights[:1])
         alone = every.anchors if every.anchors.any() else np.full(len(scores), True)
         worst = scores[alone].min()
         margin = 5 if every.images.scale == 100 else abs(worst) / 20
         self.reference = 1.05 * self.high, worst - margin
-        front = pareto_front(dict(enumerate(every.costs)), dict(enumerate(scores)))
-        self.front = every.costs[front], scores[front]
 
     def figures(self) -> dict[str, dict[str, Figure]]:
         """Return all figures by model and name."""
@@ -161,29 +155,16 @@ class FrontComparison:
         found = {
             'area under front': sign * self._area(run.costs, scores),
             'hypervolume': self._hypervolume(run.costs, scores),
-            'IGD+': self._igd_plus(run.costs, scores),
-            **_correlations(run.costs, sign * scores),
+            'Spearman': _correlations(run.costs, sign * scores),
         }
         for budget, column in zip(self.budgets, best.T, strict=True):
             found[f'{BEST_WITHIN} {budget:.6g}'] = sign * column
-        return found | {
-            'area, chosen on half of the images': sign * self._held_out_area(run)
-        }
+        return found
 
-    def _held_out_area(self, run: Run) -> Array:
-        """Choose stitches on a random half of the images, and score on the other."""
-        area, resampled = [], self.weights[1:]
-        for weights in (np.ones_like(resampled), resampled):
-            halves = weights * self.halves, weights * (1 - self.halves)
-            area.append(self._area(run.costs, *map(run.scores, halves)))
-        # Without resampling one split says little: all of them do.
-        return np.array([area[0].mean(), *area[1]])
-
-    def _area(self, costs: Array, scores: Array, read: Array | None = None) -> Array:
+    def _area(self, costs: Array, scores: Array) -> Array:
         """Return the mean over budgets of the best affordable score."""
         order = np.argsort(costs, kind='stable')
-        read = scores if read is None else read
-        best = _running_best(scores[:, order], read[:, order])
+        best = np.maximum.accumulate(scores[:, order], axis=1)
         ends = np.clip([*costs[order], self.high], self.low, self.high)
         return best @ np.diff(ends) / (self.high - self.low)
 
@@ -193,24 +174,6 @@ class FrontComparison:
         best = np.maximum.accumulate(scores[:, order], axis=1)
         return np.maximum(best - floor, 0) @ np.diff([*costs[order], limit]) / limit
 
-    def _igd_plus(self, costs: Array, scores: Array) -> Array:
-        """Return the mean distance of the joint front to what dominates it here."""
-        wanted_costs, wanted = self.front
-        scale = np.ptp(wanted) or 1
-        over = np.maximum(costs - wanted_costs[:, None], 0) / (self.high - self.low)
-        under = np.maximum(wanted[:, None] - scores[:, None], 0) / scale
-        return np.sqrt(over**2 + under**2).min(axis=-1).mean(axis=-1)
-
-
-def _running_best(scores: Array, read: Array) -> Array:
-    """Return, along the last axis, what is read of the best so far."""
-    best, out = np.zeros(len(scores), int), np.empty_like(read)
-    rows = np.arange(len(scores))
-    for i in range(scores.shape[1]):
-        best = np.where(scores[:, i] > scores[rows, best], i, best)
-        out[:, i] = read[rows, best]
-    return out
-
 
 def _affordable(costs: Array, scores: Array, budgets: Array) -> Array:
     """Return the best score ``(R, budgets)`` within each budget; NaN where none is."""
@@ -219,14 +182,9 @@ def _affordable(costs: Array, scores: Array, budgets: Array) -> Array:
     return np.where(np.isinf(best), np.nan, best)
 
 
-def _correlations(costs: Array, scores: Array) -> dict[str, Array]:
-    """Return the rank correlations of costs and rows of scores, NaN for two points."""
-    from scipy.stats import kendalltau, spearmanr  # slow to import
+def _correlations(costs: Array, scores: Array) -> Array:
+    """Return the rank correlation of costs and every row of scores; NaN for two."""
+    from scipy.stats import spearmanr  # slow to import
 
-    of, rows = {'Spearman': spearmanr, 'Kendall': kendalltau}, list(scores)
-    if len(costs) < 3:
-        return {name: np.full(len(rows), np.nan) for name in of}
-    return {
-        name: np.array([function(costs, row).statistic for row in rows])
-        for name, function in of.items()
-    }
+    few = len(costs) < 3
+    return np.array([np.nan if few else spearmanr(costs, r).statistic for r in scores])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, zip_longest
+from pathlib import Path, PurePath
 
 import numpy as np
+from mmengine.dist import all_gather_object
 from mmengine.evaluator import BaseMetric
 from numpy.typing import NDArray
 
-from snnet_mm.stitching.metrics import key_metric
-from snnet_mm.utils import atomic_path, check
+from snnet_mm.stitching import StitchResults, key_metric
+from snnet_mm.utils import atomic_path, check, digest
 
 from .extensions import IMAGE_STATISTICS, rule_for
 
@@ -36,6 +40,8 @@ class ImageScores:
         numerators: Of shape (stitches, images, columns).
         denominators: Of the same shape.
         scale: 100 for percent.
+        names: Digest of the images' names, in their order.
+        results: Digest of the metrics of these stitches; see :func:`results_digest`.
     """
 
     metric: str
@@ -43,6 +49,8 @@ class ImageScores:
     numerators: Array
     denominators: Array
     scale: float = 1
+    names: str = ''
+    results: str = ''
 
     def scores(self, weights: Array) -> Array:
         """Return the metric ``(R, stitches)`` for rows of image weights ``(R, N)``."""
@@ -75,19 +83,30 @@ class ImageScores:
     def stack(cls, parts: Sequence[ImageScores]) -> ImageScores:
         """Join the statistics of several stitches on the same images."""
         first, ids = parts[0], tuple(i for part in parts for i in part.ids)
+        metrics = {part.metric for part in parts}
+        check(len(metrics) == 1, '--metric', sorted(metrics), 'one metric for all')
+        if len({(part.names, part.numerators.shape[1]) for part in parts}) > 1:
+            raise ValueError(
+                'results of different images cannot be compared: the names of the '
+                'tested images in per_image.npz differ (config key: test_dataloader)'
+            )
         numerators = np.concatenate([part.numerators for part in parts])
         denominators = np.concatenate([part.denominators for part in parts])
-        return cls(first.metric, ids, numerators, denominators, first.scale)
+        return cls(
+            first.metric, ids, numerators, denominators, first.scale, first.names
+        )
 
     @classmethod
-    def read(cls, path: str | os.PathLike) -> ImageScores:
-        """Read what :meth:`save` wrote."""
+    def read(
+        cls, path: str | os.PathLike, results: StitchResults | None = None
+    ) -> ImageScores:
+        """Read what :meth:`save` wrote, and check that it belongs to some results."""
         try:
             with np.load(path) as data:
                 parts = {key: data[key] for key in data.files}
-            metric, scale = str(parts.pop('metric')), float(parts.pop('scale'))
-            ids = tuple(map(int, parts.pop('ids')))
-            scores = cls(metric, ids, **parts, scale=scale)
+            texts = {k: str(parts.pop(k)) for k in ('metric', 'names', 'results')}
+            ids, scale = tuple(map(int, parts.pop('ids'))), float(parts.pop('scale'))
+            scores = cls(ids=ids, scale=scale, **texts, **parts)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f'{path}: not a file of per-image statistics ({error}); tools/test.py '
@@ -97,7 +116,50 @@ class ImageScores:
         fits = len(shape) == 3 and shape == scores.denominators.shape
         fits = fits and shape[0] == len(ids)
         check(fits, str(path), shape, 'stitches, images, columns')
+        if results and scores.results != results_digest(results, scores.ids):
+            raise ValueError(
+                f'{path} belongs to another test than the results beside it, or to an '
+                'older version; tools/test.py writes both anew'
+            )
         return scores
+
+
+def image_names(outputs: Sequence) -> list[str]:
+    """Return a name of every predicted image: the last three parts of its path."""
+    paths = (getattr(sample, 'img_path', '') for sample in outputs)
+    return ['/'.join(PurePath(str(path)).parts[-3:]) for path in paths]
+
+
+def gathered_names(names: Sequence[str], num_images: int) -> list[str]:
+    """Return the names of all processes in the order of a metric's results.
+
+    Images of a data set of ``num_images`` that a sampler has repeated are left out.
+    """
+    turns = chain.from_iterable(zip_longest(*all_gather_object(list(names))))
+    return [name for name in turns if name is not None][:num_images]
+
+
+def results_digest(results: StitchResults, ids: Sequence[int]) -> str:
+    """Return a digest of all metrics of some stitches."""
+    rows = {r.id: sorted(r.metrics.items()) for r in results.stitches}
+    values = (
+        (n, v if math.isfinite(v) else None) for i in ids for n, v in rows.get(i, ())
+    )
+    return digest(map(repr, values))
+
+
+def save_image_scores(
+    parts: Sequence[ImageScores | None], results: StitchResults, path: Path
+) -> None:
+    """Write the scores of some stitches image by image, if they rank the results.
+
+    Else a file of earlier results is removed.
+    """
+    if all(part and part.metric == results.metric for part in parts):
+        scores = ImageScores.stack(parts)
+        replace(scores, results=results_digest(results, scores.ids)).save(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def resampled_images(
@@ -135,11 +197,13 @@ def image_scores(
     results: Sequence[list],
     values: Mapping[str, float],
     wanted: str | None = None,
+    names: Sequence[str] = (),
 ) -> ImageScores | None:
     """Return the per-image statistics of the ranking metric, if they are known.
 
     ``results`` are what each of the metrics was computed from, ``values`` all that they
-    gave; ``wanted`` is by default that of :func:`key_metric`. Statistics that do not
+    gave; ``wanted`` is by default that of :func:`key_metric`, ``names`` are those of
+    the images. Statistics that do not
     make up the value, as of a metric with a threshold, are left out.
     """
     # mmdet's give nothing where nothing was found.
@@ -150,7 +214,7 @@ def image_scores(
         if parts := known.get(wanted.rpartition('/')[2]):
             *arrays, scale = parts
             arrays = (np.asarray(x, np.float32)[None] for x in arrays)
-            scores = ImageScores(wanted, (stitch_id,), *arrays, scale)
+            scores = ImageScores(wanted, (stitch_id,), *arrays, scale, digest(names))
             number = scores.numerators.shape[1]
             made_up = scores.scores(np.ones((1, number))).item()
             same = np.isclose(made_up, values[wanted], 1e-4, ROUNDING, equal_nan=True)

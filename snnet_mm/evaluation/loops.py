@@ -2,8 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,10 +24,12 @@ from snnet_mm.models.per_stitch_bn import Statistics
 from snnet_mm.stitching import (
     CostTable,
     NoMetricsError,
+    StitchingSpace,
     StitchResults,
     best_per_budget_group,
     by_precision,
     select_stitches,
+    visiting_order,
 )
 from snnet_mm.utils import (
     atomic_path,
@@ -36,27 +38,22 @@ from snnet_mm.utils import (
     link_latest,
     quiet_terminal,
     register,
+    work_dir_lock,
 )
 
 from .costs import cost_table
 from .extensions import WHOLE_DATA_METRICS, check_saved, rule_for
-from .image_scores import ImageScores
+from .image_scores import save_image_scores
 from .one_pass import run_one_pass, spread
-from .partial_results import (
-    MetricBuffers,
-    Metrics,
-    PartialEvaluation,
-    compute_metrics,
-    identify,
-    identify_data,
-    image_scores_file,
-)
+from .partial_results import MetricBuffers, PartialResults, StitchScores, identify
 from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
 from .search import StitchSearch, check_number, run_search
 from .sizes import Size, check_sizes, size_name
-from .stitch_statistics import forward_mode, own_statistics
+from .stitch_statistics import forward_mode, own_statistics, statistics_hook
 from .tables import report_sizes, report_stitches
+
+Evaluate = Callable[[Sequence[int], int | None], StitchResults]
 
 
 @register(LOOPS)
@@ -87,8 +84,8 @@ class StitchValLoop(ValLoop):
         buffers = MetricBuffers(self.evaluator, self._selected_ids())
         with own_statistics(runner, buffers.ids):
             run_one_pass(runner, 'val', self.dataloader, buffers, self.fp16)
-        number = len(self.dataloader.dataset)
-        metrics = _flatten(compute_metrics(runner, buffers, number))
+        scores = buffers.scores(runner, len(self.dataloader.dataset))
+        metrics = _flatten({i: found.metrics for i, found in scores.items()})
         runner.call_hook('after_val_epoch', metrics=metrics)
         runner.call_hook('after_val')
         return metrics
@@ -105,8 +102,8 @@ class StitchTestLoop(TestLoop):
     """Tests the listed stitches in one pass and reports them with their costs.
 
     Prints a table and writes ``stitches.json``, ``pareto.png`` and, for metrics that
-    are known image by image, ``per_image.npz``; see :class:`ImageScores`. What an
-    interrupted test has collected stays in ``partial_test`` of the work directory.
+    are known image by image, ``per_image.npz``; see :class:`ImageScores`. Scores of an
+    interrupted test stay in ``partial_test`` of the work directory.
 
     Args:
         *args: See mmengine's ``TestLoop``.
@@ -129,9 +126,9 @@ class StitchTestLoop(TestLoop):
             asked for where the direction of a metric is not known.
         out_dir: Folder of the report; by default that of the log.
         stitches_per_pass: Evaluate at most so many stitches in one pass over the data,
-            which bounds the disk space of collected results; by default all.
-        resume: Whether to go on with the interrupted test of the same model, data and
-            config.
+            which bounds the memory of collected results.
+        resume: Whether to keep the scores of an interrupted test of the same model,
+            data and config; others are removed.
         limit: Use only so many images, evenly spread over the data set.
         screen: First look at all stitches on so many images, evenly spread, then
             evaluate the anchors and the best of every budget group on everything; a
@@ -159,7 +156,7 @@ class StitchTestLoop(TestLoop):
         metric: str | None = None,
         lower_is_better: Sequence[str] | None = None,
         out_dir: str | os.PathLike | None = None,
-        stitches_per_pass: int | None = None,
+        stitches_per_pass: int = 32,
         resume: bool = False,
         limit: int | None = None,
         screen: int | None = None,
@@ -192,16 +189,28 @@ class StitchTestLoop(TestLoop):
 
     def run(self) -> dict[str, float]:
         runner = self.runner
-        runner.call_hook('before_test')
-        runner.call_hook('before_test_epoch')
-        runner.model.eval()
-        self._space = find_stitched_backbone(runner.model).space
-        sizes, metrics = check_sizes(runner.model, self.sizes, 'test_cfg.sizes'), {}
-        self._under_way: list[PartialEvaluation] = []
-        reports = []
+        main = is_main_process()
+        with work_dir_lock(runner.work_dir, 'test') if main else nullcontext():
+            runner.call_hook('before_test')
+            runner.call_hook('before_test_epoch')
+            runner.model.eval()
+            metrics = self._run_at_all_sizes()
+            with quiet_terminal(runner.logger):
+                runner.call_hook('after_test_epoch', metrics=metrics)
+            runner.call_hook('after_test')
+        return metrics
+
+    def _run_at_all_sizes(self) -> dict[str, float]:
+        runner, dataset = self.runner, self.dataloader.dataset
+        sizes = check_sizes(runner.model, self.sizes, 'test_cfg.sizes')
+        hook = statistics_hook(runner)
+        identity = identify(runner, dataset, hook.statistics if hook else {})
+        folder = Path(runner.work_dir, 'partial_test')
+        partial = PartialResults(folder, identity, self.resume, runner.logger)
+        metrics, reports = {}, []
         for size in sizes or (None,):
             try:
-                reports.append(self._run_at(size))
+                reports.append(self._run_at(size, partial))
             except NoMetricsError as error:
                 runner.logger.warning(f'No report is written: {error}')
                 continue
@@ -211,48 +220,47 @@ class StitchTestLoop(TestLoop):
         set_input_size(runner.model, None)
         if len(reports) > 1 and is_main_process():
             report_sizes(reports, self.out_dir)
-        for partial in self._under_way:
-            partial.remove()
-        with quiet_terminal(runner.logger):
-            runner.call_hook('after_test_epoch', metrics=metrics)
-        runner.call_hook('after_test')
+        partial.remove()
         return metrics
 
-    def _run_at(self, size: Size | None) -> StitchResults:
+    def _run_at(self, size: Size | None, partial: PartialResults) -> StitchResults:
         """Test and report stitches on images of a size, or as they are."""
-        runner = self.runner
+        runner, scores = self.runner, {}
         set_input_size(runner.model, size)
-        self._report_dir = self.out_dir / size_name(size) if size else self.out_dir
-        ids = self._selected_ids(size)
+        folder = self.out_dir / size_name(size) if size else self.out_dir
+        costs, ids = self._costs_and_ids(size)
         self._check_metrics(ids)
-        self._identity = identify(runner) | dict(recalibrate_bn=self.recalibrate_bn)
-        self._identity |= dict(size=size_name(size)) if size else {}
-        run = self._search if self.stitches == 'search' else self._screen_and_evaluate
-        anew = None if self.recalibrate_bn is None else self._recalibrate(ids)
-        with own_statistics(runner, ids, anew) as own:
-            self._identity['batch norm statistics'] = own
-            report = run(ids)
+
+        def evaluate(ids: Sequence[int], limit: int | None) -> StitchResults:
+            with self._watched_sizes(costs.input_size):
+                found = self._evaluate(ids, limit, size, partial)
+            scores.update(found)
+            return self._results(found, costs)
+
+        anew = self._recalibrate(ids, costs.scope, folder)
+        with own_statistics(runner, ids, anew):
+            if self.stitches == 'search':
+                report = self._search(costs, evaluate)
+            else:
+                report = self._screen_and_evaluate(ids, evaluate)
         if is_main_process():
-            report_stitches(report, self._report_dir)
+            report_stitches(report, folder)
             if size is None and len(report.measured) == len(self._space):
-                link_latest(self._report_dir / 'stitches.json', runner.work_dir)
-            self._save_image_scores(report)
+                link_latest(folder / 'stitches.json', runner.work_dir)
+            images = [scores[r.id].images for r in report.complete]
+            save_image_scores(images, report, folder / 'per_image.npz')
         return report
 
-    def _save_image_scores(self, report: StitchResults) -> None:
-        folder = self._under_way[-1].folder
-        files = [image_scores_file(folder, r.id) for r in report.complete]
-        found = [ImageScores.read(file) for file in files if file.exists()]
-        # A resumed test may have had another ranking metric before.
-        if sum(scores.metric == report.metric for scores in found) == len(files):
-            ImageScores.stack(found).save(self._report_dir / 'per_image.npz')
+    @property
+    def _space(self) -> StitchingSpace:
+        return find_stitched_backbone(self.runner.model).space
 
-    def _selected_ids(self, size: Size | None) -> tuple[int, ...]:
-        """Return the stitches to test, and keep the costs of all."""
-        model, seed = self.runner.model, self.runner.seed
+    def _costs_and_ids(self, size: Size | None) -> tuple[CostTable, tuple[int, ...]]:
+        """Return the costs of all stitches, and the stitches to test."""
+        model, seed, space = self.runner.model, self.runner.seed, self._space
         size = size or self.input_size or size_of_images(model, self.dataloader, seed)
         with gathered(model):
-            self._costs = costs = cost_table(model, size)
+            known = costs = cost_table(model, size)
         if self.known_costs is not None:
             tables = {file: CostTable.read(file) for file in self.known_costs}
             same = [f for f, t in tables.items() if t.input_size == costs.input_size]
@@ -260,28 +268,26 @@ class StitchTestLoop(TestLoop):
             keys = '(config key: test_cfg.costs; option: --costs)'
             for file in same:
                 tables[file].check_same_model(costs, f'{file} {keys}')
-            self._costs = tables[same[0]]
+            known = tables[same[0]]
             costs = by_precision([tables[file] for file in same])
         searched = self.stitches == 'search'
         if searched or self.evaluate is not None:
-            check_number(self._space, self.evaluate, searched)
+            check_number(space, self.evaluate, searched)
         if searched:
-            return self._space.ids
+            return known, space.ids
         results = None
         if self.known_results is not None:
-            known = self.known_results, self._space, self.lower_is_better
-            results = StitchResults.read(*known).ranked_by(self.metric)
+            results = StitchResults.read(
+                self.known_results, space, self.lower_is_better
+            ).ranked_by(self.metric)
             if self.known_costs is None:  # results may hold latency themselves
                 costs = None
-        chosen = self._space, self.stitches, costs, results
-        return select_stitches(*chosen, say=self._say_choice)
-
-    def _say_choice(self, reason: str) -> None:
-        size = size_name(self._costs.input_size)
-        self.runner.logger.info(f'{reason}; images of {size}')
+        images = size_name(known.input_size)
+        say = lambda reason: self.runner.logger.info(f'{reason}; images of {images}')  # noqa: E731
+        return known, select_stitches(space, self.stitches, costs, results, say=say)
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
-        """Refuse metrics that would be wrong, or would overwrite predictions."""
+        """Raise for metrics that would be wrong, or would overwrite predictions."""
         number = len(ids) * max(len(self.sizes), 1)
         check_saved(self.evaluator, 'test_evaluator', number)
         if not self.limit and not self.screen:
@@ -292,9 +298,13 @@ class StitchTestLoop(TestLoop):
             allowed += '(--limit, --screen)'
             check(not instead, 'test_evaluator', type(metric).__name__, allowed)
 
-    def _recalibrate(self, ids: Sequence[int]) -> Statistics:
-        """Estimate batch norm statistics on training images, and write them."""
+    def _recalibrate(
+        self, ids: Sequence[int], scope: str | None, folder: Path
+    ) -> Statistics | None:
+        """Estimate batch norm statistics on training images, if asked; write them."""
         runner, number = self.runner, self.recalibrate_bn
+        if number is None:
+            return None
         train_cfg = runner.cfg.get('train_dataloader')
         allowed = 'training images, to recalibrate batch norm with'
         check(train_cfg, 'train_dataloader', train_cfg, allowed)
@@ -304,66 +314,72 @@ class StitchTestLoop(TestLoop):
         )
         together = (train.batch_size or 1) * get_world_size()
         batches = islice(train, math.ceil(number / together))
-        mode = forward_mode(runner.model, self._costs.scope)
+        mode = forward_mode(runner.model, scope)
         statistics = recalibrate_bn(runner.model, batches, ids, mode)
         if is_main_process():
-            with atomic_path(self._report_dir / 'bn_statistics.pth') as temporary:
+            with atomic_path(folder / 'bn_statistics.pth') as temporary:
                 torch.save(statistics, temporary)
         return statistics
 
-    def _screen_and_evaluate(self, ids: Sequence[int]) -> StitchResults:
+    def _screen_and_evaluate(
+        self, ids: Sequence[int], evaluate: Evaluate
+    ) -> StitchResults:
         """Evaluate stitches on all images, or those that pass a screening."""
         if self.screen is None:
-            return self._evaluate(ids, self.limit)
-        screened = self._evaluate(ids, self.screen)
+            return evaluate(ids, self.limit)
+        screened = evaluate(ids, self.screen)
         kept = best_per_budget_group(screened, self.keep)
         self.runner.logger.info(
             f'{len(kept)} of {len(ids)} stitches passed the screening on '
             f'{screened.stitches[0].num_images} images: {list(kept)}'
         )
-        return screened.updated_by(self._evaluate(kept, self.limit))
+        return screened.updated_by(evaluate(kept, self.limit))
 
-    def _search(self, ids: Sequence[int]) -> StitchResults:
-        screened = self.screen and self._evaluate(ids, self.screen)
+    def _search(self, costs: CostTable, evaluate: Evaluate) -> StitchResults:
+        screened = self.screen and evaluate(self._space.ids, self.screen)
         return run_search(
-            lambda ids: self._evaluate(ids, self.limit),
-            StitchSearch(self._space, self._costs, screened),
+            lambda ids: evaluate(ids, self.limit),
+            StitchSearch(self._space, costs, screened),
             self.evaluate,
             self.runner.logger.info,
         )
 
-    def _evaluate(self, ids: Sequence[int], limit: int | None) -> StitchResults:
-        runner, dataloader = self.runner, self.dataloader
-        if limit is not None:
-            dataloader = spread(dataloader, limit)
-        num_images = len(dataloader.dataset)
-        identity = self._identity | identify_data(dataloader)
-        same = (p for p in self._under_way if p.identity == identity)
-        if (partial := next(same, None)) is None:
-            folder, first = Path(runner.work_dir, 'partial_test'), not self._under_way
-            partial = PartialEvaluation(folder, identity, self.resume, first)
-            self._under_way.append(partial)
-        left = [i for i in ids if i not in partial.finished]
-        per_pass = self.stitches_per_pass or max(len(left), 1)
-        for begin in range(0, len(left), per_pass):
-            together = left[begin : begin + per_pass]
-            buffers = MetricBuffers(
-                self.evaluator, together, partial.folder, metric=self.metric
-            )
-            if buffers.num_batches:
-                runner.logger.info(f'Resuming after batch {buffers.num_batches}')
-            with self._watched_sizes():
-                run_one_pass(runner, 'test', dataloader, buffers, self.fp16, self.draw)
-            partial.finish(compute_metrics(runner, buffers, num_images))
-        metrics = {i: partial.finished[i] for i in ids}
+    def _evaluate(
+        self,
+        ids: Sequence[int],
+        limit: int | None,
+        size: Size | None,
+        partial: PartialResults,
+    ) -> dict[int, StitchScores]:
+        """Evaluate the stitches that have no scores yet, one group after the other."""
+        dataloader = (
+            self.dataloader if limit is None else spread(self.dataloader, limit)
+        )
+        number, space = len(dataloader.dataset), self._space
+        keys = {i: (i, number, size) for i in ids}
+        left = [space[i] for i in ids if keys[i] not in partial.scores]
+        left = [stitch.id for stitch in visiting_order(left)]
+        for begin in range(0, len(left), self.stitches_per_pass):
+            group = left[begin : begin + self.stitches_per_pass]
+            buffers = MetricBuffers(self.evaluator, group)
+            on = dataloader, buffers, self.fp16, self.draw
+            run_one_pass(self.runner, 'test', *on)
+            found = buffers.scores(self.runner, number, self.metric)
+            partial.add({keys[i]: of_stitch for i, of_stitch in found.items()})
+        return {i: partial.scores[key] for i, key in keys.items()}
+
+    def _results(
+        self, scores: Mapping[int, StitchScores], costs: CostTable
+    ) -> StitchResults:
+        metrics = {i: of_stitch.metrics for i, of_stitch in scores.items()}
+        number, total = next(iter(scores.values())).num_images, self.dataloader.dataset
         results = StitchResults.collect(
-            self._space, self._costs, metrics, num_images, self.lower_is_better
+            self._space, costs, metrics, number, self.lower_is_better
         ).ranked_by(self.metric)
-        total = len(self.dataloader.dataset)
-        return replace(results, data_size=total if num_images < total else None)
+        return replace(results, data_size=len(total) if number < len(total) else None)
 
     @contextmanager
-    def _watched_sizes(self) -> Iterator[None]:
+    def _watched_sizes(self, counted: Size) -> Iterator[None]:
         """Warn if the network sees images of another size than costs are counted at."""
         seen = set()
         backbone = find_stitched_backbone(self.runner.model)
@@ -371,15 +387,15 @@ class StitchTestLoop(TestLoop):
             lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
         ):
             yield
-        if len(seen) == 1 and seen != {tuple(self._costs.input_size)}:
+        if len(seen) == 1 and seen != {tuple(counted)}:
             self.runner.logger.warning(
                 f'The network saw images of {size_name(seen.pop())}, but costs are '
-                f'counted at {size_name(self._costs.input_size)} '
+                f'counted at {size_name(counted)} '
                 '(config key: test_cfg.input_size)'
             )
 
 
-def _flatten(metrics: Metrics) -> dict[str, float]:
+def _flatten(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     return {
         f'stitch_{stitch_id}/{name}': value
         for stitch_id, values in metrics.items()

@@ -19,6 +19,7 @@ from snnet_mm.stitching import Stitch, visiting_order
 from snnet_mm.utils import check, shared_seed
 
 from .extensions import DATA_OF_STITCH, rule_for
+from .image_scores import image_names
 from .partial_results import MetricBuffers
 
 SECONDS_BETWEEN_LOGS = 10
@@ -43,7 +44,7 @@ def run_one_pass(
     the tree of their routes' prefixes, and a block never runs twice on the same
     activations: the 134 stitches of a 12/24 space run 894 blocks per image instead of
     2412. The predictions of a stitch go to the metrics before the next one runs.
-    Batches that the buffers hold are skipped. The active stitch is the same afterwards.
+    The active stitch is the same afterwards.
 
     Args:
         runner: The runner.
@@ -55,11 +56,9 @@ def run_one_pass(
     """
     model, backbone = runner.model, find_stitched_backbone(runner.model)
     stitches = visiting_order(backbone.space[i] for i in buffers.ids)
-    begin, start, logged = buffers.num_batches, time.time(), time.time()
+    start = logged = time.time()
     with _switching(model, stitches, fp16) as switch:
         for idx, data_batch in enumerate(dataloader):
-            if idx < begin:
-                continue
             event = dict(batch_idx=idx, data_batch=data_batch)
             runner.call_hook(f'before_{mode}_iter', **event)
             with backbone.sharing_prefixes(), autocast(enabled=fp16):
@@ -71,12 +70,12 @@ def run_one_pass(
                         buffers.evaluator.process(outputs, data_batch)
                     if on_prediction is not None:
                         on_prediction(stitch.id, data_batch, outputs)
-            buffers.end_batch()
+            buffers.names += image_names(outputs)
             runner.call_hook(f'after_{mode}_iter', **event, outputs=outputs)
             left = len(dataloader) - idx - 1
-            if idx == begin or time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
+            if not idx or time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
                 logged = time.time()
-                each = (logged - start) / (idx + 1 - begin)
+                each = (logged - start) / (idx + 1)
                 runner.logger.info(
                     f'{len(stitches)} stitches in one pass: batch {idx + 1} of '
                     f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'

@@ -1,46 +1,46 @@
-"""Results of an evaluation that is under way, on disk for one that is resumed."""
+"""Scores of stitches: collected in a pass, kept on disk until the test is complete."""
 
-import hashlib
-import io
-import json
-import os
-import pickle
 import shutil
-import struct
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
+from logging import Logger
 from numbers import Real
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from mmengine.dataset import BaseDataset
-from mmengine.dist import (
-    all_gather_object,
-    barrier,
-    get_rank,
-    get_world_size,
-    is_main_process,
-)
+from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.evaluator import BaseMetric, Evaluator
-from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import Dataset
 
-from snnet_mm.utils import check, quiet_terminal, read_json, write_json
-from snnet_mm.utils.checkpoint import plain_globals
+from snnet_mm.utils import (
+    atomic_path,
+    check,
+    digest,
+    load_weights_only,
+    quiet_terminal,
+)
 
 from .extensions import EMPTY_METRICS, rule_for
-from .image_scores import image_scores, recorded_results
+from .image_scores import ImageScores, gathered_names, image_scores, recorded_results
 
-# In front of every record: its length in bytes, its check sum, the batches seen so far.
-HEADER = struct.Struct('<QIQ')
-STATE = 'state.json'
+# Parts of a config that change the scores of a stitch.
+CONFIG_KEYS = 'model', 'data_preprocessor', 'test_dataloader', 'test_evaluator'
+TEST_KEYS = 'type', 'fp16', 'metric', 'recalibrate_bn'
 
-Identity = dict[str, str | int]
-Metrics = dict[int, dict[str, float]]
+Identity = dict[str, str]
+
+
+class StitchScores(NamedTuple):
+    """Metrics of a stitch, the number of images, and its scores image by image."""
+
+    metrics: dict[str, float]
+    num_images: int
+    images: ImageScores | None
 
 
 class MetricBuffers:
@@ -50,41 +50,19 @@ class MetricBuffers:
     are exchanged whenever another stitch is evaluated, so that one evaluator, with its
     data set's annotations, serves all.
 
-    With a folder, every ``interval`` batches what was collected moves to the end of a
-    file per stitch and rank: memory stays bounded, and an interrupted evaluation goes
-    on from there. Files hold tensors, arrays and plain containers, and nothing in them
-    can run; what a metric collects besides these stays in memory.
-
     Args:
         evaluator: The evaluator.
         ids: Stitches that are evaluated together.
-        folder: Folder for the results; None keeps them in memory.
-        interval: Number of batches between two writes.
-        metric: The ranking metric, whose per-image statistics go to the folder.
     """
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        ids: Sequence[int],
-        folder: Path | None = None,
-        interval: int = 10,
-        metric: str | None = None,
-    ) -> None:
-        self.evaluator, self.ids, self.metric = evaluator, tuple(ids), metric
-        self.interval, self.num_batches = interval, 0
+    def __init__(self, evaluator: Evaluator, ids: Sequence[int]) -> None:
+        self.evaluator, self.ids = evaluator, tuple(ids)
         for kind in map(type, evaluator.metrics):
             own = kind.evaluate is BaseMetric.evaluate
             allowed = 'metrics that collect results themselves, not in others'
             check(own, 'test_evaluator', kind.__name__, allowed)
-        self._collected = {i: self._empty() for i in self.ids}
-        self._folder, self._writes = folder, folder is not None
-        self._files: dict[int, Path] = {}
-        if folder is not None:
-            of_rank = folder / f'rank{get_rank()}'
-            of_rank.mkdir(parents=True, exist_ok=True)
-            self._files = {i: of_rank / f'stitch_{i}.results' for i in self.ids}
-            self._take_up()
+        self.names: list[str] = []  # of the images of this process
+        self._collected = {i: [[] for _ in evaluator.metrics] for i in self.ids}
 
     @contextmanager
     def of(self, stitch_id: int) -> Iterator[None]:
@@ -98,198 +76,130 @@ class MetricBuffers:
             for metric in metrics:
                 metric.results = []
 
-    def end_batch(self) -> None:
-        """Count a batch that every stitch has seen."""
-        self.num_batches += 1
-        if self._writes and self.num_batches % self.interval == 0:
-            self._write()
+    def scores(
+        self, runner: Runner, num_images: int, metric: str | None = None
+    ) -> dict[int, StitchScores]:
+        """Compute the metrics of all stitches over the images that all processes saw.
 
-    def evaluate(self, stitch_id: int, num_images: int) -> dict[str, float]:
-        """Compute the metrics of one stitch over the images that all ranks saw."""
-        records = _records(self._files[stitch_id]) if self._files else ()
-        chunks = [_decode(record) for _, _, record in records]
-        chunks.append(self._collected[stitch_id])
-        self._collected[stitch_id] = [[*chain(*x)] for x in zip(*chunks, strict=True)]
-        of_all = self.evaluator.metrics
+        Tables of classes go to the log file only.
+
+        Args:
+            runner: The runner.
+            num_images: Images of the data set, beyond which a sampler has padded.
+            metric: The ranking metric, whose scores are kept image by image.
+        """
+        names = gathered_names(self.names, num_images)
+        scores = {}
+        for stitch_id in self.ids:
+            with quiet_terminal(runner.logger):
+                runner.logger.info(f'stitch {stitch_id}:')
+                scores[stitch_id] = self._scores(runner, stitch_id, names, metric)
+        return scores
+
+    def _scores(
+        self, runner: Runner, stitch_id: int, names: Sequence[str], metric: str | None
+    ) -> StitchScores:
+        of_all, metrics = self.evaluator.metrics, {}
         with self.of(stitch_id), recorded_results(of_all) as results:
-            metrics = self.evaluator.evaluate(num_images)
-        scores = image_scores(stitch_id, of_all, results, metrics, self.metric)
-        if scores is not None and self._folder is not None:
-            scores.save(image_scores_file(self._folder, stitch_id))
-        for metric in of_all:
-            if values := rule_for(metric, EMPTY_METRICS):
-                metrics = values(metric) | metrics
-        self._collected[stitch_id] = self._empty()
-        return metrics
-
-    def _empty(self) -> list[list]:
-        return [[] for _ in self.evaluator.metrics]
-
-    def _write(self) -> None:
-        """Move what was collected to the files, as one record each."""
-        for stitch_id, path in self._files.items():
-            try:
-                record = _encode(self._collected[stitch_id])
-            except (AttributeError, TypeError, pickle.PickleError):
-                self._writes = False
-                names = ', '.join(type(m).__name__ for m in self.evaluator.metrics)
-                MMLogger.get_current_instance().warning(
-                    f'{names}: results that are no plain data are kept in memory; this '
-                    'test can be resumed from its last whole pass over the data only'
-                )
-                return
-            header = HEADER.pack(len(record), zlib.crc32(record), self.num_batches)
-            with path.open('ab') as file:
-                file.write(header + record)
-            self._collected[stitch_id] = self._empty()
-
-    def _take_up(self) -> None:
-        """Cut all files, on all ranks, to the records that all of them have."""
-        records = {}
-        for stitch_id, path in self._files.items():
-            path.touch()
-            # Bytes and batches up to the end of every record.
-            records[stitch_id] = [(0, 0), *((e, n) for e, n, _ in _records(path))]
-        complete = min(all_gather_object(min(map(len, records.values())) - 1))
-        for stitch_id, path in self._files.items():
-            end, self.num_batches = records[stitch_id][complete]
-            os.truncate(path, end)
+            values = self.evaluator.evaluate(len(names))
+        images = image_scores(stitch_id, of_all, results, values, metric, names)
+        for part in of_all:
+            if rule := rule_for(part, EMPTY_METRICS):
+                values = rule(part) | values
+        for name, value in values.items():
+            if isinstance(value, Real) or getattr(value, 'ndim', None) == 0:
+                metrics[name] = float(value)
+            else:  # such as a confusion matrix
+                runner.logger.info(f'{name}: {value}')
+        return StitchScores(metrics, len(names), images)
 
 
-def compute_metrics(runner: Runner, buffers: MetricBuffers, num_images: int) -> Metrics:
-    """Compute metrics of every stitch; tables of classes go to the log file only."""
-    metrics = {stitch_id: {} for stitch_id in buffers.ids}
-    for stitch_id in buffers.ids:
-        with quiet_terminal(runner.logger):
-            runner.logger.info(f'stitch {stitch_id}:')
-            for name, value in buffers.evaluate(stitch_id, num_images).items():
-                if isinstance(value, Real) or getattr(value, 'ndim', None) == 0:
-                    metrics[stitch_id][name] = float(value)
-                else:  # such as a confusion matrix
-                    runner.logger.info(f'{name}: {value}')
-    return metrics
+class PartialResults:
+    """Scores of the stitches that a test has finished.
 
-
-def image_scores_file(folder: Path, stitch_id: int) -> Path:
-    """Return where the per-image statistics of a stitch are kept."""
-    return folder / f'images_{stitch_id}.npz'
-
-
-def _encode(results: list[list]) -> bytes:
-    """Return results as bytes; what :func:`_decode` refuses is no plain data."""
-    buffer = io.BytesIO()
-    torch.save(results, buffer)
-    _decode(buffer.getvalue())
-    return buffer.getvalue()
-
-
-def _decode(record: bytes) -> list[list]:
-    with torch.serialization.safe_globals(plain_globals()):
-        return torch.load(io.BytesIO(record), weights_only=True)
-
-
-def _records(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the whole records of a file: where they end, batches so far, and bytes."""
-    size = path.stat().st_size
-    with path.open('rb') as file:
-        while len(header := file.read(HEADER.size)) == HEADER.size:
-            length, check_sum, num_batches = HEADER.unpack(header)
-            record = file.read(min(length, size))
-            if len(record) < length or zlib.crc32(record) != check_sum:
-                return  # what a crash left of it
-            yield file.tell(), num_batches, record
-
-
-class PartialEvaluation:
-    """Metrics of finished stitches on disk, and a folder for the buffers of others.
+    The main process writes every finished group to a file, from which an interrupted
+    test is resumed. Nothing in a file can run.
 
     Args:
-        root: Folder of all partial evaluations of a work directory. Each has a
-            folder of its own, named after its identity.
-        identity: What must not change; see :func:`identify`, :func:`identify_data`.
-        resume: Whether to take up what an interrupted evaluation left.
-        first: Whether it is the first of a test: others may not have been begun.
+        folder: Folder of the files, which one test at a time may use.
+        identity: What the scores depend on; see :func:`identify`.
+        resume: Whether to keep the scores of an interrupted test of the same identity.
+        logger: Gets a line about what is resumed.
     """
 
     def __init__(
-        self, root: Path, identity: Identity, resume: bool, first: bool = True
+        self, folder: Path, identity: Identity, resume: bool, logger: Logger
     ) -> None:
-        self.identity, self.finished = identity, {}
-        self.folder = root / _digest([json.dumps(identity)])
-        if resume and first and not self.folder.exists():
-            _refuse_others(root, identity)
-        if is_main_process() and not resume:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        barrier()  # all ranks have looked for it
-        if (self.folder / STATE).exists():
-            _, self.finished = _read_state(self.folder / STATE)
-        self.finish({})
-
-    def finish(self, metrics: Metrics) -> None:
-        """Keep the metrics of stitches that are through."""
-        self.finished |= metrics
+        self.folder, self.identity = folder, identity
+        self.scores: dict[tuple, StitchScores] = {}
         if is_main_process():
-            state = dict(identity=self.identity, finished=self.finished)
-            write_json(self.folder / STATE, state)
+            try:
+                self.scores = self._read() if resume else {}
+                words = (
+                    f'Resuming with {len(self.scores)} stitches of {folder} finished'
+                )
+            except ValueError as error:
+                words = f'Starting anew: {error}'
+            if resume:
+                logger.info(words)
+            if not self.scores:
+                shutil.rmtree(folder, ignore_errors=True)
+        known = [{k: s._replace(images=None) for k, s in self.scores.items()}]
+        broadcast_object_list(known)
+        self.scores = known[0] | self.scores
+
+    def add(self, scores: Mapping[tuple, StitchScores]) -> None:
+        """Keep the scores of a group, by stitch and what else tells them apart."""
+        self.scores |= scores
+        if not is_main_process():
+            return
+        rows = {k: (*s[:2], s.images and vars(s.images)) for k, s in scores.items()}
+        number = len([*self.folder.glob('group_*.pth')])
+        with atomic_path(self.folder / f'group_{number}.pth') as temporary:
+            torch.save(dict(identity=self.identity, scores=rows), temporary)
 
     def remove(self) -> None:
-        """Forget all of it: the evaluation is complete."""
-        barrier()
+        """Remove the files: the test is complete."""
         if is_main_process():
-            shutil.rmtree(self.folder)
-            with suppress(OSError):  # not empty: there are others
-                self.folder.parent.rmdir()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _read(self) -> dict[tuple, StitchScores]:
+        scores = {}
+        for file in self.folder.glob('group_*.pth'):
+            group = load_weights_only(file)
+            found = group['identity']
+            if differs := [
+                k for k in self.identity if found.get(k) != self.identity[k]
+            ]:
+                raise ValueError(f'{file} is of another {", ".join(differs)}')
+            for key, (*known, images) in group['scores'].items():
+                scores[key] = StitchScores(*known, images and ImageScores(**images))
+        return scores
 
 
-def identify(runner: Runner) -> Identity:
-    """Return what the results of a test depend on, by the names users know."""
-    cfg = runner.cfg
-    data = cfg.get('test_dataloader', {}).get('dataset')
-    parts = cfg.get('model'), data, cfg.get('test_evaluator')
-    state = runner.model.state_dict().items()
-    tensors = ((name, t.detach().cpu()) for name, t in state if isinstance(t, Tensor))
-    weights = ((k, t.reshape(-1).view(torch.uint8).numpy()) for k, t in tensors)
-    return {
-        'config': _digest(map(repr, parts)),
-        'checkpoint': _digest(chain.from_iterable(weights)),
-        'number of processes': get_world_size(),
-    }
+def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> Identity:
+    """Return digests of what the scores of a test depend on, by config keys.
 
-
-def identify_data(dataloader: DataLoader) -> Identity:
-    """Return which images a test sees, and how they are grouped."""
-    dataset = dataloader.dataset
-    names = [len(dataset)]
-    if isinstance(dataset, BaseDataset):  # whose subclasses may load or paint the image
+    ``statistics`` are those of batch norms, by stitch and name.
+    """
+    cfg, names = runner.cfg, [len(dataset)]
+    parts = {key: repr(cfg.get(key)) for key in CONFIG_KEYS}
+    test_cfg = cfg.get('test_cfg') or {}
+    parts['test_cfg'] = repr([test_cfg.get(key) for key in TEST_KEYS])
+    if test_cfg.get('recalibrate_bn'):
+        parts['train_dataloader'] = repr([cfg.get('train_dataloader'), runner.seed])
+    if isinstance(dataset, BaseDataset):  # whose subclasses may load or draw the image
         infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
         names = [info.get('img_path') for info in infos]
-    return {'data set': _digest(map(repr, names)), 'batch size': dataloader.batch_size}
-
-
-def _read_state(path: Path) -> tuple[Identity, Metrics]:
-    def parse(data: Mapping) -> tuple[Identity, Metrics]:
-        finished = {int(i): dict(found) for i, found in data['finished'].items()}
-        return dict(data['identity']), finished
-
-    writer = 'an interrupted test; started anew without --resume, it'
-    return read_json(path, parse, 'state of a test', writer)
-
-
-def _refuse_others(root: Path, identity: Identity) -> None:
-    others = sorted(root.glob(f'*/{STATE}'), key=lambda p: p.stat().st_mtime)
-    if not others:
-        return
-    other, _ = _read_state(others[-1])
-    differs = [name for name in identity if other.get(name) != identity[name]]
-    raise ValueError(
-        f'the interrupted evaluation in {others[-1].parent} cannot be resumed, because '
-        f'of another {", ".join(differs)}; resume it with what it was started with, or '
-        'start anew without --resume (config key: test_cfg.resume)'
+    parts['images'] = repr(names)
+    own = chain.from_iterable(
+        values.items() for _, values in sorted(statistics.items())
     )
+    tensors = [*runner.model.state_dict().items(), *own]
+    weights = ((k, _bytes(t)) for k, t in tensors if isinstance(t, Tensor))
+    known = {key: digest([text]) for key, text in parts.items()}
+    return known | dict(checkpoint=digest(chain.from_iterable(weights)))
 
 
-def _digest(parts: Iterable[str | bytes]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode() if isinstance(part, str) else part)
-    return digest.hexdigest()[:16]
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data

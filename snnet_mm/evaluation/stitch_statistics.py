@@ -129,13 +129,17 @@ def forward_mode(model: nn.Module, scope: str | None) -> str:
     return 'predict' if rule_for(unwrapped(model), FORWARDS) or scope else 'tensor'
 
 
+def statistics_hook(runner: Runner) -> StitchStatisticsHook | None:
+    """Return the hook of a runner that holds the statistics of stitches."""
+    return next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
+
+
 @contextmanager
 def own_statistics(
     runner: Runner, ids: Iterable[int], statistics: Statistics | None = None
-) -> Iterator[list[int]]:
+) -> Iterator[None]:
     """Let stitches run with statistics of their own, by default those of a hook."""
-    model = runner.model
-    hook = next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
+    model, hook = runner.model, statistics_hook(runner)
     if statistics is None and hook is not None:
         statistics = hook.of(runner, ids)
         if hook.num_images and not statistics and batch_norms(model):
@@ -146,7 +150,7 @@ def own_statistics(
             )
     norms = attach_statistics(model, statistics)
     if norms is None:
-        yield []
+        yield
         return
     own = sorted(norms.statistics.keys() & {*ids})
     runner.logger.info(
@@ -155,6 +159,6 @@ def own_statistics(
         'default_hooks.stitch_statistics.num_images, 0 for none).'
     )
     try:
-        yield own
+        yield
     finally:
         norms.detach()

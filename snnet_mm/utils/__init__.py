@@ -11,6 +11,7 @@ from .files import (
     UnwritableError,
     atomic_path,
     check_writable,
+    digest,
     link_latest,
     read_json,
     remove_leftovers,

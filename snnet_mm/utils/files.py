@@ -1,10 +1,11 @@
 """Files that are whole or absent, and JSON that a user hands back."""
 
 import errno
+import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -128,6 +129,15 @@ def write_json(path: str | os.PathLike, data: Mapping) -> None:
     """Write a JSON file, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(data, indent=1))
+
+
+def digest(parts: Iterable[str | bytes | memoryview]) -> str:
+    """Return a short digest of texts or bytes, in their order."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode() if isinstance(part, str) else part)
+        found.update(b'\0')
+    return found.hexdigest()[:16]
 
 
 def link_latest(file: Path, folder: str | os.PathLike) -> None:

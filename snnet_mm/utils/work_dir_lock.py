@@ -1,4 +1,4 @@
-"""One training at a time in a work directory."""
+"""One training, and one test, at a time in a work directory."""
 
 import os
 import socket
@@ -13,25 +13,23 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-NAME = 'training.lock'
-
 
 @contextmanager
-def work_dir_lock(folder: str | os.PathLike) -> Iterator[None]:
-    """Refuse a folder in which another process trains, and keep others out.
+def work_dir_lock(folder: str | os.PathLike, work: str = 'training') -> Iterator[None]:
+    """Keep other processes from the same work in a folder, or raise if one is at it.
 
     ``training.lock`` holds the id and the host of the process, and stays. The lock on
     it is the system's and ends with the process; forked workers do not have it. Where
-    a file system has no locks, nothing is refused.
+    a file system has no locks, nothing is raised.
     """
-    with Path(folder, NAME).open('a+') as file:
+    with Path(folder, f'{work}.lock').open('a+') as file:
         try:
             if fcntl:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             file.seek(0)
             owner = file.read().strip() or 'another process'
-            allowed = f'a folder in which nothing else trains; {owner} does'
+            allowed = f'a folder without another {work}, such as that of {owner}'
             raise refusal('--work-dir', str(folder), allowed) from None
         except OSError:  # no locks in this file system
             pass

@@ -2,22 +2,22 @@
 
 import copy
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from block_counts import count_blocks
-from mmengine.dataset import BaseDataset
+from killing import hold
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
-from torch.utils.data import DataLoader
 from toy import runner_of
 
 from snnet_mm.evaluation import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores
-from snnet_mm.evaluation.partial_results import identify_data
 from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 from snnet_mm.stitching import StitchResults
 
@@ -105,14 +105,6 @@ def count_batches(runner):
     return count_runs(find_stitched_backbone(runner.model).anchors[0].patch_embed)
 
 
-@pytest.fixture
-def many(toy_cfg):
-    """The toy config with twelve batches to test."""
-    toy_cfg.test_dataloader.batch_size = 1
-    toy_cfg.test_dataloader.dataset.num_scenes = 12
-    return toy_cfg
-
-
 def stop(cfg, batch, nth=1, **test_cfg):
     """Begin a test and crash; the folder of what it leaves."""
     runner = runner_of(cfg, **test_cfg)
@@ -122,52 +114,62 @@ def stop(cfg, batch, nth=1, **test_cfg):
     return Path(cfg.work_dir) / 'partial_test'
 
 
-def test_resuming_goes_on_where_it_stopped(many):
-    stop(many, 11)
-    anew = runner_of(many)
-    seen = count_batches(anew)
-    whole = anew.test()
-    assert len(seen) == 12
-    partial = stop(many, 11)
-    # As if a first pass over two of them had been through.
-    done = {i: {'mIoU': 12.5, 'aAcc': 1.0, 'mAcc': 2.0} for i in (0, 1)}
-    (folder,) = partial.iterdir()
-    state = json.loads((folder / 'state.json').read_text())
-    (folder / 'state.json').write_text(json.dumps(state | dict(finished=done)))
-    runner = runner_of(many, resume=True)
+def test_resuming_goes_on_after_the_last_finished_group(toy_cfg, tmp_path):
+    few = dict(stitches=[0, 2, 4], stitches_per_pass=1, out_dir=str(tmp_path / 'new'))
+    whole = runner_of(toy_cfg, **few).test()
+    folder = stop(toy_cfg, 1, nth=3, **few)
+    assert sorted(p.name for p in folder.iterdir()) == ['group_0.pth', 'group_1.pth']
+    kept = (tmp_path / 'new/per_image.npz').rename(tmp_path / 'kept.npz')
+    runner = runner_of(toy_cfg, resume=True, **few)
     seen = count_batches(runner)
-    metrics = runner.test()
-    assert len(seen) == 2  # ten of twelve were written
-    assert not partial.exists()
-    assert metrics['stitch_0/mIoU'] == metrics['stitch_1/mIoU'] == 12.5
-    changed = {k for k in whole if metrics[k] != whole[k]}
-    assert changed == {f'stitch_{i}/{name}' for i in (0, 1) for name in done[0]}
+    assert runner.test() == whole
+    assert len(seen) == 2  # those of the third group
+    assert not folder.exists()
+    before, again = map(ImageScores.read, (kept, tmp_path / 'new/per_image.npz'))
+    np.testing.assert_array_equal(again.numerators, before.numerators)
+    assert again.ids == before.ids == (0, 2, 4)
 
 
-def test_another_evaluation_is_not_resumed(many):
-    stop(many, 2, stitches=[0])
-    for change, differs in (
+@pytest.mark.parametrize(
+    ('change', 'differs'),
+    [
+        (dict(data_preprocessor=dict(mean=[900.0] * 3)), 'data_preprocessor'),
+        (dict(test_cfg=dict(fp16=True)), 'test_cfg'),
         (dict(randomness=dict(seed=4)), 'checkpoint'),
-        (dict(model=dict(test_cfg=dict(mode='slide'))), 'config'),
-        (dict(test_dataloader=dict(batch_size=2)), 'batch size'),
-        (dict(test_dataloader=dict(dataset=dict(indices=11))), 'config, data'),
-    ):
-        cfg = copy.deepcopy(many)
-        cfg.merge_from_dict(change)
-        with pytest.raises(ValueError, match=f'because of another {differs}'):
-            runner_of(cfg, stitches=[0], resume=True).test()
+        (
+            dict(test_dataloader=dict(dataset=dict(indices=3))),
+            'test_dataloader, images',
+        ),
+    ],
+)
+def test_another_test_is_not_resumed(toy_cfg, change, differs, caplog):
+    toy_cfg.log_level = 'INFO'
+    # As mmpretrain's configs have it.
+    toy_cfg.data_preprocessor = toy_cfg.model.pop('data_preprocessor')
+    toy_cfg.test_cfg.update(type='StitchTestLoop', stitches=[0, 4], stitches_per_pass=1)
+    runner = Runner.from_cfg(copy.deepcopy(toy_cfg))
+    toy_cfg.merge_from_dict(change)
+    alone = Runner.from_cfg(copy.deepcopy(toy_cfg)).test()
+    runner.register_hook(StopBefore(1, nth=2))
+    with pytest.raises(InterruptedError):
+        runner.test()
+    toy_cfg.test_cfg.resume = True
+    runner = Runner.from_cfg(toy_cfg)
+    runner.logger.addHandler(caplog.handler)
+    assert runner.test() == alone
+    assert f'group_0.pth is of another {differs}' in caplog.text
 
 
-def test_another_data_folder_is_another_data_set():
-    identities = []
-    for name in ('a.jpg', 'b.jpg', 'b.jpg'):
-        data = BaseDataset(lazy_init=True)
-        data.load_data_list = lambda name=name: [dict(img_path=name)]
-        data.full_init()
-        identities.append(identify_data(DataLoader(data)))
-    a, b, again = identities
-    assert b == again
-    assert {k for k in a if a[k] != b[k]} == {'data set'}
+def test_a_second_test_in_a_work_dir_is_not_begun(toy_cfg, tmp_path):
+    folder = stop(toy_cfg, 1, nth=2, stitches=[0, 4], stitches_per_pass=1)
+    pid = hold(tmp_path, 'test')
+    try:
+        with pytest.raises(ValueError, match=f'without another test, .* {pid} '):
+            runner_of(toy_cfg, [0]).test()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert [p.name for p in folder.iterdir()] == ['group_0.pth']
 
 
 def test_few_images_and_screening(toy_cfg, tmp_path, capsys):

@@ -17,7 +17,7 @@ from snnet_mm.utils import UnwritableError, atomic_path
 # Arguments of each tool, the last before its folder, and the file that it is to write.
 TOOLS = {
     'train.py': ('{config} --work-dir', 'iter_1.pth'),
-    'test.py': ('{config} {trained} --work-dir', 'state.json'),
+    'test.py': ('{config} {trained} --work-dir', 'group_0.pth'),
     'export_stitch.py': ('{config} {trained} --stitch-id 1 --out', 'stitch_1.pth'),
     'analysis_tools/stitch_table.py': ('{config} --out', 'costs.json'),
 }

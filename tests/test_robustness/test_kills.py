@@ -2,7 +2,6 @@
 
 import json
 import random
-from functools import partial
 
 import pytest
 from equality import assert_same
@@ -10,8 +9,6 @@ from killing import fork, wait
 from mmengine.runner import Runner
 from PIL import Image
 
-from snnet_mm.evaluation import loops
-from snnet_mm.evaluation.partial_results import MetricBuffers
 from snnet_mm.utils import load_weights_only
 
 FEW = 3
@@ -76,7 +73,7 @@ def folders(tmp_path):
 @pytest.fixture
 def cfg(run_cfg):
     run_cfg.train_dataloader.dataset.num_scenes = 8
-    run_cfg.test_cfg.update(stitches='all', stitches_per_pass=2, resume=True)
+    run_cfg.test_cfg.update(stitches='all', stitches_per_pass=1, resume=True)
     return run_cfg
 
 
@@ -100,7 +97,6 @@ def test_training_ends_with_the_same_weights(kills, cfg, folders):
 
 def evaluate(cfg, folder, checkpoint):
     def work():
-        loops.MetricBuffers = partial(MetricBuffers, interval=2)
         cfg.work_dir = str(folder)
         cfg.load_from = str(checkpoint)
         cfg.test_cfg.out_dir = str(folder / 'report')

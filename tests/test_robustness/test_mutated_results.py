@@ -10,7 +10,6 @@ import pytest
 
 from snnet_mm.esta import importance_results
 from snnet_mm.evaluation import cost_report, stitch_table
-from snnet_mm.evaluation.partial_results import PartialEvaluation
 from snnet_mm.stitching import (
     Cost,
     CostTable,
@@ -118,18 +117,3 @@ def test_damaged_and_foreign_files_are_refused(name, damage, tmp_path):
     file.write_bytes(DAMAGES[damage](json.dumps(DATA[name]).encode()))
     with pytest.raises(ValueError, match=str(file)):
         use(name, file)
-
-
-@pytest.mark.parametrize('damage', list(DAMAGES)[:4])
-def test_a_damaged_note_of_a_test_under_way_is_refused(damage, tmp_path):
-    identity = dict(config='a', checkpoint='b')
-    state = PartialEvaluation(tmp_path, identity, resume=False)
-    finished = {0: dict(mIoU=3), 1: dict(mIoU=4.5)}
-    state.finish(finished)
-    assert PartialEvaluation(tmp_path, identity, resume=True).finished == finished
-    file = state.folder / 'state.json'
-    file.write_bytes(DAMAGES[damage](file.read_bytes()))
-    # Of this test, and of another one that it is to be compared with.
-    for resumed in (identity, dict(identity, config='c')):
-        with pytest.raises(ValueError, match=f'{file}.* without --resume'):
-            PartialEvaluation(tmp_path, resumed, resume=True)

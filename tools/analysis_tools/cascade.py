@@ -15,7 +15,7 @@ import torch
 from mmengine.runner import Runner
 
 from snnet_mm.apis import init_model
-from snnet_mm.evaluation.image_scores import ImageScores
+from snnet_mm.evaluation.image_scores import ImageScores, save_image_scores
 from snnet_mm.stitching import StitchResult, StitchResults
 from snnet_mm.utils import ToolParser, check, load_config, run_command
 
@@ -54,15 +54,16 @@ def entropies(args: argparse.Namespace) -> np.ndarray:
 def read(path: Path) -> tuple[StitchResults, StitchResult, ImageScores]:
     results, images = StitchResults.read(path), path.with_name('per_image.npz')
     check(len(results.stitches) == 1, 'results', str(path), 'those of one model')
-    return results, results.stitches[0], ImageScores.read(images)
+    return results, results.stitches[0], ImageScores.read(images, results)
 
 
 def main() -> None:
     args = parse_args()
     (results, fast, images), (_, slow, better) = read(args.fast), read(args.slow)
     entropy = entropies(args)
-    same = len(entropy) == images.numerators.shape[1] == better.numerators.shape[1]
-    check(same, 'images', len(entropy), 'the same in both results and the config')
+    ImageScores.stack([images, better])  # raises unless they are of the same images
+    same = len(entropy) == images.numerators.shape[1]
+    check(same, 'images', len(entropy), 'those of the results, by the config')
     # The place of every image, the most uncertain one first.
     place = np.argsort(np.argsort(-entropy))
     to_slow = place < np.round(SHARES * len(entropy))[:, None]
@@ -88,7 +89,7 @@ def main() -> None:
     directions = {results.metric: results.directions[results.metric]}
     results = replace(results, stitches=rows, directions=directions)
     results.save(args.out / 'stitches.json')
-    scores.save(args.out / 'per_image.npz')
+    save_image_scores([scores], results, args.out / 'per_image.npz')
     for row in rows:
         score = f'{results.metric} {row.metrics[results.metric]:.2f}'
         print(f'{row.route}: {row.flops / 1e9:.2f} GFLOPs, {score}')

@@ -130,7 +130,7 @@ def read_trained(
     check(size, '--shape', size, wanted)
     _check_equal(theirs, ours, size)
     facts = _facts(cfg, model, loaded.get('meta') or {})
-    flops = whole_model_cost(anchor, size).flops
+    flops = whole_model_cost(anchor, size)[0].flops
     return TrainedModel(config, checkpoint, cfg, model, weights, anchor, flops, facts)
 
 

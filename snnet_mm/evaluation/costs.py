@@ -21,7 +21,7 @@ from snnet_mm.utils import refusal
 
 from .extensions import Forward
 from .parts import (
-    SCOPES,
+    FEATURES,
     Part,
     Rest,
     T,
@@ -29,12 +29,18 @@ from .parts import (
     empty_images,
     parameters_by_part,
     parts_by_stitch,
+    run_features,
     run_model,
     run_parts,
 )
 
-# Of convolutions, linear layers and norms on meta tensors.
-WRONG_WIDTH = r'Invalid channel|same reduction dim|elements not \d|normalized_shape='
+# What forwards raise besides NotImplementedError, and the AssertionError of mm's heads,
+# where they need data samples, the content of tensors, operations for meta tensors, or,
+# as PointRend's head, the output of another head.
+UNTRACEABLE = (
+    r"'NoneType' object|required positional argument|on meta tensors|device meta|"
+    'must be a CPU tensor|expected Tensor as element'
+)
 SIZE_KEYS = 'in_channels of the neck and the heads, input_size, backbone.maps_of'
 
 
@@ -59,22 +65,36 @@ def cost_table(
     model = unwrapped(model)
     space = find_stitched_backbone(model).space
     size = tuple(empty_images(model, input_size, batch=1).shape[-2:])
-    for scope, run in SCOPES.items():
-        try:
-            costs = _count(model, size, run)
-            break
-        except Exception as error:
-            reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
-            cannot_run = scope is not None and isinstance(error, RuntimeError)
-            if cannot_run or re.search(WRONG_WIDTH, reason):
-                allowed = f'those that the model can run: {reason}'
-                raise refusal(SIZE_KEYS, size, allowed) from error
-            if scope is not None:
-                raise
-    if scope is not None:
-        words = f'Costs of {type(model).__name__} are those of {scope}. What follows '
-        print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
+    costs, scope = _counted_scope(model, size, partial(_count, model, size))
     return CostTable(costs, size, space.fingerprint, scope=scope)
+
+
+def _counted_scope(
+    model: nn.Module, size: tuple[int, int], count: Callable[[Forward], T]
+) -> tuple[T, str | None]:
+    """Count a model, or its backbone and neck alone if its heads cannot be traced."""
+    try:
+        return count(run_model), None
+    except Exception as error:
+        reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
+        untraceable = isinstance(error, (NotImplementedError, AssertionError))
+        if not untraceable and not re.search(UNTRACEABLE, reason):
+            raise _explained(error, size) from error
+    try:
+        counted = count(run_features)
+    except RuntimeError as error:
+        raise _explained(error, size) from error
+    words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
+    print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
+    return counted, FEATURES
+
+
+def _explained(error: Exception, size: tuple[int, int]) -> Exception:
+    """Return the error to raise for a model that does not run at a size."""
+    reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
+    if not isinstance(error, RuntimeError):
+        return error
+    return refusal(SIZE_KEYS, size, f'those that the model can run: {reason}')
 
 
 @torch.no_grad()
@@ -119,13 +139,21 @@ def _on_meta(model: nn.Module) -> nn.Module:
 
 
 @torch.no_grad()
-def whole_model_cost(model: nn.Module, input_size: tuple[int, int]) -> Cost:
-    """FLOPs and parameters of a model without stitches, such as an anchor alone."""
+def whole_model_cost(
+    model: nn.Module, input_size: tuple[int, int]
+) -> tuple[Cost, str | None]:
+    """FLOPs and parameters of a model without stitches, such as an anchor alone.
+
+    The second value is their ``scope``; see :func:`cost_table`.
+    """
     model = _on_meta(unwrapped(model)).eval()
     images = empty_images(model, input_size, batch=1)
-    _, flops, used = _counted(partial(run_model, model, images))
-    params = sum(p.numel() for p in model.parameters() if id(p) in used)
-    return Cost(flops, params)
+
+    def count(run: Forward) -> Cost:
+        _, flops, used = _counted(partial(run, model, images))
+        return Cost(flops, sum(p.numel() for p in model.parameters() if id(p) in used))
+
+    return _counted_scope(model, input_size, count)
 
 
 def _counted(run: Callable[[], T]) -> tuple[T, int, set[int]]:

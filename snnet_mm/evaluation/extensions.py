@@ -27,8 +27,9 @@ DATA_OF_STITCH: dict[str, Callable[[nn.Module], AbstractContextManager[Prepare]]
 SAVING_KEYS = ['out_file_path']
 # What to use instead of metrics that are wrong on a part of a data set.
 WHOLE_DATA_METRICS: dict[str, str | None] = {}
-# What metrics that are silent where nothing was found would say.
-EMPTY_METRICS: dict[str, Callable[[BaseMetric], dict[str, float]]] = {}
+# Values of metrics that leave some out, or mark what is undefined in their own way.
+Values = Mapping[str, object]
+METRIC_VALUES: dict[str, Callable[[BaseMetric, Values], Values]] = {}
 # What makes up some of the values of a metric by name, given all results: numerators
 # and denominators (images, columns), and a scale; see ImageScores.
 IMAGE_STATISTICS: dict[str, Callable[[list], dict[str, tuple]]] = {}

@@ -25,7 +25,7 @@ from snnet_mm.utils import (
     quiet_terminal,
 )
 
-from .extensions import EMPTY_METRICS, rule_for
+from .extensions import METRIC_VALUES, rule_for
 from .image_scores import ImageScores, gathered_names, image_scores, recorded_results
 
 # Parts of a config that change the scores of a stitch.
@@ -99,18 +99,13 @@ class MetricBuffers:
     def _scores(
         self, runner: Runner, stitch_id: int, names: Sequence[str], metric: str | None
     ) -> StitchScores:
-        of_all, metrics = self.evaluator.metrics, {}
+        of_all = self.evaluator.metrics
         with self.of(stitch_id), recorded_results(of_all) as results:
             values = self.evaluator.evaluate(len(names))
         images = image_scores(stitch_id, of_all, results, values, metric, names)
-        for part in of_all:
-            if rule := rule_for(part, EMPTY_METRICS):
-                values = rule(part) | values
-        for name, value in values.items():
-            if isinstance(value, Real) or getattr(value, 'ndim', None) == 0:
-                metrics[name] = float(value)
-            else:  # such as a confusion matrix
-                runner.logger.info(f'{name}: {value}')
+        metrics = numbers_of(of_all, values)
+        for name in values.keys() - metrics.keys():  # such as a confusion matrix
+            runner.logger.info(f'{name}: {values[name]}')
         return StitchScores(metrics, len(names), images)
 
 
@@ -175,6 +170,20 @@ class PartialResults:
             for key, (*known, images) in group['scores'].items():
                 scores[key] = StitchScores(*known, images and ImageScores(**images))
         return scores
+
+
+def numbers_of(
+    metrics: Sequence[BaseMetric], values: Mapping[str, object]
+) -> dict[str, float]:
+    """Return the values that are single numbers, NaN where they are undefined."""
+    for metric in metrics:
+        if rule := rule_for(metric, METRIC_VALUES):
+            values = rule(metric, values)
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, Real) or getattr(value, 'ndim', None) == 0
+    }
 
 
 def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> Identity:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mmengine.dist import is_main_process
+from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from snnet_mm.models import unwrapped
@@ -13,11 +14,29 @@ from snnet_mm.stitching import (
     key_metric,
     metric_directions,
 )
-from snnet_mm.utils import is_number, link_latest
+from snnet_mm.utils import link_latest
 
 from .costs import whole_model_cost
-from .image_scores import image_scores, recorded_results
+from .image_scores import (
+    gathered_names,
+    image_names,
+    image_scores,
+    recorded_results,
+    save_image_scores,
+)
+from .partial_results import numbers_of
 from .parts import size_of_images
+
+
+class ImageNamesHook(Hook):
+    """Remembers the names of the images that a test sees."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def after_test_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        """Add the names of a batch."""
+        self.names += image_names(outputs)
 
 
 def evaluate_whole_model(runner: Runner) -> None:
@@ -26,29 +45,34 @@ def evaluate_whole_model(runner: Runner) -> None:
     Plots and comparisons take it for a baseline. Beside it stands ``per_image.npz``, as
     of stitches, where the metric is known image by image.
     """
-    tested, model = runner.test_evaluator.metrics, runner.model
+    tested, model, hook = runner.test_evaluator.metrics, runner.model, ImageNamesHook()
+    runner.register_hook(hook)
     with recorded_results(tested) as of_images:
         metrics = runner.test()
-    metrics = {k: float(value) for k, value in metrics.items() if is_number(value)}
+    loader = runner.test_dataloader
+    names = gathered_names(hook.names, len(loader.dataset))
+    metrics = numbers_of(tested, metrics)
     if not metrics or not is_main_process():
         return
-    loader = runner.test_dataloader
     try:
         size = size_of_images(model, loader, 0)
-        cost = whole_model_cost(model, size)
-    except Exception as error:  # heads that cannot run on meta tensors
-        runner.logger.info(f'No results.json: costs cannot be counted: {error}')
+        cost, scope = whole_model_cost(model, size)
+    except ValueError as error:  # such as images in several views
+        runner.logger.warning(f'No results.json: costs cannot be counted: {error}')
         return
     about = 0, 'whole', type(unwrapped(model)).__name__, cost.flops, cost.params
-    row = StitchResult(*about, metrics, num_images=len(loader.dataset))
+    row = StitchResult(*about, metrics, num_images=len(names))
     directions, metric = metric_directions(metrics), key_metric(metrics)
     path, images = (Path(runner.log_dir, n) for n in ('results.json', 'per_image.npz'))
-    StitchResults([row], metric, directions, size, 'no stitches').save(path)
+    space = 'no stitches'
+    results = StitchResults([row], metric, directions, size, space, scope=scope)
+    results.save(path)
     link_latest(path, runner.work_dir)
     gflops, params = (UNITS[n].cell(getattr(row, n)) for n in ('flops', 'params'))
     words = f'{gflops} GFLOPs at {size[0]}x{size[1]}, {params} M parameters'
+    words += f' of {scope}' if scope else ''
     print(f'{metric} {metrics[metric]:.4g}, {words}. Wrote {path}')
-    scores = image_scores(0, tested, of_images, metrics)
+    scores = image_scores(0, tested, of_images, metrics, names=names)
+    save_image_scores([scores], results, images)
     if scores is not None:
-        scores.save(images)
         link_latest(images, runner.work_dir)

@@ -1,5 +1,6 @@
 """Rules by which training and evaluation know classes of the mm packages."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,13 +15,14 @@ from snnet_mm.engine.checking_hooks import ONE_CLASS
 from snnet_mm.evaluation.extensions import (
     DATA_OF_STITCH,
     DRAWERS,
-    EMPTY_METRICS,
     FORWARDS,
     IMAGE_STATISTICS,
+    METRIC_VALUES,
     SAVING_KEYS,
     UNSIZED,
     WHOLE_DATA_METRICS,
     Prepare,
+    Values,
 )
 
 from .two_stage import run_two_stage
@@ -42,14 +44,20 @@ def draw_classified(
     visualizer.visualize_cls(image, data_sample, name=name, resize=side, **settings)
 
 
-def precision_of_nothing(metric: BaseMetric) -> dict[str, float]:
-    """Return zeros by the names that mmdet's COCO metric gives where it finds some."""
-    # LVIS's has others; and what is only written to a file was not evaluated.
+def coco_values(metric: BaseMetric, values: Values) -> Values:
+    """Return mmdet's COCO metrics, 0 where nothing was found and NaN where undefined.
+
+    pycocotools gives -1 where there are no annotated objects, such as small ones.
+    """
+    # LVIS's has other names; and what is only written to a file was not evaluated.
     if metric.default_prefix != 'coco' or metric.format_only:
-        return {}
+        return values
     kinds = [kind for kind in metric.metrics if kind in ('bbox', 'segm')]
     items = metric.metric_items or PRECISIONS
-    return {f'{metric.prefix}/{k}_{item}': 0.0 for k in kinds for item in items}
+    api = metric._coco_api
+    least = 0.0 if api is None or api.anns else math.nan
+    nothing = {f'{metric.prefix}/{k}_{item}': least for k in kinds for item in items}
+    return nothing | {n: math.nan if v == -1 else v for n, v in values.items()}
 
 
 @contextmanager
@@ -102,7 +110,7 @@ SAVING_KEYS.extend(['output_dir', 'outfile_prefix'])
 for name in ('CocoMetric', 'CocoPanopticMetric'):
     WHOLE_DATA_METRICS[name] = "type='StitchCocoMetric'"
 WHOLE_DATA_METRICS['StitchCocoMetric'] = None
-EMPTY_METRICS['CocoMetric'] = precision_of_nothing
+METRIC_VALUES['CocoMetric'] = coco_values
 DRAWERS['UniversalVisualizer'] = draw_classified
 # mmdet's RPNs are a ``bbox_head`` where they are trained alone; mmseg's STDC has an
 # auxiliary head for boundaries.

@@ -25,19 +25,22 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
     features are not pooled, which costs next to nothing.
 
     Raises:
-        ValueError: For cascades, and where prediction runs more than these heads, such
-            as PointRend's: costs are then those of backbone and neck.
+        NotImplementedError: For cascades, detectors without an RPN, and where
+            prediction runs more than these heads, such as PointRend's: costs are then
+            those of backbone and neck.
     """
     head, limits = detector.roi_head, detector.test_cfg
     if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
-        raise ValueError('the boxes of a cascade depend on the weights')
+        raise NotImplementedError('the boxes of a cascade depend on the weights')
+    if not detector.with_rpn:
+        raise NotImplementedError('proposals come with the images')
     # Several heads where every end anchor has its own.
     heads = (m for m in head.modules() if hasattr(type(m), '_bbox_forward'))
     for owner in (detector, *heads):
         for name, part in owner.named_children():
             if name not in PARTS and any(True for _ in part.parameters()):
                 part_name = f'{type(owner).__name__}.{name}'
-                raise ValueError(f'prediction runs {part_name}, which is not counted')
+                raise NotImplementedError(f'prediction runs {part_name}, not counted')
     maps = detector.extract_feat(images)
     outputs = [detector.rpn_head(maps)]
     with _pooling_on(images.device, head):
@@ -67,7 +70,7 @@ def even_boxes(images: Tensor, number: int) -> Tensor:
 def _pooling_on(device: torch.device, head: nn.Module) -> Iterator[None]:
     """Let the RoI extractors of a head work on a device."""
 
-    def pool(extractor: nn.Module, maps: tuple[Tensor, ...], rois: Tensor) -> Tensor:
+    def pool(extractor: nn.Module, maps: tuple[Tensor, ...], rois: Tensor, **_):
         size = extractor.roi_layers[0].output_size
         return maps[0].new_empty(len(rois), extractor.out_channels, *size)
 

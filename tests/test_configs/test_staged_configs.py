@@ -86,6 +86,6 @@ def test_finetuned_networks_are_the_ends_and_what_reduces_the_grid(name, gflops)
     first = {0, *(i for i in range(1, 16) if strides[i] > strides[i - 1])}
     assert blocks == first | {14, 15}
     assert all(p.requires_grad for p in model.parameters())
-    cost = whole_model_cost(model, (224, 224))
+    cost, _ = whole_model_cost(model, (224, 224))
     assert cost.flops / 1e9 == pytest.approx(gflops, abs=0.0055)
     assert cost.params == num_parameters(model)

@@ -221,6 +221,18 @@ def test_heads_that_need_more_than_images_are_left_out(
         table.check_same_model(cost_table(Model(net, nn.Identity()), SIZE))
 
 
+class Faulty(nn.Conv2d):
+    def forward(self, x):
+        return super().forward(x)[self.no_such_layer]
+
+
+def test_faults_of_heads_are_raised(build_snnet, warnings):
+    model = Model(build_snnet(), Faulty(12, 3, 1))
+    with pytest.raises(AttributeError, match='no_such_layer'):
+        cost_table(model, SIZE)
+    assert not warnings()
+
+
 @pytest.mark.parametrize(
     'head', [nn.Conv2d(13, 3, 1), nn.Linear(13, 3), nn.BatchNorm2d(13)]
 )

@@ -1,5 +1,6 @@
 import torch
 from mmengine.config import Config
+from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from tiny import TOY
 
@@ -19,7 +20,7 @@ def test_a_model_without_stitches_is_a_baseline(tmp_path):
     evaluate_whole_model(runner)
     results = StitchResults.read(tmp_path / 'results.json')
     (row,) = results.stitches
-    cost = whole_model_cost(runner.model, (48, 32))
+    cost, _ = whole_model_cost(runner.model, (48, 32))
     assert results.input_size == (48, 32)
     assert (row.num_images, row.flops, row.params) == (3, cost.flops, cost.params)
     scores = ImageScores.read(tmp_path / 'per_image.npz')
@@ -29,6 +30,30 @@ def test_a_model_without_stitches_is_a_baseline(tmp_path):
 
 def test_costs_of_a_whole_model_by_hand():
     model = torch.nn.Conv2d(3, 8, 2, stride=2)
-    cost = whole_model_cost(model, (4, 6))
+    cost, scope = whole_model_cost(model, (4, 6))
     assert (cost.flops, cost.params) == (2 * 3 * 8 * 3 * 4, 8 * 3 * 4 + 8)
+    assert scope is None
     assert model.weight.device.type == 'cpu'
+
+
+class WithTruth(BaseModel):
+    """A model whose head needs data samples, as those of DETR and Mask2Former."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone, self.head = (
+            torch.nn.Conv2d(3, 8, 2, stride=2),
+            torch.nn.Linear(8, 8),
+        )
+
+    def extract_feat(self, images):
+        return self.backbone(images)
+
+    def forward(self, images, data_samples=None, mode='tensor'):
+        return self.head(self.extract_feat(images)[data_samples.labels])
+
+
+def test_heads_that_need_more_than_images_are_left_out():
+    cost, scope = whole_model_cost(WithTruth(), (4, 6))
+    assert (cost.flops, cost.params) == (2 * 3 * 8 * 3 * 4, 8 * 3 * 4 + 8)
+    assert scope == 'backbone and neck alone'

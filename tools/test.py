@@ -7,6 +7,7 @@ from mmengine.config import Config
 
 from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.engine import WeightCheckHook
 from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.evaluation.search import check_number
 from snnet_mm.integrations import import_detection_for
@@ -173,6 +174,7 @@ def main() -> None:
     guard = guard_checkpoints(args.trust_checkpoint)
     with guard, closing_process_group(), suggesting_types():
         runner = build_runner(cfg, 'test', args.verbose)
+        runner.register_hook(WeightCheckHook())
         if tests_stitches(cfg):
             runner.test()
         else:

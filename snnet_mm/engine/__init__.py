@@ -1,7 +1,12 @@
 """Training of stitches: samplers, hooks, exact resume and optimizer constructors."""
 
 from .bf16_optim_wrapper import BF16OptimWrapper, train_in_half_precision
-from .checking_hooks import LabelCheckHook, LossCheckHook, TrainableParamsHook
+from .checking_hooks import (
+    LabelCheckHook,
+    LossCheckHook,
+    TrainableParamsHook,
+    WeightCheckHook,
+)
 from .fsdp_strategy import StitchFSDPStrategy
 from .layer_decay import AnchorLayerDecayConstructor
 from .preflight import missing_headroom

@@ -14,7 +14,7 @@ from snnet_mm.evaluation import count_parameters
 from snnet_mm.models import StitchedBackbone, gathered, unwrapped
 from snnet_mm.utils import check, is_whole, isolated_rng, register
 
-from .resume import diverged
+from .resume import diverged, non_finite
 from .stitch_hooks import sampling_hook
 
 # Heads with a class for each of the data's. Semantic heads of detectors have classes of
@@ -90,6 +90,16 @@ def _check_heads(model: nn.Module, allowed: set[int]) -> None:
         if name in HEADS and not kinds & {'PartPerAnchor', *ONE_CLASS}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
+
+
+@register(HOOKS)
+class WeightCheckHook(Hook):
+    """Raises before a test of weights that are not finite, however they were loaded."""
+
+    def before_test(self, runner: Runner) -> None:
+        key = non_finite(unwrapped(runner.model).state_dict())
+        allowed = 'finite weights; the training diverged, or the file is damaged'
+        check(key is None, 'checkpoint', key, f'{allowed} (argument: checkpoint)')
 
 
 @register(HOOKS)

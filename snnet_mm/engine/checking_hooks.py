@@ -92,7 +92,6 @@ def _check_heads(model: nn.Module, allowed: set[int]) -> None:
             check(number in allowed, f'model.{name}.num_classes', number, data)
 
 
-@register(HOOKS)
 class WeightCheckHook(Hook):
     """Raises before a test of weights that are not finite, however they were loaded."""
 

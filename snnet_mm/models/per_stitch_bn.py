@@ -61,7 +61,7 @@ class PerStitchBN(nn.Module):
         model.per_stitch_bn = self
         backbone = find_stitched_backbone(model)
         backbone.shares_prefixes = not batch_norms(backbone)
-        self.on_stitch(backbone.active_stitch)
+        set_stitch(model, backbone.active_stitch.id)
         return self
 
     def detach(self) -> None:

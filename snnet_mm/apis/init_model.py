@@ -18,6 +18,7 @@ from snnet_mm.integrations import import_detection_for
 from snnet_mm.models import (
     STATISTICS,
     PerStitchBN,
+    StitchedBackbone,
     attach_statistics,
     model_config,
     set_stitch,
@@ -134,8 +135,11 @@ def init_model(
         state = {key.removeprefix('module.'): value for key, value in state}
         model.load_state_dict(state, strict=False)  # without parts the model lacks
     model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
+    stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
+    if stitch is None and len(stitched) == 1:
+        stitch = stitched[0].active_stitch.id
     if stitch is not None:
-        set_stitch(model, stitch)
+        set_stitch(model, stitch)  # from here on it is safe from any thread
     if compile:
         compile_blocks(model)
     # One process predicts: there is nothing to synchronise, and a CPU cannot.

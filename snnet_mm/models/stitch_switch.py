@@ -59,10 +59,11 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
     """Switch a model to another stitch, and tell modules with ``on_stitch(stitch)``.
 
     It is safe from any thread: every forward runs the stitch that was active when it
-    began, in all parts of the model. From the first switch on, forwards and switches
-    of a model take turns, so that a switch waits for the end of a forward of another
-    thread. A forward may switch its own model, as :class:`SandwichWrapper` does, but
-    must not wait for another thread that runs or switches this model.
+    began, in all parts of the model. Forwards and switches of a model take turns, so
+    that a switch waits for the end of a forward of another thread. This begins with
+    the first switch, or with :func:`init_model`. A forward may switch its own model, as
+    :class:`SandwichWrapper` does, but must not wait for another thread that runs or
+    switches this model.
     """
     _Tree(model).set_stitch(stitch_id)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 import torch.nn.functional as F
+from mmengine.config import Config
 from mmengine.model import BaseTTAModel, ExponentialMovingAverage
 from mmengine.registry import MODELS, init_default_scope
 from package_calls import predicted
@@ -15,6 +16,7 @@ from tiny import tiny_config
 from torch import nn
 from toy import small_toy
 
+from snnet_mm.apis import init_model
 from snnet_mm.models import (
     PerStitchBN,
     find_stitched_backbone,
@@ -244,6 +246,17 @@ def test_eight_threads_that_switch_and_predict(build, task):
     counts = [sum(same(output, one) for output in found) for one in wanted]
     assert sum(counts) == len(found)
     assert all(counts)
+
+
+def test_the_first_forward_of_init_model_keeps_its_stitch():
+    scope, cfg = segmentor()
+    config = Config(dict(model=cfg, default_scope=scope))
+    model = init_model(config, None, device='cpu')
+    model.sample_type = sample_type(scope)
+    with switching(model, 0):
+        found = predict(model)
+    assert same(predict(model, 1), found)
+    assert not same(predict(model, 0), found)
 
 
 def test_a_step_of_test_time_augmentation_is_of_one_stitch(build):

@@ -1,0 +1,75 @@
+# Template of `tools/new_project.py --task cls`: the tool replaces the lines above the
+# rule by its findings.
+data_root = 'data/my_data'
+train = dict(ann_file='train.txt', data_prefix='train')
+val = dict(ann_file='val.txt', data_prefix='val')
+classes = ['cat', 'dog']
+size = (224, 224)
+patch = 14
+width = 384
+pooling = 'cls'
+backbone = dict(
+    type='PlainViT', arch='small', patch_size=14, layer_scale_init=1.0, out='end'
+)
+mean = [123.675, 116.28, 103.53]
+std = [58.395, 57.12, 57.375]
+batch_size = 32
+# ----------------------------------------------------------------------------------
+default_scope = 'mmpretrain'
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.integrations.mmpretrain'], allow_failed_imports=False
+)
+model = dict(
+    type='ImageClassifier',
+    data_preprocessor=dict(type='ClsDataPreprocessor', mean=mean, std=std, to_rgb=True),
+    backbone=dict(backbone, img_size=size),
+    head=dict(
+        type='StitchedClsHead',
+        num_classes=len(classes),
+        anchor_heads=[dict(in_channels=width, pooling=pooling)],
+        loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1, mode='original'),
+    ),
+)
+
+dataset = dict(
+    type='CustomDataset', data_root=data_root, metainfo=dict(classes=classes)
+)
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='RandomResizedCrop', scale=size[::-1], crop_ratio_range=(0.35, 1.0)),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(type='ColorJitter', brightness=0.3, contrast=0.3, saturation=0.3),
+    dict(type='PackInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=size[::-1]),
+    dict(type='PackInputs'),
+]
+train_dataloader = dict(
+    batch_size=batch_size,
+    num_workers=2,
+    persistent_workers=True,
+    sampler=dict(type='SeededSampler', shuffle=True),
+    dataset=dict(
+        dataset,
+        type='SeededDataset',
+        of='CustomDataset',
+        pipeline=train_pipeline,
+        **train,
+    ),
+)
+val_dataloader = dict(
+    batch_size=batch_size,
+    num_workers=2,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(dataset, pipeline=test_pipeline, **val),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type='Accuracy', topk=(1,))
+test_evaluator = val_evaluator
+visualizer = dict(
+    type='UniversalVisualizer', vis_backends=[dict(type='LocalVisBackend')]
+)
+visualization = dict(type='VisualizationHook')

@@ -1,0 +1,113 @@
+# Template of `tools/new_project.py --task depth`: the tool replaces the lines above the
+# rule by its findings.
+data_root = 'data/my_data'
+image_suffix = '.jpg'
+label_suffix = '.png'
+train = dict(
+    ann_file='', data_prefix=dict(img_path='images/train', seg_map_path='depth/train')
+)
+val = dict(
+    ann_file='', data_prefix=dict(img_path='images/val', seg_map_path='depth/val')
+)
+depth_scale = 1e-3
+max_depth = 10
+size = (168, 252)
+patch = 14
+width = 384
+readout = 'project'
+backbone = dict(
+    type='PlainViT',
+    arch='small',
+    patch_size=14,
+    layer_scale_init=1.0,
+    out_indices=(2, 5, 8, 11),
+    with_cls=True,
+)
+mean = [123.675, 116.28, 103.53]
+std = [58.395, 57.12, 57.375]
+batch_size = 4
+# ----------------------------------------------------------------------------------
+default_scope = 'mmseg'
+custom_imports = dict(
+    imports=['snnet_mm', 'snnet_mm.integrations.mmseg'], allow_failed_imports=False
+)
+model = dict(
+    type='DPTDepthEstimator',
+    data_preprocessor=dict(
+        type='SegDataPreProcessor',
+        mean=mean,
+        std=std,
+        bgr_to_rgb=True,
+        pad_val=0,
+        seg_pad_val=0,
+        size=size,
+        test_cfg=dict(size_divisor=patch),
+    ),
+    backbone=dict(backbone, img_size=size),
+    decode_head=dict(
+        type='DPTDepthHead',
+        in_channels=width,
+        channels=64,
+        post_process_channels=(48, 96, 192, 384),
+        readout_type=readout,
+        min_depth=1e-3,
+        max_depth=max_depth,
+        norm_cfg=None,
+        loss_decode=dict(type='ScaleInvariantLogLoss', warm_up_iters=20),
+    ),
+    train_cfg=dict(),
+    test_cfg=dict(mode='whole', flip=True),
+)
+
+dataset = dict(
+    data_root=data_root, img_suffix=image_suffix, seg_map_suffix=label_suffix
+)
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadDepthMap', depth_rescale_factor=depth_scale),
+    dict(type='Resize', scale=size[::-1], keep_ratio=False),
+    dict(type='RandomRotate', prob=0.5, degree=2.5, seg_pad_val=0),
+    dict(type='RandomFlip', prob=0.5),
+    dict(
+        type='PhotoMetricDistortion',
+        brightness_delta=32,
+        contrast_range=(0.75, 1.25),
+        saturation_range=(0.75, 1.25),
+        hue_delta=9,
+    ),
+    dict(type='PackSegInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=size[::-1], keep_ratio=False),
+    # After the resize: the metric compares depth maps of full size.
+    dict(type='LoadDepthMap', depth_rescale_factor=depth_scale),
+    dict(type='PackSegInputs'),
+]
+train_dataloader = dict(
+    batch_size=batch_size,
+    num_workers=2,
+    persistent_workers=True,
+    sampler=dict(type='SeededSampler', shuffle=True),
+    dataset=dict(
+        type='SeededDataset',
+        of='DepthDataset',
+        pipeline=train_pipeline,
+        **train,
+        **dataset,
+    ),
+)
+val_dataloader = dict(
+    batch_size=1,
+    num_workers=2,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(type='DepthDataset', pipeline=test_pipeline, **val, **dataset),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type='RunningDepthMetric', min_depth=1e-3, max_depth=max_depth)
+test_evaluator = val_evaluator
+visualizer = dict(
+    type='SegLocalVisualizer', vis_backends=[dict(type='LocalVisBackend')]
+)
+visualization = dict(type='SegVisualizationHook')

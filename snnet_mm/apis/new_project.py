@@ -1,0 +1,185 @@
+"""A config for a folder of labelled images and a plain ViT."""
+
+import colorsys
+import json
+import math
+import os
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from yapf.yapflib.yapf_api import FormatCode
+
+from snnet_mm import CONFIGS
+from snnet_mm.anchors.plain_vit import ARCHITECTURES
+from snnet_mm.anchors.timm_families import TIMM_FAMILIES
+from snnet_mm.datasets.folders import LabelledFolder
+from snnet_mm.utils import atomic_path, check, check_file
+from snnet_mm.utils.timm_models import create_timm_model
+
+RULE = '# ---'  # ends the lines of a template that are replaced
+BATCH_SIZES = dict(seg=4, depth=4, det=2, cls=32)
+# Depth saturates, and detection learns nothing, at the rate of other heads.
+HEAD_RATES = dict(seg=1e-3, depth=3e-4, det=3e-4, cls=1e-3)
+AREA = 224 * 224  # pixels of images of dense tasks, at most
+SIDES = dict(det=448, cls=224)  # of square images, at most
+EPOCHS, LEAST, MOST = 10, 600, 20000  # and iterations
+
+
+def write_project(
+    data: LabelledFolder,
+    out: str | os.PathLike,
+    backbone: str = 'vit_small_patch14_dinov2',
+    weights: str | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Write a config that trains a ViT, and annotation files beside it, if needed.
+
+    Args:
+        data: What :func:`read_folder` has found.
+        out: Config to write.
+        backbone: Name of a plain ViT in timm.
+        weights: File of its weights; by default timm downloads them.
+        force: Whether existing files are replaced.
+
+    Returns:
+        Variables at the top of the config.
+    """
+    out = Path(out).expanduser().absolute()
+    check(out.suffix == '.py', '--out', str(out), 'a file that ends in .py')
+    check(force or not out.exists(), '--out', str(out), 'a new file, or --force')
+    check_file(weights, 'option: --weights')
+    with torch.device('meta'):
+        vit = create_timm_model(backbone, num_classes=0)
+    plain = type(vit).__name__ in TIMM_FAMILIES
+    check(plain, '--backbone', backbone, 'a plain ViT of timm, see docs/families.md')
+    values = dict(data_root=str(data.root)) | _data_values(data, out)
+    values |= _model_values(data, vit, backbone, weights)
+    epoch = data.splits['train'].number / BATCH_SIZES[data.task]
+    iters = min(max(LEAST, round(EPOCHS * epoch, -2)), MOST)
+    values |= dict(batch_size=BATCH_SIZES[data.task], iters=int(iters))
+    values |= dict(head_rate=HEAD_RATES[data.task], backbone_rate=3e-5)
+    templates = Path(CONFIGS, '_base_', 'own_data')
+    parts = [(templates / f'{name}.py').read_text() for name in (data.task, 'runtime')]
+    numbers = ' and '.join(f'{s.number} {name}' for name, s in data.splits.items())
+    top = f'# {backbone} for {numbers} images in {data.root.name}, by\n'
+    top += '# tools/new_project.py. Change what is needed; size is in whole patches.\n'
+    top += ''.join(f'{name} = {as_code(value)}\n' for name, value in values.items())
+    top, _ = FormatCode(top, style_config='{based_on_style: pep8, column_limit: 88}')
+    body = [part.partition(RULE)[2].partition('\n')[2] for part in parts]
+    with atomic_path(out) as temporary:
+        temporary.write_text('\n'.join([top, *body]))
+    return values
+
+
+def as_code(value: Any) -> str:
+    """Return Python code of a value, with ``dict()`` for dicts."""
+    if isinstance(value, dict):
+        return f'dict({", ".join(f"{k}={as_code(v)}" for k, v in value.items())})'
+    return repr(value)
+
+
+def _data_values(data: LabelledFolder, out: Path) -> dict[str, Any]:
+    """Write annotation files; return the variables of a config that describe data."""
+    values = {k: v for k, v in data.facts.items() if k.endswith('suffix')}
+    for split, part in data.splits.items():
+        values[split] = part.dataset
+        if part.annotations is not None:
+            is_coco = isinstance(part.annotations, dict)
+            path = out.with_name(f'{out.stem}_{split}.{"json" if is_coco else "txt"}')
+            lines = part.annotations
+            text = json.dumps(lines) if is_coco else '\n'.join(lines) + '\n'
+            with atomic_path(path) as temporary:
+                temporary.write_text(text)
+            values[split] = dict(ann_file=str(path), **part.dataset)
+    if data.task == 'depth':
+        # Of the deepest pixel, in metres if depth maps are in millimetres.
+        farthest = math.ceil(data.facts['depths'][2] * 1e-3)
+        return values | dict(depth_scale=1e-3, max_depth=farthest)
+    values['classes'] = data.classes
+    if data.task != 'cls':
+        hues = [i / len(data.classes) for i in range(len(data.classes))]
+        colours = [
+            colorsys.hsv_to_rgb(h, 0.8, 0.6 + i % 3 / 5) for i, h in enumerate(hues)
+        ]
+        values['palette'] = [[round(255 * x) for x in colour] for colour in colours]
+    return values
+
+
+def _model_values(
+    data: LabelledFolder, vit: nn.Module, name: str, weights: str | None
+) -> dict[str, Any]:
+    """Return the variables of a config that describe the model and its images."""
+    patch, width, depth = vit.patch_embed.patch_size[0], vit.embed_dim, len(vit.blocks)
+    has_cls = getattr(vit, 'cls_token', None) is not None
+    checkpoint = f'timm://{name}' if weights is None else os.path.abspath(weights)
+    size = input_size(data, patch)
+    values = dict(size=size, patch=patch, width=width)
+    backbone = _plain_vit(vit) or dict(type='TimmAnchor', model=name, final_norm=False)
+    backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
+    if data.task == 'depth':
+        values['readout'] = 'project' if has_cls else 'ignore'
+        maps = tuple(depth * i // 4 - 1 for i in (1, 2, 3, 4))
+        backbone |= dict(out_indices=maps, with_cls=has_cls)
+    elif data.task == 'cls':
+        values['pooling'] = 'cls' if has_cls else 'mean'
+        backbone['out'] = 'end'
+    elif data.task == 'det':
+        facts = data.facts
+        # The four levels of the pyramid have strides of 0.7 patches in the mean.
+        scale = round(facts['share'] * size[0] / (0.7 * patch))
+        most = max(100, math.ceil(1.1 * facts['most'] / 100) * 100)
+        values |= dict(with_mask=facts['with_mask'], max_per_image=most)
+        values['anchor_scale'] = min(max(2, scale), 16)
+    images = {
+        key: [round(255 * x, 3) for x in vit.pretrained_cfg[key]]
+        for key in ('mean', 'std')
+    }
+    return values | dict(backbone=backbone, **images)
+
+
+def _plain_vit(vit: nn.Module) -> dict[str, Any] | None:
+    """Return PlainViT's settings for a ViT of timm, or None if it is not such a one."""
+    block = vit.blocks[0]
+    kinds = [type(x).__name__ for x in (vit, block, block.mlp, block.norm1)]
+    if (
+        kinds != ['VisionTransformer', 'Block', 'Mlp', 'LayerNorm']
+        or vit.pos_embed is None
+    ):
+        return None
+    others = vit.norm_pre, vit.patch_embed.norm, block.attn.q_norm, block.attn.norm
+    act = block.mlp.act
+    right = type(act) is nn.GELU and act.approximate == 'none'
+    if not right or any(not isinstance(x, nn.Identity) for x in others):
+        return None
+    shape = vit.embed_dim, len(vit.blocks), block.attn.num_heads
+    ratio = block.mlp.fc1.out_features / shape[0]
+    named = {v: k for k, v in ARCHITECTURES.items() if ratio == 4}
+    keys = 'embed_dims', 'depth', 'num_heads'
+    arch = dict(zip(keys, shape, strict=True)) | dict(mlp_ratio=ratio)
+    return dict(
+        type='PlainViT',
+        arch=named.get(shape, arch),
+        patch_size=vit.patch_embed.patch_size[0],
+        cls_token=vit.cls_token is not None,
+        num_registers=vit.num_reg_tokens,
+        pos_embed_prefix=vit.pos_embed.shape[1] > vit.patch_embed.num_patches,
+        qkv_bias=block.attn.qkv.bias is not None,
+        layer_scale_init=None if isinstance(block.ls1, nn.Identity) else 1.0,
+        norm_eps=block.norm1.eps,
+    )
+
+
+def input_size(data: LabelledFolder, patch: int) -> tuple[int, int]:
+    """Return height and width of training images, in whole patches.
+
+    Those of the median image, made smaller if it is large; squares for detection and
+    classification.
+    """
+    height, width = (median(list(x)) for x in zip(*data.sizes.elements(), strict=True))
+    if data.task in SIDES:
+        height = width = min(max(height, width), SIDES[data.task])
+    scale = min(1, math.sqrt(AREA / (height * width))) if data.task not in SIDES else 1
+    return tuple(max(4, round(x * scale / patch)) * patch for x in (height, width))

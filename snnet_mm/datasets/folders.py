@@ -1,0 +1,443 @@
+"""Recognise a folder of labelled images by its layout, and check its content."""
+
+import json
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from snnet_mm.utils import check
+
+from .image_files import SUFFIXES, Size, find_images, note, opened, read_all, read_size
+from .yolo import yolo_to_coco
+
+TASKS = dict(seg='segmentation', depth='depth', det='detection', cls='classification')
+LAYOUTS = """
+  images/ and masks/ (or img_dir/, ann_dir/): masks of 8 bits, or depth maps of 16 bits
+  annotations/*.json or */*.json in COCO's format: detection
+  data.yaml of YOLO, with boxes or polygons: detection
+  a folder of images for every class: classification
+all with or without train/ and val/"""
+IMAGE_DIRS = 'images', 'image', 'imgs', 'img', 'img_dir', 'JPEGImages', 'rgb'
+LABEL_DIRS = (
+    *('masks', 'mask', 'labels', 'label', 'annotations', 'ann_dir', 'depth', 'depths'),
+    *('SegmentationClass', 'gt'),
+)
+SPLITS = dict(
+    train=('train', 'training', 'train2017'),
+    val=('val', 'valid', 'validation', 'val2017', 'test', 'testing'),
+)
+IGNORED = 255  # label of pixels without a class
+MASK_MODES = {'1', 'L', 'P', 'I', 'I;16', 'I;16B'}
+COCO_KEYS = {'id', 'image_id', 'category_id', 'bbox', 'area', 'iscrowd'}
+
+
+@dataclass
+class Split:
+    """Images for training or validation.
+
+    Attributes:
+        number: Number of images.
+        dataset: Arguments of the dataset: ``data_prefix`` and, if any, ``ann_file``.
+        annotations: Annotation file to write: lines, or a dict in COCO's format.
+    """
+
+    number: int
+    dataset: dict
+    annotations: list[str] | dict | None = None
+
+
+@dataclass
+class LabelledFolder:
+    """A recognised folder of labelled images.
+
+    Attributes:
+        task: Key of ``TASKS``.
+        counts: Number of pixels, objects or images of every class.
+        sizes: Number of images of every ``(height, width)``.
+        notes: Sentences about oddities that do not prevent training.
+        facts: Values that only one task has, such as ``with_mask``.
+    """
+
+    root: Path
+    task: str
+    splits: dict[str, Split]
+    classes: list[str]
+    counts: list[int] = field(default_factory=list)
+    sizes: Counter = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def read_folder(
+    root: str | os.PathLike, task: str | None = None, classes: Sequence[str] = ()
+) -> LabelledFolder:
+    """Recognise and check a folder; one without validation images is divided 80 to 20.
+
+    Args:
+        root: The folder.
+        task: Key of ``TASKS``; None for the task of the layout.
+        classes: Names of the labels in masks. Other layouts have names of their own.
+    """
+    root, classes = Path(root).expanduser().resolve(), list(classes)
+    check(task in (None, *TASKS), '--task', task, tuple(TASKS))
+    check(len({*classes}) == len(classes), '--classes', classes, 'different names')
+    if next(find_images(root), None) is None:
+        raise ValueError(f'{root} has no images, {SUFFIXES} (argument: FOLDER)')
+    readers = {_read_yolo: 'det', _read_coco: 'det', _read_pairs: 'seg depth'}
+    for read, tasks in (readers | {_read_classes: 'cls'}).items():
+        if task is None or task in tasks.split():
+            found = read(root, task, classes)
+            if found is not None:
+                return found
+    kind = f' for {TASKS[task]}' if task else ''
+    raise ValueError(f'{root} has no known layout{kind}; known are:{LAYOUTS}')
+
+
+def _divide(items: Sequence) -> tuple[list, list]:
+    """Divide items 80 to 20, at random but always alike."""
+    if len(items) < 2:
+        raise ValueError(f'{len(items)} labelled images: expected 2 or more')
+    items = random.Random(0).sample(items, len(items))
+    number = max(1, len(items) // 5)
+    return sorted(items[number:]), sorted(items[:number])
+
+
+def _check_names(given: list[str], classes: list[str]) -> None:
+    ok = not given or sorted(given) == sorted(classes)
+    check(ok, '--classes', given, f'none, or those of the data, {classes}')
+
+
+def _read_pairs(
+    root: Path, task: str | None, classes: list[str]
+) -> LabelledFolder | None:
+    """Read images with masks or depth maps."""
+    folders, notes = _folders_of_pairs(root), []
+    names = {s: _match(root / i, root / j, notes) for s, (i, j) in folders.items()}
+    if not any(names.values()):
+        return None
+    pairs = {
+        split: [(root / i / image, root / j / label) for image, label in names[split]]
+        for split, (i, j) in folders.items()
+    }
+    every = [pair for some in pairs.values() for pair in some]
+    with opened(every[0][1]) as first:
+        task = task or ('depth' if first.mode.startswith('I') else 'seg')
+    stems = {s: [str(Path(i).with_suffix('')) for i, _ in n] for s, n in names.items()}
+    suffixes = {
+        (Path(image).suffix, label.removeprefix(stem))
+        for s in names
+        for (image, label), stem in zip(names[s], stems[s], strict=True)
+    }
+    if len(suffixes) > 1:
+        raise ValueError(
+            f'{root} has images and labels with the suffixes {sorted(suffixes)}: '
+            'expected one for all images and one for all labels'
+        )
+    if len(folders) == 1:
+        folders['val'] = folders['train']
+        stems['train'], stems['val'] = _divide(stems['train'])
+    splits = {
+        s: Split(
+            len(stems[s]),
+            dict(data_prefix=dict(img_path=str(i), seg_map_path=str(j))),
+            stems[s],
+        )
+        for s, (i, j) in folders.items()
+    }
+    result = LabelledFolder(root, task, splits, classes, notes=notes)
+    ((image_suffix, label_suffix),) = suffixes
+    result.facts = dict(image_suffix=image_suffix, label_suffix=label_suffix)
+    (_fill_masks if task == 'seg' else _fill_depth)(result, every)
+    return result
+
+
+def _folders_of_pairs(root: Path) -> dict[str, Sequence[str]]:
+    """Return the folders of images and labels of every split, relative to the root."""
+    for pair in product(IMAGE_DIRS, LABEL_DIRS):
+        for form in ('{0}/{1}', '{1}/{0}'):
+            folders = {
+                split: [form.format(name, folder) for name in pair]
+                for split, options in SPLITS.items()
+                for folder in options[::-1]  # the first one wins
+                if all((root / form.format(name, folder)).is_dir() for name in pair)
+            }
+            if 'train' in folders:
+                return folders
+        if all((root / name).is_dir() for name in pair):
+            return dict(train=pair)
+    return {}
+
+
+def _match(images: Path, labels: Path, notes: list[str]) -> list[tuple[str, str]]:
+    """Return names of images and of their labels, such as 1.jpg and 1_mask.png."""
+    image, label = (
+        {str(p.relative_to(x).with_suffix('')): str(p.relative_to(x)) for p in paths}
+        for x in (images, labels)
+        for paths in [find_images(x)]
+    )
+    tail = ''
+    if not image.keys() & label.keys():
+        few = list(image)[:50]
+        tails = Counter(k[len(s) :] for s in few for k in label if k.startswith(s))
+        tail = tails.most_common(1)[0][0] if tails else ''
+    without = [name for stem, name in image.items() if stem + tail not in label]
+    spare = [n for stem, n in label.items() if stem.removesuffix(tail) not in image]
+    notes += note(f'images in {images} without a label, left out', without)
+    notes += note(f'labels in {labels} without an image', spare)
+    return [(n, label[s + tail]) for s, n in image.items() if s + tail in label]
+
+
+def _read_label(image: Path, label: Path) -> tuple[Size, np.ndarray]:
+    size = read_size(image)
+    with opened(label) as file:
+        mode, pixels = file.mode, np.asarray(file)
+    if mode not in MASK_MODES or file.format == 'JPEG':
+        raise ValueError(
+            f'{label} is a {file.format} of mode {mode}: expected a PNG of one channel '
+            'that holds the number of a class, or a depth, in every pixel'
+        )
+    if pixels.shape != size:
+        expected = f'expected {size} as its image has'
+        raise ValueError(f'{label} has {pixels.shape} pixels: {expected}')
+    return size, pixels
+
+
+def _fill_masks(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:
+    last = len(result.classes) - 1
+
+    def read(image: Path, label: Path) -> tuple[Size, Counter]:
+        size, pixels = _read_label(image, label)
+        values, numbers = (x.tolist() for x in np.unique(pixels, return_counts=True))
+        wrong = [x for x in values if last < x != IGNORED]
+        if result.classes and wrong:
+            raise ValueError(
+                f'{label} has the labels {wrong[:5]}: expected 0 to {last}, for '
+                f'{last + 1} classes, or {IGNORED} for none (option: --classes)'
+            )
+        return size, Counter(dict(zip(values, numbers, strict=True)))
+
+    found = read_all(read, pairs)
+    empty = [
+        j for (_, j), (_, n) in zip(pairs, found, strict=True) if {*n} == {IGNORED}
+    ]
+    result.notes += note('masks without a class', empty)
+    total = sum((numbers for _, numbers in found), Counter())
+    labels = sorted(total.keys() - {IGNORED})
+    if not result.classes and (len(labels) < 2 or labels != [*range(len(labels))]):
+        raise ValueError(
+            f'{pairs[0][1].parent} has the labels {sorted(total)[:10]}: expected 0, 1, '
+            f'2 and so on, and {IGNORED} for pixels without a class; if some classes '
+            'have no pixel, name all (option: --classes)'
+        )
+    result.classes = result.classes or [f'class_{i}' for i in labels]
+    result.sizes = Counter(size for size, _ in found)
+    result.counts = [total[i] for i in range(len(result.classes))]
+
+
+def _fill_depth(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:
+    _check_names(result.classes, [])
+
+    def read(image: Path, label: Path) -> tuple[Size, list[float]]:
+        size, pixels = _read_label(image, label)
+        if pixels.dtype in (np.uint8, bool):
+            raise ValueError(f'{label} has 8 bits: expected a depth map of 16 bits')
+        valid = pixels[pixels > 0]
+        return size, np.quantile(valid, [0, 0.5, 1]).tolist() if valid.size else []
+
+    found = read_all(read, pairs)
+    empty = [label for (_, label), (_, d) in zip(pairs, found, strict=True) if not d]
+    result.notes += note('depth maps without a depth', empty)
+    if len(empty) == len(pairs):
+        raise ValueError(f'{empty[0].parent} has no depth map with a depth above 0')
+    low, middle, high = zip(*(depth for _, depth in found if depth), strict=True)
+    result.facts['depths'] = min(low), median(middle), max(high)
+    result.sizes = Counter(size for size, _ in found)
+
+
+def _read_classes(
+    root: Path, task: str | None, given: list[str]
+) -> LabelledFolder | None:
+    """Read a folder of images for every class."""
+    folders = {s: n for s, x in SPLITS.items() for n in x[::-1] if (root / n).is_dir()}
+    folders = folders if 'train' in folders else dict(train='')
+    files = {}
+    for split, folder in folders.items():
+        inside = sorted(p for p in (root / folder).iterdir() if p.is_dir())
+        images = {path.name: [*find_images(path)] for path in inside}
+        files[split] = {name: found for name, found in images.items() if found}
+    classes = [*files['train']]
+    stems = {frozenset(p.stem for p in paths) for paths in files['train'].values()}
+    if len(classes) < 2 or len(stems) < 2:  # with equal names: images and labels
+        return None
+    for split, found in files.items():
+        other = sorted({*found} ^ {*classes})
+        if other:
+            raise ValueError(
+                f'{root / folders[split]} differs from the training images in the '
+                f'classes {other[:5]}: expected the same classes'
+            )
+    _check_names(given, classes)
+    if len(files) == 1:
+        folders['val'] = folders['train']
+        parts = {name: _divide(paths) for name, paths in files['train'].items()}
+        files = {s: {n: p[i] for n, p in parts.items()} for i, s in enumerate(SPLITS)}
+    splits = {}
+    for split, found in files.items():
+        base, named = root / folders[split], enumerate(found.values())
+        lines = [f'{p.relative_to(base)} {i}' for i, paths in named for p in paths]
+        splits[split] = Split(len(lines), dict(data_prefix=folders[split]), lines)
+    counts = [sum(len(found[name]) for found in files.values()) for name in classes]
+    paths = [(p,) for found in files.values() for some in found.values() for p in some]
+    sizes = Counter(read_all(read_size, paths))
+    return LabelledFolder(root, 'cls', splits, classes, counts, sizes)
+
+
+def _read_yolo(root: Path, task: str | None, given: list[str]) -> LabelledFolder | None:
+    notes = []
+    for path in sorted([*root.glob('*.yaml'), *root.glob('*.yml')]):
+        contents = yolo_to_coco(path, notes)
+        if contents:
+            found = {split: (c, '.', None) for split, c in contents.items()}
+            return _read_objects(root, found, given, notes)
+    return None
+
+
+def _read_coco(root: Path, task: str | None, given: list[str]) -> LabelledFolder | None:
+    contents = {}
+    for path in sorted([*root.glob('*.json'), *root.glob('*/*.json')]):
+        name = re.search('train|val|test', str(path.relative_to(root)).lower())
+        split = name[0] if name else 'train'
+        # COCO itself has files of captions and keypoints, too.
+        if split not in contents or path.name.startswith('instances'):
+            try:
+                content = json.loads(path.read_text())
+            except ValueError as error:
+                raise ValueError(f'{path} is no JSON: {error}') from error
+            if _is_coco(content):
+                folder = _folder_of_images(root, path, split, content['images'])
+                contents[split] = content, folder, path
+    if 'test' in contents:
+        contents.setdefault('val', contents.pop('test'))
+    return _read_objects(root, contents, given, []) if 'train' in contents else None
+
+
+def _is_coco(content: Any) -> bool:
+    """Return whether a file of annotations has images and boxes."""
+    some = isinstance(content, dict) and content.get('annotations')
+    some = some and content.get('images') and 'categories' in content
+    return bool(some) and 'bbox' in content['annotations'][0]
+
+
+def _folder_of_images(root: Path, path: Path, split: str, images: list[dict]) -> str:
+    """Return the folder, relative to the root, that file names are relative to."""
+    names = [image['file_name'] for image in images]
+    depth, missing = len(Path(names[0]).parts), names
+    hits = [p for p in root.rglob(Path(names[0]).name) if str(p).endswith(names[0])]
+    folders = [os.path.relpath(hit.parents[depth - 1], root) for hit in hits]
+    # Images of several splits may have equal names.
+    for folder in sorted(folders, key=lambda name: split not in name):
+        missing = [name for name in names if not (root / folder / name).is_file()]
+        if not missing:
+            return folder
+    raise ValueError(
+        f'{path} names {len(missing)} images that are not in {root}: {missing[:3]}'
+    )
+
+
+def _read_objects(
+    root: Path,
+    contents: dict[str, tuple[dict, str, Path | None]],
+    given: list[str],
+    notes: list[str],
+) -> LabelledFolder:
+    """Check COCO's dict, folder of images and file of every split."""
+    objects, counts, sizes, shares, most = [], Counter(), Counter(), [], 0
+    categories = {s: _names(content) for s, (content, *_) in contents.items()}
+    names = categories['train']
+    _check_names(given, [*names.values()])
+    for split, (content, folder, path) in contents.items():
+        where, images = path or split, {i['id']: i for i in content['images']}
+        if categories[split] != names:
+            other = f'expected those of the training images, {[*names.values()]}'
+            raise ValueError(f'{where} has {[*categories[split].values()]}: {other}')
+        _check_annotations(where, content, images, names)
+        if path is not None:
+            items = [(root / folder, image) for image in images.values()]
+            read_all(_check_size, items)
+        some = content['annotations']
+        per_image = Counter(x['image_id'] for x in some)
+        empty = [x['file_name'] for i, x in images.items() if i not in per_image]
+        notes += note(f'{split} images without an object', empty)
+        tiny = [x['id'] for x in some if min(x['bbox'][2:]) < 1 or x['area'] <= 0]
+        notes += note(f'{split} objects below a pixel, which are left out', tiny)
+        counts.update(names[x['category_id']] for x in some)
+        sizes.update((x['height'], x['width']) for x in images.values())
+        for x in some:
+            image, (_, _, w, h) = images[x['image_id']], x['bbox']
+            shares.append((w * h) ** 0.5 / max(image['height'], image['width']))
+        most, objects = max(most, *per_image.values(), 0), objects + some
+    outlined = sum(bool(x.get('segmentation')) for x in objects)
+    if 0 < outlined < len(objects):
+        notes.append(f'{outlined} of {len(objects)} objects have a mask: boxes alone')
+    facts = dict(with_mask=outlined == len(objects), share=median(shares), most=most)
+    if len(contents) == 1:
+        content, folder, _ = contents['train']
+        parts = _divide([image['id'] for image in content['images']])
+        contents = {
+            split: (_part(content, {*ids}), folder, None)
+            for split, ids in zip(SPLITS, parts, strict=True)
+        }
+    splits = {}
+    for split, (content, folder, path) in contents.items():
+        data = dict(data_prefix=dict(img=folder))
+        data |= dict(ann_file=str(path)) if path else {}
+        splits[split] = Split(len(content['images']), data, None if path else content)
+    classes, counts = [*names.values()], [counts[name] for name in names.values()]
+    return LabelledFolder(root, 'det', splits, classes, counts, sizes, notes, facts)
+
+
+def _names(content: dict) -> dict[int, str]:
+    return {c['id']: c['name'] for c in sorted(content['categories'], key=_id)}
+
+
+def _id(entry: dict) -> Any:
+    return entry['id']
+
+
+def _part(content: dict, ids: set) -> dict:
+    """Return the part of COCO's dict for some images."""
+    images = [x for x in content['images'] if x['id'] in ids]
+    some = [x for x in content['annotations'] if x['image_id'] in ids]
+    return dict(content, images=images, annotations=some)
+
+
+def _check_annotations(
+    where: Any, content: dict, images: dict, names: dict[int, str]
+) -> None:
+    found = content['annotations']
+    for entry in found:
+        lacking = COCO_KEYS - entry.keys()
+        right = not lacking and entry['image_id'] in images
+        if not (right and entry['category_id'] in names and len(entry['bbox']) == 4):
+            raise ValueError(
+                f'{where}: annotation {str(entry)[:120]} lacks {sorted(lacking)}, or '
+                f'has an unknown image_id or category_id; categories: {names}'
+            )
+    if len({entry['id'] for entry in found}) < len(found):
+        raise ValueError(f'{where} has annotations of equal id: expected different ids')
+
+
+def _check_size(folder: Path, image: dict) -> None:
+    path, size = folder / image['file_name'], (image['height'], image['width'])
+    found = read_size(path)
+    if found != size:
+        raise ValueError(f'{path} has {found} pixels: expected {size} by its JSON file')

@@ -1,0 +1,64 @@
+"""Images in folders: finding them, and reading all of them to see if they are whole."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+SUFFIXES = '.jpg', '.jpeg', '.png', '.bmp', '.tif', '.tiff', '.webp'
+ORIENTATION = 0x0112  # of EXIF; rows and columns are exchanged from 5 on
+Size = tuple[int, int]
+
+
+def find_images(folder: Path) -> Iterator[Path]:
+    """Yield all images below a folder, sorted by path."""
+    for path in sorted(folder.rglob('*')):
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith('.'):
+            yield path
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """Open an image; a damaged one raises an error with its name."""
+    try:
+        with Image.open(path) as image:
+            yield image
+    except (OSError, SyntaxError) as error:  # PIL raises both
+        raise ValueError(f'{path} cannot be read: {error}') from error
+
+
+def read_size(path: Path) -> Size:
+    """Return height and width as an image is loaded for training; decode all of it."""
+    with opened(path) as image:
+        width, height = image.size
+        turned = image.getexif().get(ORIENTATION, 1) >= 5
+        image.draft('RGB', (width // 8, height // 8))  # decodes a JPEG in less time
+        image.load()
+    return (width, height) if turned else (height, width)
+
+
+def read_all(read: Callable, items: Sequence[tuple]) -> list:
+    """Return ``read(*item)`` of all items, in threads; raise one error for all."""
+
+    def attempt(item: tuple) -> Any:
+        try:
+            return read(*item)
+        except ValueError as error:
+            return error
+
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(attempt, items))
+    faults = [str(result) for result in results if isinstance(result, ValueError)]
+    if faults:
+        more = f'; and {len(faults) - 3} other files' if len(faults) > 3 else ''
+        raise ValueError('; '.join(faults[:3]) + more)
+    return results
+
+
+def note(what: str, names: Sequence) -> list[str]:
+    """Return a sentence that counts some files, or nothing if there are none."""
+    first = ', '.join(map(str, names[:3])) + ', ...' * (len(names) > 3)
+    return [f'{len(names)} {what}: {first}'] if names else []

@@ -1,0 +1,105 @@
+"""YOLO's data sets, boxes or polygons, in COCO's format."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from .image_files import find_images, note, read_all, read_size
+
+
+def yolo_to_coco(path: Path, notes: list[str]) -> dict[str, dict] | None:
+    """Return COCO's dict of every split of a ``data.yaml``, or None for other files.
+
+    File names are relative to the folder of the file. Boxes among polygons become
+    polygons of four corners.
+    """
+    data = yaml.safe_load(path.read_text())
+    if not (isinstance(data, dict) and {'names', 'train'} <= data.keys()):
+        return None
+    names = data['names']
+    names = [str(n) for n in (names.values() if isinstance(names, dict) else names)]
+    if data.get('nc', len(names)) != len(names):
+        raise ValueError(f'{path} has nc={data["nc"]} and {len(names)} names')
+    splits = dict(train=data['train'])
+    val = data.get('val') or data.get('valid') or data.get('test')
+    if val and val != data['train']:
+        splits['val'] = val
+    found = {}
+    for split, entries in splits.items():
+        images = _images(path.parent, data.get('path') or '', entries)
+        items = [(image, path.parent, len(names)) for image in images]
+        empty = [p.name for p in images if not _label(p).is_file()]
+        notes += note(f'{split} images without a label file, taken as empty', empty)
+        found[split] = read_all(_read_objects, items)
+    polygons = any(not box for s in found.values() for _, o in s for *_, box in o)
+    categories = [dict(id=i, name=name) for i, name in enumerate(names, 1)]
+    return {
+        split: dict(_as_coco(images, polygons), categories=categories)
+        for split, images in found.items()
+    }
+
+
+def _images(root: Path, base: str, entries: str | list[str]) -> list[Path]:
+    """Return images in folders, or in text files that list them."""
+    images = []
+    for entry in [entries] if isinstance(entries, str) else entries:
+        # Exports of Roboflow name '../train/images' for a folder beside data.yaml.
+        options = root / base / entry, root / entry, root / entry.removeprefix('../')
+        place = next((p for p in options if p.exists()), None)
+        if place is None:
+            raise ValueError(f'{root} has no {entry}, which its data.yaml names')
+        listed = place.read_text().split() if place.is_file() else ()
+        images += [place.parent / name for name in listed] or find_images(place)
+    return images
+
+
+def _label(image: Path) -> Path:
+    """Return the file of labels: in the folder labels for an image in images."""
+    before, folder, after = str(image).rpartition(f'{os.sep}images{os.sep}')
+    folder = folder.replace('images', 'labels')
+    return Path(before + folder + after).with_suffix('.txt')
+
+
+def _read_objects(image: Path, root: Path, num_classes: int) -> tuple[dict, list]:
+    """Return COCO's image, and label, corners in pixels and if it is a box of each."""
+    height, width = read_size(image)
+    label, objects = _label(image), []
+    lines = label.read_text().splitlines() if label.is_file() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            index, *values = map(float, line.split() or [0])
+        except ValueError:
+            index, values = -1, []
+        box, polygon = len(values) == 4, len(values) > 5 and len(values) % 2 == 0
+        right = index in range(num_classes) and (box or polygon)
+        if line.strip() and not (right and -1e-3 < min(values) <= max(values) < 1.001):
+            raise ValueError(
+                f'{label}:{number} is {line[:50]!r}: expected a class from 0 to '
+                f'{num_classes - 1} and a box (x, y, width, height) or a polygon of 3 '
+                'or more points, in shares of the image from 0 to 1'
+            )
+        if box:
+            x, y, w, h = (values[0], values[1], values[2] / 2, values[3] / 2)
+            values = [x - w, y - h, x + w, y - h, x + w, y + h, x - w, y + h]
+        if values:
+            points = np.array(values).reshape(-1, 2).clip(0, 1) * (width, height)
+            objects.append((int(index), points, box))
+    name = os.path.relpath(image, root)
+    return dict(file_name=name, height=height, width=width), objects
+
+
+def _as_coco(found: list[tuple[dict, list]], polygons: bool) -> dict:
+    annotations = []
+    for i, (_, objects) in enumerate(found):
+        for label, points, _ in objects:
+            x, y = points.T
+            area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
+            box = [*points.min(0).tolist(), *np.ptp(points, axis=0).tolist()]
+            outline = dict(segmentation=[points.ravel().tolist()]) if polygons else {}
+            ids = dict(id=len(annotations) + 1, image_id=i, category_id=label + 1)
+            shape = dict(bbox=box, area=float(area), iscrowd=0)
+            annotations.append(ids | shape | outline)
+    images = [dict(id=i, **image) for i, (image, _) in enumerate(found)]
+    return dict(images=images, annotations=annotations)

@@ -1,0 +1,83 @@
+"""Small folders of labelled images in the layouts that people have."""
+
+import json
+
+import numpy as np
+import yaml
+from PIL import Image
+
+
+def write(path, pixels):
+    """Write a picture of an array, or of the size (height, width) with noise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(pixels, tuple):
+        rng = np.random.default_rng(len(path.name))
+        pixels = rng.integers(0, 255, (*pixels, 3), np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def halves(height=40, width=60, low=0, high=1, dtype=np.uint8):
+    """A label map, the left third of one value, the rest of another one."""
+    pixels = np.full((height, width), high, dtype)
+    pixels[:, : width // 3] = low
+    return pixels
+
+
+def write_masks(root, train='images/train masks/train', val='images/val masks/val'):
+    """Ten training and three validation images with masks of classes 0 and 1."""
+    for folders, number in ((train, 10), (val, 3 if val else 0)):
+        for i in range(number):
+            images, masks = folders.split()
+            write(root / images / f'{i}.jpg', (40, 60))
+            write(root / masks / f'{i}.png', halves())
+
+
+def write_depth(root, number=5):
+    """Images with 16-bit depth of 1 to 4.2 metres."""
+    for i in range(number):
+        write(root / f'rgb/{i}.png', (40, 60))
+        write(root / f'depth/{i}.png', halves(low=1000, high=4200, dtype=np.uint16))
+
+
+def write_classes(root, splits=('train/', 'val/'), number=5):
+    """A folder of images for each of two classes."""
+    for split in splits:
+        for name in ('cat', 'dog'):
+            for i in range(number):
+                write(root / f'{split}{name}/{name}{i}.jpg', (40, 60))
+
+
+def box(number, image, category=7, **kwargs):
+    found = dict(id=number, image_id=image, category_id=category, iscrowd=0)
+    return found | dict(bbox=[6, 4, 30, 20], area=600) | kwargs
+
+
+def write_coco(root, splits=('train', 'val'), number=5, **kwargs):
+    """Images with a box each, the last one without; categories of ids 3 and 7."""
+    for split in splits:
+        images = [
+            dict(id=i, file_name=f'{i}.jpg', height=40, width=60) for i in range(number)
+        ]
+        for image in images:
+            write(root / split / image['file_name'], (40, 60))
+        content = dict(
+            images=images,
+            annotations=[box(i, i, **kwargs) for i in range(number - 1)],
+            categories=[dict(id=7, name='car'), dict(id=3, name='person')],
+        )
+        path = root / f'annotations/instances_{split}.json'
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(content))
+
+
+def write_yolo(root, line='1 0.5 0.5 0.5 0.25', number=5, **kwargs):
+    """Images of 40x60 pixels in YOLO's layout, an object each but for the last."""
+    for split in ('train', 'val'):
+        for i in range(number):
+            write(root / f'images/{split}/{i}.jpg', (40, 60))
+            if i < number - 1:
+                label = root / f'labels/{split}/{i}.txt'
+                label.parent.mkdir(parents=True, exist_ok=True)
+                label.write_text(line + '\n')
+    data = dict(train='images/train', val='images/val', names={0: 'car', 1: 'person'})
+    (root / 'data.yaml').write_text(yaml.safe_dump(data | kwargs))

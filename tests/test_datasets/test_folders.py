@@ -1,0 +1,275 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from labelled_folders import (
+    box,
+    halves,
+    write,
+    write_classes,
+    write_coco,
+    write_depth,
+    write_masks,
+    write_yolo,
+)
+
+from snnet_mm.datasets.folders import read_folder
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ('train', 'val'),
+    [
+        ('images/train masks/train', 'images/val masks/val'),
+        ('img_dir/training ann_dir/training', 'img_dir/test ann_dir/test'),
+        ('train/images train/labels', 'valid/images valid/labels'),
+    ],
+)
+def test_masks(tmp_path, train, val):
+    write_masks(tmp_path, train, val)
+    found = read_folder(tmp_path)
+    assert (found.task, found.classes) == ('seg', ['class_0', 'class_1'])
+    assert found.counts == [13 * 40 * 20, 13 * 40 * 40]
+    assert found.sizes == {(40, 60): 13}
+    assert found.facts == dict(image_suffix='.jpg', label_suffix='.png')
+    assert found.notes == []
+    for split, folders, number in (('train', train, 10), ('val', val, 3)):
+        images, masks = folders.split()
+        prefix = dict(img_path=images, seg_map_path=masks)
+        assert found.splits[split].dataset == dict(data_prefix=prefix)
+        assert found.splits[split].annotations == [str(i) for i in range(number)]
+
+
+def test_a_folder_without_splits_is_divided_always_alike(tmp_path):
+    write_masks(tmp_path, 'images masks', '')
+    splits = read_folder(tmp_path, 'seg', ['a', 'b', 'c']).splits
+    names = {split: part.annotations for split, part in splits.items()}
+    assert {split: len(part) for split, part in names.items()} == dict(train=8, val=2)
+    assert sorted(names['train'] + names['val']) == [str(i) for i in range(10)]
+    again = read_folder(tmp_path).splits
+    assert {split: part.annotations for split, part in again.items()} == names
+
+
+def test_names_of_masks_with_a_tail_and_images_without_a_mask(tmp_path):
+    write_masks(tmp_path)
+    masks = tmp_path / 'masks'
+    for path in list(masks.rglob('*.png')):
+        path.rename(path.with_name(f'{path.stem}_mask.png'))
+    (masks / 'train/3_mask.png').rename(masks / 'train/x_mask.png')
+    found = read_folder(tmp_path)
+    assert found.facts['label_suffix'] == '_mask.png'
+    assert found.splits['train'].annotations == list('012456789')
+    assert [n.replace(str(tmp_path), '') for n in found.notes] == [
+        '1 images in /images/train without a label, left out: 3.jpg',
+        '1 labels in /masks/train without an image: x_mask.png',
+    ]
+
+
+def test_masks_without_a_class(tmp_path):
+    write_masks(tmp_path)
+    write(tmp_path / 'masks/val/0.png', halves(low=255, high=255))
+    found = read_folder(tmp_path)
+    assert found.counts == [12 * 40 * 20, 12 * 40 * 40]
+    assert found.notes == [f'1 masks without a class: {tmp_path}/masks/val/0.png']
+
+
+@pytest.mark.parametrize(
+    ('mask', 'classes', 'message'),
+    [
+        (halves(high=4), 'ab', r'5.png has the labels \[4\]: expected 0 to 1'),
+        (halves(high=4), '', r'labels \[0, 1, 4\]: expected 0, 1, 2 .*--classes'),
+        (halves(20, 60), '', r'5.png has \(20, 60\) pixels: expected \(40, 60\)'),
+        ((40, 60), '', '5.png is a PNG of mode RGB: expected a PNG of one channel'),
+        (None, '', '5.png cannot be read'),
+    ],
+)
+def test_wrong_masks(tmp_path, mask, classes, message):
+    write_masks(tmp_path)
+    path = tmp_path / 'masks/train/5.png'
+    path.write_bytes(b'') if mask is None else write(path, mask)
+    with pytest.raises(ValueError, match=message):
+        read_folder(tmp_path, classes=classes)
+
+
+def test_masks_of_0_and_255_have_one_class_alone(tmp_path):
+    write_masks(tmp_path, val='')
+    for path in (tmp_path / 'masks').rglob('*.png'):
+        write(path, halves(high=255))
+    with pytest.raises(ValueError, match=r'the labels \[0, 255\]: expected 0, 1'):
+        read_folder(tmp_path)
+
+
+def test_suffixes_of_several_kinds(tmp_path):
+    write_masks(tmp_path)
+    write(tmp_path / 'images/val/9.png', (40, 60))
+    write(tmp_path / 'masks/val/9.png', halves())
+    with pytest.raises(ValueError, match=r"suffixes .*'.jpg', '.png'.*'.png', '.png'"):
+        read_folder(tmp_path)
+
+
+def test_depth(tmp_path):
+    write_depth(tmp_path)
+    write(tmp_path / 'depth/2.png', np.zeros((40, 60), np.uint16))
+    found = read_folder(tmp_path)
+    assert (found.task, found.classes, found.counts) == ('depth', [], [])
+    assert found.facts['depths'] == (1000, 4200, 4200)
+    assert found.splits['val'].number == 1
+    assert found.notes == [f'1 depth maps without a depth: {tmp_path}/depth/2.png']
+    write(tmp_path / 'depth/3.png', halves())
+    with pytest.raises(
+        ValueError, match='3.png has 8 bits: expected a depth map of 16'
+    ):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize('splits', [('train/', 'val/'), ('',)])
+def test_a_folder_for_every_class(tmp_path, splits):
+    write_classes(tmp_path, splits)
+    found = read_folder(tmp_path)
+    assert (found.task, found.classes) == ('cls', ['cat', 'dog'])
+    assert found.counts == [5 * len(splits)] * 2
+    train, val = found.splits['train'], found.splits['val']
+    assert train.dataset == dict(data_prefix=splits[0].strip('/'))
+    assert val.dataset == dict(data_prefix=splits[-1].strip('/'))
+    if len(splits) == 2:
+        assert train.annotations[4:6] == ['cat/cat4.jpg 0', 'dog/dog0.jpg 1']
+    else:  # one of every class
+        assert [line[-1] for line in val.annotations] == ['0', '1']
+        assert train.number == 8
+        assert not {*train.annotations} & {*val.annotations}
+
+
+def test_validation_images_of_other_classes(tmp_path):
+    write_classes(tmp_path)
+    (tmp_path / 'val/dog').rename(tmp_path / 'val/bird')
+    with pytest.raises(ValueError, match=r"/val differs .* \['bird', 'dog'\]"):
+        read_folder(tmp_path)
+
+
+def test_coco(tmp_path):
+    write_coco(tmp_path)
+    found = read_folder(tmp_path)
+    assert (found.task, found.classes) == ('det', ['person', 'car'])  # by their ids
+    assert (found.counts, found.sizes) == ([0, 8], {(40, 60): 10})
+    assert found.facts == dict(with_mask=False, share=600**0.5 / 60, most=1)
+    data = dict(data_prefix=dict(img='val'))
+    data['ann_file'] = f'{tmp_path}/annotations/instances_val.json'
+    assert found.splits['val'].dataset == data
+    assert found.splits['val'].annotations is None
+    assert found.notes[0] == '1 train images without an object: 4.jpg'
+
+
+def test_coco_of_one_file_is_divided(tmp_path):
+    write_coco(tmp_path, ['all'], segmentation=[[0, 0, 9, 0, 9, 9]])
+    found = read_folder(tmp_path, 'det', ['car', 'person'])
+    assert found.facts['with_mask']
+    parts = [found.splits[split].annotations for split in ('train', 'val')]
+    assert [len(part['images']) for part in parts] == [4, 1]
+    for part in parts:
+        ids = {image['id'] for image in part['images']}
+        assert {x['image_id'] for x in part['annotations']} == ids - {4}
+    assert found.splits['val'].dataset == dict(data_prefix=dict(img='all'))
+
+
+def test_roboflow_has_annotations_beside_images(tmp_path):
+    write_coco(tmp_path)
+    for split, name in (('train', 'train'), ('val', 'valid')):
+        (tmp_path / split).rename(tmp_path / name)
+        path = tmp_path / f'annotations/instances_{split}.json'
+        path.rename(tmp_path / name / '_annotations.coco.json')
+    found = read_folder(tmp_path).splits
+    assert found['val'].dataset['data_prefix'] == dict(img='valid')
+    assert found['train'].dataset['data_prefix'] == dict(img='train')
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        (dict(annotations=[box(1, 9)]), 'lacks .*unknown image_id'),
+        (dict(annotations=[box(1, 1, 2)]), 'unknown image_id or category_id'),
+        (dict(annotations=[dict(bbox=[1, 2, 3, 4])]), r"lacks \['area', 'category_id'"),
+        (dict(annotations=[box(1, 1), box(1, 2)]), 'annotations of equal id'),
+        (dict(categories=[dict(id=7, name='bus')]), r"\['bus'\]: expected those of"),
+        (
+            dict(images=[dict(id=1, file_name='x.jpg', height=40, width=60)]),
+            r"names 1 images that are not in .*\['x.jpg'\]",
+        ),
+        (
+            dict(
+                images=[
+                    dict(id=i, file_name='1.jpg', height=60, width=40) for i in range(5)
+                ]
+            ),
+            r'1.jpg has \(40, 60\) pixels: expected \(60, 40\)',
+        ),
+    ],
+)
+def test_wrong_coco_files(tmp_path, changes, message):
+    write_coco(tmp_path)
+    edit(tmp_path / 'annotations/instances_val.json', **changes)
+    with pytest.raises(ValueError, match=message):
+        read_folder(tmp_path)
+
+
+def test_a_file_that_is_no_json(tmp_path):
+    write_coco(tmp_path)
+    (tmp_path / 'annotations/instances_val.json').write_text('{')
+    with pytest.raises(ValueError, match='instances_val.json is no JSON'):
+        read_folder(tmp_path)
+
+
+def test_yolo(tmp_path):
+    write_yolo(tmp_path, '1 0.5 0.5 0.5 0.25')
+    found = read_folder(tmp_path)
+    assert (found.task, found.classes) == ('det', ['car', 'person'])
+    assert (found.counts, found.facts['most']) == ([0, 8], 1)
+    assert (
+        found.splits['val'].annotations['images'][0]['file_name'] == 'images/val/0.jpg'
+    )
+    assert found.splits['val'].dataset == dict(data_prefix=dict(img='.'))
+
+
+def test_boxes_and_masks_together_give_boxes(tmp_path):
+    write_coco(tmp_path, segmentation=[[0, 0, 9, 0, 9, 9]])
+    edit(tmp_path / 'annotations/instances_val.json', annotations=[box(1, 1)])
+    found = read_folder(tmp_path)
+    assert not found.facts['with_mask']
+    assert found.notes[-1] == '4 of 5 objects have a mask: boxes alone'
+
+
+def test_unknown_folders(tmp_path):
+    with pytest.raises(ValueError, match=r'has no images, .*argument: FOLDER'):
+        read_folder(tmp_path)
+    write(tmp_path / 'photos/1.jpg', (40, 60))
+    with pytest.raises(ValueError, match='no known layout; known are:\n  images/'):
+        read_folder(tmp_path)
+    write(tmp_path / 'labels_of_photos/1.png', halves())
+    with pytest.raises(ValueError, match='no known layout;'):
+        read_folder(tmp_path)
+    shutil.rmtree(tmp_path / 'photos')
+    write_masks(tmp_path)
+    with pytest.raises(ValueError, match='no known layout for detection'):
+        read_folder(tmp_path, 'det')
+    with pytest.raises(ValueError, match="task='boxes'; allowed: 'seg'"):
+        read_folder(tmp_path, 'boxes')
+
+
+def test_names_of_classes(tmp_path):
+    write_classes(tmp_path)
+    assert read_folder(tmp_path, classes=['dog', 'cat']).classes == ['cat', 'dog']
+    with pytest.raises(ValueError, match=r"\['a', 'b'\]; allowed: .*'cat', 'dog'"):
+        read_folder(tmp_path, classes=['a', 'b'])
+    with pytest.raises(ValueError, match=r'allowed: different names .*--classes'):
+        read_folder(tmp_path, classes=['a', 'a'])
+
+
+def test_a_single_image(tmp_path):
+    write_coco(tmp_path, ['train'], number=2)
+    path = tmp_path / 'annotations/instances_train.json'
+    edit(path, images=json.loads(path.read_text())['images'][:1])
+    with pytest.raises(ValueError, match='1 labelled images: expected 2 or more'):
+        read_folder(tmp_path)

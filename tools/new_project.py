@@ -1,0 +1,72 @@
+"""Write a config that trains a plain ViT on a folder of labelled images."""
+
+import argparse
+from itertools import chain
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from snnet_mm.apis.new_project import write_project
+from snnet_mm.datasets.folders import TASKS, LabelledFolder, read_folder
+from snnet_mm.utils import ToolParser, run_command
+
+COUNTED = dict(seg='pixels', det='objects', cls='images')
+
+
+def parse_args() -> argparse.Namespace:
+    parser = ToolParser(description=__doc__)
+    add = parser.add_argument
+    add('folder', help='folder of images and labels; docs/own_data.md has the layouts')
+    add('--out', required=True, type=Path, help='config to write')
+    what = 'task; by default the task of the layout'
+    add('--task', choices=tuple(TASKS), help=what)
+    what = 'plain ViT of timm (default: %(default)s)'
+    add('--backbone', default='vit_small_patch14_dinov2', help=what)
+    what = 'file of its weights, in the names of timm; by default timm downloads them'
+    add('--weights', help=what)
+    what = 'names of the labels 0, 1, ... of masks'
+    add('--classes', nargs='+', default=[], help=what)
+    add('--force', action='store_true', help='replace an existing config')
+    return parser.parse_args()
+
+
+def print_findings(data: LabelledFolder) -> None:
+    console = Console(highlight=False)
+    numbers = ', '.join(f'{s.number} {name}' for name, s in data.splits.items())
+    sizes = [f'{w}x{h} ({n} images)' for (h, w), n in data.sizes.most_common(3)]
+    more = f' and {len(data.sizes) - 3} other sizes' if len(data.sizes) > 3 else ''
+    console.print(f'Images: {numbers}; width x height: {", ".join(sizes)}{more}')
+    if data.task == 'depth':
+        low, middle, high = (x / 1000 for x in data.facts['depths'])
+        console.print(
+            f'Depth, if in millimetres: {low:.3g} to {high:.3g} m, median {middle:.3g} m'
+        )
+    else:
+        table = Table('label', 'class', COUNTED[data.task], 'share')
+        total = sum(data.counts)
+        for i, (name, count) in enumerate(zip(data.classes, data.counts, strict=True)):
+            table.add_row(str(i), name, f'{count:,}', f'{count / total:.1%}')
+        console.print(table)
+    for note in data.notes:
+        console.print(f'Note: {note}')
+
+
+def main() -> None:
+    args = parse_args()
+    classes = [*chain.from_iterable(x.split(',') for x in args.classes)]
+    data = read_folder(args.folder, args.task, [x for x in classes if x])
+    values = write_project(data, args.out, args.backbone, args.weights, args.force)
+    guessed = '' if args.task else ' (by the layout; --task sets another)'
+    print(f'Task: {TASKS[data.task]}{guessed}')
+    print_findings(data)
+    trained = Path('work_dirs', args.out.stem, f'iter_{values["iters"]}.pth')
+    height, width = values['size']
+    print(f"""Wrote {args.out}: {width}x{height} pixels, {values['iters']} iterations
+Next:
+  python tools/train.py {args.out}
+  python tools/make_elastic.py {args.out} {trained}""")
+
+
+if __name__ == '__main__':
+    run_command(main)

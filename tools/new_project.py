@@ -32,16 +32,18 @@ def parse_args() -> argparse.Namespace:
 
 
 def print_findings(data: LabelledFolder) -> None:
-    console = Console(highlight=False)
-    numbers = ', '.join(f'{s.number} {name}' for name, s in data.splits.items())
+    console = Console(highlight=False, soft_wrap=True)
+    parts = []
+    for name, split in data.splits.items():
+        folder = split.dataset['data_prefix']
+        folder = folder if isinstance(folder, str) else next(iter(folder.values()))
+        parts.append(f'{split.number} {name} ({folder or data.root.name})')
     sizes = [f'{w}x{h} ({n} images)' for (h, w), n in data.sizes.most_common(3)]
     more = f' and {len(data.sizes) - 3} other sizes' if len(data.sizes) > 3 else ''
-    console.print(f'Images: {numbers}; width x height: {", ".join(sizes)}{more}')
+    console.print(f'Images: {", ".join(parts)}; of {", ".join(sizes)}{more}')
     if data.task == 'depth':
-        low, middle, high = (x / 1000 for x in data.facts['depths'])
-        console.print(
-            f'Depth, if in millimetres: {low:.3g} to {high:.3g} m, median {middle:.3g} m'
-        )
+        low, middle, high = (f'{x / 1000:.3g}' for x in data.facts['depths'])
+        console.print(f'Depth, if in millimetres: {low} to {high} m, median {middle} m')
     else:
         table = Table('label', 'class', COUNTED[data.task], 'share')
         total = sum(data.counts)

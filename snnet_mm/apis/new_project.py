@@ -130,7 +130,7 @@ def _model_values(
         facts = data.facts
         # The four levels of the pyramid have strides of 0.7 patches in the mean.
         scale = round(facts['share'] * size[0] / (0.7 * patch))
-        most = max(100, math.ceil(1.1 * facts['most'] / 100) * 100)
+        most = max(100, math.ceil(facts['most'] / 100) * 100)
         values |= dict(with_mask=facts['with_mask'], max_per_image=most)
         values['anchor_scale'] = min(max(2, scale), 16)
     images = {

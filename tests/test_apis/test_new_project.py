@@ -1,0 +1,245 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+from labelled_folders import (
+    halves,
+    write,
+    write_classes,
+    write_coco,
+    write_depth,
+    write_masks,
+    write_yolo,
+)
+from mmengine.registry import MODELS
+from mmengine.runner import Runner
+
+from snnet_mm.apis import new_project
+from snnet_mm.apis.new_project import input_size, write_project
+from snnet_mm.datasets.folders import read_folder
+from snnet_mm.utils import load_config
+
+TINY = 'vit_tiny_patch16_224'
+OPS = pytest.mark.ops
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / 'mine' / 'mine.py'
+
+
+@pytest.fixture
+def narrow(monkeypatch, tmp_path):
+    """Narrow all ViTs of timm; return a file of random weights."""
+    narrow = dict(embed_dim=32, depth=4, num_heads=2)
+
+    def create(name, **kwargs):
+        return timm.create_model(name, **narrow, **kwargs)
+
+    monkeypatch.setattr(new_project, 'create_timm_model', create)
+    torch.save(create(TINY, num_classes=0).state_dict(), tmp_path / 'vit.pth')
+    return str(tmp_path / 'vit.pth')
+
+
+@pytest.mark.parametrize(
+    ('name', 'kind'),
+    [
+        (TINY, 'PlainViT'),
+        ('deit_tiny_distilled_patch16_224', 'TimmAnchor'),
+        ('eva02_tiny_patch14_224', 'TimmAnchor'),
+        ('vit_base_patch16_siglip_224', 'PlainViT'),  # no cls token
+        ('vit_base_patch16_clip_224', 'TimmAnchor'),  # a norm before the blocks
+        ('vit_small_patch14_reg4_dinov2', 'PlainViT'),
+        ('deit3_small_patch16_224', 'PlainViT'),
+    ],
+)
+def test_the_backbone_has_the_maps_of_the_network_in_timm(name, kind, out, monkeypatch):
+    narrow = {} if 'eva' in name else dict(embed_dim=48, depth=2, num_heads=3)
+    monkeypatch.setattr(
+        new_project,
+        'create_timm_model',
+        lambda name, **kwargs: timm.create_model(name, **narrow, **kwargs),
+    )
+    write_masks(out.parent)
+    vit = timm.create_model(name, num_classes=0, img_size=224, **narrow).eval()
+    with torch.no_grad():
+        for parameter in vit.parameters():
+            parameter.normal_(std=0.1)
+    torch.save(vit.state_dict(), out.with_suffix('.pth'))
+    weights = str(out.with_suffix('.pth'))
+    backbone = write_project(read_folder(out.parent), out, name, weights)['backbone']
+    assert backbone['type'] == kind
+    if kind == 'TimmAnchor':
+        backbone['model_args'] = narrow
+    anchor = MODELS.build(dict(backbone, img_size=224))
+    anchor.init_weights()
+    images = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        (found,) = anchor.eval()(images)
+        (expected,) = vit.forward_intermediates(images, [-1], intermediates_only=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+TASKS = {
+    'seg': (write_masks, 1e-3, 'mIoU', dict(type='IoUMetric', iou_metrics=['mIoU'])),
+    'depth': (write_depth, 3e-4, 'RMSE', dict(max_depth=5, min_depth=1e-3)),
+    'cls': (write_classes, 1e-3, 'accuracy/top1', dict(type='Accuracy', topk=(1,))),
+    'det': (write_coco, 3e-4, 'coco/bbox_mAP', dict(metric=['bbox'])),
+    'masks': (write_yolo, 3e-4, 'coco/segm_mAP', dict(metric=['bbox', 'segm'])),
+}
+
+
+@pytest.mark.parametrize(
+    'task',
+    ['seg', 'depth', 'cls', *(pytest.param(x, marks=OPS) for x in ('det', 'masks'))],
+)
+def test_the_config_trains_and_is_evaluated(task, out, narrow, tmp_path):
+    make, rate, metric, evaluator = TASKS[task]
+    polygon = ['1 0.1 0.1 0.9 0.1 0.9 0.9'] if task == 'masks' else []
+    make(tmp_path / 'data', *polygon)
+    values = write_project(read_folder(tmp_path / 'data'), out, TINY, narrow)
+    assert (values['iters'], values['head_rate']) == (600, rate)
+    out.write_text(out.read_text().replace('\niters = 600', '\niters = 2'))
+    cfg = load_config(out)
+    assert cfg.val_evaluator.to_dict() == cfg.val_evaluator.to_dict() | evaluator
+    assert cfg.model.backbone.arch == dict(
+        embed_dims=32, depth=4, num_heads=2, mlp_ratio=4
+    )
+    cfg.work_dir, cfg.visualizer = str(tmp_path / 'work'), None
+    for loader in (cfg.train_dataloader, cfg.val_dataloader):
+        loader.update(num_workers=0, persistent_workers=False, batch_size=2)
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    parts = {id(p): n.split('.')[0] for n, p in runner.model.named_parameters()}
+    rates = {
+        (parts[id(p)], group['initial_lr'])
+        for group in runner.optim_wrapper.param_groups
+        for p in group['params']
+        if id(p) in parts  # mmengine adds one for a rate by default
+    }
+    others = {*parts.values()} - {'backbone'}
+    expected = [('backbone', pytest.approx(3e-5)), *((part, rate) for part in others)]
+    assert len(rates) == len(expected)
+    assert all(any(r == e for e in expected) for r in rates)
+    assert np.isfinite(runner.message_hub.get_scalar(f'val/{metric}').current())
+    assert (tmp_path / 'work/iter_2.pth').exists()
+
+
+def test_values(out, narrow, tmp_path):
+    write_masks(tmp_path / 'data', 'images masks', '')
+    data = read_folder(tmp_path / 'data')
+    values = write_project(data, out, TINY, narrow)
+    cfg = load_config(out)
+    listed = out.with_name('mine_val.txt').read_text().split()
+    assert listed == data.splits['val'].annotations
+    assert cfg.val_dataloader.dataset.ann_file == str(out.with_name('mine_val.txt'))
+    assert cfg.model.decode_head.num_classes == 2
+    assert cfg.model.backbone.img_size == (64, 64) == values['size']
+    assert values['mean'] == [127.5, 127.5, 127.5]
+    assert values['palette'] == [[153, 31, 31], [41, 204, 204]]
+    assert cfg.train_cfg.max_iters == cfg.param_scheduler[1].end == 600
+    assert values['backbone']['init_cfg']['checkpoint'] == narrow
+    values = write_project(data, out, TINY, force=True)
+    assert values['backbone']['init_cfg']['checkpoint'] == f'timm://{TINY}'
+
+
+@OPS
+def test_anchors_and_detections_follow_the_objects(out, narrow, tmp_path):
+    write_coco(tmp_path / 'data', number=2)
+    data = read_folder(tmp_path / 'data')
+    data.sizes = {(480, 640): 4}
+    data.sizes = type(read_folder(tmp_path / 'data').sizes)(data.sizes)
+    data.facts.update(share=0.25, most=201)
+    values = write_project(data, out, TINY, narrow)
+    # 112 of 448 pixels; strides of 11.2 in the mean.
+    assert (values['size'], values['anchor_scale']) == ((448, 448), 10)
+    assert values['max_per_image'] == 300
+
+
+@pytest.mark.parametrize(
+    ('task', 'shape', 'patch', 'size'),
+    [
+        ('seg', (360, 480), 14, (196, 252)),
+        ('seg', (100, 180), 16, (96, 176)),
+        ('depth', (20, 4000), 14, (56, 3164)),
+        ('det', (256, 256), 14, (252, 252)),
+        ('det', (3000, 4000), 16, (448, 448)),
+        ('cls', (64, 64), 14, (70, 70)),
+        ('cls', (500, 375), 14, (224, 224)),
+    ],
+)
+def test_sizes(task, shape, patch, size, tmp_path):
+    write_masks(tmp_path)
+    data = read_folder(tmp_path)
+    data.task = task
+    data.sizes.clear()
+    data.sizes[shape] = 3
+    assert input_size(data, patch) == size
+
+
+@pytest.mark.parametrize(
+    ('settings', 'message'),
+    [
+        (dict(backbone='resnet18'), "backbone='resnet18'; allowed: a plain ViT"),
+        (dict(backbone='vit_tiny_patch16'), 'cannot be built'),
+        (dict(weights='vit.pth'), 'vit.pth does not exist .*--weights'),
+        (dict(out='mine.txt'), 'mine.txt.*ends in .py'),
+    ],
+)
+def test_wrong_arguments(settings, message, out, tmp_path):
+    write_masks(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        write_project(
+            read_folder(tmp_path), **(dict(out=out, backbone=TINY) | settings)
+        )
+    assert not out.exists()
+
+
+def test_an_existing_config_stays(out, narrow, tmp_path):
+    write_masks(tmp_path / 'data')
+    data = read_folder(tmp_path / 'data')
+    out.parent.mkdir()
+    out.write_text('mine = 1')
+    with pytest.raises(ValueError, match=r'mine.py.*a new file, or --force'):
+        write_project(data, out, TINY, narrow)
+    assert [p.name for p in out.parent.iterdir()] == ['mine.py']
+    assert out.read_text() == 'mine = 1'
+    write_project(data, out, TINY, narrow, force=True)
+    assert load_config(out).default_scope == 'mmseg'
+
+
+@pytest.mark.parametrize(
+    ('make', 'task'),
+    [(write_masks, 'seg'), (write_depth, 'depth'), (write_classes, 'cls')],
+)
+def test_templates_are_configs_themselves(make, task, out, narrow, tmp_path):
+    """Their upper lines have the names that are written."""
+    make(tmp_path / 'data')
+    values = write_project(read_folder(tmp_path / 'data'), out, TINY, narrow)
+    named = {'batch_size'}
+    for name in (task, 'runtime'):
+        template = f'{new_project.CONFIGS}/_base_/own_data/{name}.py'
+        text = Path(template).read_text().partition('# ---')[0]
+        namespace = {}
+        exec(text, namespace)
+        named |= namespace.keys() - {'__builtins__', 'visualization'}
+    assert values.keys() == named
+
+
+def test_images_and_masks_as_they_are_loaded(out, narrow, tmp_path):
+    """Names with a tail, of masks with labels up to 2 and no class."""
+    write_masks(tmp_path / 'data', val='')
+    for path in list((tmp_path / 'data/masks').rglob('*.png')):
+        path.unlink()
+        write(path.with_name(f'{path.stem}_L.png'), halves(low=255, high=2))
+    data = read_folder(tmp_path / 'data', classes=['a', 'b', 'c'])
+    write_project(data, out, TINY, narrow)
+    cfg = load_config(out)
+    runner = Runner.from_cfg(
+        dict(cfg, work_dir=str(tmp_path / 'work'), visualizer=None)
+    )
+    sample = runner.build_dataloader(cfg.val_dataloader).dataset[0]['data_samples']
+    assert sample.gt_sem_seg.data.unique().tolist() == [2, 255]
+    assert sample.gt_sem_seg.data.shape == (1, 40, 60)

@@ -12,13 +12,13 @@ import torch
 from torch import nn
 from yapf.yapflib.yapf_api import FormatCode
 
-from snnet_mm import CONFIGS
 from snnet_mm.anchors.plain_vit import ARCHITECTURES
 from snnet_mm.anchors.timm_families import TIMM_FAMILIES
 from snnet_mm.datasets.folders import LabelledFolder
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
+TEMPLATES = Path(__file__).parents[1] / '.mim' / 'configs' / '_base_' / 'own_data'
 RULE = '# ---'  # ends the lines of a template that are replaced
 BATCH_SIZES = dict(seg=4, depth=4, det=2, cls=32)
 # Depth saturates, and detection learns nothing, at the rate of other heads.
@@ -61,8 +61,7 @@ def write_project(
     iters = min(max(LEAST, round(EPOCHS * epoch, -2)), MOST)
     values |= dict(batch_size=BATCH_SIZES[data.task], iters=int(iters))
     values |= dict(head_rate=HEAD_RATES[data.task], backbone_rate=3e-5)
-    templates = Path(CONFIGS, '_base_', 'own_data')
-    parts = [(templates / f'{name}.py').read_text() for name in (data.task, 'runtime')]
+    parts = [(TEMPLATES / f'{name}.py').read_text() for name in (data.task, 'runtime')]
     numbers = ' and '.join(f'{s.number} {name}' for name, s in data.splits.items())
     top = f'# {backbone} for {numbers} images in {data.root.name}, by\n'
     top += '# tools/new_project.py. Change what is needed; size is in whole patches.\n'

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import timm
@@ -93,7 +91,13 @@ TASKS = {
 
 @pytest.mark.parametrize(
     'task',
-    ['seg', 'depth', 'cls', *(pytest.param(x, marks=OPS) for x in ('det', 'masks'))],
+    [
+        'seg',
+        'depth',
+        'cls',
+        pytest.param('det', marks=OPS),
+        pytest.param('masks', marks=[OPS, pytest.mark.slow]),
+    ],
 )
 def test_the_config_trains_and_is_evaluated(task, out, narrow, tmp_path):
     make, rate, metric, evaluator = TASKS[task]
@@ -220,8 +224,8 @@ def test_templates_are_configs_themselves(make, task, out, narrow, tmp_path):
     values = write_project(read_folder(tmp_path / 'data'), out, TINY, narrow)
     named = {'batch_size'}
     for name in (task, 'runtime'):
-        template = f'{new_project.CONFIGS}/_base_/own_data/{name}.py'
-        text = Path(template).read_text().partition('# ---')[0]
+        template = new_project.TEMPLATES / f'{name}.py'
+        text = template.read_text().partition('# ---')[0]
         namespace = {}
         exec(text, namespace)
         named |= namespace.keys() - {'__builtins__', 'visualization'}

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from snnet_mm.apis import check_stitches, init_model
 from snnet_mm.deploy import FORMATS, PRECISIONS, StitchExporter
+from snnet_mm.deploy.verification import tolerance_for
 from snnet_mm.evaluation import wide_console
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import (
@@ -45,7 +46,8 @@ def parse_args() -> argparse.Namespace:
     add('--verify-on', choices=('val', 'test'), help=what)
     add('--limit', type=int, help='evaluate on only so many images, evenly spread')
     what = """points of the metric, or percent of an error, that a file may lose
-        (default: %(default)s); one that loses more is an error, and none is left"""
+        (default: %(default)s); one that loses more is left out, and its stitch is
+        written in fp32 instead"""
     add('--tolerance', type=float, default=0.5, help=what)
     what = """size of a graph's images (default: test_cfg.input_size of the config, or
         that of the data preprocessor)"""
@@ -86,29 +88,36 @@ def main() -> None:
         limit=args.limit,
         tolerance=args.tolerance,
     )
-    report(manifest, args.out)
+    report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
         print('What these lose of the metric is not known: --verify-on val measures it')
 
 
 def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
-    """Return the cells of a file by the names of their columns."""
-    own = file['weights'] if file['weights'] != manifest['weights'] else None
-    size = file['bytes'] + (own['bytes'] if own else 0)
+    """Return the cells of a file, or of one left out, by the names of their columns."""
     row = {
         'id': str(stitch['id']),
         'route': stitch['route'],
         'GFLOPs': f'{stitch["flops"] / 1e9:.3g}',
         'params (M)': f'{stitch["params"] / 1e6:.2f}',
-        'file': file['name'],
-        'MB': f'{size / 1e6:.2f}',
-        'difference': f'{file["max_difference"]:.1e}',
+        'file': f'left out: {file["format"]} {file["precision"]}',
+        'MB': '',
+        'difference': '',
     }
+    if 'name' in file:
+        own = file['weights'] if file['weights'] != manifest['weights'] else None
+        size = file['bytes'] + (own['bytes'] if own else 0)
+        row |= {'file': file['name'], 'MB': f'{size / 1e6:.2f}'}
+        row['difference'] = f'{file["max_difference"]:.1e}'
     if found := file['verified']:
         bounds = found['interval']
+        value, wanted = (
+            'NaN' if found[key] is None else f'{found[key]:.4g}'
+            for key in ('value', 'pytorch')
+        )
         row |= {
-            found['metric']: f'{found["value"]:.4g}',
-            'PyTorch': f'{found["pytorch"]:.4g}',
+            found['metric']: value,
+            'PyTorch': wanted,
             'gain, 95 %': '{:+.2g} to {:+.2g}'.format(*bounds) if bounds else '',
             'ms': f'{found["ms"]:.1f}',
             'PyTorch ms': f'{found["pytorch_ms"]:.1f}',
@@ -116,21 +125,33 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
     return row
 
 
-def report(manifest: dict, out: Path) -> None:
-    """Print a table of the files."""
+def report(manifest: dict, out: Path, tolerance: float) -> None:
+    """Print a table of the files, those left out included."""
     table = Table(
         title=f'Compared with the stitched model on {manifest["compared_on"]}'
     )
-    rows = [row_of(s, f, manifest) for s in manifest['stitches'] for f in s['files']]
+    rows = [
+        row_of(stitch, file, manifest)
+        for stitch in manifest['stitches']
+        for file in (*stitch['files'], *stitch['left_out'])
+    ]
     for name in rows[0]:
         left = name in ('route', 'file')
-        table.add_column(name, justify='left' if left else 'right', overflow='fold')
+        justify = 'left' if left else 'right'
+        # A name is copied from the table: it stays in one piece.
+        table.add_column(name, justify=justify, overflow='fold', no_wrap=name == 'file')
     for row in rows:
         table.add_row(*row.values())
     console = wide_console()
     console.print(table)
     if weights := manifest['weights']:
         console.print(f'{weights["name"]}: {weights["bytes"] / 1e6:.2f} MB')
+    left = [f['verified']['lost'] for s in manifest['stitches'] for f in s['left_out']]
+    if left:
+        known = None not in left
+        words = f'; --tolerance {tolerance_for(max(left))} keeps them' if known else ''
+        words = f'Left out: {len(left)} that lose more than {tolerance}{words}'
+        console.print(words, soft_wrap=True)
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
 
 

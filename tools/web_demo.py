@@ -14,8 +14,17 @@ from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from snnet_mm.runtime.bundle import MANIFEST, check_whole, read_manifest
-from snnet_mm.utils import ToolParser, check, check_writable, refusal, run_command
+from snnet_mm.runtime import read_manifest
+from snnet_mm.runtime.bundle import check_whole
+from snnet_mm.runtime.manifest import MANIFEST
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    check_writable,
+    refusal,
+    run_command,
+    write_json,
+)
 
 PAGE = Path(__file__).with_name('web')
 PACKAGE = 'onnxruntime-web@1.30.0'
@@ -71,15 +80,15 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     task = manifest['task']
     check(task in TASKS, 'bundle', f'{args.bundle}, of {task}', f'a bundle of {TASKS}')
     files = [file for stitch in manifest['stitches'] for file in stitch['files']]
-    check_whole(args.bundle, [*files, manifest['weights']])
-    names = [file['name'] for file in files if file['format'] == 'onnx']
-    check(names, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')
-    names += [MANIFEST, *([manifest['weights']['name']] if manifest['weights'] else [])]
+    files = [file for file in files if file['format'] == 'onnx']
+    check(files, 'bundle', str(args.bundle), 'a bundle with ONNX graphs')
+    files += [manifest['weights']] if manifest['weights'] else []
+    paths = [check_whole(args.bundle, file) for file in files]
     images = [path.name for path in args.images]
     check(len({*images}) == len(images), '--images', images, 'names that differ')
     for path in args.images:
         check(path.is_file(), '--images', str(path), 'image files that exist')
-    copies = {f'bundle/{name}': args.bundle / name for name in names}
+    copies = {f'bundle/{path.name}': path for path in paths}
     copies |= {f'ort/{name}': scripts / name for name in SCRIPTS}
     copies |= {f'images/{path.name}': path for path in args.images}
     copies |= {name: PAGE / name for name in ('page.js', 'worker.js')}
@@ -87,6 +96,7 @@ def write_page(args: argparse.Namespace, scripts: Path) -> None:
     for name, path in copies.items():
         (out / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, out / name)
+    write_json(out / 'bundle' / MANIFEST, manifest)
     settings = json.dumps(dict(images=images))
     page = (PAGE / 'index.html').read_text(encoding='utf-8')
     page = page.replace('TITLE', escape(args.title))

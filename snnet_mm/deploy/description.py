@@ -45,6 +45,8 @@ def describe_graphs(
     before.append(dict(step='batch', layout='NCHW', **loaded))
     resized = list(size) if task in ('segmentation', 'depth') else None
     normalises = images['mean'] is not None
+    palette = meta.get('palette') or ()  # or the word 'random'
+    palette = () if isinstance(palette, str) else palette
     return dict(
         input=images,
         outputs=[
@@ -56,7 +58,8 @@ def describe_graphs(
         ),
         caller=dict(before=before, after=list(heads) or _steps_after(task, model)),
         task=task,
-        **{key: list(meta.get(key) or ()) for key in ('classes', 'palette')},
+        classes=list(meta.get('classes') or ()),
+        palette=list(palette),
     )
 
 

@@ -1,11 +1,14 @@
 """Export of one stitch, or of a bundle of several that share their weights."""
 
+import json
 import math
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,9 +19,17 @@ from torch import nn
 from snnet_mm.evaluation import cost_table, preprocessed_size
 from snnet_mm.evaluation.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.runtime.bundle import MANIFEST, VERSION
+from snnet_mm.runtime.bundle import describe_file
+from snnet_mm.runtime.manifest import MANIFEST, VERSION, check_manifest
 from snnet_mm.stitching import StitchResults, select_stitches
-from snnet_mm.utils import check, check_writable, machine, refusal, write_json
+from snnet_mm.utils import (
+    check,
+    check_writable,
+    folder_lock,
+    machine,
+    refusal,
+    write_json,
+)
 
 from .description import check_windows, describe_graphs
 from .formats import FORMATS
@@ -35,7 +46,7 @@ from .heads import compare_head, write_heads
 from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
 from .request import ExportRequest
 from .single import single_stitch
-from .verification import PYTORCH, judge, results_by_kind, verify
+from .verification import PYTORCH, Verified, judge, results_by_kind, verify
 
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 UNFINISHED = '.export-'  # start of the names of folders that are written
@@ -106,35 +117,78 @@ class StitchExporter:
         return self.export(replace(request, stitches=ids))
 
     def export(self, request: ExportRequest) -> dict:
-        """Write what is asked for, compare every file, then put all in its place."""
-        ids, files, weights = request.stitches, {}, None
-        if request.shares_weights:
-            names = {name for i in ids for *_, name in request.files(i, self.size)}
-            self._check_no_other_bundle(names)
-        for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export left it
-            shutil.rmtree(folder, ignore_errors=True)
-        with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
-            folder = Path(folder)
-            bundle = OnnxBundle(folder)
-            wanted = {i: self._write(i, request, folder, bundle) for i in ids}
-            own = self.model, self.images, folder, bundle if request.bundle else None
-            heads = write_heads(*own) if HEADS in request.formats else []
+        """Write what is asked for, compare every file, then put all in its place.
+
+        Evaluated files that lose more than the tolerance are left out; a stitch of
+        which a format has none left is written in fp32.
+        """
+        formats = [FORMATS[name] for name in request.formats]
+        names = {  # that are written, or replaced by files in fp32
+            format.file_name(i, self.size, precision)
+            for i, format in product(request.stitches, formats)
+            for precision in (*request.precisions, 'fp32')
+        }
+        with folder_lock(self.out_dir, '--out', 'exporting'):
             if request.shares_weights:
-                path = bundle.save()
-                weights = dict(name=path.name, bytes=path.stat().st_size)
-            for i in ids:
-                files[i] = self._compare(i, request, folder, wanted[i], weights)
-            results = self.results
-            if request.verify_on:  # of the stitches in PyTorch, too
-                verified = self._verify(request, folder, files)
-                results = verified if results is None else results
-            described = self.cfg, self.model, self.size, wanted[ids[0]]
-            about = describe_graphs(*described, [file.step for file in heads])
-            about['heads'] = [compare_head(file, folder, weights) for file in heads]
-            manifest = self._manifest(files, about, weights, results)
-            for path in folder.iterdir():
-                os.replace(path, self.out_dir / path.name)
-        write_json(self.out_dir / MANIFEST, manifest)
+                self._check_no_other_bundle(names)
+            for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export's
+                shutil.rmtree(folder, ignore_errors=True)
+            with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
+                manifest = self._write_all(request, Path(folder))
+                written = {path.name for path in Path(folder).iterdir()}
+                for name in written:
+                    os.replace(Path(folder, name), self.out_dir / name)
+            for name in names - written:  # of an earlier export, whose weights are gone
+                (self.out_dir / name).unlink(missing_ok=True)
+            write_json(self.out_dir / MANIFEST, manifest)
+        return manifest
+
+    def _write_all(self, request: ExportRequest, folder: Path) -> dict:
+        """Write all files but the manifest into a folder; return the manifest."""
+        ids, bundle, weights = request.stitches, OnnxBundle(folder), None
+        own = folder, bundle if request.bundle else None
+        names = {i: [*request.files(i, self.size)] for i in ids}
+        wanted = {i: self._write(i, names[i], *own) for i in ids}
+        with_heads = HEADS in request.formats
+        heads = write_heads(self.model, self.images, *own) if with_heads else []
+        judged, rows, left_out = {}, defaultdict(dict), {i: [] for i in ids}
+        lost = True
+        while lost:
+            if request.shares_weights:
+                weights = describe_file(bundle.save())
+            compared = folder, weights if request.bundle else None
+            files = {i: self._compare(names[i], wanted[i], *compared) for i in ids}
+            lost = self._verify(request, folder, files, judged, rows)
+            for i, file in lost:
+                kind, precision, name = (
+                    file[key] for key in ('format', 'precision', 'name')
+                )
+                about = dict(format=kind, precision=precision)
+                left_out[i].append(about | dict(verified=file['verified']))
+                del rows[kind, precision][i]
+                names[i].remove((kind, precision, name))
+                if file['shares_weights']:
+                    bundle.drop(name)
+                else:
+                    for part in filter(None, (file, file['weights'])):
+                        (folder / part['name']).unlink()
+                if kind not in [name for name, *_ in names[i]]:
+                    name = FORMATS[kind].file_name(i, self.size, 'fp32')
+                    names[i].append((kind, 'fp32', name))
+                    self._write(i, names[i][-1:], *own)
+        results = self.results
+        if request.verify_on:
+            by_kind = results_by_kind(self.space, self.costs, rows)
+            for (name, precision), found in by_kind.items():
+                found.save(folder / f'stitches_{name}_{precision}.json')
+            # Those of the stitches in PyTorch.
+            results = by_kind[PYTORCH, 'fp32'] if results is None else results
+        described = self.cfg, self.model, self.size, wanted[ids[0]]
+        about = describe_graphs(*described, [file.step for file in heads])
+        about['heads'] = [compare_head(file, folder, weights) for file in heads]
+        manifest = self._manifest(files, left_out, about, weights, results)
+        manifest = json.loads(json.dumps(manifest))
+        check_manifest(manifest, self.out_dir / MANIFEST)
         return manifest
 
     def _check_no_other_bundle(self, names: Collection[str]) -> None:
@@ -147,14 +201,18 @@ class StitchExporter:
         check(alone, '--out', str(self.out_dir), allowed + WEIGHTS)
 
     def _write(
-        self, stitch_id: int, request: ExportRequest, folder: Path, bundle: OnnxBundle
+        self,
+        stitch_id: int,
+        files: Sequence[tuple[str, str, str]],
+        folder: Path,
+        bundle: OnnxBundle | None,
     ) -> Predictions:
-        """Write the files of one stitch; return what it predicts."""
+        """Write files of one stitch; return what it predicts."""
         set_stitch(self.model, stitch_id)
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
         build = StitchBuild(cfg, single, self.graph_images)
-        for kind, precision, name in request.files(stitch_id, self.size):
-            if request.bundle and FORMATS[kind].shares_weights:
+        for kind, precision, name in files:
+            if bundle and FORMATS[kind].shares_weights:
                 bundle.add(name, to_onnx(build, precision))
             else:
                 FORMATS[kind].write(build, folder / name, precision)
@@ -162,60 +220,68 @@ class StitchExporter:
 
     def _compare(
         self,
-        stitch_id: int,
-        request: ExportRequest,
-        folder: Path,
+        files: Sequence[tuple[str, str, str]],
         wanted: Predictions,
-        shared: dict | None,
+        folder: Path,
+        shared: Mapping | None,
     ) -> list[dict]:
         """Open the files of one stitch again; return what the manifest says of them."""
         written = []
-        for kind, precision, name in request.files(stitch_id, self.size):
+        for kind, precision, name in files:
             format, path = FORMATS[kind], folder / name
             options = dict(format.options.get(precision, {}))
             got = format.load(path, options)(self.graph_images)
-            difference = check_parity(
-                kind, f'stitch {stitch_id}', got, wanted, precision
-            )
-            about = dict(format=kind, precision=precision, name=name)
-            about |= dict(bytes=path.stat().st_size, max_difference=difference)
-            shares = request.bundle and format.shares_weights
-            about |= dict(shares_weights=shares, weights=shared if shares else None)
+            difference = check_parity(kind, name, got, wanted, precision)
+            shares = format.shares_weights and shared is not None
+            about = dict(format=kind, precision=precision, **describe_file(path))
+            about |= dict(max_difference=difference, shares_weights=shares)
+            about['weights'] = shared if shares else None
             if format.weights_suffix:
                 own = path.with_suffix(format.weights_suffix)
-                about['weights'] = dict(name=own.name, bytes=own.stat().st_size)
+                about['weights'] = describe_file(own)
             written.append(about | dict(options=options, verified=None))
         return written
 
     def _verify(
-        self, request: ExportRequest, folder: Path, files: Mapping[int, Sequence[dict]]
-    ) -> StitchResults:
-        """Evaluate files beside their stitches; put what they lost into ``files``.
+        self,
+        request: ExportRequest,
+        folder: Path,
+        files: Mapping[int, Sequence[dict]],
+        judged: dict[str, tuple[dict, bool]],
+        rows: dict[tuple[str, str], dict[int, Verified]],
+    ) -> list[tuple[int, dict]]:
+        """Evaluate files beside their stitches; return those that lost too much.
 
-        Returns the results of the stitches.
+        What was ``judged`` before, by name, stays. ``rows`` get the metrics by format,
+        precision and stitch id, and ``files`` what the manifest says of it.
         """
-        data, found = (request.verify_on, request.limit), {}
-        for i, written in files.items():
-            set_stitch(self.model, i)
-            _, single = single_stitch(self.cfg, self.model, i)
-            runs = {
-                f['name']: FORMATS[f['format']].load(folder / f['name'], f['options'])
-                for f in written
-            }
-            rows = verify(self.cfg, single, runs, self.size, *data)
-            found.setdefault((PYTORCH, 'fp32'), {})[i] = rows[PYTORCH]
+        lost, data = [], (request.verify_on, request.limit)
+        for i, written in files.items() if request.verify_on else ():
+            if new := [file for file in written if file['name'] not in judged]:
+                set_stitch(self.model, i)
+                _, single = single_stitch(self.cfg, self.model, i)
+                runs = {
+                    f['name']: FORMATS[f['format']].load(
+                        folder / f['name'], f['options']
+                    )
+                    for f in new
+                }
+                found = verify(self.cfg, single, runs, self.size, *data)
+                rows[PYTORCH, 'fp32'][i] = found[PYTORCH]
+                for file in new:
+                    judged[file['name']] = judge(i, file, found, request)
+                    kind = file['format'], file['precision']
+                    rows[kind][i] = found[file['name']]
             for file in written:
-                file['verified'] = judge(i, file, rows, request)
-                kind = file['format'], file['precision']
-                found.setdefault(kind, {})[i] = rows[file['name']]
-        by_kind = results_by_kind(self.space, self.costs, found)
-        for (name, precision), results in by_kind.items():
-            results.save(folder / f'stitches_{name}_{precision}.json')
-        return by_kind[PYTORCH, 'fp32']
+                file['verified'], kept = judged[file['name']]
+                if not kept:
+                    lost.append((i, file))
+        return lost
 
     def _manifest(
         self,
         files: Mapping[int, Sequence[dict]],
+        left_out: Mapping[int, Sequence[dict]],
         about_graphs: Mapping,
         weights: Mapping | None,
         results: StitchResults | None,
@@ -233,6 +299,7 @@ class StitchExporter:
             stitch, cost = self.space[i], self.costs[i]
             about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
             about |= dict(flops=cost.flops, params=cost.params, files=written)
+            about['left_out'] = left_out[i]
             about |= dict(segments=[[names[s.anchor], *s[1:]] for s in stitch.segments])
             stitches.append(about | dict(metrics=metrics.get(i, {})))
         return dict(

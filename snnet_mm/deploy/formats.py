@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from snnet_mm.runtime.bundle import OPENERS, check_whole, read_manifest
+from snnet_mm.runtime import read_manifest
+from snnet_mm.runtime.bundle import OPENERS, check_whole
 from snnet_mm.stitching import Setup
 from snnet_mm.utils import atomic_path, check
 
@@ -131,11 +132,11 @@ def runtime_setup(runtime: str, precision: str) -> Setup:
 
 
 def load_export(path: str | os.PathLike) -> Run:
-    """Open a file of an export, of any format, after checking that it is whole."""
+    """Open a file of an export, of any format, if it is what was exported."""
     path = Path(path)
     stitches = read_manifest(path.parent)['stitches']
     files = {f['name']: f for stitch in stitches for f in stitch['files']}
     check(path.name in files, '--out', path.name, files)
     file = files[path.name]
-    check_whole(path.parent, (file, file['weights']))
+    check_whole(path.parent, file)
     return FORMATS[file['format']].load(path, file['options'])

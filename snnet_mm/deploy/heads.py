@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from snnet_mm.evaluation.extensions import HEAD_GRAPHS, rule_for
-from snnet_mm.runtime.bundle import OPENERS
+from snnet_mm.runtime.bundle import OPENERS, describe_file
 
 from .graph import as_tuple, check_parity, output_names, predict_loaded
 from .onnx_files import OnnxBundle, convert, save_onnx
@@ -61,5 +61,4 @@ def compare_head(file: HeadFile, folder: Path, shared: Mapping | None) -> dict:
     got = tuple(map(torch.from_numpy, run(*(e.numpy() for e in file.examples))))
     wanted = as_tuple(file.graph(*file.examples))
     difference = check_parity(FORMAT, file.name, got, wanted)
-    about = dict(name=file.name, bytes=path.stat().st_size, weights=shared)
-    return about | dict(max_difference=difference)
+    return describe_file(path) | dict(weights=shared, max_difference=difference)

@@ -83,6 +83,7 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     """Quantise linear layers of the backbone; scales of activations are dynamic."""
     import onnx_ir as ir
     from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
     linear = [node for node in model.graph if node.op_type in ('MatMul', 'Gemm')]
     for node in linear:  # each is named by its output
@@ -92,8 +93,13 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     settings = dict(per_channel=True, weight_type=QuantType.QInt8)
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
-        quantize_dynamic(ir.to_proto(model), path, nodes_to_quantize=chosen, **settings)
-        return ir.load(path)
+        proto = ir.to_proto(model)
+        # The exporter has inferred all shapes; without this a warning asks for it.
+        add_pre_process_metadata(proto)
+        quantize_dynamic(proto, path, nodes_to_quantize=chosen, **settings)
+        quantised = ir.load(path)
+    quantised.metadata_props.clear()
+    return quantised
 
 
 def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
@@ -128,7 +134,7 @@ class OnnxBundle:
         self._stored: dict[bytes, str] = {}  # name by content
 
     def add(self, file: str, model: onnx_ir.Model) -> None:
-        """Add an ONNX model as a file."""
+        """Add an ONNX model as a file; :meth:`drop` takes it out again."""
         import onnx_ir as ir
         from onnx_ir.passes.common import DeduplicateInitializersPass
 
@@ -150,18 +156,25 @@ class OnnxBundle:
             value.const_value = ir.tensor(self._arrays[name], name=name)
         self._graphs[file] = model
 
+    def drop(self, file: str) -> None:
+        """Remove a graph; the next :meth:`save` omits weights of it alone."""
+        del self._graphs[file]
+        self.path.with_name(file).unlink()
+
     def save(self) -> Path:
         """Write all files; return the path of the weights."""
         import onnx_ir as ir
 
-        content = save(self._arrays)
+        used = {name for g in self._graphs.values() for name in g.graph.initializers}
+        content = save({n: array for n, array in self._arrays.items() if n in used})
         with atomic_path(self.path) as temporary:
             temporary.write_bytes(content)
         # A safetensors file begins with the length of its header, in 8 bytes.
         start = 8 + int.from_bytes(content[:8], 'little')
         header = json.loads(content[8:start])
         for file, model in self._graphs.items():
-            for name in header.keys() & model.graph.initializers.keys():
+            shared = header.keys() & model.graph.initializers.keys()
+            for name in shared:
                 value = model.graph.initializers[name]
                 begin, end = header[name]['data_offsets']
                 value.const_value = ir.ExternalTensor(
@@ -174,6 +187,9 @@ class OnnxBundle:
                     base_dir=self.path.parent,
                 )
             save_onnx(model, self.path.parent / file)
+            for name in shared:  # saved again, they may lie elsewhere
+                tensor = ir.tensor(self._arrays[name], name=name)
+                model.graph.initializers[name].const_value = tensor
         return self.path
 
 

@@ -105,24 +105,41 @@ def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:
     return 100 * (value - wanted) / max(abs(wanted), 1e-9)
 
 
+def tolerance_for(lost: float) -> float:
+    """Return the least tolerance of two digits that allows a loss."""
+    return math.ceil(100 * lost - 1e-6) / 100 if math.isfinite(lost) else lost
+
+
 def judge(
     stitch_id: int, file: Mapping, found: Mapping[str, Verified], request: ExportRequest
-) -> dict:
-    """Return what the manifest says of an evaluated file; refuse one that lost much."""
+) -> tuple[dict, bool]:
+    """Return the manifest's entry of an evaluated file, and whether it may stay.
+
+    Raises:
+        ValueError: If a file in fp32, in whose place there is none, lost too much.
+    """
     own, wanted = found[file['name']], found[PYTORCH]
     metric = key_metric(wanted.metrics)
     direction = metric_directions(wanted.metrics).get(metric)
     check(direction, '--verify-on', metric, 'metrics whose direction is known')
     scores = own.metrics[metric], wanted.metrics[metric]
     lost = lost_points(*scores, direction == HIGHER)
-    what = f'at least {lost:.2g}, what stitch {stitch_id} loses as {file["format"]} in '
-    what += f'{file["precision"]}: {metric} {scores[0]:.4g} instead of {scores[1]:.4g}'
-    check(lost <= request.tolerance, '--tolerance', request.tolerance, what)
+    kept = round(lost, 6) <= request.tolerance
+    what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
+    what += f'{file["format"]} in {file["precision"]}: {metric} {scores[0]:.4g} '
+    what += f'instead of {scores[1]:.4g}'
+    must = file['precision'] == 'fp32'
+    check(kept or not must, '--tolerance', request.tolerance, what)
     about = dict(on=request.verify_on, images=own.num_images, metric=metric)
-    about |= dict(value=scores[0], pytorch=scores[1], lost=lost, interval=None)
+    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
+    # JSON has neither NaN nor infinity.
+    about |= {k: v if math.isfinite(v) else None for k, v in numbers.items()}
+    about['interval'] = None
     if own.scores and wanted.scores:
-        about['interval'] = own.scores.difference_from(wanted.scores)
-    return about | dict(ms=own.ms, pytorch_ms=wanted.ms, metrics=own.metrics)
+        interval = own.scores.difference_from(wanted.scores)
+        about['interval'] = interval if all(map(math.isfinite, interval)) else None
+    metrics = {k: v for k, v in own.metrics.items() if math.isfinite(v)}
+    return about | dict(ms=own.ms, pytorch_ms=wanted.ms, metrics=metrics), kept
 
 
 def results_by_kind(
@@ -133,6 +150,8 @@ def results_by_kind(
     """Collect results, latencies included, by format and precision."""
     results = {}
     for (name, precision), rows in found.items():
+        if not rows:  # all of them lost too much
+            continue
         latency = {i: row.ms for i, row in rows.items()}
         table = costs.measured(runtime_setup(name, precision), latency)
         metrics = {i: row.metrics for i, row in rows.items()}

@@ -4,6 +4,6 @@ Neither torch nor an mm package need be there; snnet_mm imports this package.
 """
 
 from .budget_controller import BudgetController, fit_times
-from .bundle import read_manifest
 from .detection import Detections
+from .manifest import read_manifest
 from .runtime import StitchRuntime

@@ -1,40 +1,88 @@
-"""The files of a bundle: its manifest, and graphs opened in their runtime."""
+"""The files of a bundle, opened in their runtime if they are those of its manifest."""
 
-import json
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from .checks import check
+from .manifest import MANIFEST
 
-MANIFEST = 'manifest.json'
-VERSION = 2  # of the layout of manifests; the first had no number
 Run = Callable[..., list[np.ndarray]]  # of arrays, in the order of the inputs
 
 
-def read_manifest(folder: str | os.PathLike) -> dict:
-    """Read the manifest of an export; one of another version is refused."""
-    path = Path(folder, MANIFEST)
-    try:
-        manifest = json.loads(path.read_text(encoding='utf-8'))
-        version = manifest.get('version')
-    except (AttributeError, OSError, ValueError) as error:
-        made_by = 'tools/export_stitch.py writes such folders'
-        raise ValueError(f'{path} cannot be read: {error}; {made_by}') from None
-    allowed = f'{VERSION}; export the stitches again'
-    check(version == VERSION, f'{path.name}: version', version, allowed)
-    return manifest
+def digest_of(path: str | os.PathLike) -> str:
+    """Return the SHA-256 digest of a file, computed again once it was written to."""
+    found = os.stat(path)
+    return _digest(os.fspath(path), found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def check_whole(folder: str | os.PathLike, files: Iterable[Mapping | None]) -> None:
-    """Refuse files of a manifest whose sizes are not as it says."""
-    for file in filter(None, files):
-        path = Path(folder, file['name'])
-        found = path.stat().st_size if path.is_file() else 0
-        allowed = f'{file["bytes"]} bytes, as {MANIFEST} says; the file is damaged'
-        check(found == file['bytes'], 'file', f'{path} of {found} bytes', allowed)
+@lru_cache(maxsize=256)
+def _digest(path: str, *_: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, 'rb') as file:
+        while part := file.read(2**20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def describe_file(path: Path) -> dict:
+    """Return what a manifest holds of a file: its name, size and digest."""
+    about = dict(name=path.name, bytes=path.stat().st_size)
+    return about | dict(sha256=digest_of(path))
+
+
+def files_of(manifest: Mapping) -> Iterator[Mapping]:
+    """Yield every file that a manifest names, shared weights once for each graph."""
+    graphs = [file for stitch in manifest['stitches'] for file in stitch['files']]
+    for file in (*graphs, *manifest['heads']):
+        yield from filter(None, (file, file['weights']))
+
+
+def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
+    """Return the path of a file of a manifest.
+
+    Raises:
+        ValueError: If it lies outside the folder, as by a link, or has another size.
+    """
+    path = Path(folder, file['name'])
+    inside = path.resolve().parent == Path(folder).resolve()
+    if not inside:
+        raise ValueError(f'{path}: a link out of the folder; allowed: files inside')
+    found, wanted = path.stat().st_size if path.is_file() else 0, file['bytes']
+    if found != wanted:
+        allowed = f'{wanted} bytes, as {MANIFEST} has it; the file is damaged'
+        raise ValueError(f'{path}: {found} bytes; allowed: {allowed}')
+    return path
+
+
+def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
+    """Return the path of a file whose digest, and that of its weights, is right.
+
+    Raises:
+        ValueError: As :func:`check_size`, or if it is not what was exported.
+    """
+    for about in filter(None, (file.get('weights'), file)):
+        path = check_size(folder, about)
+        found, allowed = digest_of(path), f'{about["sha256"]}, as {MANIFEST} has it'
+        if found != about['sha256']:
+            raise ValueError(
+                f'{path}: sha256={found}; allowed: {allowed}; the file is damaged, or '
+                'the stitches were exported again: open the folder anew'
+            )
+    return path
+
+
+def open_graph(
+    folder: str | os.PathLike, kind: str, file: Mapping, threads: int
+) -> Run:
+    """Open a graph of a manifest; see :func:`check_whole`."""
+    path = check_whole(folder, file)
+    run = OPENERS[kind](path, threads, file.get('options', {}))
+    check_whole(folder, file)  # nor was it replaced meanwhile
+    return run
 
 
 def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
@@ -43,9 +91,12 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        path, settings, providers=['CPUExecutionProvider']
-    )
+    try:  # weights outside of the folder are refused by onnxruntime
+        session = onnxruntime.InferenceSession(
+            path, settings, providers=['CPUExecutionProvider']
+        )
+    except Exception as error:  # its classes of errors have no public base
+        raise ValueError(f'{path} cannot be opened: {error}') from error
     names = [found.name for found in session.get_inputs()]
     return lambda *arrays: session.run(None, dict(zip(names, arrays, strict=True)))
 
@@ -55,7 +106,10 @@ def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
     import openvino
 
     settings = {'INFERENCE_NUM_THREADS': threads, **options}
-    model = openvino.Core().compile_model(path, 'CPU', settings)
+    try:
+        model = openvino.Core().compile_model(path, 'CPU', settings)
+    except RuntimeError as error:
+        raise ValueError(f'{path} cannot be opened: {error}') from error
 
     def run(*arrays: np.ndarray) -> list[np.ndarray]:
         # A request of its own, for calls of several threads.
@@ -66,3 +120,4 @@ def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
 
 
 OPENERS = {'onnx': open_onnx, 'openvino': open_openvino}
+RUNTIMES = dict(onnx='onnxruntime', openvino='openvino')

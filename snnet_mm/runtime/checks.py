@@ -44,4 +44,7 @@ def is_whole(value: Any, least: int | None = None) -> bool:
 def is_number(value: Any) -> bool:
     """Return whether a value is a finite number and no bool."""
     real = isinstance(value, Real) and not isinstance(value, bool)
-    return real and math.isfinite(value)
+    try:
+        return real and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False

@@ -3,13 +3,13 @@
 import hashlib
 import json
 import os
-import platform
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 
@@ -17,13 +17,16 @@ import numpy as np
 
 from .budget_controller import BudgetController
 from .budgets import UNITS, pareto_front, parse_budget
-from .bundle import MANIFEST, OPENERS, Run, check_whole, read_manifest
-from .checks import check, is_whole
+from .bundle import OPENERS, RUNTIMES, Run, check_size, files_of, open_graph
+from .checks import check, is_number, is_whole
 from .detection import Detections
+from .device import processor, usable_cores
+from .manifest import read_manifest
 from .steps import Steps
 
 LATENCIES = 'latencies.json'
 REPEATS = 5  # timed calls of each stitch
+EQUAL = 0.5  # points of the metric that a file verified as equal may seem to lose
 Key = tuple[str, int]  # precision and stitch id
 
 
@@ -39,6 +42,10 @@ class StitchRuntime:
     Resizing, sliding windows and what follows the graph are those of the model's test
     pipeline, so that predictions are those of mm's inferencer. Calls are safe from any
     thread: each runs the stitch that is active when it begins.
+
+    A graph is opened when its stitch is chosen, not in a call, and only if its SHA-256
+    digest is that of the manifest as it was read: stitches exported into the folder
+    meanwhile are a ValueError.
 
     Args:
         folder: Folder with ``manifest.json`` and the graphs, ONNX or OpenVINO.
@@ -59,19 +66,21 @@ class StitchRuntime:
         self.folder, self.threads, self._most = Path(folder), threads, sessions
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = manifest = read_manifest(self.folder)
-        files = [file for stitch in manifest['stitches'] for file in stitch['files']]
-        files += manifest.get('heads', ())
-        check_whole(self.folder, [*files, *(file.get('weights') for file in files)])
+        for file in files_of(manifest):
+            check_size(self.folder, file)
         #: What the manifest says of every stitch, by its id.
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
         self._files = dict(self._choosable(precision))
+        self._heads = {head['name']: head for head in manifest['heads']}
         self._steps = Steps(self.manifest, cache(self._open_head))
         self._sessions: OrderedDict[Key, Run] = OrderedDict()
         self._opening, self._measuring = threading.Lock(), threading.Lock()
         self._lock = threading.RLock()  # of what is active
         self._controller: BudgetController | None = None
-        self._latencies: dict[Key, float] | None = None
-        self._active = max(self._scores()[0], key=self._column('flops').get)
+        self._latencies: dict[Key, float] = {}
+        self._set(max(self._scores()[0], key=self._column('flops').get))
+        for name in self._heads:
+            self._steps.open_head(name)
 
     @property
     def active_stitch(self) -> int:
@@ -91,23 +100,39 @@ class StitchRuntime:
         check(precision in (None, *known), 'precision', precision, known)
         self._set((precision or known[0], stitch_id))
 
-    def set_budget(self, budget: str) -> int:
+    def set_budget(self, budget: str, fallback: str | None = None) -> int:
         """Run, and return, the best stitch within a budget.
 
         ``'25ms'`` bounds the time of a call on this device, ``'2G'`` the
         multiply-accumulates and ``'3M'`` the parameters.
+
+        Every file counts with its own metric (``--verify-on`` at export). A file counts
+        as equal to its stitch in PyTorch if the 95 % interval of their difference holds
+        zero and it lost at most half a point. Of a stitch's files with the same score,
+        such as int8 and fp32 that are both equal, the fastest on this device runs.
+
+        Args:
+            budget: A number with a unit.
+            fallback: ``'cheapest'`` to run the cheapest stitch if none is within the
+                budget, which is a ValueError by default.
         """
         cost, limit = parse_budget(budget, 'budget')
         known = 'latency', 'flops', 'params'
         check(cost in known, 'budget', budget, "'25ms', '2G' and '3M'")
+        check(fallback in (None, 'cheapest'), 'fallback', fallback, (None, 'cheapest'))
         column = self.latencies() if cost == 'latency' else self._column(cost)
-        front = pareto_front(column, *self._scores())
+        scores, higher = self._scores()
+        front = pareto_front(column, scores, higher)
         within = [key for key in front if column[key] <= limit]
         name, cheapest = front[0]
         least = f'{UNITS[cost].budget(column[front[0]])}, stitch {cheapest} in {name}'
-        check(within, 'budget', budget, f'{least}, or more')
-        self._set(within[-1])
-        return within[-1][1]
+        check(within or fallback, 'budget', budget, f'{least}, or more')
+        best = within[-1] if within else front[0]
+        equal = [k for k in scores if k[1] == best[1] and scores[k] == scores[best]]
+        if len(equal) > 1:
+            best = min(equal, key=self._times(equal).get)
+        self._set(best)
+        return best[1]
 
     def hold(self, fps: float | None) -> None:
         """Switch stitches between calls such that they keep a frame rate.
@@ -118,6 +143,8 @@ class StitchRuntime:
         if fps is not None:
             costs, (scores, higher) = self.latencies(), self._scores()
             controller = BudgetController(costs, scores, higher, target_fps=fps, load=1)
+            for key in (*[*controller.costs][: self._most - 1], controller.stitch):
+                self._session(key)
         with self._lock:
             self._active, self._controller = self._next(), controller
 
@@ -126,9 +153,7 @@ class StitchRuntime:
 
         They are measured once, on noise, and kept beside the graphs where possible.
         """
-        with self._measuring:
-            self._latencies = self._latencies or self._read_latencies()
-            return dict(self._latencies)
+        return self._times(self._files)
 
     def __call__(
         self, image: np.ndarray
@@ -158,6 +183,7 @@ class StitchRuntime:
             return self._controller.stitch if self._controller else self._active
 
     def _set(self, key: Key) -> None:
+        self._session(key)
         with self._lock:
             self._controller, self._active = None, key
 
@@ -177,21 +203,24 @@ class StitchRuntime:
 
     def _loss(self, file: Mapping) -> float | None:
         """Return what a file is known to lose of the metric that stitches rank by."""
-        ranked, found = self.manifest.get('ranked_by'), file['verified']
+        ranked, found = self.manifest['ranked_by'], file['verified']
         if not (ranked and found and found['metric'] == ranked['metric']):
             return None
-        return found['pytorch'] - found['value']
+        if None in (found['pytorch'], found['value']):  # undefined on these images
+            return None
+        low, high = found['interval'] or (1, 0)
+        equal = low <= 0 <= high and found['lost'] <= EQUAL
+        return 0.0 if equal else found['pytorch'] - found['value']
 
     def _open_head(self, name: str) -> Run:
-        return OPENERS['onnx'](self.folder / name, self.threads or 0, {})
+        return open_graph(self.folder, 'onnx', self._heads[name], self.threads or 0)
 
     def _session(self, key: Key) -> Run:
         with self._opening:
             if key not in self._sessions:
                 file = self._files[key]
-                arguments = self.folder / file['name'], self.threads or 0
-                opened = OPENERS[file['format']](*arguments, file['options'])
-                self._sessions[key] = opened
+                kind, threads = file['format'], self.threads or 0
+                self._sessions[key] = open_graph(self.folder, kind, file, threads)
                 if len(self._sessions) > self._most:
                     self._sessions.popitem(last=False)
             self._sessions.move_to_end(key)
@@ -202,30 +231,39 @@ class StitchRuntime:
 
     def _scores(self) -> tuple[dict[Key, float], bool]:
         """Return scores, and whether higher is better; without metrics, by FLOPs."""
-        ranked, scores = self.manifest.get('ranked_by') or {}, {}
+        ranked, scores = self.manifest['ranked_by'] or {}, {}
         for key, file in self._files.items():
             score = self.stitches[key[1]]['metrics'].get(ranked.get('metric'))
             if score is not None:  # what was not measured is never chosen for it
                 scores[key] = score - (self._loss(file) or 0)
         return scores or self._column('flops'), ranked.get('higher_is_better', True)
 
-    def _read_latencies(self) -> dict[Key, float]:
-        path, text = self.folder / LATENCIES, (self.folder / MANIFEST).read_bytes()
-        device = f'{platform.node()} {platform.machine()}, {os.cpu_count()} CPUs'
-        setup = f'{device}, threads: {self.threads}, manifest: '
-        setup += hashlib.sha256(text).hexdigest()[:12]
+    def _times(self, keys: Collection[Key]) -> dict[Key, float]:
+        with self._measuring:
+            if new := {*keys} - {*self._latencies}:
+                self._latencies |= self._read_latencies(sorted(new))
+            return {key: self._latencies[key] for key in keys}
+
+    def _read_latencies(self, keys: Collection[Key]) -> dict[Key, float]:
+        path, text = self.folder / LATENCIES, json.dumps(self.manifest, sort_keys=True)
+        kinds = {self._files[key]['format'] for key in keys}
+        modules = [import_module(RUNTIMES[kind]) for kind in sorted(kinds)]
+        runtimes = ', '.join(f'{m.__name__} {m.__version__}' for m in modules)
+        setup = f'{processor()}, {usable_cores()} cores, threads: {self.threads}, '
+        setup += f'{runtimes}, manifest: '
+        setup += hashlib.sha256(text.encode()).hexdigest()[:12]
         try:
             kept = dict(json.loads(path.read_text()))
-        except (OSError, TypeError, ValueError):
-            kept = {}
-        times = kept.setdefault(setup, {})
-        names = {key: file['name'] for key, file in self._files.items()}
-        new = {key: name for key, name in names.items() if name not in times}
-        if new:
+            known = dict(kept.get(setup, {}))
+        except (OSError, RecursionError, TypeError, ValueError):
+            kept, known = {}, {}
+        times = {name: ms for name, ms in known.items() if is_number(ms) and ms > 0}
+        names = {key: self._files[key]['name'] for key in keys}
+        if new := {key: name for key, name in names.items() if name not in times}:
             times |= {name: self._measure(key) for key, name in new.items()}
             temporary = path.with_name(f'.{LATENCIES}.{os.getpid()}')
             with suppress(OSError):  # where nothing can be written: measured each time
-                temporary.write_text(json.dumps(kept, indent=1))
+                temporary.write_text(json.dumps(kept | {setup: times}, indent=1))
                 temporary.replace(path)
         return {key: times[name] for key, name in names.items()}
 

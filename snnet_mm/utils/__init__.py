@@ -22,4 +22,4 @@ from .logging import quiet_terminal
 from .machine import machine, print_instructions
 from .random import isolated_rng, seed_everything, shared_seed
 from .registering import MOVED_SETTINGS, register, suggesting_types
-from .work_dir_lock import work_dir_lock
+from .work_dir_lock import folder_lock, work_dir_lock

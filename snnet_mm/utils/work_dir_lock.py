@@ -1,4 +1,4 @@
-"""One training, and one test, at a time in a work directory."""
+"""One writer at a time in a folder: one training, one test, one export."""
 
 import os
 import socket
@@ -12,6 +12,32 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
+
+
+@contextmanager
+def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[None]:
+    """Keep all others that take this lock out of a folder, and leave no file in it.
+
+    Where folders cannot be locked (Windows, some network file systems) nothing is.
+
+    Raises:
+        ValueError: If another holder is alive, with the ``key`` of the folder.
+    """
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            allowed = f'a folder in which no other process is {doing}'
+            raise refusal(key, str(folder), allowed) from None
+        except OSError:  # no locks in this file system
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -121,6 +121,7 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
     model.dataset_meta = dict(classes=('a', 'b'))
     costs, space = cost_table(model), model.backbone.space
     stitch = dict(id=3, kind='FS', route='fast[0:2] > slow[4:5]', metrics=dict(mIoU=7))
+    stitch['left_out'] = []
     stitch |= dict(flops=costs[3].flops, params=costs[3].params)
     stitch |= dict(segments=[['fast', 0, 2], ['slow', 4, 5]])
     measured = {3: dict(mIoU=7, mAcc=math.nan), 1: dict(mIoU=8, mAcc=9)}

@@ -1,6 +1,8 @@
 """Stitches in other precisions, their metric, and files that are damaged."""
 
 import json
+import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 import torch
 from narrow_toy import SHORT
 from old_torch import writes_onnx
+from safetensors import safe_open
 
 from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.deploy import (
@@ -18,8 +21,9 @@ from snnet_mm.deploy import (
     read_manifest,
 )
 from snnet_mm.deploy.graph import PredictionGraph
-from snnet_mm.deploy.verification import lost_points, verify
+from snnet_mm.deploy.verification import lost_points, tolerance_for, verify
 from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import folder_lock
 
 onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
@@ -156,20 +160,86 @@ def test_files_see_the_padding_that_the_network_sees(toy_cfg, build):
     assert results['file'].metrics == results['pytorch'].metrics
 
 
-def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, monkeypatch):
-    """Every prediction of the file is another class than the model's."""
+@pytest.fixture
+def spoil(monkeypatch):
+    """Makes every prediction of some files another class than the model's."""
+
+    def spoil(kind, word):
+        format = FORMATS[kind]
+
+        def load(path, options):
+            run, sign = format.load(path, options), -1 if word in path.name else 1
+            return lambda images: sign * run(images)
+
+        monkeypatch.setitem(FORMATS, kind, replace(format, load=load))
+        monkeypatch.setattr('snnet_mm.deploy.exporter.check_parity', lambda *_: 0.0)
+
+    return spoil
+
+
+def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, spoil):
     (tmp_path / '.export-killed').mkdir()
-    checkpoint = FORMATS['mm']
-
-    def load(path, options):
-        run = checkpoint.load(path, options)
-        return lambda images: -run(images)
-
-    monkeypatch.setitem(FORMATS, 'mm', replace(checkpoint, load=load))
-    monkeypatch.setattr('snnet_mm.deploy.exporter.check_parity', lambda *_: 0.0)
-    with pytest.raises(ValueError, match=r'tolerance=0\.5; allowed: .*mIoU'):
+    spoil('mm', '.pth')
+    with pytest.raises(ValueError, match=r'tolerance=0\.5; allowed: .*mIoU') as error:
         exporter.export_stitch(2, ['mm'], verify_on='val')
     assert not [*tmp_path.iterdir()]
+    # What the error asks for is enough.
+    tolerance = float(re.search(r'at least ([\d.]+),', str(error.value))[1])
+    exporter.export_stitch(2, ['mm'], verify_on='val', tolerance=tolerance)
+
+
+@pytest.mark.parametrize('lost', [1.9000001, 1.11, 1e-9, 0.004, 36.08 - 34.18, 7])
+def test_the_tolerance_that_a_message_names_is_enough(lost):
+    assert lost - 1e-6 <= tolerance_for(lost) < lost + 0.0101
+    assert len(f'{tolerance_for(lost)}') <= 4
+    assert tolerance_for(math.inf) == math.inf
+
+
+@writes_onnx
+def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
+    """In int8 stitch 0 loses too much: it is left out, and fp32 stands in for it."""
+    spoil('onnx', 'stitch_0_64x64_int8')
+    manifest = exporter.export_bundle((0, 2), precisions=('int8',), verify_on='val')
+    assert 'pre-processing' not in caplog.text
+    first, second = manifest['stitches']
+    kept = {0: 'stitch_0_64x64_fp32.onnx', 2: 'stitch_2_64x64_int8.onnx'}
+    assert {s['id']: [f['name'] for f in s['files']] for s in (first, second)} == {
+        i: [name] for i, name in kept.items()
+    }
+    (left,) = first['left_out']
+    assert (left['format'], left['precision']) == ('onnx', 'int8')
+    assert left['verified']['lost'] > 0.5
+    assert second['left_out'] == []
+    (file,) = first['files']
+    assert file['verified']['value'] == pytest.approx(
+        file['verified']['pytorch'], abs=0.1
+    )
+    assert {p.name for p in tmp_path.glob('*.onnx')} == {*kept.values()}
+    for precision, i in (('fp32', 0), ('int8', 2)):
+        results = StitchResults.read(tmp_path / f'stitches_onnx_{precision}.json')
+        assert [row.id for row in results.stitches] == [i]
+    images, names = exporter.graph_images, set()
+    for i, name in kept.items():
+        set_stitch(exporter.model, i)
+        normalise = exporter.model.data_preprocessor
+        wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
+        assert relative_error(load_export(tmp_path / name)(images), wanted) < 0.1
+        graph = onnx.load(tmp_path / name, load_external_data=False).graph
+        names |= {t.name for t in graph.initializer if t.external_data}
+    # Weights of the graph that is left out are left out, too.
+    with safe_open(tmp_path / 'weights.safetensors', 'np') as stored:
+        assert {*stored.keys()} == names
+
+
+def test_two_exports_into_one_folder(exporter, tmp_path):
+    (tmp_path / '.export-alive').mkdir()
+    with folder_lock(tmp_path, '--out', 'exporting'):
+        words = f"out='{tmp_path}'; allowed: a folder in which no other process is expo"
+        with pytest.raises(ValueError, match=words):
+            exporter.export_stitch(2, ['mm'])
+        assert [p.name for p in tmp_path.iterdir()] == ['.export-alive']
+    exporter.export_stitch(2, ['mm'])
+    assert not (tmp_path / '.export-alive').exists()
 
 
 @pytest.mark.parametrize(
@@ -195,7 +265,7 @@ def test_damaged_exports_are_refused(bundled, tmp_path):
     weights = tmp_path / 'weights.safetensors'
     content = weights.read_bytes()
     weights.write_bytes(content[:-4])
-    with pytest.raises(ValueError, match=f'of {len(content) - 4} bytes.*is damaged'):
+    with pytest.raises(ValueError, match=f'{len(content) - 4} bytes; .*is damaged'):
         load_export(path)
     weights.write_bytes(content)
     assert load_export(path)(exporter.graph_images).shape == (2, 6, 64, 64)
@@ -204,7 +274,7 @@ def test_damaged_exports_are_refused(bundled, tmp_path):
     manifest = json.loads((tmp_path / 'manifest.json').read_text())
     del manifest['version']
     (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match='version=None; allowed: 2; export the st'):
+    with pytest.raises(ValueError, match='version=None; allowed: 3; export the st'):
         read_manifest(tmp_path)
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -16,11 +17,13 @@ from narrow_toy import SHORT, SIZES, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
+import snnet_mm
 from snnet_mm.apis import init_inferencer, set_stitch
 from snnet_mm.deploy import StitchExporter
 from snnet_mm.deploy.description import describe_graphs
 from snnet_mm.deploy.heads import write_heads
 from snnet_mm.runtime import StitchRuntime
+from snnet_mm.runtime.device import processor, usable_cores
 from snnet_mm.runtime.images import resize_image
 
 cv2 = pytest.importorskip('cv2')
@@ -217,7 +220,7 @@ def test_boxes_and_masks_are_those_of_mm(detector, request, tmp_path, bundled):
     assert len(seen) > 10
     assert len({*seen}) > 1
     (tmp_path / 'boxes_64x64.onnx').write_bytes(b'')
-    with pytest.raises(ValueError, match='boxes_64x64.onnx of 0 bytes.*is damaged'):
+    with pytest.raises(ValueError, match='boxes_64x64.onnx: 0 bytes; .*is damaged'):
         StitchRuntime(tmp_path)
 
 
@@ -274,6 +277,71 @@ def test_budgets(bundle):
     assert runtime.active_stitch == 1
 
 
+def test_a_budget_below_the_fastest_stitch(bundle):
+    runtime = StitchRuntime(bundle)
+    assert runtime.set_budget('9ms', fallback='cheapest') == 0
+    assert runtime.active_stitch == 0
+    assert runtime.set_budget('25ms', fallback='cheapest') == 2
+    with pytest.raises(
+        ValueError, match="fallback='fastest'; allowed: None, 'cheapest"
+    ):
+        runtime.set_budget('9ms', fallback='fastest')
+
+
+def test_no_call_opens_a_graph(bundle, monkeypatch):
+    opened, (image,) = [], smooth_images(SIZES[:1])
+    real = snnet_mm.runtime.runtime.open_graph
+
+    def open_graph(folder, kind, file, threads):
+        opened.append(int(file['name'].split('_')[1]))
+        return real(folder, kind, file, threads)
+
+    monkeypatch.setattr('snnet_mm.runtime.runtime.open_graph', open_graph)
+    runtime = StitchRuntime(bundle)
+    for act, wanted in (
+        (lambda: None, [1]),
+        (lambda: runtime.set_budget('25ms'), [1, 2]),
+        (lambda: runtime.hold(fps=1000 / 15), [1, 2, 0]),
+        (lambda: runtime.set_stitch(2), [1, 2, 0]),
+    ):
+        act()
+        assert opened == wanted
+        for _ in range(40):
+            runtime(image)
+        assert opened == wanted
+
+
+def test_stitches_exported_under_a_live_runtime(bundle):
+    """The graph that is open stays; another is not opened beside it."""
+    runtime, (image,) = StitchRuntime(bundle), smooth_images(SIZES[:1])
+    mask, path = runtime(image), bundle / 'weights.safetensors'
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    (bundle / 'new').write_bytes(content)
+    os.replace(bundle / 'new', path)
+    with pytest.raises(ValueError, match=r'weights.safetensors: sha256=.* anew'):
+        runtime.set_stitch(2)
+    assert runtime.active_stitch == 1
+    assert_array_equal(runtime(image), mask)
+
+
+def test_times_are_of_a_processor_and_a_runtime(bundle, monkeypatch):
+    runtime, path = StitchRuntime(bundle), bundle / 'latencies.json'
+    assert runtime.latencies() == {('fp32', i): ms for i, ms in MS.items()}
+    (key,) = {*json.loads(path.read_text())} - {'of another device'}
+    version = snnet_mm.runtime.runtime.import_module('onnxruntime').__version__
+    for part in (processor(), f'{usable_cores()} cores', f'onnxruntime {version}'):
+        assert part in key
+    assert platform.node() not in key.replace(processor(), '')
+    monkeypatch.setattr('snnet_mm.runtime.runtime.processor', lambda: 'Another CPU')
+    assert StitchRuntime(bundle).latencies() != runtime.latencies()
+    kept = json.loads(path.read_text())
+    assert len(kept) == 3
+    # Damaged, they are measured again.
+    path.write_text(json.dumps(dict.fromkeys(kept, dict.fromkeys(kept[key], '1'))))
+    assert all(ms > 0 for ms in StitchRuntime(bundle).latencies().values())
+
+
 def test_a_bundle_with_scores_is_ranked_by_them(bundle):
     path = bundle / 'manifest.json'
     manifest = json.loads(path.read_text())
@@ -291,27 +359,62 @@ def test_a_bundle_with_scores_is_ranked_by_them(bundle):
     assert StitchRuntime(bundle).set_budget(least) == 2
 
 
+def write_verified(bundle, lost):
+    """Give stitches the mIoU 40, 42 and 43, and files what they lost, and intervals."""
+    path = bundle / 'manifest.json'
+    manifest = json.loads(path.read_text())
+    manifest['ranked_by'] = dict(metric='mIoU', higher_is_better=True)
+    for stitch, score in zip(manifest['stitches'], (40, 42, 43), strict=True):
+        stitch['metrics'] = dict(mIoU=score)
+        for file in stitch['files']:
+            loss, interval = lost.get((file['precision'], stitch['id']), (None, None))
+            about = dict(on='val', images=9, metric='mIoU', pytorch=score, lost=loss)
+            about |= dict(value=score - (loss or 0), interval=interval, ms=2)
+            about |= dict(pytorch_ms=4, metrics={})
+            file['verified'] = None if loss is None else about
+    path.write_text(json.dumps(manifest))
+
+
+def write_times(bundle, factors):
+    """Take times as measured: of :data:`MS`, times a factor of the precision."""
+    StitchRuntime(bundle).latencies()
+    path = bundle / 'latencies.json'
+    times = {
+        f'stitch_{i}_64x64_{precision}.onnx': factor * ms
+        for precision, factor in dict(fp32=1, **factors).items()
+        for i, ms in MS.items()
+    }
+    path.write_text(json.dumps(dict.fromkeys(json.loads(path.read_text()), times)))
+
+
+@pytest.mark.parametrize('factor', [0.5, 2])
+def test_of_equal_files_the_fastest_runs(bundle, factor):
+    """In int8 stitch 2 is equal, 0 surely worse, and of 1 too little is known."""
+    lost = {('int8', 0): (0.2, [-0.3, -0.1]), ('int8', 2): (0.2, [-0.5, 0.1])}
+    lost |= {('int8', 1): (2, [-5, 1])} | {('fp32', i): (0, [0, 0]) for i in IDS}
+    write_verified(bundle, lost)
+    write_times(bundle, {'int8': factor})
+    runtime, best = StitchRuntime(bundle), 'int8' if factor < 1 else 'fp32'
+    for stitch, precision in {0: 'fp32', 2: best, 1: 'fp32'}.items():
+        flops = runtime.stitches[stitch]['flops']
+        assert runtime.set_budget(f'{1.001 * flops / 1e9:.9f}G') == stitch
+        assert runtime.active_precision == precision
+    assert runtime.set_budget('39ms') == 2
+    assert runtime.active_precision == best
+    runtime.hold(fps=1000 / 39)
+    assert (runtime.active_stitch, runtime.active_precision) == (2, best)
+
+
 def test_a_stitch_and_its_precision_are_chosen_at_once(bundle):
     """Of three stitches with mIoU 40, 42 and 43, int8 loses 0.1, 3 and an unknown."""
     runtime = StitchRuntime(bundle)
     assert runtime.latencies().keys() == {('fp32', i) for i in IDS}
-    manifest = runtime.manifest
-    manifest['ranked_by'] = dict(metric='mIoU', higher_is_better=True)
-    lost = {('int8', 0): 0.1, ('int8', 2): 3} | {('fp32', i): 0 for i in IDS}
-    for stitch, score in zip(manifest['stitches'], (40, 42, 43), strict=True):
-        stitch['metrics'] = dict(mIoU=score)
-        for file in stitch['files']:
-            loss = lost.get((file['precision'], stitch['id']))
-            found = dict(metric='mIoU', pytorch=score, value=score - (loss or 0))
-            file['verified'] = None if loss is None else found
-    (bundle / 'manifest.json').write_text(json.dumps(manifest))
+    lost = {('int8', 0): (0.1, None), ('int8', 2): (3, None)}
+    lost |= {('fp32', i): (0, None) for i in IDS}
+    write_verified(bundle, lost)
     runtime = StitchRuntime(bundle)
     assert runtime.latencies().keys() == lost.keys()
-    path = bundle / 'latencies.json'
-    kept = json.loads(path.read_text())
-    times = {f'stitch_{i}_64x64_fp32.onnx': ms for i, ms in MS.items()}
-    times |= {f'stitch_{i}_64x64_int8.onnx': MS[i] / 2 for i in (0, 2)}
-    path.write_text(json.dumps(dict.fromkeys(kept, times)))
+    write_times(bundle, {'int8': 0.5})
     runtime = StitchRuntime(bundle)
     assert (runtime.active_stitch, runtime.active_precision) == (1, 'fp32')
     for budget, found in {
@@ -371,7 +474,7 @@ def test_what_is_refused(bundle):
     caller = json.loads(text)['caller']
     caller['before'].insert(0, dict(step='CenterCrop', crop_size=224))
     for changes, message in (
-        (dict(version=1), 'version=1; allowed: 2'),
+        (dict(version=1), 'version=1; allowed: 3'),
         (dict(caller=caller), 'left to the caller: CenterCrop'),
     ):
         path.write_text(json.dumps(json.loads(text) | changes))

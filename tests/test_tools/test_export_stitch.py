@@ -1,3 +1,4 @@
+import copy
 import json
 import os
 import re
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import mmseg
 import pytest
+from manifests import MANIFEST, VERIFIED
 from old_torch import writes_onnx
+
+from snnet_mm.runtime.bundle import describe_file
 
 ROOT = Path(__file__).parents[2]
 NAME = 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64'
@@ -29,7 +33,8 @@ def test_the_tool_reports_what_it_wrote(run_here, untrained, tmp_path):
     out = tmp_path / 'out'
     result, printed = export(run_here, *untrained, out)
     (stitch,) = json.loads((out / 'manifest.json').read_text())['stitches']
-    files = stitch.pop('files')
+    files, left_out = stitch.pop('files'), stitch.pop('left_out')
+    assert left_out == []
     segments = [f'{name}[{begin}:{end}]' for name, begin, end in stitch.pop('segments')]
     assert ' > '.join(segments) == stitch['route']
     assert {f['format'] for f in files} == {'mm', 'safetensors'}
@@ -37,6 +42,24 @@ def test_the_tool_reports_what_it_wrote(run_here, untrained, tmp_path):
     assert re.search(r'14 │ fast\[0:\d\] > slow\[.* │ stitch_14\.pth ', printed)
     names = {f'stitch_14.{suffix}' for suffix in ('py', 'pth', 'safetensors')}
     assert {p.name for p in out.iterdir()} == {'manifest.json', *names}
+
+
+def test_what_is_left_out_stands_in_the_table(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / 'tools')
+    import export_stitch
+
+    manifest = copy.deepcopy(MANIFEST)
+    found = VERIFIED | dict(lost=1.9, value=None)
+    left = dict(format='onnx', precision='int8', verified=found)
+    manifest['stitches'][0]['left_out'] = [left]
+    export_stitch.report(manifest, 'out', 0.5)
+    printed = capsys.readouterr().out
+    assert re.search(r'0 │ a route .* left out: onnx int8 .* NaN .* 41 │', printed)
+    words = 'Left out: 1 that lose more than 0.5; --tolerance 1.9 keeps them\n'
+    assert words in printed
+    found['lost'] = None
+    export_stitch.report(manifest, 'out', 0.5)
+    assert '1 that lose more than 0.5\n' in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -68,6 +91,7 @@ def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     done = run_tool('export_stitch.py', CONFIG, checkpoint, *args)
     manifest = json.loads((tmp_path / 'manifest.json').read_text())
     assert [s['id'] for s in manifest['stitches']] == [0]
-    shared = (tmp_path / 'weights.safetensors').stat().st_size
-    assert manifest['weights'] == dict(name='weights.safetensors', bytes=shared)
+    weights = tmp_path / 'weights.safetensors'
+    shared = weights.stat().st_size
+    assert manifest['weights'] == describe_file(weights)
     assert f'weights.safetensors: {shared / 1e6:.2f} MB' in done.stdout

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 from chromium import CHROMIUM, Isolated, open_page, served
+from manifests import write_bundle
 from mmengine.registry import MODELS, init_default_scope
 from narrow_toy import SHORT, disturb, narrow_toy, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
 from snnet_mm.deploy import StitchExporter
+from snnet_mm.runtime.bundle import digest_of
 from snnet_mm.runtime.images import resize_image
 
 onnxruntime = pytest.importorskip('onnxruntime')
@@ -107,6 +109,72 @@ def check_predictions(page, bundle, images, routes):
     page.wait(f'{view}.found.sessions === 3')
 
 
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A bundle, its manifest, and what writes its page."""
+    bundle, scripts = tmp_path / 'bundle', tmp_path / 'scripts'
+    for folder in (bundle, scripts):
+        folder.mkdir()
+    monkeypatch.syspath_prepend(ROOT / 'tools')
+    import web_demo
+
+    for name in web_demo.SCRIPTS:
+        (scripts / name).write_bytes(b'')
+    args = bundle, '--out', tmp_path / 'site', '--onnxruntime-web', scripts
+    return bundle, write_bundle(bundle), lambda: write_page(monkeypatch, *args)
+
+
+def test_the_page_has_the_files_of_the_bundle(small, tmp_path):
+    bundle, manifest, write = small
+    write()
+    names = {file['name'] for s in manifest['stitches'] for file in s['files']}
+    names |= {'manifest.json', 'weights.safetensors'}
+    copies = {
+        path.name: path.read_bytes() for path in (tmp_path / 'site/bundle').iterdir()
+    }
+    assert copies.keys() == names
+    assert json.loads(copies.pop('manifest.json')) == manifest
+    assert copies == {name: (bundle / name).read_bytes() for name in copies}
+    (bundle / 'weights.safetensors').write_bytes(b'weights.safetensorz')
+    with pytest.raises(ValueError, match='weights.safetensors: sha256='):
+        write()
+
+
+@pytest.mark.parametrize('name', ['../secret/id_ed25519', '{}/secret/id_ed25519', None])
+@pytest.mark.parametrize('which', ['graph', 'weights'])
+def test_nothing_outside_of_the_bundle_is_published(small, tmp_path, name, which):
+    """A key lies beside the bundle; its size and digest are known."""
+    bundle, manifest, write = small
+    key = tmp_path / 'secret/id_ed25519'
+    key.parent.mkdir()
+    key.write_bytes(b'a private key')
+    file = manifest['stitches'][0]['files'][0]
+    about = file if which == 'graph' else manifest['weights']
+    own = bundle / about['name']
+    if name is None:
+        own.unlink()
+        own.symlink_to(key)
+    else:
+        about['name'] = name.format(tmp_path)
+    about |= dict(bytes=13, sha256=digest_of(key))
+    if which == 'weights':
+        for stitch in manifest['stitches']:
+            stitch['files'][0]['weights'] = about
+    (bundle / 'manifest.json').write_text(json.dumps(manifest))
+    wanted = 'a link out of the folder' if name is None else 'the name of a file in the'
+    with pytest.raises(ValueError, match=wanted):
+        write()
+    site = [path for path in (tmp_path / 'site').rglob('*') if path.is_file()]
+    assert all(b'private' not in path.read_bytes() for path in site)
+
+
+def test_no_name_becomes_markup():
+    for path in (ROOT / 'tools/web').iterdir():
+        text = path.read_text()
+        for word in ('innerHTML', 'outerHTML', 'insertAdjacentHTML', 'document.write'):
+            assert word not in text, (path.name, word)
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 @writes_onnx
@@ -123,6 +191,15 @@ def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
         assert f'runs on {threads} CPU thread(s)' in status
         check_predictions(page, bundle, dict([*images.items()][:1]), routes)
     broken = 'document.getElementById("problem")?.textContent.includes({!r})'
+    name = '<img src="x" onerror="window.evil = 1">'
+    text = json.dumps(manifest).replace('"fast"', json.dumps(name))
+    (site / 'bundle/manifest.json').write_text(text)
+    with served(site) as url, open_page(url) as page:
+        page.wait('window.demo?.views[0].found')
+        assert page.run('window.evil') is None
+        said = page.run('demo.views[0].svg.querySelector("text").textContent')
+        assert said == name
+    (site / 'bundle/manifest.json').write_text(json.dumps(manifest))
     with served(site) as url, open_page(url) as page:
         page.wait('window.demo?.views[0].found')
         check_predictions(page, bundle, images, routes)

@@ -4,7 +4,7 @@ import signal
 import pytest
 from killing import hold
 
-from snnet_mm.utils import work_dir_lock
+from snnet_mm.utils import folder_lock, work_dir_lock
 
 
 def test_a_folder_is_for_one_training_that_is_alive(tmp_path):
@@ -31,3 +31,16 @@ def test_a_folder_is_for_one_training_that_is_alive(tmp_path):
         raise RuntimeError
     with work_dir_lock(tmp_path):  # which an error gives back
         pass
+
+
+def test_a_folder_has_one_holder_and_no_file_of_it(tmp_path):
+    def hold():
+        return folder_lock(tmp_path, '--out', 'exporting')
+
+    words = "out='.*'; allowed: a folder in which no other process is exporting .option"
+    with hold(), pytest.raises(ValueError, match=words), hold():
+        pass
+    with pytest.raises(RuntimeError), hold():
+        raise RuntimeError
+    with hold():  # which an error gives back
+        assert not [*tmp_path.iterdir()]

@@ -56,9 +56,10 @@ async function open() {
 
 function setUp() {
   front = paretoFront(manifest.stitches, manifest.ranked_by);
-  const files = front[0].files.filter((file) => file.format === 'onnx');
-  for (const file of files) $('precision').add(new Option(file.precision));
-  $('precisions').hidden = files.length < 2;
+  const files = front.flatMap((s) => s.files).filter((file) => file.format === 'onnx');
+  const precisions = new Set(files.map((file) => file.precision));
+  for (const precision of precisions) $('precision').add(new Option(precision));
+  $('precisions').hidden = precisions.size < 2;
   views.forEach((view, i) => {
     view.slider.max = front.length - 1;
     view.slider.oninput = () => { choose(view, +view.slider.value); show(); };
@@ -110,18 +111,26 @@ function label(view) {
 
 function drawRoute(svg, stitch) {
   const { anchors } = manifest, high = 66 / anchors.length, points = [];
-  const used = new Set(stitch.segments.flatMap(([name, begin, end]) =>
-    Array.from({ length: end - begin }, (_, i) => `${name} ${begin + i}`)));
-  const middle = ([name, i]) => {
+  const used = new Set();
+  for (const [name, begin, end] of stitch.segments) for (let i = begin; i < end; i++) {
     const row = anchors.findIndex((anchor) => anchor.name === name);
-    return `${45 + (i + 0.5) * 350 / anchors[row].depth},${2 + (row + 0.45) * high}`;
+    used.add(`${name} ${i}`);
+    points.push(`${45 + (i + 0.5) * 350 / anchors[row].depth},${2 + (row + 0.45) * high}`);
+  }
+  const add = (tag, settings, text = '') => {
+    const part = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const [key, value] of Object.entries(settings)) part.setAttribute(key, value);
+    part.textContent = text; // names are of the bundle's maker: never markup
+    svg.append(part);
   };
-  for (const block of used) points.push(middle(block.split(' ').map((p, i) => (i ? +p : p))));
-  svg.innerHTML = anchors.map(({ name, depth }, row) => Array.from({ length: depth }, (_, i) =>
-    `<rect class="${used.has(`${name} ${i}`) ? 'on' : ''} ${row ? 'later' : ''}" rx="2"
-      x="${45 + i * 350 / depth}" y="${2 + row * high}" width="${350 / depth - 2}"
-      height="${0.9 * high}"/>`).join('') + `<text y="${(row + 0.6) * high}">${name}</text>`)
-    .join('') + `<polyline points="${points.join(' ')}"/>`;
+  svg.replaceChildren();
+  anchors.forEach(({ name, depth }, row) => {
+    const y = 2 + row * high, width = 350 / depth;
+    for (let i = 0; i < depth; i++) add('rect', { x: 45 + i * width, y, width: width - 2, rx: 2,
+      height: 0.9 * high, class: `${used.has(`${name} ${i}`) ? 'on' : ''} ${row ? 'later' : ''}` });
+    add('text', { y: (row + 0.6) * high }, name);
+  });
+  add('polyline', { points: points.join(' ') });
   svg.setAttribute('aria-label', `Route of stitch ${stitch.id}: ${stitch.route}`);
 }
 

@@ -1,0 +1,75 @@
+"""A manifest by hand, and a bundle of it whose graphs are never opened."""
+
+import copy
+import json
+
+from snnet_mm.runtime.bundle import describe_file, files_of
+
+WEIGHTS = dict(name='weights.safetensors', bytes=9, sha256='0' * 64)
+VERIFIED = dict(on='val', images=3, metric='mIoU', value=40.5, pytorch=41.0, lost=0.5)
+VERIFIED |= dict(interval=[-0.6, 0.1], ms=3.5, pytorch_ms=7.0, metrics=dict(mIoU=40.5))
+LOADED = dict(dtype='float32', range=[0, 255])
+
+
+def file_of(stitch):
+    about = dict(WEIGHTS, name=f'stitch_{stitch}_32x64_fp32.onnx', format='onnx')
+    about |= dict(precision='fp32', max_difference=1e-6, shares_weights=True)
+    return about | dict(weights=WEIGHTS, options={}, verified=VERIFIED)
+
+
+def stitch_of(i, segments):
+    about = dict(
+        id=i, kind='FS', route='a route', flops=100 + i, params=10, left_out=[]
+    )
+    return about | dict(segments=segments, metrics=dict(mIoU=41), files=[file_of(i)])
+
+
+MANIFEST = dict(
+    version=3,
+    task='segmentation',
+    input=dict(
+        LOADED, name='images', shape=['batch', 3, 32, 64], channels='RGB',
+        mean=[1, 2, 3], std=None,
+    ),
+    outputs=[dict(name='predictions', dtype='float32', shape=['batch', 6, 32, 64])],
+    graph=dict(normalises=True, resizes_images=False, resizes_predictions_to=None),
+    caller=dict(
+        before=[
+            dict(step='resize', size=[32, 64], keep_ratio=True, interpolation='neares'),
+            dict(step='CenterCrop', crop_size=2),
+            dict(step='channels', order='RGB'),
+            dict(step='pad', size=[32, 64], size_divisor=None, value=[0, 0, 0.5]),
+            dict(step='windows', size=[32, 64], stride=[32, 40]),
+            dict(step='flip_average', of='image'),
+            dict(LOADED, step='batch', layout='NCHW'),
+        ],
+        after=[
+            dict(step='resize', size='image', align_corners=False),
+            dict(step='argmax', axis=1),
+        ],
+    ),
+    classes=['a', 'b'],
+    palette=[[0, 1, 2]],
+    heads=[dict(WEIGHTS, name='boxes_32x64.onnx', weights=None, max_difference=0)],
+    ranked_by=dict(metric='mIoU', higher_is_better=True),
+    compared_on='2 test images',
+    space='a fingerprint',
+    anchors=[dict(name='fast', depth=2), dict(name='slow', depth=3)],
+    stitches=[
+        stitch_of(0, [['fast', 0, 2]]),
+        stitch_of(7, [['fast', 0, 1], ['slow', 2, 3]]),
+    ],
+    weights=WEIGHTS,
+    machine=dict(cores=2, load=None),
+)  # fmt: skip
+
+
+def write_bundle(folder):
+    """Write a folder whose files have the sizes and digests of its manifest."""
+    manifest = copy.deepcopy(MANIFEST)
+    for file in (*files_of(manifest), manifest['weights']):
+        path = folder / file['name']
+        path.write_bytes(path.name.encode())
+        file |= describe_file(path)
+    (folder / 'manifest.json').write_text(json.dumps(manifest))
+    return manifest

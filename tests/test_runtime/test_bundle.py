@@ -1,0 +1,65 @@
+"""Files of a bundle: damaged, replaced, or outside of its folder."""
+
+import os
+
+import numpy as np
+import pytest
+
+from snnet_mm.runtime.bundle import check_whole, describe_file, open_graph
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / 'bundle').mkdir()
+    return tmp_path / 'bundle'
+
+
+def test_a_file_has_its_digest(folder):
+    (folder / 'a').write_bytes(b'abc')
+    about = describe_file(folder / 'a')
+    assert about == dict(
+        name='a',
+        bytes=3,
+        sha256='ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+    )
+    assert check_whole(folder, about) == folder / 'a'
+    (folder / 'b').write_bytes(b'abd')
+    os.replace(folder / 'b', folder / 'a')
+    with pytest.raises(ValueError, match='sha256=a52d159f.*allowed: ba7816bf.*again'):
+        check_whole(folder, about)
+    with pytest.raises(ValueError, match='bundle/a: 3 bytes; allowed: 4 bytes, as man'):
+        check_whole(folder, about | dict(bytes=4))
+    (folder / 'b').write_bytes(b'')
+    other = describe_file(folder / 'b') | dict(weights=about)
+    with pytest.raises(ValueError, match='bundle/a: sha256'):
+        check_whole(folder, other)
+
+
+def test_links_may_not_leave_the_folder(folder):
+    for path in (folder.parent / 'key', folder / 'inside'):
+        path.write_bytes(b'secret')
+    (folder / 'link').symlink_to('inside')
+    assert check_whole(folder, describe_file(folder / 'link')) == folder / 'link'
+    (folder / 'out').symlink_to('../key')
+    with pytest.raises(ValueError, match='bundle/out: a link out of the folder'):
+        check_whole(folder, describe_file(folder / 'out'))
+
+
+@pytest.mark.parametrize('place', ['../key', '{above}/key', 'link', 'gone'])
+def test_weights_outside_of_the_folder(folder, place):
+    onnx = pytest.importorskip('onnx')
+    pytest.importorskip('onnxruntime')
+    np.ones((64, 64), np.float32).tofile(folder.parent / 'key')
+    (folder / 'link').symlink_to('../key')
+    tensor = onnx.TensorProto(name='w', data_type=1, dims=(64, 64), data_location=1)
+    place = place.format(above=folder.parent)
+    for key, value in dict(location=place, offset='0', length='16384').items():
+        tensor.external_data.add(key=key, value=value)
+    sides = [onnx.helper.make_tensor_value_info(x, 1, (1, 64)) for x in 'xy']
+    node = onnx.helper.make_node('MatMul', ['x', 'w'], ['y'])
+    graph = onnx.helper.make_graph([node], 'g', sides[:1], sides[1:], [tensor])
+    versions = dict(opset_imports=[onnx.helper.make_opsetid('', 17)], ir_version=8)
+    model = onnx.helper.make_model(graph, **versions)
+    (folder / 'm.onnx').write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match='m.onnx cannot be opened: .*xternal data'):
+        open_graph(folder, 'onnx', describe_file(folder / 'm.onnx'), 1)

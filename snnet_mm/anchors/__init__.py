@@ -1,14 +1,16 @@
-"""WHO is stitched: the anchor contract, the plain ViT, and networks of timm."""
+"""WHO is stitched: the anchor contract, plain ViTs, networks of timm and of mm."""
 
 from .base import (
     Anchor,
     BackboneMap,
+    MapState,
     TokenState,
     check_outputs,
     check_tokens_correspond,
     layer_depth_among,
 )
 from .low_rank import LoRALinear, LowRankUpdate
+from .mm_anchor import MMAnchor, mm_family
 from .plain_vit import PlainViT
 from .smaller_vit import contract_width, keep_blocks, principal_directions
 from .timm_anchor import TimmAnchor

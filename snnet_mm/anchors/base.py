@@ -43,6 +43,25 @@ class TokenState(NamedTuple):
         """Activations ``(..., C)`` that stitching layers are fitted to: all."""
         return self.tokens
 
+    def mapped(self, layer: Callable[[Tensor], Tensor]) -> 'TokenState':
+        """Return the state with a layer applied to every token."""
+        return self._replace(tokens=layer(self.tokens))
+
+
+class MapState(NamedTuple):
+    """Activations of a network that computes on maps ``(B, C, H, W)``."""
+
+    map: Tensor
+
+    @property
+    def fitted(self) -> Tensor:
+        """Activations ``(B, H, W, C)`` that stitching layers are fitted to."""
+        return self.map.permute(0, 2, 3, 1)
+
+    def mapped(self, layer: Callable[[Tensor], Tensor]) -> 'MapState':
+        """Return the state with a layer applied at every place of the map."""
+        return MapState(layer(self.fitted).permute(0, 3, 1, 2).contiguous())
+
 
 class Anchor(BaseModule, metaclass=ABCMeta):
     """A network that can be stitched; by itself, a backbone for any mm model.
@@ -222,19 +241,27 @@ class Anchor(BaseModule, metaclass=ABCMeta):
             return checkpoint(function, *args, use_reentrant=False, context_fn=contexts)
         return function(*args)
 
-    def to_output(self, state: TokenState, with_cls: bool) -> BackboneMap:
-        """Return a map ``(B, C, H, W)``, or a map and its cls token ``(B, C)``."""
+    def to_output(
+        self, state: TokenState, with_cls: bool, place: int = 0
+    ) -> BackboneMap:
+        """Return a map ``(B, C, H, W)``, or a map and its cls token ``(B, C)``.
+
+        ``place`` is the place of the map among the outputs of the backbone.
+        """
         feature_map = self.to_feature_map(state)
         return (feature_map, state.tokens[:, 0]) if with_cls else feature_map
 
     def forward(self, images: Tensor) -> tuple[BackboneMap, ...] | TokenState:
         """Feature maps ``(B, C, H, W)`` of the out indices, or the final state."""
         state, maps = self.embed(images), {}
+        places = enumerate(self.out_indices if self.out == 'maps' else ())
+        wanted = [(block, place) for place, block in places]
         for i in range(self.depth):
             state = self.run_block(state, i) if i in self.kept_blocks else state
-            if self.out == 'maps' and i in self.out_indices:
-                maps[i] = self.to_output(state, self.with_cls)
-        return state if self.out == 'end' else tuple(maps[i] for i in self.out_indices)
+            for block, place in wanted:
+                if block == i:
+                    maps[place] = self.to_output(state, self.with_cls, place)
+        return state if self.out == 'end' else tuple(maps[p] for _, p in wanted)
 
 
 class TokenAnchor(Anchor):

@@ -77,7 +77,8 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
                     layer = backbone.stitching_layers[name]
                     measure(name, partial(layer.map_state, state))
             for part in maps[a, i]:
-                measure(part, partial(anchor.to_feature_map, state))
+                output = state, backbone.with_cls, part.place
+                measure(part, partial(anchor.to_output, *output))
             step = partial(anchor.run_block, state, i + 1)
     if model is not backbone:
         for a in _end_anchors(model):

@@ -1,9 +1,10 @@
 """Stitching layers, backbones, the switch of the stitch, wrappers and necks."""
 
+from .backbones.elastic_backbone import ElasticBackbone
 from .backbones.single_stitch import SingleStitch
 from .backbones.snnet import SNNetv1, SNNetv2
 from .backbones.stitched_backbone import StitchedBackbone, build_anchors
-from .layers.least_squares import LeastSquares, fit_stitching_layers
+from .layers.least_squares import LeastSquares, fit_in_turn, fit_stitching_layers
 from .layers.stitching_layer import LoRAStitchingLayer, StitchingLayer
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
 from .part_per_anchor import PartPerAnchor

@@ -49,6 +49,7 @@ from .selection import (
     pick,
     select_stitches,
 )
+from .skip_space import SKIP_KIND, SkipSpace, gaps_of
 from .sliding_window_space import SlidingWindowSpace
 from .space import StitchingSpace, check_space_record, write_space_record
 from .staged_space import StagedSpace

@@ -43,7 +43,7 @@ class Stitch:
 
     Args:
         id: The stitch id, an integer that never changes its meaning.
-        kind: ``'anchor'``, ``'FS'``, ``'SF'``, ``'FSF'`` or ``'SFS'``.
+        kind: ``'anchor'``, ``'FS'``, ``'SF'``, ``'FSF'``, ``'SFS'`` or ``'skip'``.
         segments: The route.
         layers: Names of the stitching layers between the segments, one per joint.
     """
@@ -89,13 +89,13 @@ def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) 
     """Refuse a route that anchors of these depths and these layers cannot run."""
     segments = tuple(tuple(segment) for segment in stitch.segments)
     k = len(depths)
-    runs = all(0 <= a < k and 0 <= i < j <= depths[a] for a, i, j in segments)
-    changes = all(one[0] != other[0] for one, other in pairwise(segments))
-    right = segments and runs and changes and segments[0][1] == 0
+    runs = all(0 <= a < k and 0 <= i <= j <= depths[a] for a, i, j in segments)
+    moves = all(a != b or end < i for (a, _, end), (b, i, _) in pairwise(segments))
+    right = segments and runs and moves and segments[0][1] == 0
     right = right and segments[-1][2] == depths[segments[-1][0]]
     wanted = (
-        '(anchor, begin, end) from a first to a last block, another anchor after '
-        f'every joint, for anchors of {tuple(depths)} blocks'
+        '(anchor, begin, end) from a first to a last block, after every joint in '
+        f'another anchor or further on, for anchors of {tuple(depths)} blocks'
     )
     check(right, f'stitches[{stitch.id}].segments', segments, wanted)
     fit = len(stitch.layers) == len(segments) - 1 and set(stitch.layers) <= set(layers)

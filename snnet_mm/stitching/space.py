@@ -143,6 +143,10 @@ class StitchingSpace:
             found = self._substitutes[place]
         return (place, None), *found
 
+    def serves(self, stitch: Stitch, place: Position, layer: str | None) -> bool:
+        """Return whether a stitch has the map of one of :meth:`map_sources`."""
+        return stitch.runs(place)
+
     def describe(self, stitch: Stitch) -> str:
         """The route for people, such as ``'fast[0:4] > slow[8:24]'``."""
         return describe_route(stitch.segments, len(self.depths))
@@ -156,7 +160,9 @@ def layer_name(source: int, target: int, place: int) -> str:
 def describe_route(segments: Iterable[Sequence[int]], num_anchors: int) -> str:
     """Segments as a route for people: first blocks, and the ones after the last."""
     names = _anchor_names(num_anchors)
-    return ' > '.join(f'{names[a]}[{begin}:{end}]' for a, begin, end in segments)
+    return ' > '.join(
+        f'{names[a]}[{begin}:{end}]' for a, begin, end in segments if begin < end
+    )
 
 
 def write_space_record(space: StitchingSpace) -> str:
@@ -227,8 +233,8 @@ def _describe(route: Sequence | None, num_anchors: int) -> str:
 
 
 def _anchor_names(num_anchors: int) -> tuple[str, ...]:
-    if num_anchors == 2:
-        return 'fast', 'slow'
+    if num_anchors <= 2:
+        return ('network',) if num_anchors == 1 else ('fast', 'slow')
     return tuple(f'anchor{i}' for i in range(num_anchors))
 
 

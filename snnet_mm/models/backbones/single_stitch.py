@@ -72,7 +72,8 @@ class SingleStitch(BaseModule):
             return end
         anchor = self.anchors[self.stitch.end_anchor]
         return tuple(
-            tap and anchor.to_output(states[tap], self.with_cls) for tap in self.maps
+            tap and anchor.to_output(states[tap], self.with_cls, j)
+            for j, tap in enumerate(self.maps)
         )
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:

@@ -150,7 +150,7 @@ class StitchedBackbone(BaseModule):
         maps: list[BackboneMap | None] = [None] * len(self.out_indices)
         for j, tap in taps.items():
             anchor = self.anchors[self.map_anchor(stitch)]
-            maps[j] = anchor.to_output(states[tap], self.with_cls)
+            maps[j] = anchor.to_output(states[tap], self.with_cls, j)
         return tuple(maps)
 
     def _resized(self, images: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ class StitchedBackbone(BaseModule):
     def map_source(self, stitch: Stitch, block: int) -> Tap:
         """Find where a stitch takes the map of a block of the slowest anchor from."""
         sources = self.space.map_sources(block, self.map_anchor(stitch))
-        return next(source for source in sources if stitch.runs(source[0]))
+        return next(s for s in sources if self.space.serves(stitch, *s))
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
         """Return the level of a parameter and of how many, as mmpretrain decays rates.

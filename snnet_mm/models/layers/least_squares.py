@@ -1,6 +1,6 @@
 """Least squares: from streamed activations to the maps of all stitching layers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -139,6 +139,61 @@ def fit_stitching_layers(
         backbone.stitching_layers[name].set_map(*weight_and_bias)
     backbone.stitching_initialized.fill_(True)
     return num_images
+
+
+@torch.no_grad()
+def fit_in_turn(
+    backbone: StitchedBackbone,
+    batches: Iterable[Tensor],
+    ids: Sequence[int] | None = None,
+    ridge: float = 1e-4,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Fit the stitching layers of chains one after the other along each route.
+
+    A layer maps what reaches it in its own chain, after the layers before it, to the
+    state of the whole network at the same place. Errors of earlier layers are thus
+    corrected by later ones instead of adding up. Every stitch must have layers of its
+    own, as in a :class:`SkipSpace`. Memory does not grow with the number of images.
+
+    Args:
+        backbone: A stitched backbone whose stitches have layers of their own.
+        batches: Preprocessed images ``(B, 3, H, W)``; read once for the first layers of
+            all stitches, once for the second ones and so on. On several ranks every
+            rank gives its own.
+        ids: Stitches to fit, by default all.
+        ridge: See :class:`LeastSquares`.
+        progress: Called with the number of rounds done, and of all.
+    """
+    space, device = backbone.space, next(backbone.parameters()).device
+    stitches = [space[i] for i in (space.ids if ids is None else ids)]
+    rounds = max((len(stitch.layers) for stitch in stitches), default=0)
+    training = backbone.training
+    backbone.eval()
+    try:
+        for turn in range(rounds):
+            fits = {}
+            for stitch in stitches:
+                if turn < len(stitch.layers):
+                    spec = space.layers[stitch.layers[turn]]
+                    widths = (backbone.width_at(position) for position in spec)
+                    fit = LeastSquares(*widths, False, ridge, device)
+                    fits[stitch.layers[turn]] = stitch.steps, spec.target, fit
+            targets = {target for _, target, _ in fits.values()}
+            for images in batches:
+                with torch.autocast(images.device.type, enabled=False):
+                    whole = _states_at(backbone.anchors, images, targets)
+                    for name, (steps, target, fit) in fits.items():
+                        parts = backbone.anchors, backbone.stitching_layers
+                        reached, _ = walk(*parts, steps[: steps.index(name)], images)
+                        fit.update(reached.fitted, whole[target].fitted)
+            for name, (_, _, fit) in fits.items():
+                fit.all_reduce()
+                backbone.stitching_layers[name].set_map(*fit.x_to_y())
+            progress(turn + 1, rounds)
+    finally:
+        backbone.train(training)
+    backbone.stitching_initialized.fill_(True)
 
 
 def _new_fits(backbone: StitchedBackbone, ridge: float) -> dict[Joints, LeastSquares]:

@@ -17,7 +17,7 @@ class StitchingLayer(nn.Linear):
 
     def map_state(self, state: TokenState) -> TokenState:
         """Return the state in the other anchor: all tokens mapped, on the same grid."""
-        return state._replace(tokens=self(state.tokens))
+        return state.mapped(self)
 
     def config(self) -> tuple[int, int]:
         """Return what :class:`SingleStitch` builds it from: the widths."""

@@ -1,0 +1,416 @@
+"""Backbones of the mm packages as anchors: their own modules, run block by block."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from math import prod
+from typing import ClassVar
+
+import torch
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from snnet_mm.utils import check, refusal, register
+
+from .base import Anchor, BackboneMap, MapState, TokenState
+
+
+class MMAnchor(Anchor):
+    """A backbone of mmseg, mmdet or mmpretrain, run one block at a time.
+
+    The network is built from its own config and keeps its parameter names, under
+    ``net.``. Blocks run the same operations in the same order as its ``forward``, so
+    that outputs are equal bit for bit. Layers between two stages run with the first
+    block of the later stage.
+
+    Args:
+        net: Config of the backbone, or the backbone.
+        kept_blocks, embedding: See :class:`Anchor`.
+    """
+
+    # Package and class that define the ``forward`` which this class mirrors.
+    mirrors: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    def __init__(
+        self,
+        net: dict | nn.Module,
+        kept_blocks: Collection[int] | None = None,
+        embedding: bool = True,
+        init_cfg: dict | None = None,
+    ) -> None:
+        net = MODELS.build(dict(net)) if isinstance(net, dict) else net
+        family = mm_family(net)
+        wanted = f"type='{family.__name__}'"
+        check(isinstance(self, family), 'backbone.type', type(self).__name__, wanted)
+        stages = self.stages_of(net)
+        dims, strides = self.scales_of(net)
+        super().__init__(
+            [d for d, stage in zip(dims, stages, strict=True) for _ in stage],
+            [s for s, stage in zip(strides, stages, strict=True) for _ in stage],
+            kept_blocks=kept_blocks,
+            embedding=embedding,
+            init_cfg=init_cfg,
+        )
+        self.net = net
+        # Stage of every block, and its place there.
+        self._places = [
+            (s, j) for s, blocks in enumerate(stages) for j in range(len(blocks))
+        ]
+        self.out_indices = tuple(self._ends(net.out_indices))
+        names = {id(m): name for name, m in self.named_modules()}
+        self._paths = [names[id(block)] for stage in stages for block in stage]
+        for i in {*range(self.depth)} - self.kept_blocks:
+            self.set_submodule(self._paths[i], nn.Identity())
+
+    @staticmethod
+    @abstractmethod
+    def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
+        """Return the blocks of every stage."""
+
+    @staticmethod
+    @abstractmethod
+    def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
+        """Return width and stride of every stage."""
+
+    @abstractmethod
+    def to_output(
+        self, state: TokenState | MapState, with_cls: bool = False, place: int = -1
+    ) -> BackboneMap:
+        """Return the output of the network at a place of its ``out_indices``."""
+
+    def enter(self, state: TokenState | MapState, stage: int) -> TokenState | MapState:
+        """Run what leads from the last block of a stage into the next ``stage``."""
+        return state
+
+    def run_block(self, state: TokenState | MapState, i: int) -> TokenState | MapState:
+        stage, j = self._places[i]
+        if j == 0 and stage:
+            state = self.enter(state, stage)
+        return self.run_own(state, self.get_submodule(self._paths[i]), i)
+
+    def run_own(
+        self, state: TokenState | MapState, block: nn.Module, i: int
+    ) -> TokenState | MapState:
+        """Run block i, after what leads into its stage."""
+        return MapState(block(state.map))
+
+    def to_feature_map(self, state: TokenState | MapState) -> Tensor:
+        return self.to_output(state)
+
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        """Leave everything as it is: mm's networks resample in every forward."""
+
+    def layer_depth(self, param_name: str) -> tuple[int, int]:
+        levels = self.depth + 2
+        for i, path in enumerate(self._paths):
+            if param_name.startswith(f'{path}.'):
+                return i + 1, levels
+        for prefix, level in self.other_levels():
+            if param_name.startswith(f'net.{prefix}'):
+                return level, levels
+        return 0, levels
+
+    def other_levels(self) -> list[tuple[str, int]]:
+        """Return prefixes of parameters after the embedding, and their levels."""
+        return [('norm', self.depth + 1)]
+
+    def first_block(self, stage: int) -> int:
+        """Return the number of the first block of a stage."""
+        return self._places.index((stage, 0))
+
+    def init_weights(self) -> None:
+        super(Anchor, self).init_weights()
+
+    def _ends(self, places: Sequence[int]) -> list[int]:
+        """Return the blocks after which the outputs at ``places`` are taken."""
+        last = {stage: i for i, (stage, _) in enumerate(self._places)}
+        return [last[stage] for stage in places]
+
+
+class _TokenNet(MMAnchor):
+    """A plain ViT: one stage of equal blocks on tokens."""
+
+    @staticmethod
+    def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
+        return [net.layers]
+
+    @staticmethod
+    def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
+        projection = net.patch_embed.projection
+        return [projection.out_channels], [projection.stride[0]]
+
+    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
+        x = self.call_block(block, state.tokens)
+        if i == self.depth - 1 and self.net.final_norm:
+            x = self.last_norm(x)
+        return state._replace(tokens=x)
+
+    def call_block(self, block: nn.Module, tokens: Tensor) -> Tensor:
+        return block(tokens)
+
+    def _ends(self, places: Sequence[int]) -> list[int]:
+        return [i % self.depth for i in places]
+
+
+@register(MODELS)
+class MMSegViT(_TokenNet):
+    """mmsegmentation's ViT and BEiT."""
+
+    mirrors = ('mmseg', 'VisionTransformer'), ('mmseg', 'BEiT')
+
+    def embed(self, images: Tensor) -> TokenState:
+        net = self.net
+        x, grid = net.patch_embed(images)
+        x = torch.cat((net.cls_token.expand(len(x), -1, -1), x), dim=1)
+        if hasattr(net, 'pos_embed'):  # BEiT has none
+            x = net._pos_embeding(x, grid, net.pos_embed)
+            x = x if net.with_cls_token else x[:, 1:]
+            x = net.pre_ln(x) if net.pre_norm else x
+        return TokenState(x, tuple(grid))
+
+    def last_norm(self, x: Tensor) -> Tensor:
+        return self.net.norm1(x)
+
+    def to_output(
+        self, state: TokenState, with_cls: bool = False, place: int = -1
+    ) -> BackboneMap | list[Tensor]:
+        net, x = self.net, state.tokens
+        patches = x[:, 1:] if getattr(net, 'with_cls_token', True) else x
+        out = patches.reshape(len(x), *state.grid, x.shape[-1])
+        out = out.permute(0, 3, 1, 2).contiguous()
+        return [out, x[:, 0]] if getattr(net, 'output_cls_token', False) else out
+
+
+@register(MODELS)
+class MMPretrainViT(_TokenNet):
+    """mmpretrain's ViT and BEiT, which give classifiers their last token."""
+
+    mirrors = ('mmpretrain', 'VisionTransformer'), ('mmpretrain', 'BEiTViT')
+
+    def embed(self, images: Tensor) -> TokenState:
+        from mmpretrain.models.utils import resize_pos_embed
+
+        net = self.net
+        x, grid = net.patch_embed(images)
+        if net.cls_token is not None:
+            x = torch.cat((net.cls_token.expand(len(x), -1, -1), x), dim=1)
+        if net.pos_embed is not None:
+            settings = dict(mode=net.interpolate_mode)
+            settings['num_extra_tokens'] = net.num_extra_tokens
+            sizes = net.patch_resolution, grid
+            x = x + resize_pos_embed(net.pos_embed, *sizes, **settings)
+        x = net.drop_after_pos(x)
+        if hasattr(net, 'pre_norm'):
+            x = net.pre_norm(x)
+        return TokenState(x, tuple(grid))
+
+    def call_block(self, block: nn.Module, tokens: Tensor) -> Tensor:
+        if not hasattr(self.net, 'rel_pos_bias'):
+            return block(tokens)
+        shared = self.net.rel_pos_bias
+        return block(tokens, shared() if shared is not None else None)
+
+    def last_norm(self, x: Tensor) -> Tensor:
+        return self.net.ln1(x)
+
+    def to_output(
+        self, state: TokenState, with_cls: bool = False, place: int = -1
+    ) -> BackboneMap:
+        return self.net._format_output(state.tokens, state.grid)
+
+    def other_levels(self) -> list[tuple[str, int]]:
+        return [('ln', self.depth + 1)]
+
+
+@register(MODELS)
+class MMSwin(MMAnchor):
+    """Swin of mmseg, mmdet and mmpretrain."""
+
+    mirrors = tuple((p, 'SwinTransformer') for p in ('mmseg', 'mmdet', 'mmpretrain'))
+
+    @staticmethod
+    def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
+        value = getattr(net, 'out_after_downsample', False)
+        check(not value, 'backbone.out_after_downsample', value, 'False')
+        return [stage.blocks for stage in net.stages]
+
+    @staticmethod
+    def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
+        stride = net.patch_embed.projection.stride[0]
+        return list(net.num_features), [stride * 2**s for s in range(len(net.stages))]
+
+    def embed(self, images: Tensor) -> TokenState:
+        net = self.net
+        x, grid = net.patch_embed(images)
+        if net.use_abs_pos_embed and hasattr(net, 'num_extra_tokens'):  # mmpretrain
+            from mmpretrain.models.utils import resize_pos_embed
+
+            x = x + resize_pos_embed(
+                net.absolute_pos_embed,
+                net.patch_resolution,
+                grid,
+                net.interpolate_mode,
+                net.num_extra_tokens,
+            )
+        elif net.use_abs_pos_embed:
+            x = x + net.absolute_pos_embed
+        return TokenState(net.drop_after_pos(x), tuple(grid))
+
+    def enter(self, state: TokenState, stage: int) -> TokenState:
+        x, grid = self.net.stages[stage - 1].downsample(state.tokens, state.grid)
+        return TokenState(x, tuple(grid))
+
+    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
+        return state._replace(tokens=block(state.tokens, state.grid))
+
+    def to_output(
+        self, state: TokenState, with_cls: bool = False, place: int = -1
+    ) -> Tensor:
+        net = self.net
+        stage = net.out_indices[place]
+        out = getattr(net, f'norm{stage}')(state.tokens)
+        out = out.view(-1, *state.grid, net.num_features[stage])
+        return out.permute(0, 3, 1, 2).contiguous()
+
+    def other_levels(self) -> list[tuple[str, int]]:
+        between = [
+            (f'stages.{s}.downsample.', self.first_block(s + 1) + 1)
+            for s in range(len(self.net.stages) - 1)
+        ]
+        return [*between, *super().other_levels()]
+
+
+@register(MODELS)
+class MMResNet(MMAnchor):
+    """ResNet and its relatives of mmseg, mmdet and mmpretrain."""
+
+    mirrors = tuple((p, 'ResNet') for p in ('mmseg', 'mmdet', 'mmpretrain'))
+
+    @staticmethod
+    def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
+        return [getattr(net, name) for name in net.res_layers]
+
+    @staticmethod
+    def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
+        last = [getattr(net, name)[-1] for name in net.res_layers]
+        dims = [getattr(b, 'conv3', b.conv2).out_channels for b in last]
+        return dims, [4 * prod(net.strides[: s + 1]) for s in range(len(dims))]
+
+    def embed(self, images: Tensor) -> MapState:
+        net = self.net
+        if net.deep_stem:
+            x = net.stem(images)
+        else:
+            x = net.relu(net.norm1(net.conv1(images)))
+        return MapState(net.maxpool(x))
+
+    def to_output(
+        self, state: MapState, with_cls: bool = False, place: int = -1
+    ) -> Tensor:
+        return state.map
+
+
+@register(MODELS)
+class MMConvNeXt(MMAnchor):
+    """mmpretrain's ConvNeXt."""
+
+    mirrors = (('mmpretrain', 'ConvNeXt'),)
+
+    @staticmethod
+    def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
+        return list(net.stages)
+
+    @staticmethod
+    def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
+        stem = next(
+            m for m in net.downsample_layers[0].modules() if isinstance(m, nn.Conv2d)
+        )
+        strides = [stem.stride[0] * 2**s for s in range(len(net.channels))]
+        return list(net.channels), strides
+
+    def embed(self, images: Tensor) -> MapState:
+        return MapState(self.net.downsample_layers[0](images))
+
+    def enter(self, state: MapState, stage: int) -> MapState:
+        return MapState(self.net.downsample_layers[stage](state.map))
+
+    def to_output(
+        self, state: MapState, with_cls: bool = False, place: int = -1
+    ) -> Tensor:
+        net = self.net
+        norm = getattr(net, f'norm{net.out_indices[place]}')
+        if net.gap_before_final_norm:
+            return norm(state.map.mean([-2, -1], keepdim=True)).flatten(1)
+        return norm(state.map)
+
+    def other_levels(self) -> list[tuple[str, int]]:
+        between = [
+            (f'downsample_layers.{s}.', self.first_block(s) + 1)
+            for s in range(1, len(self.net.stages))
+        ]
+        return [*between, *super().other_levels()]
+
+
+@register(MODELS)
+class MMMiT(MMAnchor):
+    """mmsegmentation's MiT, the backbone of SegFormer."""
+
+    mirrors = (('mmseg', 'MixVisionTransformer'),)
+
+    @staticmethod
+    def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
+        return [layer[1] for layer in net.layers]
+
+    @staticmethod
+    def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
+        projections = [layer[0].projection for layer in net.layers]
+        strides = [p.stride[0] for p in projections]
+        dims = [p.out_channels for p in projections]
+        return dims, [prod(strides[: s + 1]) for s in range(len(dims))]
+
+    def embed(self, images: Tensor) -> TokenState:
+        x, grid = self.net.layers[0][0](images)
+        return TokenState(x, tuple(grid))
+
+    def enter(self, state: TokenState, stage: int) -> TokenState:
+        x, grid = self.net.layers[stage][0](self._map_after(state, stage - 1))
+        return TokenState(x, tuple(grid))
+
+    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
+        return state._replace(tokens=block(state.tokens, state.grid))
+
+    def to_output(
+        self, state: TokenState, with_cls: bool = False, place: int = -1
+    ) -> Tensor:
+        return self._map_after(state, self.net.out_indices[place])
+
+    def _map_after(self, state: TokenState, stage: int) -> Tensor:
+        from mmseg.models.utils import nlc_to_nchw
+
+        return nlc_to_nchw(self.net.layers[stage][2](state.tokens), state.grid)
+
+    def other_levels(self) -> list[tuple[str, int]]:
+        levels = []
+        for s in range(len(self.net.layers)):
+            first = self.first_block(s) + 1 if s else 0
+            last = (
+                self.first_block(s + 1) if s + 1 < len(self.net.layers) else self.depth
+            )
+            levels += [(f'layers.{s}.0.', first), (f'layers.{s}.2.', last)]
+        return levels
+
+
+def mm_family(net: nn.Module) -> type[MMAnchor]:
+    """Return the anchor class that mirrors the ``forward`` of a backbone.
+
+    Raises:
+        ValueError: If there is none; the message lists the supported backbones.
+    """
+    families = [MMSegViT, MMPretrainViT, MMSwin, MMResNet, MMConvNeXt, MMMiT]
+    owner = next(c for c in type(net).__mro__ if 'forward' in vars(c))
+    package = owner.__module__.partition('.')[0]
+    for family in families:
+        if (package, owner.__name__) in family.mirrors:
+            return family
+    known = sorted({f'{p}.{name}' for f in families for p, name in f.mirrors})
+    allowed = f'an anchor of snnet_mm, or one with the forward of: {", ".join(known)}'
+    raise refusal('model.backbone.type', type(net).__name__, allowed)

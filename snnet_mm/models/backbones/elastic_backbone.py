@@ -1,0 +1,69 @@
+"""One network stitched to itself."""
+
+from collections.abc import Collection, Sequence
+
+from mmengine.registry import MODELS
+
+from snnet_mm.anchors import Anchor
+from snnet_mm.stitching import SkipSpace
+from snnet_mm.utils import check, register
+
+from .stitched_backbone import StitchedBackbone, build_anchors
+
+
+@register(MODELS)
+class ElasticBackbone(StitchedBackbone):
+    """A network and chains that skip some of its blocks.
+
+    A stitching layer stands for every run of skipped blocks; the network itself, stitch
+    0, is untouched. :func:`snnet_mm.make_elastic` chooses the chains and fits their
+    layers.
+
+    Args:
+        anchors: The network or its config, in a list of one.
+        chains: The blocks that each chain keeps, in order of falling cost.
+        stitching_layer: Config of the stitching layers, without their widths.
+        out_indices: Blocks whose maps are returned; by default those of the network.
+        out, **kwargs: See :class:`StitchedBackbone`.
+        stitch_ids: Keep only these stitches, and the network.
+
+    Example:
+        >>> net = dict(
+        ...     type='PlainViT',
+        ...     arch=dict(embed_dims=32, depth=4, num_heads=2),
+        ...     img_size=32,
+        ... )
+        >>> backbone = ElasticBackbone([net], chains=[(0, 1, 3), (1,)])
+        >>> [backbone.space.describe(stitch) for stitch in backbone.space]
+        ['network[0:4]', 'network[0:2] > network[3:4]', 'network[1:2]']
+    """
+
+    def __init__(
+        self,
+        anchors: Sequence[dict | Anchor],
+        chains: Sequence[Sequence[int]],
+        stitching_layer: dict | None = None,
+        out: str = 'maps',
+        out_indices: Sequence[int] | None = None,
+        stitch_ids: Collection[int] | None = None,
+        **kwargs,
+    ) -> None:
+        anchors = build_anchors(anchors)
+        check(len(anchors) == 1, 'backbone.anchors', len(anchors), 'one network')
+        (anchor,) = anchors
+        out_indices = anchor.out_indices if out_indices is None else out_indices
+        read = {i % anchor.depth for i in out_indices} if out == 'maps' else ()
+        space = SkipSpace(anchor.depth, chains, read, skippable(anchor), stitch_ids)
+        layer = stitching_layer or dict(type='StitchingLayer')
+        more = dict(kwargs, out=out, out_indices=out_indices)
+        super().__init__(anchors, space, layer, **more)
+
+
+def skippable(anchor: Anchor) -> tuple[int, ...]:
+    """Return the blocks of a network that keep the width and the stride.
+
+    The first block of a network with stages is none of them.
+    """
+    scales = list(zip(anchor.block_dims, anchor.block_strides, strict=True))
+    first = [0] if len(set(scales)) == 1 else []
+    return (*first, *(i for i in range(1, anchor.depth) if scales[i] == scales[i - 1]))

@@ -19,6 +19,8 @@ from mmengine.logging import HistoryBuffer, print_log
 from mmengine.runner.checkpoint import CheckpointLoader, load_from_http, load_from_local
 from safetensors.torch import load_file
 
+from .base_checkpoint import joined_with_base
+
 _PLAIN = ('?', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'U1')
 _STATISTICS = ('current', 'max', 'mean', 'min')
 # What torch says of objects that it would have to trust; damage sounds different.
@@ -41,7 +43,8 @@ class UntrustedCheckpointError(ValueError):
 def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     """Read a checkpoint to the CPU; nothing in it can run.
 
-    Besides what torch takes for weights, ``HistoryBuffer`` and numpy's arrays and
+    One that adds to a base checkpoint comes with the weights of both; see
+    :func:`snnet_mm.utils.base_checkpoint.save_added`. Besides what torch takes for weights, ``HistoryBuffer`` and numpy's arrays and
     scalars of plain data are let in, as mmengine's checkpoints hold them. The tensors
     of a ``.safetensors`` file become the state dict.
 
@@ -67,7 +70,7 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
         raise ValueError(
             f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
-    return dict(loaded)
+    return joined_with_base(dict(loaded), path, load_weights_only)
 
 
 def _explained(path: Path, error: Exception) -> ValueError:

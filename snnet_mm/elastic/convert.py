@@ -1,0 +1,106 @@
+"""The config and weights of a trained model, for its elastic version."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+from mmengine.config import Config
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from snnet_mm.anchors import Anchor, mm_family
+from snnet_mm.models import ElasticBackbone, SingleStitch, StitchedBackbone, unwrapped
+from snnet_mm.utils import check, refusal
+
+# Settings of a backbone by itself, which the elastic one has.
+OUTPUTS = ('out', 'out_indices', 'with_cls')
+SCOPES = ('mmseg', 'mmdet', 'mmpretrain')
+
+
+class Conversion(NamedTuple):
+    """An elastic backbone in place of a trained one."""
+
+    backbone: dict  # its config, without chains
+    prefix: str  # new prefix of weights that began with 'backbone.'
+
+    def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return weights of the trained model by their names in the elastic one."""
+        return {
+            f'{self.prefix}{k.removeprefix("backbone.")}'
+            if k.startswith('backbone.')
+            else k: v
+            for k, v in weights.items()
+        }
+
+    def config(self, cfg: Config, chains: Sequence[Sequence[int]]) -> Config:
+        """Return the config of the elastic model with these chains."""
+        cfg = Config(deepcopy(cfg.to_dict()))
+        chains = [tuple(chain) for chain in chains]
+        cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
+        if cfg.model.get('pretrained'):
+            cfg.model['pretrained'] = None  # would be set in the backbone
+        given = (cfg.get('custom_imports') or {}).get('imports', ())
+        imports = [given] if isinstance(given, str) else list(given)
+        scope = cfg.get('default_scope')
+        rooms = [f'snnet_mm.integrations.{scope}'] if scope in SCOPES else []
+        cfg.custom_imports = dict(
+            imports=[*dict.fromkeys([*imports, 'snnet_mm', *rooms])],
+            allow_failed_imports=False,
+        )
+        for key, kind in (('val_cfg', 'StitchValLoop'), ('test_cfg', 'StitchTestLoop')):
+            if cfg.get(key) is not None:
+                fp16 = {k: v for k, v in cfg[key].items() if k == 'fp16'}
+                cfg.pop(key)
+                cfg[key] = dict(type=kind, stitches='all', **fp16)
+        cfg.pop('load_from', None)
+        cfg.load_from, cfg.resume = None, False
+        return cfg
+
+
+def convert_model(cfg: Config, model: nn.Module) -> Conversion:
+    """Return what replaces the backbone of a trained model.
+
+    The backbone may be an anchor of this package, or one of mmseg, mmdet or mmpretrain
+    that :func:`mm_family` knows. No weight changes, and outputs stay equal bit for bit.
+
+    Raises:
+        ValueError: If the model has no such backbone; the message lists those that are
+            supported.
+    """
+    backbone = getattr(unwrapped(model), 'backbone', None)
+    kind = type(backbone).__name__
+    key, wanted = 'model.backbone.type', 'one network that is not stitched yet'
+    stitched = isinstance(backbone, StitchedBackbone | SingleStitch)
+    check(backbone is not None and not stitched, key, kind, wanted)
+    config = deepcopy(dict(cfg.model.backbone))
+    if isinstance(backbone, Anchor):
+        outputs = {k: config.pop(k) for k in OUTPUTS if k in config}
+        anchor, prefix = config, 'backbone.anchors.0.'
+    else:
+        family = mm_family(backbone)
+        anchor = dict(type=family.__name__, net=config)
+        outputs, prefix = {}, 'backbone.anchors.0.net.'
+    config.pop('pretrained', None)
+    config['init_cfg'] = None  # all weights come from the checkpoint
+    if isinstance(backbone, Anchor):
+        config.pop('init_cfg')
+    return Conversion(
+        dict(type=ElasticBackbone.__name__, anchors=[anchor], **outputs), prefix
+    )
+
+
+@torch.no_grad()
+def check_equal(before: nn.Module, after: nn.Module, images: Tensor) -> None:
+    """Check that two models read equal features from images ``(B, 3, H, W)``.
+
+    Raises:
+        ValueError: If any value differs.
+    """
+    pair = (tree_leaves(unwrapped(m).backbone(images)) for m in (before, after))
+    for a, b in zip(*pair, strict=True):
+        if not torch.equal(a, b):
+            kind = type(unwrapped(before).backbone).__name__
+            allowed = f'one that runs block by block as its forward does; features of '
+            allowed += f'this one differ by {(a - b).abs().max().item():.1e}'
+            raise refusal('model.backbone.type', kind, allowed)

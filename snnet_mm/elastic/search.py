@@ -1,0 +1,230 @@
+"""Which blocks to skip: greedily, by how far the predictions move."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from snnet_mm.anchors import MapState, TokenState
+from snnet_mm.evaluation import cost_table
+from snnet_mm.evaluation.parts import FEATURES, SCOPES
+from snnet_mm.models import ElasticBackbone, LeastSquares, find_stitched_backbone
+from snnet_mm.models.backbones.elastic_backbone import skippable
+from snnet_mm.stitching import gaps_of
+from snnet_mm.utils import check
+
+State = TokenState | MapState
+RIDGE = 1e-4
+# Removals of a step whose predictions are compared; others lose by the error at the gap.
+SHORTLIST = 4
+
+
+@dataclass
+class Chain:
+    """Kept blocks, and how far predictions are from those of the whole network."""
+
+    kept: tuple[int, ...]
+    divergence: float = 0.0
+    # After each kept block and each gap, the states of all batches; -1 is the embedding.
+    states: dict[int, list[State]] = field(default_factory=dict, repr=False)
+
+
+class ChainSearch:
+    """Greedy removal of blocks from a network that is stitched to itself.
+
+    In each step every block that may be skipped is tried: the map for its gap is fitted
+    to what reaches the gap, and removals are ranked by the variance that the map leaves
+    unexplained. The best of them run to the end, with later gaps fitted in turn, and
+    the one wins whose predictions diverge least from those of the whole network per
+    FLOP saved. Predictions are class probabilities (mean Kullback-Leibler divergence
+    over images or pixels) or else, for depth and for the maps that detectors read,
+    the squared error over the variance.
+
+    States of all blocks are kept, so use tens of images; see
+    :func:`images_wanted`.
+
+    Args:
+        model: An mm model with an :class:`ElasticBackbone`, in eval mode.
+        batches: Preprocessed images ``(B, 3, H, W)``.
+        input_size: Height and width that FLOPs are counted at.
+        shortlist: How many removals of a step are run to the end.
+        beam: How many chains of each length are kept.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Iterable[Tensor],
+        input_size: tuple[int, int],
+        shortlist: int = SHORTLIST,
+        beam: int = 1,
+    ) -> None:
+        self.model, self.shortlist, self.beam = model, shortlist, beam
+        self.backbone = find_stitched_backbone(model)
+        (self.anchor,) = self.backbone.anchors
+        self.batches = list(batches)
+        depth = self.anchor.depth
+        self.read = {*self.backbone.out_indices} if self.backbone.out == 'maps' else {*()}
+        self.skippable = skippable(self.anchor)
+        wanted = 'a network with blocks that keep the width and the stride'
+        check(self.skippable, 'model.backbone', type(self.anchor).__name__, wanted)
+        self.savings = self._savings(input_size)
+        self.scope = cost_table(model, input_size).scope
+        self.classifies = _gives_classes(model) and self.scope != FEATURES
+        self.whole = self._run(Chain(tuple(range(depth))))
+        self.targets = [self._read(self.whole, n) for n in range(len(self.batches))]
+
+    @torch.no_grad()
+    def run(self, fewest: int = 1) -> Iterator[list[Chain]]:
+        """Yield the best chains of each length, from one block less down.
+
+        The number of chains is ``beam`` at most, best first.
+        """
+        best = [self.whole]
+        while best and len(best[0].kept) > fewest:
+            tried: dict[tuple[int, ...], Chain] = {}
+            for parent in best:
+                errors = {
+                    b: self.local_error(parent, b)
+                    for b in parent.kept
+                    if b in self.skippable
+                }
+                for b in sorted(errors, key=errors.get)[: self.shortlist]:
+                    kept = tuple(i for i in parent.kept if i != b)
+                    if kept not in tried:
+                        tried[kept] = self.extend(parent, kept, b)
+            best = sorted(tried.values(), key=self.score)[: self.beam]
+            if best:
+                yield best
+
+    def score(self, chain: Chain) -> float:
+        """Return the divergence for each FLOP saved."""
+        skipped = {*self.whole.kept} - {*chain.kept}
+        return chain.divergence / sum(self.savings[i] for i in skipped)
+
+    def local_error(self, parent: Chain, block: int) -> float:
+        """Return the share of variance that the map for the new gap leaves."""
+        kept = {*parent.kept} - {block}
+        gap = next(g for g in self._gaps(kept) if g[0] <= block < g[1])
+        total = left = 0.0
+        for x, y in self._map(parent.states[gap[0] - 1], gap[1] - 1):
+            target = y.fitted
+            left += (x.fitted - target).square().sum().item()
+            total += (target - target.mean((0, 1), keepdim=True)).square().sum().item()
+        return left / total
+
+    def extend(self, parent: Chain, kept: tuple[int, ...], first: int) -> Chain:
+        """Run a chain that differs from its parent from block ``first`` on."""
+        chain = Chain(kept, states={})
+        begin = next(g[0] for g in self._gaps(kept) if g[0] <= first < g[1])
+        chain.states |= {i: s for i, s in parent.states.items() if i < begin}
+        self._run(chain, begin)
+        pairs = [
+            self._distance(self._read(chain, n), target)
+            for n, target in enumerate(self.targets)
+        ]
+        above, below = (sum(values) for values in zip(*pairs, strict=True))
+        chain.divergence = above / below
+        return chain
+
+    def _run(self, chain: Chain, begin: int = 0) -> Chain:
+        """Fill in the states of a chain from block ``begin`` on."""
+        states, ends = chain.states, dict(self._gaps(chain.kept))
+        if not states:
+            states[-1] = [self.anchor.embed(images) for images in self.batches]
+        i = begin
+        while i < self.anchor.depth:
+            before = states[i - 1]
+            if i in ends:
+                i = ends[i]
+                states[i - 1] = [x for x, _ in self._map(before, i - 1)]
+            else:
+                states[i] = [self.anchor.run_block(state, i) for state in before]
+                i += 1
+        return chain
+
+    def _map(self, reached: list[State], target: int) -> list[tuple[State, State]]:
+        """Return states after the map to a block of the whole network, and its own."""
+        wanted = self.whole.states[target]
+        dims = reached[0].fitted.shape[-1], wanted[0].fitted.shape[-1]
+        fit = LeastSquares(*dims, False, RIDGE, reached[0].fitted.device)
+        for x, y in zip(reached, wanted, strict=True):
+            fit.update(x.fitted, y.fitted)
+        weight, bias = (t.float() for t in fit.x_to_y())
+        return [
+            (x.mapped(lambda tokens: F.linear(tokens, weight, bias)), y)
+            for x, y in zip(reached, wanted, strict=True)
+        ]
+
+    def _read(self, chain: Chain, n: int) -> list[Tensor]:
+        """Return the predictions of a chain for a batch."""
+        backbone, images = self.backbone, self.batches[n]
+        output = chain.states[self.anchor.depth - 1][n]
+        if backbone.out == 'maps':
+            output = tuple(
+                self.anchor.to_output(chain.states[b][n], backbone.with_cls, j)
+                for j, b in enumerate(backbone.out_indices)
+            )
+        backbone.forward = lambda *args, **kwargs: output
+        try:
+            found = tree_leaves(SCOPES[self.scope](self.model, images))
+        finally:
+            del backbone.forward
+        return [t for t in found if isinstance(t, Tensor) and t.is_floating_point()]
+
+    def _distance(
+        self, found: Sequence[Tensor], target: Sequence[Tensor]
+    ) -> tuple[float, float]:
+        """Return the sum of divergences, and what to divide it by."""
+        above = below = 0.0
+        for a, b in zip(found, target, strict=True):
+            if self.classifies:
+                logs = a.float().log_softmax(1), b.float().log_softmax(1)
+                above += F.kl_div(*logs, reduction='sum', log_target=True).item()
+                below += b.numel() / b.shape[1]
+            else:
+                above += (a - b).float().square().mean().item()
+                below += b.float().var().item()
+        return above, below
+
+    def _gaps(self, kept: Iterable[int]) -> Iterator[tuple[int, int]]:
+        return gaps_of(kept, self.anchor.depth, self.read)
+
+    def _savings(self, input_size: tuple[int, int]) -> dict[int, int]:
+        """Return the FLOPs of a block less those of the map in its place."""
+        blocks = range(self.anchor.depth)
+        one_less = [tuple(i for i in blocks if i != b) for b in self.skippable]
+        config = dict(stitching_layer=None, out=self.backbone.out, chains=one_less)
+        config |= dict(out_indices=self.backbone.out_indices)
+        config |= dict(with_cls=self.backbone.with_cls)
+        probe = ElasticBackbone([self.anchor], **config)
+        costs = cost_table(probe, input_size).column('flops')
+        return {b: costs[0] - costs[n] for n, b in enumerate(self.skippable, start=1)}
+
+
+def images_wanted(anchor_width: int, tokens_per_image: int) -> int:
+    """Return how many images give least squares ten tokens for each unknown."""
+    return max(16, -(-10 * anchor_width // tokens_per_image))
+
+
+def _gives_classes(model: nn.Module) -> bool:
+    heads = (getattr(model, name, None) for name in ('decode_head', 'head'))
+    return any((getattr(head, 'num_classes', None) or 0) > 1 for head in heads)
+
+
+def choose_lengths(flops: dict[int, float], whole: float, budgets: int) -> list[int]:
+    """Return lengths of chains whose costs are spread evenly below the network's.
+
+    Args:
+        flops: Cost of the best chain of each length.
+        whole: Cost of the network.
+        budgets: Number of chains wanted.
+    """
+    least = max(min(flops.values()), whole / 4)
+    step = (0.85 * whole - least) / max(budgets - 1, 1)
+    wanted = [least + step * n for n in range(budgets)] if budgets > 1 else [whole / 2]
+    chosen = {min(flops, key=lambda n: abs(flops[n] - cost)) for cost in wanted}
+    return sorted(chosen, reverse=True)

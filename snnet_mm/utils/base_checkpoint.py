@@ -1,0 +1,94 @@
+"""Checkpoints that add weights to those of another file, which they name."""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .files import atomic_path
+
+KEY = 'base_checkpoint'  # in the meta of a checkpoint
+
+
+def digest_of(weights: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of tensors with their names, shapes and types."""
+    found = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        found.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\n'.encode())
+        found.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def model_weights(loaded: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the weights of a checkpoint of mmengine, or of a bare state dict."""
+    state = loaded.get('state_dict', loaded)
+    return {
+        k.removeprefix('module.'): v for k, v in state.items() if isinstance(v, Tensor)
+    }
+
+
+def save_added(
+    path: str | os.PathLike,
+    added: Mapping[str, Tensor],
+    base: str | os.PathLike,
+    base_weights: Mapping[str, Tensor],
+    renames: tuple[str, str],
+    meta: Mapping[str, Any],
+) -> None:
+    """Write weights that are added to a base checkpoint, which is named by its digest.
+
+    Args:
+        path: Checkpoint to write, whole or not at all.
+        added: The weights that the base lacks.
+        base: File of the base.
+        base_weights: Its weights.
+        renames: A prefix of names in the base, and what stands in its place here.
+        meta: Other entries of the checkpoint's meta.
+    """
+    path = Path(path)
+    record = dict(
+        path=os.path.relpath(base, path.parent),
+        sha256=digest_of(base_weights),
+        renames=list(renames),
+    )
+    content = dict(meta=dict(meta, **{KEY: record}), state_dict=dict(added))
+    with atomic_path(path) as temporary:
+        torch.save(content, temporary)
+
+
+def joined_with_base(
+    loaded: dict[str, Any], path: Path, read: Callable[[Path], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a checkpoint with the weights of its base, if it names one.
+
+    Raises:
+        ValueError: If the base is missing, or its weights have changed.
+    """
+    meta = loaded.get('meta')
+    record = meta.get(KEY) if isinstance(meta, Mapping) else None
+    if record is None:
+        return loaded
+    base = path.parent / record['path']
+    if not base.is_file():
+        raise ValueError(
+            f'checkpoint {path} adds to {base}, which does not exist: put the network '
+            'there, or write one file with tools/make_elastic.py --whole'
+        )
+    weights = model_weights(read(base))
+    if digest_of(weights) != record['sha256']:
+        raise ValueError(
+            f'checkpoint {path} adds to {base}, whose weights have changed since: '
+            'restore that file, or run tools/make_elastic.py again'
+        )
+    old, new = record['renames']
+    named = {
+        f'{new}{k.removeprefix(old)}' if k.startswith(old) else k: v
+        for k, v in weights.items()
+    }
+    kept = {k: v for k, v in meta.items() if k != KEY}
+    return dict(loaded, meta=kept, state_dict={**named, **loaded['state_dict']})

@@ -19,6 +19,7 @@ if find_spec('mmengine') is not None:
         anchors,
         bridging,
         datasets,
+        elastic,
         engine,
         esta,
         evaluation,

@@ -16,4 +16,5 @@ from .build_runner import build_runner
 from .compile_blocks import compile_blocks
 from .init_inferencer import draw_prediction, init_inferencer, list_images
 from .init_model import check_stitches, init_model, space_of
+from .make_elastic import make_elastic
 from .stitch_models import stitch_models

@@ -101,6 +101,6 @@ def check_equal(before: nn.Module, after: nn.Module, images: Tensor) -> None:
     for a, b in zip(*pair, strict=True):
         if not torch.equal(a, b):
             kind = type(unwrapped(before).backbone).__name__
-            allowed = f'one that runs block by block as its forward does; features of '
+            allowed = 'one that runs block by block as its forward does; features of '
             allowed += f'this one differ by {(a - b).abs().max().item():.1e}'
             raise refusal('model.backbone.type', kind, allowed)

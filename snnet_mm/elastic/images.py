@@ -6,12 +6,12 @@ from copy import deepcopy
 
 import numpy as np
 from mmengine.config import Config
-from mmengine.dataset import Compose, pseudo_collate
-from mmengine.registry import DATASETS, TRANSFORMS
+from mmengine.dataset import BaseDataset, pseudo_collate
+from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
 from snnet_mm.deploy.single import inference_pipeline, innermost
-from snnet_mm.utils import check, dicts_in, is_whole
+from snnet_mm.utils import check, is_whole, register
 
 MAX_BATCH = 8
 SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
@@ -47,9 +47,13 @@ class ImageBatches:
         loader = cfg.get('test_dataloader')
         check(loader, 'test_dataloader', loader, 'one, whose pipeline images pass')
         if folder is None:
-            self._items = _training_images(cfg)
+            config = _training_images(cfg)
         else:
-            self._items = _FolderOfImages(cfg, folder)
+            config = unlabelled_dataset(cfg, folder)
+        with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
+            self._items = DATASETS.build(config)
+        wanted = 'images to fit the maps on'
+        check(len(self._items), 'train_dataloader.dataset', 0, wanted)
         chosen = np.random.default_rng(seed).permutation(len(self._items))[:num_images]
         self._chosen = sorted(chosen.tolist())
 
@@ -72,49 +76,43 @@ class ImageBatches:
         return self.model.data_preprocessor(pseudo_collate(items), False)['inputs']
 
 
-class _FolderOfImages:
-    """Images of a folder after the test pipeline."""
+@register(DATASETS)
+class UnlabelledImages(BaseDataset):
+    """Images of a folder, searched recursively.
 
-    def __init__(self, cfg: Config, folder: str | os.PathLike) -> None:
+    Args:
+        folder: The folder.
+        **kwargs: See mmengine's ``BaseDataset``.
+    """
+
+    def __init__(self, folder: str | os.PathLike, **kwargs) -> None:
+        self.folder = folder
+        super().__init__(**kwargs)
+
+    def load_data_list(self) -> list[dict]:
         found = (
             os.path.join(root, name)
-            for root, _, names in os.walk(folder)
+            for root, _, names in os.walk(self.folder)
             for name in names
             if name.lower().endswith(SUFFIXES)
         )
-        self._files = sorted(found)
+        files = sorted(found)
         wanted = f'a folder with images ({", ".join(SUFFIXES)})'
-        check(self._files, '--images', str(folder), wanted)
-        with TRANSFORMS.switch_scope_and_registry(cfg.get('default_scope')):
-            self._pipeline = Compose(inference_pipeline(cfg))
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def __getitem__(self, i: int) -> dict:
-        return self._pipeline(dict(img_path=self._files[i], img_id=i))
+        check(files, '--images', str(self.folder), wanted)
+        return [dict(img_path=file, img_id=i) for i, file in enumerate(files)]
 
 
-def _training_images(cfg: Config):
-    """Build the training set with the test pipeline, without its wrappers."""
+def unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
+    """Return the config of the images of a folder, after the test pipeline."""
+    pipeline = inference_pipeline(cfg)
+    return dict(type='UnlabelledImages', folder=str(folder), pipeline=pipeline)
+
+
+def _training_images(cfg: Config) -> dict:
+    """Return the config of the training images, after the test pipeline."""
     loader = cfg.get('train_dataloader')
     wanted = 'one, or unlabelled images (option: --images FOLDER)'
     check(loader, 'train_dataloader', loader, wanted)
     config = deepcopy(dict(innermost(loader.dataset)))
     config['pipeline'] = deepcopy(innermost(cfg.test_dataloader.dataset).pipeline)
-    config.update(test_mode=True, serialize_data=True)
-    if not any('test_mode' in part for part in dicts_in(dict(loader.dataset))):
-        config = _without_unknown(config, 'test_mode', 'serialize_data')
-    with DATASETS.switch_scope_and_registry(cfg.get('default_scope')):
-        data = DATASETS.build(config)
-    check(len(data), 'train_dataloader.dataset', 0, 'images to fit the maps on')
-    return data
-
-
-def _without_unknown(config: dict, *keys: str) -> dict:
-    """Leave out settings that a data set outside mmengine's family does not have."""
-    from inspect import signature
-
-    kind = DATASETS.get(config['type']) if isinstance(config['type'], str) else config['type']
-    names = {p for c in kind.__mro__ for p in signature(c.__init__).parameters}
-    return {k: v for k, v in config.items() if k not in keys or k in names}
+    return config

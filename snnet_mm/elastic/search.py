@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import MapState, TokenState
 from snnet_mm.evaluation import cost_table
-from snnet_mm.evaluation.parts import FEATURES, SCOPES
 from snnet_mm.models import ElasticBackbone, LeastSquares, find_stitched_backbone
 from snnet_mm.models.backbones.elastic_backbone import skippable
 from snnet_mm.stitching import gaps_of
 from snnet_mm.utils import check
 
+from .divergence import Predictions
+
 State = TokenState | MapState
 RIDGE = 1e-4
-# Removals of a step whose predictions are compared; others lose by the error at the gap.
+# Removals of a step that run to the end; the others lose by their error at the gap.
 SHORTLIST = 4
 
 
@@ -28,7 +28,7 @@ class Chain:
 
     kept: tuple[int, ...]
     divergence: float = 0.0
-    # After each kept block and each gap, the states of all batches; -1 is the embedding.
+    # States of all batches after each kept block and each gap; -1 is the embedding.
     states: dict[int, list[State]] = field(default_factory=dict, repr=False)
 
 
@@ -38,13 +38,10 @@ class ChainSearch:
     In each step every block that may be skipped is tried: the map for its gap is fitted
     to what reaches the gap, and removals are ranked by the variance that the map leaves
     unexplained. The best of them run to the end, with later gaps fitted in turn, and
-    the one wins whose predictions diverge least from those of the whole network per
-    FLOP saved. Predictions are class probabilities (mean Kullback-Leibler divergence
-    over images or pixels) or else, for depth and for the maps that detectors read,
-    the squared error over the variance.
+    the one wins whose :class:`Predictions` diverge least from those of the whole
+    network per FLOP saved.
 
-    States of all blocks are kept, so use tens of images; see
-    :func:`images_wanted`.
+    States of all blocks are kept, so use tens of images; see :func:`images_wanted`.
 
     Args:
         model: An mm model with an :class:`ElasticBackbone`, in eval mode.
@@ -67,24 +64,35 @@ class ChainSearch:
         (self.anchor,) = self.backbone.anchors
         self.batches = list(batches)
         depth = self.anchor.depth
-        self.read = {*self.backbone.out_indices} if self.backbone.out == 'maps' else {*()}
+        maps = self.backbone.out == 'maps'
+        self.read = {*self.backbone.out_indices} if maps else set()
         self.skippable = skippable(self.anchor)
         wanted = 'a network with blocks that keep the width and the stride'
         check(self.skippable, 'model.backbone', type(self.anchor).__name__, wanted)
         self.savings = self._savings(input_size)
-        self.scope = cost_table(model, input_size).scope
-        self.classifies = _gives_classes(model) and self.scope != FEATURES
-        self.whole = self._run(Chain(tuple(range(depth))))
-        self.targets = [self._read(self.whole, n) for n in range(len(self.batches))]
+        self.total = cost_table(model, input_size)[0].flops
+        self.predictions = Predictions(model, input_size)
+        with torch.no_grad():
+            self.whole = self._run(Chain(tuple(range(depth))))
+            numbers = range(len(self.batches))
+            self.targets = [self._read(self.whole, n) for n in numbers]
 
     @torch.no_grad()
-    def run(self, fewest: int = 1) -> Iterator[list[Chain]]:
+    def run(
+        self, fewest: int = 1, begin: Chain | None = None, least_flops: float = 0
+    ) -> Iterator[list[Chain]]:
         """Yield the best chains of each length, from one block less down.
 
-        The number of chains is ``beam`` at most, best first.
+        Args:
+            fewest: Number of blocks to end at.
+            begin: A chain to go on from; by default the whole network.
+            least_flops: FLOPs to end at.
+
+        Yields:
+            ``beam`` chains at most, the best first.
         """
-        best = [self.whole]
-        while best and len(best[0].kept) > fewest:
+        best = [begin or self.whole]
+        while best and len(best[0].kept) > fewest and self.flops(best[0]) > least_flops:
             tried: dict[tuple[int, ...], Chain] = {}
             for parent in best:
                 errors = {
@@ -100,10 +108,21 @@ class ChainSearch:
             if best:
                 yield best
 
+    @torch.no_grad()
+    def chain(self, kept: Sequence[int]) -> Chain:
+        """Return a chain with its states and divergence."""
+        kept = tuple(kept)
+        skipped = min({*self.whole.kept} - {*kept})
+        return self.extend(self.whole, kept, skipped)
+
+    def flops(self, chain: Chain) -> float:
+        """Return the FLOPs of the model with a chain."""
+        skipped = {*self.whole.kept} - {*chain.kept}
+        return self.total - sum(self.savings[i] for i in skipped)
+
     def score(self, chain: Chain) -> float:
         """Return the divergence for each FLOP saved."""
-        skipped = {*self.whole.kept} - {*chain.kept}
-        return chain.divergence / sum(self.savings[i] for i in skipped)
+        return chain.divergence / (self.total - self.flops(chain))
 
     def local_error(self, parent: Chain, block: int) -> float:
         """Return the share of variance that the map for the new gap leaves."""
@@ -122,12 +141,11 @@ class ChainSearch:
         begin = next(g[0] for g in self._gaps(kept) if g[0] <= first < g[1])
         chain.states |= {i: s for i, s in parent.states.items() if i < begin}
         self._run(chain, begin)
-        pairs = [
-            self._distance(self._read(chain, n), target)
+        distances = [
+            self.predictions.distance(self._read(chain, n), target).item()
             for n, target in enumerate(self.targets)
         ]
-        above, below = (sum(values) for values in zip(*pairs, strict=True))
-        chain.divergence = above / below
+        chain.divergence = sum(distances) / len(distances)
         return chain
 
     def _run(self, chain: Chain, begin: int = 0) -> Chain:
@@ -161,34 +179,13 @@ class ChainSearch:
 
     def _read(self, chain: Chain, n: int) -> list[Tensor]:
         """Return the predictions of a chain for a batch."""
-        backbone, images = self.backbone, self.batches[n]
         output = chain.states[self.anchor.depth - 1][n]
-        if backbone.out == 'maps':
+        if self.backbone.out == 'maps':
             output = tuple(
-                self.anchor.to_output(chain.states[b][n], backbone.with_cls, j)
-                for j, b in enumerate(backbone.out_indices)
+                self.anchor.to_output(chain.states[b][n], self.backbone.with_cls, j)
+                for j, b in enumerate(self.backbone.out_indices)
             )
-        backbone.forward = lambda *args, **kwargs: output
-        try:
-            found = tree_leaves(SCOPES[self.scope](self.model, images))
-        finally:
-            del backbone.forward
-        return [t for t in found if isinstance(t, Tensor) and t.is_floating_point()]
-
-    def _distance(
-        self, found: Sequence[Tensor], target: Sequence[Tensor]
-    ) -> tuple[float, float]:
-        """Return the sum of divergences, and what to divide it by."""
-        above = below = 0.0
-        for a, b in zip(found, target, strict=True):
-            if self.classifies:
-                logs = a.float().log_softmax(1), b.float().log_softmax(1)
-                above += F.kl_div(*logs, reduction='sum', log_target=True).item()
-                below += b.numel() / b.shape[1]
-            else:
-                above += (a - b).float().square().mean().item()
-                below += b.float().var().item()
-        return above, below
+        return self.predictions.read(self.batches[n], output)
 
     def _gaps(self, kept: Iterable[int]) -> Iterator[tuple[int, int]]:
         return gaps_of(kept, self.anchor.depth, self.read)
@@ -208,11 +205,6 @@ class ChainSearch:
 def images_wanted(anchor_width: int, tokens_per_image: int) -> int:
     """Return how many images give least squares ten tokens for each unknown."""
     return max(16, -(-10 * anchor_width // tokens_per_image))
-
-
-def _gives_classes(model: nn.Module) -> bool:
-    heads = (getattr(model, name, None) for name in ('decode_head', 'head'))
-    return any((getattr(head, 'num_classes', None) or 0) > 1 for head in heads)
 
 
 def choose_lengths(flops: dict[int, float], whole: float, budgets: int) -> list[int]:

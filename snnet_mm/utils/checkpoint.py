@@ -44,9 +44,10 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
     """Read a checkpoint to the CPU; nothing in it can run.
 
     One that adds to a base checkpoint comes with the weights of both; see
-    :func:`snnet_mm.utils.base_checkpoint.save_added`. Besides what torch takes for weights, ``HistoryBuffer`` and numpy's arrays and
-    scalars of plain data are let in, as mmengine's checkpoints hold them. The tensors
-    of a ``.safetensors`` file become the state dict.
+    :func:`snnet_mm.utils.base_checkpoint.save_added`. Besides what torch takes for
+    weights, ``HistoryBuffer`` and numpy's arrays and scalars of plain data are let in,
+    as mmengine's checkpoints hold them. The tensors of a ``.safetensors`` file become
+    the state dict.
 
     Raises:
         UntrustedCheckpointError: If the file holds anything else.

@@ -1,0 +1,323 @@
+"""A trained model in, its elastic version out."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import find_latest_checkpoint
+from torch import nn
+
+from snnet_mm.elastic import (
+    Chain,
+    ChainSearch,
+    Conversion,
+    ImageBatches,
+    choose_lengths,
+    convert_model,
+    images_wanted,
+    tuning_config,
+    unlabelled_dataset,
+)
+from snnet_mm.elastic.convert import check_equal
+from snnet_mm.evaluation import cost_table, measure_latency
+from snnet_mm.evaluation.measure import measuring_setup
+from snnet_mm.models import find_stitched_backbone, fit_in_turn, model_config
+from snnet_mm.stitching import StitchResults, is_budget, parse_budget
+from snnet_mm.utils import (
+    check,
+    check_writable,
+    guard_checkpoints,
+    load_config,
+    load_weights_only,
+    read_json,
+    work_dir_lock,
+    write_json,
+)
+from snnet_mm.utils.base_checkpoint import digest_of, model_weights, save_added
+
+from .build_runner import build_runner
+from .init_model import init_model
+
+NUM_IMAGES = 64  # that maps are fitted on
+LEAST_SHARE = (
+    0.2  # of the network's FLOPs, where the search ends for a number of budgets
+)
+
+
+def make_elastic(
+    config: str | os.PathLike | Config,
+    checkpoint: str | os.PathLike,
+    work_dir: str | os.PathLike,
+    images: str | os.PathLike | None = None,
+    budgets: int | str | Sequence[str] = 5,
+    keep: Sequence[int] = (),
+    blocks: Sequence[Sequence[int]] = (),
+    iters: int = 0,
+    num_images: int = NUM_IMAGES,
+    whole: bool = False,
+    seed: int = 0,
+    device: str | None = None,
+    cfg_options: dict | None = None,
+    say: Callable[[str], None] = print,
+) -> StitchResults:
+    """Give a trained model smaller budgets, without changing it.
+
+    Blocks of its backbone are skipped, and one affine map stands for each run of
+    skipped blocks. Maps are fitted by least squares on unlabelled images; blocks are
+    chosen by how little the predictions move. Stitch 0 of the result is the model
+    itself, bit for bit.
+
+    ``work_dir`` gets ``elastic.py`` and ``elastic.pth``, which work as config and
+    checkpoint in all tools, ``search.json``, which an interrupted call goes on from,
+    and the results of a test of all budgets: ``stitches.json``, ``pareto.png``.
+
+    Args:
+        config: Config of a segmentation, depth, detection or classification model of
+            mmseg, mmdet or mmpretrain.
+        checkpoint: Its checkpoint.
+        work_dir: Output folder.
+        images: Folder of unlabelled images; by default the training images are used.
+        budgets: Number of budgets below the network, or budgets such as
+            ``'10ms,20ms'`` on this device, ``'3G'``.
+        keep: Numbers of blocks to keep, in place of ``budgets``.
+        blocks: Blocks that each chain keeps, in place of a search.
+        iters: Iterations of tuning of the maps; the network stays frozen.
+        num_images: Number of images that maps are fitted on.
+        whole: Whether ``elastic.pth`` holds the network, too. Otherwise it names the
+            checkpoint by its path and digest, and loading checks both.
+        seed: Seed of the choice of images and of tuning.
+        device: Such as ``'cpu'`` or ``'cuda'``; by default the best there is.
+        cfg_options: Settings to override in the config.
+        say: Called with a line about each step.
+
+    Returns:
+        Results of the network and all budgets, with milliseconds on the device.
+
+    Raises:
+        ValueError: If the model, a budget or an image does not fit; the message names
+            the value and the option.
+
+    Example:
+        >>> results = make_elastic('segformer.py', 'segformer.pth', 'work_dirs/elastic')
+        >>> model = init_model(
+        ...     'work_dirs/elastic/elastic.py',
+        ...     'work_dirs/elastic/elastic.pth',
+        ...     stitch=3,
+        ... )
+    """
+    cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
+    folder = check_writable(work_dir, 'option: --work-dir')
+    with guard_checkpoints(), work_dir_lock(folder):
+        job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
+        chains = job.choose(budgets, keep, blocks)
+        job.fit(chains, num_images, whole)
+        if iters:
+            job.tune(iters, whole)
+        return job.evaluate()
+
+
+class _Job:
+    """The steps of :func:`make_elastic`, and what they share."""
+
+    def __init__(
+        self,
+        cfg: Config,
+        checkpoint: Path,
+        folder: Path,
+        images: str | os.PathLike | None,
+        seed: int,
+        device: str | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.cfg, self.checkpoint, self.folder = cfg, checkpoint, folder
+        self.images, self.seed, self.device, self.say = images, seed, device, say
+        self.model = init_model(cfg, checkpoint, device=device)
+        self.meta = dict(dataset_meta=self.model.dataset_meta)
+        self.weights = self.model.state_dict()
+        for name, value in self.weights.items():
+            finite = not value.is_floating_point() or value.isfinite().all()
+            check(finite, 'checkpoint', f'{name} with NaN', 'finite weights')
+        self.conversion: Conversion = convert_model(cfg, self.model)
+        self.few = ImageBatches(cfg, self.model, 1, images, seed)
+        sample = next(iter(self.few))
+        self.size = tuple(sample.shape[-2:])
+        elastic = self.build([])
+        check_equal(self.model, elastic, sample)
+        self.anchor = find_stitched_backbone(elastic).anchors[0]
+        kind = type(self.model.backbone).__name__
+        say(f'{kind} with {self.anchor.depth} blocks: features are equal bit for bit')
+
+    def build(self, chains: Sequence[Sequence[int]]) -> nn.Module:
+        """Build the elastic model of some chains with the weights of the network."""
+        cfg = self.conversion.config(self.cfg, chains)
+        init_default_scope(cfg.get('default_scope', 'mmengine'))
+        model = MODELS.build(model_config(cfg))
+        model.load_state_dict(self.conversion.renamed(self.weights), strict=False)
+        model.eval()
+        return model.to(next(self.model.parameters()).device)
+
+    def choose(
+        self,
+        budgets: int | str | Sequence[str],
+        keep: Sequence[int],
+        blocks: Sequence[Sequence[int]],
+    ) -> list[tuple[int, ...]]:
+        """Return the chains of the budgets."""
+        if blocks:
+            return [tuple(chain) for chain in blocks]
+        if isinstance(budgets, str):
+            budgets = int(budgets) if budgets.isdecimal() else budgets.split(',')
+        for budget in () if isinstance(budgets, int) else budgets:
+            check(is_budget(budget), '--budgets', budget, 'a number, 20ms or 3G')
+        depth = self.anchor.depth
+        for number in keep:
+            right = 1 <= number < depth
+            check(right, '--keep', number, f'numbers of blocks from 1 to {depth - 1}')
+        counted = isinstance(budgets, int) and not keep
+        found = self._search(min(keep, default=1), LEAST_SHARE if counted else 0)
+        if keep:
+            least = min(found)
+            check(min(keep) >= least, '--keep', min(keep), f'{least} blocks or more')
+            return [found[number] for number in sorted(set(keep), reverse=True)]
+        model = self.build([found[n] for n in sorted(found, reverse=True)])
+        costs = cost_table(model, self.size)
+        flops = costs.column('flops')
+        lengths = dict(enumerate(sorted(found, reverse=True), start=1))
+        if counted:
+            by_length = {n: flops[i] for i, n in lengths.items()}
+            chosen = choose_lengths(by_length, flops[0], budgets)
+        else:
+            times = None
+            if any(b.endswith('ms') for b in budgets):
+                times = measure_latency(model, self.size, check=()).by_stitch
+            columns = dict(flops=flops, latency=times, params=costs.column('params'))
+            chosen = _within(budgets, lengths, columns)
+        return [found[n] for n in chosen]
+
+    def _search(self, fewest: int, least_share: float) -> dict[int, tuple[int, ...]]:
+        """Return the best chain of each length; an interrupted search goes on."""
+        path, depth = self.folder / 'search.json', self.anchor.depth
+        identity = dict(
+            network=digest_of(self.weights),
+            images=None if self.images is None else str(self.images),
+            size=list(self.size),
+            seed=self.seed,
+        )
+        known: list[dict] = []
+        if path.exists():
+            read = read_json(path, 'tools/make_elastic.py', 'option: --work-dir')
+            known = read['chains'] if read.get('identity') == identity else []
+        tokens = max(self.size[0] // self.anchor.block_strides[-1], 1) * max(
+            self.size[1] // self.anchor.block_strides[-1], 1
+        )
+        number = images_wanted(max(self.anchor.block_dims), tokens)
+        batches = ImageBatches(self.cfg, self.model, number, self.images, self.seed)
+        self.say(f'Choosing blocks by the predictions for {len(batches)} images')
+        search = ChainSearch(self.build([]), batches, self.size)
+        least = least_share * search.total
+        begin = search.chain(known[-1]['kept']) if known else None
+        chains = {len(c['kept']): tuple(c['kept']) for c in known}
+        for best in search.run(fewest, begin, least):
+            chain: Chain = best[0]
+            chains[len(chain.kept)] = chain.kept
+            known.append(dict(kept=chain.kept, divergence=chain.divergence))
+            write_json(path, dict(identity=identity, chains=known))
+            share = search.flops(chain) / search.total
+            self.say(
+                f'  {len(chain.kept)} of {depth} blocks, {share:.0%} of the FLOPs: '
+                f'{", ".join(map(str, chain.kept))}; divergence {chain.divergence:.4f}'
+            )
+        return chains
+
+    def fit(
+        self, chains: Sequence[Sequence[int]], num_images: int, whole: bool
+    ) -> None:
+        """Fit the maps, and write config and checkpoint."""
+        model = self.build(chains)
+        width = max(self.anchor.block_dims)
+        batches = ImageBatches(self.cfg, model, num_images, self.images, self.seed)
+        self.say(f'Fitting the maps of {len(chains)} chains on {len(batches)} images')
+        seen = sum(len(b) * _places(b, self.anchor.block_strides[-1]) for b in batches)
+        if seen < 2 * width:
+            self.say(
+                f'Warning: {len(batches)} images have {seen} tokens for maps of width '
+                f'{width}; give more (--images, --num-images)'
+            )
+        fit_in_turn(
+            find_stitched_backbone(model),
+            batches,
+            progress=lambda done, total: self.say(f'  gap {done} of {total}'),
+        )
+        self.chains = [tuple(chain) for chain in chains]
+        self._save(model.state_dict(), whole)
+
+    def _save(self, state: dict[str, torch.Tensor], whole: bool) -> None:
+        path = self.folder / 'elastic.pth'
+        config = self.conversion.config(self.cfg, self.chains)
+        config.dump(self.folder / 'elastic.py')
+        base = model_weights(load_weights_only(self.checkpoint))
+        old = self.conversion.renamed(base)
+        new = {k: v for k, v in state.items() if whole or k not in old}
+        if whole:
+            torch.save(dict(meta=self.meta, state_dict=new), path)
+            return
+        renames = ('backbone.', self.conversion.prefix)
+        save_added(path, new, self.checkpoint, base, renames, self.meta)
+
+    def tune(self, iters: int, whole: bool) -> None:
+        """Train the maps, and write the checkpoint anew."""
+        elastic = Config.fromfile(self.folder / 'elastic.py')
+        data = None
+        if self.images is not None:
+            data = unlabelled_dataset(self.cfg, self.images)
+        start = str(self.folder / 'elastic.pth')
+        cfg = tuning_config(elastic, start, iters, unlabelled=data)
+        cfg.work_dir = str(self.folder / 'tuning')
+        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
+        build_runner(cfg, 'train').train()
+        last = load_weights_only(find_latest_checkpoint(cfg.work_dir))
+        self._save(model_weights(last), whole)
+
+    def evaluate(self) -> StitchResults:
+        """Test the network and all chains in one pass; measure milliseconds."""
+        cfg = Config.fromfile(self.folder / 'elastic.py')
+        cfg.work_dir, cfg.load_from = str(self.folder), str(self.folder / 'elastic.pth')
+        cfg.test_cfg.update(out_dir=str(self.folder))
+        self.say(f'Testing the network and {len(self.chains)} chains in one pass')
+        runner = build_runner(cfg, 'test')
+        runner.test()
+        results = StitchResults.read(self.folder / 'stitches.json')
+        self.say('Measuring milliseconds')
+        model = runner.model
+        times = measure_latency(model, self.size, check=()).by_stitch
+        setup = measuring_setup(model, 1)
+        stitches = [replace(r, latency=times[r.id]) for r in results.stitches]
+        results = replace(results, stitches=stitches, setup=setup)
+        results.save(self.folder / 'stitches.json')
+        return results
+
+
+def _within(
+    budgets: Sequence[str], lengths: dict[int, int], columns: dict[str, dict]
+) -> list[int]:
+    """Return the longest chain within each budget."""
+    chosen = set()
+    for text in budgets:
+        budget = parse_budget(text, '--budgets')
+        wanted = f'budgets in {[c for c, v in columns.items() if v]}'
+        costs = columns.get(budget.cost)
+        check(costs, '--budgets', text, wanted)
+        fitting = [n for i, n in lengths.items() if costs[i] <= budget.limit]
+        least = min(costs[i] for i in lengths)
+        check(fitting, '--budgets', text, f'at least {least:.4g}, the fastest chain')
+        chosen.add(max(fitting))
+    return sorted(chosen, reverse=True)
+
+
+def _places(batch: torch.Tensor, stride: int) -> int:
+    height, width = batch.shape[-2:]
+    return max(height // stride, 1) * max(width // stride, 1)

@@ -1,0 +1,138 @@
+"""Training of the maps of an elastic network, from the network itself."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from math import ceil
+
+import torch
+from mmengine.config import Config
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from torch import Tensor
+
+from snnet_mm.models import (
+    ElasticBackbone,
+    ModelWrapper,
+    find_stitched_backbone,
+    set_stitch,
+)
+from snnet_mm.utils import check, register
+
+from .divergence import Predictions, alignment_loss, recorded_output
+
+
+@register(MODELS)
+class ElasticTuningWrapper(ModelWrapper):
+    """A model whose chains learn to predict what the whole network predicts.
+
+    The network and its heads are frozen and in eval mode; stitching layers and plug-ins
+    of the backbone are trained. The loss of the active chain is the divergence of its
+    :class:`Predictions` and one less the cosine of the maps that heads read, plus the
+    losses of the labels, where they have a weight.
+
+    Args:
+        model, data_preprocessor: See :class:`ModelWrapper`.
+        labels: Weight of the losses of the labels; 0 does not read labels.
+    """
+
+    def __init__(
+        self,
+        model: dict | BaseModel,
+        labels: float = 0,
+        data_preprocessor: dict | None = None,
+    ) -> None:
+        super().__init__(model, data_preprocessor)
+        backbone = find_stitched_backbone(self)
+        wanted = 'an ElasticBackbone'
+        fits = isinstance(backbone, ElasticBackbone)
+        check(fits, 'model.model.backbone', type(backbone).__name__, wanted)
+        self.labels = labels
+        self.requires_grad_(False)
+        backbone.stitching_layers.requires_grad_(True)
+        for name in backbone.plugins:
+            getattr(backbone, name).requires_grad_(True)
+        self._predictions: Predictions | None = None
+
+    def train(self, mode: bool = True) -> 'ElasticTuningWrapper':
+        super().train(mode)
+        self.wrapped.eval()
+        return self
+
+    def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
+        """Return the losses of the active stitch for preprocessed images."""
+        backbone = find_stitched_backbone(self)
+        if self._predictions is None:
+            self._predictions = Predictions(self.wrapped, inputs.shape[-2:])
+        predictions, active = self._predictions, backbone.active_stitch
+        with torch.no_grad():
+            set_stitch(self, 0)
+            whole = backbone(inputs)
+            target = predictions.read(inputs, whole)
+        set_stitch(self, active.id)
+        losses = {}
+        if self.labels:
+            with recorded_output(backbone) as output:
+                losses = super().loss(inputs, data_samples)
+            found = output()
+            losses = _weighted(losses, self.labels)
+        else:
+            found = backbone(inputs)
+        read = predictions.read(inputs, found)
+        losses['loss_divergence'] = predictions.distance(read, target)
+        losses['loss_alignment'] = alignment_loss(found, whole)
+        return losses
+
+
+def _weighted(losses: Mapping, weight: float) -> dict:
+    return {
+        name: value
+        if 'loss' not in name
+        else [weight * v for v in value]
+        if isinstance(value, list)
+        else weight * value
+        for name, value in losses.items()
+    }
+
+
+def tuning_config(
+    cfg: Config,
+    checkpoint: str,
+    iters: int,
+    labels: float = 0,
+    lr: float = 1e-4,
+    unlabelled: dict | None = None,
+) -> Config:
+    """Return the config that tunes the maps of an elastic model.
+
+    Args:
+        cfg: Config of the elastic model.
+        checkpoint: Its weights.
+        iters: Number of iterations; each trains one chain.
+        labels: See :class:`ElasticTuningWrapper`.
+        lr: Highest learning rate.
+        unlabelled: Config of a data set in place of the training set.
+    """
+    cfg = Config(deepcopy(cfg.to_dict()))
+    cfg.model = dict(type='ElasticTuningWrapper', model=cfg.model, labels=labels)
+    if unlabelled is not None:
+        cfg.train_dataloader.dataset = unlabelled
+    optimizer = dict(type='AdamW', lr=lr, weight_decay=0.0)
+    cfg.pop('optim_wrapper', None)
+    cfg.optim_wrapper = dict(type='OptimWrapper', optimizer=optimizer)
+    cfg.pop('param_scheduler', None)
+    falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)
+    cfg.param_scheduler = [dict(falling, begin=0, end=iters, T_max=iters)]
+    cfg.pop('train_cfg', None)
+    loop = dict(type='IterBasedTrainLoop', max_iters=iters, val_interval=iters + 1)
+    cfg.train_cfg = loop
+    cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+    checkpoints = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
+    number = len(cfg.model.model.backbone.chains)
+    sampler = dict(type='UniformSampler', ids=list(range(1, number + 1)))
+    cfg.default_hooks = dict(
+        cfg.get('default_hooks') or {},
+        checkpoint=dict(checkpoints, interval=ceil(iters / 10)),
+        stitch_sampling=dict(type='StitchSamplingHook', sampler=sampler),
+    )
+    cfg.load_from, cfg.resume = checkpoint, False
+    return cfg

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import find_latest_checkpoint
+from mmengine.runner import Runner, find_latest_checkpoint
 from torch import nn
 
 from snnet_mm.elastic import (
@@ -23,7 +24,19 @@ from snnet_mm.elastic import (
     unlabelled_dataset,
 )
 from snnet_mm.elastic.convert import check_equal
-from snnet_mm.evaluation import cost_table, measure_latency
+from snnet_mm.elastic.report import (
+    draw_predictions,
+    drawn_budgets,
+    elastic_table,
+    left_out,
+    next_commands,
+)
+from snnet_mm.evaluation import (
+    cost_table,
+    measure_latency,
+    plot_pareto,
+    wide_console,
+)
 from snnet_mm.evaluation.measure import measuring_setup
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, model_config
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
@@ -209,8 +222,8 @@ class _Job:
         )
         known: list[dict] = []
         if path.exists():
-            read = read_json(path, 'tools/make_elastic.py', 'option: --work-dir')
-            known = read['chains'] if read.get('identity') == identity else []
+            what = 'search of blocks', 'tools/make_elastic.py'
+            known = read_json(path, partial(_known_chains, identity), *what)
         tokens = max(self.size[0] // self.anchor.block_strides[-1], 1) * max(
             self.size[1] // self.anchor.block_strides[-1], 1
         )
@@ -224,7 +237,7 @@ class _Job:
         for best in search.run(fewest, begin, least):
             chain: Chain = best[0]
             chains[len(chain.kept)] = chain.kept
-            known.append(dict(kept=chain.kept, divergence=chain.divergence))
+            known.append(dict(kept=list(chain.kept), divergence=chain.divergence))
             write_json(path, dict(identity=identity, chains=known))
             share = search.flops(chain) / search.total
             self.say(
@@ -298,7 +311,34 @@ class _Job:
         stitches = [replace(r, latency=times[r.id]) for r in results.stitches]
         results = replace(results, stitches=stitches, setup=setup)
         results.save(self.folder / 'stitches.json')
+        self._report(runner, results)
         return results
+
+    def _report(self, runner: Runner, results: StitchResults) -> None:
+        counts = [self.anchor.depth, *map(len, self.chains)]
+        wide_console().print(elastic_table(results, dict(enumerate(counts))))
+        for line in left_out(results):
+            self.say(line)
+        plot_pareto(results, self.folder / 'pareto.png', cost='latency')
+        rows = {r.id: r for r in results.stitches}
+        titles = {
+            i: f'{"network" if i == 0 else f"stitch {i}"}, {rows[i].latency:.3g} ms'
+            for i in drawn_budgets(results)
+        }
+        draw_predictions(runner, titles, self.folder / 'predictions.png')
+        self.say(f'Pictures: {self.folder}/pareto.png and predictions.png')
+        self.say('Next:')
+        for command in next_commands(self.folder, results):
+            self.say(f'  {command}')
+
+
+def _known_chains(identity: dict, data: dict) -> list[dict]:
+    """Return the chains of an interrupted search of the same network and images."""
+    chains = [
+        dict(kept=[int(i) for i in c['kept']], divergence=float(c['divergence']))
+        for c in data['chains']
+    ]
+    return chains if data['identity'] == identity else []
 
 
 def _within(

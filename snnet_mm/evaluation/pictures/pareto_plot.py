@@ -19,6 +19,7 @@ KIND_STYLES = {
     'SF': dict(color='tab:orange', marker='s', s=36, zorder=3),
     'FSF': dict(color='tab:green', marker='^', s=30, zorder=2),
     'SFS': dict(color='tab:purple', marker='v', s=30, zorder=2),
+    'skip': dict(color='tab:blue', marker='o', s=40, zorder=3),
 }
 # Of other fronts and of baselines.
 OTHER_COLORS = ('dimgray', 'tab:cyan', 'tab:brown', 'tab:olive')

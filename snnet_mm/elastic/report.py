@@ -1,0 +1,120 @@
+"""Table and pictures of an elastic network."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import cv2
+import torch
+from mmengine.runner import Runner
+from rich.table import Table
+
+from snnet_mm.evaluation import draw_sample, plot_images
+from snnet_mm.models import set_stitch
+from snnet_mm.stitching import UNITS, StitchResults
+
+NUM_PICTURES = 4
+NUM_BUDGETS = 3  # drawn
+
+
+def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
+    """Return the network and the budgets on the front, one row each.
+
+    Args:
+        results: Results with milliseconds.
+        kept: Number of blocks by stitch id.
+    """
+    rows = {r.id: r for r in results.stitches}
+    whole, front = results.score(rows[0]), results.front('latency')
+    title = f'The network, untouched, and {len({*front} - {0})} budgets below it'
+    table = Table(title=title)
+    metric = results.metric.rsplit('/')[-1]
+    units = [UNITS[key] for key in ('latency', 'flops', 'params')]
+    for name in ('', 'blocks', *(u.heading for u in units), metric, "of network's"):
+        table.add_column(name, justify='right' if name else 'left')
+    for i in sorted({0, *front}, key=lambda i: -rows[i].latency):
+        row = rows[i]
+        costs = (row.latency, row.flops, row.params)
+        cells = [unit.cell(cost) for unit, cost in zip(units, costs, strict=True)]
+        score = results.score(row)
+        share = f'{score / whole:.1%}' if whole else ''
+        name = 'network' if i == 0 else f'stitch {i}'
+        style = 'bold' if i == 0 else None
+        cells = name, str(kept[i]), *cells, f'{score:.4g}', share
+        table.add_row(*cells, style=style)
+    return table
+
+
+def left_out(results: StitchResults) -> list[str]:
+    """Return a line for each budget that a faster one beats."""
+    front, rows = results.front('latency'), {r.id: r for r in results.stitches}
+    return [
+        f'Stitch {i} is not listed: another is as good and at least as fast '
+        f'({rows[i].latency:.3g} ms, {results.metric} {results.score(rows[i]):.4g})'
+        for i in rows
+        if i and i not in front
+    ]
+
+
+def drawn_budgets(results: StitchResults) -> list[int]:
+    """Return the network, a middle and the fastest stitch of the front."""
+    front = [i for i in results.front('latency') if i]
+    chosen = [0, *front[len(front) // 2 : len(front) // 2 + 1], *front[:1]]
+    return list(dict.fromkeys(chosen))[:NUM_BUDGETS]
+
+
+@torch.no_grad()
+def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> None:
+    """Draw images of the test set, truth, and the predictions of some stitches.
+
+    Args:
+        runner: A runner with a test set and a visualizer.
+        titles: Headings by stitch id.
+        path: Picture to write.
+    """
+    dataset, rows = runner.test_dataloader.dataset, []
+    total = len(dataset)
+    number = min(NUM_PICTURES, total)
+    for i in (n * total // number for n in range(number)):
+        item, row = dataset[i], []
+        image = item['inputs'].numpy()[::-1].transpose(1, 2, 0).copy()
+        for stitch in titles:
+            set_stitch(runner.model, stitch)
+            samples = [item['data_samples'].clone()]
+            batch = dict(inputs=[item['inputs']], data_samples=samples)
+            (sample,) = runner.model.test_step(batch)
+            height, width = sample.get('ori_shape', image.shape[:2])
+            shown = cv2.resize(image, (width, height))
+            with TemporaryDirectory() as folder:
+                file = str(Path(folder, 'a.png'))
+                more = dict(out_file=file)
+                if 'pred_sem_seg' in sample:  # names would hide small scenes
+                    more['with_labels'] = False
+                draw_sample(runner.visualizer, 'a', shown, sample, **more)
+                drawn = cv2.imread(file, cv2.IMREAD_COLOR_RGB)
+            both = drawn.shape[1] >= 1.9 * shown.shape[1]  # truth and prediction
+            half = drawn.shape[1] // 2
+            row += [drawn[:, :half]] if both and not row else []
+            row.append(drawn[:, half:] if both else drawn)
+        rows.append([shown, *row])
+    names = ['image', 'truth'][: len(rows[0]) - len(titles)]
+    meta = dataset.metainfo if 'pred_sem_seg' in sample else {}
+    classes = zip(meta.get('classes', ()), meta.get('palette') or (), strict=False)
+    plot_images(rows, [*names, *titles.values()], path, legend=dict(classes))
+
+
+def next_commands(folder: Path, results: StitchResults) -> Sequence[str]:
+    """Return three commands to go on with."""
+    front = [i for i in results.front('latency') if i]
+    middle = (front or [0])[len(front) // 2]
+    rows = {r.id: r for r in results.stitches}
+    budget = UNITS['flops'].budget(rows[middle].flops)
+    model = f'{folder}/elastic.py {folder}/elastic.pth'
+    return (
+        f'python tools/test.py {model} --budget {budget} '
+        f'--results {folder}/stitches.json',
+        f'python tools/export_stitch.py {model} --stitch-ids pareto --results '
+        f'{folder}/stitches.json --precision fp32 int8 --verify-on val '
+        f'--out {folder}/bundle',
+        f'python tools/web_demo.py {folder}/bundle --out {folder}/site',
+    )

@@ -21,7 +21,7 @@ BELOW = {part: set(ORDER[:i]) for i, part in enumerate(ORDER)}
 BELOW['datasets'] = {'runtime', 'utils'}
 BELOW['deploy'].add('datasets')
 # On top of these; nothing below names them.
-for part in ('integrations', 'esta', 'bridging'):
+for part in ('elastic', 'integrations', 'esta', 'bridging'):
     BELOW[part] = {*ORDER, 'datasets'}
 BELOW['apis'] = set(BELOW)
 
@@ -29,8 +29,9 @@ BELOW['apis'] = set(BELOW)
 OUTSIDE = {'runtime': {'numpy', 'onnxruntime', 'openvino'}, 'stitching': set()} | {
     part: {'torch', 'mmengine'} for part in ('anchors', 'models')
 }
-# Looked up only when a checkpoint of timm is asked for, inside one function.
+# Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
 LAZY = {('anchors/pretrained.py', 'timm')}
+LAZY |= {('anchors/mm_anchor.py', name) for name in ('mmpretrain', 'mmseg')}
 
 
 def imported_names(path, source):

@@ -82,7 +82,7 @@ def test_spaces_and_stitches_there_cannot_be(build, words):
         ([], [], r'segments=\(\)'),
         ([(2, 0, 3)], [], r'for anchors of \(3, 5\) blocks'),
         ([(0, 0, 4)], [], r'segments=\(\(0, 0, 4\),\)'),
-        ([(0, 0, 1), (0, 1, 3)], ['ab'], 'another anchor after every joint'),
+        ([(0, 0, 1), (0, 1, 3)], ['ab'], 'in another anchor or further on'),
         ([(0, 0, 1), (1, 2, 4)], ['ab'], 'from a first to a last block'),
         ([(0, 0, 1), (1, 2, 5)], [], r'layers=\(\); .*one stitching layer per joint'),
         ([(0, 0, 1), (1, 2, 5)], ['ba'], r"layers=\('ba',\); .* of: ab"),

@@ -51,7 +51,9 @@ def load_config(args: argparse.Namespace) -> Config:
     """Load a toy config and set its length."""
     name, iters = TASKS[args.task]
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
-    set_length(cfg, args.iters or iters)
+    iters = args.iters or iters
+    set_length(cfg, iters)
+    cfg.default_hooks.checkpoint.interval = iters
     cfg.work_dir = str(args.work_dir / 'network')
     if args.num_scenes is not None:
         for loader in (cfg.val_dataloader, cfg.test_dataloader):

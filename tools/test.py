@@ -6,9 +6,13 @@ from pathlib import Path
 from mmengine.config import Config
 
 from snnet_mm.apis import build_runner, space_of
-from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.datasets import (
+    check_annotation_file,
+    check_data_folders,
+    naming_empty_data,
+)
 from snnet_mm.engine import WeightCheckHook
-from snnet_mm.evaluation import evaluate_whole_model
+from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
 from snnet_mm.evaluation.search import check_number
 from snnet_mm.integrations import import_detection_for
 from snnet_mm.stitching import (
@@ -85,9 +89,10 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         'stitch, on so many training images',
     }.items():
         group.add_argument(option, type=int, help=words)
-    group.add_argument(
-        '--resume', action='store_true', help='go on with an interrupted test'
-    )
+    what = 'go on after the last finished pass of an interrupted test'
+    group.add_argument('--resume', action='store_true', help=what)
+    what = 'leave out images that cannot be loaded, and list them'
+    group.add_argument('--skip-broken', action='store_true', help=what)
 
 
 def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
@@ -172,9 +177,11 @@ def main() -> None:
     prepare_cpu_distributed(cfg)
     check_stitches(cfg, args)
     guard = guard_checkpoints(args.trust_checkpoint)
-    with guard, closing_process_group(), suggesting_types():
+    empty = naming_empty_data(cfg, 'test_dataloader')
+    with guard, closing_process_group(), suggesting_types(), empty:
         runner = build_runner(cfg, 'test', args.verbose)
         runner.register_hook(WeightCheckHook())
+        runner.register_hook(BrokenImagesHook(args.skip_broken))
         if tests_stitches(cfg):
             runner.test()
         else:

@@ -5,7 +5,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from snnet_mm.apis import build_runner
-from snnet_mm.datasets import check_annotation_file, check_data_folders
+from snnet_mm.datasets import (
+    check_annotation_file,
+    check_data_folders,
+    naming_empty_data,
+)
 from snnet_mm.engine import check_loop, make_safe, train_in_half_precision
 from snnet_mm.integrations import import_detection_for
 from snnet_mm.utils import (
@@ -75,7 +79,8 @@ def main() -> None:
     prepare_cpu_distributed(cfg)
     lock = work_dir_lock(cfg.work_dir) if first else nullcontext()
     guard = guard_checkpoints(args.trust_checkpoint)
-    with lock, guard, closing_process_group(), suggesting_types():
+    empty = naming_empty_data(cfg, 'train_dataloader', 'val_dataloader')
+    with lock, guard, closing_process_group(), suggesting_types(), empty:
         build_runner(cfg, 'train', args.verbose).train()
 
 

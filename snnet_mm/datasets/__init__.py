@@ -1,5 +1,9 @@
 """Data sets, and checks of the data that a config names."""
 
-from .folder_check import check_annotation_file, check_data_folders
+from .folder_check import (
+    check_annotation_file,
+    check_data_folders,
+    naming_empty_data,
+)
 from .seeded import SeededDataset, SeededIndex, SeededSampler
 from .toy_scenes import ToyInstances, ToyLabels, ToyObjects, ToyScenes

@@ -2,9 +2,16 @@
 
 import os
 import os.path as osp
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
 
-from snnet_mm.utils import check
+from mmengine.config import Config
+from mmengine.registry import DATASETS
+
+from snnet_mm.utils import check, dicts_in
+
+EMPTY = 'need at least one array to concatenate'  # of mmengine, where there is no image
 
 
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
@@ -38,3 +45,38 @@ def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> N
         keys = f'{key}.data_root, {key}.ann_file' if root else f'{key}.ann_file'
         ok = osp.isfile(file) and osp.getsize(file)
         check(ok, keys, file, 'a file with annotations in it')
+
+
+@contextmanager
+def naming_empty_data(cfg: Config, *keys: str) -> Iterator[None]:
+    """Name the dataloader whose data set has no images, where mmengine does not.
+
+    Args:
+        cfg: Config that a runner in the block is built from.
+        keys: Config keys of its dataloaders.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if EMPTY not in str(error):
+            raise
+        for key in keys:
+            dataset = (cfg.get(key) or {}).get('dataset')
+            if dataset and _is_empty(dataset):
+                parts = [
+                    p for p in dicts_in(dataset) if {'data_root', 'ann_file'} & {*p}
+                ]
+                names = [[p.get('data_root'), p.get('ann_file')] for p in parts]
+                where = [osp.join(*filter(None, pair)) for pair in names if any(pair)]
+                of = f'{key}.dataset.ann_file, {key}.dataset.filter_cfg'
+                allowed = 'data with at least one image that no filter leaves out'
+                check(False, of, ', '.join(where), allowed)
+        raise
+
+
+def _is_empty(dataset: Mapping) -> bool:
+    try:
+        DATASETS.build(deepcopy(dataset))
+    except ValueError as error:
+        return EMPTY in str(error)
+    return False

@@ -1,5 +1,6 @@
 """Scores and costs of stitches: one pass over the data, tables and pictures."""
 
+from .broken_images import BrokenImagesHook
 from .costs import cost_table, count_parameters, whole_model_cost
 from .extensions import WHOLE_DATA_METRICS, rule_for
 from .loops import StitchTestLoop, StitchValLoop

@@ -53,3 +53,12 @@ def check_saved(evaluator: Evaluator, key: str, number: int) -> None:
             folder = getattr(metric, name, None)
             # mm's names hold the image alone, or not even that.
             check(number == 1 or not folder, f'{key}.{name}', folder, what)
+
+
+def check_partial(evaluator: Evaluator, options: str) -> None:
+    """Raise for metrics that count images left out as missed."""
+    for metric in evaluator.metrics:
+        instead = rule_for(metric, WHOLE_DATA_METRICS)
+        allowed = f'{instead}, which does not count images left out as missed '
+        allowed += f'({options})'
+        check(not instead, 'test_evaluator', type(metric).__name__, allowed)

@@ -42,9 +42,9 @@ from snnet_mm.utils import (
 )
 
 from .costs import cost_table
-from .extensions import WHOLE_DATA_METRICS, check_saved, rule_for
+from .extensions import check_partial, check_saved
 from .image_scores import save_image_scores
-from .one_pass import run_one_pass, spread
+from .one_pass import check_metric, run_one_pass, spread
 from .partial_results import MetricBuffers, PartialResults, StitchScores, identify
 from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
@@ -203,6 +203,8 @@ class StitchTestLoop(TestLoop):
     def _run_at_all_sizes(self) -> dict[str, float]:
         runner, dataset = self.runner, self.dataloader.dataset
         sizes = check_sizes(runner.model, self.sizes, 'test_cfg.sizes')
+        if self.metric is not None:
+            check_metric(runner, self.dataloader, self.evaluator, self.metric)
         hook = statistics_hook(runner)
         identity = identify(runner, dataset, hook.statistics if hook else {})
         folder = Path(runner.work_dir, 'partial_test')
@@ -290,13 +292,8 @@ class StitchTestLoop(TestLoop):
         """Raise for metrics that would be wrong, or would overwrite predictions."""
         number = len(ids) * max(len(self.sizes), 1)
         check_saved(self.evaluator, 'test_evaluator', number)
-        if not self.limit and not self.screen:
-            return
-        for metric in self.evaluator.metrics:
-            instead = rule_for(metric, WHOLE_DATA_METRICS)
-            allowed = f'{instead}, which does not count images left out as missed '
-            allowed += '(--limit, --screen)'
-            check(not instead, 'test_evaluator', type(metric).__name__, allowed)
+        if self.limit or self.screen:
+            check_partial(self.evaluator, '--limit, --screen')
 
     def _recalibrate(
         self, ids: Sequence[int], scope: str | None, folder: Path

@@ -3,11 +3,14 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from functools import partial
 
 import numpy as np
 import torch
 from mmengine.dataset import BaseDataset, DefaultSampler
 from mmengine.dist import get_rank, get_world_size
+from mmengine.evaluator import Evaluator
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.runner import Runner, autocast
 from mmengine.structures import BaseDataElement
@@ -16,11 +19,11 @@ from torch.utils.data import DataLoader
 
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Stitch, visiting_order
-from snnet_mm.utils import check, shared_seed
+from snnet_mm.utils import check, isolated_rng, shared_seed
 
 from .extensions import DATA_OF_STITCH, rule_for
 from .image_scores import image_names
-from .partial_results import MetricBuffers
+from .partial_results import MetricBuffers, numbers_of
 
 SECONDS_BETWEEN_LOGS = 10
 
@@ -128,20 +131,57 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
     return predict
 
 
+@torch.no_grad()
+def check_metric(
+    runner: Runner, dataloader: DataLoader, evaluator: Evaluator, metric: str
+) -> None:
+    """Raise if an evaluator does not give a metric, before any pass over the data.
+
+    The active stitch predicts the first image. Where its metrics cannot be computed,
+    nothing is raised.
+    """
+    evaluator, model = deepcopy(evaluator), runner.model
+    with isolated_rng(runner.seed):
+        data_batch = dataloader.collate_fn([dataloader.dataset[0]])
+    active = find_stitched_backbone(model).active_stitch
+    with _switching(model, [active], False) as switch:
+        switch(active.id)
+        evaluator.process(prepare(model, data_batch)(), data_batch)
+    unknown = '?'
+
+    def compute(own: Callable[[list], dict], results: list) -> dict[str, object]:
+        try:
+            return own(results) or {unknown: 0}
+        except ValueError:  # as for one class alone
+            return {unknown: 0}
+
+    for part in evaluator.metrics:
+        part.compute_metrics = partial(compute, part.compute_metrics)
+    names = [*numbers_of(evaluator.metrics, evaluator.evaluate(1))]
+    known = not any(name.endswith(unknown) for name in names)
+    check(metric in names or not known, '--metric', metric, names)
+
+
 def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over a few images, evenly spread over its data."""
+    total = len(dataloader.dataset)
+    number = min(num_images, total)
+    return subset(dataloader, [i * total // number for i in range(number)])
+
+
+def subset(dataloader: DataLoader, indices: Sequence[int]) -> DataLoader:
+    """Return the same data loader over some images of its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset have no subsets.
     allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
-    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
+    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen, '
+    allowed += '--skip-broken)'
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
-    total = len(dataset)
-    number = min(num_images, total)
-    subset = dataset.get_subset([i * total // number for i in range(number)])
+    part = dataset.get_subset(list(indices))
     names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
     settings = {name: getattr(dataloader, name) for name in names}
     settings['batch_size'] = dataloader.batch_size or 1  # of batch samplers none
-    return DataLoader(subset, sampler=DefaultSampler(subset, shuffle=False), **settings)
+    return DataLoader(part, sampler=DefaultSampler(part, shuffle=False), **settings)
 
 
 def random_batches(loader: DataLoader, seed: int, num_images: int) -> Iterator[dict]:

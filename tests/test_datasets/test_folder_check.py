@@ -1,6 +1,15 @@
-import pytest
+import json
 
-from snnet_mm.datasets import check_annotation_file, check_data_folders
+import pytest
+from mmengine.config import Config
+from mmengine.dataset import BaseDataset
+from mmengine.registry import DATASETS
+
+from snnet_mm.datasets import (
+    check_annotation_file,
+    check_data_folders,
+    naming_empty_data,
+)
 
 
 def loader(root, pipeline=(), **prefixes):
@@ -53,3 +62,22 @@ def test_annotation_files(root, name):
     (root / name).write_text('{}')
     check_data_folders(data, 'test_dataloader')
     check_annotation_file(evaluator, 'test_evaluator')
+
+
+def test_a_data_set_without_images_is_named(tmp_path):
+    for name, images in (('some.json', [dict(img_path='0.jpg')]), ('none.json', [])):
+        content = dict(metainfo={}, data_list=images)
+        (tmp_path / name).write_text(json.dumps(content))
+    data = dict(type=BaseDataset, data_root=str(tmp_path))
+    cfg = Config(
+        dict(
+            val_dataloader=dict(dataset=data | dict(ann_file='some.json')),
+            train_dataloader=dict(dataset=data | dict(ann_file='none.json')),
+        )
+    )
+    keys = 'val_dataloader', 'train_dataloader'
+    words = rf"'{tmp_path}/none.json'.*key: train_dataloader.dataset.ann_file"
+    with pytest.raises(ValueError, match=words), naming_empty_data(cfg, *keys):
+        DATASETS.build(cfg.train_dataloader.dataset)
+    with pytest.raises(ValueError, match='^another'), naming_empty_data(cfg, *keys):
+        raise ValueError('another')

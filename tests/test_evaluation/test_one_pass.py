@@ -160,6 +160,21 @@ def test_another_test_is_not_resumed(toy_cfg, change, differs, caplog):
     assert f'group_0.pth is of another {differs}' in caplog.text
 
 
+def test_a_wrong_metric_raises_before_the_pass(toy_cfg):
+    runner = runner_of(toy_cfg, metric='nyu/d1')
+    runner.register_hook(StopBefore(0))
+    names = "'aAcc', 'mIoU', 'mAcc'"
+    with pytest.raises(
+        ValueError, match=f"metric='nyu/d1'; allowed: {names} .*--metric"
+    ):
+        runner.test()
+    assert runner.test_evaluator.metrics[0].results == []
+    runner = runner_of(toy_cfg, metric='mAcc')
+    runner.register_hook(StopBefore(0))
+    with pytest.raises(InterruptedError):
+        runner.test()
+
+
 def test_a_second_test_in_a_work_dir_is_not_begun(toy_cfg, tmp_path):
     folder = stop(toy_cfg, 1, nth=2, stitches=[0, 4], stitches_per_pass=1)
     pid = hold(tmp_path, 'test')

@@ -56,7 +56,10 @@ def _missing(name: str, *args, **kwargs) -> None:
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
     """Return indices of the boxes that are kept, by falling scores."""
     scores = scores.type_as(boxes)  # AMP gives scores of half precision
-    return ops.nms(_shifted(boxes, offset), scores, iou_threshold)
+    # mmcv's order of equal scores, which torchvision's stable sort keeps.
+    order = scores.argsort(descending=True)
+    boxes = _shifted(boxes, offset)[order]
+    return order[ops.nms(boxes, scores[order], iou_threshold)]
 
 
 def softnms(
@@ -134,6 +137,7 @@ def deform_conv_forward(
     input: Tensor, weight: Tensor, offset: Tensor, output: Tensor, *buffers, **settings
 ) -> None:
     """Write a deformable convolution to ``output``."""
+    _check_not_meta(input)
     output.copy_(ops.deform_conv2d(input, offset, weight, **_geometry(settings)))
 
 
@@ -154,6 +158,7 @@ def deform_conv_backward_parameters(*tensors: Tensor, **settings) -> None:
 def modulated_deform_conv_forward(*tensors: Tensor, **settings) -> None:
     """Write a modulated deformable convolution to the tensor after the mask."""
     input, weight, bias, _, offset, mask, output, _ = tensors
+    _check_not_meta(input)
     bias = [bias] * settings['with_bias']
     output.copy_(_modulated(settings)(input, offset, mask, weight, *bias))
 
@@ -165,6 +170,13 @@ def modulated_deform_conv_backward(*tensors: Tensor, **settings) -> None:
     inputs = [input, offset, mask, weight, bias][: 4 + settings['with_bias']]
     grads = [grad_input, grad_offset, grad_mask, grad_weight, grad_bias][: len(inputs)]
     _write_gradients(_modulated(settings), inputs, grad_output, grads)
+
+
+def _check_not_meta(x: Tensor) -> None:
+    # As compiled ones raise: cost tables then leave out the heads, which torch would
+    # count without these convolutions.
+    if x.is_meta:
+        raise NotImplementedError('deformable convolutions do not run on meta tensors')
 
 
 def _modulated(settings: dict) -> Callable[..., Tensor]:

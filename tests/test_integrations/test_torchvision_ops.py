@@ -115,6 +115,8 @@ def test_deformable_convolutions_of_shifted_maps(on_torchvision, modulated):
 
     found = on_torchvision(with_gradients, deformable, x, weight)
     assert_close(found, with_gradients(plain, x, weight), rtol=1e-4, atol=1e-5)
+    with pytest.raises(NotImplementedError, match='meta'):  # or costs miss them
+        on_torchvision(deformable, x.to('meta'), weight.to('meta'))
 
 
 @pytest.mark.parametrize('weight', [None, torch.rand(5)])
@@ -168,7 +170,8 @@ def test_other_operators_are_named(on_torchvision):
 @compiled
 @pytest.mark.parametrize('offset', [0, 1])
 def test_nms_is_the_compiled_one(on_torchvision, offset):
-    boxes, scores = random_boxes(), torch.rand(200)
+    """Also where scores are equal."""
+    boxes, scores = random_boxes(), torch.rand(200).round(decimals=1)
     for threshold in (0.1, 0.5, 0.9):
         args = boxes, scores, threshold, offset, 0.2, 50
         wanted = ops.nms(*args)

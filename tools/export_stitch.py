@@ -20,7 +20,7 @@ from snnet_mm.utils import (
     check_file,
     check_writable,
     load_config,
-    print_instructions,
+    print_gains,
     run_command,
 )
 
@@ -78,7 +78,7 @@ def main() -> None:
     )
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
-    print_instructions(args.precision)
+    print_gains(args.precision)
     single = args.stitch_id is not None
     manifest = (exporter.export_stitch if single else exporter.export_bundle)(
         chosen,

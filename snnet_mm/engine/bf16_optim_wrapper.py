@@ -11,7 +11,7 @@ from mmengine.registry import OPTIM_WRAPPERS
 from mmengine.runner import autocast
 from torch import nn
 
-from snnet_mm.utils import check, print_instructions, register
+from snnet_mm.utils import check, print_gains, register
 
 
 @register(OPTIM_WRAPPERS)
@@ -38,7 +38,7 @@ def train_in_half_precision(cfg: Config) -> None:
         return
     no_detector = "on a CPU no model of mmdet: mmcv's NMS has no bfloat16"
     check(cfg.get('default_scope') != 'mmdet', '--amp', True, no_detector)
-    print_instructions(['bf16'])
+    print_gains(['bf16'])
     wrapper.type = 'BF16OptimWrapper'
     for key in ('loss_scale', 'dtype', 'use_fsdp'):  # of AmpOptimWrapper
         wrapper.pop(key, None)

@@ -30,7 +30,7 @@ from snnet_mm.utils import (
     check_writable,
     load_config,
     parse_size,
-    print_instructions,
+    print_gains,
     run_command,
 )
 
@@ -135,7 +135,7 @@ def main() -> None:
         costs = measure(model, args, size)
         files = {}
         if args.precision:
-            print_instructions(args.precision)
+            print_gains(args.precision)
             timed = args.check or middle_stitches(space), args.precision
             exporter = StitchExporter(cfg, model, out, size)
             files = measure_exported(exporter, *timed, args.runtime, args.rounds)

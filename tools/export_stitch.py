@@ -50,7 +50,7 @@ def parse_args() -> argparse.Namespace:
         written in fp32 instead"""
     add('--tolerance', type=float, default=0.5, help=what)
     what = """size of a graph's images (default: test_cfg.input_size of the config, or
-        that of the data preprocessor)"""
+        that of the data preprocessor); checkpoints need none"""
     add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
     what = 'stitches.json of a test: metrics for the manifest, and for choosing'
     add('--results', help=what)

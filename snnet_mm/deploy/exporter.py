@@ -27,7 +27,6 @@ from snnet_mm.utils import (
     check_writable,
     folder_lock,
     machine,
-    refusal,
     write_json,
 )
 
@@ -39,6 +38,7 @@ from .graph import (
     check_parity,
     predict_loaded,
     sample_images,
+    size_of_test_images,
     takes_rgb,
 )
 from .heads import FORMAT as HEADS
@@ -59,6 +59,7 @@ class StitchExporter:
     or on noise where there are none; after an error no file is left. All ways of
     export return what they write to ``manifest.json``; see docs/export.md.
     Graphs take images of ``size``, by default that of the model's data preprocessor.
+    Checkpoints have no size: without one, costs are of the first test image's.
     """
 
     def __init__(
@@ -73,11 +74,11 @@ class StitchExporter:
         model.eval()
         self.out_dir = check_writable(out_dir, 'option: --out')
         self.space = find_stitched_backbone(model).space
+        self.has_size = True
         try:
             self.size = tuple(size or preprocessed_size(model))
-        except ValueError as error:
-            allowed = 'height and width, or the config key model.data_preprocessor.size'
-            raise refusal('--shape', size, allowed) from error
+        except ValueError:
+            self.size, self.has_size = size_of_test_images(cfg, model), False
         check(min(self.size) > 0, '--shape', self.size, 'positive sizes')
         check_windows(model, self.size)
         self.costs = cost_table(model, self.size)
@@ -123,6 +124,9 @@ class StitchExporter:
         which a format has none left is written in fp32.
         """
         formats = [FORMATS[name] for name in request.formats]
+        right = self.has_size or not any(format.is_graph for format in formats)
+        allowed = 'height and width, or the config key model.data_preprocessor.size'
+        check(right, '--shape', None, allowed)
         names = {  # that are written, or replaced by files in fp32
             format.file_name(i, self.size, precision)
             for i, format in product(request.stitches, formats)

@@ -19,6 +19,7 @@ from snnet_mm.models import SingleStitch, model_config
 from snnet_mm.utils import check, isolated_rng
 
 INPUT, OUTPUT = 'images', 'predictions'
+SIZE = 224, 224  # of noise
 # One tensor, or the maps of a detector's pyramid.
 Predictions = Tensor | tuple[Tensor, ...]
 # Largest difference of files, relative to the largest prediction if that exceeds 1.
@@ -173,15 +174,36 @@ def sample_images(
     cfg: Config, number: int, size: tuple[int, int]
 ) -> tuple[Tensor, str]:
     """Load images ``(number, 3, *size)`` of the test set, or draw noise; name them."""
-    dataset = (cfg.get('test_dataloader') or {}).get('dataset')
     try:
-        check(dataset, 'test_dataloader', None, 'one whose images are compared on')
-        check_data_folders(cfg.test_dataloader, 'test_dataloader')
+        dataset = _test_set(cfg)
     except ValueError as error:
         print_log(f'The export is checked on noise, for {error}', logger='current')
         generator = torch.Generator().manual_seed(0)
         return 255 * torch.rand(number, 3, *size, generator=generator), 'noise'
-    return load_images(DATASETS.build(dataset), number, size), 'test images'
+    return load_images(dataset, number, size), 'test images'
+
+
+def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
+    """Return the size of a model's windows, else of its first test image.
+
+    Where neither is known it is :data:`SIZE`, which all strides divide.
+    """
+    settings = getattr(model, 'test_cfg', None) or {}
+    if settings.get('crop_size'):
+        return tuple(settings['crop_size'])
+    try:
+        image = _test_set(cfg)[0]['inputs']
+    except ValueError:
+        return SIZE
+    data = dict(inputs=[image], data_samples=[BaseDataElement()])
+    return tuple(model.data_preprocessor(data, False)['inputs'].shape[-2:])
+
+
+def _test_set(cfg: Config) -> Sized:
+    dataset = (cfg.get('test_dataloader') or {}).get('dataset')
+    check(dataset, 'test_dataloader', None, 'one whose images are compared on')
+    check_data_folders(cfg.test_dataloader, 'test_dataloader')
+    return DATASETS.build(dataset)
 
 
 def check_parity(

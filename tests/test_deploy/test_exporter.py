@@ -168,3 +168,26 @@ def test_an_export_that_differs_is_refused():
         check_parity('mm', 'stitch 5', wanted + 5e-4, wanted)
     with pytest.raises(RuntimeError, match='by nan'):
         check_parity('onnx', 'stitch 5', wanted * torch.nan, wanted)
+
+
+def test_a_checkpoint_needs_no_size(toy_cfg, build, tmp_path):
+    """Costs are of the first test image, resized and padded, else of the windows."""
+    cfg = toy_cfg(sizes=SHORT)
+    del cfg.model.data_preprocessor.size
+    cfg.model.data_preprocessor.test_cfg = dict(size_divisor=32)
+    pipeline = cfg.test_dataloader.dataset.pipeline
+    pipeline.insert(-1, dict(type='Resize', scale=(90, 48), keep_ratio=False))
+    model = build(cfg)
+    exporter = StitchExporter(cfg, model, tmp_path)
+    manifest = exporter.export_stitch(2)
+    assert manifest['input']['shape'] == ['batch', 3, 64, 96]
+    assert manifest['stitches'][0]['flops'] == cost_table(model, (64, 96))[2].flops
+    with pytest.raises(ValueError, match='shape=None; allowed: height and width'):
+        exporter.export_stitch(2, ['mm', 'onnx'])
+    cfg.test_dataloader = None
+    for found in ([224, 224], [32, 32]):
+        manifest = StitchExporter(cfg, model, tmp_path).export_stitch(2)
+        assert manifest['input']['shape'] == ['batch', 3, *found]
+        assert manifest['compared_on'] == '2 noise'
+        windows = dict(mode='slide', crop_size=(32, 32), stride=(16, 16))
+        cfg.model.test_cfg = model.test_cfg = windows

@@ -153,18 +153,20 @@ class _TokenNet(MMAnchor):
 
 @register(MODELS)
 class MMSegViT(_TokenNet):
-    """mmsegmentation's ViT and BEiT."""
+    """mmsegmentation's ViT, BEiT and MAE."""
 
-    mirrors = ('mmseg', 'VisionTransformer'), ('mmseg', 'BEiT')
+    mirrors = tuple(('mmseg', name) for name in ('VisionTransformer', 'BEiT', 'MAE'))
 
     def embed(self, images: Tensor) -> TokenState:
         net = self.net
         x, grid = net.patch_embed(images)
         x = torch.cat((net.cls_token.expand(len(x), -1, -1), x), dim=1)
-        if hasattr(net, 'pos_embed'):  # BEiT has none
+        if hasattr(net, '_pos_embeding'):  # the ViT
             x = net._pos_embeding(x, grid, net.pos_embed)
             x = x if net.with_cls_token else x[:, 1:]
             x = net.pre_ln(x) if net.pre_norm else x
+        elif hasattr(net, 'pos_embed'):  # MAE, for images of one size
+            x = x + net.pos_embed
         return TokenState(x, tuple(grid))
 
     def last_norm(self, x: Tensor) -> Tensor:

@@ -59,6 +59,8 @@ class SkipSpace(StitchingSpace):
             segments.append(Segment(0, begin, depth))
             stitches.append(Stitch(n, SKIP_KIND, tuple(segments), tuple(names)))
         super().__init__((depth,), stitches, layers, ids, substitutes)
+        used = {name for stitch in self for name in stitch.layers}
+        self.layers = {name: layers[name] for name in layers if name in used}
 
     def serves(self, stitch: Stitch, place: Position, layer: str | None) -> bool:
         return stitch.runs(place) if layer is None else layer in stitch.layers

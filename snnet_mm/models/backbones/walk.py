@@ -1,7 +1,7 @@
 """The walk along a route that all backbones share, and states kept between walks."""
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import takewhile
+from itertools import accumulate, takewhile
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,9 @@ def walk(
     route that begins alike, and gets all of this one.
     """
     states = {} if kept is None else kept
+    places = accumulate(steps, lambda a, b: a if isinstance(b, str) else b)
+    joints = {*zip(places, steps, strict=True)}
+    beside = [tap for tap in taps if tap[1] and tap not in joints]
     state, here = None, None
     for step in steps:
         tap = (here, step) if isinstance(step, str) else (step, None)
@@ -43,8 +46,8 @@ def walk(
             states[tap] = state
         if not isinstance(step, str):
             here = step
-            for tapped, layer in taps:
-                if tapped == here and layer and (here, layer) not in states:
+            for tapped, layer in beside:
+                if tapped == here and (here, layer) not in states:
                     states[here, layer] = layers[layer].map_state(state)
     return state, {tap: states[tap] for tap in taps}
 

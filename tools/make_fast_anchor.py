@@ -7,6 +7,8 @@ and says how good the slow anchor, the cut one and the trained one are.
 """
 
 import argparse
+import hashlib
+import json
 import math
 import os.path as osp
 from collections.abc import Sequence
@@ -24,7 +26,7 @@ from rich.table import Table
 from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
 from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.apis import build_runner, init_model
-from snnet_mm.engine import train_in_half_precision
+from snnet_mm.engine import make_safe, train_in_half_precision
 from snnet_mm.models import model_config, recorded_tokens
 from snnet_mm.utils import (
     ToolParser,
@@ -39,6 +41,7 @@ from snnet_mm.utils import (
     write_json,
 )
 
+LAST = 'last_checkpoint'  # mmengine's name of the file that names it
 NUM_IMAGES = 64  # that the directions of --width are from
 
 
@@ -118,6 +121,28 @@ def find_directions(model, cfg: Config, args: argparse.Namespace) -> torch.Tenso
             for i, found in tokens.items():
                 collected[i].append(found.flatten(0, 1))
     return principal_directions([torch.cat(x) for x in collected.values()], args.width)
+
+
+def check_resumed(args: argparse.Namespace) -> None:
+    """Raise if a training to be resumed is of other blocks or another checkpoint.
+
+    A training that starts anew leaves no older checkpoint to be resumed in its place.
+    """
+    note, last = (args.work_dir / 'training' / n for n in ('made_of.json', LAST))
+    file, name = Path(args.checkpoint), args.checkpoint.encode()
+    content = file.read_bytes() if file.is_file() else name  # a URL
+    made_of = dict(checkpoint=hashlib.sha256(content).hexdigest()[:16])
+    made_of |= dict(blocks=args.blocks, width=args.width)
+    if args.resume and last.is_file():
+        known = (
+            json.loads(note.read_text()) if note.is_file() else 'of an older version'
+        )
+        allowed = f'False, as the training in {note.parent} is {known}, this {made_of}'
+        check(known == made_of, '--resume', True, allowed)
+    else:
+        last.unlink(missing_ok=True)
+        note.parent.mkdir(exist_ok=True)
+        write_json(note, made_of)
 
 
 def write_config(
@@ -213,6 +238,7 @@ def training_config(
     interrupted = find_latest_checkpoint(cfg.work_dir) if args.resume else None
     cfg.load_from = interrupted or str(args.work_dir / 'cut.pth')
     cfg.resume = interrupted is not None
+    make_safe(cfg)
     return cfg
 
 
@@ -247,6 +273,7 @@ def main() -> None:
     first, last = args.work_dir / 'cut.pth', args.work_dir / 'fast.pth'
     with guard_checkpoints():
         arch, places, weights = cut(cfg, args)
+        check_resumed(args)
         fast = write_config(cfg, arch, places, args)
         student = MODELS.build(model_config(fast))
         student.load_state_dict(weights, strict=False)  # a narrow one has a new head

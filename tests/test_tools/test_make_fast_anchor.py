@@ -108,6 +108,38 @@ def test_checkpoints_fall_into_the_training_whatever_the_loop_of_the_slow(
     assert spans == [(0, 2), (2, 20)]
 
 
+def test_a_training_of_other_blocks_is_not_resumed(tool, tmp_path):
+    """Else the new config would come with the network of the old blocks."""
+    path = tmp_path / 'slow.pth'
+    path.write_bytes(b'slow')
+    folder = tmp_path / 'training'
+    last = folder / 'last_checkpoint'
+
+    def check(resume=True, blocks=(0, 2), width=None):
+        options = dict(resume=resume, blocks=blocks and [*blocks], width=width)
+        options |= dict(checkpoint=str(path), work_dir=tmp_path)
+        tool['check_resumed'](SimpleNamespace(**options))
+
+    check()  # nothing to resume yet
+    last.touch()
+    check()
+    others = [dict(blocks=(0, 1)), dict(blocks=None, width=8)]
+    for other in others:
+        with pytest.raises(ValueError, match=r'is \{.*\[0, 2\].* this \{.*: --resume'):
+            check(**other)
+    path.write_bytes(b'other')
+    with pytest.raises(ValueError, match='checkpoint'):
+        check()
+    assert last.exists()
+    check(resume=False)  # anew: what was trained before is not resumed later
+    assert not last.exists()
+    last.touch()
+    check()
+    (folder / 'made_of.json').unlink()
+    with pytest.raises(ValueError, match='of an older version'):
+        check()
+
+
 def test_weights_are_those_that_an_ema_averaged(tool, tmp_path):
     options = dict(option.split('=') for option in OPTIONS)
     cfg = load_config(SLOW, {k: int(v) for k, v in options.items()})

@@ -267,8 +267,7 @@ def evaluate(
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
-    if args.amp:
-        train_in_half_precision(cfg)
+    train_in_half_precision(cfg, args.amp)
     check_writable(args.work_dir, 'option: --work-dir')
     first, last = args.work_dir / 'cut.pth', args.work_dir / 'fast.pth'
     with guard_checkpoints():

@@ -57,8 +57,7 @@ def main() -> None:
     cfg.launcher = args.launcher
     default = cfg.get('work_dir') or f'work_dirs/{Path(args.config).stem}'
     cfg.work_dir = args.work_dir or default
-    if args.amp:
-        train_in_half_precision(cfg)
+    train_in_half_precision(cfg, args.amp)
     resumes, named = cfg.get('resume', False), 'load_from' in (args.cfg_options or {})
     cfg.resume = args.resume or resumes
     if args.resume and not resumes and cfg.get('load_from') and not named:

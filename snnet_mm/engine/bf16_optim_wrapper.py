@@ -29,15 +29,25 @@ class BF16OptimWrapper(OptimWrapper):
             yield
 
 
-def train_in_half_precision(cfg: Config) -> None:
-    """Make a config train in mixed precision: bfloat16 on a CPU, mm's AMP elsewhere."""
-    wrapper = cfg.optim_wrapper
-    if get_device() != 'cpu':
+def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
+    """Make a config train in mixed precision: bfloat16 on a CPU, mm's AMP elsewhere.
+
+    If it was not ``asked`` for by ``--amp``, an ``AmpOptimWrapper`` of the config is
+    replaced on a CPU, and any other wrapper stays.
+    """
+    wrapper, on_cpu = cfg.get('optim_wrapper') or {}, get_device() == 'cpu'
+    kind = str(getattr(wrapper.get('type'), '__name__', wrapper.get('type')))
+    if not asked and not (on_cpu and kind == 'AmpOptimWrapper'):
+        return
+    if not on_cpu:
         wrapper.type = 'AmpOptimWrapper'
         wrapper.setdefault('loss_scale', 'dynamic')
         return
-    no_detector = "on a CPU no model of mmdet: mmcv's NMS has no bfloat16"
-    check(cfg.get('default_scope') != 'mmdet', '--amp', True, no_detector)
+    key, value = ('--amp', True) if asked else ('optim_wrapper.type', kind)
+    no_detector = "on a CPU no model of mmdet, as mmcv's NMS has no bfloat16"
+    check(cfg.get('default_scope') != 'mmdet', key, value, no_detector)
+    if not asked:
+        print(f'{kind} needs an accelerator: training in bfloat16 on the CPU.')
     print_gains(['bf16'])
     wrapper.type = 'BF16OptimWrapper'
     for key in ('loss_scale', 'dtype', 'use_fsdp'):  # of AmpOptimWrapper

@@ -1,7 +1,7 @@
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.optim import build_optim_wrapper
+from mmengine.optim import AmpOptimWrapper, build_optim_wrapper
 from torch import nn
 
 from snnet_mm.engine import train_in_half_precision
@@ -28,7 +28,28 @@ def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32(capsys):
     assert model.weight.dtype == torch.float32
 
 
-def test_detectors_are_refused_on_a_cpu():
-    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type='OptimWrapper')))
-    with pytest.raises(ValueError, match='NMS has no bfloat16 .option: --amp'):
-        train_in_half_precision(cfg)
+@pytest.mark.parametrize('kind', ['AmpOptimWrapper', AmpOptimWrapper])
+def test_amp_of_a_config_is_bfloat16_on_a_cpu(kind, capsys):
+    """mmengine's wrapper raises an AssertionError there."""
+    cfg = Config(dict(optim_wrapper=dict(type=kind, loss_scale=512.0)))
+    train_in_half_precision(cfg, asked=False)
+    assert cfg.optim_wrapper == dict(type='BF16OptimWrapper')
+    assert capsys.readouterr().out.startswith('AmpOptimWrapper needs an accelerator')
+    for wrapper in (dict(type='OptimWrapper'), None):
+        cfg = Config(dict(optim_wrapper=wrapper))
+        train_in_half_precision(cfg, asked=False)
+        assert cfg.optim_wrapper == wrapper
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    'asked, kind, key',
+    [
+        (True, 'OptimWrapper', '--amp'),
+        (False, 'AmpOptimWrapper', 'optim_wrapper.type'),
+    ],
+)
+def test_detectors_are_refused_on_a_cpu(asked, kind, key):
+    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type=kind)))
+    with pytest.raises(ValueError, match=f'NMS has no bfloat16.*: {key}'):
+        train_in_half_precision(cfg, asked)

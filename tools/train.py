@@ -1,6 +1,7 @@
 """Train a model: ``tools/train.py CONFIG``, with OpenMMLab's usual flags."""
 
 import argparse
+import os.path as osp
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -80,7 +81,16 @@ def main() -> None:
     guard = guard_checkpoints(args.trust_checkpoint)
     empty = naming_empty_data(cfg, 'train_dataloader', 'val_dataloader')
     with lock, guard, closing_process_group(), suggesting_types(), empty:
-        build_runner(cfg, 'train', args.verbose).train()
+        runner = build_runner(cfg, 'train', args.verbose)
+        runner.train()
+    last = runner.message_hub.runtime_info.get('last_ckpt')
+    if first and last:
+        dumped = Path(cfg.work_dir, Path(args.config).name)  # with all options
+        config = dumped if args.cfg_options and dumped.is_file() else args.config
+        stitched = any('anchors' in part for part in dicts_in(cfg.model))
+        tool = osp.relpath(Path(__file__).with_name('test.py'))
+        stitches = ' --stitch-id all' if stitched else ''
+        print(f'Checkpoint: {last}\nNext: python {tool} {config} {last}{stitches}')
 
 
 if __name__ == '__main__':

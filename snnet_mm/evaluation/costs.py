@@ -41,7 +41,9 @@ UNTRACEABLE = (
     r"'NoneType' object|required positional argument|on meta tensors|device meta|"
     'must be a CPU tensor|expected Tensor as element'
 )
-SIZE_KEYS = 'in_channels of the neck and the heads, input_size, backbone.maps_of'
+# What modules call the width of their input, and the axis of it.
+WIDTHS = dict(in_channels=1, num_features=1, num_channels=1, in_features=-1)
+WIDTHS['normalized_shape'] = -1
 
 
 def cost_table(
@@ -90,11 +92,38 @@ def _counted_scope(
 
 
 def _explained(error: Exception, size: tuple[int, int]) -> Exception:
-    """Return the error to raise for a model that does not run at a size."""
-    reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
+    """Return the error to raise for a model that does not run at a size.
+
+    If a module cannot read the width of its input, the error names both and the key.
+    """
     if not isinstance(error, RuntimeError):
         return error
-    return refusal(SIZE_KEYS, size, f'those that the model can run: {reason}')
+    reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
+    frames, trace = [], error.__traceback__
+    while trace:
+        frames.append(trace.tb_frame.f_locals)
+        trace = trace.tb_next
+    frames = [f for f in frames if isinstance(f.get('self'), nn.Module)]
+    model, leaf = (frames[i]['self'] if frames else None for i in (0, -1))
+    found = frames[-1].get('input') if frames else None
+    width = next((name for name in WIDTHS if hasattr(leaf, name)), None)
+    shape = tuple(getattr(found, 'shape', ()))
+    wanted = getattr(leaf, width) if width and shape else None
+    wanted = wanted[-1] if isinstance(wanted, tuple) else wanted
+    given = shape[WIDTHS[width]] if wanted else None
+    if wanted == given:
+        allowed = 'one that the model, its in_channels and backbone.maps_of can run'
+        return refusal('input_size', size, f'{allowed}: {reason}')
+    path = next((n for n, part in model.named_modules() if part is leaf), '')
+    allowed = f'{given}, the channels that {path or type(leaf)} is given'
+    if width == 'in_features' and len(shape) == 4:
+        allowed = f'of vectors, not of maps {shape}: set backbone.out or a pooling neck'
+    names = path.split('.')
+    for holder in ('.'.join(names[: i + 1]) for i in range(len(names))):
+        channels = getattr(model.get_submodule(holder), 'in_channels', None)
+        if channels == wanted or (isinstance(channels, list) and wanted in channels):
+            return refusal(f'model.{holder}.in_channels', channels, allowed)
+    return refusal(f'model.{path}.{width}', wanted, allowed)
 
 
 @torch.no_grad()

@@ -48,6 +48,12 @@ def load_config(
         if node.get('_scope_') == PACKAGE:
             del node['_scope_']
     merge_options(cfg, options or {})
+    for part in dicts_in(cfg.get('model')):
+        nested = part.get('backbone_cfg')
+        if isinstance(nested, Mapping) and 'anchors' in nested:
+            allowed = f'one that is not stitched, as {part.get("type")} builds its own '
+            allowed += 'network around it; stitched ones stand at model.backbone'
+            raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
     return cfg
 
 

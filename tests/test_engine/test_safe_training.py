@@ -84,6 +84,10 @@ def test_a_stock_config_resumes_exactly(run_here, tmp_path, capsys):
 
     said = run('straight', 4)
     assert said.count('Safe training (--plain-hooks leaves it out): StitchCheck') == 1
+    last, test = said.splitlines()[-2:]
+    assert last == f'Checkpoint: {tmp_path / "straight" / "iter_4.pth"}'
+    arguments = f'{tmp_path}/straight/config.py {tmp_path}/straight/iter_4.pth'
+    assert test == f'Next: python tools/test.py {arguments} --stitch-id all'
     assert 'Safe training' in run('cut', 2)
     run('cut', 4, '--resume')
     paths = (tmp_path / name / 'iter_4.pth' for name in ('straight', 'cut'))

@@ -233,10 +233,41 @@ def test_faults_of_heads_are_raised(build_snnet, warnings):
     assert not warnings()
 
 
+class Named(nn.Sequential):
+    """A head of mm, whose layers take over its width."""
+
+    def __init__(self, in_channels, layer):
+        super().__init__(layer)
+        self.in_channels = in_channels
+
+
 @pytest.mark.parametrize(
-    'head', [nn.Conv2d(13, 3, 1), nn.Linear(13, 3), nn.BatchNorm2d(13)]
+    'head, words',
+    [
+        (
+            nn.Conv2d(13, 3, 1),
+            'in_channels=13; allowed: 12, .* head is .*model.head.in',
+        ),
+        (
+            Named(13, nn.Conv2d(13, 3, 1)),
+            '=13; allowed: 12, .* head.0 .*model.head.in_c',
+        ),
+        (
+            Named([4, 13], nn.Conv2d(13, 3, 1)),
+            r'=\[4, 13\]; allowed: 12, .*model.head.in',
+        ),
+        (
+            nn.LayerNorm(13),
+            'shape=13; allowed: 6, the channels that head is .*normalized',
+        ),
+        (nn.BatchNorm2d(13), 'num_features=13; allowed: 12, .*model.head.num_features'),
+        (
+            nn.Linear(13, 3),
+            r'=13; .* not of maps \(1, 12, 4, 6\): set .*head.in_features',
+        ),
+    ],
 )
-def test_heads_that_do_not_fit_are_refused(build_snnet, warnings, head):
-    with pytest.raises(ValueError, match='in_channels of the neck and the heads, inp'):
+def test_heads_that_do_not_fit_are_refused(build_snnet, warnings, head, words):
+    with pytest.raises(ValueError, match=words):
         cost_table(Model(build_snnet(), head), SIZE)
     assert not warnings()

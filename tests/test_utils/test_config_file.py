@@ -33,6 +33,17 @@ def test_what_cannot_be_read_is_named(tmp_path, name, text, message):
         load_config(tmp_path / name, {'hooks.3.a': 2})
 
 
+@pytest.mark.parametrize('kind', ['ICNet', 'BiSeNetV1'])
+def test_a_stitched_network_inside_another_backbone(tmp_path, kind):
+    """Its costs and exports know the maps of the stitched one, not of the outer one."""
+    nested = "backbone_cfg=dict(type='SNNetv1', anchors=[])"
+    write(tmp_path, a=f"model = dict(backbone=dict(type='{kind}', {nested}))")
+    with pytest.raises(
+        ValueError, match=f"'SNNetv1'; .* {kind} .*backbone.backbone_cf"
+    ):
+        load_config(tmp_path / 'a.py')
+
+
 @pytest.mark.parametrize('name', ['no_package::a.py', '::a.py'])
 def test_packages_that_are_not_there(name):
     with pytest.raises(ValueError, match=f"'{name}'; allowed: names in installed"):

@@ -52,7 +52,7 @@ def save_added(
     """
     path = Path(path)
     record = dict(
-        path=os.path.relpath(base, path.parent),
+        path=os.path.relpath(Path(base).resolve(), path.parent.resolve()),
         sha256=digest_of(base_weights),
         renames=list(renames),
     )
@@ -73,7 +73,7 @@ def joined_with_base(
     record = meta.get(KEY) if isinstance(meta, Mapping) else None
     if record is None:
         return loaded
-    base = path.parent / record['path']
+    base = path.resolve().parent / record['path']
     if not base.is_file():
         raise ValueError(
             f'checkpoint {path} adds to {base}, which does not exist: put the network '

@@ -1,6 +1,6 @@
 """One network stitched to itself."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mmengine.registry import MODELS
 
@@ -57,6 +57,17 @@ class ElasticBackbone(StitchedBackbone):
         layer = stitching_layer or dict(type='StitchingLayer')
         more = dict(kwargs, out=out, out_indices=out_indices)
         super().__init__(anchors, space, layer, **more)
+
+    def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:
+        # Loaders that are not strict would keep random weights.
+        held = {k.removeprefix(prefix).partition('.')[0] for k in state_dict}
+        if 'stitching_layers' in held and 'anchors' not in held:
+            raise ValueError(
+                'the checkpoint holds stitching layers but no weights of the network: '
+                'load it with snnet_mm.init_model or the tools of snnet_mm, which join '
+                'it with its base, or write one file with tools/make_elastic.py --whole'
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def skippable(anchor: Anchor) -> tuple[int, ...]:

@@ -1,9 +1,17 @@
 import pytest
 import torch
 from fits import maps_by_hand, maps_of
+from mmengine.registry import MODELS
 from staged_anchors import disturb, resnet, swin
+from states import states_of
 
-from snnet_mm.models import LeastSquares, SNNetv1, fit_stitching_layers
+from snnet_mm.models import (
+    ElasticBackbone,
+    LeastSquares,
+    SNNetv1,
+    fit_in_turn,
+    fit_stitching_layers,
+)
 
 
 def assert_close(found, wanted, tolerance=1e-6):
@@ -149,3 +157,87 @@ def test_a_fit_that_is_refused_leaves_the_backbone(build_snnet):
     assert all(w.equal(before[n]) for n, (w, _) in maps_of(net).items())
     assert not net.stitching_initialized
     assert net.training
+
+
+CHAINS = [(0, 1, 3, 5), (0, 4), (2,)]
+
+
+@pytest.fixture
+def elastic(build_vit, randomise):
+    def build(**kwargs):
+        return randomise(ElasticBackbone([build_vit(8, 6)], CHAINS, **kwargs)).eval()
+
+    return build
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('staged', [False, True])
+def test_maps_of_chains_are_fitted_in_turn_to_what_reaches_them(
+    elastic, randomise, staged
+):
+    net, images = elastic(out_indices=(2, 5)), torch.randn(24, 3, 32, 32)
+    if staged:
+        anchor = disturb(MODELS.build(resnet('resnet50', out_indices=(15,))))
+        kept = [[0, 1, 3, 4, 7, 8, 9, 13], [0, 3, 7, 11, 13]]
+        net = randomise(ElasticBackbone([anchor], kept)).eval()
+        images = torch.randn(40, 3, 64, 64)
+    (anchor,), rounds = net.anchors, []
+    whole = [anchor.embed(images), *states_of(anchor, images)]
+    batches = images.split(15)
+    progress = lambda *done: rounds.append(done)  # noqa: E731
+    fit_in_turn(net, batches, ridge=1e-10, progress=progress)
+    gaps = 5 if staged else 3
+    assert rounds == [(n + 1, gaps) for n in range(gaps)]
+    assert net.stitching_initialized
+    for stitch in net.space:
+        state = whole[0]
+        for step in stitch.steps[1:]:
+            if not isinstance(step, str):
+                state = anchor.run_block(state, step.block)
+                continue
+            target = whole[net.space.layers[step].target.block + 1]
+            x, y = (s.fitted.flatten(0, -2).double() for s in (state, target))
+            weight, bias = solved_by_torch(x, y)
+            best = (x @ weight.T + bias - y).norm()
+            state = net.stitching_layers[step].map_state(state)
+            found = (state.fitted.flatten(0, -2) - y).norm()
+            assert_close(found, best, 2e-3)
+
+
+@torch.no_grad()
+def test_blocks_that_are_affine_maps_are_replaced_exactly(elastic):
+    net, images = elastic(out_indices=(3, 5)), torch.randn(30, 3, 32, 32)
+    (anchor,) = net.anchors
+    for block in anchor.blocks:
+        # Residuals that do not depend on tokens.
+        for part in (block.attn.proj, block.mlp.fc2):
+            part.weight.zero_()
+        block.attn.proj.bias.normal_()
+        block.mlp.fc2.bias.normal_()
+    anchor.norm = torch.nn.Identity()
+    fit_in_turn(net, [images], ridge=1e-10)
+    whole = net(images)
+    for stitch_id in net.space.ids:
+        net.set_stitch(stitch_id)
+        for found, wanted in zip(net(images), whole, strict=True):
+            assert_close(found, wanted, 1e-3)
+
+
+@torch.no_grad()
+def test_chains_fitted_alone_or_in_a_stream_get_equal_maps(elastic):
+    net, images = elastic(), torch.randn(12, 3, 32, 32)
+    net.train()
+    fit_in_turn(net, [images])
+    maps = {k: v.clone() for k, v in net.stitching_layers.state_dict().items()}
+    assert net.training
+    assert net.active_stitch.id == 0
+    for parameter in net.stitching_layers.parameters():
+        parameter.zero_()
+    fit_in_turn(net, images.split(5), ids=[2])
+    for name, value in net.stitching_layers.state_dict().items():
+        if name.startswith('skip2'):
+            assert_close(value, maps[name], 1e-4)
+        else:
+            assert not value.any()
+    with pytest.raises(ValueError, match='images to fit the stitching layers to'):
+        fit_in_turn(net, iter(()))

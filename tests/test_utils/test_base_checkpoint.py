@@ -1,0 +1,145 @@
+"""Checkpoints that hold what is new and name the file of the rest."""
+
+import pytest
+import torch
+from mmengine.registry import MODELS
+from mmengine.runner import load_checkpoint
+
+import snnet_mm.models  # noqa: F401
+from snnet_mm.utils import guard_checkpoints, load_weights_only
+from snnet_mm.utils.base_checkpoint import digest_of, model_weights, save_added
+
+RENAMES = 'backbone.', 'backbone.anchors.0.'
+VIT = dict(type='PlainViT', img_size=32, patch_size=8)
+VIT |= dict(arch=dict(embed_dims=8, depth=3, num_heads=2))
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A checkpoint of mmengine, and its weights."""
+    weights = {
+        'backbone.a': torch.randn(3, 2),
+        'backbone.backbone.b': torch.tensor(True),
+        'head.c': torch.randn(2, dtype=torch.bfloat16),
+        'head.empty': torch.zeros(0),
+    }
+    path = tmp_path / 'net' / 'net.pth'
+    path.parent.mkdir()
+    torch.save(dict(meta=dict(epoch=3), state_dict=weights), path)
+    return path, weights
+
+
+def save(path, base, meta=None, added=None):
+    added = added or {'backbone.stitching_layers.x': torch.ones(2)}
+    path.parent.mkdir(exist_ok=True)
+    save_added(path, added, *base, RENAMES, meta or {})
+    return path
+
+
+def test_both_files_are_read_as_one(base, tmp_path, monkeypatch):
+    meta = dict(dataset_meta=dict(classes=('a', 'b')))
+    path = save(tmp_path / 'elastic' / 'elastic.pth', base, meta)
+    monkeypatch.chdir(tmp_path / 'elastic')
+    for file in (path, 'elastic.pth'):
+        loaded = load_weights_only(file)
+        assert loaded['meta'] == meta
+        assert {k: v.tolist() for k, v in loaded['state_dict'].items()} == {
+            'backbone.anchors.0.a': base[1]['backbone.a'].tolist(),
+            'backbone.anchors.0.backbone.b': True,
+            'head.c': base[1]['head.c'].tolist(),
+            'head.empty': [],
+            'backbone.stitching_layers.x': [1, 1],
+        }
+    record = torch.load(path, weights_only=True)
+    assert [*record['state_dict']] == ['backbone.stitching_layers.x']
+    assert record['meta']['base_checkpoint'] == dict(
+        path='../net/net.pth', sha256=digest_of(base[1]), renames=[*RENAMES]
+    )
+
+
+def test_what_is_added_goes_over_the_base_which_may_add_to_another(base, tmp_path):
+    first = save(tmp_path / 'first' / '1.pth', base, added={'head.c': torch.ones(1)})
+    weights = model_weights(load_weights_only(first))
+    second = save(tmp_path / 'second' / '2.pth', (first, weights))
+    loaded = load_weights_only(second)['state_dict']
+    assert loaded['head.c'].tolist() == [1]
+    assert 'backbone.anchors.0.anchors.0.a' in loaded
+
+
+def test_names_of_parallel_training_are_left_off(base, tmp_path):
+    path, weights = base
+    wrapped = dict(state_dict={f'module.{k}': v for k, v in weights.items()})
+    torch.save(wrapped, path)
+    assert digest_of(model_weights(wrapped)) == digest_of(weights)
+    loaded = load_weights_only(save(tmp_path / 'e.pth', base))['state_dict']
+    assert loaded['backbone.anchors.0.a'].equal(weights['backbone.a'])
+
+
+def test_a_bare_state_dict_of_the_base_and_the_same_weights_in_another_file(
+    base, tmp_path
+):
+    path = save(tmp_path / 'e.pth', base)
+    wanted = load_weights_only(path)['state_dict']
+    torch.save(base[1], base[0])
+    loaded = load_weights_only(path)['state_dict']
+    assert all(torch.equal(v, wanted[k]) for k, v in loaded.items())
+    assert loaded.keys() == wanted.keys()
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda w: w['backbone.a'].add_(1e-6),
+        lambda w: w.update({'backbone.a': w['backbone.a'].double()}),
+        lambda w: w.update({'backbone.a': w['backbone.a'].reshape(2, 3)}),
+        lambda w: w.update({'backbone.z': w.pop('backbone.a')}),
+        lambda w: w.pop('head.empty'),
+    ],
+)
+def test_a_base_that_is_another_or_missing(base, tmp_path, change):
+    path = save(tmp_path / 'e.pth', base)
+    change(base[1])
+    torch.save(dict(state_dict=base[1]), base[0])
+    match = 'e.pth adds to .*net.pth, whose weights have changed since: restore'
+    with pytest.raises(ValueError, match=match):
+        load_weights_only(path)
+    base[0].unlink()
+    match = 'e.pth adds to .*net.pth, which does not exist: .*--whole'
+    with pytest.raises(ValueError, match=match):
+        load_weights_only(path)
+    with guard_checkpoints(), pytest.raises(ValueError, match='--whole.*load_from'):
+        load_checkpoint(torch.nn.Linear(1, 1), str(path))
+
+
+def test_folders_that_are_links(base, tmp_path):
+    (tmp_path / 'far' / 'away').mkdir(parents=True)
+    (tmp_path / 'work').symlink_to(tmp_path / 'far' / 'away')
+    path = save(tmp_path / 'work' / 'e.pth', base)
+    assert 'head.c' in load_weights_only(path)['state_dict']
+    assert 'head.c' in load_weights_only(path.resolve())['state_dict']
+    (tmp_path / 'e.pth').symlink_to(path)
+    assert 'head.c' in load_weights_only(tmp_path / 'e.pth')['state_dict']
+
+
+def test_stitching_layers_without_the_network_are_not_loaded_in_silence(tmp_path):
+    """mm's own loaders do not join the two files, and only warn of missing keys."""
+    network = MODELS.build(VIT)
+    elastic = MODELS.build(dict(type='ElasticBackbone', anchors=[VIT], chains=[[0]]))
+    state, prefix = elastic.state_dict(), 'anchors.0.'
+    new = {k: v for k, v in state.items() if not k.startswith(prefix)}
+    torch.save(network.state_dict(), tmp_path / 'net.pth')
+    path = tmp_path / 'e.pth'
+    weights = network.state_dict()
+    save_added(path, new, tmp_path / 'net.pth', weights, ('', prefix), {})
+    match = 'no weights of the network.*--whole'
+    with pytest.raises(ValueError, match=match):
+        load_checkpoint(elastic, str(path))
+    model = torch.nn.ModuleDict(dict(backbone=elastic))
+    part = {f'backbone.{k}': v for k, v in new.items()}
+    with pytest.raises(ValueError, match=match):
+        model.load_state_dict(part, strict=False)
+    with guard_checkpoints():
+        load_checkpoint(elastic, str(path), strict=True)
+    for name, value in network.state_dict().items():
+        assert torch.equal(elastic.state_dict()[prefix + name], value)
+    elastic.load_state_dict({k: v for k, v in state.items() if k not in new}, False)

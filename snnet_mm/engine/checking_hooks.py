@@ -3,11 +3,13 @@
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
+from PIL import Image
 from torch import Tensor, nn
 
 from snnet_mm.evaluation import count_parameters
@@ -76,7 +78,13 @@ def _check_labels(
     wrong = sorted({*labels.tolist()} - {*range(num_classes), *ignored})
     allowed = ' and '.join([f'0 to {num_classes - 1}', *map(str, ignored)])
     keys = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
-    check(not wrong, keys, wrong, f'labels {allowed} in {of}')
+    hint = ''
+    if wrong and Path(of).is_file():
+        with Image.open(of) as image:
+            if image.mode in ('RGB', 'RGBA'):
+                hint = f', whose pixels are colours ({image.mode}), not labels: '
+                hint += 'tools/dataset_converters/color_masks.py converts them'
+    check(not wrong, keys, wrong, f'labels {allowed} in {of}{hint}')
 
 
 def _check_heads(model: nn.Module, allowed: set[int]) -> None:

@@ -8,6 +8,7 @@ from mmengine.hooks import RuntimeInfoHook
 from mmengine.logging import MessageHub
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
+from PIL import Image
 from torch import nn
 from torch.utils.data import ConcatDataset
 
@@ -51,6 +52,20 @@ def test_labels_and_classes_of_a_sample(kind, label, num_classes, message):
     model.decode_head = Part(num_classes)
     with pytest.raises(ValueError, match=message) if message else nullcontext():
         look_at(sample, model, classes=tuple('abcdef'))
+
+
+@pytest.mark.parametrize(
+    'mode, words', [('RGB', r'colours \(RGB\).*color_m'), ('L', '')]
+)
+def test_coloured_masks_are_named_as_such(mode, words, tmp_path):
+    path = str(tmp_path / 'mask.png')
+    Image.new(mode, (4, 4)).save(path)
+    labels = BaseDataElement(data=torch.full((1, 4, 4), 128))
+    sample = BaseDataElement(metainfo=dict(seg_map_path=path), gt_sem_seg=labels)
+    with pytest.raises(
+        ValueError, match=r'mask.png' + (f'.*{words}' if words else ' ')
+    ):
+        look_at(sample, nn.Module(), classes=('a', 'b'))
 
 
 def test_heads_of_another_number_of_classes():

@@ -68,7 +68,7 @@ def naming_empty_data(cfg: Config, *keys: str) -> Iterator[None]:
                 ]
                 names = [[p.get('data_root'), p.get('ann_file')] for p in parts]
                 where = [osp.join(*filter(None, pair)) for pair in names if any(pair)]
-                of = f'{key}.dataset.ann_file, {key}.dataset.filter_cfg'
+                of = f'{key}.dataset.filter_cfg, {key}.dataset.ann_file'
                 allowed = 'data with at least one image that no filter leaves out'
                 check(False, of, ', '.join(where), allowed)
         raise

@@ -104,9 +104,11 @@ class WeightCheckHook(Hook):
     """Raises before a test of weights that are not finite, however they were loaded."""
 
     def before_test(self, runner: Runner) -> None:
-        key = non_finite(unwrapped(runner.model).state_dict())
-        allowed = 'finite weights; the training diverged, or the file is damaged'
-        check(key is None, 'checkpoint', key, f'{allowed} (argument: checkpoint)')
+        if key := non_finite(unwrapped(runner.model).state_dict()):
+            raise ValueError(
+                f'the checkpoint holds {key} that is not finite: the training '
+                'diverged, or the file is damaged (argument: checkpoint)'
+            )
 
 
 @register(HOOKS)

@@ -50,11 +50,12 @@ class Run:
     @classmethod
     def joined(cls, runs: Sequence[Run]) -> Run:
         """Return several models on the same images as one set to choose from."""
-        signs = {run.sign for run in runs}
-        check(len(signs) == 1, '--metric', runs[0].images.metric, 'one direction')
+        images = ImageScores.stack([r.images for r in runs])
+        one = len({run.sign for run in runs}) == 1
+        check(one, '--lower-is-better', images.metric, 'one direction for all')
         return cls(
             np.concatenate([r.costs for r in runs]),
-            ImageScores.stack([r.images for r in runs]),
+            images,
             runs[0].sign,
             np.concatenate([r.anchors for r in runs]),
         )

@@ -76,7 +76,7 @@ def test_a_data_set_without_images_is_named(tmp_path):
         )
     )
     keys = 'val_dataloader', 'train_dataloader'
-    words = rf"'{tmp_path}/none.json'.*key: train_dataloader.dataset.ann_file"
+    words = rf"file='{tmp_path}/none.json'.* train_dataloader.dataset.ann_file"
     with pytest.raises(ValueError, match=words), naming_empty_data(cfg, *keys):
         DATASETS.build(cfg.train_dataloader.dataset)
     with pytest.raises(ValueError, match='^another'), naming_empty_data(cfg, *keys):

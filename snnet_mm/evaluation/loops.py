@@ -1,26 +1,22 @@
 """Loops that evaluate any list of stitches in one pass over the data."""
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import torch
-from mmengine.dist import get_world_size, is_main_process
+from mmengine.dist import is_main_process
 from mmengine.registry import LOOPS
-from mmengine.runner import Runner, TestLoop, ValLoop
+from mmengine.runner import TestLoop, ValLoop
 from torch import nn
 
 from snnet_mm.models import (
     find_stitched_backbone,
     gathered,
-    recalibrate_bn,
     set_input_size,
 )
-from snnet_mm.models.per_stitch_bn import Statistics
 from snnet_mm.stitching import (
     CostTable,
     NoMetricsError,
@@ -50,7 +46,7 @@ from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
 from .search import StitchSearch, check_number, run_search
 from .sizes import Size, check_sizes, size_name
-from .stitch_statistics import forward_mode, own_statistics, statistics_hook
+from .stitch_statistics import own_statistics, recalibrated, statistics_hook
 from .tables import report_sizes, report_stitches
 
 Evaluate = Callable[[Sequence[int], int | None], StitchResults]
@@ -239,7 +235,12 @@ class StitchTestLoop(TestLoop):
             scores.update(found)
             return self._results(found, costs)
 
-        anew = self._recalibrate(ids, costs.scope, folder)
+        anew = None
+        if self.recalibrate_bn is not None:
+            anew = recalibrated(runner, self.recalibrate_bn, ids, costs.scope)
+            if is_main_process():
+                with atomic_path(folder / 'bn_statistics.pth') as temporary:
+                    torch.save(anew, temporary)
         with own_statistics(runner, ids, anew):
             if self.stitches == 'search':
                 report = self._search(costs, evaluate)
@@ -294,29 +295,6 @@ class StitchTestLoop(TestLoop):
         check_saved(self.evaluator, 'test_evaluator', number)
         if self.limit or self.screen:
             check_partial(self.evaluator, '--limit, --screen')
-
-    def _recalibrate(
-        self, ids: Sequence[int], scope: str | None, folder: Path
-    ) -> Statistics | None:
-        """Estimate batch norm statistics on training images, if asked; write them."""
-        runner, number = self.runner, self.recalibrate_bn
-        if number is None:
-            return None
-        train_cfg = runner.cfg.get('train_dataloader')
-        allowed = 'training images, to recalibrate batch norm with'
-        check(train_cfg, 'train_dataloader', train_cfg, allowed)
-        train = Runner.build_dataloader(train_cfg, seed=runner.seed)
-        runner.logger.info(
-            f'Recalibrating batch norm for {len(ids)} stitches on {number} images'
-        )
-        together = (train.batch_size or 1) * get_world_size()
-        batches = islice(train, math.ceil(number / together))
-        mode = forward_mode(runner.model, scope)
-        statistics = recalibrate_bn(runner.model, batches, ids, mode)
-        if is_main_process():
-            with atomic_path(folder / 'bn_statistics.pth') as temporary:
-                torch.save(statistics, temporary)
-        return statistics
 
     def _screen_and_evaluate(
         self, ids: Sequence[int], evaluate: Evaluate

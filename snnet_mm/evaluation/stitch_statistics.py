@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 from mmengine.dist import get_world_size
 from mmengine.hooks import EMAHook, Hook
@@ -132,6 +133,22 @@ def forward_mode(model: nn.Module, scope: str | None) -> str:
 def statistics_hook(runner: Runner) -> StitchStatisticsHook | None:
     """Return the hook of a runner that holds the statistics of stitches."""
     return next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
+
+
+def recalibrated(
+    runner: Runner, number: int, ids: Sequence[int], scope: str | None
+) -> Statistics:
+    """Estimate the statistics of stitches anew, on so many training images."""
+    train_cfg = runner.cfg.get('train_dataloader')
+    allowed = 'training images, to recalibrate batch norm with'
+    check(train_cfg, 'train_dataloader', train_cfg, allowed)
+    train = Runner.build_dataloader(train_cfg, seed=runner.seed)
+    runner.logger.info(
+        f'Recalibrating batch norm for {len(ids)} stitches on {number} images'
+    )
+    together = (train.batch_size or 1) * get_world_size()
+    batches = islice(train, math.ceil(number / together))
+    return recalibrate_bn(runner.model, batches, ids, forward_mode(runner.model, scope))
 
 
 @contextmanager

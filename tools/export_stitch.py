@@ -149,8 +149,8 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
     left = [f['verified']['lost'] for s in manifest['stitches'] for f in s['left_out']]
     if left:
         known = None not in left
-        words = f'; --tolerance {tolerance_for(max(left))} keeps them' if known else ''
-        words = f'Left out: {len(left)} that lose more than {tolerance}{words}'
+        words = f'; --tolerance {tolerance_for(max(left))} keeps all' if known else ''
+        words = f'Left out: {len(left)}, by more than {tolerance} worse{words}'
         console.print(words, soft_wrap=True)
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
 

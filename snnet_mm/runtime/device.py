@@ -4,17 +4,21 @@ import os
 import platform
 from pathlib import Path
 
-ARM = 'CPU implementer', 'CPU variant', 'CPU part'  # in place of a name
+# Virtual machines name a maker alone, as 'AMD EPYC', and ARM has no names.
+NUMBERS = 'cpu family', 'model', 'stepping', 'CPU implementer', 'CPU variant'
+NUMBERS += ('CPU part',)
 
 
 def processor() -> str:
-    """Return the model of the CPU, in Linux' words or else in Python's."""
+    """Return the name of the CPU and, on Linux, the numbers of its model."""
     info, found = Path('/proc/cpuinfo'), {}
     for line in info.read_text().splitlines() if info.exists() else ():
         key, _, value = line.partition(':')
         found.setdefault(key.strip(), value.strip())
-    parts = ' '.join(f'{key} {found[key]}' for key in ARM if key in found)
-    return found.get('model name') or parts or platform.processor() or 'unknown CPU'
+    name = found.get('model name') or platform.processor() or platform.machine()
+    return ', '.join(
+        [name, *(f'{key} {found[key]}' for key in NUMBERS if key in found)]
+    )
 
 
 def usable_cores() -> int:

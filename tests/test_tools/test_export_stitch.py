@@ -55,11 +55,11 @@ def test_what_is_left_out_stands_in_the_table(monkeypatch, capsys):
     export_stitch.report(manifest, 'out', 0.5)
     printed = capsys.readouterr().out
     assert re.search(r'0 │ a route .* left out: onnx int8 .* NaN .* 41 │', printed)
-    words = 'Left out: 1 that lose more than 0.5; --tolerance 1.9 keeps them\n'
+    words = 'Left out: 1, by more than 0.5 worse; --tolerance 1.9 keeps all\n'
     assert words in printed
     found['lost'] = None
     export_stitch.report(manifest, 'out', 0.5)
-    assert '1 that lose more than 0.5\n' in capsys.readouterr().out
+    assert '1, by more than 0.5 worse\n' in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -37,7 +37,8 @@ def print_findings(data: LabelledFolder) -> None:
     for name, split in data.splits.items():
         folder = split.dataset['data_prefix']
         folder = folder if isinstance(folder, str) else next(iter(folder.values()))
-        parts.append(f'{split.number} {name} ({folder or data.root.name})')
+        place = f' ({folder})' if folder not in ('', '.') else ''
+        parts.append(f'{split.number} {name}{place}')
     sizes = [f'{w}x{h} ({n} images)' for (h, w), n in data.sizes.most_common(3)]
     more = f' and {len(data.sizes) - 3} other sizes' if len(data.sizes) > 3 else ''
     console.print(f'Images: {", ".join(parts)}; of {", ".join(sizes)}{more}')

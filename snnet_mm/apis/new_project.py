@@ -164,7 +164,6 @@ def _plain_vit(vit: nn.Module) -> dict[str, Any] | None:
         patch_size=vit.patch_embed.patch_size[0],
         cls_token=vit.cls_token is not None,
         num_registers=vit.num_reg_tokens,
-        pos_embed_prefix=vit.pos_embed.shape[1] > vit.patch_embed.num_patches,
         qkv_bias=block.attn.qkv.bias is not None,
         layer_scale_init=None if isinstance(block.ls1, nn.Identity) else 1.0,
         norm_eps=block.norm1.eps,

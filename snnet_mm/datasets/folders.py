@@ -121,42 +121,38 @@ def _read_pairs(
 ) -> LabelledFolder | None:
     """Read images with masks or depth maps."""
     folders, notes = _folders_of_pairs(root), []
-    names = {s: _match(root / i, root / j, notes) for s, (i, j) in folders.items()}
-    if not any(names.values()):
-        return None
-    pairs = {
-        split: [(root / i / image, root / j / label) for image, label in names[split]]
-        for split, (i, j) in folders.items()
-    }
-    every = [pair for some in pairs.values() for pair in some]
-    with opened(every[0][1]) as first:
-        task = task or ('depth' if first.mode.startswith('I') else 'seg')
-    stems = {s: [str(Path(i).with_suffix('')) for i, _ in n] for s, n in names.items()}
-    suffixes = {
-        (Path(image).suffix, label.removeprefix(stem))
-        for s in names
-        for (image, label), stem in zip(names[s], stems[s], strict=True)
-    }
+    found = {s: _match(root / i, root / j, notes) for s, (i, j) in folders.items()}
+    suffixes = {pair for names in found.values() for pair in names.values()}
     if len(suffixes) > 1:
         raise ValueError(
             f'{root} has images and labels with the suffixes {sorted(suffixes)}: '
             'expected one for all images and one for all labels'
         )
-    if len(folders) == 1:
-        folders['val'] = folders['train']
-        stems['train'], stems['val'] = _divide(stems['train'])
-    splits = {
-        s: Split(
-            len(stems[s]),
-            dict(data_prefix=dict(img_path=str(i), seg_map_path=str(j))),
-            stems[s],
-        )
-        for s, (i, j) in folders.items()
-    }
-    result = LabelledFolder(root, task, splits, classes, notes=notes)
+    if not suffixes or not found['train']:
+        return None
     ((image_suffix, label_suffix),) = suffixes
+    pairs = [
+        (
+            root / images / f'{stem}{image_suffix}',
+            root / labels / f'{stem}{label_suffix}',
+        )
+        for split, (images, labels) in folders.items()
+        for stem in found[split]
+    ]
+    stems = {split: [*names] for split, names in found.items()}
+    if 'val' not in stems:
+        stems['train'], stems['val'] = _divide(stems['train'])
+        folders['val'] = folders['train']
+    splits = {}
+    for split, (images, labels) in folders.items():
+        prefix = dict(img_path=images, seg_map_path=labels)
+        part = stems[split]
+        splits[split] = Split(len(part), dict(data_prefix=prefix), part)
+    with opened(pairs[0][1]) as first:
+        task = task or ('depth' if first.mode.startswith('I') else 'seg')
+    result = LabelledFolder(root, task, splits, classes, notes=notes)
     result.facts = dict(image_suffix=image_suffix, label_suffix=label_suffix)
-    (_fill_masks if task == 'seg' else _fill_depth)(result, every)
+    (_fill_masks if task == 'seg' else _fill_depth)(result, pairs)
     return result
 
 
@@ -177,23 +173,23 @@ def _folders_of_pairs(root: Path) -> dict[str, Sequence[str]]:
     return {}
 
 
-def _match(images: Path, labels: Path, notes: list[str]) -> list[tuple[str, str]]:
-    """Return names of images and of their labels, such as 1.jpg and 1_mask.png."""
+def _match(images: Path, labels: Path, notes: list[str]) -> dict[str, tuple[str, str]]:
+    """Return suffixes of image and label by name; 1_mask.png is a label of 1.jpg."""
     image, label = (
-        {str(p.relative_to(x).with_suffix('')): str(p.relative_to(x)) for p in paths}
+        {str(p.relative_to(x).with_suffix('')): p.suffix for p in find_images(x)}
         for x in (images, labels)
-        for paths in [find_images(x)]
     )
     tail = ''
     if not image.keys() & label.keys():
         few = list(image)[:50]
         tails = Counter(k[len(s) :] for s in few for k in label if k.startswith(s))
         tail = tails.most_common(1)[0][0] if tails else ''
-    without = [name for stem, name in image.items() if stem + tail not in label]
-    spare = [n for stem, n in label.items() if stem.removesuffix(tail) not in image]
+    without = [stem for stem in image if stem + tail not in label]
+    spare = [name for name in label if name.removesuffix(tail) not in image]
     notes += note(f'images in {images} without a label, left out', without)
     notes += note(f'labels in {labels} without an image', spare)
-    return [(n, label[s + tail]) for s, n in image.items() if s + tail in label]
+    both = [stem for stem in image if stem + tail in label]
+    return {stem: (image[stem], tail + label[stem + tail]) for stem in both}
 
 
 def _read_label(image: Path, label: Path) -> tuple[Size, np.ndarray]:
@@ -360,79 +356,76 @@ def _read_objects(
     notes: list[str],
 ) -> LabelledFolder:
     """Check COCO's dict, folder of images and file of every split."""
-    objects, counts, sizes, shares, most = [], Counter(), Counter(), [], 0
-    categories = {s: _names(content) for s, (content, *_) in contents.items()}
-    names = categories['train']
+    counts, sizes, shares, outlined, most = Counter(), Counter(), [], [], 0
+    names = _names(contents['train'][0])
     _check_names(given, [*names.values()])
     for split, (content, folder, path) in contents.items():
-        where, images = path or split, {i['id']: i for i in content['images']}
-        if categories[split] != names:
-            other = f'expected those of the training images, {[*names.values()]}'
-            raise ValueError(f'{where} has {[*categories[split].values()]}: {other}')
-        _check_annotations(where, content, images, names)
+        images, objects = (
+            {i['id']: i for i in content['images']},
+            content['annotations'],
+        )
+        _check_objects(path or split, content, images, names)
         if path is not None:
-            items = [(root / folder, image) for image in images.values()]
-            read_all(_check_size, items)
-        some = content['annotations']
-        per_image = Counter(x['image_id'] for x in some)
-        empty = [x['file_name'] for i, x in images.items() if i not in per_image]
+            read_all(_check_size, [(root / folder, image) for image in images.values()])
+        numbers = Counter(x['image_id'] for x in objects)
+        empty = [image['file_name'] for i, image in images.items() if i not in numbers]
         notes += note(f'{split} images without an object', empty)
-        tiny = [x['id'] for x in some if min(x['bbox'][2:]) < 1 or x['area'] <= 0]
-        notes += note(f'{split} objects below a pixel, which are left out', tiny)
-        counts.update(names[x['category_id']] for x in some)
-        sizes.update((x['height'], x['width']) for x in images.values())
-        for x in some:
-            image, (_, _, w, h) = images[x['image_id']], x['bbox']
-            shares.append((w * h) ** 0.5 / max(image['height'], image['width']))
-        most, objects = max(most, *per_image.values(), 0), objects + some
-    outlined = sum(bool(x.get('segmentation')) for x in objects)
-    if 0 < outlined < len(objects):
-        notes.append(f'{outlined} of {len(objects)} objects have a mask: boxes alone')
-    facts = dict(with_mask=outlined == len(objects), share=median(shares), most=most)
-    if len(contents) == 1:
+        tiny = [x['id'] for x in objects if min(x['bbox'][2:]) < 1 or x['area'] <= 0]
+        notes += note(f'{split} objects below a pixel, left out', tiny)
+        most = max(most, *numbers.values(), 0)
+        sizes.update((image['height'], image['width']) for image in images.values())
+        for x in objects:
+            image, (_, _, width, height) = images[x['image_id']], x['bbox']
+            shares.append(
+                (width * height) ** 0.5 / max(image['height'], image['width'])
+            )
+            outlined.append(bool(x.get('segmentation')))
+            counts[names[x['category_id']]] += 1
+    if any(outlined) and not all(outlined):
+        notes += [
+            f'{sum(outlined)} of {len(outlined)} objects have a mask: boxes alone'
+        ]
+    facts = dict(with_mask=all(outlined), share=median(shares), most=most)
+    if 'val' not in contents:
         content, folder, _ = contents['train']
         parts = _divide([image['id'] for image in content['images']])
-        contents = {
-            split: (_part(content, {*ids}), folder, None)
-            for split, ids in zip(SPLITS, parts, strict=True)
-        }
+        for split, ids in zip(SPLITS, parts, strict=True):
+            contents[split] = _part(content, {*ids}), folder, None
     splits = {}
     for split, (content, folder, path) in contents.items():
-        data = dict(data_prefix=dict(img=folder))
-        data |= dict(ann_file=str(path)) if path else {}
+        data = dict(ann_file=str(path)) if path else {}
+        data['data_prefix'] = dict(img=folder)
         splits[split] = Split(len(content['images']), data, None if path else content)
-    classes, counts = [*names.values()], [counts[name] for name in names.values()]
-    return LabelledFolder(root, 'det', splits, classes, counts, sizes, notes, facts)
+    numbers = [counts[name] for name in names.values()]
+    parts = [*names.values()], numbers, sizes, notes, facts
+    return LabelledFolder(root, 'det', splits, *parts)
 
 
 def _names(content: dict) -> dict[int, str]:
-    return {c['id']: c['name'] for c in sorted(content['categories'], key=_id)}
-
-
-def _id(entry: dict) -> Any:
-    return entry['id']
+    return dict(sorted((c['id'], c['name']) for c in content['categories']))
 
 
 def _part(content: dict, ids: set) -> dict:
     """Return the part of COCO's dict for some images."""
     images = [x for x in content['images'] if x['id'] in ids]
-    some = [x for x in content['annotations'] if x['image_id'] in ids]
-    return dict(content, images=images, annotations=some)
+    objects = [x for x in content['annotations'] if x['image_id'] in ids]
+    return dict(content, images=images, annotations=objects)
 
 
-def _check_annotations(
+def _check_objects(
     where: Any, content: dict, images: dict, names: dict[int, str]
 ) -> None:
-    found = content['annotations']
-    for entry in found:
-        lacking = COCO_KEYS - entry.keys()
-        right = not lacking and entry['image_id'] in images
-        if not (right and entry['category_id'] in names and len(entry['bbox']) == 4):
+    found, objects = _names(content), content['annotations']
+    if found != names:
+        raise ValueError(f'{where} has the categories {found}: expected {names}')
+    for x in objects:
+        lacking = sorted(COCO_KEYS - x.keys())
+        if lacking or x['image_id'] not in images or x['category_id'] not in names:
             raise ValueError(
-                f'{where}: annotation {str(entry)[:120]} lacks {sorted(lacking)}, or '
-                f'has an unknown image_id or category_id; categories: {names}'
+                f'{where} has an annotation {str(x)[:120]}: expected the keys '
+                f'{lacking}, too, an id of an image and one of {names}'
             )
-    if len({entry['id'] for entry in found}) < len(found):
+    if len({x['id'] for x in objects}) < len(objects):
         raise ValueError(f'{where} has annotations of equal id: expected different ids')
 
 

@@ -64,8 +64,8 @@ def test_names_of_masks_with_a_tail_and_images_without_a_mask(tmp_path):
     assert found.facts['label_suffix'] == '_mask.png'
     assert found.splits['train'].annotations == list('012456789')
     assert [n.replace(str(tmp_path), '') for n in found.notes] == [
-        '1 images in /images/train without a label, left out: 3.jpg',
-        '1 labels in /masks/train without an image: x_mask.png',
+        '1 images in /images/train without a label, left out: 3',
+        '1 labels in /masks/train without an image: x_mask',
     ]
 
 
@@ -75,6 +75,7 @@ def test_masks_without_a_class(tmp_path):
     found = read_folder(tmp_path)
     assert found.counts == [12 * 40 * 20, 12 * 40 * 40]
     assert found.notes == [f'1 masks without a class: {tmp_path}/masks/val/0.png']
+    assert read_folder(tmp_path, classes='ab').counts == found.counts
 
 
 @pytest.mark.parametrize(
@@ -175,25 +176,35 @@ def test_coco_of_one_file_is_divided(tmp_path):
     assert found.splits['val'].dataset == dict(data_prefix=dict(img='all'))
 
 
-def test_roboflow_has_annotations_beside_images(tmp_path):
+@pytest.mark.parametrize('name', ['valid', 'test'])
+def test_roboflow_has_annotations_beside_images(tmp_path, name):
     write_coco(tmp_path)
-    for split, name in (('train', 'train'), ('val', 'valid')):
-        (tmp_path / split).rename(tmp_path / name)
+    for split, folder in (('train', 'train'), ('val', name)):
+        (tmp_path / split).rename(tmp_path / folder)
         path = tmp_path / f'annotations/instances_{split}.json'
-        path.rename(tmp_path / name / '_annotations.coco.json')
+        path.rename(tmp_path / folder / '_annotations.coco.json')
     found = read_folder(tmp_path).splits
-    assert found['val'].dataset['data_prefix'] == dict(img='valid')
+    assert found['val'].dataset['data_prefix'] == dict(img=name)
     assert found['train'].dataset['data_prefix'] == dict(img='train')
 
 
 @pytest.mark.parametrize(
     ('changes', 'message'),
     [
-        (dict(annotations=[box(1, 9)]), 'lacks .*unknown image_id'),
-        (dict(annotations=[box(1, 1, 2)]), 'unknown image_id or category_id'),
-        (dict(annotations=[dict(bbox=[1, 2, 3, 4])]), r"lacks \['area', 'category_id'"),
+        (
+            dict(annotations=[box(1, 9)]),
+            'an annotation .*: expected .*an id of an image',
+        ),
+        (dict(annotations=[box(1, 1, 2)]), r"one of \{3: 'person', 7: 'car'\}"),
+        (
+            dict(annotations=[dict(bbox=[1, 2, 3, 4])]),
+            r"the keys \['area', 'category_id'",
+        ),
         (dict(annotations=[box(1, 1), box(1, 2)]), 'annotations of equal id'),
-        (dict(categories=[dict(id=7, name='bus')]), r"\['bus'\]: expected those of"),
+        (
+            dict(categories=[dict(id=7, name='bus')]),
+            r"\{7: 'bus'\}: expected \{3: 'person'",
+        ),
         (
             dict(images=[dict(id=1, file_name='x.jpg', height=40, width=60)]),
             r"names 1 images that are not in .*\['x.jpg'\]",

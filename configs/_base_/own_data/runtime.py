@@ -16,7 +16,7 @@ optim_wrapper = dict(
     ),
     clip_grad=dict(max_norm=1.0),
 )
-warm_up = max(1, min(50, iters // 10))
+warm_up = max(1, min(50, iters // 2))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-3, begin=0, end=warm_up, by_epoch=False),
     dict(

@@ -304,7 +304,8 @@ class StitchExporter:
             about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
             about |= dict(flops=cost.flops, params=cost.params, files=written)
             about['left_out'] = left_out[i]
-            about |= dict(segments=[[names[s.anchor], *s[1:]] for s in stitch.segments])
+            run = (s for s in stitch.segments if s.begin < s.end)
+            about |= dict(segments=[[names[a], *blocks] for a, *blocks in run])
             stitches.append(about | dict(metrics=metrics.get(i, {})))
         return dict(
             version=VERSION,

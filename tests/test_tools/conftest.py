@@ -24,8 +24,7 @@ def run_tool():
 
 @pytest.fixture(scope='session')
 def run_demo(run_tool, tmp_path_factory):
-    """Runs the demo's own script with few iterations, 9 of each anchor
-    and 3 of the rest, once per task.
+    """Runs the demo's own script with few iterations, once per task.
 
     Gives its folder and what it printed.
     """

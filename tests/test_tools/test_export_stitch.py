@@ -17,16 +17,17 @@ ROOT = Path(__file__).parents[2]
 NAME = 'setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64'
 CONFIG = f'configs/toy/{NAME}.py'
 MMSEG_TEST = Path(mmseg.__file__).parent / '.mim' / 'tools' / 'test.py'
+RESULTS = 'stitches.json'
 SCENES = ('--cfg-options', 'test_dataloader.dataset.num_scenes=10')
 
 
-def export(run_here, checkpoint, results, out):
-    """Export stitch 14; the result of it, and what the tool printed."""
-    args = ('--stitch-id', 14, '--out', out, '--results', results)
+def export(run_here, checkpoint, results, out, config=CONFIG, stitch=14):
+    """Export a stitch; the result of it, and what the tool printed."""
+    args = ('--stitch-id', stitch, '--out', out, '--results', results)
     args = (*args, '--format', 'mm', 'safetensors')
-    printed = run_here('export_stitch.py', CONFIG, checkpoint, *args)
+    printed = run_here('export_stitch.py', config, checkpoint, *args)
     rows = json.loads(results.read_text())['stitches']
-    return next(r for r in rows if r['id'] == 14), printed
+    return next(r for r in rows if r['id'] == stitch), printed
 
 
 def test_the_tool_reports_what_it_wrote(run_here, untrained, tmp_path):
@@ -66,9 +67,9 @@ def test_what_is_left_out_stands_in_the_table(monkeypatch, capsys):
 def test_our_test_tool_and_that_of_mmseg_score_it_alike(
     demo, run_tool, run_here, tmp_path
 ):
-    files = demo[0] / NAME / 'iter_6.pth', demo[0] / 'stitches.json'
-    result, _ = export(run_here, *files, tmp_path)
-    wanted, config = result['metrics']['mIoU'], tmp_path / 'stitch_14.py'
+    config, *files = (demo[0] / f for f in ('elastic.py', 'elastic.pth', RESULTS))
+    result, _ = export(run_here, *files, tmp_path, config, stitch=2)
+    wanted, config = result['metrics']['mIoU'], tmp_path / 'stitch_2.py'
     args = (config, config.with_suffix('.safetensors'), *SCENES)
     run_tool('test.py', *args, '--work-dir', tmp_path / 'ours')
     # Another package's tool, in another folder; only custom_imports leads to ours.
@@ -86,11 +87,12 @@ def test_our_test_tool_and_that_of_mmseg_score_it_alike(
 @writes_onnx
 def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     pytest.importorskip('onnxruntime')
-    checkpoint = demo[0] / NAME / 'iter_6.pth'
-    args = ('--stitch-ids', '0', '--out', tmp_path)
-    done = run_tool('export_stitch.py', CONFIG, checkpoint, *args)
+    model = demo[0] / 'elastic.py', demo[0] / 'elastic.pth'
+    done = run_tool(
+        'export_stitch.py', *model, '--stitch-ids', '0,1', '--out', tmp_path
+    )
     manifest = json.loads((tmp_path / 'manifest.json').read_text())
-    assert [s['id'] for s in manifest['stitches']] == [0]
+    assert [s['id'] for s in manifest['stitches']] == [0, 1]
     weights = tmp_path / 'weights.safetensors'
     shared = weights.stat().st_size
     assert manifest['weights'] == describe_file(weights)

@@ -167,7 +167,7 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
 
     checkpoint = (tmp_path / 'last_checkpoint').read_text()
     model = init_model(cfg, checkpoint, device='cpu')
-    StitchExporter(cfg, model, tmp_path, size).export_stitch(stitches[-1])
+    StitchExporter(cfg, model, tmp_path).export_stitch(stitches[-1])
     alone = [str(tmp_path / f'stitch_{stitches[-1]}{s}') for s in ('.py', '.pth')]
     set_stitch(model, stitches[-1])
     image = str(data / 'images/validation/0.jpg')

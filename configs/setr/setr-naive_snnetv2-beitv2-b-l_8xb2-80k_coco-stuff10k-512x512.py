@@ -9,9 +9,5 @@ _base_.model.backbone.anchors[1].init_cfg = dict(
     type='Pretrained',
     checkpoint='checkpoints/beitv2_large_patch16_224_pt1k_ft21kto1k.pth',
 )
-anchor = dict(abs_pos_embed=False, rel_pos_bias=True)
-model = dict(
-    backbone=dict(
-        anchors=[dict(deit3, **anchor) for deit3 in _base_.model.backbone.anchors]
-    )
-)
+anchors = [dict(a, abs_pos_embed=False) for a in _base_.model.backbone.anchors]
+model = dict(backbone=dict(anchors=anchors))

@@ -1,4 +1,6 @@
-# SETR with the naive decoder and three auxiliary heads on DeiT3-L, 150 classes.
+# SETR with the naive decoder and three auxiliary heads on DeiT3-L, 150 classes. As in
+# SN-Netv2's code and parameter counts, blocks have relative position biases, zero at
+# first and trained.
 _base_ = ['./setr-naive_vit.py']
 norm_cfg = dict(type='SyncBN', requires_grad=True)
 auxiliary_head = dict(
@@ -18,6 +20,7 @@ model = dict(
     backbone=dict(
         arch='large',
         img_size=512,
+        rel_pos_bias=True,
         out_indices=(9, 14, 19, 23),
         drop_path_rate=0.1,
         init_cfg=dict(

@@ -1,6 +1,7 @@
-# SETR with the naive decoder on SN-Netv2 of DeiT3-S and DeiT3-L, 150 classes.
+# SETR with the naive decoder on SN-Netv2 of DeiT3-S and DeiT3-L, 150 classes,
+# with relative position biases as on DeiT3-L.
 _base_ = ['./setr-naive_deit3-l.py']
-anchor = dict(type='PlainViT', img_size=512, drop_path_rate=0.1)
+anchor = dict(type='PlainViT', img_size=512, rel_pos_bias=True, drop_path_rate=0.1)
 model = dict(
     backbone=dict(
         _delete_=True,

@@ -1,5 +1,6 @@
 # ESTA on dense prediction: DeiT3-S and L stitched two ways, 134 stitches, on ADE20K.
 # The large anchor teaches pixel by pixel. Rank times width is that of the paper's ViTs.
+# Frozen anchors get no relative position biases, which would stay zero.
 # 8 GPUs, batch 16. No figure in the paper. Ours: not yet run.
 _base_ = [
     '../../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
@@ -9,7 +10,7 @@ _base_ = [
 ]
 ranks = (16, 6)
 anchors = [
-    dict(anchor, lora=dict(rank=rank, alpha=rank))
+    dict(anchor, rel_pos_bias=False, lora=dict(rank=rank, alpha=rank))
     for anchor, rank in zip(_base_.model.backbone.anchors, ranks, strict=True)
 ]
 segmentor = dict(

@@ -1,6 +1,8 @@
 """A trained model in, its elastic version out."""
 
+import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -287,9 +289,20 @@ class _Job:
         data = None
         if self.images is not None:
             data = unlabelled_dataset(self.cfg, self.images)
-        start = str(self.folder / 'elastic.pth')
-        cfg = tuning_config(elastic, start, iters, unlabelled=data)
-        cfg.work_dir = str(self.folder / 'tuning')
+        start, work_dir = self.folder / 'elastic.pth', self.folder / 'tuning'
+        cfg = tuning_config(elastic, str(start), iters, unlabelled=data)
+        cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
+        begun = work_dir / 'begun.json'
+        identity = dict(start=digest_of(model_weights(load_weights_only(start))))
+        identity |= dict(iters=iters, seed=self.seed)
+        same = begun.exists() and json.loads(begun.read_text()) == identity
+        last = find_latest_checkpoint(work_dir) if same else None
+        if last is not None:
+            cfg.load_from, cfg.resume = last, True
+        elif work_dir.exists():
+            shutil.rmtree(work_dir)
+        work_dir.mkdir(exist_ok=True)
+        write_json(begun, identity)
         self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
         build_runner(cfg, 'train').train()
         last = load_weights_only(find_latest_checkpoint(cfg.work_dir))

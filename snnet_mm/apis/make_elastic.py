@@ -311,8 +311,10 @@ class _Job:
     def evaluate(self) -> StitchResults:
         """Test the network and all chains in one pass; measure milliseconds."""
         cfg = Config.fromfile(self.folder / 'elastic.py')
-        cfg.work_dir, cfg.load_from = str(self.folder), str(self.folder / 'elastic.pth')
-        cfg.test_cfg.update(out_dir=str(self.folder))
+        # Not the folder itself, to which the runner would write a config of this name.
+        cfg.work_dir = str(self.folder / 'test')
+        cfg.load_from = str(self.folder / 'elastic.pth')
+        cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
         self.say(f'Testing the network and {len(self.chains)} chains in one pass')
         runner = build_runner(cfg, 'test')
         runner.test()

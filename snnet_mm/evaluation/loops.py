@@ -121,6 +121,7 @@ class StitchTestLoop(TestLoop):
         lower_is_better: Metrics that are better when lower, ``'none'`` if none are;
             asked for where the direction of a metric is not known.
         out_dir: Folder of the report; by default that of the log.
+        quiet: Whether to write the report without printing it.
         stitches_per_pass: Evaluate at most so many stitches in one pass over the data,
             which bounds the memory of collected results.
         resume: Whether to keep the scores of an interrupted test of the same model,
@@ -152,6 +153,7 @@ class StitchTestLoop(TestLoop):
         metric: str | None = None,
         lower_is_better: Sequence[str] | None = None,
         out_dir: str | os.PathLike | None = None,
+        quiet: bool = False,
         stitches_per_pass: int = 32,
         resume: bool = False,
         limit: int | None = None,
@@ -170,6 +172,7 @@ class StitchTestLoop(TestLoop):
         self.known_costs = [costs] if isinstance(costs, str | os.PathLike) else costs
         self.metric, self.lower_is_better = metric, lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
+        self.quiet = quiet
         self.stitches_per_pass, self.resume = stitches_per_pass, resume
         self.limit, self.screen, self.keep = limit, screen, keep
         self.recalibrate_bn = recalibrate_bn
@@ -247,7 +250,7 @@ class StitchTestLoop(TestLoop):
             else:
                 report = self._screen_and_evaluate(ids, evaluate)
         if is_main_process():
-            report_stitches(report, folder)
+            report_stitches(report, folder, self.quiet)
             if size is None and len(report.measured) == len(self._space):
                 link_latest(folder / 'stitches.json', runner.work_dir)
             images = [scores[r.id].images for r in report.complete]

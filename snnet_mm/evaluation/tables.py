@@ -126,9 +126,12 @@ def _explained(results: StitchResults, front: Sequence[int]) -> Iterator[str]:
         )
 
 
-def report_stitches(results: StitchResults, out_dir: str | os.PathLike) -> None:
-    """Print the table, and write ``stitches.json`` and ``pareto.png``."""
+def report_stitches(
+    results: StitchResults, out_dir: str | os.PathLike, quiet: bool = False
+) -> None:
+    """Print the table unless ``quiet``; write ``stitches.json`` and ``pareto.png``."""
     console, out_dir = wide_console(), Path(out_dir)
+    console.quiet = quiet
     results.save(out_dir / 'stitches.json')
     console.print(stitch_table(results))
     try:

@@ -59,13 +59,17 @@ def plot_pareto(
     axes = figure.subplots()
     drawn: dict[str, list[StitchResult]] = {}
     scores = results.scores()
+    skips = any(r.kind == 'skip' for r in results.stitches)
+    names = dict(anchor='network', skip='budgets') if skips else {}
     for kind, style in KIND_STYLES.items():
         found = [r for r in results.complete if r.kind == kind and r.id in scores]
         if found:
             drawn[kind] = found
             style = dict(linewidth=0.6, gid=f'stitches-{kind}') | style
             points = _points(results, cost, [r.id for r in found])
-            axes.scatter(*points, label=f'{kind} ({len(found)})', **style)
+            axes.scatter(
+                *points, label=f'{names.get(kind, kind)} ({len(found)})', **style
+            )
     if predicted := results.predicted:
         points = _points(results, cost, [r.id for r in predicted])
         style = dict(fmt='.', markersize=4, color='silver', elinewidth=0.5, zorder=1)

@@ -53,6 +53,15 @@ class Conversion(NamedTuple):
                 fp16 = {k: v for k, v in cfg[key].items() if k == 'fp16'}
                 cfg.pop(key)
                 cfg[key] = dict(type=kind, stitches='all', **fp16)
+        # For a joint training of the network and all chains by tools/train.py.
+        cfg.default_hooks = dict(
+            cfg.get('default_hooks') or {},
+            stitch_sampling=dict(
+                type='StitchSamplingHook', sampler=dict(type='UniformSampler')
+            ),
+            stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
+        )
+        cfg.find_unused_parameters = True
         cfg.pop('load_from', None)
         cfg.load_from, cfg.resume = None, False
         return cfg

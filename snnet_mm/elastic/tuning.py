@@ -129,8 +129,9 @@ def tuning_config(
     checkpoints = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
     number = len(cfg.model.model.backbone.chains)
     sampler = dict(type='UniformSampler', ids=list(range(1, number + 1)))
+    hooks = {k: v for k, v in cfg.default_hooks.items() if k != 'stitch_statistics'}
     cfg.default_hooks = dict(
-        cfg.get('default_hooks') or {},
+        hooks,
         checkpoint=dict(checkpoints, interval=ceil(iters / 10)),
         stitch_sampling=dict(type='StitchSamplingHook', sampler=sampler),
     )

@@ -31,7 +31,7 @@ def build(cfg):
 def test_the_config_turns_a_stock_one_into_a_stitched_one(tmp_path):
     stock = Path(mmseg.__file__).parent / '.mim' / 'configs' / STOCK
     own = tmp_path / 'own.py'
-    own.write_text(f'_base_ = [{str(stock)!r}]\n{python_of(README)[0]}')
+    own.write_text(f'_base_ = [{str(stock)!r}]\n{python_of(README)[2]}')
     cfg = Config.fromfile(own)
     assert len(find_stitched_backbone(build(cfg)).space) == 134
     assert (cfg.val_cfg.type, cfg.test_cfg.type) == ('StitchValLoop', 'StitchTestLoop')

@@ -22,9 +22,9 @@ def python_of(page):
     return re.findall(r'```python\n(.*?)```', page.read_text(), re.DOTALL)
 
 
-def build(cfg):
+def build(cfg, device='meta'):
     init_default_scope(cfg.get('default_scope', 'mmseg'))
-    with torch.device('meta'):
+    with torch.device(device):
         return MODELS.build(cfg['model'])
 
 
@@ -86,3 +86,20 @@ def test_the_configs_of_the_training_page(tmp_path):
     assert [p.in_channels for p in models[3].decode_head.parts] == [32, 96]
     assert cfg.model.backbone.anchors[1].init_cfg.prefix == 'backbone.'
     assert models[2].backbone.anchors[1].blocks[7].attn.qkv.lora_A.shape == (16, 96)
+
+
+def test_the_first_lines_of_the_readme(tmp_path, monkeypatch):
+    image = Image.fromarray(np.zeros((64, 64, 3), np.uint8))
+    image.save(tmp_path / 'photo.jpg')
+    cfg = Config.fromfile(
+        README.parent / 'configs' / TOY.replace('snnetv2-fast-slow', 'vit-fast')
+    )
+    for loader in (cfg.train_dataloader, cfg.test_dataloader):
+        loader.dataset.update(num_scenes=4)
+    cfg.dump(tmp_path / 'my_model.py')
+    torch.save(build(cfg, 'cpu').state_dict(), tmp_path / 'my_model.pth')
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    exec(python_of(README)[0], namespace)
+    assert find_stitched_backbone(namespace['model']).active_stitch.id == 3
+    assert [p.name for p in (tmp_path / 'painted').rglob('*.jpg')] == ['photo.jpg']

@@ -170,6 +170,7 @@ class MMSegViT(_TokenNet):
         return TokenState(x, tuple(grid))
 
     def last_norm(self, x: Tensor) -> Tensor:
+        """Apply the final norm."""
         return self.net.norm1(x)
 
     def to_output(
@@ -212,6 +213,7 @@ class MMPretrainViT(_TokenNet):
         return block(tokens, shared() if shared is not None else None)
 
     def last_norm(self, x: Tensor) -> Tensor:
+        """Apply the final norm."""
         return self.net.ln1(x)
 
     def to_output(

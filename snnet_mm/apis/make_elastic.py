@@ -43,6 +43,7 @@ from snnet_mm.evaluation.measure import measuring_setup
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, model_config
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
 from snnet_mm.utils import (
+    atomic_path,
     check,
     check_writable,
     guard_checkpoints,
@@ -150,12 +151,12 @@ class _Job:
     ) -> None:
         self.cfg, self.checkpoint, self.folder = cfg, checkpoint, folder
         self.images, self.seed, self.device, self.say = images, seed, device, say
+        written = folder / 'elastic.pth'
+        other = not written.exists() or not written.samefile(checkpoint)
+        check(other, '--work-dir', folder, f'a folder without {checkpoint}')
         self.model = init_model(cfg, checkpoint, device=device)
         self.meta = dict(dataset_meta=self.model.dataset_meta)
         self.weights = self.model.state_dict()
-        for name, value in self.weights.items():
-            finite = not value.is_floating_point() or value.isfinite().all()
-            check(finite, 'checkpoint', f'{name} with NaN', 'finite weights')
         self.conversion: Conversion = convert_model(cfg, self.model)
         self.few = ImageBatches(cfg, self.model, 1, images, seed)
         sample = next(iter(self.few))
@@ -186,6 +187,8 @@ class _Job:
             return [tuple(chain) for chain in blocks]
         if isinstance(budgets, str):
             budgets = int(budgets) if budgets.isdecimal() else budgets.split(',')
+        positive = not isinstance(budgets, int) or budgets > 0
+        check(positive, '--budgets', budgets, '1 or more')
         for budget in () if isinstance(budgets, int) else budgets:
             check(is_budget(budget), '--budgets', budget, 'a number, 20ms or 3G')
         depth = self.anchor.depth
@@ -278,7 +281,8 @@ class _Job:
         old = self.conversion.renamed(base)
         new = {k: v for k, v in state.items() if whole or k not in old}
         if whole:
-            torch.save(dict(meta=self.meta, state_dict=new), path)
+            with atomic_path(path) as temporary:
+                torch.save(dict(meta=self.meta, state_dict=new), temporary)
             return
         renames = ('backbone.', self.conversion.prefix)
         save_added(path, new, self.checkpoint, base, renames, self.meta)

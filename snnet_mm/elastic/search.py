@@ -132,8 +132,9 @@ class ChainSearch:
         for x, y in self._map(parent.states[gap[0] - 1], gap[1] - 1):
             target = y.fitted
             left += (x.fitted - target).square().sum().item()
-            total += (target - target.mean((0, 1), keepdim=True)).square().sum().item()
-        return left / total
+            mean = target.flatten(0, -2).mean(0)
+            total += (target - mean).square().sum().item()
+        return left / total if total else left
 
     def extend(self, parent: Chain, kept: tuple[int, ...], first: int) -> Chain:
         """Run a chain that differs from its parent from block ``first`` on."""
@@ -216,7 +217,7 @@ def choose_lengths(flops: dict[int, float], whole: float, budgets: int) -> list[
         budgets: Number of chains wanted.
     """
     least = max(min(flops.values()), whole / 4)
-    step = (0.85 * whole - least) / max(budgets - 1, 1)
+    step = 0.8 * (whole - least) / max(budgets - 1, 1)
     wanted = [least + step * n for n in range(budgets)] if budgets > 1 else [whole / 2]
     chosen = {min(flops, key=lambda n: abs(flops[n] - cost)) for cost in wanted}
     return sorted(chosen, reverse=True)

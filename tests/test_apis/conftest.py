@@ -6,6 +6,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+from running_here import run_here  # noqa: F401
 from tiny import tiny_config
 
 METAINFO = dict(

@@ -1,0 +1,309 @@
+"""A model with weights in, its elastic version out."""
+
+import json
+import sys
+from copy import deepcopy
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from torch.utils._pytree import tree_leaves
+from trained_toys import DEPTH, write_trained
+
+from snnet_mm.apis import (
+    cost_table,
+    find_stitched_backbone,
+    init_model,
+    make_elastic,
+    set_stitch,
+)
+from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import load_weights_only
+
+SLOW = pytest.mark.slow
+TASKS = ['seg', *(pytest.param(t, marks=SLOW) for t in ('depth', 'det', 'cls'))]
+OPTIONS = dict(device='cpu', num_images=6)
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+    """Config and checkpoint of a network, by task, written once."""
+    made = {}
+
+    def write(task='seg'):
+        if task not in made:
+            made[task] = write_trained(task, tmp_path_factory.mktemp(task))
+        return made[task]
+
+    return write
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without the measuring of milliseconds and the pictures at the end."""
+    job = sys.modules[make_elastic.__module__]._Job
+    monkeypatch.setattr(job, 'evaluate', lambda self: self)
+    return lambda *args, **kwargs: make_elastic(*args, **OPTIONS | kwargs)
+
+
+@pytest.fixture
+def folder_of_images(tmp_path):
+    """Images of several sizes in two levels of folders."""
+    random = np.random.default_rng(0)
+    for i, size in enumerate([(64, 64), (64, 64), (48, 80), (90, 50)]):
+        path = tmp_path / 'images' / 'ab'[i % 2] / f'{i}.{["png", "JPG"][i % 2]}'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(path), random.integers(0, 256, (*size, 3), np.uint8))
+    (tmp_path / 'images' / 'notes.txt').write_text('no image')
+    return tmp_path / 'images'
+
+
+def outputs(model, stitch=None):
+    if stitch is not None:
+        set_stitch(model, stitch)
+    images = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        leaves = tree_leaves(model.extract_feat(images))
+    return [t for t in leaves if isinstance(t, torch.Tensor)]
+
+
+def all_equal(found, wanted):
+    return all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_a_model_of_every_task_is_unchanged_at_the_largest_budget(
+    trained, tmp_path, task
+):
+    files, lines = trained(task), []
+    results = make_elastic(*files, tmp_path, budgets=2, say=lines.append, **OPTIONS)
+    kind = 'equal bit for bit'
+    assert lines[0] == f'PlainViT with {DEPTH} blocks: features are {kind}'
+    assert StitchResults.read(tmp_path / 'stitches.json') == results
+    rows = {r.id: r for r in results.stitches}
+    assert [*rows] == [0, 1, 2]
+    assert rows[0].flops > rows[1].flops > rows[2].flops
+    assert all(row.latency > 0 for row in rows.values())
+    for name in ('pareto.png', 'predictions.png', 'elastic.py', 'search.json'):
+        assert (tmp_path / name).stat().st_size
+    network = init_model(*files, device='cpu')
+    elastic = init_model(
+        tmp_path / 'elastic.py', tmp_path / 'elastic.pth', device='cpu'
+    )
+    assert all_equal(outputs(elastic, 0), outputs(network))
+    assert not all_equal(outputs(elastic, 1), outputs(network))
+    # Linear maps explain more than their mean does: those of least squares.
+    assert find_stitched_backbone(elastic).stitching_initialized
+    assert elastic.dataset_meta == network.dataset_meta
+
+
+def test_files_work_in_the_tools_and_one_file_in_the_package_itself(
+    trained, run_here, quick, tmp_path
+):
+    files = trained()
+    chain, short = [0, 2, 3], [1]
+    quick(*files, tmp_path / 'a', blocks=[chain, short])
+    quick(*files, tmp_path / 'b', blocks=[chain, short], whole=True)
+    held, joined = (
+        {k: load(tmp_path / f / 'elastic.pth') for f, k in (('a', 'two'), ('b', 'one'))}
+        for load in (lambda p: torch.load(p, weights_only=True), load_weights_only)
+    )
+    assert 'base_checkpoint' not in held['one']['meta']
+    assert held['one']['meta'] == joined['two']['meta']
+    one, two = (joined[k]['state_dict'] for k in ('one', 'two'))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(v, two[k]) for k, v in one.items())
+    network = torch.load(files[1])['state_dict']
+    assert len(held['two']['state_dict']) == len(one) - len(network)
+    from mmseg.apis import init_model as by_mmseg
+
+    paths = [str(tmp_path / 'b' / f'elastic.{end}') for end in ('py', 'pth')]
+    theirs = by_mmseg(*paths, device='cpu')
+    assert all_equal(outputs(theirs), outputs(init_model(*files, device='cpu')))
+    with pytest.raises(ValueError, match='no weights of the network'):
+        by_mmseg(*(str(tmp_path / 'a' / f'elastic.{e}') for e in ('py', 'pth')))
+    paths = [tmp_path / 'a' / f'elastic.{end}' for end in ('py', 'pth')]
+    out, formats = tmp_path / 'out', ('--format', 'mm', 'onnx')
+    run_here(
+        'export_stitch.py', *paths, '--stitch-ids', '0,1,2', '--out', out, *formats
+    )
+    for i in (0, 1, 2):
+        exported = init_model(
+            out / f'stitch_{i}.py', out / f'stitch_{i}.pth', device='cpu'
+        )
+        stitch = init_model(*paths, device='cpu', stitch=i)
+        assert all_equal(outputs(exported), outputs(stitch))
+    manifest = json.loads((out / 'manifest.json').read_text())
+    routes = ['network[0:4]', 'network[0:1] > network[2:4]', 'network[1:2]']
+    assert [s['route'] for s in manifest['stitches']] == routes
+    printed = run_here('test.py', *paths, '--stitch-id', 2, '--work-dir', out)
+    assert 'network[1:2]' in printed
+
+
+def test_images_of_a_folder_of_any_sizes_without_labels(
+    trained, quick, folder_of_images, tmp_path
+):
+    lines = []
+    # No training set is needed.
+    cfg = Config.fromfile(trained()[0])
+    cfg.train_dataloader = cfg.train_cfg = cfg.optim_wrapper = None
+    cfg.test_dataloader.dataset.pipeline = [
+        dict(type='LoadImageFromFile'),
+        dict(type='Resize', scale=(64, 64), keep_ratio=True),
+        dict(type='PackSegInputs'),
+    ]
+    (tmp_path / 'made').mkdir()
+    cfg.dump(tmp_path / 'made' / 'network.py')
+    config = tmp_path / 'made' / 'network.py'
+    args = (config, trained()[1], tmp_path)
+    quick(*args, images=folder_of_images, keep=[2], say=lines.append)
+    assert 'Choosing blocks by the predictions for 4 images' in lines
+    assert any(line.startswith('Warning: 4 images have 2') for line in lines) is False
+    elastic = Config.fromfile(tmp_path / 'elastic.py')
+    assert len(elastic.model.backbone.chains[0]) == 2
+    (tmp_path / 'none').mkdir()
+    for folder in (tmp_path / 'none', tmp_path / 'missing'):
+        with pytest.raises(
+            ValueError, match=f'{folder.name}.*images.*option: --images'
+        ):
+            quick(*args, images=folder)
+    with pytest.raises(ValueError, match='train_dataloader.*--images FOLDER'):
+        quick(*args)
+
+
+def test_a_search_goes_on_where_it_ended(trained, quick, tmp_path, monkeypatch):
+    files, lines = trained(), []
+    quick(*files, tmp_path / 'a', keep=[1, 2], say=lines.append)
+    wanted = json.loads((tmp_path / 'a' / 'search.json').read_text())
+    assert [len(c['kept']) for c in wanted['chains']] == [3, 2, 1]
+    assert all({*c['kept']} < {*range(DEPTH)} for c in wanted['chains'])
+    half = deepcopy(wanted)
+    half['chains'] = half['chains'][:2]
+    (tmp_path / 'b').mkdir()
+    (tmp_path / 'b' / 'search.json').write_text(json.dumps(half))
+    again = []
+    quick(*files, tmp_path / 'b', keep=[1, 2], say=again.append)
+    assert json.loads((tmp_path / 'b' / 'search.json').read_text()) == wanted
+    assert sum('blocks, ' in line for line in again) == 1
+    assert [line for line in again if '  1 of' in line] == [
+        line for line in lines if '  1 of' in line
+    ]
+    chains = Config.fromfile(tmp_path / 'b' / 'elastic.py').model.backbone.chains
+    assert [list(c) for c in chains] == [c['kept'] for c in wanted['chains'][1:]]
+    # Of other images or weights nothing is taken over.
+    quick(*files, tmp_path / 'b', keep=[3], seed=1, say=again.append)
+    other = json.loads((tmp_path / 'b' / 'search.json').read_text())
+    assert [len(c['kept']) for c in other['chains']] == [3]
+
+
+def test_tuning_moves_maps_alone(trained, quick, tmp_path):
+    files = trained()
+    quick(*files, tmp_path, blocks=[[0, 2], [3]])
+    before = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    quick(*files, tmp_path, blocks=[[0, 2], [3]], iters=4)
+    after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    assert before.keys() == after.keys()
+    moved = {k for k, v in before.items() if not torch.equal(v, after[k])}
+    assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
+    elastic = init_model(
+        tmp_path / 'elastic.py', tmp_path / 'elastic.pth', device='cpu'
+    )
+    assert all_equal(outputs(elastic, 0), outputs(init_model(*files, device='cpu')))
+
+
+def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
+    files = trained()
+    everything = quick(*files, tmp_path, keep=[1, 2, 3])
+
+    costs = cost_table(everything.build(everything.chains), (64, 64))
+    second = costs[2].flops
+    for budget, lengths in (
+        (f'{second / 1e9}G', [2]),
+        (f'{(second - 1) / 1e9}G,{second * 9 / 1e9}G', [3, 1]),
+        ('1h', None),
+        ('0ms', None),
+        ('', None),
+        ('0', None),
+    ):
+        if lengths is None:
+            with pytest.raises(ValueError, match='--budgets'):
+                quick(*files, tmp_path, budgets=budget)
+            continue
+        job = quick(*files, tmp_path, budgets=budget)
+        assert [len(chain) for chain in job.chains] == lengths
+    job = quick(*files, tmp_path, budgets='100000ms')
+    assert [len(chain) for chain in job.chains] == [3]
+    with pytest.raises(ValueError, match='at least .*fastest chain.*--budgets'):
+        quick(*files, tmp_path, budgets='0.000001G')
+
+
+@pytest.mark.parametrize(
+    'options, words',
+    [
+        (dict(budgets=0), '--budgets'),
+        (dict(budgets=-1), '--budgets'),
+        (dict(budgets='many'), '--budgets'),
+        (dict(keep=[4]), r'--keep'),
+        (dict(keep=[0]), r'--keep'),
+        (dict(blocks=[[0, 9]]), 'blocks 0 to 3'),
+        (dict(blocks=[[0, 1, 2, 3]]), 'fewer than all'),
+        (dict(num_images=0), '--num-images'),
+    ],
+)
+def test_wrong_options(trained, quick, tmp_path, options, words):
+    with pytest.raises(ValueError, match=words):
+        quick(*trained(), tmp_path, **options)
+    assert not (tmp_path / 'elastic.pth').exists()
+
+
+def spoilt(files, path, change):
+    loaded = torch.load(files[1])
+    change(loaded['state_dict'])
+    torch.save(loaded, path)
+    return files[0], path
+
+
+def test_wrong_weights(trained, quick, tmp_path):
+    files, path, key = trained(), tmp_path / 'x.pth', 'backbone.blocks.1.mlp.fc1.weight'
+    nan = spoilt(files, path, lambda w: w[key].view(-1)[3:4].fill_(torch.nan))
+    with pytest.raises(ValueError, match=f'{key} that is not finite'):
+        quick(*nan, tmp_path / 'a')
+    other = spoilt(files, path, lambda w: w.update({key: w[key][:8]}))
+    with pytest.raises(ValueError, match=r'fc1.weight'):
+        quick(*other, tmp_path / 'a')
+    other = spoilt(files, path, lambda w: w.pop(key))
+    with pytest.raises(ValueError, match=r'fc1.weight'):
+        quick(*other, tmp_path / 'a')
+    quick(*files, tmp_path / 'a', blocks=[[0]])
+    elastic = tmp_path / 'a' / 'elastic.py', tmp_path / 'a' / 'elastic.pth'
+    with pytest.raises(ValueError, match="'ElasticBackbone'.*not stitched yet"):
+        quick(*elastic, tmp_path / 'b')
+
+
+def test_the_network_is_never_written_over(trained, quick, tmp_path):
+    files = trained()
+    path = tmp_path / 'elastic.pth'
+    path.write_bytes(files[1].read_bytes())
+    with pytest.raises(ValueError, match='elastic.pth.*--work-dir'):
+        quick(files[0], path, tmp_path, blocks=[[0]])
+    assert path.read_bytes() == files[1].read_bytes()
+
+
+def test_fewer_tokens_than_maps_need_are_warned_of(trained, quick, tmp_path):
+    lines = []
+    quick(*trained(), tmp_path, blocks=[[0]], num_images=1, say=lines.append)
+    assert not any('Warning' in line for line in lines)  # 64 tokens for 32 channels
+    options = {'model.backbone.patch_size': 16}
+    cfg = Config.fromfile(trained()[0])
+    cfg.merge_from_dict(options)
+    weights = spoilt(
+        trained(),
+        tmp_path / 'x.pth',
+        lambda w: w.update(init_model(cfg, None, device='cpu').state_dict()),
+    )
+    more = dict(blocks=[[0]], num_images=1, cfg_options=options)
+    quick(*weights, tmp_path, say=lines.append, **more)
+    (warning,) = (line for line in lines if 'Warning' in line)
+    assert '1 images have 16 tokens for maps of width 32' in warning

@@ -1,0 +1,177 @@
+"""Models of one network, before and after they are made elastic."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+from narrow_configs import write_data
+from package_calls import infer, predicted
+from staged_anchors import disturb
+from stock_configs import narrow_stock
+from torch.utils._pytree import tree_leaves
+from toy import without_weights
+
+from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
+from snnet_mm.elastic import convert_model
+from snnet_mm.elastic.convert import check_equal
+from snnet_mm.models import fit_in_turn
+from snnet_mm.models.backbones.elastic_backbone import skippable
+
+OPS = pytest.mark.ops
+PLAIN = dict(embed_dims=32, num_layers=4, num_heads=2, img_size=(64, 64))
+DETECTOR = dict(embed_dims=8, depths=(2, 2, 3, 2), num_heads=(1, 2, 2, 4))
+DETECTOR |= dict(window_size=4)
+ARCH = dict(embed_dims=32, num_layers=4, num_heads=2, feedforward_channels=64)
+SWIN_ARCH = dict(embed_dims=8, depths=(2, 2, 3, 2), num_heads=(1, 2, 2, 4))
+CONVNEXT = dict(depths=[1, 2, 2, 1], channels=[8, 12, 16, 32])
+MIT = dict(embed_dims=8, num_layers=[2, 2, 2, 2])
+# Stock configs, the family of their backbone, and what makes that one narrow.
+RESNET = dict(base_channels=8, stem_channels=8)
+WIDE = [32, 64, 128, 256]
+HEADS = dict(decode_head=dict(in_channels=WIDE), auxiliary_head=dict(in_channels=128))
+LAST = dict(decode_head=dict(in_channels=256), auxiliary_head=dict(in_channels=128))
+FPN = dict(neck=dict(in_channels=WIDE))
+CASES = {
+    'mmseg/upernet/upernet_r50_4xb4-80k_ade20k-512x512': ('MMResNet', RESNET, HEADS),
+    'mmseg/pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512': ('MMResNet', RESNET, LAST),
+    'mmseg/segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512': (
+        *('MMMiT', MIT),
+        dict(decode_head=dict(in_channels=[8, 16, 40, 64])),
+    ),
+    'mmseg/setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512': (
+        *('MMSegViT', PLAIN | dict(out_indices=(0, 1, 2, 3))),
+        {},
+    ),
+    'mmseg/dpt/dpt_vit-b16_8xb2-160k_ade20k-512x512': (
+        *('MMSegViT', PLAIN | dict(out_indices=(0, 1, 2, 3))),
+        {},
+    ),
+    'mmdet/mask_rcnn/mask-rcnn_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
+    'mmdet/retinanet/retinanet_r50_fpn_1x_coco': ('MMResNet', RESNET, FPN),
+    'mmdet/swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco': (
+        *('MMSwin', DETECTOR),
+        dict(neck=dict(in_channels=[8, 16, 32, 64])),
+    ),
+    'mmpretrain/resnet/resnet50_8xb32_in1k': (
+        *('MMResNet', RESNET | dict(expansion=4)),
+        dict(head=dict(in_channels=256)),
+    ),
+    'mmpretrain/deit/deit-small_4xb256_in1k': (
+        *('MMPretrainViT', dict(arch=ARCH, img_size=64)),
+        dict(head=dict(in_channels=32)),
+    ),
+    'mmpretrain/swin_transformer/swin-tiny_16xb64_in1k': (
+        *('MMSwin', dict(arch=SWIN_ARCH, img_size=64, pad_small_map=True)),
+        dict(head=dict(in_channels=64)),
+    ),
+    'mmpretrain/convnext/convnext-tiny_32xb128_in1k': (
+        *('MMConvNeXt', dict(arch=CONVNEXT)),
+        dict(head=dict(in_channels=32)),
+    ),
+}
+FAST = 'segformer', 'convnext'
+ENDS = 'py', 'pth'
+
+
+def cases():
+    for path, case in CASES.items():
+        package, _, stock = path.partition('/')
+        folder = stock.partition('/')[0]
+        marks = [OPS] * (package == 'mmdet') + [pytest.mark.slow] * (folder not in FAST)
+        name = f'{package}-{stock.rpartition("/")[2][:18]}'
+        yield pytest.param(package, stock, *case, marks=marks, id=name)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+    """Generated images in the layouts of ADE20K, COCO and ImageNet."""
+    root = tmp_path_factory.mktemp('data')
+    pytest.importorskip('mmdet.datasets')
+    write_data(root, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    return root
+
+
+def read_stock(package, stock, backbone, parts, data, work_dir):
+    folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
+    cfg = narrow_stock(Config.fromfile(folder / f'{stock}.py'), data, work_dir)
+    without_weights(cfg.model)
+    cfg.model.backbone.update(backbone)
+    if 'pretrained' in cfg.model:
+        cfg.model.pretrained = None
+    for name, settings in parts.items():
+        cfg.model[name].update(settings)
+    return cfg
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('package, stock, family, backbone, parts', [*cases()])
+def test_a_stock_model_predicts_the_same_to_the_bit(
+    package, stock, family, backbone, parts, data, tmp_path
+):
+    cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
+    cfg.dump(tmp_path / 'network.py')
+    network = init_model(cfg, None, device='cpu')
+    if package != 'mmdet':  # boxes of random heads would have no area
+        disturb(network)
+    for parameter in network.backbone.parameters():
+        parameter += 0.02 * torch.randn_like(parameter)
+    network.eval()
+    weights = network.state_dict()
+    meta = dict(dataset_meta=network.dataset_meta)
+    torch.save(dict(meta=meta, state_dict=weights), tmp_path / 'network.pth')
+    conversion = convert_model(cfg, network)
+    assert conversion.backbone['anchors'][0]['type'] == family
+    probe = MODELS.build(conversion.backbone | dict(chains=[]))
+    depth, free = probe.anchors[0].depth, skippable(probe.anchors[0])
+    chains = [[i for i in range(depth) if i != free[-1]]]
+    chains += [[i for i in range(depth) if i not in free]]
+    config = conversion.config(cfg, chains)
+    elastic = init_model(config, None, device='cpu')
+    elastic.load_state_dict(conversion.renamed(weights), strict=False)
+    elastic.eval()
+    images = torch.randn(1, 3, 64, 64)
+    check_equal(network, elastic, images)
+    fit_in_turn(find_stitched_backbone(elastic), [torch.randn(2, 3, 64, 64)])
+    whole = tree_leaves(network.extract_feat(images))
+    for stitch in (1, 2):
+        set_stitch(elastic, stitch)
+        found = tree_leaves(elastic.extract_feat(images))
+        assert [t.shape for t in found] == [t.shape for t in whole]
+        assert not all(map(torch.equal, found, whole))
+    assert elastic.state_dict().keys() - conversion.renamed(weights).keys() == {
+        k
+        for k in elastic.state_dict()
+        if 'stitching' in k or k == 'backbone._extra_state'
+    }
+    set_stitch(elastic, 0)
+    config.dump(tmp_path / 'elastic.py')
+    state = dict(meta=meta, state_dict=elastic.state_dict())
+    torch.save(state, tmp_path / 'elastic.pth')
+    image = str(data / 'images/validation/0.jpg')
+    wanted, found = (
+        predicted(infer(package, *(str(tmp_path / f'{n}.{e}') for e in ENDS), image))
+        for n in ('network', 'elastic')
+    )
+    assert wanted.keys() == found.keys()
+    for key, value in wanted.items():
+        assert torch.equal(found[key], value), key
+
+
+def test_what_cannot_be_converted(tmp_path):
+    pytest.importorskip('mmseg.models')
+    init_default_scope('mmseg')
+    vit = dict(type='PlainViT', arch=dict(embed_dims=8, depth=2, num_heads=2))
+    elastic = dict(type='ElasticBackbone', anchors=[dict(vit, img_size=32)], chains=[])
+    model = torch.nn.Module()
+    for wanted, backbone in (
+        ('NoneType', None),
+        ('ElasticBackbone', MODELS.build(elastic)),
+        ('Linear', torch.nn.Linear(1, 1)),
+    ):
+        model.backbone = backbone
+        cfg = Config(dict(model=dict(backbone=dict(type='x'))))
+        with pytest.raises(ValueError, match=f"'{wanted}'.*model.backbone.type"):
+            convert_model(cfg, model)

@@ -47,6 +47,7 @@ from snnet_mm.utils import (
     check,
     check_writable,
     guard_checkpoints,
+    is_whole,
     load_config,
     load_weights_only,
     read_json,
@@ -126,6 +127,7 @@ def make_elastic(
         ... )
     """
     cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
+    check(is_whole(iters, 0), '--iters', iters, '0 or more')
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
@@ -192,6 +194,7 @@ class _Job:
         for budget in () if isinstance(budgets, int) else budgets:
             check(is_budget(budget), '--budgets', budget, 'a number, 20ms or 3G')
         depth = self.anchor.depth
+        check(depth > 1, 'model.backbone', f'{depth} block', '2 blocks or more')
         for number in keep:
             right = 1 <= number < depth
             check(right, '--keep', number, f'numbers of blocks from 1 to {depth - 1}')

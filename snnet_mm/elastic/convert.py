@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, mm_family
-from snnet_mm.models import ElasticBackbone, SingleStitch, StitchedBackbone, unwrapped
+from snnet_mm.models import (
+    ElasticBackbone,
+    SingleStitch,
+    StitchedBackbone,
+    model_config,
+    unwrapped,
+)
 from snnet_mm.utils import check, refusal
 
 # Settings of a backbone by itself, which the elastic one has.
@@ -37,6 +43,7 @@ class Conversion(NamedTuple):
         """Return the config of the elastic model with these chains."""
         cfg = Config(deepcopy(cfg.to_dict()))
         chains = [tuple(chain) for chain in chains]
+        cfg.model = model_config(cfg)  # without wrappers of its training
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
         if cfg.model.get('pretrained'):
             cfg.model['pretrained'] = None  # would be set in the backbone
@@ -82,7 +89,7 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     key, wanted = 'model.backbone.type', 'one network that is not stitched yet'
     stitched = isinstance(backbone, StitchedBackbone | SingleStitch)
     check(backbone is not None and not stitched, key, kind, wanted)
-    config = deepcopy(dict(cfg.model.backbone))
+    config = deepcopy(dict(model_config(cfg).backbone))
     if isinstance(backbone, Anchor):
         outputs = {k: config.pop(k) for k in OUTPUTS if k in config}
         anchor, prefix = config, 'backbone.anchors.0.'

@@ -115,7 +115,13 @@ def tuning_config(
     cfg = Config(deepcopy(cfg.to_dict()))
     cfg.model = dict(type='ElasticTuningWrapper', model=cfg.model, labels=labels)
     if unlabelled is not None:
-        cfg.train_dataloader.dataset = unlabelled
+        loader = cfg.pop('train_dataloader', None) or {}
+        kept = ('batch_size', 'num_workers', 'persistent_workers')
+        cfg.train_dataloader = dict(
+            dict(batch_size=8, num_workers=0),
+            dataset=unlabelled,
+            sampler=dict(type='InfiniteSampler'),
+        ) | {k: loader[k] for k in kept if k in loader}
     optimizer = dict(type='AdamW', lr=lr, weight_decay=0.0)
     cfg.pop('optim_wrapper', None)
     cfg.optim_wrapper = dict(type='OptimWrapper', optimizer=optimizer)

@@ -163,6 +163,15 @@ def test_images_of_a_folder_of_any_sizes_without_labels(
     assert any(line.startswith('Warning: 4 images have 2') for line in lines) is False
     elastic = Config.fromfile(tmp_path / 'elastic.py')
     assert len(elastic.model.backbone.chains[0]) == 2
+    before = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    for given in (args, (*trained(), tmp_path)):  # with and without a training set
+        options = {'test_dataloader.dataset.pipeline': cfg.test_dataloader.dataset}
+        options = {k: v.pipeline for k, v in options.items()}
+        more = dict(images=folder_of_images, keep=[2], iters=2, cfg_options=options)
+        quick(*given, **more)
+        after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+        moved = {k for k, v in before.items() if not torch.equal(v, after[k])}
+        assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
     (tmp_path / 'none').mkdir()
     for folder in (tmp_path / 'none', tmp_path / 'missing'):
         with pytest.raises(
@@ -250,6 +259,7 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
         (dict(blocks=[[0, 9]]), 'blocks 0 to 3'),
         (dict(blocks=[[0, 1, 2, 3]]), 'fewer than all'),
         (dict(num_images=0), '--num-images'),
+        (dict(iters=-1), '--iters'),
     ],
 )
 def test_wrong_options(trained, quick, tmp_path, options, words):
@@ -307,3 +317,20 @@ def test_fewer_tokens_than_maps_need_are_warned_of(trained, quick, tmp_path):
     quick(*weights, tmp_path, say=lines.append, **more)
     (warning,) = (line for line in lines if 'Warning' in line)
     assert '1 images have 16 tokens for maps of width 32' in warning
+
+
+def test_a_model_that_a_wrapper_trained_and_one_of_a_single_block(
+    trained, quick, tmp_path
+):
+    files = trained()
+    cfg = Config.fromfile(files[0])
+    cfg.model = dict(type='SandwichWrapper', model=cfg.model)
+    quick(cfg, files[1], tmp_path, blocks=[[0]])
+    elastic = Config.fromfile(tmp_path / 'elastic.py')
+    assert elastic.model.type == 'EncoderDecoder'
+    cfg = Config.fromfile(files[0])
+    cfg.model.backbone.arch.depth = 1
+    weights = init_model(cfg, None, device='cpu').state_dict()
+    torch.save(dict(state_dict=weights), tmp_path / 'one.pth')
+    with pytest.raises(ValueError, match='1 block.*2 blocks or more.*model.backbone'):
+        quick(cfg, tmp_path / 'one.pth', tmp_path / 'one')

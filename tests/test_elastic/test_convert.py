@@ -172,6 +172,6 @@ def test_what_cannot_be_converted(tmp_path):
         ('Linear', torch.nn.Linear(1, 1)),
     ):
         model.backbone = backbone
-        cfg = Config(dict(model=dict(backbone=dict(type='x'))))
+        cfg = Config(dict(model=dict(type='x', backbone=dict(type='y'))))
         with pytest.raises(ValueError, match=f"'{wanted}'.*model.backbone.type"):
             convert_model(cfg, model)

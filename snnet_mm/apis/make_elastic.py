@@ -278,8 +278,9 @@ class _Job:
 
     def _save(self, state: dict[str, torch.Tensor], whole: bool) -> None:
         path = self.folder / 'elastic.pth'
-        config = self.conversion.config(self.cfg, self.chains)
-        config.dump(self.folder / 'elastic.py')
+        config = self.conversion.config(self.cfg, self.chains, self.size)
+        with atomic_path(self.folder / 'elastic.py') as temporary:
+            config.dump(temporary)
         base = model_weights(load_weights_only(self.checkpoint))
         old = self.conversion.renamed(base)
         new = {k: v for k, v in state.items() if whole or k not in old}

@@ -39,8 +39,16 @@ class Conversion(NamedTuple):
             for k, v in weights.items()
         }
 
-    def config(self, cfg: Config, chains: Sequence[Sequence[int]]) -> Config:
-        """Return the config of the elastic model with these chains."""
+    def config(
+        self,
+        cfg: Config,
+        chains: Sequence[Sequence[int]],
+        input_size: tuple[int, int] | None = None,
+    ) -> Config:
+        """Return the config of the elastic model with these chains.
+
+        Costs are counted at ``input_size``, height and width.
+        """
         cfg = Config(deepcopy(cfg.to_dict()))
         chains = [tuple(chain) for chain in chains]
         cfg.model = model_config(cfg)  # without wrappers of its training
@@ -60,6 +68,8 @@ class Conversion(NamedTuple):
                 fp16 = {k: v for k, v in cfg[key].items() if k == 'fp16'}
                 cfg.pop(key)
                 cfg[key] = dict(type=kind, stitches='all', **fp16)
+        if input_size is not None and cfg.get('test_cfg') is not None:
+            cfg.test_cfg.input_size = tuple(input_size)
         # For a joint training of the network and all chains by tools/train.py.
         cfg.default_hooks = dict(
             cfg.get('default_hooks') or {},

@@ -15,15 +15,30 @@ from snnet_mm.stitching import SlidingWindowSpace, check_space_record
 CONVERTER = Path(__file__).parents[3] / 'tools/model_converters/ziplab2snnet.py'
 
 
+def rounding(wanted):
+    """Absolute tolerance of a map, or of a map and its cls token, at least 1e-5.
+
+    A state is the sum of up to 48 branches. Every addition rounds by up to half an eps
+    of the largest activation, 65 in the depth model: 48 independent ones make 3.5 eps,
+    in their result as in ours, which is 5 eps between the two. The products in the
+    branches add to that. In float64 ours is 6e-5 from either of them.
+    """
+    parts = wanted if isinstance(wanted, tuple) else (wanted,)
+    largest = max(part.abs().max().item() for part in parts)
+    return max(1e-5, 8 * torch.finfo(torch.float32).eps * largest)
+
+
 @torch.no_grad()
 def assert_golden_outputs(backbone, golden, stitch_ids):
     inputs = [name for name in ('x', 'x2') if name in golden.tensors]
     for i, name in product(stitch_ids, inputs):
         backbone.set_stitch(i)
         out = f'{name.replace("x", "out")}.{i}'
-        wanted = tuple(golden.output(f'{out}.{j}') for j in range(4))
         found = backbone(golden.tensors[name])
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5, msg=out)
+        for j in range(4):
+            wanted = golden.output(f'{out}.{j}')
+            close = dict(rtol=1e-5, atol=rounding(wanted), msg=f'{out}.{j}')
+            torch.testing.assert_close(found[j], wanted, **close)
 
 
 def load(golden):

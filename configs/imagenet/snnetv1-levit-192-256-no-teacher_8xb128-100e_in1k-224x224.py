@@ -1,4 +1,4 @@
-# SN-Netv1 of LeViT-192 and 256 on ImageNet-1K, 6 stitches, without a teacher.
+# SN-Netv1 of LeViT-192 and 256 on ImageNet-1K, 8 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
 _base_ = ['../_base_/snnetv1_in1k_50e.py']
 levit_192_checkpoint = 'timm://levit_192.fb_dist_in1k'
@@ -18,6 +18,7 @@ model = dict(
             )
         ],
         stages=(0, 1),
+        share_layers=True,
     ),
     head=dict(
         anchor_heads=[

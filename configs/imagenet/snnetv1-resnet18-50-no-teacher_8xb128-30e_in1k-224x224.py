@@ -1,4 +1,4 @@
-# SN-Netv1 of ResNet-18 and 50 on ImageNet-1K, 8 stitches, without a teacher.
+# SN-Netv1 of ResNet-18 and 50 on ImageNet-1K, 10 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
 _base_ = [
     '../_base_/models/cls_stitched-resnet18_in1k.py',

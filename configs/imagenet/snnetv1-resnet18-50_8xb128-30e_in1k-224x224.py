@@ -1,6 +1,6 @@
-# SN-Netv1 of ResNet-18 and 50 on ImageNet-1K, 8 stitches in the second and third stage,
-# with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs, batch 1024. Paper:
-# 68.3 - 77.5 top-1 at 1.8 - 4.1 GFLOPs (the authors' published file).
+# SN-Netv1 of ResNet-18 and 50 on ImageNet-1K, 10 stitches in the second and third
+# stage, with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs, batch 1024.
+# Paper: 68.3 - 77.5 top-1 at 1.8 - 4.1 GFLOPs (the authors' published file).
 # Ours: not yet run.
 _base_ = ['./snnetv1-resnet18-50-no-teacher_8xb128-30e_in1k-224x224.py']
 model = dict(_delete_=True, type='DistillationWrapper', model=_base_.model)

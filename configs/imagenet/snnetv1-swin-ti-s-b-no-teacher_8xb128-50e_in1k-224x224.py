@@ -1,4 +1,4 @@
-# SN-Netv1 of Swin-Ti, S and B on ImageNet-1K, 38 stitches, without a teacher.
+# SN-Netv1 of Swin-Ti, S and B on ImageNet-1K, 41 stitches, without a teacher.
 # 8 GPUs, batch 1024. No figure in the paper. Ours: not yet run.
 _base_ = ['../_base_/snnetv1_in1k_50e.py']
 ti_checkpoint = 'timm://swin_tiny_patch4_window7_224.ms_in22k_ft_in1k'
@@ -21,6 +21,7 @@ model = dict(
             )
         ],
         stages=(0, 1, 2),
+        share_layers=True,
     ),
     head=dict(
         anchor_heads=[
@@ -38,6 +39,8 @@ model = dict(
         ],
     ),
 )
+# Swin trains without repeated augmentation.
+train_dataloader = dict(sampler=dict(_delete_=True, type='SeededSampler', shuffle=True))
 # A tenth of it for the anchors.
 optim_wrapper = dict(
     optimizer=dict(lr=1e-3),

@@ -1,4 +1,4 @@
-# SN-Netv1 of Swin-Ti, S and B of ImageNet-22K on ImageNet-1K, 38 stitches in the first
+# SN-Netv1 of Swin-Ti, S and B of ImageNet-22K on ImageNet-1K, 41 stitches in the first
 # three stages, with RegNetY-160 as the teacher (SN-Netv1, section 4.1). 8 GPUs, batch
 # 1024. Paper: 79.5 - 84.2 top-1 at 4.5 - 15.5 GFLOPs (the authors' published file).
 # Ours: not yet run.

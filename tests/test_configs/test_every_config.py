@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 from config_models import CONFIGS, load, paths, read
+from mmengine.config import Config
 from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 from narrow_configs import narrow, write_data
@@ -58,6 +59,13 @@ RECIPES = {
     'swin/mask-rcnn*': ('AdamW', 1e-4, 0.05),
     'swin/upernet*': ('AdamW', 6e-5, 0.01),
     'vitdet/mask-rcnn*': ('AdamW', 1e-4, 0.1),
+}
+# Shared stitching layers and stitches, anchors among them, of SN-Netv1 with stages.
+STAGED = {
+    'swin-ti-s-b': (2 * 2 + 6 + 17, 41),
+    'resnet18-50': (2 + 2, 10),
+    'resnet18-swin-ti': (1 + 2, 8),
+    'levit-192-256': (3 + 3, 8),
 }
 
 
@@ -119,6 +127,23 @@ def test_config_trains_as_long_as_its_name_says_by_the_recipe_of_the_authors(nam
         settings = cfg.optim_wrapper.optimizer
         found = settings.type, settings.lr, settings.weight_decay
         assert found == recipe
+
+
+@pytest.mark.parametrize('name', paths('imagenet/*.py'))
+def test_trainings_of_imagenet_are_those_of_the_authors(name):
+    cfg = Config.fromfile(CONFIGS / name)
+    assert cfg.optim_wrapper.type == 'AmpOptimWrapper'
+    plain = 'swin' in name or 'resnet' in name
+    sampler = dict(shuffle=True) if plain else dict(of='InfiniteRepeatAugSampler')
+    assert cfg.train_dataloader.sampler == dict(type='SeededSampler', **sampler)
+    if 'deit3' in name:
+        assert cfg.optim_wrapper.optimizer.eps == 1e-8
+    family = re.search(r'/snnetv1-(.*?)(-no-teacher)?_', name)
+    if family and family[1] in STAGED:
+        backbone = load(name)[1].backbone
+        found = len(backbone.stitching_layers), len(backbone.space)
+        assert found == STAGED[family[1]]
+        assert f', {found[1]} stitches' in (CONFIGS / name).read_text()
 
 
 @pytest.fixture(scope='module')

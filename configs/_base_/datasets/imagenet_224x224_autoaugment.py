@@ -10,4 +10,8 @@ train_pipeline = [
     ),
     dict(type='PackInputs'),
 ]
-train_dataloader = dict(batch_size=64, dataset=dict(pipeline=train_pipeline))
+train_dataloader = dict(
+    batch_size=64,
+    sampler=dict(_delete_=True, type='SeededSampler', shuffle=True),
+    dataset=dict(pipeline=train_pipeline),
+)

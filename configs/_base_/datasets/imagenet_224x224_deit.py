@@ -1,5 +1,6 @@
-# ImageNet-1K at 224x224 as DeiT trains on it: RandAugment, random erasing; tests take
-# the middle of the shorter side resized to 256. 8 GPUs, 128 images each.
+# ImageNet-1K at 224x224 as DeiT trains on it: RandAugment, random erasing, repeated
+# augmentation; tests take the middle of the shorter side resized to 256. 8 GPUs, 128
+# images each.
 _base_ = ['./imagenet_224x224_deit3.py']
 bgr_mean = [103.53, 116.28, 123.675]
 bgr_std = [57.375, 57.12, 58.395]

@@ -1,5 +1,7 @@
 # ImageNet-1K at 224x224 as DeiT3 finetunes on it: a simple random crop, 3-Augment,
-# colour jitter; tests take the whole shorter side. 8 GPUs, 32 images each.
+# colour jitter, each image three times (repeated augmentation, which the settings of
+# SN-Netv2's authors leave on); tests take the whole shorter side. 8 GPUs, 32 images
+# each.
 dataset_type = 'ImageNet'
 data_root = 'data/imagenet'
 train_pipeline = [
@@ -50,7 +52,7 @@ train_dataloader = dict(
     batch_size=32,
     num_workers=8,
     persistent_workers=True,
-    sampler=dict(type='SeededSampler', shuffle=True),
+    sampler=dict(type='SeededSampler', of='InfiniteRepeatAugSampler'),
     dataset=dict(
         type='SeededDataset',
         of=dataset_type,

@@ -4,4 +4,7 @@
 _base_ = ['./imagenet_224x224_deit.py']
 # RandomErasing, which here may be of any image.
 _base_.train_pipeline[4].erase_prob = 0.6 / 2
-train_dataloader = dict(dataset=dict(pipeline=_base_.train_pipeline))
+train_dataloader = dict(
+    sampler=dict(_delete_=True, type='SeededSampler', shuffle=True),
+    dataset=dict(pipeline=_base_.train_pipeline),
+)

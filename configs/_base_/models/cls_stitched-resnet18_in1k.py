@@ -14,6 +14,7 @@ model = dict(
             )
         ],
         stages=(1, 2),
+        share_layers=True,
     ),
     head=dict(
         num_classes=1000,

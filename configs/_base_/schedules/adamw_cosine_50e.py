@@ -1,5 +1,6 @@
 # 50 epochs of ImageNet-1K with batch 1024: AdamW and DeiT's settings with the learning
-# rate of SN-Netv1, warm-up from a thousandth of it, a cosine to a hundredth.
+# rate of SN-Netv1, warm-up from a thousandth of it, a cosine to a hundredth, in
+# mixed precision.
 _base_ = ['./lamb_cosine_50e.py']
 optim_wrapper = dict(
     optimizer=dict(

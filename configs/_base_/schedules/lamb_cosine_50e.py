@@ -1,8 +1,11 @@
 # 50 epochs of ImageNet-1K with batch 256: LAMB, which clips gradients itself, a tenth
-# of the learning rate of DeiT3's finetuning, 5 epochs of warm-up from 1e-7.
+# of the learning rate of DeiT3's finetuning, 5 epochs of warm-up from 1e-7. Mixed
+# precision, as in the authors' trainings; their epsilon.
 optim_wrapper = dict(
-    type='OptimWrapper',
-    optimizer=dict(type='Lamb', lr=3e-5, weight_decay=0.02, max_grad_norm=1.0),
+    type='AmpOptimWrapper',
+    optimizer=dict(
+        type='Lamb', lr=3e-5, eps=1e-8, weight_decay=0.02, max_grad_norm=1.0
+    ),
     paramwise_cfg=dict(
         norm_decay_mult=0,
         bias_decay_mult=0,

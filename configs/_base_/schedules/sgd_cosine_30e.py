@@ -1,8 +1,8 @@
 # 30 epochs of ImageNet-1K with batch 1024: timm's script for ResNets, SGD with Nesterov
 # momentum, 5 epochs of warm-up and a cosine, with the learning rate of SN-Netv1,
-# a tenth of it for the anchors.
+# a tenth of it for the anchors. Mixed precision, as in the authors' trainings.
 optim_wrapper = dict(
-    type='OptimWrapper',
+    type='AmpOptimWrapper',
     optimizer=dict(type='SGD', lr=0.05, momentum=0.9, nesterov=True, weight_decay=2e-5),
     constructor='AnchorLayerDecayConstructor',
     paramwise_cfg=dict(

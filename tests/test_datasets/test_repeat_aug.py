@@ -1,0 +1,45 @@
+from collections import Counter
+from itertools import islice
+
+import pytest
+import torch
+from mmengine.registry import DATA_SAMPLERS
+
+from snnet_mm.datasets import repeat_aug
+
+
+def build(monkeypatch, rank=0, world_size=1, **kwargs):
+    info = rank, world_size
+    monkeypatch.setattr(repeat_aug, 'get_dist_info', lambda: info)
+    cfg = dict(type='InfiniteRepeatAugSampler', dataset=range(6), seed=4)
+    return DATA_SAMPLERS.build(cfg | kwargs)
+
+
+def test_images_of_an_order_are_drawn_three_times_in_a_row(monkeypatch):
+    generator = torch.Generator()
+    generator.manual_seed(4)
+    orders = [torch.randperm(6, generator=generator).tolist() for _ in range(50)]
+    expected = [i for order in orders for i in order[:2] for _ in range(3)]
+    sampler = build(monkeypatch)
+    assert len(sampler) == 6
+    assert [*islice(sampler, 300)] == expected
+    assert {*Counter(expected)} == {*range(6)}
+
+
+def test_ranks_draw_the_copies_of_an_image(monkeypatch):
+    whole = [*islice(build(monkeypatch), 30)]
+    ranks = [[*islice(build(monkeypatch, r, 3), 10)] for r in range(3)]
+    assert [i for images in zip(*ranks, strict=True) for i in images] == whole
+    assert ranks[0] == ranks[1] == ranks[2]
+
+
+def test_a_resumed_stream_goes_on(monkeypatch):
+    expected = [*islice(build(monkeypatch, 1, 2), 20)]
+    sampler = build(monkeypatch, 1, 2)
+    sampler.skip(7)
+    assert [*islice(sampler, 13)] == expected[7:]
+
+
+def test_wrong_numbers_of_repeats_are_refused(monkeypatch):
+    with pytest.raises(ValueError, match='num_repeats=0; allowed: 1 or more'):
+        build(monkeypatch, num_repeats=0)

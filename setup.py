@@ -43,6 +43,7 @@ setup(
     # them there, in this folder (pip install -e .) and in what is installed from it.
     package_data={
         'snnet_mm': [
+            'py.typed',
             '.mim/model-index.yml',
             *(f'.mim/{folder}/**/*.{kind}' for folder, kind in SHIPPED),
         ]

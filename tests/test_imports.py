@@ -26,9 +26,9 @@ for part in ('elastic', 'integrations', 'esta', 'bridging'):
 BELOW['apis'] = set(BELOW)
 
 # What else each part may import, where that is not up to the part.
-OUTSIDE = {'runtime': {'numpy', 'onnxruntime', 'openvino'}, 'stitching': set()} | {
-    part: {'torch', 'mmengine'} for part in ('anchors', 'models')
-}
+OUTSIDE = {part: {'torch', 'mmengine'} for part in ('anchors', 'models')}
+OUTSIDE['runtime'] = {'PIL', 'numpy', 'onnxruntime', 'openvino'}
+OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
 LAZY = {('anchors/pretrained.py', 'timm')}
 LAZY |= {('anchors/mm_anchor.py', name) for name in ('mmpretrain', 'mmseg')}

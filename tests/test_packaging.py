@@ -51,7 +51,7 @@ def installed(wheel, tmp_path, monkeypatch):
 
 
 def test_all_files_are_in_a_wheel(wheel):
-    expected = {'snnet_mm/.mim/model-index.yml'}
+    expected = {'snnet_mm/.mim/model-index.yml', 'snnet_mm/py.typed'}
     for folder in ('configs', 'tools'):
         expected |= {
             f'snnet_mm/.mim/{p.relative_to(ROOT)}'

@@ -14,7 +14,12 @@ from snnet_mm.stitching import (
 
 from .build_runner import build_runner
 from .compile_blocks import compile_blocks
-from .init_inferencer import draw_prediction, init_inferencer, list_images
+from .init_inferencer import (
+    draw_prediction,
+    init_inferencer,
+    list_images,
+    predict_arrays,
+)
 from .init_model import check_stitches, init_model, space_of
 from .make_elastic import make_elastic
 from .stitch_models import stitch_models

@@ -1,6 +1,7 @@
 """mm's own inferencers around a model that switches its stitch."""
 
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from copy import deepcopy
 from importlib import import_module
@@ -9,10 +10,13 @@ from typing import Any
 
 import numpy as np
 from mmengine.infer import BaseInferencer
+from mmengine.structures import BaseDataElement
 from torch import nn
 
 from snnet_mm.deploy.single import inference_pipeline
 from snnet_mm.evaluation import draw_sample
+from snnet_mm.runtime import Detections
+from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.utils import check
 
 # By default scope of the config: where the package's inferencer is found. mmseg's
@@ -22,7 +26,6 @@ INFERENCERS = {
     'mmpretrain': ('mmpretrain.apis', 'ImageClassificationInferencer'),
     'mmseg': ('mmseg.apis', 'MMSegInferencer'),
 }
-IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp')
 
 
 def init_inferencer(model: nn.Module) -> BaseInferencer:
@@ -99,6 +102,39 @@ def draw_prediction(
     rgb = np.ascontiguousarray(image[..., ::-1].round(), np.uint8)
     draw_sample(visualizer, 'image', rgb, sample, draw_gt=False, **settings)
     return visualizer.get_image()[..., ::-1]
+
+
+def predict_arrays(
+    inferencer: BaseInferencer, images: Sequence[np.ndarray]
+) -> list[np.ndarray | Detections]:
+    """Predict images ``(H, W, 3)`` of uint8 RGB, those of a size as one batch.
+
+    Predictions are as those of :meth:`StitchRuntime.predict_batch`.
+    """
+    groups, predicted = defaultdict(list), [None] * len(images)
+    for i, image in enumerate(images):
+        groups[image.shape].append(i)
+    for members in groups.values():
+        arrays = [as_bgr(images[i][..., ::-1]) for i in members]
+        settings = dict(batch_size=len(arrays), return_datasamples=True)
+        found = inferencer(arrays, **settings)
+        found = found['predictions'] if isinstance(found, dict) else found
+        # mmseg's gives the sample of a single image by itself.
+        found = found if isinstance(found, list) else [found]
+        for i, sample in zip(members, found, strict=True):
+            predicted[i] = _prediction(sample)
+    return predicted
+
+
+def _prediction(sample: BaseDataElement) -> np.ndarray | Detections:
+    if 'pred_instances' in sample:
+        found = sample.pred_instances.cpu().numpy()
+        masks = found.masks if 'masks' in found else None
+        return Detections(found.bboxes, found.scores, found.labels, masks)
+    if 'pred_score' in sample:
+        return sample.pred_score.cpu().numpy()
+    key = 'pred_depth_map' if 'pred_depth_map' in sample else 'pred_sem_seg'
+    return sample.get(key).data[0].cpu().numpy()
 
 
 def list_images(inputs: Any) -> list[str | np.ndarray]:

@@ -5,5 +5,6 @@ Neither torch nor an mm package need be there; snnet_mm imports this package.
 
 from .budget_controller import BudgetController, fit_times
 from .detection import Detections
+from .folder import Deadline, predict_folder
 from .manifest import read_manifest
 from .runtime import StitchRuntime

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -94,11 +94,7 @@ class StitchRuntime:
 
     def set_stitch(self, stitch_id: int, precision: str | None = None) -> None:
         """Run one stitch from the next call on, by default in its first precision."""
-        known = is_whole(stitch_id) and stitch_id in self.stitches
-        check(known, 'stitch_id', stitch_id, self.stitches)
-        known = [name for name, i in self._files if i == stitch_id]
-        check(precision in (None, *known), 'precision', precision, known)
-        self._set((precision or known[0], stitch_id))
+        self._set(self._key(stitch_id, precision))
 
     def set_budget(self, budget: str, fallback: str | None = None) -> int:
         """Run, and return, the best stitch within a budget.
@@ -155,6 +151,11 @@ class StitchRuntime:
         """
         return self._times(self._files)
 
+    def front(self) -> dict[Key, float]:
+        """Milliseconds of the stitches on the Pareto front, from the fastest on."""
+        times, (scores, higher) = self.latencies(), self._scores()
+        return {key: times[key] for key in pareto_front(times, scores, higher)}
+
     def __call__(
         self, image: np.ndarray
     ) -> np.ndarray | Detections | tuple[np.ndarray, ...]:
@@ -165,22 +166,50 @@ class StitchRuntime:
             classifiers probabilities ``(classes,)``, of detectors :class:`Detections`,
             or where the manifest has no ``heads`` the maps of their pyramid.
         """
-        self._steps.check_image(image)
+        return self.predict_batch([image])[0]
+
+    def predict_batch(
+        self, images: Sequence[np.ndarray], stitch: int | None = None
+    ) -> list:
+        """Predict images of any sizes; each as a call of its own would, but for floats.
+
+        Images that have the same size once prepared run through the graph as one batch,
+        windows likewise, so that a long list needs much memory. ONNX files in int8 run
+        image by image: their scales are of all the numbers in a batch.
+
+        Args:
+            images: Images as in a call.
+            stitch: A stitch id, in its first precision, for these images alone; by
+                default the active one.
+        """
+        for image in images:
+            self._steps.check_image(image)
         with self._lock:
             controller, key = self._controller, self._next()
-        run = self._session(key)
+        if stitch is not None:
+            controller, key = None, self._key(stitch)
+        run, file = self._session(key), self._files[key]
+        whole = (file['format'], file['precision']) != ('onnx', 'int8')
         begin = time.perf_counter()
-        predicted = self._steps.predict(run, image)
+        groups = [images] if whole else [[image] for image in images]
+        predicted = [p for group in groups for p in self._steps.predict(run, group)]
         elapsed = (time.perf_counter() - begin) * 1000
         with self._lock:
             same = controller is not None and controller is self._controller
-            if same and controller.stitch == key:
-                controller.update(elapsed)
+            if same and controller.stitch == key and predicted:
+                controller.update(elapsed / len(predicted))
         return predicted
 
     def _next(self) -> Key:
         with self._lock:
             return self._controller.stitch if self._controller else self._active
+
+    def _key(self, stitch_id: int, precision: str | None = None) -> Key:
+        known = is_whole(stitch_id) and stitch_id in self.stitches
+        check(known, 'stitch_id', stitch_id, self.stitches)
+        known = [name for name, i in self._files if i == stitch_id]
+        check(precision in (None, *known), 'precision', precision, known)
+        return precision or known[0], stitch_id
 
     def _set(self, key: Key) -> None:
         self._session(key)
@@ -273,6 +302,6 @@ class StitchRuntime:
         run, times = self._session(key), []
         for _ in range(1 + REPEATS):
             begin = time.perf_counter()
-            self._steps.predict(run, noise)
+            self._steps.predict(run, [noise])
             times.append((time.perf_counter() - begin) * 1000)
         return median(times[1:])

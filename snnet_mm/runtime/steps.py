@@ -1,6 +1,7 @@
 """What the caller of a graph does before and after it, as the manifest says."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,27 +40,48 @@ class Steps:
         allowed = f'{self.size}, after steps that are left to the caller: {steps}'
         check(not steps or image.shape[:2] == self.size, 'image', found, allowed)
 
-    def predict(self, run: Run, image: np.ndarray) -> Any:
-        """Predict an image; see :class:`StitchRuntime`."""
+    def predict(self, run: Run, images: Sequence[np.ndarray]) -> list:
+        """Predict images; those of the same size for the graph run as one batch."""
+        prepared, groups = [*map(self._prepare, images)], defaultdict(list)
+        for i, (pixels, _) in enumerate(prepared):
+            groups[pixels.shape].append(i)
+        predicted: list = [None] * len(images)
+        for members in groups.values():
+            batch = np.stack([prepared[i][0] for i in members])
+            for i, found in zip(members, self._raw(run, batch), strict=True):
+                predicted[i] = self._decide(found, images[i].shape[:2], prepared[i][1])
+        return predicted
+
+    def _prepare(self, image: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+        """Return pixels ``(3, H, W)`` for graphs and the size before the padding."""
         pixels = resize_image(image, self._fit(image.shape[:2]))
         if self.before['channels']['order'] == 'BGR':
             pixels = pixels[..., ::-1]
-        resized = pixels.shape[:2]
-        pixels = self._pad(pixels).transpose(2, 0, 1)[None].astype(np.float32)
+        filled = self._pad(pixels).transpose(2, 0, 1).astype(np.float32)
+        return filled, pixels.shape[:2]
+
+    def _raw(self, run: Run, pixels: np.ndarray) -> Iterable:
+        """Return the maps or scores of each image of a batch ``(B, 3, H, W)``."""
+        if {'proposals', 'heads'} & self.after.keys():
+            return zip(*run(pixels), strict=True)
+        return self._maps(run, pixels) if 'resize' in self.after else run(pixels)[0]
+
+    def _decide(
+        self, found: Any, size: tuple[int, int], resized: tuple[int, int]
+    ) -> Any:
+        """Return the prediction of an image; see :class:`StitchRuntime`."""
         if 'proposals' in self.after:
-            sizes = image.shape[:2], resized
-            return detect(run(pixels), self.after, self.open_head, *sizes)
+            maps = [level[None] for level in found]
+            return detect(maps, self.after, self.open_head, size, resized)
         if 'heads' in self.after:
-            return tuple(level[0] for level in run(pixels))
+            return found
         if 'resize' not in self.after:  # no maps: classifiers
-            (scores,) = run(pixels)[0]
             if 'sigmoid' in self.after:
-                return 1 / (1 + np.exp(-scores))
-            exponents = np.exp(scores - scores.max())
+                return 1 / (1 + np.exp(-found))
+            exponents = np.exp(found - found.max())
             return exponents / exponents.sum()
-        maps = self._maps(run, pixels)[:, : resized[0], : resized[1]]
         corners = self.after['resize']['align_corners']
-        maps = resize_maps(maps, image.shape[:2], corners)
+        maps = resize_maps(found[:, : resized[0], : resized[1]], size, corners)
         if 'argmax' in self.after:
             return maps.argmax(0)
         if 'threshold' in self.after:
@@ -106,7 +128,7 @@ class Steps:
         return filled
 
     def _maps(self, run: Run, pixels: np.ndarray) -> np.ndarray:
-        """Return maps of an image, or their mean with those of the mirrored one."""
+        """Return maps of images, or their mean with those of the mirrored ones."""
         flip = self.before.get('flip_average')
         if flip and flip.get('of') == 'image' and 'windows' in self.before:
             both = (self._slide(run, image) for image in (pixels, pixels[..., ::-1]))
@@ -122,11 +144,12 @@ class Steps:
             part = np.ascontiguousarray(pixels[..., y, x])
             if flip:
                 part = np.concatenate([part, part[..., ::-1]])
-            (maps, *mirrored), *_ = run(part)
-            for other in mirrored:
-                maps = (maps + other[..., ::-1]) / 2
+            maps = run(part)[0]
+            if flip:
+                maps, mirrored = np.split(maps, 2)
+                maps = (maps + mirrored[..., ::-1]) / 2
             if not np.shape(total):
-                total = np.zeros((len(maps), *size), np.float32)
-            total[:, y, x] += maps
+                total = np.zeros((*maps.shape[:2], *size), np.float32)
+            total[..., y, x] += maps
             count[y, x] += 1
         return total / count

@@ -41,7 +41,9 @@ def folder_lock(folder: str | os.PathLike, key: str, doing: str) -> Iterator[Non
 
 
 @contextmanager
-def work_dir_lock(folder: str | os.PathLike, work: str = 'training') -> Iterator[None]:
+def work_dir_lock(
+    folder: str | os.PathLike, work: str = 'training', key: str = '--work-dir'
+) -> Iterator[None]:
     """Keep other processes from the same work in a folder, or raise if one is at it.
 
     ``training.lock`` holds the id and the host of the process, and stays. The lock on
@@ -56,7 +58,7 @@ def work_dir_lock(folder: str | os.PathLike, work: str = 'training') -> Iterator
             file.seek(0)
             owner = file.read().strip() or 'another process'
             allowed = f'a folder without another {work}, such as that of {owner}'
-            raise refusal('--work-dir', str(folder), allowed) from None
+            raise refusal(key, str(folder), allowed) from None
         except OSError:  # no locks in this file system
             pass
         with suppress(OSError):  # a full disk

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +56,27 @@ def predictions(cfg, model, runtime, ids=IDS, sizes=SIZES):
             yield inferencer(bgr, return_datasamples=True), runtime(image)
 
 
+def assert_batches(runtime, counts, close=assert_array_equal):
+    """Assert that batches of images of several sizes are predicted as one by one."""
+    images, seen, session = [*smooth_images(SIZES * 2)], [], runtime._session
+    images[3:] = [image[::-1].copy() for image in images[3:]]
+
+    def counting(key):
+        run = session(key)
+        return lambda *arrays: seen.append(len(arrays[0])) or run(*arrays)
+
+    runtime._session = counting
+    found = runtime.predict_batch(images)
+    assert seen == counts
+    for image, got in zip(images, found, strict=True):
+        wanted = runtime(image)
+        assert type(got) is type(wanted)
+        for a, b in zip(got, wanted, strict=True):
+            close(a, b)
+    assert runtime.predict_batch([]) == []
+    runtime._session = session
+
+
 def copy_for(model, cfg, exported, folder, **more):
     """Copy an export of the same graphs, with the manifest of another model."""
     shutil.copytree(exported, folder, dirs_exist_ok=True)
@@ -94,15 +117,18 @@ def test_masks_are_those_of_mm(toy_cfg, build, exported, tmp_path, mode, padded)
         assert_array_equal(mask, sample.pred_sem_seg.data[0].numpy())
         varied += len(np.unique(mask)) > 1
     assert varied > len(SIZES)
+    if not padded:  # all of a size, or windows of two images of a size
+        assert_batches(runtime, [6] if mode == 'whole' else [2] * 16)
 
 
 SLIDING = dict(crop_size=(64, 64), stride=(64, 40))
+# With the width of images, and the images of each run for a batch of six.
 DEPTHS = [
-    ('DPTDepthEstimator', dict(mode='whole', flip=True), 64),
+    ('DPTDepthEstimator', dict(mode='whole', flip=True), 64, [12]),
     # The image is mirrored; of mmseg's every window, and its 'slide' slides not.
-    ('DPTDepthEstimator', dict(mode='slide', flip=True, **SLIDING), 114),
-    ('DepthEstimator', dict(mode='slide_flip', **SLIDING), 114),
-    ('DepthEstimator', dict(mode='slide', flip=True, **SLIDING), 64),
+    ('DPTDepthEstimator', dict(mode='slide', flip=True, **SLIDING), 114, [6] * 6),
+    ('DepthEstimator', dict(mode='slide_flip', **SLIDING), 114, [12] * 3),
+    ('DepthEstimator', dict(mode='slide', flip=True, **SLIDING), 64, [6]),
 ]
 
 
@@ -124,8 +150,10 @@ def exported_depth(build, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(('kind', 'test_cfg', 'width'), DEPTHS)
-def test_depths_are_those_of_mm(build, exported_depth, tmp_path, kind, test_cfg, width):
+@pytest.mark.parametrize(('kind', 'test_cfg', 'width', 'counts'), DEPTHS)
+def test_depths_are_those_of_mm(
+    build, exported_depth, tmp_path, kind, test_cfg, width, counts
+):
     cfg = depth_config(kind, test_cfg)
     cfg = pipeline_of(cfg, dict(type='Resize', scale=(width, 64), keep_ratio=False))
     model = build(cfg)
@@ -134,6 +162,7 @@ def test_depths_are_those_of_mm(build, exported_depth, tmp_path, kind, test_cfg,
         wanted = sample.pred_depth_map.data[0].numpy()
         assert depth.shape == wanted.shape
         assert_allclose(depth, wanted, rtol=1e-3)
+    assert_batches(runtime, counts, partial(assert_allclose, rtol=1e-5))
 
 
 @pytest.fixture(scope='module')
@@ -219,6 +248,7 @@ def test_boxes_and_masks_are_those_of_mm(detector, request, tmp_path, bundled):
         seen += [*found.labels]
     assert len(seen) > 10
     assert len({*seen}) > 1
+    assert_batches(runtime, [6], partial(assert_allclose, rtol=1e-4, atol=1e-4))
     (tmp_path / 'boxes_64x64.onnx').write_bytes(b'')
     with pytest.raises(ValueError, match='boxes_64x64.onnx: 0 bytes; .*is damaged'):
         StitchRuntime(tmp_path)
@@ -435,6 +465,37 @@ def test_a_stitch_and_its_precision_are_chosen_at_once(bundle):
     assert (runtime.active_stitch, runtime.active_precision) == (0, 'int8')
     quantised = StitchRuntime(bundle, precision='int8')
     assert quantised.latencies().keys() == {('int8', i) for i in IDS}
+
+
+def test_a_batch_by_another_stitch_and_in_int8(bundle):
+    """A stitch of a batch is not kept; in int8 the scales are of one image."""
+    runtime, images = StitchRuntime(bundle), [*smooth_images(SIZES)]
+    found = runtime.predict_batch(images, stitch=0)
+    assert runtime.active_stitch == 1
+    runtime.set_stitch(0)
+    for mask, image in zip(found, images, strict=True):
+        assert_array_equal(mask, runtime(image))
+    assert_batches(StitchRuntime(bundle, precision='int8'), [1] * 6)
+    with pytest.raises(ValueError, match='stitch_id=3; allowed: 0, 2, 1'):
+        runtime.predict_batch(images, stitch=3)
+    with pytest.raises(ValueError, match='image=.*float64.*; allowed: uint8'):
+        runtime.predict_batch([images[0], np.zeros((4, 4, 3))])
+
+
+def test_a_held_rate_counts_the_images_of_a_batch(bundle, monkeypatch):
+    """Batches of four in 100 ms are of 25 ms; at 25 ms stitch 2 of 20 ms runs."""
+    runtime, clock = StitchRuntime(bundle), count(step=0.1)
+    runtime.hold(fps=40)
+    times = []
+    monkeypatch.setattr(runtime._controller, 'update', times.append)
+    monkeypatch.setattr('time.perf_counter', lambda: next(clock))
+    runtime.predict_batch([*smooth_images(SIZES[:1])] * 4)
+    assert times == pytest.approx([25])
+
+
+def test_the_front(bundle):
+    runtime = StitchRuntime(bundle)
+    assert [*runtime.front().items()] == [(('fp32', i), MS[i]) for i in IDS]
 
 
 def test_switching_while_another_thread_predicts(bundle):

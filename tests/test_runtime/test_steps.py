@@ -12,7 +12,7 @@ def test_an_image_too_thin_to_resize_is_refused():
     manifest = dict(input=dict(shape=['batch', 3, 64, 64]), caller=caller)
     steps = Steps(manifest, open_head=None)
     with pytest.raises(ValueError, match=r'image=\(1, 200\); .*pixels once resized'):
-        steps.predict(None, np.zeros((1, 200, 3), np.uint8))
+        steps.predict(None, [np.zeros((1, 200, 3), np.uint8)])
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,8 @@ def test_probabilities_of_one_label_and_of_several(after, wanted):
     caller['after'] = [dict(step=step) for step in after]
     manifest = dict(input=dict(shape=['batch', 3, 2, 2]), caller=caller)
     steps = Steps(manifest, open_head=None)
-    found = steps.predict(
-        lambda _: [np.float32([[0, np.log(3)]])], np.zeros((2, 2, 3), np.uint8)
-    )
-    assert found.tolist() == pytest.approx(wanted)
+    images = [np.zeros((2, 2, 3), np.uint8)] * 2
+    scores = np.float32([[0, np.log(3)], [np.log(3), 0]])
+    found = steps.predict(lambda pixels: [scores[: len(pixels)]], images)
+    assert found[0].tolist() == pytest.approx(wanted)
+    assert found[1].tolist() == pytest.approx(wanted[::-1])

@@ -1,0 +1,90 @@
+import cv2
+import numpy as np
+import pytest
+from narrow_toy import smooth_images
+from old_torch import writes_onnx
+from tiny import TOY
+
+from snnet_mm.apis import init_model
+from snnet_mm.deploy import StitchExporter
+from snnet_mm.runtime import StitchRuntime
+from snnet_mm.utils import load_config
+
+pytestmark = writes_onnx
+SIZES = (64, 64), (50, 90), (64, 64)
+
+
+@pytest.fixture(scope='module')
+def bundle(untrained, tmp_path_factory):
+    """The stitches 0 and 1 of the checkpoint."""
+    pytest.importorskip('onnxruntime')
+    folder = tmp_path_factory.mktemp('bundle')
+    exporter = StitchExporter(load_config(TOY), init_model(TOY, untrained[0]), folder)
+    exporter.export_bundle((0, 1))
+    return folder
+
+
+@pytest.fixture
+def images(tmp_path):
+    folder = tmp_path / 'images'
+    folder.mkdir()
+    for i, image in enumerate(smooth_images(SIZES)):
+        cv2.imwrite(str(folder / f'{i}.png'), image[..., ::-1])
+    (folder / 'broken.jpg').write_text('')
+    return folder
+
+
+def masks_in(folder):
+    paths = sorted(folder.glob('*.png'))
+    return {p.name: cv2.imread(str(p), cv2.IMREAD_UNCHANGED) for p in paths}
+
+
+def test_a_bundle_and_a_checkpoint_predict_alike(
+    run_here, bundle, untrained, images, tmp_path
+):
+    runtime = StitchRuntime(bundle)
+    flops = runtime.stitches[0]['flops'] / 1e9 * 1.01
+    for stitch, option in (
+        (0, ('--stitch-id', 0)),
+        (1, ('--stitch-id', 1)),
+        (0, ('--budget', f'{flops:.6f}G')),
+    ):
+        folders = []
+        for model in ((bundle,), (TOY, untrained[0], '--device', 'cpu')):
+            out = tmp_path / f'{len(model)}_{option[0]}_{stitch}'
+            files, more = model[:2], model[2:]
+            args = (*files, images, '--out', out, *option, *more, '--batch-size', 2)
+            printed = run_here('predict.py', *args)
+            assert 'Predicted 3 images, 0 were done before' in printed
+            assert 'Skipped 1' in printed
+            assert (out / 'unreadable.txt').read_text().startswith('broken.jpg\t')
+            folders.append(masks_in(out))
+        runtime.set_stitch(stitch)
+        for i, image in enumerate(smooth_images(SIZES)):
+            name = f'{i}.png'
+            np.testing.assert_array_equal(folders[0][name], runtime(image))
+            assert folders[1][name].shape == image.shape[:2]
+            if len(image) == 64:  # others are resized for the graph alone
+                np.testing.assert_array_equal(folders[1][name], runtime(image))
+        assert len({*np.concatenate([m.ravel() for m in folders[0].values()])}) > 1
+    assert 'Predicted 0 images, 3 were done before' in run_here('predict.py', *args)
+
+
+def test_shards_and_deadlines(run_here, bundle, untrained, images, tmp_path):
+    for i in (1, 2):
+        args = (bundle, images, '--out', tmp_path / 'out', '--shard', f'{i}/2')
+        run_here('predict.py', *args, '--deadline', '1h')
+    assert masks_in(tmp_path / 'out').keys() == {'0.png', '1.png', '2.png'}
+    model = (TOY, untrained[0], images, '--out', tmp_path / 'other', '--deadline', '1h')
+    run_here('predict.py', *model, '--results', untrained[1], '--batch-size', 1)
+    assert len(masks_in(tmp_path / 'other')) == 3
+    out = ('--out', tmp_path)
+    for wrong, message in {
+        (bundle, images, '--shard', '3/2'): "shard='3/2'; allowed: 1/n to n/n",
+        (bundle, images, '--shard', 'x'): "shard='x'; allowed: 1/n to n/n",
+        (bundle, images, '--deadline', '8'): "deadline='8'; allowed: positive",
+        (1, 2, 3, images): r'model=.*; allowed: a bundle, or a config',
+        (TOY, untrained[0], images, '--threads', 1): 'threads=1; allowed: none with',
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            run_here('predict.py', *wrong, *out)

@@ -1,0 +1,149 @@
+"""Predict a folder of images: ``tools/predict.py BUNDLE FOLDER --out DIR``.
+
+``tools/predict.py CONFIG CKPT FOLDER --out DIR`` does so by mm's inferencer.
+"""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from snnet_mm import apis
+from snnet_mm.deploy.description import task_of
+from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
+from snnet_mm.runtime.folder import parse_duration
+from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    check_file,
+    check_writable,
+    load_config,
+    run_command,
+    work_dir_lock,
+)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = ToolParser(description='Predict images of a folder or a list')
+    add = parser.add_argument
+    what = 'folder of an exported bundle, or a config file and a checkpoint file'
+    add('model', nargs='+', help=what)
+    add('source', help='folder of images, or text file with one path per line')
+    add('--out', type=Path, required=True, help='output folder')
+    add('--batch-size', type=int, default=8, help='default: %(default)s')
+    what = 'part of the images, such as 2/4; parts share the output folder'
+    add('--shard', default='1/1', metavar='I/N', help=what)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument('--stitch-id', type=int, help='stitch to run')
+    which.add_argument('--budget', help='run the best stitch within it, such as 25ms')
+    what = 'switch stitches such that all is done in this time, such as 8h, 30m or 90s'
+    which.add_argument('--deadline', help=what)
+    what = 'stitches.json of a test, to choose by; of a bundle its manifest is used'
+    add('--results', help=what)
+    add('--precision', help='precision of the graphs of a bundle')
+    add('--threads', type=int, help='threads of a call of a bundle')
+    add('--device', help='device of a checkpoint (default: the best there is)')
+    return parser.parse_args()
+
+
+def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Callable]:
+    """Return the call, task, classes, costs and switch of a bundle."""
+    check(args.results is None, '--results', args.results, 'none with a bundle')
+    runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
+    manifest = runtime.manifest
+    heads = manifest['task'] != 'detection' or manifest['heads']
+    check(
+        heads, 'model', args.model, 'detectors whose heads are graphs: docs/export.md'
+    )
+    if args.stitch_id is not None:
+        runtime.set_stitch(args.stitch_id)
+    if args.budget is not None:
+        runtime.set_budget(args.budget)
+    costs = runtime.front() if args.deadline else {}
+    about = manifest['task'], tuple(manifest['classes'])
+    return (
+        runtime.predict_batch,
+        *about,
+        costs,
+        lambda key: runtime.set_stitch(*key[::-1]),
+    )
+
+
+def of_checkpoint(args: argparse.Namespace) -> tuple:
+    """Return the call, task, classes, costs and switch of a config and a checkpoint."""
+    config, checkpoint = args.model
+    for key in ('precision', 'threads'):
+        value = getattr(args, key)
+        check(value is None, f'--{key}', value, 'none with a config and a checkpoint')
+    cfg = load_config(config)
+    check_file(checkpoint, 'argument: checkpoint')
+    results = StitchResults.read(args.results) if args.results else None
+    chosen = args.budget if args.stitch_id is None else args.stitch_id
+    chosen = 'pareto' if args.deadline else chosen
+    if chosen is not None:
+        apis.check_stitches(cfg, chosen, results, by_costs=True)
+    model, costs = apis.init_model(cfg, checkpoint, device=args.device), {}
+    if chosen is not None:
+        space = apis.find_stitched_backbone(model).space
+        size = (cfg.get('test_cfg') or {}).get('input_size')
+        table = apis.cost_table(model, size) if args.stitch_id is None else None
+        by = table if results is None else None
+        ids = apis.select_stitches(space, chosen, by, results)
+        apis.set_stitch(model, ids[0])
+        if args.deadline:
+            costs = {
+                i: table[i].flops for i in sorted(ids, key=lambda i: table[i].flops)
+            }
+    call = partial(apis.predict_arrays, apis.init_inferencer(model))
+    classes = tuple((model.dataset_meta or {}).get('classes') or ())
+    return call, task_of(model), classes, costs, partial(apis.set_stitch, model)
+
+
+def main() -> None:
+    args = parse_args()
+    number = len(args.model)
+    check(number < 3, 'model', args.model, 'a bundle, or a config and a checkpoint')
+    parts = args.shard.split('/')
+    right = len(parts) == 2 and all(part.isdecimal() for part in parts)
+    check(right, '--shard', args.shard, '1/n to n/n')
+    shard = tuple(map(int, parts))
+    seconds = parse_duration(args.deadline) if args.deadline else None
+    check_writable(args.out, 'option: --out')
+    made = (of_bundle if number == 1 else of_checkpoint)(args)
+    predict, task, classes, costs, switch = made
+    columns = '{task.description}', BarColumn(), MofNCompleteColumn()
+    columns += TimeElapsedColumn(), 'left', TimeRemainingColumn()
+    with (
+        work_dir_lock(args.out, f'prediction_{shard[0]}of{shard[1]}', '--out'),
+        Progress(*columns) as progress,
+    ):
+        bar = progress.add_task('Predicting')
+        deadline = Deadline(seconds, costs, switch) if args.deadline else None
+        done = predict_folder(
+            predict,
+            task,
+            classes,
+            args.source,
+            args.out,
+            args.batch_size,
+            shard,
+            deadline,
+            lambda done, total: progress.update(bar, completed=done, total=total),
+        )
+    print(f'Predicted {done.predicted} images, {done.before} were done before')
+    if done.unreadable:
+        print(f'Skipped {len(done.unreadable)}, listed in unreadable*.txt')
+    print(f'Wrote to {args.out}')
+
+
+if __name__ == '__main__':
+    run_command(main)

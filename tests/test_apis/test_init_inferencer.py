@@ -5,8 +5,15 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
-from snnet_mm.apis import draw_prediction, init_inferencer, init_model, set_stitch
+from snnet_mm.apis import (
+    draw_prediction,
+    init_inferencer,
+    init_model,
+    predict_arrays,
+    set_stitch,
+)
 from snnet_mm.apis.init_inferencer import as_bgr, list_images
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
@@ -151,3 +158,42 @@ def test_images_are_listed(images, tmp_path):
     for inputs in ([images / 'a.png', 'nowhere.jpg'], tmp_path, [], None, [array, 3]):
         with pytest.raises(ValueError, match='inputs=.*allowed: image files'):
             list_images(inputs)
+
+
+def test_predictions_of_every_kind_of_sample():
+    """Images of a size come as one batch, BGR; mmseg gives one sample by itself."""
+    batches = []
+
+    def inferencer(arrays, batch_size, return_datasamples):
+        assert return_datasamples
+        assert batch_size == len(arrays)
+        batches.append([array.shape for array in arrays])
+        samples = []
+        for array in arrays:
+            value, sample = int(array[0, 0, 2]), BaseDataElement()
+            if value < 2:
+                pixels = torch.full((1, *array.shape[:2]), value)
+                key = 'pred_depth_map' if value else 'pred_sem_seg'
+                sample.set_field(PixelData(data=pixels), key)
+            elif value == 2:
+                sample.set_field(torch.tensor([0.2, 0.8]), 'pred_score')
+            else:
+                objects = InstanceData(bboxes=torch.ones(1, 4), scores=torch.ones(1))
+                objects.labels = torch.tensor([value])
+                sample.set_field(objects, 'pred_instances')
+            samples.append(sample)
+        if len(samples) == 1:
+            return dict(predictions=samples[0])
+        return samples
+
+    arrays = [np.zeros((4 + (i == 1), 6, 3), np.uint8) for i in range(4)]
+    for i, array in enumerate(arrays):
+        array[..., 0] = i  # red
+    found = predict_arrays(inferencer, arrays)
+    assert batches == [[(4, 6, 3)] * 3, [(5, 6, 3)]]
+    assert np.array_equal(found[0], np.zeros((4, 6)))
+    assert np.array_equal(found[1], np.ones((5, 6)))
+    assert found[2].tolist() == pytest.approx([0.2, 0.8])
+    assert found[3].labels.tolist() == [3]
+    assert found[3].boxes.tolist() == [[1, 1, 1, 1]]
+    assert found[3].masks is None

@@ -4,7 +4,7 @@ _base_ = [
     '../_base_/models/setr-naive_snnetv2-deit3-s-l.py',
     '../_base_/datasets/coco-stuff10k_512x512.py',
     '../_base_/schedules/sgd_poly_80k.py',
-    '../_base_/stitched_runtime.py',
+    '../_base_/stitched_paper_runtime.py',
 ]
 auxiliary_head = dict(_base_.auxiliary_head, num_classes=171)
 model = dict(

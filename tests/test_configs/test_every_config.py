@@ -129,6 +129,15 @@ def test_config_trains_as_long_as_its_name_says_by_the_recipe_of_the_authors(nam
         assert found == recipe
 
 
+@pytest.mark.parametrize('name', ALL)
+def test_stitches_of_the_papers_share_batch_norm_statistics(name):
+    hook = read(name).default_hooks.get('stitch_statistics')
+    papers = ('setr/setr-naive', 'imagenet/snnetv1-*128-*', 'camvid/*-500_')
+    if hook and 'dinov2' not in name:
+        shared = any(fnmatch(name, f'{pattern}*') for pattern in papers)
+        assert hook.num_images == (0 if shared else 200)
+
+
 @pytest.mark.parametrize('name', paths('imagenet/*.py'))
 def test_trainings_of_imagenet_are_those_of_the_authors(name):
     cfg = Config.fromfile(CONFIGS / name)

@@ -35,5 +35,6 @@ default_hooks = dict(
             anchors='slowest',
             sampler=dict(type='ImportanceSampler', warm_up=40, num_groups=10),
         )
-    )
+    ),
+    stitch_statistics=dict(num_images=200),
 )

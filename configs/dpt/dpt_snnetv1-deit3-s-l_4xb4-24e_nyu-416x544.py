@@ -7,5 +7,7 @@ model = dict(
     )
 )
 default_hooks = dict(
-    stitch_sampling=dict(sampler=dict(_delete_=True, type='UniformSampler'))
+    stitch_sampling=dict(
+        sampler=dict(_delete_=True, type='UniformSampler', per_rank=True)
+    )
 )

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 from config_models import CONFIGS, load, paths, read
 from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
 from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 from narrow_configs import narrow, write_data
@@ -136,6 +137,22 @@ def test_stitches_of_the_papers_share_batch_norm_statistics(name):
     if hook and 'dinov2' not in name:
         shared = any(fnmatch(name, f'{pattern}*') for pattern in papers)
         assert hook.num_images == (0 if shared else 200)
+
+
+@pytest.mark.parametrize('name', paths('dpt/dpt_*nyu*.py'))
+def test_trainings_of_nyu_are_those_of_the_authors(name):
+    cfg, model = load(name)
+    backbone = model.backbone
+    for anchor in getattr(backbone, 'anchors', [backbone]):
+        assert (anchor.grid, anchor.pos_embed_antialias) == ((14, 14), False)
+    if 'snnet' in name:
+        assert cfg.default_hooks.stitch_sampling.sampler.per_rank
+    groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+    names = {id(p): k for k, p in model.named_parameters()}
+    decays = {names[id(p)]: g['weight_decay'] for g in groups for p in g['params']}
+    free = {k for k, decay in decays.items() if not decay}
+    assert free == {k for k in decays if k.endswith(('pos_embed', 'cls_token'))}
+    assert len(free) == (4 if 'snnet' in name else 2)
 
 
 @pytest.mark.parametrize('name', paths('imagenet/*.py'))

@@ -1,9 +1,13 @@
-# The one-cycle schedule of DPT on NYUv2: AdamW, one rate and one decay for everything,
-# momentum cycled. 24 epochs of the 24231 training images of the Eigen split, batch 16;
-# for another number of images use tools/train.py --iters.
+# The one-cycle schedule of DPT on NYUv2: AdamW, one rate for everything, no decay of
+# positions and tokens, as in the authors' settings, momentum cycled. 24 epochs of the
+# 24231 training images of the Eigen split, batch 16; for another number of images use
+# tools/train.py --iters.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=2e-5, betas=(0.9, 0.999), weight_decay=0.01),
+    paramwise_cfg=dict(
+        custom_keys=dict(pos_embed=dict(decay_mult=0), cls_token=dict(decay_mult=0))
+    ),
     clip_grad=dict(max_norm=35, norm_type=2),
 )
 param_scheduler = [

@@ -17,8 +17,9 @@ model = dict(
         type='ImageClassifier',
         data_preprocessor=dict(
             type='ClsDataPreprocessor',
-            mean=[127.5, 127.5, 127.5],
-            std=[127.5, 127.5, 127.5],
+            # ImageNet's, as in VPT's code, though AugReg was trained with 127.5.
+            mean=[123.675, 116.28, 103.53],
+            std=[58.395, 57.12, 57.375],
             to_rgb=True,
         ),
         backbone=dict(

@@ -19,9 +19,6 @@ anchors = [
 heads = [dict(in_channels=width, pooling='mean') for width in (768, 768, 1024)]
 model = dict(
     model=dict(
-        data_preprocessor=dict(
-            mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375]
-        ),
         backbone=dict(anchors=anchors, stages=(0, 1, 2)),
         head=dict(anchor_heads=heads),
     )

@@ -183,9 +183,7 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
         backbone |= dict(type='SNNetv2', stitching_layer=layer)
     model['backbone'] = deepcopy(backbone)
     if classifies:
-        heads = [m.model['head'] for m in pair]
-        heads = [(h.get('anchor_heads') or h['ends'])[0] for h in heads]
-        model['head'].pop('ends', None)
+        heads = [m.model['head']['anchor_heads'][0] for m in pair]
         model['head']['anchor_heads'] = [dict(h, init_cfg=None) for h in heads]
     weights = {}
     for i, m in enumerate(pair):

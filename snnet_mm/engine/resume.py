@@ -24,8 +24,6 @@ KEYS = 'config key: load_from; of tools/test.py: the argument checkpoint'
 # Weights that change the outputs of the others, by the setting that makes room for
 # them; other rooms add theirs.
 ADDED = {r'(^|\.)blocks\..*\.lora_': 'model.backbone.anchors.lora'}
-# What was called otherwise in older checkpoints, which modules load all the same.
-RENAMED: dict[str, str] = {}
 # State of optimizers that is as large as its parameter. Other state is of any shape:
 # factored moments, steps.
 FULL_SIZE = {'exp_avg', 'exp_avg_sq', 'max_exp_avg_sq', 'momentum_buffer'}
@@ -95,7 +93,7 @@ def check_weights_fit(
     """
     model = unwrapped(model)
     weights = checkpoint.get('state_dict', checkpoint)
-    weights = {_current(str(k)): v for k, v in weights.items()}
+    weights = {str(k).removeprefix('module.'): v for k, v in weights.items()}
     _check_space(model, weights, name, resumed)
     shapes, wanted = _shapes(weights), _shapes(model.state_dict())
     known = shapes.keys() & wanted.keys()
@@ -130,13 +128,6 @@ def diverged(runner: Runner, what: str) -> ValueError:
 
 def _refuse(name: str, what: str, keys: str = KEYS) -> NoReturn:
     raise ValueError(f'checkpoint {name} {what} ({keys})')
-
-
-def _current(key: str) -> str:
-    key = key.removeprefix('module.')
-    for before, now in RENAMED.items():
-        key = key.replace(before, now)
-    return key
 
 
 def _check_all_there(

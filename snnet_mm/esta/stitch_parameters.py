@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from snnet_mm.models import StitchedBackbone
 from snnet_mm.stitching import Stitch
-from snnet_mm.utils import MOVED_SETTINGS, check, is_whole, register
-
-MOVED_SETTINGS['stitch_bias'] = "plugins=dict(stitch_biases=dict(type='StitchBiases'))"
+from snnet_mm.utils import check, is_whole, register
 
 
 class StitchParameters(nn.Module, metaclass=ABCMeta):

@@ -33,7 +33,6 @@ class MapLayerNorm(nn.LayerNorm):
         return x.permute(0, 3, 1, 2).contiguous()
 
 
-@register(MODELS, 'MapNorms')  # its name in earlier versions
 @register(MODELS)
 class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.

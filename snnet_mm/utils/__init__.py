@@ -22,5 +22,5 @@ from .logging import quiet_terminal
 from .machine import machine
 from .precision_gain import print_gains
 from .random import isolated_rng, seed_everything, shared_seed
-from .registering import MOVED_SETTINGS, register, suggesting_types
+from .registering import register, suggesting_types
 from .work_dir_lock import folder_lock, work_dir_lock

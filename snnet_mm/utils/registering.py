@@ -12,11 +12,6 @@ from mmengine.registry import Registry
 
 from snnet_mm.runtime.checks import refusal
 
-# Settings that stock classes or earlier versions have, and what stands in their place.
-MOVED_SETTINGS = {
-    'pretrained': 'nothing here, nor in the model, but an init_cfg with a checkpoint; '
-    'in a stitched backbone one for each anchor'
-}
 VARIADIC = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
 MISSING_TYPE = re.compile(r'(\S+) is not in the (\w+)::(.+?) registry')
 
@@ -26,7 +21,7 @@ def register(
 ) -> Callable[[type], type]:
     """Register a class, and refuse settings that it does not have.
 
-    A misspelt or left-over key of a config ends in a ValueError that names the key, its
+    A misspelt or unknown key of a config ends in a ValueError that names the key, its
     value and the nearest setting, in whichever tool the class is built. Where a class
     ``passes_on`` its ``**kwargs`` to another than its bases, that one may refuse them.
     """
@@ -39,8 +34,8 @@ def register(
         def checked_init(self: object, *args, **kwargs) -> None:
             of = type(self).__name__
             for key in [] if passes_on else kwargs.keys() - allowed:
-                wanted = MOVED_SETTINGS.get(key, sorted(allowed))
-                raise refusal(f'{of}.{key}', kwargs[key], wanted, misspelt=key)
+                value = kwargs[key]
+                raise refusal(f'{of}.{key}', value, sorted(allowed), misspelt=key)
             try:
                 arguments.bind(self, *args, **kwargs)
             except TypeError as error:

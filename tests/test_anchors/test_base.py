@@ -97,11 +97,3 @@ def test_blocks_that_a_network_lacks_and_weights_of_another_are_refused(tmp_path
     deeper = MODELS.build(VIT | dict(arch=ARCH | dict(depth=10))).state_dict()
     with pytest.raises(ValueError, match=r'has blocks\.9\.'):
         build_from(tmp_path / 'a.pth', deeper, VIT | dict(kept_blocks=[0, 8]))
-
-
-def test_exported_configs_with_the_old_name_of_kept_blocks():
-    arch = dict(embed_dims=8, depth=3, num_heads=2)
-    config = dict(type='PlainViT', arch=arch, img_size=32, held_blocks=[0])
-    net = dict(type='SingleStitch', anchors=[config], segments=[(0, 0, 3)])
-    names = [k.split('.')[3] for k in MODELS.build(net).state_dict() if 'blocks' in k]
-    assert {*names} == {'0', '1', '2'}

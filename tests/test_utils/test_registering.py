@@ -57,8 +57,6 @@ def test_every_class_of_ours_refuses_settings_that_it_lacks():
             r"stiching_layer=\{'rank': 2\}; .*did you mean 'stitching_layer'\? "
             r'\(config key: SNNetv2.stiching_layer\)',
         ),
-        ('SNNetv2', dict(pretrained='a'), "ed='a'; allowed: nothing .*init_cfg .*each"),
-        ('SNNetv2', dict(stitch_bias=True), "=True; allowed: plugins=.*'StitchBiases'"),
         ('SNNetv2', dict(), "SNNetv2: missing a required argument: 'anchors'"),
         ('PlainViT', dict(archs='s'), "did you mean 'arch'"),
         ('ResourceConstrainedSampler', dict(steps=1e9), r"'step'\?.*Sampler.steps"),

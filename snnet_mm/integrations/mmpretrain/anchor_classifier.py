@@ -110,20 +110,15 @@ class AnchorClassifier(BaseModule):
         if options is None:
             super().init_weights()
             return
-        prefix, own = _current(options.get('prefix', '')), self.state_dict()
+        prefix, own = options.get('prefix', ''), self.state_dict()
 
         def adapt(weights: Weights) -> Weights:
-            weights = {_current(k): v for k, v in weights.items()}
             weights = classifier_weights(select_prefix(weights, prefix))
             return {k: v for k, v in weights.items() if k in own}
 
         key = 'head.anchor_heads.init_cfg.checkpoint, head.num_classes'
         load_into(self, options['checkpoint'], key, adapt=adapt)
         self.is_init = True
-
-
-def _current(name: str) -> str:
-    return name.replace('.ends.', '.anchor_heads.')
 
 
 def classifier_weights(weights: Weights) -> dict[str, Tensor]:

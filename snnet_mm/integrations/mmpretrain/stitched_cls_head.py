@@ -36,7 +36,6 @@ class StitchedClsHead(ClsHead):
             width the maps of a backbone with ``out='maps', with_cls=True`` are: what
             ends in a faster one is projected, as in the authors' SN-Netv1 of anchors of
             unequal depth.
-        ends: Name of ``anchor_heads`` in older configs and checkpoints.
     """
 
     def __init__(
@@ -48,19 +47,17 @@ class StitchedClsHead(ClsHead):
         frozen: bool = False,
         norm_stitches: bool = True,
         of_slowest: bool = False,
-        ends: Sequence[dict | None] = (),
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        heads = anchor_heads or ends
         wanted = 'one dict per anchor, such as dict(in_channels=384)'
-        check(any(heads), 'head.anchor_heads', heads, wanted)
+        check(any(anchor_heads), 'head.anchor_heads', anchor_heads, wanted)
         self.num_classes, self.of_slowest = num_classes, of_slowest
         defaults = dict(num_classes=num_classes, pooling=pooling, norm_eps=norm_eps)
         self.anchor_heads = ModuleList(
-            head and AnchorClassifier(**(defaults | head)) for head in heads
+            head and AnchorClassifier(**(defaults | head)) for head in anchor_heads
         )
-        self._active = max(a for a, head in enumerate(heads) if head)
+        self._active = max(a for a, head in enumerate(anchor_heads) if head)
         pooled = {head.pooling for head in self.anchor_heads if head is not None}
         known = norm_stitches or 'norm-mean' not in pooled
         wanted = "True where a norm comes before pooling='norm-mean'"
@@ -101,8 +98,7 @@ class StitchedClsHead(ClsHead):
     def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
         """Return the config of this head with the head of one anchor alone."""
         config = dict(config)
-        heads = config.pop('ends', None) or config['anchor_heads']
-        end = self._anchor_of(stitch)
+        heads, end = config['anchor_heads'], self._anchor_of(stitch)
         heads = [h if a == end else None for a, h in enumerate(heads)]
         config.pop('norm_stitches', None)
         if not self._has_norm(stitch):
@@ -150,10 +146,3 @@ class StitchedClsHead(ClsHead):
         ok, key = width == head.in_channels, f'anchor_heads.{self._active}.in_channels'
         check(ok, f'head.{key}', head.in_channels, f'{width}, the width of the anchor')
         return head
-
-    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args) -> None:
-        old = f'{prefix}ends.'
-        for key in [k for k in state_dict if k.startswith(old)]:
-            new = f'{prefix}anchor_heads.{key.removeprefix(old)}'
-            state_dict[new] = state_dict.pop(key)
-        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -52,9 +52,7 @@ class SingleStitch(BaseModule):
         for a, config in enumerate(anchors):
             blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
             part = dict(kept_blocks=blocks, embedding=route[0].anchor == a)
-            # The old name of kept blocks, in configs exported before.
-            config = {k: v for k, v in (config or {}).items() if k != 'held_blocks'}
-            self.anchors.append(MODELS.build(config | part) if config else None)
+            self.anchors.append(MODELS.build(dict(config, **part)) if config else None)
         depths = [anchor.depth if anchor else 0 for anchor in self.anchors]
         check_route(self.stitch, depths, layers)
         self.stitching_layers = nn.ModuleDict()

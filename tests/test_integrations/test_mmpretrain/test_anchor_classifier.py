@@ -65,17 +65,6 @@ def test_anchors_with_weights_of_timm_give_the_logits_of_timm(saved, family):
     assert_close(classifier(backbone(images)), wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize('name', ['ends', 'anchor_heads'])
-@pytest.mark.parametrize('asked', ['ends', 'anchor_heads'])
-def test_older_checkpoints_and_configs_name_the_heads_ends(saved, name, asked):
-    one = AnchorClassifier(12, CLASSES)
-    weights = {f'head.{name}.1.{k}': v for k, v in one.state_dict().items()}
-    init = saved(weights, prefix=f'head.{asked}.1.')
-    other = AnchorClassifier(12, CLASSES, init_cfg=init)
-    other.init_weights()
-    assert other.head.weight.equal(one.head.weight)
-
-
 def test_weights_that_do_not_fit(saved):
     other = AnchorClassifier(8, CLASSES).state_dict()
     words = r'head\.weight has shape \(5, 8\).*\(6, 8\).*num_classes'

@@ -2,7 +2,6 @@ import pytest
 import torch
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import init_default_scope
-from mmengine.runner import load_checkpoint
 from staged_anchors import ENDS, levit, resnet, swin
 from torch.testing import assert_close
 
@@ -26,8 +25,8 @@ def anchor(width, depth=3, num_heads=2, **kwargs):
     return dict(type='PlainViT', arch=arch, img_size=32, patch_size=8) | kwargs
 
 
-def widths(*numbers, key='anchor_heads'):
-    return {key: [dict(in_channels=n) for n in numbers]}
+def widths(*numbers):
+    return {'anchor_heads': [dict(in_channels=n) for n in numbers]}
 
 
 def classifier(dims=(8, 12), depths=(3, 5), head=None, **backbone):
@@ -154,22 +153,6 @@ def test_the_head_of_the_slowest_anchor_for_all_stitches(randomise):
         assert not list(model.head.idle_parameters(stitch))
         config = dict(anchor_heads=heads)
         assert model.head.config_of_stitch(config, stitch) == config
-
-
-@torch.no_grad()
-def test_configs_and_checkpoints_from_before_the_rename(randomise, tmp_path):
-    model = randomise(classifier()).eval()
-    weights, images = model.state_dict(), torch.randn(1, 3, 32, 32)
-    older = {k.replace('.anchor_heads.', '.ends.'): v for k, v in weights.items()}
-    assert len(older.keys() - weights.keys()) == 8
-    torch.save(dict(state_dict=older), tmp_path / 'older.pth')
-    again = classifier(head=dict(widths(8, 12, key='ends'), anchor_heads=None)).eval()
-    again.load_state_dict(older)
-    assert again(images).equal(model(images))  # by the head of the last anchor
-    set_stitch(model, 1)
-    assert again(images).equal(model(images))
-    load_checkpoint(randomise(again), str(tmp_path / 'older.pth'), strict=True)
-    assert again(images).equal(model(images))
 
 
 def test_only_the_head_of_the_stitch_is_trained():

@@ -13,7 +13,6 @@ from snnet_mm.datasets import (
 )
 from snnet_mm.engine import WeightCheckHook
 from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
-from snnet_mm.evaluation.search import check_number
 from snnet_mm.integrations import import_detection_for
 from snnet_mm.stitching import (
     CostTable,
@@ -56,9 +55,8 @@ def parse_args() -> argparse.Namespace:
 def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group('which stitches, on how much data')
     chosen = group.add_mutually_exclusive_group()
-    what = """stitches to test: 'all', 'anchors', 'pareto' (of --results), ids such as
-        0,5,12, or 'search' for the best within all budgets; by default what the config
-        says"""
+    what = """stitches to test: 'all', 'anchors', 'pareto' (of --results), or ids such
+        as 0,5,12; by default what the config says"""
     chosen.add_argument('--stitch-id', help=what)
     what = """test the best stitch within a budget such as 120G, 60M or 25ms; several
         budgets with commas; measured best with --results, else a guess"""
@@ -79,7 +77,6 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         for where that is not known of a metric"""
     group.add_argument('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     for option, words in {
-        '--evaluate': 'how many stitches a search evaluates, anchors included',
         '--stitches-per-pass': 'evaluate at most so many stitches in one pass',
         '--limit': 'test on so many images, evenly spread over the data',
         '--screen': 'screen the stitches on so many images, then test only the best of '
@@ -98,7 +95,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
 def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
     """Test stitches as the command line says, in the loop that can."""
     same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
-    same += ('evaluate', 'screen', 'keep', 'recalibrate_bn', 'metric')
+    same += ('screen', 'keep', 'recalibrate_bn', 'metric')
     settings = {name: getattr(args, name) for name in same}
     settings['sizes'] = args.sizes and [parse_size(size) for size in args.sizes]
     settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
@@ -145,10 +142,7 @@ def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
         return
     if results:
         results.check_space(space, f'{args.results}: results')
-    searched = cfg.test_cfg.get('stitches') == 'search'
-    if searched or args.evaluate is not None:
-        check_number(space, cfg.test_cfg.get('evaluate'), searched)
-    elif args.stitch_id or (args.budget and results):
+    if args.stitch_id or (args.budget and results):
         if len({table.input_size for table in costs}) > 1:
             return  # what a budget buys depends on the size
         chosen, costs = args.stitch_id or args.budget, costs and by_precision(costs)

@@ -292,7 +292,7 @@ class StitchExporter:
     ) -> dict:
         ranked_by, metrics = None, {}
         if results is not None:
-            for row in results.measured:  # JSON has no NaN
+            for row in results.stitches:  # JSON has no NaN
                 found = row.metrics.items()
                 metrics[row.id] = {k: v for k, v in found if math.isfinite(v)}
             if results.metric in results.directions:

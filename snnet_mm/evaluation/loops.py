@@ -44,7 +44,6 @@ from .one_pass import check_metric, run_one_pass, spread
 from .partial_results import MetricBuffers, PartialResults, StitchScores, identify
 from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
-from .search import StitchSearch, check_number, run_search
 from .sizes import Size, check_sizes, size_name
 from .stitch_statistics import own_statistics, recalibrated, statistics_hook
 from .tables import report_sizes, report_stitches
@@ -103,10 +102,7 @@ class StitchTestLoop(TestLoop):
 
     Args:
         *args: See mmengine's ``TestLoop``.
-        stitches: See :func:`snnet_mm.stitching.select_stitches`; ``'search'`` for the
-            best stitches within all budgets, of which few are evaluated and the others
-            predicted; see :class:`StitchSearch`.
-        evaluate: How many stitches a search evaluates, anchors included.
+        stitches: See :func:`snnet_mm.stitching.select_stitches`.
         input_size: See :func:`cost_table`.
         sizes: Heights and widths to test at, one after the other: images, of the
             largest size or above, are resized to it, and every size has a folder of its
@@ -128,8 +124,7 @@ class StitchTestLoop(TestLoop):
             data and config; others are removed.
         limit: Use only so many images, evenly spread over the data set.
         screen: First look at all stitches on so many images, evenly spread, then
-            evaluate the anchors and the best of every budget group on everything; a
-            search begins with the best ones and learns from the scores.
+            evaluate the anchors and the best of every budget group on everything.
         keep: How many stitches of a budget group (ten equal parts of the FLOPs range)
             pass the screening.
         recalibrate_bn: Before the test, estimate the batch norm statistics of the model
@@ -145,7 +140,6 @@ class StitchTestLoop(TestLoop):
         self,
         *args,
         stitches: str | int | Sequence[int] = 'anchors',
-        evaluate: int | None = None,
         input_size: Sequence[int] | None = None,
         sizes: Sequence[Sequence[int]] = (),
         results: str | os.PathLike | None = None,
@@ -167,8 +161,7 @@ class StitchTestLoop(TestLoop):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.stitches, self.input_size = stitches, input_size
-        self.evaluate, self.sizes = evaluate, sizes
-        self.known_results = results
+        self.sizes, self.known_results = sizes, results
         self.known_costs = [costs] if isinstance(costs, str | os.PathLike) else costs
         self.metric, self.lower_is_better = metric, lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
@@ -215,7 +208,7 @@ class StitchTestLoop(TestLoop):
             except NoMetricsError as error:
                 runner.logger.warning(f'No report is written: {error}')
                 continue
-            found = _flatten({r.id: r.metrics for r in reports[-1].measured})
+            found = _flatten({r.id: r.metrics for r in reports[-1].stitches})
             at = f'{size_name(size)}/' if size else ''
             metrics |= {at + name: value for name, value in found.items()}
         set_input_size(runner.model, None)
@@ -245,13 +238,10 @@ class StitchTestLoop(TestLoop):
                 with atomic_path(folder / 'bn_statistics.pth') as temporary:
                     torch.save(anew, temporary)
         with own_statistics(runner, ids, anew):
-            if self.stitches == 'search':
-                report = self._search(costs, evaluate)
-            else:
-                report = self._screen_and_evaluate(ids, evaluate)
+            report = self._screen_and_evaluate(ids, evaluate)
         if is_main_process():
             report_stitches(report, folder, self.quiet)
-            if size is None and len(report.measured) == len(self._space):
+            if size is None and len(report.stitches) == len(self._space):
                 link_latest(folder / 'stitches.json', runner.work_dir)
             images = [scores[r.id].images for r in report.complete]
             save_image_scores(images, report, folder / 'per_image.npz')
@@ -276,11 +266,6 @@ class StitchTestLoop(TestLoop):
                 tables[file].check_same_model(costs, f'{file} {keys}')
             known = tables[same[0]]
             costs = by_precision([tables[file] for file in same])
-        searched = self.stitches == 'search'
-        if searched or self.evaluate is not None:
-            check_number(space, self.evaluate, searched)
-        if searched:
-            return known, space.ids
         results = None
         if self.known_results is not None:
             results = StitchResults.read(
@@ -312,15 +297,6 @@ class StitchTestLoop(TestLoop):
             f'{screened.stitches[0].num_images} images: {list(kept)}'
         )
         return screened.updated_by(evaluate(kept, self.limit))
-
-    def _search(self, costs: CostTable, evaluate: Evaluate) -> StitchResults:
-        screened = self.screen and evaluate(self._space.ids, self.screen)
-        return run_search(
-            lambda ids: evaluate(ids, self.limit),
-            StitchSearch(self._space, costs, screened),
-            self.evaluate,
-            self.runner.logger.info,
-        )
 
     def _evaluate(
         self,

@@ -73,8 +73,7 @@ def stitch_table(results: StitchResults) -> Table:
     """Return a table of results, one row per stitch, ascending in FLOPs."""
     others = [m for m in results.stitches[0].metrics if not m.endswith(LEFT_OUT)]
     metrics = [results.metric, *(m for m in others if m != results.metric)]
-    # Some were only screened, or predicted.
-    mixed = len(results.complete) < len(results.stitches)
+    mixed = len(results.complete) < len(results.stitches)  # some were only screened
     headings = [UNITS['flops'].heading, UNITS['params'].heading]
     headings += [m.rsplit('/')[-1] for m in metrics]
     headings += ['images'] * mixed + ['Pareto']
@@ -95,11 +94,7 @@ def stitch_table(results: StitchResults) -> Table:
         # Shares and errors below 1 have three decimals.
         values = [r.metrics[m] for m in metrics]
         cells += [f'{v:.2f}' if v >= 1 else f'{v:.3f}' for v in values]
-        images = str(r.num_images)
-        if r.deviation is not None:  # of the first metric, which ranks
-            cells[2:] = [f'{cells[2]} ± {r.deviation:.2g}', *[''] * len(values[1:])]
-            images = 'predicted'
-        cells += [images] * mixed + ['*' if r.id in front else '']
+        cells += [str(r.num_images)] * mixed + ['*' if r.id in front else '']
         _add_row(table, r.id, r.kind, r.route, *cells)
     return table
 
@@ -107,7 +102,7 @@ def stitch_table(results: StitchResults) -> Table:
 def _explained(results: StitchResults, front: Sequence[int]) -> Iterator[str]:
     better = 'more' if results.higher_is_better else 'less'
     yield (
-        f'* on the Pareto front, {len(front)} of {len(results.measured)} stitches: '
+        f'* on the Pareto front, {len(front)} of {len(results.stitches)} stitches: '
         f'none that costs as little has {better} {results.metric}.'
     )
     found = results.rank_correlation()

@@ -45,9 +45,7 @@ class NoMetricsError(ValueError):
 class StitchResult:
     """Costs and metrics of one stitch; see :class:`Stitch` and :class:`Cost`.
 
-    ``num_images`` is how many images the metrics are from, if that is known. Where a
-    search predicted the ranking metric, ``deviation`` is its standard deviation and
-    other metrics are NaN.
+    ``num_images`` is how many images the metrics are from, if that is known.
     """
 
     id: int
@@ -59,7 +57,6 @@ class StitchResult:
     latency: float | None = None
     memory: int | None = None
     num_images: int | None = None
-    deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -150,21 +147,10 @@ class StitchResults:
         return replace(self, stitches=[newer.get(r.id, r) for r in self.stitches])
 
     @property
-    def measured(self) -> list[StitchResult]:
-        """The results of evaluated stitches: others were predicted."""
-        return [r for r in self.stitches if r.deviation is None]
-
-    @property
     def complete(self) -> list[StitchResult]:
-        """The measured results from the most images: others were only screened."""
-        most = max((r.num_images or 0 for r in self.measured), default=0)
-        return [r for r in self.measured if (r.num_images or 0) == most]
-
-    @property
-    def predicted(self) -> list[StitchResult]:
-        """The results whose ranking metric was predicted."""
-        found = [r for r in self.stitches if r.deviation is not None]
-        return [r for r in found if not math.isnan(self.score(r))]
+        """The results from the most images: others were only screened."""
+        most = max((r.num_images or 0 for r in self.stitches), default=0)
+        return [r for r in self.stitches if (r.num_images or 0) == most]
 
     def scores(self) -> dict[int, float]:
         """The ranking metric by id, where it is a number, of complete results."""
@@ -294,9 +280,6 @@ def _checked(result: StitchResult, names: Collection[str]) -> StitchResult:
         require(isinstance(text, str), f'{name} {of}', text, 'text')
     right = images is None or is_whole(images, 1)
     require(right, f'num_images {of}', images, 'whole numbers from 1')
-    deviation = result.deviation
-    right = deviation is None or is_number(deviation) and deviation >= 0
-    require(right, f'deviation {of}', deviation, 'null, or a number from 0')
     found = result.metrics
     require(found.keys() == names, f'metrics {of}', list(found), sorted(names))
     for name, value in found.items():

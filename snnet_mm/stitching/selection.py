@@ -1,7 +1,6 @@
 """Choosing stitches: by budget, as lists of configs name them, after a screening."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 from snnet_mm.runtime.budgets import (
@@ -18,7 +17,6 @@ from .cost_table import CostTable, split_cost_range
 from .prior import prior_scores
 from .results import (
     SizedStitch,
-    StitchResult,
     StitchResults,
     check_comparable,
     joint_columns,
@@ -33,7 +31,7 @@ SELECTIONS = (
 )
 PRIOR_LOSES = (
     'a guess, which on published models lost 0.5 points of mIoU or top-1 on average '
-    'and 2.4 at most; --stitch-id search measures'
+    'and 2.4 at most; --stitch-id all measures'
 )
 
 
@@ -54,8 +52,7 @@ def pick(
     """The best stitch within a budget.
 
     Without results it is the one that :func:`prior_scores` ranks first, which is a
-    guess. Of equally good stitches it is the cheapest. Stitches whose score was
-    predicted are picked only where no measured one is affordable.
+    guess. Of equally good stitches it is the cheapest.
 
     Args:
         space: The stitching space.
@@ -149,21 +146,15 @@ def _choose(
     given = costs is not None or results is not None
     check(given, '--results', None, 'results or a cost table, which budgets go by')
     if results is None:
-        sign, scores, hopes = 1, prior_scores(space, costs.column('flops')), {}
+        sign, scores = 1, prior_scores(space, costs.column('flops'))
     else:
         results.check_space(space)
         results = results.ranked_by(lower_is_better=lower_is_better)
         sign, scores = 1 if results.higher_is_better else -1, results.scores()
-        hopes = {r.id: results.score(r) for r in results.predicted}
     priced = costs if costs is not None else results
     column = priced.column(budget.cost)
-
-    def ranked(scores: Mapping[int, float]) -> list[int]:
-        affordable = (i for i in scores if column[space[i].id] <= budget.limit)
-        return sorted(affordable, key=lambda i: (-sign * scores[i], column[i], i))
-
-    known, hoped = ranked(scores), ranked(hopes)
-    found = known or hoped
+    affordable = (i for i in scores if column[space[i].id] <= budget.limit)
+    found = sorted(affordable, key=lambda i: (-sign * scores[i], column[i], i))
     if not found:
         cheapest = min(scores, key=lambda i: (column[i], i))
         which = 'stitch' if results is None else 'evaluated stitch'
@@ -177,41 +168,19 @@ def _choose(
     what = f'stitch {best} ({space.describe(space[best])}, {cost})'
     evidence = f'by the prior, {PRIOR_LOSES}'
     if results is not None:
-        evidence = _evidence(results, len(space), found, hoped)
-    score = scores[best] if known else hopes[best]
-    rating = bool(known), sign * score, -priced.column('flops')[best]
+        evidence = _evidence(results, len(space), found)
+    rating = sign * scores[best], -priced.column('flops')[best]
     return rating, Choice(best, f'budget {budget} {budget.meaning}: {what}, {evidence}')
 
 
-def _evidence(
-    results: StitchResults, num_stitches: int, found: Sequence[int], hoped: Sequence
-) -> str:
-    """What speaks for the best of the found, and may speak for predicted stitches."""
-    complete, predicted = results.complete, results.predicted
-    rows = {r.id: r for r in (*predicted, *complete)}
-    best = rows[found[0]]
-    score = results.score(best)
-    told = f'{results.metric} {score:.4g}'
-    if best.deviation is not None:
-        return f'by a search: {told} ± {best.deviation:.2g} is predicted, not measured'
-    second = [f'stitch {i} with {results.score(rows[i]):.4g}' for i in found[1:2]]
-    reason = (
-        f'by {"a search" if predicted else "results"} that measured {len(complete)} of '
-        f'{num_stitches} stitches: {told}; runner-up {"".join(second) or "none"}'
+def _evidence(results: StitchResults, num_stitches: int, found: Sequence[int]) -> str:
+    """Return what speaks for the best of the found: its score and the runner-up's."""
+    scores, measured = results.scores(), len(results.complete)
+    second = [f'stitch {i} with {scores[i]:.4g}' for i in found[1:2]] or ['none']
+    return (
+        f'by results that measured {measured} of {num_stitches} stitches: '
+        f'{results.metric} {scores[found[0]]:.4g}; runner-up {second[0]}'
     )
-    if hoped:
-        gains = [_expected_gain(results, rows[i], score) for i in hoped]
-        reason += f'; expected to lose {max(gains):.2g} to the {len(hoped)} predicted'
-    return reason
-
-
-def _expected_gain(results: StitchResults, result: StitchResult, best: float) -> float:
-    """By how much a predicted stitch is expected to be better than the best one."""
-    sign, spread = 1 if results.higher_is_better else -1, result.deviation
-    ahead, normal = sign * (results.score(result) - best), NormalDist()
-    if not spread:
-        return max(ahead, 0)
-    return ahead * normal.cdf(ahead / spread) + spread * normal.pdf(ahead / spread)
 
 
 def select_stitches(

@@ -155,32 +155,6 @@ def test_a_choice_is_explained():
     assert 'by the prior, a guess, which on published models lost 0.5 points' in guess
 
 
-def test_measured_stitches_come_before_predicted_ones():
-    """Stitch 7 is predicted to be far better than 3, 0 is the only one below 2G."""
-    unsure = {0: 5.0, 7: 10.0}
-    rows = [replace(r, deviation=unsure.get(r.id)) for r in RESULTS.stitches]
-    searched = replace(RESULTS, stitches=rows)
-    assert searched == StitchResults.from_dict(searched.to_dict())
-    assert 7 not in searched.front()
-    best, reason = choose(SPACE, '8G', results=searched)
-    assert best == pick(SPACE, '8G', results=searched) == 3
-    assert 'by a search that measured 6 of 8 stitches: mIoU 40; runner-up' in reason
-    # 60 +- 10 against 40: 20 cdf(2) + 10 pdf(2) = 20 * 0.97725 + 10 * 0.05399.
-    assert 'runner-up stitch 5 with 40; expected to lose 20 to the 2 predic' in reason
-    best, reason = choose(SPACE, '1G', results=searched)
-    assert best == 0
-    assert 'by a search: mIoU 10 ± 5 is predicted, not measured' in reason
-    # Where lower is better, 6 has 15 and 0 10 +- 5: 5 cdf(1) + 5 pdf(1).
-    turned = dict.fromkeys(('mIoU', 'aAcc'), 'lower')
-    best, reason = choose(SPACE, '8G', results=replace(searched, directions=turned))
-    assert best == 6
-    assert reason.endswith('expected to lose 5.4 to the 2 predicted')
-    for wrong in (-1, 'much'):
-        data = replace(searched, stitches=[replace(r, deviation=wrong) for r in rows])
-        with pytest.raises(ValueError, match='deviation of stitch 0'):
-            StitchResults.from_dict(data.to_dict())
-
-
 @pytest.mark.parametrize(
     ('stitches', 'ids'),
     [
@@ -309,10 +283,3 @@ def test_the_best_pair_within_a_budget(budget, pair):
         assert found == pair
         assert choice.id == pair[0]
         assert choice.reason.endswith('images of {}x{}'.format(*pair[1]))
-
-
-def test_predictions_of_one_size_give_way_to_what_is_measured_at_another():
-    hoped = at(AT_SMALL, 0.25, 0.4)
-    hoped = replace(hoped, stitches=[replace(r, deviation=0.1) for r in hoped.stitches])
-    assert choose_pair(SPACE, '30G', [hoped, LARGE])[0] == (1, AT_LARGE)
-    assert choose_pair(SPACE, '2G', [hoped, LARGE])[0] == (0, AT_SMALL)

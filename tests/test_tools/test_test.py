@@ -22,15 +22,6 @@ tta_pipeline = [dict(type='TestTimeAug', transforms=[flips, pack])]
 """
 
 
-def test_a_search(run_here, untrained, tmp_path):
-    args = (CONFIG, untrained[0], '--stitch-id', 'search', '--work-dir', tmp_path)
-    printed = run_here('test.py', *args, '--evaluate', 6, *SCENES)
-    (written,) = tmp_path.glob('*/stitches.json')
-    results = StitchResults.read(written)
-    assert (len(results.measured), len(results.predicted)) == (6, 8)
-    assert '±' in printed
-
-
 def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
     checkpoint, path = untrained
     results = StitchResults.read(path)

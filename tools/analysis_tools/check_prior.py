@@ -1,19 +1,14 @@
 """Check how the prior picks stitches: ``tools/analysis_tools/check_prior.py FILE``.
 
 Compares, over all stitches of an evaluation, the prior that budgets go by where nothing
-was measured with the results, and a search that evaluates some of the stitches.
+was measured with the results.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from statistics import mean
 
-from snnet_mm.evaluation.search import StitchSearch, run_search
 from snnet_mm.stitching import (
-    Cost,
-    CostTable,
-    StitchingSpace,
     StitchResults,
     TwoWaySpace,
     group_by_cost,
@@ -32,23 +27,9 @@ def parse_args() -> argparse.Namespace:
     add('--metric', help='metric (default: that of the results)')
     what = 'GFLOPs between budgets (default: 10)'
     add('--step', default=10, type=float, help=what)
-    what = 'also simulate searches that evaluate so many stitches'
-    add('--evaluate', nargs='+', type=int, default=(), help=what)
     args = parser.parse_args()
     check(args.step > 0, '--step', args.step, 'above 0')
     return args
-
-
-def search(results: StitchResults, space: StitchingSpace, number: int) -> list[int]:
-    """Stitches that a search evaluates, of which the results are known already."""
-    rows = {r.id: r for r in results.stitches}
-    costs = {i: Cost(row.flops, row.params) for i, row in rows.items()}
-    search = StitchSearch(space, CostTable(costs, results.input_size))
-
-    def evaluate(ids: Sequence[int]) -> StitchResults:
-        return replace(results, stitches=[rows[i] for i in ids])
-
-    return [r.id for r in run_search(evaluate, search, number).measured]
 
 
 def lost(
@@ -65,8 +46,7 @@ def lost(
     for group in group_by_cost(flops, step):
         budget = max(flops[i] for i in group)
         affordable = [i for i in flops if flops[i] <= budget]
-        known = (i for i in affordable if i in guess)
-        guessed = max(known, key=lambda i: (guess[i], -flops[i]))
+        guessed = max(affordable, key=lambda i: (guess[i], -flops[i]))
         best = max(sign * scores[i] for i in affordable)
         losses.append(best - sign * scores[guessed])
     return losses
@@ -84,11 +64,6 @@ def main() -> None:
     for name, guess in dict(prior=prior_scores(space, flops), FLOPs=flops).items():
         ranks = rank_correlation([guess[i] for i in scores], list(scores.values()))
         guesses[f'{name} alone: rank correlation {ranks:.2f}'] = guess
-    sign = 1 if results.higher_is_better else -1
-    for number in args.evaluate:
-        tried = set(search(results, space, number)) & set(scores)
-        what = f'a search that evaluates {number} of {len(space)} stitches'
-        guesses[what] = {i: sign * scores[i] for i in tried}
     for what, guess in guesses.items():
         losses = lost(results, guess, args.step * 1e9)
         print(

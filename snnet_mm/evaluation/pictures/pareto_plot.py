@@ -70,11 +70,6 @@ def plot_pareto(
             axes.scatter(
                 *points, label=f'{names.get(kind, kind)} ({len(found)})', **style
             )
-    if predicted := results.predicted:
-        points = _points(results, cost, [r.id for r in predicted])
-        style = dict(fmt='.', markersize=4, color='silver', elinewidth=0.5, zorder=1)
-        style['label'] = f'predicted ({len(predicted)})'
-        axes.errorbar(*points, [r.deviation for r in predicted], **style)
     front = results.front(cost)
     style = dict(color='crimson', linewidth=1.2, zorder=4)
     style['label'] = f'Pareto front ({len(front)})'

@@ -1,6 +1,6 @@
 """All stitches in one pass against one at a time: the backbone and the whole loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
 
@@ -11,9 +11,8 @@ from mmseg.structures import SegDataSample
 from torch import nn
 
 from snnet_mm.evaluation.one_pass import prepare
-from snnet_mm.evaluation.search import blocks_run
 from snnet_mm.models import set_stitch
-from snnet_mm.stitching import visiting_order
+from snnet_mm.stitching import Position, Stitch, visiting_order
 
 from ._common import build, devices, in_turn, read_config
 
@@ -90,3 +89,11 @@ def make_batch(number: int, size: tuple[int, int], num_classes: int) -> dict:
     ]
     inputs = list(torch.randint(0, 256, (number, 3, *size), dtype=torch.uint8))
     return dict(inputs=inputs, data_samples=samples)
+
+
+def blocks_run(stitches: Iterable[Stitch]) -> int:
+    """Return how many blocks one pass with these stitches runs per image."""
+    routes = [stitch.steps for stitch in stitches]
+    prefixes = {route[:i] for route in routes for i in range(1, len(route) + 1)}
+    blocks = [p for p in prefixes if isinstance(p[-1], Position) and p[-1].block >= 0]
+    return len(blocks)

@@ -23,6 +23,20 @@ def test_images_are_normalised_as_in_visual_prompt_tuning(name):
     assert data.std == [58.395, 57.12, 57.375]
 
 
+def test_adapted_anchors_are_stitched_by_the_recipe_of_esta():
+    adapted, esta = read(CUB.replace('snnetv1', 'adapt-then-esta')), read(CUB)
+    classifier = adapted.model.model
+    parts = *classifier.backbone.anchors, *classifier.head.anchor_heads
+    for part, size in zip(parts, ('ti', 's', 'b') * 2, strict=True):
+        assert f'/full-augreg-{size}_1xb64-100e_cub-' in part.init_cfg.checkpoint
+        part.init_cfg = None
+    classifier = esta.model.model
+    for part in (*classifier.backbone.anchors, *classifier.head.anchor_heads):
+        part.init_cfg = None
+    for key in ('model', 'optim_wrapper', 'param_scheduler', 'default_hooks'):
+        assert adapted[key] == esta[key]
+
+
 def test_the_layers_of_the_page_train_no_bias():
     snippet = PAGE.read_text().split('```')[1]
     assert 'train_bias=False' in snippet

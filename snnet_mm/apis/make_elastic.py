@@ -232,10 +232,7 @@ class _Job:
         if path.exists():
             what = 'search of blocks', 'tools/make_elastic.py'
             known = read_json(path, partial(_known_chains, identity), *what)
-        tokens = max(self.size[0] // self.anchor.block_strides[-1], 1) * max(
-            self.size[1] // self.anchor.block_strides[-1], 1
-        )
-        number = images_wanted(max(self.anchor.block_dims), tokens)
+        number = images_wanted(self.anchor, self.size)
         batches = ImageBatches(self.cfg, self.model, number, self.images, self.seed)
         self.say(f'Choosing blocks by the predictions for {len(batches)} images')
         search = ChainSearch(self.build([]), batches, self.size)

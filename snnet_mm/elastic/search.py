@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snnet_mm.anchors import MapState, TokenState
+from snnet_mm.anchors import Anchor, MapState, TokenState
 from snnet_mm.evaluation import cost_table
 from snnet_mm.models import ElasticBackbone, LeastSquares, find_stitched_backbone
 from snnet_mm.models.backbones.elastic_backbone import skippable
@@ -20,6 +20,7 @@ State = TokenState | MapState
 RIDGE = 1e-4
 # Removals of a step that run to the end; the others lose by their error at the gap.
 SHORTLIST = 4
+STATES_BYTES = 2**30
 
 
 @dataclass
@@ -203,9 +204,21 @@ class ChainSearch:
         return {b: costs[0] - costs[n] for n, b in enumerate(self.skippable, start=1)}
 
 
-def images_wanted(anchor_width: int, tokens_per_image: int) -> int:
-    """Return how many images give least squares ten tokens for each unknown."""
-    return max(16, -(-10 * anchor_width // tokens_per_image))
+def images_wanted(anchor: Anchor, size: tuple[int, int]) -> int:
+    """Return how many images a search needs, and has memory for.
+
+    Ten tokens for each unknown of the widest map are enough, from 16 to 64 images; the
+    states of all blocks take 1 GiB at most, unless four images take more.
+
+    Args:
+        anchor: The network.
+        size: Height and width of the images.
+    """
+    scales = zip(anchor.block_dims, anchor.block_strides, strict=True)
+    places = [(dim, max(size[0] // s, 1) * max(size[1] // s, 1)) for dim, s in scales]
+    wanted = max(-(-10 * dim // tokens) for dim, tokens in places)
+    fitting = STATES_BYTES // sum(4 * dim * tokens for dim, tokens in places)
+    return max(4, min(max(16, wanted), 64, fitting))
 
 
 def choose_lengths(flops: dict[int, float], whole: float, budgets: int) -> list[int]:

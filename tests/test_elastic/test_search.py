@@ -1,6 +1,7 @@
 """Greedy choice of the blocks of chains."""
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -139,6 +140,16 @@ def test_lengths_are_spread_evenly_below_the_network():
     assert choose_lengths({3: 0.9}, 1, 5) == [3]
 
 
-def test_images_give_ten_tokens_for_each_channel():
-    assert images_wanted(384, 1024) == 16
-    assert images_wanted(2048, 49) == 418
+@pytest.mark.parametrize(
+    ('dims', 'strides', 'size', 'number'),
+    [
+        ([384] * 12, [14] * 12, (168, 238), 19),  # 204 tokens for 384 channels
+        ([96] * 8, [8] * 8, (64, 64), 16),
+        ([256, 2048], [4, 32], (224, 224), 64),  # 418 without the limit
+        ([1024] * 24, [16] * 24, (512, 512), 10),  # 101 MB of states an image
+        ([256] * 3 + [512] * 4, [4] * 3 + [8] * 4, (800, 1344), 4),
+    ],
+)
+def test_images_that_a_search_needs(dims, strides, size, number):
+    anchor = SimpleNamespace(block_dims=dims, block_strides=strides)
+    assert images_wanted(anchor, size) == number

@@ -13,7 +13,8 @@ help:  ## show this list
 	@echo 'Variables:'
 	@echo '  TASK    of demo: seg (default), depth, det or cls'
 	@echo '  ARGS    more options of demo (ARGS="--iters 100"), test or coverage'
-	@echo '  ITERS   of camvid: iterations of each anchor (default: 250)'
+	@echo '  ITERS   of camvid: iterations of fine-tuning (default: 600)'
+	@echo '  TUNE    of camvid: iterations of tuning the maps (default: 0)'
 	@echo '  WEIGHTS of camvid: DINOv2 ViT-S/14, a file (default: timm gets it)'
 	@echo '  PYTHON  Python 3.10 to 3.12 that .venv is made of (default: python3)'
 	@echo 'Commands of the README: source .venv/bin/activate, after make demo or camvid'
@@ -22,7 +23,7 @@ demo:  ## set up .venv and run tools/demo.py, with TASK=seg, depth, det or cls
 	$(SETUP) demo
 	@$(BIN)/python tools/demo.py --task $(TASK) $(ARGS)
 
-camvid:  ## set up .venv and run tools/camvid.sh: CamVid, about 10 minutes
+camvid:  ## set up .venv and run tools/camvid.sh: DINOv2-S on CamVid
 	$(SETUP) demo
 	@tools/camvid.sh
 

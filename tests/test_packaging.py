@@ -130,7 +130,8 @@ def test_figures_of_a_metafile_are_those_of_its_page(path):
     data = metafile(path)
     (collection,) = data['Collections']
     page = (ROOT / collection['README']).read_text()
-    assert collection['README'] == str(Path(path).with_name('README.md'))
+    pages = str(Path(path).with_name('README.md')), 'docs/experiments.md'
+    assert collection['README'] in pages
     figures = set(re.findall(r'\d+\.\d+', page))
     for model in data['Models']:
         assert model['In Collection'] == collection['Name']

@@ -1,6 +1,6 @@
 """Decoders of the LLaMA family, of transformers, as anchors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -32,6 +32,10 @@ class TextState(NamedTuple):
     def fitted(self) -> Tensor:
         """Activations ``(N, C)`` that stitching layers are fitted to: no padding."""
         return self.tokens[self.real]
+
+    def mapped(self, layer: Callable[[Tensor], Tensor]) -> 'TextState':
+        """Return the state with a layer applied to every token."""
+        return self._replace(tokens=layer(self.tokens))
 
 
 @register(MODELS)

@@ -23,8 +23,8 @@ CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
 # Configs by task, and iterations that take under a minute on two cores.
 TASKS = dict(
     seg=('setr-naive_vit-slow_1xb16-300_toy-scenes-64x64', 340),
-    depth=('dpt_vit-slow_1xb16-300_toy-scenes-64x64', 140),
-    det=('mask-rcnn_vit-slow_1xb8-300_toy-scenes-64x64', 100),
+    depth=('dpt_vit-demo_1xb8-300_toy-scenes-64x64', 300),
+    det=('fcos_vit-demo_1xb16-300_toy-scenes-64x64', 300),
     cls=('cls_vit-slow_1xb16-600_toy-scenes-64x64', 400),
 )
 

@@ -20,6 +20,7 @@ Size = tuple[int, int]
 
 SKY_DEPTH = 80.0  # metres
 MAX_GROUND_DEPTH = 40.0  # metres
+FEET = 0.2, 0.95  # least and greatest share of the rows below the horizon
 CAMERA_HEIGHT = 1.6  # metres; the focal length is the height of the image
 
 
@@ -35,16 +36,26 @@ class Scene:
 
 
 def draw_scene(
-    rng: np.random.Generator, size: Size, num_objects: tuple[int, int]
+    rng: np.random.Generator,
+    size: Size,
+    num_objects: tuple[int, int],
+    feet: tuple[float, float] = FEET,
+    grey: bool = False,
 ) -> Scene:
-    """Draw a scene of ``size`` (H, W) with least to greatest number of objects."""
+    """Draw a scene of ``size`` (H, W) with least to greatest number of objects.
+
+    Objects stand in the rows ``feet``, as shares of the rows below the horizon. With
+    ``grey`` all but the objects is grey.
+    """
     height, width = size
     horizon = height * rng.uniform(0.3, 0.5)
     haze = rng.uniform(150, 230, 3)
     image, semantic, depth = _draw_surfaces(rng, size, horizon, haze)
+    if grey:
+        image = np.repeat(image.mean(2, keepdims=True), 3, axis=2)
     # Uniform in the row of the foot, so that few objects are far away and tiny.
     count = rng.integers(num_objects[0], num_objects[1] + 1)
-    feet = np.sort(rng.uniform(0.2, 0.95, count)) * (height - horizon)
+    feet = np.sort(rng.uniform(*feet, count)) * (height - horizon)
     labels = rng.integers(DISK, BAR + 1, count).tolist()
     owner = np.full(size, -1)
     for index, (label, below) in enumerate(zip(labels, feet, strict=True)):

@@ -9,7 +9,7 @@ from mmengine.registry import DATASETS
 
 from snnet_mm.utils import check, register
 
-from .toy_drawing import CLASSES, DISK, GROUND, Scene, draw_scene
+from .toy_drawing import CLASSES, DISK, FEET, GROUND, SKY_DEPTH, Scene, draw_scene
 
 SPLITS = ('train', 'val', 'test')
 PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (40, 160, 230)]
@@ -34,6 +34,10 @@ class ToyScenes(BaseDataset):
         split: One of 'train', 'val' and 'test', which are independent.
         num_objects: Least and greatest number of objects in a scene.
         depth: Whether to give depth maps, in metres, in place of segmentation maps.
+        feet: Range of the rows that objects stand in, as shares of those below the
+            horizon. The lower an object stands, the nearer and larger it is.
+        grey: Whether sky and ground are grey, so that objects stand out.
+        sky: Whether the sky has a depth, 80 m. Otherwise it is 0, which is not valid.
     """
 
     METAINFO = dict(classes=CLASSES, palette=PALETTE)
@@ -46,6 +50,9 @@ class ToyScenes(BaseDataset):
         seed: int = 0,
         num_objects: Sequence[int] = (3, 7),
         depth: bool = False,
+        feet: Sequence[float] = FEET,
+        grey: bool = False,
+        sky: bool = True,
         **kwargs,
     ) -> None:
         check(split in SPLITS, 'dataset.split', split, SPLITS)
@@ -53,6 +60,7 @@ class ToyScenes(BaseDataset):
         self.num_scenes, self.size = num_scenes, tuple(size)
         self.split, self.seed = split, seed
         self.num_objects, self.depth = tuple(num_objects), depth
+        self.feet, self.grey, self.sky = tuple(feet), grey, sky
         super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
@@ -75,12 +83,14 @@ class ToyScenes(BaseDataset):
         # A spawn key keeps seed, split and index apart, whatever their lengths.
         key = SPLITS.index(self.split), scene_index
         seeds = np.random.SeedSequence(self.seed, spawn_key=key)
-        return draw_scene(np.random.default_rng(seeds), self.size, self.num_objects)
+        rng = np.random.default_rng(seeds)
+        return draw_scene(rng, self.size, self.num_objects, self.feet, self.grey)
 
     def truth_of(self, scene: Scene) -> dict:
         """Return the ground truth of a scene by mm's names."""
         if self.depth:
-            return dict(gt_depth_map=scene.depth, seg_fields=['gt_depth_map'])
+            valid = self.sky | (scene.depth < SKY_DEPTH)
+            return dict(gt_depth_map=scene.depth * valid, seg_fields=['gt_depth_map'])
         return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])
 
 

@@ -20,6 +20,9 @@ NUM_BUDGETS = 3  # drawn
 def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
     """Return the network and the budgets on the front, one row each.
 
+    The last column is the share of the network's score, or, for metrics that are better
+    when lower, how much greater the error is.
+
     Args:
         results: Results with milliseconds.
         kept: Number of blocks by stitch id.
@@ -30,14 +33,19 @@ def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
     table = Table(title=title)
     metric = results.metric.rsplit('/')[-1]
     units = [UNITS[key] for key in ('latency', 'flops', 'params')]
-    for name in ('', 'blocks', *(u.heading for u in units), metric, "of network's"):
+    last = "of network's" if results.higher_is_better else 'more error'
+    for name in ('', 'blocks', *(u.heading for u in units), metric, last):
         table.add_column(name, justify='right' if name else 'left')
     for i in sorted({0, *front}, key=lambda i: -rows[i].latency):
         row = rows[i]
         costs = (row.latency, row.flops, row.params)
         cells = [unit.cell(cost) for unit, cost in zip(units, costs, strict=True)]
         score = results.score(row)
-        share = f'{score / whole:.1%}' if whole else ''
+        share = ''
+        if whole and results.higher_is_better:
+            share = f'{score / whole:.1%}'
+        elif whole and i:
+            share = f'{score / whole - 1:+.1%}'
         name = 'network' if i == 0 else f'stitch {i}'
         style = 'bold' if i == 0 else None
         cells = name, str(kept[i]), *cells, f'{score:.4g}', share

@@ -91,4 +91,29 @@ def test_depth_maps():
     dataset = ToyScenes(num_scenes=20, size=[32, 48], split='val', depth=True)
     info = dataset[12]
     assert info['seg_fields'] == ['gt_depth_map']
-    np.testing.assert_array_equal(info['gt_depth_map'], dataset.draw(12).depth)
+    depth = dataset.draw(12).depth
+    np.testing.assert_array_equal(info['gt_depth_map'], depth)
+    skyless = ToyScenes(20, [32, 48], 'val', depth=True, sky=False)[12]['gt_depth_map']
+    assert (depth == SKY_DEPTH).any()
+    np.testing.assert_array_equal(skyless, np.where(depth == SKY_DEPTH, 0, depth))
+    assert skyless.dtype == np.float32
+
+
+def test_near_objects_on_grey_ground():
+    far, near = (
+        ToyScenes(20, num_objects=(1, 2), feet=feet, grey=grey)
+        for feet, grey in (((0.2, 0.4), False), ((0.6, 0.95), True))
+    )
+    scenes = [near.draw(i) for i in range(20)]
+    for scene in scenes:
+        foot = min(np.nonzero(mask.any(1))[0].max() for mask in scene.masks)
+        assert foot >= 64 * (0.3 + 0.7 * 0.6) - 2  # the highest horizon
+    sizes = [np.mean([d.draw(i).masks.sum() for i in range(20)]) for d in (far, near)]
+    assert sizes[1] > 4 * sizes[0]
+
+    def colour(scene):  # shot noise apart, which is smaller where it is averaged
+        ground = scene.image[scene.semantic <= GROUND].mean(0)
+        return np.ptp(ground)
+
+    assert max(map(colour, scenes)) < 2
+    assert max(colour(far.draw(i)) for i in range(20)) > 20

@@ -8,7 +8,7 @@ from snnet_mm.utils import load_weights_only
 
 SLOW = [
     ('depth', 'dpt', 'RMSE', 2),
-    ('det', 'mask-rcnn', 'coco/bbox_mAP', 3),
+    ('det', 'fcos', 'coco/bbox_mAP', 3),
     ('cls', 'cls', 'accuracy/top1', 2),
 ]
 TASKS = [('seg', 'setr-naive', 'mIoU', 2)]
@@ -28,9 +28,10 @@ def test_a_network_is_trained_made_elastic_and_reported(
     for stitch in stitches:
         assert stitch['latency'] > 0
         assert f'{stitch["metrics"][metric]:.{digits}f}' in printed
-    for name in ('blocks', 'ms', 'GFLOPs', 'params', 'network', "of network's"):
+    last, whole = ('more error', ' ') if task == 'depth' else ("of network's", '100.0%')
+    for name in ('blocks', 'ms', 'GFLOPs', 'params', 'network', last):
         assert name in printed
-    assert re.search(r'network +│ +8 │ .* 100.0% │', printed)
+    assert re.search(rf'network +│ +8 │ .* {whole} │', printed)
     for picture in ('pareto.png', 'predictions.png'):
         assert (work_dir / picture).read_bytes().startswith(b'\x89PNG')
     for words in ('equal bit for bit', 'Next:', 'tools/export_stitch.py', 'Done in'):

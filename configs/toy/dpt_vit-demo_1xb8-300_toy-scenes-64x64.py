@@ -1,6 +1,6 @@
-# The depth network of the demo, trained from scratch: 8 blocks, width 96, patch 8, and a
-# narrow DPT head. The sky has no depth. CPU, batch 8. No figure in the paper; measured:
-# see README.md.
+# The depth network of the demo, trained from scratch: 8 blocks, width 96, patch 8, and
+# a narrow DPT head. The sky has no depth. CPU, batch 8. No figure in the paper;
+# measured: see README.md.
 _base_ = ['./dpt_vit-slow_1xb16-300_toy-scenes-64x64.py']
 model = dict(
     decode_head=dict(

@@ -20,7 +20,7 @@ from .onnx_files import write_onnx
 from .openvino_files import write_openvino
 from .single import load_checkpoint, save_single
 
-PRECISIONS = ('fp32', 'fp16', 'bf16', 'int8')
+PRECISIONS = ('fp32', 'fp16', 'int8')
 # Predicts images (B, 3, H, W) as the manifest says that graphs take them.
 Run = Callable[[Tensor], Predictions]
 
@@ -92,7 +92,6 @@ _CHECKPOINT = dict(
     is_graph=False,
 )
 _ONNX_PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
-_HINT = 'INFERENCE_PRECISION_HINT'
 FORMATS = {
     'mm': Format('.pth', **_CHECKPOINT),
     'safetensors': Format('.safetensors', **_CHECKPOINT),
@@ -102,7 +101,6 @@ FORMATS = {
         partial(_load_graph, 'onnx'),
         packages=dict(any=_ONNX_PACKAGES),
         extra='onnx',
-        cannot=dict(bf16='onnxruntime has few kernels for it on a CPU'),
         shares_weights=True,
     ),
     # Its int8 weights are scaled by the activations of their stitch: none are shared.
@@ -114,7 +112,7 @@ FORMATS = {
         extra='openvino',
         weights_suffix='.bin',
         # Unless it is told, it computes in bf16 on a CPU that can.
-        options={**dict.fromkeys(PRECISIONS, {_HINT: 'f32'}), 'bf16': {_HINT: 'bf16'}},
+        options=dict.fromkeys(PRECISIONS, {'INFERENCE_PRECISION_HINT': 'f32'}),
     ),
     'torch-export': Format(
         '.pt2',

@@ -1,6 +1,5 @@
 """Checkpoints with a fault are refused by name, or go on rightly; none runs code."""
 
-import random
 import traceback
 from pathlib import Path
 
@@ -28,16 +27,16 @@ def resumed(config, trained, tmp_path_factory):
 
 # What may be wrong in the places of a checkpoint; a number is the n-th key. Other
 # damage shows in the check sums of the file.
-TOP = ['state_dict', 'optimizer', 'message_hub', 'meta', 'meta.iter', 'meta.seed']
-HISTOGRAM = 'message_hub.runtime_info.stitch_histogram'
-WAYS = ('removed', 'misspelt', 'nan', 'reshaped')
-ALL = [
-    *((place, 'removed') for place in (*TOP, HISTOGRAM)),
+FAULTS = [
+    ('optimizer', 'removed'),
+    ('meta.seed', 'removed'),
+    ('message_hub.runtime_info.stitch_histogram', 'removed'),
     ('optimizer.state.1.exp_avg', 'reshaped'),
-    *((f'state_dict.{n}', how) for n in range(0, 60, 4) for how in WAYS),
+    ('state_dict.4', 'removed'),
+    ('state_dict.8', 'misspelt'),
+    ('state_dict.12', 'nan'),
+    ('state_dict.16', 'reshaped'),
 ]
-random.Random(5).shuffle(ALL)
-FEW, MANY = ALL[:6], ALL[6:]
 
 
 def broken(checkpoint, place, how):
@@ -89,9 +88,7 @@ def resume(tmp_path, config, run_here):
     return resume
 
 
-@pytest.mark.parametrize(
-    'place, how', [*FEW, *(pytest.param(*f, marks=pytest.mark.slow) for f in MANY)]
-)
+@pytest.mark.parametrize('place, how', FAULTS)
 def test_a_fault_is_refused_or_does_no_harm(
     place, how, trained, resumed, config, resume, tmp_path
 ):
@@ -109,32 +106,13 @@ def test_a_fault_is_refused_or_does_no_harm(
         assert_same(weights, resumed)
 
 
-def flip(content, rng):
-    """One bit of the tensors or their names, wherever it is."""
-    i = rng.randrange(len(content) * 9 // 10)
-    return content[:i] + bytes([content[i] ^ 4]) + content[i + 1 :]
-
-
-def blank(content, rng):
-    """A block that was never written."""
-    i = rng.randrange(len(content) - 4096)
-    return content[:i] + bytes(4096) + content[i + 4096 :]
-
-
-@pytest.mark.parametrize(
-    'seed', [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))]
-)
-@pytest.mark.parametrize('damage', [flip, blank])
-def test_damaged_files_are_refused(
-    damage, seed, trained, config, resume, run_here, tmp_path
-):
-    """It is refused, or was where nothing is, between two parts of the archive."""
-    file = tmp_path / 'iter_2.pth'
-    file.write_bytes(damage(trained.read_bytes(), random.Random(seed)))
-    found = outcome(file, predict, config, file)
-    if found is not None:
-        assert torch.equal(found, predict(config, trained))
-        return
+def test_damaged_files_are_refused(trained, config, resume, run_here, tmp_path):
+    """One bit of a tensor is another."""
+    file, content = tmp_path / 'iter_2.pth', bytearray(trained.read_bytes())
+    weights = load_weights_only(trained)['state_dict'].values()
+    content[content.index(max(weights, key=torch.numel).numpy().tobytes())] ^= 4
+    file.write_bytes(content)
+    assert outcome(file, predict, config, file) is None
     with pytest.raises(ValueError, match=str(file)):
         resume(file)
     with pytest.raises(ValueError, match=str(file)):

@@ -97,10 +97,6 @@ def test_a_fault_is_refused_or_does_no_harm(name, wrong, tmp_path):
 
 
 DAMAGES = dict(
-    cut=lambda content: content[: len(content) // 3],
-    flip=lambda content: content[:99] + bytes([content[99] ^ 0x80]) + content[100:],
-    bury=lambda content: b'[' * 100_000,
-    other=lambda content: b'{"a": [1, 2]}',
     digits=lambda content: content.replace(b'1', b'1' * 5000, 1),
     # Of a space of another depth.
     foreign=lambda content: content.replace(SPACE.fingerprint.encode(), b'0123'),

@@ -34,7 +34,11 @@ GROUPS_OF_10_G = [1, 8, *[4, 4, 8, 12, 8] * 3, 4, 4, 8, 1]
         (IN1K.format('snnetv1-deit3-b-l'), None, None),
         (IN1K.format('snnetv2-deit3-s-l-tws'), None, None),
         (IN1K.format('snnetv2-deit3-s-b'), GROUPS_OF_134, 16),
-        (IN1K.format('snnetv2-deit3-b-l-r64'), GROUPS_OF_134, 64),
+        (
+            IN1K.replace('8xb32', '8xb64').format('snnetv2-deit3-b-l-r64'),
+            GROUPS_OF_134,
+            64,
+        ),
         (COCO.format('snnetv2-deit3-s-l'), GROUPS_OF_10_G, 16),
     ],
 )

@@ -7,18 +7,16 @@ import torch
 from snnet_mm.utils import load_weights_only
 
 SLOW = [
-    ('depth', 'dpt', 'RMSE', 2),
-    ('det', 'fcos', 'coco/bbox_mAP', 3),
-    ('cls', 'cls', 'accuracy/top1', 2),
+    ('depth', 'dpt', 'RMSE'),
+    ('det', 'fcos', 'coco/bbox_mAP'),
+    ('cls', 'cls', 'accuracy/top1'),
 ]
-TASKS = [('seg', 'setr-naive', 'mIoU', 2)]
+TASKS = [('seg', 'setr-naive', 'mIoU')]
 TASKS += [pytest.param(*t, marks=pytest.mark.slow) for t in SLOW]
 
 
-@pytest.mark.parametrize('task, name, metric, digits', TASKS)
-def test_a_network_is_trained_made_elastic_and_reported(
-    run_demo, task, name, metric, digits
-):
+@pytest.mark.parametrize('task, name, metric', TASKS)
+def test_a_network_is_trained_made_elastic_and_reported(run_demo, task, name, metric):
     work_dir, printed = run_demo(task)
     stitches = json.loads((work_dir / 'stitches.json').read_text())['stitches']
     assert [s['id'] for s in stitches] == [*range(len(stitches))]
@@ -27,7 +25,7 @@ def test_a_network_is_trained_made_elastic_and_reported(
     assert costs == sorted(costs, reverse=True)
     for stitch in stitches:
         assert stitch['latency'] > 0
-        assert f'{stitch["metrics"][metric]:.{digits}f}' in printed
+        assert f'{stitch["metrics"][metric]:.4g}' in printed
     last, whole = ('more error', ' ') if task == 'depth' else ("of network's", '100.0%')
     for name in ('blocks', 'ms', 'GFLOPs', 'params', 'network', last):
         assert name in printed

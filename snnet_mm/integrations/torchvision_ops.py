@@ -12,6 +12,7 @@ a GPU.
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 
 import torch
@@ -35,8 +36,23 @@ def install() -> None:
     """Serve as mmcv's extension, unless there is a compiled one."""
     if find_spec(EXTENSION) is None:
         sys.modules[EXTENSION] = sys.modules[__name__]
+        _replace_placeholders()
         message = "mmcv has no compiled operators: detection runs on torchvision's"
         print_log(message, logger='current')
+
+
+def _replace_placeholders() -> None:
+    """Give mmcv's operators to mm modules that were imported before.
+
+    ``import mmseg.models`` imports heads of mmdet. Without ``mmcv.ops`` these define
+    placeholders of the same names, which raise when they are called.
+    """
+    operators = vars(import_module('mmcv.ops'))
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(('mmdet.', 'mmseg.', 'mmpretrain.')):
+            for key, value in [*vars(module).items()]:
+                if key in operators and getattr(value, '__module__', None) == name:
+                    setattr(module, key, operators[key])
 
 
 def __getattr__(name: str) -> Callable[..., None]:

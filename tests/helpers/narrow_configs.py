@@ -129,6 +129,8 @@ def narrow_heads(model, anchors, dims):
         model.data_preprocessor.size = (SIDE, SIDE)
         if model.test_cfg.mode == 'slide':
             model.test_cfg.update(crop_size=(SIDE, SIDE), stride=(SIDE, SIDE))
+    if 'bbox_head' in model:
+        model.bbox_head.update(in_channels=width, feat_channels=32)
     if 'roi_head' in model:
         _narrow_detector(model)
 
@@ -193,7 +195,8 @@ def narrow(cfg, root, work_dir):
     without_weights(cfg.model)
     cfg.work_dir, cfg.log_level = str(work_dir), 'ERROR'
     model = cfg.model.model if cfg.model.type.endswith('Wrapper') else cfg.model
-    kind = next(k for k in ('decode_head', 'roi_head', 'head') if k in model)
+    kinds = 'decode_head', 'roi_head', 'bbox_head', 'head'
+    kind = next(k for k in kinds if k in model)
     backbone = model.backbone
     anchors = backbone.get('anchors', [backbone])
     dims = [narrow_anchor(a, w) for a, w in zip(anchors, (8, 12, 16), strict=False)]

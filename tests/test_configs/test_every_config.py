@@ -38,7 +38,7 @@ QUICK = (
     'vitdet/mask-rcnn_deit3-s_8xb1',
 )
 WORST = dict(head=('accuracy/top1', 100), decode_head=('mIoU', 100), depth=('RMSE', 80))
-WORST |= dict(roi_head=('coco/segm_mAP', 1))
+WORST |= dict(roi_head=('coco/segm_mAP', 1), bbox_head=('coco/bbox_mAP', 1))
 
 # Training images, by which names of configs count epochs.
 IMAGES = dict(in1k=1281167, nyu=24231, coco=118000, cub=5394, cars=7329, dogs=10800)

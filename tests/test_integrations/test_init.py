@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 HIDDEN = """
 import sys
 sys.modules['mmcv._ext'] = None  # as where mmcv has no compiled operators
+import mmseg.models  # and with it heads of mmdet
 import snnet_mm, snnet_mm.apis
 assert sys.modules['mmcv._ext'] is None
 from mmengine.config import Config
@@ -20,6 +21,8 @@ Config.fromfile('configs/_base_/detection_runtime.py')
 snnet_mm.integrations.import_detection_for(dict(default_scope='mmdet'))
 import mmcv.ops
 from mmengine.utils.dl_utils import mmcv_full_available
+from mmdet.models.dense_heads import base_dense_head
+assert base_dense_head.batched_nms is mmcv.ops.batched_nms
 print(sys.modules['mmcv.ops.nms'].ext_module.__name__, mmcv_full_available())
 """
 

@@ -18,11 +18,12 @@ if find_spec('mmengine') is not None:
     from . import (
         anchors,
         bridging,
+        costs,
         datasets,
         elastic,
-        engine,
         esta,
         evaluation,
         integrations,
         models,
+        training,
     )

@@ -13,9 +13,9 @@ from mmengine.registry import MODELS, TASK_UTILS
 from states import run
 
 import snnet_mm
-from snnet_mm.engine import make_safe
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.models import fit_stitching_layers
+from snnet_mm.training import make_safe
 from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[1]

@@ -15,13 +15,13 @@ MM_PACKAGES = {'mmcv', 'mmdet', 'mmpretrain', 'mmseg', 'timm'}
 SLOW_PACKAGES = {'matplotlib', 'onnx', 'scipy', 'triton'}
 
 # What each part may import of ours: itself and all that stands before it.
-ORDER = ['runtime', 'utils', 'stitching', 'anchors', 'models']
-ORDER += ['evaluation', 'engine', 'deploy']
+ORDER = ['runtime', 'utils', 'stitching', 'anchors', 'models', 'costs']
+ORDER += ['evaluation', 'training', 'export']
 BELOW = {part: set(ORDER[:i]) for i, part in enumerate(ORDER)}
 BELOW['datasets'] = {'runtime', 'utils'}
-BELOW['deploy'].add('datasets')
+BELOW['export'].add('datasets')
 # On top of these; nothing below names them.
-for part in ('elastic', 'integrations', 'esta', 'bridging'):
+for part in ('elastic', 'integrations', 'esta', 'bridging', 'language'):
     BELOW[part] = {*ORDER, 'datasets'}
 BELOW['apis'] = set(BELOW)
 
@@ -81,8 +81,8 @@ def test_imports_point_one_way(path):
         ('stitching/a.py', 'import numpy as np', ['numpy']),
         ('models/b/c.py', 'from ... import apis', ['snnet_mm.apis']),
         ('models/b/c.py', 'def f():\n    import mmcv.ops', ['mmcv.ops']),
-        ('engine/a.py', 'from ..bridging import b', ['snnet_mm.bridging.b']),
-        ('esta/a.py', 'from snnet_mm.engine import b', []),
+        ('training/a.py', 'from ..bridging import b', ['snnet_mm.bridging.b']),
+        ('esta/a.py', 'from snnet_mm.training import b', []),
         ('apis/a.py', 'import mmdet', ['mmdet']),
         ('helpers/a.py', '', ['helpers has no place in the house']),
     ],

@@ -15,20 +15,20 @@ from snnet_mm.bridging import (
     ViTBlockAdapter,
 )
 from snnet_mm.datasets import ToyScenes
-from snnet_mm.deploy import ExportRequest
-from snnet_mm.engine import (
-    ResourceConstrainedSampler,
-    StitchInitHook,
-    UniformSampler,
-    check_loop,
-)
 from snnet_mm.esta import ImportanceSampler
 from snnet_mm.evaluation import StitchStatisticsHook
+from snnet_mm.export import ExportRequest
 from snnet_mm.integrations.mmpretrain import AnchorClassifier
 from snnet_mm.integrations.mmseg import RunningDepthMetric
 from snnet_mm.models import Distillation
 from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
+from snnet_mm.training import (
+    ResourceConstrainedSampler,
+    StitchInitHook,
+    UniformSampler,
+    check_loop,
+)
 
 COSTS = CostTable({i: Cost(100 * i, 1) for i in (0, 1)}, (8, 8))
 DINOV2 = 'vit_small_patch14_reg4_dinov2'

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 from snnet_mm import apis
-from snnet_mm.deploy.description import task_of
+from snnet_mm.export.description import task_of
 from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import parse_duration
 from snnet_mm.stitching import StitchResults

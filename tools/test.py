@@ -11,7 +11,6 @@ from snnet_mm.datasets import (
     check_data_folders,
     naming_empty_data,
 )
-from snnet_mm.engine import WeightCheckHook
 from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
 from snnet_mm.integrations import import_detection_for
 from snnet_mm.stitching import (
@@ -21,6 +20,7 @@ from snnet_mm.stitching import (
     parse_budget,
     select_stitches,
 )
+from snnet_mm.training import WeightCheckHook
 from snnet_mm.utils import (
     ToolParser,
     check,

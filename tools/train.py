@@ -11,8 +11,8 @@ from snnet_mm.datasets import (
     check_data_folders,
     naming_empty_data,
 )
-from snnet_mm.engine import check_loop, make_safe, train_in_half_precision
 from snnet_mm.integrations import import_detection_for
+from snnet_mm.training import check_loop, make_safe, train_in_half_precision
 from snnet_mm.utils import (
     ToolParser,
     check_file,

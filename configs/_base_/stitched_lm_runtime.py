@@ -2,7 +2,7 @@
 _base_ = ['./stitched_runtime.py']
 default_scope = 'mmengine'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.transformers'],
+    imports=['snnet_mm', 'snnet_mm.language'],
     allow_failed_imports=False,
 )
 visualizer = dict(type='Visualizer')

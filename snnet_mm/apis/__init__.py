@@ -1,7 +1,7 @@
 """Calls for a user's own code."""
 
-from snnet_mm.deploy import BudgetController, fit_times
-from snnet_mm.evaluation import cost_table, measure_latency, measure_memory
+from snnet_mm.costs import cost_table, measure_latency, measure_memory
+from snnet_mm.export import BudgetController, fit_times
 from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 from snnet_mm.stitching import (
     CostTable,

@@ -13,8 +13,8 @@ from mmengine.infer import BaseInferencer
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from snnet_mm.deploy.single import inference_pipeline
 from snnet_mm.evaluation import draw_sample
+from snnet_mm.export.single import inference_pipeline
 from snnet_mm.runtime import Detections
 from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.utils import check

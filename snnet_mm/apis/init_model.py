@@ -13,7 +13,6 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.engine.resume import check_weights_fit
 from snnet_mm.integrations import import_detection_for
 from snnet_mm.models import (
     STATISTICS,
@@ -30,6 +29,7 @@ from snnet_mm.stitching import (
     parse_budget,
     select_stitches,
 )
+from snnet_mm.training.resume import check_weights_fit
 from snnet_mm.utils import (
     dicts_in,
     load_config,

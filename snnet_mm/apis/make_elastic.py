@@ -14,6 +14,8 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner, find_latest_checkpoint
 from torch import nn
 
+from snnet_mm.costs import cost_table, measure_latency
+from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.elastic import (
     Chain,
     ChainSearch,
@@ -33,13 +35,7 @@ from snnet_mm.elastic.report import (
     left_out,
     next_commands,
 )
-from snnet_mm.evaluation import (
-    cost_table,
-    measure_latency,
-    plot_pareto,
-    wide_console,
-)
-from snnet_mm.evaluation.measure import measuring_setup
+from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, model_config
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
 from snnet_mm.utils import (

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond
-from snnet_mm.engine.resume import check_weights_fit
-from snnet_mm.evaluation import cost_table, whole_model_cost
+from snnet_mm.costs import cost_table, whole_model_cost
 from snnet_mm.integrations.mm_backbones import FITTING, anchor_model
 from snnet_mm.models import model_config
 from snnet_mm.stitching import CostTable
+from snnet_mm.training.resume import check_weights_fit
 from snnet_mm.utils import atomic_path, check, is_number, load_config, load_weights_only
 from snnet_mm.utils.config_file import dicts_in
 

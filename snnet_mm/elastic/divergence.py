@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.evaluation import cost_table
-from snnet_mm.evaluation.parts import FEATURES, SCOPES
+from snnet_mm.costs import cost_table
+from snnet_mm.costs.parts import FEATURES, SCOPES
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 
 

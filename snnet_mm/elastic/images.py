@@ -10,7 +10,7 @@ from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
-from snnet_mm.deploy.single import inference_pipeline, innermost
+from snnet_mm.export.single import inference_pipeline, innermost
 from snnet_mm.utils import check, is_whole, register
 
 MAX_BATCH = 8

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, MapState, TokenState
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.models import ElasticBackbone, LeastSquares, find_stitched_backbone
 from snnet_mm.models.backbones.elastic_backbone import skippable
 from snnet_mm.stitching import gaps_of

@@ -16,10 +16,8 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from snnet_mm.engine import StitchSampler
-from snnet_mm.engine.stitch_hooks import sampling_hook, write_by_group
+from snnet_mm.costs.parts import parameters_by_part, parts_of
 from snnet_mm.evaluation import as_text, stitch_table
-from snnet_mm.evaluation.parts import parameters_by_part, parts_of
 from snnet_mm.models import find_stitched_backbone, unwrapped
 from snnet_mm.stitching import (
     CostTable,
@@ -29,6 +27,8 @@ from snnet_mm.stitching import (
     split_cost_range,
 )
 from snnet_mm.stitching.metrics import DIRECTIONS, HIGHER
+from snnet_mm.training import StitchSampler
+from snnet_mm.training.stitch_hooks import sampling_hook, write_by_group
 from snnet_mm.utils import check, is_number, is_whole, register
 
 # Ranks stitches: the paper deploys the most important one of every cost interval.

@@ -5,9 +5,9 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch.utils.data import DataLoader, Dataset
 
+from snnet_mm.costs.extensions import check_partial
 from snnet_mm.utils import check
 
-from .extensions import check_partial
 from .one_pass import subset
 
 

@@ -16,10 +16,9 @@ from mmengine.dist import all_gather_object
 from mmengine.evaluator import BaseMetric
 from numpy.typing import NDArray
 
+from snnet_mm.costs.extensions import IMAGE_STATISTICS, rule_for
 from snnet_mm.stitching import StitchResults, key_metric
 from snnet_mm.utils import atomic_path, check, digest
-
-from .extensions import IMAGE_STATISTICS, rule_for
 
 Array = NDArray[np.float64]
 NUM_RESAMPLES = 1000

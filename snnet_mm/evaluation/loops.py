@@ -12,6 +12,10 @@ from mmengine.registry import LOOPS
 from mmengine.runner import TestLoop, ValLoop
 from torch import nn
 
+from snnet_mm.costs.counting import cost_table
+from snnet_mm.costs.extensions import check_partial, check_saved
+from snnet_mm.costs.parts import size_of_images
+from snnet_mm.costs.sizes import Size, check_sizes, size_name
 from snnet_mm.models import (
     find_stitched_backbone,
     gathered,
@@ -37,14 +41,10 @@ from snnet_mm.utils import (
     work_dir_lock,
 )
 
-from .costs import cost_table
-from .extensions import check_partial, check_saved
 from .image_scores import save_image_scores
 from .one_pass import check_metric, run_one_pass, spread
 from .partial_results import MetricBuffers, PartialResults, StitchScores, identify
-from .parts import size_of_images
 from .pictures.prediction_drawer import PredictionDrawer
-from .sizes import Size, check_sizes, size_name
 from .stitch_statistics import own_statistics, recalibrated, statistics_hook
 from .tables import report_sizes, report_stitches
 

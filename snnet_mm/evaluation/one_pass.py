@@ -17,11 +17,11 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 from torch.utils.data import DataLoader
 
+from snnet_mm.costs.extensions import DATA_OF_STITCH, rule_for
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Stitch, visiting_order
 from snnet_mm.utils import check, isolated_rng, shared_seed
 
-from .extensions import DATA_OF_STITCH, rule_for
 from .image_scores import image_names
 from .partial_results import MetricBuffers, numbers_of
 

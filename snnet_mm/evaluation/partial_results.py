@@ -17,6 +17,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from snnet_mm.costs.extensions import METRIC_VALUES, rule_for
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -25,7 +26,6 @@ from snnet_mm.utils import (
     quiet_terminal,
 )
 
-from .extensions import METRIC_VALUES, rule_for
 from .image_scores import ImageScores, gathered_names, image_scores, recorded_results
 
 # Parts of a config that change the scores of a stitch.

@@ -11,6 +11,9 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import nn
 
+from snnet_mm.costs.counting import cost_table
+from snnet_mm.costs.extensions import FORWARDS, rule_for
+from snnet_mm.costs.parts import size_of_images
 from snnet_mm.models import (
     STATISTICS,
     attach_statistics,
@@ -23,10 +26,7 @@ from snnet_mm.models import (
 from snnet_mm.models.per_stitch_bn import Statistics, batch_norms
 from snnet_mm.utils import check, is_whole, isolated_rng, register
 
-from .costs import cost_table
-from .extensions import FORWARDS, rule_for
 from .one_pass import random_batches
-from .parts import size_of_images
 
 
 @register(HOOKS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from snnet_mm.costs.sizes import size_name
 from snnet_mm.stitching import (
     UNITS,
     CostTable,
@@ -18,7 +19,6 @@ from snnet_mm.stitching import (
 )
 
 from .pictures.pareto_plot import plot_pareto
-from .sizes import size_name
 
 # rich falls back to 80 columns where the output is no terminal; the routes need more.
 LOG_WIDTH = 160

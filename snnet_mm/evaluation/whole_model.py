@@ -6,6 +6,8 @@ from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
+from snnet_mm.costs.counting import whole_model_cost
+from snnet_mm.costs.parts import size_of_images
 from snnet_mm.models import unwrapped
 from snnet_mm.stitching import (
     UNITS,
@@ -16,7 +18,6 @@ from snnet_mm.stitching import (
 )
 from snnet_mm.utils import link_latest
 
-from .costs import whole_model_cost
 from .image_scores import (
     gathered_names,
     image_names,
@@ -25,7 +26,6 @@ from .image_scores import (
     save_image_scores,
 )
 from .partial_results import numbers_of
-from .parts import size_of_images
 
 
 class ImageNamesHook(Hook):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snnet_mm.evaluation.extensions import HEAD_GRAPHS
+from snnet_mm.costs.extensions import HEAD_GRAPHS
 
 from .two_stage import even_boxes
 

@@ -11,8 +11,7 @@ from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 from torch import nn
 
-from snnet_mm.engine.checking_hooks import ONE_CLASS
-from snnet_mm.evaluation.extensions import (
+from snnet_mm.costs.extensions import (
     DATA_OF_STITCH,
     DRAWERS,
     FORWARDS,
@@ -24,6 +23,7 @@ from snnet_mm.evaluation.extensions import (
     Prepare,
     Values,
 )
+from snnet_mm.training.checking_hooks import ONE_CLASS
 
 from .two_stage import run_two_stage
 

@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.anchors import PlainViT, TimmAnchor
 from snnet_mm.anchors.timm_families import TIMM_FAMILIES
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.models import SNNetv2, fit_stitching_layers
 
 timm = pytest.importorskip('timm')

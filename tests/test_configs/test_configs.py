@@ -3,8 +3,8 @@
 import pytest
 from config_models import GROUPS_OF_134, load, num_parameters, paths, read
 
-from snnet_mm.engine import ResourceConstrainedSampler
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
+from snnet_mm.training import ResourceConstrainedSampler
 
 pytest.importorskip('mmseg')
 pytest.importorskip('mmpretrain')

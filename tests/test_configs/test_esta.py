@@ -7,7 +7,7 @@ from config_models import CONFIGS, load, paths, read
 from mmengine.runner import Runner
 from narrow_configs import narrow
 
-from snnet_mm.evaluation import cost_table, count_parameters
+from snnet_mm.costs import cost_table, count_parameters
 from snnet_mm.stitching import StitchResults
 
 PAGE = CONFIGS.parent / 'docs' / 'esta.md'

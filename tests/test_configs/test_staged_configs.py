@@ -3,7 +3,7 @@
 import pytest
 from config_models import build_on_meta, load, num_parameters, paths, read
 
-from snnet_mm.evaluation import cost_table, whole_model_cost
+from snnet_mm.costs import cost_table, whole_model_cost
 
 pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')

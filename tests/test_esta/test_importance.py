@@ -12,11 +12,11 @@ from mmengine.optim import OptimWrapper
 from torch import nn
 from toy_classifier import ToyClassifier
 
-from snnet_mm.engine import SandwichSampler
 from snnet_mm.esta import ImportanceSampler, importance_results
 from snnet_mm.esta.importance import saliency
 from snnet_mm.models import SandwichWrapper, set_stitches
 from snnet_mm.stitching import Cost, CostTable, TwoWaySpace
+from snnet_mm.training import SandwichSampler
 
 # Three intervals of 10 to 40: {0, 2}, {6, 7}, {5, 3, 1}; ids as in a 3/3 space.
 FLOPS = {0: 10e9, 2: 12e9, 6: 20e9, 7: 25e9, 5: 32e9, 3: 35e9, 1: 40e9}

@@ -9,7 +9,7 @@ from staged_anchors import convnext, disturb
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitches
 from snnet_mm.stitching import visiting_order
 

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 from torch.utils.data import BatchSampler
 from toy import runner_of
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Setup, StitchResults, pick

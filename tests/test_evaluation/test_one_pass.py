@@ -16,7 +16,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from toy import runner_of
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.models import find_stitched_backbone, set_input_size, set_stitch
 from snnet_mm.stitching import StitchResults

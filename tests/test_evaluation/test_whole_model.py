@@ -4,7 +4,8 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from tiny import TOY
 
-from snnet_mm.evaluation import evaluate_whole_model, whole_model_cost
+from snnet_mm.costs import whole_model_cost
+from snnet_mm.evaluation import evaluate_whole_model
 from snnet_mm.evaluation.image_scores import ImageScores
 from snnet_mm.stitching import StitchResults
 

@@ -24,9 +24,9 @@ from stock_configs import (
 from torch.testing import assert_close
 
 from snnet_mm.apis import cost_table, init_model, set_stitch
-from snnet_mm.deploy import StitchExporter
-from snnet_mm.engine import make_safe
-from snnet_mm.evaluation.parts import FEATURES
+from snnet_mm.costs.parts import FEATURES
+from snnet_mm.export import StitchExporter
+from snnet_mm.training import make_safe
 
 OPS = pytest.mark.ops
 SLOW = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 import torch
 from config_models import num_parameters
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 
 pytest.importorskip('mmdet')
 

@@ -12,8 +12,8 @@ from tiny import TOY, tiny_config
 from torch.testing import assert_close
 
 from snnet_mm.apis import cost_table, init_model, set_stitch
-from snnet_mm.deploy import single_stitch
-from snnet_mm.deploy.single import _drop_pretrained, load_single, save_single
+from snnet_mm.export import single_stitch
+from snnet_mm.export.single import _drop_pretrained, load_single, save_single
 from snnet_mm.models import recalibrate_bn
 from snnet_mm.models.wrappers.distillation import find_head, recorded_logits
 from snnet_mm.stitching import visiting_order

@@ -11,18 +11,16 @@ import torch
 from rich.table import Table
 
 from snnet_mm.apis import find_stitched_backbone, init_model
-from snnet_mm.deploy import PRECISIONS, StitchExporter, measure_exported
-from snnet_mm.evaluation import (
+from snnet_mm.costs import (
     LatencyCheck,
-    cost_report,
     cost_table,
     measure_latency,
     measure_memory,
     measuring_setup,
-    plot_routes,
     size_name,
-    wide_console,
 )
+from snnet_mm.evaluation import cost_report, plot_routes, wide_console
+from snnet_mm.export import PRECISIONS, StitchExporter, measure_exported
 from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, middle_stitches
 from snnet_mm.utils import (
     ToolParser,

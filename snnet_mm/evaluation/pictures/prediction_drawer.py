@@ -10,7 +10,7 @@ from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 from torch import Tensor
 
-from ..extensions import DRAWERS, rule_for
+from snnet_mm.costs.extensions import DRAWERS, rule_for
 
 
 class PredictionDrawer:

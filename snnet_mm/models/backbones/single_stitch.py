@@ -20,7 +20,7 @@ class SingleStitch(BaseModule):
     """Runs one route and holds only what it runs; trains as any backbone does.
 
     Its weights have the names that they have in the stitched backbone, with stitching
-    layers merged. Configs are written by :func:`snnet_mm.deploy.single_stitch_config`.
+    layers merged. Configs are written by :func:`snnet_mm.export.single_stitch_config`.
 
     Args:
         anchors: Configs of the anchors in their order, None for one without a part in

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from snnet_mm.apis import draw_prediction, init_inferencer, set_stitch
-from snnet_mm.deploy import StitchExporter, load_export
+from snnet_mm.export import StitchExporter, load_export
 
 pytestmark = pytest.mark.ops
 DetDataSample = pytest.importorskip('mmdet.structures').DetDataSample

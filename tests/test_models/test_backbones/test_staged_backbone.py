@@ -15,7 +15,7 @@ pytest.importorskip('timm')
 
 from states import states_of, states_on_route
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.models import SNNetv1, SNNetv2, set_stitch
 
 PAIRS = dict(

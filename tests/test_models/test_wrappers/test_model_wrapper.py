@@ -10,7 +10,7 @@ from mmengine.optim import OptimWrapper
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
 from torch import nn
 
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.models import (
     ModelWrapper,
     find_stitched_backbone,

@@ -12,9 +12,9 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from torch import nn
 
-from snnet_mm.engine import ResourceConstrainedSampler
-from snnet_mm.evaluation import cost_table
+from snnet_mm.costs import cost_table
 from snnet_mm.models import set_stitch
+from snnet_mm.training import ResourceConstrainedSampler
 
 from ._common import build, devices, elapsed_ms, read_config
 from .one_pass import make_batch

@@ -1,0 +1,182 @@
+"""Latency and peak memory of every stitch, measured on a device."""
+
+import statistics
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import nn
+
+from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
+from snnet_mm.stitching import Setup, middle_stitches
+from snnet_mm.utils import check, refusal
+
+from .counting import cost_table
+from .parts import SCOPES, T, as_shipped, empty_images, parts_by_stitch, run_parts
+
+WARM_UP = 2  # rounds that do not count
+
+
+class LatencyCheck(NamedTuple):
+    """A stitch that was timed end to end, in milliseconds.
+
+    ``spread`` is the distance between the quartiles of its rounds over their median: on
+    a quiet machine a few hundredths, and an error much below it says nothing.
+    """
+
+    stitch_id: int
+    predicted: float
+    measured: float
+    spread: float
+
+    @classmethod
+    def of(
+        cls, stitch_id: int, predicted: float, rounds: Sequence[float]
+    ) -> 'LatencyCheck':
+        """Compare a prediction with the median of some rounds."""
+        low, median, high = np.percentile(rounds, [25, 50, 75]).tolist()
+        return cls(stitch_id, predicted, median, (high - low) / median)
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one: 0.05 is 5 % too slow."""
+        return self.predicted / self.measured - 1
+
+
+class Latencies(NamedTuple):
+    """Milliseconds of one forward of a batch: predicted by stitch id, and checked."""
+
+    by_stitch: dict[int, float]
+    checks: list[LatencyCheck]
+
+
+def measure_latency(
+    model: nn.Module,
+    input_size: tuple[int, int] | None = None,
+    batch: int = 1,
+    rounds: int = 20,
+    check: Collection[int] | None = None,
+    progress: bool = False,
+) -> Latencies:
+    """Time the parts of a model and sum them along the route of every stitch.
+
+    A forward goes from preprocessed images to the raw output of the heads, or as far as
+    :func:`cost_table` counts, on the device and in the data type of the model, in eval
+    mode with merged stitching layers. In every round all parts are timed and some
+    stitches end to end, in turn first, so that both meet the same load; a latency is
+    the median over the rounds.
+
+    Args:
+        model: A stitched backbone, or an mm model that holds one.
+        input_size: See :func:`cost_table`.
+        batch: Images in a batch.
+        rounds: Rounds that count, after two that warm up.
+        check: Stitches to time end to end; by default the anchors and, of every kind,
+            the middle one.
+        progress: Whether to show a progress bar.
+    """
+    model = unwrapped(model)
+    for option, number in (('--batch', batch), ('--rounds', rounds)):
+        if number < 1:
+            raise refusal(option, number, '1 or more')
+    space = find_stitched_backbone(model).space
+    forward = SCOPES[cost_table(model, input_size).scope]
+    ids = middle_stitches(space) if check is None else [space[i].id for i in check]
+    images = empty_images(model, input_size, batch)
+    if images.is_floating_point():
+        images.normal_()
+    timed = []
+    with as_shipped(model):
+        parts = parts_by_stitch(model)
+        for n in _track(range(rounds + WARM_UP), 'Timing', progress):
+            watch = _Stopwatch(images.device)
+            # None stands for all parts.
+            for i in [None, *ids][:: -1 if n % 2 else 1]:
+                if i is None:
+                    run_parts(model, images, watch.time, forward)
+                else:
+                    set_stitch(model, i)
+                    watch.time(i, partial(forward, model, images))
+            timed.append(watch.milliseconds())
+    timed = timed[WARM_UP:]
+    sums = {i: [sum(map(times.get, parts[i])) for times in timed] for i in parts}
+    by_stitch = {i: statistics.median(times) for i, times in sums.items()}
+    whole = {i: [times[i] for times in timed] for i in ids}
+    checks = [LatencyCheck.of(i, by_stitch[i], of) for i, of in whole.items()]
+    return Latencies(by_stitch, checks)
+
+
+def measure_memory(
+    model: nn.Module,
+    input_size: tuple[int, int] | None = None,
+    batch: int = 1,
+    progress: bool = False,
+) -> dict[int, int]:
+    """Measure bytes at the peak of one forward of every stitch, by stitch id, on a GPU.
+
+    That is the stitch's own weights, as if it were shipped alone, the images, and the
+    most that torch's allocator hands out for activations, workspaces of cuDNN and
+    cuBLAS included. Torch tells no peak on other devices. Arguments are those of
+    :func:`measure_latency`.
+    """
+    model = unwrapped(model)
+    weight = next(model.parameters())
+    check(weight.is_cuda, '--device', str(weight.device), 'a GPU, to measure memory')
+    costs = cost_table(model, input_size)
+    params, forward = costs.column('params'), SCOPES[costs.scope]
+    images = empty_images(model, input_size, batch)
+    peaks = {}
+    with as_shipped(model):
+        for stitch_id in _track(params, 'Memory', progress):
+            set_stitch(model, stitch_id)
+            torch.cuda.reset_peak_memory_stats(images.device)
+            before = torch.cuda.memory_allocated(images.device)
+            forward(model, images)
+            peak = torch.cuda.max_memory_allocated(images.device) - before
+            weights = params[stitch_id] * weight.element_size()
+            peaks[stitch_id] = weights + images.untyped_storage().nbytes() + peak
+    return peaks
+
+
+def measuring_setup(model: nn.Module, batch: int) -> Setup:
+    """Describe the device and the data type that a model is measured with."""
+    weight = next(model.parameters())
+    threads = torch.get_num_threads()
+    device = f'{weight.device.type}, {threads} thread{"s" * (threads > 1)}'
+    if weight.is_cuda:
+        device = torch.cuda.get_device_name(weight.device)
+    return Setup(device, batch, str(weight.dtype).removeprefix('torch.'))
+
+
+def _track(items: Collection[int], title: str, progress: bool):
+    return track(items, title, disable=not progress, transient=True)
+
+
+class _Stopwatch:
+    """Times calls; on a GPU by events, without waiting between calls."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.marks = device, {}
+
+    def time(self, key: object, run: Callable[[], T]) -> T:
+        start = self._mark()
+        result = run()
+        self.marks[key] = start, self._mark()
+        return result
+
+    def milliseconds(self) -> dict:
+        if self.device.type == 'cuda':
+            torch.cuda.synchronize(self.device)
+            return {k: a.elapsed_time(b) for k, (a, b) in self.marks.items()}
+        return {k: 1e3 * (b - a) for k, (a, b) in self.marks.items()}
+
+    def _mark(self) -> float | torch.cuda.Event:
+        if self.device.type != 'cuda':
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event

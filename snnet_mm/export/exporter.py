@@ -1,0 +1,323 @@
+"""Export of one stitch, or of a bundle of several that share their weights."""
+
+import json
+import math
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mmengine.config import Config
+from mmengine.logging import print_log
+from torch import nn
+
+from snnet_mm.costs import cost_table, preprocessed_size
+from snnet_mm.costs.parts import empty_images
+from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.runtime.bundle import describe_file
+from snnet_mm.runtime.manifest import MANIFEST, VERSION, check_manifest
+from snnet_mm.stitching import StitchResults, select_stitches
+from snnet_mm.utils import (
+    check,
+    check_writable,
+    folder_lock,
+    machine,
+    write_json,
+)
+
+from .description import check_windows, describe_graphs
+from .formats import FORMATS
+from .graph import (
+    Predictions,
+    StitchBuild,
+    check_parity,
+    predict_loaded,
+    sample_images,
+    size_of_test_images,
+    takes_rgb,
+)
+from .heads import FORMAT as HEADS
+from .heads import compare_head, write_heads
+from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
+from .request import ExportRequest
+from .single import single_stitch
+from .verification import PYTORCH, Verified, judge, results_by_kind, verify
+
+NUM_IMAGES = 2  # to compare on; tracing needs two or more
+UNFINISHED = '.export-'  # start of the names of folders that are written
+
+
+class StitchExporter:
+    """Writes stitches of one model, then reads every file and compares predictions.
+
+    They are compared with those of the stitched model, on images of the test set
+    or on noise where there are none; after an error no file is left. All ways of
+    export return what they write to ``manifest.json``; see docs/export.md.
+    Graphs take images of ``size``, by default that of the model's data preprocessor.
+    Checkpoints have no size: without one, costs are of the first test image's.
+    """
+
+    def __init__(
+        self,
+        cfg: Config,
+        model: nn.Module,
+        out_dir: str | os.PathLike,
+        size: Sequence[int] | None = None,
+        results: StitchResults | None = None,
+    ) -> None:
+        self.cfg, self.model, self.results = cfg, model, results
+        model.eval()
+        self.out_dir = check_writable(out_dir, 'option: --out')
+        self.space = find_stitched_backbone(model).space
+        self.has_size = True
+        try:
+            self.size = tuple(size or preprocessed_size(model))
+        except ValueError:
+            self.size, self.has_size = size_of_test_images(cfg, model), False
+        check(min(self.size) > 0, '--shape', self.size, 'positive sizes')
+        check_windows(model, self.size)
+        self.costs = cost_table(model, self.size)
+        name, wanted = type(model).__name__, 'models of images: docs/families.md'
+        of_images = empty_images(model, self.size, batch=1).ndim == 4
+        check(of_images, 'model.type', name, wanted)
+        if results is not None:
+            results.check_space(self.space)
+        # As mm loads them, in the order of channels BGR, and as graphs take them.
+        self.images, source = sample_images(cfg, NUM_IMAGES, self.size)
+        self.graph_images = self.images.flip(1) if takes_rgb(cfg) else self.images
+        self.compared_on = f'{NUM_IMAGES} {source}'
+
+    def export_stitch(
+        self,
+        stitch_id: int,
+        formats: Sequence[str] = ('mm',),
+        precisions: Sequence[str] = ('fp32',),
+        **options,
+    ) -> dict:
+        """Write one stitch and the manifest; see :class:`ExportRequest`."""
+        return self.export(ExportRequest((stitch_id,), formats, precisions, **options))
+
+    def export_bundle(
+        self,
+        stitches: str | Sequence[int],
+        formats: Sequence[str] = ('onnx',),
+        precisions: Sequence[str] = ('fp32',),
+        **options,
+    ) -> dict:
+        """Write stitches, see :func:`select_stitches`, as graphs that share weights."""
+        request = ExportRequest((), formats, precisions, bundle=True, **options)
+        # Results may hold latency, which the costs of the model do not.
+        costs = self.costs if self.results is None else None
+        say = partial(print_log, logger='current')
+        ids = select_stitches(self.space, stitches, costs, self.results, say=say)
+        return self.export(replace(request, stitches=ids))
+
+    def export(self, request: ExportRequest) -> dict:
+        """Write what is asked for, compare every file, then put all in its place.
+
+        Evaluated files that lose more than the tolerance are left out; a stitch of
+        which a format has none left is written in fp32.
+        """
+        formats = [FORMATS[name] for name in request.formats]
+        right = self.has_size or not any(format.is_graph for format in formats)
+        allowed = 'height and width, or the config key model.data_preprocessor.size'
+        check(right, '--shape', None, allowed)
+        names = {  # that are written, or replaced by files in fp32
+            format.file_name(i, self.size, precision)
+            for i, format in product(request.stitches, formats)
+            for precision in (*request.precisions, 'fp32')
+        }
+        with folder_lock(self.out_dir, '--out', 'exporting'):
+            if request.shares_weights:
+                self._check_no_other_bundle(names)
+            for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export's
+                shutil.rmtree(folder, ignore_errors=True)
+            with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
+                manifest = self._write_all(request, Path(folder))
+                written = {path.name for path in Path(folder).iterdir()}
+                for name in written:
+                    os.replace(Path(folder, name), self.out_dir / name)
+            for name in names - written:  # of an earlier export, whose weights are gone
+                (self.out_dir / name).unlink(missing_ok=True)
+            write_json(self.out_dir / MANIFEST, manifest)
+        return manifest
+
+    def _write_all(self, request: ExportRequest, folder: Path) -> dict:
+        """Write all files but the manifest into a folder; return the manifest."""
+        ids, bundle, weights = request.stitches, OnnxBundle(folder), None
+        own = folder, bundle if request.bundle else None
+        names = {i: [*request.files(i, self.size)] for i in ids}
+        wanted = {i: self._write(i, names[i], *own) for i in ids}
+        with_heads = HEADS in request.formats
+        heads = write_heads(self.model, self.images, *own) if with_heads else []
+        judged, rows, left_out = {}, defaultdict(dict), {i: [] for i in ids}
+        lost = True
+        while lost:
+            if request.shares_weights:
+                weights = describe_file(bundle.save())
+            compared = folder, weights if request.bundle else None
+            files = {i: self._compare(names[i], wanted[i], *compared) for i in ids}
+            lost = self._verify(request, folder, files, judged, rows)
+            for i, file in lost:
+                kind, precision, name = (
+                    file[key] for key in ('format', 'precision', 'name')
+                )
+                about = dict(format=kind, precision=precision)
+                left_out[i].append(about | dict(verified=file['verified']))
+                del rows[kind, precision][i]
+                names[i].remove((kind, precision, name))
+                if file['shares_weights']:
+                    bundle.drop(name)
+                else:
+                    for part in filter(None, (file, file['weights'])):
+                        (folder / part['name']).unlink()
+                if kind not in [name for name, *_ in names[i]]:
+                    name = FORMATS[kind].file_name(i, self.size, 'fp32')
+                    names[i].append((kind, 'fp32', name))
+                    self._write(i, names[i][-1:], *own)
+        results = self.results
+        if request.verify_on:
+            by_kind = results_by_kind(self.space, self.costs, rows)
+            for (name, precision), found in by_kind.items():
+                found.save(folder / f'stitches_{name}_{precision}.json')
+            # Those of the stitches in PyTorch.
+            results = by_kind[PYTORCH, 'fp32'] if results is None else results
+        described = self.cfg, self.model, self.size, wanted[ids[0]]
+        about = describe_graphs(*described, [file.step for file in heads])
+        about['heads'] = [compare_head(file, folder, weights) for file in heads]
+        manifest = self._manifest(files, left_out, about, weights, results)
+        manifest = json.loads(json.dumps(manifest))
+        check_manifest(manifest, self.out_dir / MANIFEST)
+        return manifest
+
+    def _check_no_other_bundle(self, names: Collection[str]) -> None:
+        """Refuse to replace weights that graphs of another bundle point into."""
+        others = sorted(
+            p.name for p in self.out_dir.glob('stitch_*.onnx') if p.name not in names
+        )
+        alone = not others or not (self.out_dir / WEIGHTS).exists()
+        allowed = f'a folder without the bundle of {", ".join(others)}, which needs '
+        check(alone, '--out', str(self.out_dir), allowed + WEIGHTS)
+
+    def _write(
+        self,
+        stitch_id: int,
+        files: Sequence[tuple[str, str, str]],
+        folder: Path,
+        bundle: OnnxBundle | None,
+    ) -> Predictions:
+        """Write files of one stitch; return what it predicts."""
+        set_stitch(self.model, stitch_id)
+        cfg, single = single_stitch(self.cfg, self.model, stitch_id)
+        build = StitchBuild(cfg, single, self.graph_images)
+        for kind, precision, name in files:
+            if bundle and FORMATS[kind].shares_weights:
+                bundle.add(name, to_onnx(build, precision))
+            else:
+                FORMATS[kind].write(build, folder / name, precision)
+        return predict_loaded(self.model, self.images)
+
+    def _compare(
+        self,
+        files: Sequence[tuple[str, str, str]],
+        wanted: Predictions,
+        folder: Path,
+        shared: Mapping | None,
+    ) -> list[dict]:
+        """Open the files of one stitch again; return what the manifest says of them."""
+        written = []
+        for kind, precision, name in files:
+            format, path = FORMATS[kind], folder / name
+            options = dict(format.options.get(precision, {}))
+            got = format.load(path, options)(self.graph_images)
+            difference = check_parity(kind, name, got, wanted, precision)
+            shares = format.shares_weights and shared is not None
+            about = dict(format=kind, precision=precision, **describe_file(path))
+            about |= dict(max_difference=difference, shares_weights=shares)
+            about['weights'] = shared if shares else None
+            if format.weights_suffix:
+                own = path.with_suffix(format.weights_suffix)
+                about['weights'] = describe_file(own)
+            written.append(about | dict(options=options, verified=None))
+        return written
+
+    def _verify(
+        self,
+        request: ExportRequest,
+        folder: Path,
+        files: Mapping[int, Sequence[dict]],
+        judged: dict[str, tuple[dict, bool]],
+        rows: dict[tuple[str, str], dict[int, Verified]],
+    ) -> list[tuple[int, dict]]:
+        """Evaluate files beside their stitches; return those that lost too much.
+
+        What was ``judged`` before, by name, stays. ``rows`` get the metrics by format,
+        precision and stitch id, and ``files`` what the manifest says of it.
+        """
+        lost, data = [], (request.verify_on, request.limit)
+        for i, written in files.items() if request.verify_on else ():
+            if new := [file for file in written if file['name'] not in judged]:
+                set_stitch(self.model, i)
+                _, single = single_stitch(self.cfg, self.model, i)
+                runs = {
+                    f['name']: FORMATS[f['format']].load(
+                        folder / f['name'], f['options']
+                    )
+                    for f in new
+                }
+                found = verify(self.cfg, single, runs, self.size, *data)
+                rows[PYTORCH, 'fp32'][i] = found[PYTORCH]
+                for file in new:
+                    judged[file['name']] = judge(i, file, found, request)
+                    kind = file['format'], file['precision']
+                    rows[kind][i] = found[file['name']]
+            for file in written:
+                file['verified'], kept = judged[file['name']]
+                if not kept:
+                    lost.append((i, file))
+        return lost
+
+    def _manifest(
+        self,
+        files: Mapping[int, Sequence[dict]],
+        left_out: Mapping[int, Sequence[dict]],
+        about_graphs: Mapping,
+        weights: Mapping | None,
+        results: StitchResults | None,
+    ) -> dict:
+        ranked_by, metrics = None, {}
+        if results is not None:
+            for row in results.stitches:  # JSON has no NaN
+                found = row.metrics.items()
+                metrics[row.id] = {k: v for k, v in found if math.isfinite(v)}
+            if results.metric in results.directions:
+                better = results.higher_is_better
+                ranked_by = dict(metric=results.metric, higher_is_better=better)
+        names, stitches = self.space.anchor_names, []
+        for i, written in files.items():
+            stitch, cost = self.space[i], self.costs[i]
+            about = dict(id=i, kind=stitch.kind, route=self.space.describe(stitch))
+            about |= dict(flops=cost.flops, params=cost.params, files=written)
+            about['left_out'] = left_out[i]
+            run = (s for s in stitch.segments if s.begin < s.end)
+            about |= dict(segments=[[names[a], *blocks] for a, *blocks in run])
+            stitches.append(about | dict(metrics=metrics.get(i, {})))
+        return dict(
+            version=VERSION,
+            **about_graphs,
+            ranked_by=ranked_by,
+            compared_on=self.compared_on,
+            space=self.space.fingerprint,
+            anchors=[
+                dict(name=names[a], depth=depth)
+                for a, depth in enumerate(self.space.depths)
+            ],
+            stitches=stitches,
+            weights=weights,
+            machine=machine(),
+        )

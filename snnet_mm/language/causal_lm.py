@@ -1,0 +1,145 @@
+"""Causal language models on stitched decoders, on one alone, or on one stitch."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from mmengine.evaluator import BaseMetric
+from mmengine.model import BaseDataPreprocessor, BaseModel
+from mmengine.registry import METRICS, MODELS
+from mmengine.structures import BaseDataElement
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from snnet_mm.costs.extensions import UNSIZED
+from snnet_mm.models import SingleStitch
+from snnet_mm.stitching.metrics import DIRECTIONS, LOWER
+from snnet_mm.utils import check, is_whole, register
+
+from .hf_decoder_anchor import HFDecoderAnchor
+
+IGNORED = -100  # the label of what is no target, as in transformers
+PADDING = -1
+
+
+@register(MODELS)
+class TextPreprocessor(BaseDataPreprocessor):
+    """Pads texts of a batch to the longest one.
+
+    Args:
+        length: Tokens that costs are counted at, and at which texts are cut.
+    """
+
+    def __init__(self, length: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        key = 'model.data_preprocessor.length'
+        check(is_whole(length, 2), key, length, '2 tokens or more')
+        self.size = 1, length  # a text is an image of one row
+
+    def forward(self, data: dict, training: bool = False) -> dict:
+        """Return token ids ``(B, 1, L)``, -1 where padded, with their data samples."""
+        data = self.cast_data(data)
+        texts = [ids[0, : self.size[1]] for ids in data['inputs']]
+        inputs = pad_sequence(texts, batch_first=True, padding_value=PADDING)
+        return dict(inputs=inputs[:, None], data_samples=data.get('data_samples'))
+
+
+@register(MODELS)
+class CausalLM(BaseModel):
+    """A language model on decoders of transformers, stitched or one alone.
+
+    Args:
+        backbone: Config of an ``SNNetv1`` or ``SNNetv2`` of :class:`HFDecoderAnchor`
+            with ``out='end'``, of such an anchor alone, or of a :class:`SingleStitch`.
+            A stitch ends in the final norm and the head of its last anchor.
+        data_preprocessor: Config of a :class:`TextPreprocessor`.
+    """
+
+    def __init__(self, backbone: dict, data_preprocessor: dict | None = None) -> None:
+        super().__init__(data_preprocessor)
+        backbone = dict(backbone)
+        if 'segments' not in backbone:
+            backbone.setdefault('out', 'end')
+            check(backbone['out'] == 'end', 'backbone.out', backbone['out'], ('end',))
+        self.backbone = MODELS.build(backbone)
+        anchors = list(filter(None, getattr(self.backbone, 'anchors', ())))
+        for anchor in anchors or [self.backbone]:
+            fits, name = isinstance(anchor, HFDecoderAnchor), type(anchor).__name__
+            check(fits, 'backbone.anchors.type', name, ('HFDecoderAnchor',))
+        for pair in pairwise(anchors):
+            sizes = tuple(anchor.config.vocab_size for anchor in pair)
+            wanted = 'equal vocabularies: anchors read the same tokens'
+            check(len({*sizes}) == 1, 'anchors.model.vocab_size', sizes, wanted)
+
+    @property
+    def end_anchor(self) -> HFDecoderAnchor:
+        """The anchor whose head gives the logits."""
+        if isinstance(self.backbone, HFDecoderAnchor):
+            return self.backbone
+        single = isinstance(self.backbone, SingleStitch)
+        stitch = self.backbone.stitch if single else self.backbone.active_stitch
+        return self.backbone.anchors[stitch.end_anchor]
+
+    def forward(
+        self,
+        inputs: Tensor,
+        data_samples: Sequence[BaseDataElement] | None = None,
+        mode: str = 'tensor',
+    ) -> Tensor | dict[str, Tensor] | Sequence[BaseDataElement]:
+        """Run texts.
+
+        Args:
+            inputs: Token ids ``(B, 1, L)``, negative where padded.
+            data_samples: With ``labels``, the tokens to be predicted, -100 where none.
+            mode: ``'tensor'`` for logits ``(B, L, V)``, ``'loss'`` for the mean cross
+                entropy of all targets, ``'predict'`` for samples with the sum of it,
+                ``nll``, and the number of targets, ``num_targets``, by text.
+        """
+        logits = self.end_anchor.logits(self.backbone(inputs))
+        if mode == 'tensor':
+            return logits
+        length, labels = inputs.shape[-1], [s.labels[0] for s in data_samples]
+        targets = pad_sequence(labels, batch_first=True, padding_value=IGNORED)
+        targets = targets[:, 1:length]
+        nll = F.cross_entropy(logits[:, :-1].mT, targets, reduction='none')
+        counts = (targets != IGNORED).sum(1)
+        if mode == 'loss':
+            return dict(loss=nll.sum() / counts.sum().clamp(min=1))
+        for sample, total, count in zip(data_samples, nll.sum(1), counts, strict=True):
+            sample.set_field(total.item(), 'nll')
+            sample.set_field(count.item(), 'num_targets')
+        return data_samples
+
+    @torch.no_grad()
+    def generate(
+        self, prompt: Sequence[int], max_new_tokens: int, eos: int | None = None
+    ) -> list[int]:
+        """Return the most likely continuation of a prompt by the active stitch.
+
+        The tokens are chosen one by one, without a cache, up to ``eos``.
+        """
+        ids, training = list(prompt), self.training
+        self.eval()
+        while len(ids) < len(prompt) + max_new_tokens and eos not in ids[len(prompt) :]:
+            inputs = torch.tensor([[ids]], device=next(self.parameters()).device)
+            ids.append(self(inputs)[0, -1].argmax().item())
+        self.train(training)
+        return ids[len(prompt) :]
+
+
+@register(METRICS)
+class Perplexity(BaseMetric):
+    """The exponential of the mean cross entropy over all targets of all texts."""
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        self.results += [(s['nll'], s['num_targets']) for s in data_samples]
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        nll, number = map(sum, zip(*results, strict=True))
+        return dict(perplexity=math.exp(nll / number) if number else math.nan)
+
+
+DIRECTIONS['perplexity'] = LOWER
+UNSIZED['CausalLM'] = True

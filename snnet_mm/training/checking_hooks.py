@@ -1,0 +1,173 @@
+"""Hooks that check labels, heads and parameters before training, and its losses."""
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+from PIL import Image
+from torch import Tensor, nn
+
+from snnet_mm.costs import count_parameters
+from snnet_mm.models import StitchedBackbone, gathered, unwrapped
+from snnet_mm.utils import check, is_whole, isolated_rng, register
+
+from .resume import diverged, non_finite
+from .stitch_hooks import sampling_hook
+
+# Heads with a class for each of the data's. Semantic heads of detectors have classes of
+# their own, and an ``rpn_head`` has one.
+HEADS = {
+    *('head', 'decode_head', 'auxiliary_head', 'bbox_head', 'mask_head'),
+    *(f'roi_head.{part}' for part in ('bbox_head', 'mask_head', 'mask_iou_head')),
+    *('roi_head.point_head', 'panoptic_head'),
+}
+# Names of classes of heads that tell objects from background, whatever the data;
+# ``snnet_mm.integrations`` adds those of the mm packages.
+ONE_CLASS: set[str] = set()
+NUM_SAMPLES = 16  # whose labels are looked at
+
+
+@register(HOOKS)
+class LabelCheckHook(Hook):
+    """Looks at some labels of segmentation or classification before training starts.
+
+    A label outside the classes is an index error on a CPU, a device assert on a GPU,
+    and is silently left out by the metric. Heads, those of detectors too, must have as
+    many classes as the data.
+    """
+
+    def before_train(self, runner: Runner) -> None:
+        dataset = runner.train_dataloader.dataset
+        num_samples = len(dataset)
+        check(num_samples, 'train_dataloader.dataset', num_samples, '1 sample or more')
+        classes = getattr(dataset, 'metainfo', {}).get('classes')
+        if classes is None:
+            return
+        model = unwrapped(runner.model)
+        head = getattr(model, 'decode_head', None)
+        head = head[-1] if isinstance(head, nn.ModuleList) else head
+        ignored_label = getattr(head, 'ignore_index', 255)
+        chosen = np.random.default_rng(runner.seed).permutation(num_samples)
+        with isolated_rng(runner.seed):
+            for i in chosen[:NUM_SAMPLES].tolist():
+                sample = dataset[i].get('data_samples', ())
+                if 'gt_instances' in sample:
+                    break  # mmdet numbers them itself, by the classes
+                elif 'gt_sem_seg' in sample:
+                    labels, ignored = sample.gt_sem_seg.data.unique(), [ignored_label]
+                    path = sample.get('seg_map_path', 'a sample')
+                    _check_labels(labels, path, len(classes), ignored)
+                elif 'gt_label' in sample:
+                    path = sample.get('img_path', 'a sample')
+                    _check_labels(sample.gt_label, path, len(classes))
+                else:
+                    return
+        # Heads of panoptic models may have the classes of things alone.
+        things = dataset.metainfo.get('thing_classes') or classes
+        _check_heads(model, {len(classes), len(things)})
+
+
+def _check_labels(
+    labels: Tensor, of: str, num_classes: int, ignored: Sequence[int] = ()
+) -> None:
+    wrong = sorted({*labels.tolist()} - {*range(num_classes), *ignored})
+    allowed = ' and '.join([f'0 to {num_classes - 1}', *map(str, ignored)])
+    keys = 'train_dataloader.dataset, metainfo.classes, reduce_zero_label'
+    hint = ''
+    if wrong and Path(of).is_file():
+        with Image.open(of) as image:
+            if image.mode in ('RGB', 'RGBA'):
+                hint = f', whose pixels are colours ({image.mode}), not labels: '
+                hint += 'tools/dataset_converters/color_masks.py converts them'
+    check(not wrong, keys, wrong, f'labels {allowed} in {of}{hint}')
+
+
+def _check_heads(model: nn.Module, allowed: set[int]) -> None:
+    numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
+    data = f'{numbers}, the number of classes of the training set'
+    for path, part in model.named_modules():
+        # Those of a cascade and of end anchors have numbers.
+        name = re.sub(r'(\.parts)?\.\d+', '', path)
+        kinds = {kind.__name__ for kind in type(part).__mro__}
+        # Parts of a PartPerAnchor come one by one.
+        if name in HEADS and not kinds & {'PartPerAnchor', *ONE_CLASS}:
+            number = getattr(part, 'num_classes', max(allowed))
+            check(number in allowed, f'model.{name}.num_classes', number, data)
+
+
+class WeightCheckHook(Hook):
+    """Raises before a test of weights that are not finite, however they were loaded."""
+
+    def before_test(self, runner: Runner) -> None:
+        if key := non_finite(unwrapped(runner.model).state_dict()):
+            raise ValueError(
+                f'the checkpoint holds {key} that is not finite: the training '
+                'diverged, or the file is damaged (argument: checkpoint)'
+            )
+
+
+@register(HOOKS)
+class TrainableParamsHook(Hook):
+    """Logs how many parameters are trained; warns where no hook switches stitches."""
+
+    def before_train(self, runner: Runner) -> None:
+        with gathered(runner.model):
+            counts = count_parameters(runner.model)
+        trained = sum(count.trained for count in counts.values())
+        total = sum(count.total for count in counts.values())
+        keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'
+        some = f'some of {total:,} parameters of the model, which are all frozen'
+        check(trained, keys, trained, some)
+        parts = ', '.join(f'{part} {count}' for part, count in counts.items())
+        runner.logger.info(
+            f'Trained parameters: {trained:,} of {total:,} '
+            f'({100 * trained / total:.3g} %): {parts}'
+        )
+        for module in runner.model.modules():
+            if isinstance(module, StitchedBackbone) and sampling_hook(runner) is None:
+                runner.logger.warning(
+                    f'Only stitch {module.active_stitch.id} will be trained: there is '
+                    'no StitchSamplingHook (config key: default_hooks.stitch_sampling).'
+                )
+
+
+@register(HOOKS)
+class LossCheckHook(Hook):
+    """Stops a training whose loss is not finite, before a checkpoint is written.
+
+    mmengine's ``RuntimeInfoHook`` copies every loss from the device to the message hub,
+    where this hook reads it: no further synchronisation is needed.
+
+    Args:
+        patience: Number of iterations in a row with a non-finite loss that stop the
+            training. One alone may pass: mixed precision skips its step. Default: 5.
+    """
+
+    def __init__(self, patience: int = 5) -> None:
+        check(is_whole(patience, 1), 'patience', patience, 'whole numbers from 1 on')
+        self.patience, self.count = patience, 0
+
+    def after_train_iter(
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: dict | None = None,
+        outputs: dict | None = None,
+    ) -> None:
+        logged = runner.message_hub.log_scalars
+        names = [name for name in outputs or () if 'loss' in name]
+        values = [
+            logged[f'train/{n}'].current() for n in names if f'train/{n}' in logged
+        ]
+        wrong = [value for value in values if not math.isfinite(value)]
+        self.count = self.count + 1 if wrong else 0
+        if self.count == 1:
+            runner.logger.warning(f'loss={wrong[0]} at iteration {runner.iter + 1}.')
+        if self.count == self.patience:
+            first, last = runner.iter + 2 - self.patience, runner.iter + 1
+            raise diverged(runner, f'loss={wrong[0]} at iterations {first} to {last}')

@@ -1,0 +1,150 @@
+"""Checkpoints that survive an interruption at any moment.
+
+mmengine (0.10) removes an old checkpoint before it writes the new one, writes in place,
+and resumes from whatever ``last_checkpoint`` names. It publishes no other way, so that
+this file, and only this one, takes from its internals:
+
+- ``Runner._resume`` and ``_load_from``, which are set before ``load_or_resume`` reads
+  them, and ``_train_loop``, a loop in training and a config otherwise;
+- ``CheckpointHook._save_checkpoint_with_step`` and ``_save_best_checkpoint``, which
+  remove through ``file_backend``.
+
+If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py fails.
+"""
+
+import os.path as osp
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mmengine.dist import broadcast_object_list, is_main_process
+from mmengine.fileio import LocalBackend, get_file_backend
+from mmengine.fileio.backends import BaseStorageBackend
+from mmengine.hooks import CheckpointHook
+from mmengine.registry import HOOKS
+from mmengine.runner import BaseLoop, Runner
+
+from snnet_mm.models import gathered, unwrapped
+from snnet_mm.utils import register, remove_leftovers
+
+from .resume import (
+    check_resumable,
+    check_weights_fit,
+    diverged,
+    find_resumable,
+    non_finite,
+)
+
+
+@register(HOOKS)
+class StitchCheckpointHook(CheckpointHook):
+    """Checkpoints that survive an interruption at any moment.
+
+    They are written under a temporary name and then renamed; older ones are deleted
+    last. Weights that are not finite raise an error instead of being saved. With
+    ``resume=True`` and no ``load_from``, training goes on from the newest readable one.
+    Folders that are not local are left to their own backend.
+
+    Args:
+        interval: Iterations or epochs from one checkpoint to the next; by default those
+            from one validation to the next.
+    """
+
+    def __init__(self, interval: int | None = None, **kwargs) -> None:
+        super().__init__(interval, **kwargs)
+
+    def before_run(self, runner: Runner) -> None:
+        if self.interval is None and isinstance(runner._train_loop, BaseLoop):
+            self.interval = runner._train_loop.val_interval
+        folder = self.out_dir or runner.work_dir
+        if not runner._resume or runner._load_from or not _is_local(folder):
+            return
+        if hasattr(runner, 'strategy'):  # FlexibleRunner has loaded by now
+            return
+        if folder != runner.work_dir:  # as CheckpointHook.before_train does
+            folder = osp.join(folder, osp.basename(runner.work_dir.rstrip(osp.sep)))
+        found = [None, None]
+        if is_main_process():
+            names = self.filename_tmpl
+            try:
+                found[0] = find_resumable(runner.work_dir, folder, names, runner.logger)
+            except ValueError as error:
+                found[1] = str(error)
+        broadcast_object_list(found)  # all ranks end alike; none is left waiting
+        runner._load_from, error = found
+        if error:
+            raise ValueError(error)
+        runner._resume = runner._load_from is not None
+
+    def before_train(self, runner: Runner) -> None:
+        local = _is_local(self.out_dir or runner.work_dir)
+        if local and self.backend_args is None and self.file_client_args is None:
+            self.backend_args = dict(backend='snnet_atomic')
+        super().before_train(runner)
+        if local and is_main_process():
+            names = self.filename_tmpl.format('*'), 'best_*.pth'
+            remove_leftovers(self.out_dir, *names)
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        name, resumed = runner._load_from or 'given', runner._resume
+        fine_tunes = isinstance(runner._train_loop, BaseLoop) and not resumed
+        model = runner.model
+        with gathered(model):
+            check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
+        if resumed:
+            if isinstance(runner.optim_wrapper, dict):  # until it is built to resume
+                runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+            check_resumable(checkpoint, name, runner.optim_wrapper)
+
+    def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
+        unit = 'epoch' if self.by_epoch else 'iteration'
+        _check_finite(runner, f'after {unit} {step}')
+        with self._removing_last():
+            super()._save_checkpoint_with_step(runner, step, meta)
+
+    def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
+        if self.save_best:  # else there may be no folder yet, as in Runner.val
+            _check_finite(runner, f'after iteration {runner.iter}')
+            with self._removing_last():
+                super()._save_best_checkpoint(runner, metrics)
+
+    @contextmanager
+    def _removing_last(self) -> Iterator[None]:
+        """Put off what is removed in the block until all of it went well."""
+        backend, late = self.file_backend, _LateRemovals(self.file_backend)
+        self.file_backend = late
+        try:
+            yield
+        finally:
+            self.file_backend = backend
+        # A best checkpoint may have been written over the one before.
+        best = getattr(self, 'best_ckpt_path', None)
+        kept = {best, *getattr(self, 'best_ckpt_path_dict', {}).values()}
+        for path, remove in late.removals.items():
+            if path not in kept:
+                remove(path)
+
+
+def _check_finite(runner: Runner, when: str) -> None:
+    """Raise on all ranks if weights that are about to be saved are not finite."""
+    with gathered(runner.model):
+        found = [non_finite(unwrapped(runner.model).state_dict())]
+    broadcast_object_list(found)
+    if found[0]:
+        raise diverged(runner, f'{found[0]} is not finite {when}')
+
+
+class _LateRemovals:
+    """A file backend that only notes what is to be removed."""
+
+    def __init__(self, backend: BaseStorageBackend) -> None:
+        self.backend, self.removals = backend, {}
+
+    def __getattr__(self, name: str) -> object:
+        method = getattr(self.backend, name)
+        if name not in ('remove', 'rmtree'):  # the latter of DeepSpeed's folders
+            return method
+        return lambda path: self.removals.update({path: method})
+
+
+def _is_local(folder: str) -> bool:
+    return isinstance(get_file_backend(folder), LocalBackend)

@@ -1,0 +1,283 @@
+"""Hooks of stitched models: the first stitching layers, sampling, its report."""
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from mmengine.dist import broadcast_object_list, get_world_size, is_main_process
+from mmengine.hooks import EMAHook, Hook
+from mmengine.optim import OptimWrapper, OptimWrapperDict
+from mmengine.registry import HOOKS, TASK_UTILS
+from mmengine.runner import Runner
+from torch import Tensor
+
+from snnet_mm.costs import check_sizes, cost_table, size_of_images
+from snnet_mm.evaluation import random_batches
+from snnet_mm.models import (
+    StitchedBackbone,
+    find_stitched_backbone,
+    fit_stitching_layers,
+    gathered,
+    set_input_size,
+    set_stitches,
+    unwrapped,
+)
+from snnet_mm.stitching import CostTable, Stitch
+from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
+
+from .preflight import missing_headroom
+
+METHODS = ('least-squares', 'kaiming')
+
+
+@register(HOOKS)
+class StitchInitHook(Hook):
+    """Gives the stitching layers their first weights before training.
+
+    Does nothing if the weights, loaded or resumed, already hold stitching layers. Else
+    a warning says if the slow anchor is known to be hardly better than the fast one.
+
+    Args:
+        num_images: Images of the training set to fit to, drawn at random.
+        ridge: See :class:`snnet_mm.models.LeastSquares`.
+        method: ``'least-squares'``, or ``'kaiming'`` for torch's random weights of a
+            linear layer (SN-Netv1, figure 8); low-rank layers then update a random map.
+    """
+
+    stitched_only = True  # a stitch exported alone has no work for it
+
+    def __init__(
+        self, num_images: int = 100, ridge: float = 1e-8, method: str = 'least-squares'
+    ) -> None:
+        check(method in METHODS, 'StitchInitHook.method', method, METHODS)
+        key = 'StitchInitHook.num_images'
+        check(is_whole(num_images, 1), key, num_images, '1 or more')
+        self.num_images, self.ridge, self.method = num_images, ridge, method
+
+    def before_train(self, runner: Runner) -> None:
+        backbone = find_stitched_backbone(runner.model)
+        if backbone.stitching_initialized:
+            runner.logger.info('The weights hold stitching layers: these are kept.')
+            return
+        if is_main_process() and (warning := missing_headroom(backbone)):
+            runner.logger.warning(warning)
+        if self.method == 'least-squares':
+            self._fit(runner, backbone)
+        else:  # They are random already, and equal on all ranks, as all weights are.
+            backbone.stitching_initialized.fill_(True)
+            runner.logger.info('The stitching layers start random: no least squares.')
+        for hook in runner.hooks:
+            if isinstance(hook, EMAHook):
+                average = find_stitched_backbone(hook.ema_model)
+                layers = backbone.stitching_layers.state_dict()
+                average.stitching_layers.load_state_dict(layers)
+                average.stitching_initialized.fill_(True)
+
+    def _fit(self, runner: Runner, backbone: StitchedBackbone) -> None:
+        start = time.time()
+        # The images neither depend on what was drawn before nor change later draws.
+        with isolated_rng(runner.seed), gathered(runner.model):
+            batches = self._image_batches(runner)
+            num_images = fit_stitching_layers(backbone, batches, self.ridge)
+        runner.logger.info(
+            f'Fitted {len(backbone.stitching_layers)} stitching layers by least '
+            f'squares on {num_images} images per rank in {time.time() - start:.1f} s.'
+        )
+
+    def _image_batches(self, runner: Runner) -> Iterator[Tensor]:
+        preprocess = unwrapped(runner.model).data_preprocessor
+        loader, ranks = runner.train_dataloader, get_world_size()
+        total, number = len(loader.dataset), self.num_images
+        if number > total:
+            runner.logger.warning(
+                f'num_images={number} of StitchInitHook is more than the {total} '
+                'training images: all of them are used.'
+            )
+        allowed = f'{ranks} or more of {total} training images, one per process'
+        enough = min(number, total) >= ranks
+        check(enough, 'StitchInitHook.num_images', number, allowed)
+        for batch in random_batches(loader, runner.seed, number):
+            images = preprocess(batch, training=True)['inputs']
+            # Of several views of each image the first.
+            yield images if isinstance(images, Tensor) else images[0]
+
+
+FINGERPRINT = 'stitch_costs'
+SIZES = 2**20  # keeps the draws of sizes apart from those of stitches on any rank
+
+
+@register(HOOKS)
+class StitchSamplingHook(Hook):
+    """Activates another stitch before every optimizer step.
+
+    Iterations whose gradients are accumulated train one stitch. A sampler that draws
+    several for one iteration needs a model that trains several, such as a
+    ``SandwichWrapper``. The log shows ``stitch_gflops``, the GFLOPs of all stitches of
+    the iteration. ``stitches`` holds them by the role that prefixes the names of their
+    losses, ``''`` for a single one.
+
+    Args:
+        sampler: Config of the sampler; its seed is that of the run by default.
+        input_size: Height and width that costs are counted at; by default the fixed
+            size of the model's data preprocessor, or that of the first image. Where
+            there is none, samplers that go by no costs draw all the same.
+        costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
+            samplers that go by what was measured on a device, such as ROS with
+            ``cost='latency', step=5``: groups of 5 ms.
+        sizes: Heights and widths, one of which is drawn for every step, the same on
+            all ranks: images, of the largest size or above, are resized to it. By
+            default all are trained as they are. Validation always is.
+    """
+
+    priority = 'VERY_HIGH'
+    stitched_only = True  # a stitch exported alone has no work for it
+
+    def __init__(
+        self,
+        sampler: dict,
+        input_size: Sequence[int] | None = None,
+        costs: str | os.PathLike | None = None,
+        sizes: Sequence[Sequence[int]] = (),
+    ) -> None:
+        typed = isinstance(sampler, dict) and 'type' in sampler
+        wanted = 'a dict with a type, such as ResourceConstrainedSampler'
+        check(typed, 'StitchSamplingHook.sampler', sampler, wanted)
+        self._sampler_cfg, self._input_size = sampler, input_size
+        self._costs_file, self._sizes = costs, sizes
+        self.stitches: dict[str, Stitch] = {}
+
+    def before_train(self, runner: Runner) -> None:
+        space = find_stitched_backbone(runner.model).space
+        for module in runner.model.modules():
+            if hasattr(type(module), 'check_space'):
+                module.check_space(space)
+        costs = self._count(runner)
+        if self._costs_file is not None:
+            costs = self._read_costs(runner, costs)
+        defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
+        self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
+        for hook in self.sampler.hooks():
+            runner.register_hook(hook)
+        self._sizes = check_sizes(runner.model, self._sizes, 'StitchSamplingHook.sizes')
+        with gathered(runner.model):
+            sizes = self._sizes if self.sampler.costs is not None else ()
+            self._costs_at = {size: cost_table(runner.model, size) for size in sizes}
+
+    def before_train_iter(self, runner: Runner, **_) -> None:
+        step = runner.iter // accumulative_counts(runner.optim_wrapper)
+        ids = self.sampler.sample(step)
+        self.stitches, size = set_stitches(runner.model, ids), None
+        if self._sizes:
+            rng = np.random.default_rng([self.sampler.seed, step, SIZES])
+            size = self._sizes[rng.integers(len(self._sizes))]
+            set_input_size(runner.model, size)
+        if (costs := self._costs_at.get(size, self.sampler.costs)) is not None:
+            gflops = sum(costs[i].flops for i in ids) / 1e9
+            runner.message_hub.update_scalar('train/stitch_gflops', gflops)
+
+    def before_val(self, runner: Runner) -> None:
+        set_input_size(runner.model, None)
+
+    after_train = before_val
+
+    def _count(self, runner: Runner) -> CostTable | None:
+        """Count costs, or say why not where images have several views."""
+        size, seed = self._input_size, shared_seed(runner.seed)
+        try:
+            if size is None:
+                size = size_of_images(runner.model, runner.train_dataloader, seed)
+        except ValueError as error:
+            if self._costs_file is not None:
+                raise
+            runner.logger.warning(f'Stitches are sampled without costs: {error}')
+            return None
+        with gathered(runner.model):
+            return cost_table(runner.model, size)
+
+    def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
+        """Read saved costs: measured again they, and so all draws, would differ."""
+        key = 'StitchSamplingHook.costs'
+        of_rank_0 = [CostTable.read(self._costs_file)]
+        broadcast_object_list(of_rank_0)
+        (saved,) = of_rank_0
+        saved.check_same_model(counted, f'{self._costs_file} (config key: {key})')
+        info = runner.message_hub.runtime_info
+        same = info.get(FINGERPRINT, saved.fingerprint) == saved.fingerprint
+        wanted = 'a file with the costs in the run that is resumed'
+        check(same, key, str(self._costs_file), wanted)
+        runner.message_hub.update_info(FINGERPRINT, saved.fingerprint)
+        return saved
+
+
+def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
+    """Return the hook of a runner that samples stitches, or None if it has none."""
+    hooks = (hook for hook in runner.hooks if isinstance(hook, StitchSamplingHook))
+    return next(hooks, None)
+
+
+def accumulative_counts(optim_wrapper: OptimWrapper | OptimWrapperDict) -> int:
+    """Return the iterations from one step to the next that all optimizers share."""
+    if isinstance(optim_wrapper, OptimWrapperDict):
+        return math.lcm(*map(accumulative_counts, optim_wrapper.values()))
+    return optim_wrapper._accumulative_counts
+
+
+HISTOGRAM = 'stitch_histogram'
+
+
+@register(HOOKS)
+class StitchReportHook(Hook):
+    """Reports which stitches were sampled, and the loss of each cost group.
+
+    Visualisers get ``loss_by_gflops/<mean of the group>``, the message hub, and so
+    checkpoints, counts by stitch as ``stitch_histogram``.
+    """
+
+    stitched_only = True  # see StitchSamplingHook
+
+    def before_train(self, runner: Runner) -> None:
+        self._sampling = sampling_hook(runner)
+        wanted = 'a StitchSamplingHook, for a StitchReportHook to report on'
+        there = self._sampling is not None
+        check(there, 'default_hooks.stitch_sampling', None, wanted)
+        self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
+
+    def after_train_iter(self, runner: Runner, outputs: dict | None, **_) -> None:
+        for role, stitch in self._sampling.stitches.items():
+            self._histogram[stitch.id] = self._histogram.get(stitch.id, 0) + 1
+            write_by_group(runner, 'loss', stitch.id, _loss_of(role, outputs or {}))
+        runner.message_hub.update_info(HISTOGRAM, self._histogram)
+
+    def after_train(self, runner: Runner) -> None:
+        sampler = self._sampling.sampler
+        if not sampler.groups:
+            return
+        counts = ', '.join(
+            f'{sampler.mean_gflops(group)} G: '
+            f'{sum(self._histogram.get(i, 0) for i in group)}'
+            for group in sampler.groups
+        )
+        runner.logger.info(f'Sampled stitches by mean GFLOPs of their group: {counts}')
+
+
+def write_by_group(
+    runner: Runner, name: str, stitch_id: int, value: float | None
+) -> None:
+    """Give visualisation backends a value of a stitch under its cost group."""
+    sampler = sampling_hook(runner).sampler
+    if value is None or not sampler.groups:
+        return
+    group = next((group for group in sampler.groups if stitch_id in group), None)
+    if group is None:  # an anchor that a sampler draws beside its ids
+        return
+    tag = f'{name}_by_gflops/{sampler.mean_gflops(group)}'
+    runner.visualizer.add_scalar(tag, value, step=runner.iter + 1)
+
+
+def _loss_of(role: str, logged: Mapping[str, Tensor]) -> float | None:
+    if not role:
+        return logged['loss'].item() if 'loss' in logged else None
+    own = [v.item() for k, v in logged.items() if k.startswith(role) and 'loss' in k]
+    return sum(own) if own else None

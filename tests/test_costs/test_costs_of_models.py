@@ -1,0 +1,273 @@
+import re
+
+import pytest
+import torch
+from costs_by_hand import DEPTHS, LAYERS, NUM_PATCHES, PATCH, SIZE, WIDTHS, cost_by_hand
+from mmengine.logging import MMLogger
+from mmengine.model import BaseModel, ExponentialMovingAverage, ImgDataPreprocessor
+from torch import nn
+from torch.distributed import ProcessGroup
+
+from snnet_mm.costs import cost_table, measure_latency, preprocessed_size
+from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.stitching import CostTable
+
+
+def test_costs_of_a_segmentor():
+    """SETR of mmseg with an auxiliary head, on a small stitched backbone."""
+    pytest.importorskip('mmseg')
+    from mmseg.models import EncoderDecoder, SegDataPreProcessor
+
+    head = dict(type='SETRUPHead', in_channels=12, channels=6, num_classes=5)
+    head |= dict(norm_cfg=dict(type='BN'), num_convs=1, up_scale=4, kernel_size=1)
+    common = dict(type='PlainViT', img_size=32, patch_size=PATCH)
+    anchors = [
+        dict(common, arch=dict(embed_dims=width, depth=depth, num_heads=2))
+        for width, depth in zip(WIDTHS, DEPTHS, strict=True)
+    ]
+    backbone = dict(type='SNNetv2', anchors=anchors, stitching_layer=LAYERS[0])
+    segmentor = EncoderDecoder(
+        data_preprocessor=SegDataPreProcessor(size=SIZE),
+        backbone=backbone | dict(out_indices=(2, 6), eval_maps=(1,)),
+        decode_head=dict(head, in_index=1),
+        auxiliary_head=[dict(head, in_index=0, num_convs=2)],
+        test_cfg=dict(mode='whole'),
+    )
+    table = cost_table(segmentor)
+    assert table.input_size == SIZE
+    # The decode head: a 1x1 convolution, then one to the classes at 4 times the size.
+    head_macs = NUM_PATCHES * 12 * 6 + 16 * NUM_PATCHES * 6 * 5
+    head_params = sum(p.numel() for p in segmentor.decode_head.parameters())
+    for stitch in segmentor.backbone.space:
+        macs, params = cost_by_hand(stitch, [6])
+        assert table[stitch.id][:2] == (macs + head_macs, params + head_params)
+
+
+class Model(BaseModel):
+    """A backbone and a head, of which prediction calls what it calls in mm models."""
+
+    def __init__(self, backbone, head, **kwargs):
+        super().__init__(**kwargs)
+        self.backbone, self.head = backbone, head
+
+    def forward(self, inputs, data_samples=None, mode='tensor'):
+        return self.head.forward(self.backbone(inputs)[0])
+
+
+class Queries(nn.Module):
+    """A head with a buffer, a parameter that no module holds, and unused ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Linear(4, 4)
+        self.queries = nn.Parameter(torch.zeros(5, 12))
+        self.register_buffer('scale', torch.ones(12, 1), persistent=False)
+
+    def forward(self, x):
+        return self.queries @ (x.flatten(2) * self.scale)
+
+
+def test_heads_count_what_they_use(build_snnet):
+    net = build_snnet(DEPTHS, stitching_layer=LAYERS[0])
+    table = cost_table(Model(net, Queries()), SIZE)
+    assert table.scope is None
+    for stitch in net.space:
+        macs, params = cost_by_hand(stitch, [6])
+        expected = macs + NUM_PATCHES * 12 * 5, params + 12 * 5
+        assert table[stitch.id][:2] == expected
+
+
+def test_the_size_is_that_of_the_data_preprocessor(build_snnet):
+    sized = ImgDataPreprocessor()
+    sized.size = [24, 40]
+    model = Model(build_snnet(), nn.Identity(), data_preprocessor=sized)
+    assert preprocessed_size(model) == (24, 40)
+    assert cost_table(model) == cost_table(model, (24, 40))
+    assert cost_table(model, SIZE).input_size == SIZE
+
+
+@pytest.mark.parametrize('alone', [True, False])
+def test_without_a_size_or_a_backbone_nothing_is_counted(build_snnet, alone):
+    model = build_snnet() if alone else Model(build_snnet(), nn.Identity())
+    with pytest.raises(ValueError, match='input_size, model.data_preprocessor'):
+        cost_table(model)
+    with pytest.raises(ValueError, match='Conv2d with 0.*; allowed: a model with one'):
+        cost_table(nn.Conv2d(3, 3, 1), SIZE)
+
+
+class SharedHead(BaseModel):
+    """A model whose head is held under two names, and a tensor of it as well."""
+
+    def __init__(self, backbone, traced):
+        super().__init__()
+        self.backbone, self.traced, self.grid = backbone, traced, None
+        self.first = nn.Conv2d(12, 12, 1)
+        self.second = self.first
+        self.third = nn.Conv2d(12, 12, 1)
+        self.third.weight = self.first.weight
+        self.norms = nn.ModuleList([nn.BatchNorm2d(12)] * 2)
+        # What cannot be copied: as MMSyncBN has it, and of a step of training.
+        self.group, self.seen = ProcessGroup(0, 1), []
+
+    def forward(self, inputs, data_samples=None, mode='tensor'):
+        (x,) = self.backbone(inputs)
+        self.seen.append(x)
+        if self.grid is None:
+            self.grid = torch.ones_like(x[:1, :1])
+            self.register_buffer('offset', torch.zeros_like(self.grid))
+        x = x * self.grid + self.offset
+        x = self.third(self.norms[1](self.second(self.norms[0](self.first(x)))))
+        return x if self.traced else x[x > 0]
+
+
+@pytest.mark.parametrize('traced', [False, True])
+@pytest.mark.parametrize('ema', [False, True])
+def test_counting_leaves_a_model_alone(build_snnet, ema, traced):
+    model = SharedHead(build_snnet(DEPTHS, out_indices=(6,)), traced).train()
+    if ema:
+        del model.group
+        model = ExponentialMovingAverage(model)
+    else:
+        model.seen.append(model.first(torch.ones(1, 12, 1, 1)))
+
+    def held():
+        named = (model.named_parameters, model.named_buffers)
+        return {k: v for tensors in named for k, v in tensors(remove_duplicate=False)}
+
+    def settings():
+        return [
+            (m.training, len(m._forward_hooks), vars(m).keys()) for m in model.modules()
+        ]
+
+    set_stitch(model, 5)
+    find_stitched_backbone(model).anchors[0].eval()
+    before, copies = held(), {k: v.clone() for k, v in held().items()}
+    settings_before = settings()
+    state = torch.get_rng_state()
+    shared, after = cost_table(model, SIZE), held()
+    assert torch.get_rng_state().equal(state)
+    assert settings() == settings_before
+    assert find_stitched_backbone(model).active_stitch.id == 5
+    assert all(p.grad is None for p in model.parameters())
+    assert 'second.weight' in {k.removeprefix('module.') for k in after}
+    assert after.keys() == before.keys()
+    assert all(after[k] is before[k] for k in after)
+    assert all(torch.equal(after[k], copies[k]) for k in after)
+    model(torch.randn(2, 3, *SIZE))  # with what it makes at its first forward
+    backbone = cost_table(find_stitched_backbone(model), SIZE)
+    # Three convolutions run, with one weight and two biases; one norm, run twice.
+    macs, params = 3 * 12 * 12 * NUM_PATCHES, 12 * 12 + 2 * 12 + 2 * 12
+    for i in shared:
+        assert shared[i].flops - backbone[i].flops == traced * macs
+        assert shared[i].params - backbone[i].params == traced * params
+
+
+class ByContent(nn.Conv2d):
+    """A head whose shapes depend on what its images hold."""
+
+    def forward(self, x):
+        return super().forward(x)[x[:, :3] > 0]
+
+
+class WithNeck(Model):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.neck = nn.Conv2d(12, 12, 1)
+
+    def extract_feat(self, images):
+        return self.neck(self.backbone(images)[0])
+
+
+class WithTruth(nn.Conv2d):
+    def forward(self, x, truth=None):
+        return super().forward(x)[truth.labels]
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    said, logger = [], MMLogger.get_current_instance()
+    monkeypatch.setattr(logger, 'handle', lambda record: said.append(record.msg))
+    return lambda: [words for words in said if words.startswith('Costs of')]
+
+
+@pytest.mark.parametrize('neck', [False, True])
+@pytest.mark.parametrize(
+    ('head', 'reason'),
+    [
+        (ByContent, 'counted: NotImplementedError: '),
+        (WithTruth, "'labels'"),
+    ],
+)
+def test_heads_that_need_more_than_images_are_left_out(
+    build_snnet, warnings, head, reason, neck
+):
+    net = build_snnet(DEPTHS, stitching_layer=LAYERS[0])
+    model = Model(net, head(12, 3, 1)).train()
+    if neck:
+        model = WithNeck(net, model.head).train()
+    table = cost_table(model, SIZE)
+    assert table.scope == 'backbone and neck alone'
+    (warning,) = warnings()
+    assert re.search(f'Costs of .* are those of {table.scope}.*{reason}', warning)
+    macs, params = (NUM_PATCHES * 12 * 12, 13 * 12) if neck else (0, 0)
+    for stitch in net.space:
+        expected = cost_by_hand(stitch, [6])
+        assert table[stitch.id][:2] == (expected[0] + macs, expected[1] + params)
+    # What is timed is what is counted.
+    found = measure_latency(model, SIZE, rounds=1, check=[0])
+    assert found.by_stitch.keys() == table.costs.keys()
+    assert CostTable.from_dict(table.to_dict()) == table
+    with pytest.raises(ValueError, match='holds costs of backbone and neck alone, wan'):
+        table.check_same_model(cost_table(Model(net, nn.Identity()), SIZE))
+
+
+class Faulty(nn.Conv2d):
+    def forward(self, x):
+        return super().forward(x)[self.no_such_layer]
+
+
+def test_faults_of_heads_are_raised(build_snnet, warnings):
+    model = Model(build_snnet(), Faulty(12, 3, 1))
+    with pytest.raises(AttributeError, match='no_such_layer'):
+        cost_table(model, SIZE)
+    assert not warnings()
+
+
+class Named(nn.Sequential):
+    """A head of mm, whose layers take over its width."""
+
+    def __init__(self, in_channels, layer):
+        super().__init__(layer)
+        self.in_channels = in_channels
+
+
+@pytest.mark.parametrize(
+    'head, words',
+    [
+        (
+            nn.Conv2d(13, 3, 1),
+            'in_channels=13; allowed: 12, .* head is .*model.head.in',
+        ),
+        (
+            Named(13, nn.Conv2d(13, 3, 1)),
+            '=13; allowed: 12, .* head.0 .*model.head.in_c',
+        ),
+        (
+            Named([4, 13], nn.Conv2d(13, 3, 1)),
+            r'=\[4, 13\]; allowed: 12, .*model.head.in',
+        ),
+        (
+            nn.LayerNorm(13),
+            'shape=13; allowed: 6, the channels that head is .*normalized',
+        ),
+        (nn.BatchNorm2d(13), 'num_features=13; allowed: 12, .*model.head.num_features'),
+        (
+            nn.Linear(13, 3),
+            r'=13; .* not of maps \(1, 12, 4, 6\): set .*head.in_features',
+        ),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(build_snnet, warnings, head, words):
+    with pytest.raises(ValueError, match=words):
+        cost_table(Model(build_snnet(), head), SIZE)
+    assert not warnings()

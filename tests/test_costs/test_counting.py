@@ -1,0 +1,124 @@
+import copy
+
+import pytest
+import torch
+from costs_by_hand import (
+    DEPTHS,
+    LAYERS,
+    NUM_PATCHES,
+    SIZE,
+    WIDTHS,
+    block_cost,
+    cost_by_hand,
+    embed_cost,
+)
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from toy_classifier import ToyClassifier
+
+from snnet_mm.costs import cost_table, count_parameters
+
+
+@pytest.mark.parametrize('layer', LAYERS, ids=['full', 'lora'])
+@pytest.mark.parametrize(
+    ('outputs', 'maps'),
+    [
+        (dict(out_indices=(-1,)), [6]),
+        (dict(out_indices=range(7), anchor=dict(lora=dict(rank=3))), range(7)),
+        (dict(out_indices=(0, 3, 6), eval_maps=(1,)), [3]),
+        (dict(out_indices=range(7), maps_of='end'), range(7)),
+        (dict(out='end'), []),
+    ],
+)
+def test_costs_in_closed_form(build_snnet, layer, outputs, maps):
+    net = build_snnet(DEPTHS, stitching_layer=layer, **outputs)
+    table = cost_table(net, SIZE)
+    assert table.input_size == SIZE
+    assert list(table) == list(net.space.ids)
+    for stitch in net.space:
+        wanted = cost_by_hand(stitch, maps, net.maps_of == 'end')
+        assert table[stitch.id][:2] == wanted, stitch
+
+
+def test_costs_of_windows_in_closed_form(build_snnet):
+    """24 patches in windows of 3x3: 6x6 places with the padding; block 1 is global."""
+    windows = dict(
+        cls_token=False, window_size=3, global_blocks=(1,), decomposed_rel_pos=True
+    )
+    net = build_snnet(DEPTHS, anchor=windows)
+    fast = cost_table(net, SIZE)[0]
+    dim, head = WIDTHS[0], WIDTHS[0] // 2
+    mlp, in_windows = NUM_PATCHES * 8 * dim**2, 36
+    windowed = in_windows * (4 * dim**2 + 2 * 9 * dim + (3 + 3) * dim) + mlp
+    everywhere = NUM_PATCHES * (4 * dim**2 + 2 * NUM_PATCHES * dim + (4 + 6) * dim)
+    embed, embed_params = embed_cost(dim)
+    projection = NUM_PATCHES * WIDTHS[0] * WIDTHS[1]
+    assert fast.flops == embed + 2 * windowed + everywhere + mlp + projection
+    _, block_params = block_cost(dim)
+    offsets = 2 * 2 * (2 * 3 - 1) * head + 2 * (2 * 4 - 1) * head
+    layer_params = (WIDTHS[0] + 1) * WIDTHS[1]
+    # No cls token.
+    expected = embed_params - dim + 3 * block_params + offsets + layer_params
+    assert fast.params == expected
+
+
+def size(*modules):
+    return sum(p.numel() for m in modules for p in m.parameters())
+
+
+def test_parameters_of_everything_optional(build_snnet):
+    anchor = dict(rel_pos_bias=True, final_norm=True, num_registers=2)
+    net = build_snnet(DEPTHS, anchor=anchor, stitching_layer=LAYERS[0])
+    table = cost_table(net, SIZE)
+    (fast, slow), layers = net.anchors, net.stitching_layers
+    assert table[1].params == size(slow)
+    assert table[0].params == size(fast, layers['0to1_2'])
+    fs = size(fast, layers['0to1_0'], *slow.blocks[3:], slow.norm)
+    assert table[2].params == fs - size(*fast.blocks[1:], fast.norm)
+
+
+def counted(run):
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops() // 2
+
+
+@pytest.mark.parametrize(
+    ('depths', 'layer'), [((4, 9), LAYERS[1]), ((2, 4, 9), LAYERS[0])]
+)
+@torch.no_grad()
+def test_costs_equal_those_of_real_forwards(build_snnet, layer, depths):
+    net = build_snnet(
+        depths,
+        (8, 12, 16)[: len(depths)],
+        stitching_layer=layer,
+        out_indices=(1, 4, 8),
+        eval_maps=(0, 2),
+    )
+    table = cost_table(net, (40, 24))
+    shipped = copy.deepcopy(net).to('meta').eval()
+    for name, module in shipped.stitching_layers.items():
+        shipped.stitching_layers[name] = module.merged()
+    images = torch.empty(1, 3, 40, 24, device='meta')
+    for stitch in net.space:
+        shipped.set_stitch(stitch.id)
+        assert table[stitch.id].flops == counted(lambda: shipped(images)), stitch
+
+
+def test_parameters_of_a_stitched_model_by_part(build_snnet):
+    """Anchors of 3 blocks x 8 and 7 x 12 channels, trained by updates of rank 2."""
+    net = build_snnet(anchor=dict(lora=dict(rank=2)))
+    counts = count_parameters(nn.DataParallel(ToyClassifier(net)))
+    assert list(counts) == ['backbone.anchors', 'backbone.stitching_layers', 'head']
+    # A is rank x C, B is 3C x rank for qkv and C x rank for proj.
+    per_width = 2 * (1 + 3 + 1 + 1)
+    assert counts['backbone.anchors'].trained == per_width * (3 * 8 + 7 * 12)
+    # Three layers to the slow anchor, two back: A, B and the bias of every one.
+    layers = counts['backbone.stitching_layers']
+    assert layers.trained == 5 * 2 * (8 + 12) + 3 * 12 + 2 * 8
+    assert layers.total == layers.trained + 5 * 8 * 12
+    assert counts['head'] == (12 * 5 + 5, 12 * 5 + 5)
+    assert str(counts['head']) == '65 of 65'
+    total = sum(count.total for count in counts.values())
+    assert total == size(ToyClassifier(net))
+    assert list(count_parameters(net)) == ['anchors', 'stitching_layers']

@@ -1,0 +1,155 @@
+import pytest
+import torch
+from torch import nn
+
+from snnet_mm.costs import cost_table, measure_latency, measure_memory, measuring_setup
+from snnet_mm.evaluation import measure
+from snnet_mm.models import StitchingLayer
+from snnet_mm.stitching import Setup
+
+DEPTHS, SIZE = (3, 7), (32, 48)
+# Milliseconds that every part takes on the clock of these tests, fast to slow.
+EMBED, BLOCK, LAYER, MAP, HEAD = (1, 2, 4), (3, 10, 30), 0.5, 0.25, 40
+
+
+class Clock:
+    """Time that passes only where a part of the model is run."""
+
+    now = 0.0
+
+    def takes(self, module, milliseconds):
+        def tick(*_):
+            self.now += milliseconds / 1e3
+
+        module.register_forward_hook(tick)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(measure.time, 'perf_counter', lambda: clock.now)
+    return clock
+
+
+class Model(nn.Module):
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = backbone
+        self.head = nn.Conv2d(backbone.anchors[-1].block_dims[-1], 2, 1)
+
+    def forward(self, images):
+        return self.head(self.backbone(images)[-1])
+
+
+def set_times(clock, net):
+    for a, anchor in enumerate(net.anchors):
+        clock.takes(anchor.patch_embed, EMBED[a])
+        for i, block in enumerate(anchor.blocks):
+            # Blocks differ, as window and global attention do.
+            clock.takes(block, BLOCK[a] + i)
+    for layer in net.stitching_layers.values():
+        clock.takes(layer, LAYER)
+    slow, to_feature_map = net.anchors[-1], net.anchors[-1].to_feature_map
+
+    def timed_map(state):
+        clock.now += MAP / 1e3
+        return to_feature_map(state)
+
+    slow.to_feature_map = timed_map
+
+
+def latency_by_hand(stitch, maps, depths=DEPTHS):
+    run = {(a, i) for a, begin, end in stitch.segments for i in range(begin, end)}
+    layers, slowest = set(stitch.layers), len(depths) - 1
+    for i in maps:
+        a = slowest
+        while (a, i) not in run:
+            a, i = a - 1, i * depths[a - 1] // depths[a]
+        layers |= {f'{a}to{slowest}_{i}'} if a < slowest else set()
+    blocks = sum(BLOCK[a] + i for a, i in run)
+    embed = EMBED[stitch.segments[0].anchor]
+    return embed + blocks + LAYER * len(layers) + MAP * len(maps)
+
+
+@pytest.mark.parametrize(
+    ('depths', 'maps'), [(DEPTHS, (6,)), (DEPTHS, (0, 3, 6)), ((2, 3, 7), (0, 3, 6))]
+)
+def test_latency_in_closed_form(build_snnet, clock, depths, maps):
+    layer = dict(type='StitchingLayer')
+    widths = (8, 12, 16)[: len(depths)]
+    net = build_snnet(depths, widths, stitching_layer=layer, out_indices=maps)
+    model = Model(net)
+    set_times(clock, net)
+    clock.takes(model.head, HEAD)
+    found = measure_latency(model, SIZE, rounds=3, check=net.space.ids)
+    for stitch in net.space:
+        expected = latency_by_hand(stitch, maps, depths) + HEAD
+        assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
+    assert [c.stitch_id for c in found.checks] == list(net.space.ids)
+    for c in found.checks:
+        assert c.measured == pytest.approx(c.predicted), c
+        assert c.error == pytest.approx(0, abs=1e-9)
+        assert c.spread == pytest.approx(0, abs=1e-9)
+
+
+def test_the_end_output_has_a_head_for_every_end(build_snnet, clock):
+    class Classifier(nn.Module):
+        def __init__(self, backbone):
+            super().__init__()
+            self.backbone = backbone
+            self.heads = nn.ModuleList(nn.Linear(w, 2) for w in (8, 12))
+
+        def forward(self, images):
+            state = self.backbone(images)
+            end = self.backbone.active_stitch.end_anchor
+            return self.heads[end](state.tokens)
+
+    net = build_snnet(DEPTHS, stitching_layer=dict(type='StitchingLayer'), out='end')
+    model = Classifier(net)
+    set_times(clock, net)
+    for head, milliseconds in zip(model.heads, (20, 50), strict=True):
+        clock.takes(head, milliseconds)
+    found, costs = measure_latency(model, SIZE, rounds=1), cost_table(model, SIZE)
+    alone = cost_table(net, SIZE)
+    for stitch in net.space:
+        expected = latency_by_hand(stitch, ()) + (20, 50)[stitch.end_anchor]
+        assert found.by_stitch[stitch.id] == pytest.approx(expected), stitch
+        params = 2 * (8, 12)[stitch.end_anchor] + 2
+        assert costs[stitch.id].params - alone[stitch.id].params == params
+
+
+def test_the_model_is_run_as_shipped_on_what_was_asked_for(build_snnet, monkeypatch):
+    net = build_snnet(DEPTHS).double().train()
+    seen, forward = [], StitchingLayer.forward
+
+    def seeing(self, x):
+        seen.append(type(self))
+        return forward(self, x)
+
+    monkeypatch.setattr(StitchingLayer, 'forward', seeing)
+    images = []
+    net.register_forward_pre_hook(lambda _, args: images.append(args[0]))
+    layers, active = dict(net.stitching_layers), net.active_stitch
+    found = measure_latency(net, SIZE, batch=3, rounds=1)
+    assert set(seen) == {StitchingLayer}  # merged
+    # By default some of every kind are checked.
+    assert [c.stitch_id for c in found.checks] == [0, 1, 3, 6, 7, 8]
+    images = {(tuple(x.shape), x.dtype) for x in images if not x.is_meta}
+    assert images == {((3, 3, *SIZE), torch.float64)}
+    assert measuring_setup(net, 3) == Setup('cpu, 1 thread', 3, 'float64')
+    assert dict(net.stitching_layers) == layers
+    assert net.active_stitch is active
+    assert all(m.training for m in net.modules())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')
+def test_on_a_gpu(build_snnet):
+    net = build_snnet((4, 8), widths=(64, 512)).cuda()
+    found = measure_latency(net, (256, 256), batch=4)
+    assert all(abs(c.error) < 0.2 for c in found.checks), found.checks
+    memory = measure_memory(net, (256, 256), batch=4)
+    params = cost_table(net, (256, 256)).column('params')
+    images = 4 * 4 * 3 * 256 * 256
+    assert all(memory[i] > 4 * params[i] + images for i in params)
+    assert memory[0] < memory[1]

@@ -1,0 +1,90 @@
+"""What the manifest says that the caller of a graph does."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from mmengine.config import Config
+from narrow_toy import SHORT
+from torch import nn
+
+from snnet_mm.apis import init_model
+from snnet_mm.export import StitchExporter, read_manifest
+from snnet_mm.export.description import describe_graphs
+
+RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
+LOAD = dict(type='LoadImageFromFile')
+RESIZED = dict(step='resize', size=[64, 96], keep_ratio=True, interpolation='bilinear')
+
+
+@pytest.mark.parametrize(
+    ('steps', 'found'),
+    [
+        ([RESIZE], [RESIZED]),
+        # Pillow's pixels are others; a runtime knows one step of a name.
+        ([RESIZE | dict(backend='pillow')], ['Resize']),
+        ([RESIZE, RESIZE], [RESIZED, 'Resize']),
+        ([dict(type='CenterCrop', crop_size=64), RESIZE], ['CenterCrop', RESIZED]),
+        # Floats are not resized as bytes are.
+        ([dict(LOAD, to_float32=True), RESIZE], ['LoadImageFromFile', RESIZED]),
+        ([dict(LOAD, color_type='color'), RESIZE], [RESIZED]),
+    ],
+)
+def test_steps_of_a_pipeline(toy_cfg, build, steps, found):
+    cfg = toy_cfg(sizes=SHORT)
+    model = build(cfg)
+    pipeline = cfg.test_dataloader.dataset.pipeline
+    pipeline[-1:] = [*deepcopy(steps), pipeline[-1]]
+    maps = torch.zeros(1, 6, 64, 64)
+    before = describe_graphs(cfg, model, (64, 64), maps)['caller']['before']
+    named = [step if step['step'] == 'resize' else step['step'] for step in before]
+    assert named == [*found, 'channels', 'batch']
+
+
+def test_grey_images_are_refused(toy_cfg, build):
+    cfg = toy_cfg(sizes=SHORT)
+    cfg.test_dataloader.dataset.pipeline[:0] = [dict(LOAD, color_type='grayscale')]
+    with pytest.raises(ValueError, match="color_type='grayscale'; .*three channels"):
+        describe_graphs(cfg, build(cfg), (64, 64), torch.zeros(1, 6, 64, 64))
+
+
+def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_path):
+    cfg = toy_cfg(sizes=SHORT)
+    cfg.model.test_cfg = dict(mode='slide', crop_size=(64, 64), stride=(32, 43))
+    with pytest.raises(ValueError, match=r'shape=\(32, 32\); allowed: \(64, 64\)'):
+        StitchExporter(cfg, build(cfg), tmp_path, size=(32, 32))
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ('settings', 'chosen'),
+    [
+        ({}, dict(step='threshold', above=0.5)),
+        (dict(thr=0.2), dict(step='threshold', above=0.2)),
+        (dict(topk=3), dict(step='top', number=3)),
+    ],
+)
+def test_classifiers_with_several_labels_for_an_image(settings, chosen):
+    heads = pytest.importorskip('mmpretrain.models.heads')
+    model = nn.Module()
+    model.head = heads.MultiLabelClsHead(**settings)
+    logits, cfg = torch.zeros(1, 5), Config(dict(model=dict(type='ImageClassifier')))
+    after = describe_graphs(cfg, model, (64, 64), logits)['caller']['after']
+    assert after == [dict(step='sigmoid'), chosen]
+
+
+def test_models_whose_train_returns_nothing(toy_cfg, build, tmp_path, monkeypatch):
+    """As mmdet's distilled detectors, whose ``eval()`` gives None."""
+    cfg = toy_cfg(sizes=SHORT)
+    model = build(cfg)
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+
+    def train(self, mode=True):
+        nn.Module.train(self, mode)
+
+    monkeypatch.setattr(type(model), 'train', train)
+    loaded = init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    assert not loaded.training
+    StitchExporter(cfg, loaded, tmp_path).export_stitch(2, ['mm', 'safetensors'])
+    (stitch,) = read_manifest(tmp_path)['stitches']
+    assert max(file['max_difference'] for file in stitch['files']) < 1e-5

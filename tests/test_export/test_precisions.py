@@ -1,0 +1,324 @@
+"""Stitches in other precisions, their metric, and files that are damaged."""
+
+import json
+import math
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from narrow_toy import SHORT
+from old_torch import writes_onnx
+from safetensors import safe_open
+
+from snnet_mm.apis import init_model, set_stitch
+from snnet_mm.export import (
+    FORMATS,
+    StitchExporter,
+    load_export,
+    read_manifest,
+)
+from snnet_mm.export.graph import PredictionGraph
+from snnet_mm.export.verification import lost_points, tolerance_for, verify
+from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import folder_lock
+
+onnx = pytest.importorskip('onnx')
+pytest.importorskip('onnxruntime')
+
+
+@pytest.fixture(scope='module')
+def exporter_to(toy_cfg, build):
+    """Exports of a toy model, with data of 3 images for each mode."""
+    cfg = toy_cfg(sizes=SHORT)
+    for mode in ('train', 'val', 'test'):
+        dataset = cfg[f'{mode}_dataloader'].dataset
+        (dataset.get('dataset') or dataset).num_scenes = 3
+    return lambda folder: StitchExporter(cfg, build(cfg), folder)
+
+
+@pytest.fixture
+def exporter(exporter_to, tmp_path):
+    return exporter_to(tmp_path)
+
+
+@pytest.fixture(scope='module')
+def bundled(exporter_to, tmp_path_factory):
+    """The exporter of a bundle in two precisions, and the manifest."""
+    exporter = exporter_to(tmp_path_factory.mktemp('bundle'))
+    return exporter, exporter.export_bundle((0, 2), precisions=('fp32', 'int8'))
+
+
+def files_of(manifest):
+    return [file for stitch in manifest['stitches'] for file in stitch['files']]
+
+
+def relative_error(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+@writes_onnx
+def test_a_bundle_in_two_precisions(bundled, logits):
+    exporter, manifest = bundled
+    folder, files = exporter.out_dir, {f['name']: f for f in files_of(manifest)}
+    assert set(files) == {
+        f'stitch_{i}_64x64_{p}.onnx' for i in (0, 2) for p in ('fp32', 'int8')
+    }
+    assert all(file['shares_weights'] for file in files.values())
+    ops, used = {}, {}
+    for name in files:
+        graph = onnx.load(folder / name, load_external_data=False).graph
+        ops[name] = [node.op_type for node in graph.node]
+        used[name] = {t.name for t in graph.initializer if t.external_data}
+    first, second = 'stitch_0_64x64_int8.onnx', 'stitch_2_64x64_int8.onnx'
+    # Two blocks of four linear layers, and one for the map; the head stays as it is.
+    assert ops[first].count('MatMulInteger') == 9
+    assert 'MatMulInteger' not in ops['stitch_0_64x64_fp32.onnx']
+    assert ops[first].count('Conv') == ops['stitch_0_64x64_fp32.onnx'].count('Conv')
+    shared = used[first] & used[second]
+    assert 'backbone.anchors.0.blocks.0.attn.qkv.weight.T_quantized' in shared
+    assert 'decode_head.conv_seg.weight' in shared & used['stitch_2_64x64_fp32.onnx']
+    images = exporter.graph_images
+    for i in (0, 2):
+        set_stitch(exporter.model, i)
+        normalise = exporter.model.data_preprocessor
+        wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
+        name = f'stitch_{i}_64x64_int8.onnx'
+        got = load_export(folder / name)(images)
+        assert 1e-5 < relative_error(got, wanted) < 0.1
+        assert files[name]['max_difference'] == pytest.approx(
+            (got - wanted).abs().max().item(), rel=1e-2
+        )
+
+
+@pytest.mark.slow
+@writes_onnx
+def test_halved_graphs(exporter, tmp_path):
+    manifest = exporter.export_stitch(2, ['onnx'], ['fp32', 'fp16'])
+    full, half = files_of(manifest)
+    weights = [
+        onnx.load(tmp_path / file['name']).graph.initializer for file in (full, half)
+    ]
+    sizes = [sum(len(t.raw_data) for t in tensors) for tensors in weights]
+    assert sizes[1] < 0.6 * sizes[0]
+    runs = [load_export(tmp_path / file['name']) for file in (full, half)]
+    images = 255 * torch.rand(3, 3, 64, 64)
+    assert 1e-6 < relative_error(runs[1](images), runs[0](images)) < 0.02
+
+
+@writes_onnx
+def test_the_metric_of_the_file_stands_in_the_manifest(exporter, tmp_path):
+    options = dict(formats=('mm', 'onnx'), verify_on='val', limit=2)
+    manifest = exporter.export_stitch(2, **options)
+    for file in files_of(manifest):
+        found = file['verified']
+        assert (found['on'], found['images'], found['metric']) == ('val', 2, 'mIoU')
+        # Equal within the rounding of the graph.
+        assert found['value'] == pytest.approx(found['pytorch'], abs=0.1)
+        assert found['lost'] == found['pytorch'] - found['value']
+        low, high = found['interval']
+        assert -0.2 < low <= -found['lost'] <= high < 0.2
+        assert found['ms'] > 0 < found['pytorch_ms']
+    assert manifest['ranked_by'] == dict(metric='mIoU', higher_is_better=True)
+    assert manifest['stitches'][0]['metrics']['mIoU'] == found['pytorch']
+    results = StitchResults.read(tmp_path / 'stitches_onnx_fp32.json')
+    (row,) = results.stitches
+    found = files_of(manifest)[1]['verified']
+    assert (row.id, row.num_images, row.latency) == (2, 2, found['ms'])
+    assert row.metrics['mIoU'] == found['value']
+    assert (results.setup.dtype, results.data_size) == ('fp32', None)
+
+
+@torch.no_grad()
+def test_files_see_the_padding_that_the_network_sees(toy_cfg, build):
+    """The preprocessor pads normalised images with zeros, which is the mean's place."""
+    cfg = toy_cfg(sizes=SHORT)
+    cfg.model.data_preprocessor.test_cfg = dict(size=(96, 64))
+    model = build(cfg)
+    normalise = model.data_preprocessor
+    preprocessor = dict(
+        mean=normalise.mean.flatten().tolist(), std=normalise.std.flatten().tolist()
+    )
+    graph = PredictionGraph(model, (96, 64), preprocessor)
+    wanted, found = [], []
+    network = model.encode_decode
+
+    def run(images):
+        found.append(graph(images))
+        return found[-1]
+
+    def encode_decode(*args):
+        wanted.append(network(*args))
+        return wanted[-1]
+
+    model.encode_decode = encode_decode
+    results = verify(cfg, model, dict(file=run), (96, 64), limit=2)
+    assert found[0].shape[2:] == (96, 64)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert results['file'].metrics == results['pytorch'].metrics
+
+
+@pytest.fixture
+def spoil(monkeypatch):
+    """Makes every prediction of some files another class than the model's."""
+
+    def spoil(kind, word):
+        format = FORMATS[kind]
+
+        def load(path, options):
+            run, sign = format.load(path, options), -1 if word in path.name else 1
+            return lambda images: sign * run(images)
+
+        monkeypatch.setitem(FORMATS, kind, replace(format, load=load))
+        monkeypatch.setattr('snnet_mm.export.exporter.check_parity', lambda *_: 0.0)
+
+    return spoil
+
+
+def test_a_file_that_lost_too_much_is_not_left(exporter, tmp_path, spoil):
+    (tmp_path / '.export-killed').mkdir()
+    spoil('mm', '.pth')
+    with pytest.raises(ValueError, match=r'tolerance=0\.5; allowed: .*mIoU') as error:
+        exporter.export_stitch(2, ['mm'], verify_on='val')
+    assert not [*tmp_path.iterdir()]
+    # What the error asks for is enough.
+    tolerance = float(re.search(r'at least ([\d.]+),', str(error.value))[1])
+    exporter.export_stitch(2, ['mm'], verify_on='val', tolerance=tolerance)
+
+
+@pytest.mark.parametrize('lost', [1.9000001, 1.11, 1e-9, 0.004, 36.08 - 34.18, 7])
+def test_the_tolerance_that_a_message_names_is_enough(lost):
+    assert lost - 1e-6 <= tolerance_for(lost) < lost + 0.0101
+    assert len(f'{tolerance_for(lost)}') <= 4
+    assert tolerance_for(math.inf) == math.inf
+
+
+@writes_onnx
+def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
+    """In int8 stitch 0 loses too much: it is left out, and fp32 stands in for it."""
+    spoil('onnx', 'stitch_0_64x64_int8')
+    manifest = exporter.export_bundle((0, 2), precisions=('int8',), verify_on='val')
+    assert 'pre-processing' not in caplog.text
+    first, second = manifest['stitches']
+    kept = {0: 'stitch_0_64x64_fp32.onnx', 2: 'stitch_2_64x64_int8.onnx'}
+    assert {s['id']: [f['name'] for f in s['files']] for s in (first, second)} == {
+        i: [name] for i, name in kept.items()
+    }
+    (left,) = first['left_out']
+    assert (left['format'], left['precision']) == ('onnx', 'int8')
+    assert left['verified']['lost'] > 0.5
+    assert second['left_out'] == []
+    (file,) = first['files']
+    assert file['verified']['value'] == pytest.approx(
+        file['verified']['pytorch'], abs=0.1
+    )
+    assert {p.name for p in tmp_path.glob('*.onnx')} == {*kept.values()}
+    for precision, i in (('fp32', 0), ('int8', 2)):
+        results = StitchResults.read(tmp_path / f'stitches_onnx_{precision}.json')
+        assert [row.id for row in results.stitches] == [i]
+    images, names = exporter.graph_images, set()
+    for i, name in kept.items():
+        set_stitch(exporter.model, i)
+        normalise = exporter.model.data_preprocessor
+        wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
+        assert relative_error(load_export(tmp_path / name)(images), wanted) < 0.1
+        graph = onnx.load(tmp_path / name, load_external_data=False).graph
+        names |= {t.name for t in graph.initializer if t.external_data}
+    # Weights of the graph that is left out are left out, too.
+    with safe_open(tmp_path / 'weights.safetensors', 'np') as stored:
+        assert {*stored.keys()} == names
+
+
+def test_two_exports_into_one_folder(exporter, tmp_path):
+    (tmp_path / '.export-alive').mkdir()
+    with folder_lock(tmp_path, '--out', 'exporting'):
+        words = f"out='{tmp_path}'; allowed: a folder in which no other process is expo"
+        with pytest.raises(ValueError, match=words):
+            exporter.export_stitch(2, ['mm'])
+        assert [p.name for p in tmp_path.iterdir()] == ['.export-alive']
+    exporter.export_stitch(2, ['mm'])
+    assert not (tmp_path / '.export-alive').exists()
+
+
+@pytest.mark.parametrize(
+    ('value', 'wanted', 'higher', 'lost'),
+    [
+        (40.0, 40.6, True, 0.6),
+        (0.400, 0.406, True, 0.6),
+        (0.52, 0.50, False, 4),
+        (40.6, 40.0, True, -0.6),
+        (float('nan'), 40.0, True, float('inf')),
+        (float('nan'), float('nan'), True, 0),
+    ],
+)
+def test_what_a_metric_lost(value, wanted, higher, lost):
+    assert lost_points(value, wanted, higher) == pytest.approx(lost)
+
+
+@writes_onnx
+def test_damaged_exports_are_refused(bundled, tmp_path):
+    exporter, _ = bundled
+    shutil.copytree(exporter.out_dir, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / 'stitch_0_64x64_fp32.onnx'
+    weights = tmp_path / 'weights.safetensors'
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-4])
+    with pytest.raises(ValueError, match=f'{len(content) - 4} bytes; .*is damaged'):
+        load_export(path)
+    weights.write_bytes(content)
+    assert load_export(path)(exporter.graph_images).shape == (2, 6, 64, 64)
+    with pytest.raises(ValueError, match="stitch_1.onnx'; allowed: 'stitch_0_64x64"):
+        load_export(tmp_path / 'stitch_1.onnx')
+    manifest = json.loads((tmp_path / 'manifest.json').read_text())
+    del manifest['version']
+    (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match='version=None; allowed: 3; export the st'):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.slow
+@writes_onnx
+def test_openvino(exporter, tmp_path):
+    pytest.importorskip('openvino')
+    pytest.importorskip('nncf')
+    manifest = exporter.export_bundle((0,), ('openvino',), ('fp32', 'int8'))
+    full, quantised = files_of(manifest)
+    assert full['options'] == {'INFERENCE_PRECISION_HINT': 'f32'}
+    assert full['max_difference'] < 1e-3
+    assert not full['shares_weights']
+    assert manifest['weights'] is None
+    runs = [load_export(tmp_path / file['name']) for file in (full, quantised)]
+    assert '<layer' in (tmp_path / quantised['name']).read_text()
+    assert 'FakeQuantize' in (tmp_path / quantised['name']).read_text()
+    images = 255 * torch.rand(3, 3, 64, 64)
+    wanted, got = (run(images) for run in runs)
+    assert 1e-5 < relative_error(got, wanted) < 0.2
+
+
+TASKS = {
+    'cls_snnetv2-fast-slow_1xb16-600_toy-scenes-64x64': 'accuracy/top1',
+    'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64': 'RMSE',
+    'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64': 'coco/bbox_mAP',
+}
+
+
+@pytest.mark.parametrize('name', TASKS)
+def test_files_are_evaluated_in_every_task(name, tmp_path):
+    """The exact file has the metric of the model, with the heads after its graph."""
+    if name.startswith('mask'):
+        pytest.importorskip('mmdet')
+    torch.manual_seed(0)
+    options = {'val_dataloader.dataset.num_scenes': 3}
+    options['test_dataloader.dataset.num_scenes'] = 3
+    config = Path(__file__).parents[2] / 'configs' / 'toy' / f'{name}.py'
+    model = init_model(config, None, device='cpu', cfg_options=options)
+    exporter = StitchExporter(model.cfg, model, tmp_path)
+    manifest = exporter.export_stitch(0, ['torch-export'], verify_on='val')
+    (file,) = files_of(manifest)
+    assert file['verified']['metric'] == TASKS[name]
+    assert file['verified']['value'] == pytest.approx(
+        file['verified']['pytorch'], rel=1e-4
+    )
+    assert file['verified']['images'] == 3

@@ -1,0 +1,152 @@
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from torch.testing import assert_close
+
+from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.evaluation import StitchTestLoop
+from snnet_mm.export import single_stitch
+
+TOY = Path(__file__).parents[2] / 'configs/toy'
+TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
+AUX = dict(type='FCNHead', in_channels=12, in_index=0, channels=8, num_convs=1)
+AUX |= dict(num_classes=6, norm_cfg=dict(type='BN'))
+WINDOWS = dict(window_size=3, global_blocks=(1,), decomposed_rel_pos=True)
+
+
+# Depths 3 and 5: anchors 0 and 1, FS 2 and 3, SF 5 and 6, SFS 7, FSF 8. The chain has
+# depths 2, 3 and 5: anchors 0 to 2, FS 3 and 6 to 7, SF 5 and 9 to 10, SFS 11, FSF 12.
+OPTIONS = {
+    'deit3': dict(),
+    'registers': dict(
+        anchor=dict(final_norm=True, num_registers=2, pos_embed_prefix=True)
+    ),
+    'beit': dict(anchor=dict(abs_pos_embed=False, rel_pos_bias=True, cls_token=False)),
+    'vitdet': dict(anchor=dict(WINDOWS, cls_token=False)),
+    'lora': dict(anchor=dict(lora=dict(rank=2, alpha=3, targets=('qkv',)))),
+    'stitch-bias': dict(
+        anchor=dict(lora=dict(rank=2), qkv_bias=False),
+        plugins=dict(stitch_biases=dict(type='StitchBiases')),
+    ),
+    'stitch-lora': dict(
+        plugins=dict(stitch_lora=dict(type='StitchLoRA', ranks=(2, 3)))
+    ),
+    'three-maps': dict(out_indices=(0, 2, 4)),
+    'v1': dict(type='SNNetv1', out_indices=(1, 4)),
+    'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),
+    # A DPT head reads four maps, each with its cls token.
+    'depth': None,
+}
+IDS = dict.fromkeys(OPTIONS, (7, 8)) | {
+    'deit3': (0, 1, 2, 3, 5, 6, 7, 8),
+    'three-maps': (0, 1, 2, 3, 5, 6, 7, 8),
+    'v1': range(4),
+    'stitch-bias': (1, 8),
+    'chain': (0, 1, 2, 3, 5, 7, 9, 11, 12),
+    'depth': (0, 1, 7, 8, 12),
+}
+
+
+@pytest.mark.parametrize('name', OPTIONS)
+def test_a_stitch_alone_is_the_same_network(toy_cfg, build, logits, name):
+    cfg = Config.fromfile(TOY_DEPTH) if name == 'depth' else toy_cfg(**OPTIONS[name])
+    model, images = build(cfg), torch.randn(2, 3, 64, 64)
+    costs = cost_table(model)
+    for i in IDS[name]:
+        set_stitch(model, i)
+        _, single = single_stitch(cfg, model, i)
+        wanted = logits(model, images)
+        assert_close(logits(single, images), wanted, rtol=1e-5, atol=1e-5)
+        held = sum(p.numel() for p in single.parameters())
+        if name == 'stitch-bias':
+            # qkv had no bias of its own and got one for that of the stitch.
+            held -= {1: 5 * 3 * 12, 8: 2 * 3 * (8 + 12)}[i]
+        assert held == costs[i].params, i
+
+
+def test_weights_keep_their_names_and_low_rank_updates_are_merged(toy_cfg, build):
+    cfg = toy_cfg()
+    model = build(cfg)
+    _, single = single_stitch(cfg, model, 8)
+    source, state = model.state_dict(), single.state_dict()
+    changed = {k for k, v in state.items() if not v.equal(source[k])}
+    layers = ('0to1_0', '1to0_1', '0to1_2')
+    assert changed == {f'backbone.stitching_layers.{name}.weight' for name in layers}
+    blocks = {'.'.join(k.split('.')[2:5]) for k in state if '.blocks.' in k}
+    assert blocks == {'0.blocks.0', '0.blocks.2', '1.blocks.2', '1.blocks.3'}
+    assert 'backbone.anchors.0.pos_embed' in state
+    assert 'backbone.anchors.1.pos_embed' not in state
+
+
+def test_auxiliary_heads_and_their_maps_stay_behind(toy_cfg, build, logits):
+    cfg = toy_cfg(out_indices=(0, 4), eval_maps=(1,))
+    cfg.model.auxiliary_head = AUX
+    model = build(cfg)
+    set_stitch(model, 3)
+    exported, single = single_stitch(cfg, model, 3)
+    assert exported.model.backbone.maps == [None, (1, 4, None)]
+    assert not single.with_auxiliary_head
+    assert list(single.backbone.stitching_layers) == ['0to1_1']
+    images = torch.randn(1, 3, 64, 64)
+    assert_close(logits(single, images), logits(model, images), rtol=1e-5, atol=1e-5)
+
+
+def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
+    cfg = toy_cfg()
+    cfg.work_dir, cfg.test_cfg = 'somewhere', dict(type=StitchTestLoop)
+    pretrained, others = cfg.model.decode_head.init_cfg, [dict(type='Normal')]
+    cfg.model.decode_head.init_cfg = [pretrained, *others]
+    # As in configs in which the hooks have no names.
+    cfg.custom_hooks = [dict(type='EMAHook'), dict(type='StitchInitHook')]
+    exported, _ = single_stitch(cfg, build(toy_cfg()), 8)
+    assert exported.val_cfg == dict(type='ValLoop')
+    assert exported.test_cfg == dict(type='TestLoop')
+    of_stitches = {'stitch_init', 'stitch_sampling', 'stitch_report'}
+    assert not of_stitches & set(exported.default_hooks)
+    assert exported.custom_hooks == [dict(type='EMAHook')]
+    assert not {'work_dir', 'fast_checkpoint', 'find_unused_parameters'} & set(exported)
+    assert exported.model.decode_head.init_cfg == others
+    assert 'Pretrained' not in exported.pretty_text
+    assert 'iter_300.pth' not in exported.pretty_text
+    for key in ('test_dataloader', 'test_evaluator', 'optim_wrapper', 'train_cfg'):
+        assert exported[key] == cfg[key]
+    # The source is as it was.
+    assert cfg.model.backbone.type == 'SNNetv2'
+    assert cfg.model.backbone.anchors[0].init_cfg.type == 'Pretrained'
+
+
+@MODELS.register_module(force=True)
+class _EndReader(BaseModel):
+    """Stands for a classifier: reads the final state, whatever its width."""
+
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = MODELS.build(backbone)
+
+    def forward(self, images, mode='tensor'):
+        return self.backbone(images).tokens.mean(1)
+
+
+def test_routes_of_three_anchors_that_end_anywhere(randomise):
+    anchor = dict(type='PlainViT', img_size=32, patch_size=8, final_norm=True)
+    archs = [dict(embed_dims=width, depth=3, num_heads=2) for width in (8, 12, 16)]
+    anchors = [dict(anchor, arch=arch) for arch in archs]
+    backbone = dict(type='SNNetv1', anchors=anchors, nearest=False, out='end')
+    cfg = Config(dict(model=dict(type='_EndReader', backbone=backbone)))
+    model = randomise(MODELS.build(cfg.model)).eval().requires_grad_(False)
+    images = torch.randn(2, 3, 32, 32)
+    costs = cost_table(model, (32, 32))
+    for stitch in model.backbone.space:
+        set_stitch(model, stitch.id)
+        exported, single = single_stitch(cfg, model, stitch.id)
+        assert torch.equal(single(images), model(images))
+        assert sum(p.numel() for p in single.parameters()) == costs[stitch.id].params
+        run = {s.anchor for s in stitch.segments}
+        anchors = exported.model.backbone.anchors
+        assert [a is not None for a in anchors] == [a in run for a in range(3)]
+    later = [segment for s in model.backbone.space for segment in s.segments[1:]]
+    assert any(segment.begin == 0 for segment in later)

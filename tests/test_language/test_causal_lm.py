@@ -1,0 +1,142 @@
+"""Stitched language models: routes, losses, costs and what is refused."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.registry import MODELS
+from mmengine.structures import BaseDataElement
+from tiny_lms import BIASES, anchor_config, some_ids
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from snnet_mm.costs import check_sizes, cost_table, measure_latency
+from snnet_mm.costs.counting import whole_model_cost
+from snnet_mm.export import StitchExporter
+from snnet_mm.models import fit_stitching_layers, set_stitch
+
+pytest.importorskip('transformers')
+
+from transformers import AutoModelForCausalLM
+
+OTHER = anchor_config(4, 24, settings=dict(vocab_size=60))
+
+
+def of_transformers(anchor, **kwargs):
+    """The model of transformers with the weights of an anchor."""
+    model = AutoModelForCausalLM.from_config(anchor.config, **kwargs).eval()
+    weights = {k.replace('blocks', 'layers'): v for k, v in anchor.state_dict().items()}
+    head = weights.pop('lm_head.weight')
+    model.model.load_state_dict(weights)
+    model.lm_head.load_state_dict(dict(weight=head))
+    return model
+
+
+@pytest.mark.parametrize('tied', [False, True])
+@pytest.mark.parametrize('head_dim', [4, 2])
+@torch.no_grad()
+def test_any_route_is_its_blocks_by_hand(build_lm, head_dim, tied):
+    """Heads may be of another width in each anchor, which rotates its own."""
+    slow = dict(settings=dict(head_dim=head_dim))
+    model = build_lm(dict(tied=tied), slow)
+    net, ids = model.backbone, some_ids(3, 1, 9)
+    alone = [of_transformers(anchor) for anchor in net.anchors]
+    for stitch_id, theirs in enumerate(alone):
+        set_stitch(model, stitch_id)
+        assert torch.equal(model(ids), theirs(ids[:, 0]).logits)
+    ids[0, 0, 5:] = ids[2, 0, :2] = -1
+    real = ids[:, 0] >= 0
+    positions = (real.cumsum(1) - 1).clamp(min=0)
+    seen = torch.ones(9, 9).tril().bool() & real[:, None] | torch.eye(9).bool()
+    for stitch in net.space:
+        set_stitch(model, stitch.id)
+        layers, x = iter(stitch.layers), None
+        for a, begin, end in stitch.segments:
+            theirs = alone[a].model
+            if x is None:
+                x = theirs.embed_tokens(ids[:, 0].clamp(min=0))
+            else:
+                x = net.stitching_layers[next(layers)](x)
+            turned = theirs.rotary_emb(x, positions)
+            for block in theirs.layers[begin:end]:
+                x = block(x, attention_mask=seen[:, None], position_embeddings=turned)
+        assert_close(model(ids)[real], alone[a].lm_head(theirs.norm(x))[real])
+
+
+def test_targets_are_the_next_tokens_but_of_prompts_and_padding(build_lm):
+    model, texts = build_lm(length=7), [some_ids(1, n) for n in (9, 4)]
+    labels = [text.clone() for text in texts]
+    labels[0][0, :3] = -100
+    samples = [BaseDataElement(labels=label) for label in labels]
+    data = model.data_preprocessor(dict(inputs=texts, data_samples=samples))
+    assert data['inputs'].tolist()[1][0] == [*texts[1][0].tolist(), -1, -1, -1]
+    loss, nll = model(**data, mode='loss')['loss'], 0
+    theirs = of_transformers(model.backbone.anchors[1])
+    predicted = model(**data, mode='predict')
+    for text, label, sample in zip(texts, labels, predicted, strict=True):
+        wanted = theirs(text[:, :7], labels=label[:, :7]).loss * sample.num_targets
+        assert sample.nll == pytest.approx(wanted.item(), rel=1e-4)
+        nll += wanted
+    assert [sample.num_targets for sample in predicted] == [4, 3]
+    assert_close(loss, nll / 7)
+    nothing = [BaseDataElement(labels=torch.full((1, 7), -100))] * 2
+    assert model(data['inputs'], nothing, mode='loss')['loss'] == 0
+
+
+@pytest.mark.parametrize('tied', [False, True])
+def test_costs_are_those_that_torch_counts(build_lm, tied):
+    """LoRA and biases are merged; eager attention is counted on a CPU, too."""
+    model = build_lm(dict(tied=tied, lora=dict(rank=2)), plugins=BIASES)
+    table = cost_table(model)
+    assert table.input_size == (1, 16)
+    for stitch_id, anchor in enumerate(model.backbone.anchors):
+        config = anchor_config(anchor.depth, anchor.block_dims[0], tied=tied)
+        lone = MODELS.build(dict(type='CausalLM', backbone=config))
+        theirs = of_transformers(lone.backbone, attn_implementation='eager')
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            theirs(some_ids(1, 16))
+        turns = 16 * 4 // 2  # which transformers counts, as a product
+        flops = counter.get_total_flops() // 2 - turns
+        assert table[stitch_id][:2] == (flops, theirs.num_parameters())
+        assert whole_model_cost(lone, (1, 16))[0][:2] == table[stitch_id][:2]
+    fast, slow = model.backbone.anchors
+    parts = fast.embed_tokens, fast.blocks[0], *slow.blocks[2:], slow.norm, slow.lm_head
+    weights = [
+        p for part in parts for n, p in part.named_parameters() if 'lora' not in n
+    ]
+    assert table[2].params == sum(p.numel() for p in weights) + 16 * 24 + 24
+    assert min(measure_latency(model, rounds=1).by_stitch.values()) > 0
+
+
+def test_layers_are_fitted_without_padding(build_lm):
+    model, ids = build_lm(layer=dict(type='StitchingLayer')), some_ids(40, 1, 9)
+    maps = []
+    for padding in (0, 5):
+        fit_stitching_layers(model.backbone, [F.pad(ids, (0, padding), value=-1)])
+        layers = model.backbone.stitching_layers.state_dict()
+        maps.append({name: value.clone() for name, value in layers.items()})
+    assert_close(*maps, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ('config', 'said'),
+    [
+        (dict(type='SNNetv2', anchors=[anchor_config(), OTHER]), r'size=\(50, 60\)'),
+        (dict(type='PlainViT', arch='tiny'), "'PlainViT'; allowed: 'HFDecoderAnchor'"),
+        (dict(anchor_config(), out='maps'), "out='maps'; allowed: 'end'"),
+    ],
+)
+def test_wrong_backbones_are_refused(config, said):
+    with pytest.raises(ValueError, match=said):
+        MODELS.build(dict(type='CausalLM', backbone=config))
+
+
+def test_what_is_for_images_is_refused(build_lm, tmp_path):
+    model = build_lm()
+    with pytest.raises(ValueError, match='length=1; allowed: 2 tokens or more'):
+        build_lm(length=1)
+    with pytest.raises(ValueError, match=r'input_size=\(8, 8\); allowed: \(1, number'):
+        cost_table(model, (8, 8))
+    with pytest.raises(ValueError, match='none for detectors.*and for language models'):
+        check_sizes(model, [(1, 8)], 'sizes')
+    with pytest.raises(ValueError, match="type='CausalLM'; allowed: models of images"):
+        StitchExporter(None, model, tmp_path)

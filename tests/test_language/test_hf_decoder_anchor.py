@@ -1,0 +1,119 @@
+"""Decoders of transformers as anchors: the same logits, whatever is padded."""
+
+import pytest
+import torch
+from mmengine.registry import MODELS
+from tiny_lms import WORDS, anchor_config, some_ids
+from torch.testing import assert_close
+
+pytest.importorskip('transformers')
+
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+
+from snnet_mm.language.hf_decoder_anchor import FAMILIES
+
+
+@pytest.fixture
+def build_pair(randomise):
+    """Builds an anchor with the weights of a model of transformers, and that model."""
+
+    def build(**kwargs):
+        anchor = MODELS.build(anchor_config(out='end', **kwargs)).eval()
+        theirs = AutoModelForCausalLM.from_config(anchor.config).eval()
+        randomise(theirs).tie_weights()
+        anchor.load_state_dict(anchor.adapt_weights(theirs.state_dict()))
+        return anchor, theirs
+
+    return build
+
+
+@pytest.mark.parametrize('tied', [False, True])
+@pytest.mark.parametrize('family', FAMILIES)
+@torch.no_grad()
+def test_logits_are_those_of_transformers(build_pair, family, tied):
+    anchor, theirs = build_pair(family=family, tied=tied, depth=3)
+    ids = some_ids(2, 9)
+    assert torch.equal(anchor.logits(anchor(ids[:, None])), theirs(ids).logits)
+
+
+@pytest.mark.parametrize('side', ['left', 'right'])
+@torch.no_grad()
+def test_padding_changes_no_logits(build_pair, side):
+    anchor, theirs = build_pair()
+    ids = some_ids(3, 9)
+    real = torch.arange(9) < torch.tensor([[4], [9], [7]])
+    real = real.flip(1) if side == 'left' else real
+    logits = anchor.logits(anchor(ids.masked_fill(~real, -1)[:, None]))
+    assert logits.isfinite().all()
+    for row, kept, found in zip(ids, real, logits, strict=True):
+        assert_close(found[kept], theirs(row[kept][None]).logits[0])
+
+
+@torch.no_grad()
+def test_weights_of_folders_and_files(build_pair, tmp_path):
+    _, theirs = build_pair(tied=True)
+    theirs.save_pretrained(tmp_path)
+    file = dict(type='Pretrained', checkpoint=str(tmp_path / 'model.safetensors'))
+    ids = some_ids(2, 9)
+    for more in (dict(pretrained=str(tmp_path)), dict(init_cfg=file)):
+        config = dict(anchor_config(out='end', **more), model=str(tmp_path))
+        anchor = MODELS.build(config).eval()
+        anchor.init_weights()
+        assert torch.equal(anchor.logits(anchor(ids[:, None])), theirs(ids).logits)
+        assert anchor.lm_head.weight is anchor.embed_tokens.weight
+
+
+def test_low_precision_is_for_the_frozen_weights():
+    parts = dict(out='end', lora=dict(rank=2))
+    anchor = MODELS.build(anchor_config(dtype='bfloat16', **parts))
+    for name, parameter in anchor.named_parameters():
+        trained = 'lora_' in name
+        assert parameter.requires_grad == trained
+        assert parameter.dtype is (torch.float32 if trained else torch.bfloat16)
+    exact = MODELS.build(anchor_config(**parts))
+    exact.load_state_dict(anchor.state_dict())
+    found, wanted = (net(some_ids(2, 1, 9)).tokens for net in (anchor, exact))
+    assert_close(found, wanted, rtol=0.05, atol=0.05)
+
+
+def test_levels_of_layer_wise_decay():
+    anchor = MODELS.build(anchor_config(depth=3, frozen_stages=1))
+    for name, parameter in anchor.named_parameters():
+        part, block, *_ = name.split('.')
+        levels = dict(embed_tokens=0, norm=4, lm_head=4)
+        level = int(block) + 1 if part == 'blocks' else levels[part]
+        assert anchor.layer_depth(name) == (level, 5)
+        assert parameter.requires_grad == (level > 1)
+
+
+@pytest.mark.parametrize(
+    ('change', 'said'),
+    [
+        (dict(settings=dict(head_dim=5)), 'an even width of heads'),
+        (dict(settings=dict(num_key_value_heads=3)), 'divide their number'),
+        (dict(family='mistral', settings=dict(sliding_window=8)), 'sliding_window=8'),
+        (dict(family='gpt2'), 'this is a gpt2'),
+        (dict(family='lama'), 'or a dict of a config: .*lama'),
+        (dict(dtype='float8'), "dtype='float8'; allowed: 'float32', 'bfloat16'"),
+        (dict(lora=dict(rank=2, targets=['qkv'])), 'rank, alpha and targets'),
+    ],
+)
+def test_wrong_models_are_refused(change, said):
+    with pytest.raises(ValueError, match=said):
+        MODELS.build(anchor_config(**change))
+
+
+def test_texts_and_files_that_do_not_fit_are_refused(build_pair, tmp_path):
+    anchor, theirs = build_pair(width=24)
+    with pytest.raises(ValueError, match='length=33; allowed: up to 32, the positions'):
+        anchor(some_ids(1, 1, 33))
+    with pytest.raises(ValueError, match='tokenizer=50; allowed: more than the larg'):
+        anchor(some_ids(1, 1, 9) + 45)
+    theirs.save_pretrained(tmp_path / 'wide')
+    GPT2LMHeadModel(GPT2Config(WORDS, 32, 16, 2, 2)).save_pretrained(tmp_path / 'gpt2')
+    (tmp_path / 'none').mkdir()
+    wide = r'has shape \(50, 24\), wanted is \(50, 16\)'
+    for folder, said in dict(wide=wide, gpt2='this is a gpt2', none='a fold').items():
+        wrong = MODELS.build(anchor_config(pretrained=str(tmp_path / folder)))
+        with pytest.raises(ValueError, match=f'pretrained=.*{said}'):
+            wrong.init_weights()

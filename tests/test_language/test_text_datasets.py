@@ -1,0 +1,83 @@
+"""Token ids of files and of instructions; what is a target, and what is refused."""
+
+import json
+
+import pytest
+from mmengine.registry import DATASETS
+
+pytest.importorskip('transformers')
+
+from snnet_mm.language import build_tokenizer
+
+BYTES = build_tokenizer('bytes')
+ROWS = [
+    dict(instruction='Add.', input='1 2', output='3'),
+    dict(instruction='Say hi.', input='', output='hi'),
+    dict(instruction='Stop.', output='no'),
+]
+PROMPTS = [
+    '### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n',
+    '### Instruction:\nSay hi.\n\n### Response:\n',
+    '### Instruction:\nStop.\n\n### Response:\n',
+]
+
+
+def ids_of(dataset):
+    return [sample['inputs'][0].tolist() for sample in dataset]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """The config of 20 files, of which two are for validation."""
+    for i in range(20):
+        (tmp_path / f'{i:02}.txt').write_text('é' + f'{i:02}' * (3 + i))
+    return dict(type='TextFiles', data_root=str(tmp_path), pattern='*.txt', length=16)
+
+
+def test_pieces_of_files(texts, tmp_path):
+    files, held_out = sorted(tmp_path.glob('*.txt')), [9, 19]
+    for split in ('train', 'val'):
+        names = [p for i, p in enumerate(files) if (i in held_out) == (split == 'val')]
+        wanted = []
+        for name in names:
+            ids = [*name.read_bytes(), 256]
+            pieces = [ids[i : i + 16] for i in range(0, len(ids), 16)]
+            wanted += [piece for piece in pieces if len(piece) > 1]
+        dataset = DATASETS.build(dict(texts, split=split))
+        assert ids_of(dataset) == wanted
+        assert dataset[0]['data_samples'].labels.tolist() == wanted[:1]
+    some = ids_of(DATASETS.build(dict(texts, split='val', num_pieces=3)))
+    assert some == [wanted[i * len(wanted) // 3] for i in range(3)]
+    assert BYTES.decode([195]) == '\N{REPLACEMENT CHARACTER}'
+
+
+def test_instructions_are_prompts_and_outputs_targets(tmp_path):
+    file = tmp_path / 'alpaca.json'
+    file.write_text(json.dumps(ROWS))
+    config = dict(type='AlpacaDataset', ann_file=str(file))
+    dataset = DATASETS.build(config)
+    for sample, prompt, row in zip(dataset, PROMPTS, ROWS, strict=True):
+        ids = sample['inputs'][0].tolist()
+        assert BYTES.decode(ids) == prompt + row['output']
+        labels = sample['data_samples'].labels[0].tolist()
+        assert labels == [-100] * len(prompt) + ids[len(prompt) :]
+        assert ids[-1] == 256
+    assert ids_of(DATASETS.build(dict(config, rows=(1, None)))) == ids_of(dataset)[1:]
+    for text in ('', '{}', '[1]', '[{"instruction": "a"}]', '[{"output": 1}]'):
+        file.write_text(text)
+        with pytest.raises(ValueError, match='a json list of objects with instruction'):
+            DATASETS.build(config)
+
+
+@pytest.mark.parametrize(
+    ('change', 'said'),
+    [
+        (dict(split='test'), "split='test'; allowed: 'train', 'val'"),
+        (dict(length=1), 'length=1; allowed: 2 tokens'),
+        (dict(num_pieces=0), 'num_pieces=0; allowed: 1 or more'),
+        (dict(pattern='*.md'), 'a folder with 10 files'),
+    ],
+)
+def test_wrong_settings_of_files_are_refused(texts, change, said):
+    with pytest.raises(ValueError, match=said):
+        DATASETS.build(texts | change)

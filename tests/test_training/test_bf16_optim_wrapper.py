@@ -1,0 +1,55 @@
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.optim import AmpOptimWrapper, build_optim_wrapper
+from torch import nn
+
+from snnet_mm.training import train_in_half_precision
+
+
+def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32(capsys):
+    amp = dict(type='AmpOptimWrapper', loss_scale='dynamic', dtype='float16')
+    cfg = Config(dict(optim_wrapper=dict(**amp, optimizer=dict(type='SGD', lr=1.0))))
+    train_in_half_precision(cfg)
+    assert 'matrix products in bf16 are ' in capsys.readouterr().out
+    wrapper = build_optim_wrapper(model := nn.Linear(4, 2), cfg.optim_wrapper)
+    before, images = model.weight.detach().clone(), torch.rand(3, 4)
+    with wrapper.optim_context(model):
+        found = model(images)
+    rounded = torch.nn.functional.linear(
+        images.bfloat16(), model.weight.bfloat16(), model.bias.bfloat16()
+    )
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, rounded)
+    assert model(images).dtype == torch.float32
+    wrapper.update_params(found.float().sum())
+    gradient = images.bfloat16().float().sum(0).expand(2, 4)
+    torch.testing.assert_close(before - model.weight, gradient, rtol=1e-2, atol=1e-2)
+    assert model.weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize('kind', ['AmpOptimWrapper', AmpOptimWrapper])
+def test_amp_of_a_config_is_bfloat16_on_a_cpu(kind, capsys):
+    """mmengine's wrapper raises an AssertionError there."""
+    cfg = Config(dict(optim_wrapper=dict(type=kind, loss_scale=512.0)))
+    train_in_half_precision(cfg, asked=False)
+    assert cfg.optim_wrapper == dict(type='BF16OptimWrapper')
+    assert capsys.readouterr().out.startswith('AmpOptimWrapper needs an accelerator')
+    for wrapper in (dict(type='OptimWrapper'), None):
+        cfg = Config(dict(optim_wrapper=wrapper))
+        train_in_half_precision(cfg, asked=False)
+        assert cfg.optim_wrapper == wrapper
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    'asked, kind, key',
+    [
+        (True, 'OptimWrapper', '--amp'),
+        (False, 'AmpOptimWrapper', 'optim_wrapper.type'),
+    ],
+)
+def test_detectors_are_refused_on_a_cpu(asked, kind, key):
+    cfg = Config(dict(default_scope='mmdet', optim_wrapper=dict(type=kind)))
+    with pytest.raises(ValueError, match=f'NMS has no bfloat16.*: {key}'):
+        train_in_half_precision(cfg, asked)

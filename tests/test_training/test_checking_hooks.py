@@ -1,0 +1,129 @@
+import math
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+from mmengine.hooks import RuntimeInfoHook
+from mmengine.logging import MessageHub
+from mmengine.runner import Runner
+from mmengine.structures import BaseDataElement
+from PIL import Image
+from torch import nn
+from torch.utils.data import ConcatDataset
+
+import snnet_mm.integrations.rules  # noqa: F401
+from snnet_mm.costs import count_parameters
+from snnet_mm.training import LabelCheckHook, LossCheckHook, TrainableParamsHook
+
+
+class Part(nn.Module):
+    def __init__(self, num_classes=3):
+        super().__init__()
+        self.num_classes = num_classes
+
+
+def look_at(sample, model, **metainfo):
+    """Run the hook on a data set of one sample."""
+    data = ConcatDataset([[dict(data_samples=sample)]])
+    data.metainfo = metainfo
+    runner = SimpleNamespace(model=nn.DataParallel(model), seed=0)
+    runner.train_dataloader = SimpleNamespace(dataset=data)
+    LabelCheckHook().before_train(runner)
+
+
+@pytest.mark.parametrize(
+    'kind, label, num_classes, message',
+    [
+        ('gt_sem_seg', 5, 6, None),
+        ('gt_sem_seg', 255, 6, None),
+        ('gt_sem_seg', 6, 6, r'reduce_zero_label=\[6\]; .* 0 to 5 and 255 in a.png'),
+        ('gt_sem_seg', 0, 3, '=3; allowed: 6, .*model.decode_head.num_classes'),
+        ('gt_label', 5, 6, None),
+        ('gt_label', 6, 6, r'=\[6\]; .* labels 0 to 5 in a.png'),
+        ('text', 6, 3, None),
+    ],
+)
+def test_labels_and_classes_of_a_sample(kind, label, num_classes, message):
+    labels = torch.tensor([[[1, label]]])
+    labels = labels[0, 0] if kind == 'gt_label' else BaseDataElement(data=labels)
+    paths = dict(seg_map_path='a.png', img_path='a.png')
+    sample, model = BaseDataElement(metainfo=paths, **{kind: labels}), nn.Module()
+    model.decode_head = Part(num_classes)
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        look_at(sample, model, classes=tuple('abcdef'))
+
+
+@pytest.mark.parametrize(
+    'mode, words', [('RGB', r'colours \(RGB\).*color_m'), ('L', '')]
+)
+def test_coloured_masks_are_named_as_such(mode, words, tmp_path):
+    path = str(tmp_path / 'mask.png')
+    Image.new(mode, (4, 4)).save(path)
+    labels = BaseDataElement(data=torch.full((1, 4, 4), 128))
+    sample = BaseDataElement(metainfo=dict(seg_map_path=path), gt_sem_seg=labels)
+    with pytest.raises(
+        ValueError, match=r'mask.png' + (f'.*{words}' if words else ' ')
+    ):
+        look_at(sample, nn.Module(), classes=('a', 'b'))
+
+
+def test_heads_of_another_number_of_classes():
+    """Things alone are allowed too, and heads that tell objects from background."""
+    sample = BaseDataElement(gt_instances=BaseDataElement())
+    classes = dict(classes=('cell', 'spot', 'sky'), thing_classes=('a', 'b'))
+    model, rpn = nn.Module(), type('GARPNHead', (Part,), {})(1)
+    model.bbox_head = nn.ModuleList([rpn, Part()])
+    model.roi_head = nn.Module()
+    model.roi_head.mask_head = nn.Module()  # as one for each end anchor
+    model.roi_head.mask_head.parts = nn.ModuleList([Part(), Part()])
+    for name, number in (('bbox_head', '1'), ('roi_head.mask_head', 'parts.1')):
+        (part := model.get_submodule(f'{name}.{number}')).num_classes = 2
+        look_at(sample, model, **classes)
+        part.num_classes = 1
+        message = f'=1; allowed: 3 or 2, .*model.{name}.num'
+        with pytest.raises(ValueError, match=message):
+            look_at(sample, model, **classes)
+        part.num_classes = 3
+
+
+def test_trained_parameters_are_logged(toy_cfg, caplog):
+    for anchor in toy_cfg.model.backbone.anchors:
+        anchor.lora = dict(rank=4)
+    runner, hook = Runner.from_cfg(toy_cfg), TrainableParamsHook()
+    runner.logger.setLevel('INFO')
+    runner.logger.addHandler(caplog.handler)
+    runner._hooks.clear()
+    hook.before_train(runner)
+    said, warned = caplog.messages
+    counts = count_parameters(runner.model)
+    assert f'backbone.anchors {counts["backbone.anchors"]}, ' in said
+    # qkv and proj of four blocks x 32 and eight x 96 channels, rank 4.
+    assert f'backbone.anchors {24 * (4 * 32 + 8 * 96):,} of ' in said
+    assert 'Only stitch 1 will be trained: there is no StitchSampl' in warned
+    runner.model.requires_grad_(False)
+    with pytest.raises(ValueError, match='all frozen .*lora'):
+        hook.before_train(runner)
+
+
+@pytest.mark.parametrize('losses, stops', [('1nn1nn1', None), ('1n1nnin', 6)])
+def test_losses_that_are_not_finite_stop_a_training(losses, stops):
+    hub, hook = MessageHub('losses'), LossCheckHook(patience=3)
+    warned = []
+    runner = SimpleNamespace(message_hub=hub)
+    runner.logger = SimpleNamespace(warning=warned.append)
+    hub.update_info('last_ckpt', 'iter_1.pth')
+    for runner.iter, name in enumerate(losses):
+        loss = torch.tensor(dict(n=math.nan, i=math.inf).get(name, 1.0))
+        outputs = dict(loss_ce=loss, acc=torch.tensor(math.nan))  # of no pixels
+        RuntimeInfoHook().after_train_iter(runner, 0, outputs=outputs)
+        if runner.iter + 1 == stops:
+            message = 'loss=inf at iterations 4 to 6: .* iter_1.pth '
+            with pytest.raises(ValueError, match=message):
+                hook.after_train_iter(runner, 0, outputs=outputs)
+            break
+        hook.after_train_iter(runner, 0, outputs=outputs)
+    first = [losses.index('n') + 1, losses.rindex('1n') + 2]
+    assert warned == [f'loss=nan at iteration {i}.' for i in first]
+    with pytest.raises(ValueError, match='patience=0'):
+        LossCheckHook(patience=0)

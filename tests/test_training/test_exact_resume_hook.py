@@ -1,0 +1,139 @@
+"""Interrupted training goes on as if nothing had happened."""
+
+import pytest
+import torch
+from mmengine.optim import OptimWrapper, OptimWrapperDict
+from mmengine.runner import EpochBasedTrainLoop, Runner
+from training_twice import train_twice
+
+from snnet_mm.costs import cost_table
+from snnet_mm.esta import importance_results
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.stitching import StitchResults
+from snnet_mm.training import ExactResumeHook, ResourceConstrainedSampler
+from snnet_mm.training.stitch_hooks import accumulative_counts
+from snnet_mm.utils import guard_checkpoints, load_weights_only
+
+SLOW = pytest.mark.slow
+PIPELINE = [
+    dict(type='RandomResize', scale=(64, 64), ratio_range=(1.0, 1.5)),
+    dict(type='RandomCrop', crop_size=(64, 64)),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='PhotoMetricDistortion'),
+    dict(type='PackSegInputs'),
+]
+SCHEDULES = dict(
+    seg=[
+        dict(type='LinearLR', start_factor=0.1, end=2, by_epoch=False),
+        dict(type='CosineAnnealingLR', begin=2, end=8, by_epoch=False),
+    ],
+    depth=[
+        dict(type=name, begin=0, end=8, by_epoch=False)
+        for name in ('GroupOneCycleLR', 'OneCycleMomentum')
+    ],
+)
+
+
+@pytest.fixture
+def random_cfg(toy_cfg, task):
+    """Everything random that training has: augmentation, drop path, BN, stitches."""
+    toy_cfg.train_dataloader.dataset.pipeline = PIPELINE
+    for anchor in toy_cfg.model.backbone.anchors:
+        anchor.drop_path_rate = 0.3
+    toy_cfg.param_scheduler = SCHEDULES[task]
+    return toy_cfg
+
+
+def test_sandwiches_and_scores_go_on_exactly(random_cfg):
+    random_cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
+    random_cfg.model = dict(type='SandwichWrapper', model=random_cfg.model)
+    random_cfg.default_hooks.stitch_sampling.sampler = dict(
+        type='SandwichSampler',
+        num_random=2,
+        sampler=dict(type='ImportanceSampler', warm_up=1, num_groups=3),
+    )
+    folder, recorder, _ = train_twice(random_cfg, 2, 4)
+    assert len(set(recorder.stitches)) > 2
+
+    # Scores are in the checkpoint, and beside it in the form of results.
+    saved = load_weights_only(folder / 'iter_4.pth')['message_hub']['runtime_info']
+    scores = saved['stitch_scores']['scores']
+    assert saved['stitch_scores']['num_scored_steps'] == 4
+    assert set(scores) == set(saved['stitch_histogram'])
+    assert all(q > 0 for q in scores.values())
+    model = Runner.from_cfg(random_cfg).model
+    space = find_stitched_backbone(model).space
+    results = StitchResults.read(folder / 'stitch_scores.json', space)
+    assert results == importance_results(space, cost_table(model), scores, 3)
+
+
+def test_several_optimizers_step_together():
+    def wrapper(count):
+        optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], 0.1)
+        return OptimWrapper(optimizer, accumulative_counts=count)
+
+    assert accumulative_counts(wrapper(4)) == 4
+    assert accumulative_counts(OptimWrapperDict(a=wrapper(4), b=wrapper(6))) == 12
+
+
+def test_accumulated_gradients_are_of_one_stitch(random_cfg):
+    random_cfg.optim_wrapper.accumulative_counts = 3
+    _, recorder, rest = train_twice(random_cfg, 6, 9)
+    costs = cost_table(Runner.from_cfg(random_cfg).model)
+    step = random_cfg.default_hooks.stitch_sampling.sampler.step
+    sampler = ResourceConstrainedSampler(costs, step=step, seed=0)
+    drawn = [sampler.sample(i)[0] for i in range(3)]
+    assert drawn[0] != drawn[1] != drawn[2]
+    assert recorder.stitches == [i for i in drawn for _ in range(3)]
+    assert rest.stitches == [drawn[2]] * 3
+
+
+@pytest.mark.parametrize(
+    'task, num_workers',
+    [('seg', 0), *(pytest.param(*x, marks=SLOW) for x in (('seg', 2), ('depth', 0)))],
+)
+@guard_checkpoints()  # as the tools read them
+def test_six_iterations_are_three_and_three(random_cfg, num_workers):
+    """With any number of workers before and after, and with a model average."""
+    random_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.3)]
+    random_cfg.train_cfg.val_interval = 6
+    random_cfg.val_dataloader = random_cfg.test_dataloader
+    random_cfg.val_evaluator = random_cfg.test_evaluator
+    random_cfg.val_cfg = dict(type='StitchValLoop', stitches='anchors')
+    random_cfg.train_dataloader.num_workers = 2 - num_workers
+    workers = dict(num_workers=num_workers, persistent_workers=num_workers > 0)
+    train_twice(random_cfg, 3, 6, train_dataloader=workers)
+
+
+def test_what_is_not_exact_is_said(random_cfg, caplog):
+    cfg = random_cfg
+    cfg.default_hooks.checkpoint.interval = 4
+    cfg.randomness.seed = None
+    cfg.train_dataloader.sampler.type = 'InfiniteSampler'
+    cfg.optim_wrapper.accumulative_counts = 3
+    runner = Runner.from_cfg(cfg)
+    runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+    runner.logger.setLevel('WARNING')
+    runner.logger.addHandler(caplog.handler)
+    (hook,) = (h for h in runner.hooks if isinstance(h, ExactResumeHook))
+
+    def said():
+        caplog.clear()
+        hook.before_train(runner)
+        assert all('will not be exact' in m for m in caplog.messages)
+        return caplog.messages
+
+    seed, sampler, steps = said()
+    assert 'config key: randomness.seed' in seed
+    assert 'InfiniteSampler seeds no augmentation, SeededSampler does' in sampler
+    assert 'every 4 iterations fall between two steps, as gradients of 3' in steps
+    runner.optim_wrapper._accumulative_counts = 2
+    assert len(said()) == 2
+    # On resuming, that of the checkpoint becomes the runner's.
+    runner.cfg.randomness.seed = runner.seed + 1
+    other = f'drawn with seed {runner.seed + 1}, all else with that of the checkpoint'
+    assert other in said()[0]
+    # Epochs begin anew.
+    loader = runner.build_dataloader(cfg.train_dataloader)
+    runner._train_loop = EpochBasedTrainLoop(runner, loader, max_epochs=2)
+    assert f'4 iterations fall into epochs of {len(loader)}, which' in said()[2]

@@ -1,0 +1,155 @@
+import pytest
+from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS
+from staged_anchors import levit, swin
+from torch import nn
+
+from snnet_mm.export import single_stitch_config
+
+LR, WD = 2e-3, 0.1
+SETTINGS = dict(lr=LR, weight_decay=WD)
+RATES = (0.5, 0.8)
+
+
+def build(model, rates=RATES, optimizer=None, **kwargs):
+    paramwise = dict(decay_rates=rates) | kwargs
+    return build_optim_wrapper(
+        model,
+        dict(
+            type='OptimWrapper',
+            optimizer=optimizer or dict(type='AdamW', **SETTINGS),
+            constructor='AnchorLayerDecayConstructor',
+            paramwise_cfg=paramwise,
+        ),
+    )
+
+
+def settings_of(wrapper, model):
+    """Share of the learning rate, and weight decay, of every parameter by name."""
+    names = {p: name for name, p in model.named_parameters()}
+    return {
+        names[p]: (pytest.approx(group['lr'] / LR), group['weight_decay'])
+        for group in wrapper.optimizer.param_groups
+        for p in group['params']
+    }
+
+
+@pytest.fixture
+def model(build_snnet):
+    """Anchors of 3 and 7 blocks, a head, and everything else a parameter can be in."""
+    anchor = dict(num_registers=1, rel_pos_bias=True, final_norm=True)
+    backbone = build_snnet(anchor=anchor)
+    return nn.ModuleDict(dict(backbone=backbone, head=nn.Conv2d(12, 2, 1)))
+
+
+def test_shares_and_decay_by_value(model):
+    found = settings_of(build(model), model)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert sorted(found) == sorted(trained)
+    for a, (rate, depth) in enumerate(zip(RATES, (3, 7), strict=True)):
+        at = f'backbone.anchors.{a}.'
+        embedding, last = rate ** (depth + 1), f'{at}blocks.{depth - 1}.'
+        expected = {
+            f'{at}patch_embed.proj.weight': (embedding, WD),
+            f'{at}patch_embed.proj.bias': (embedding, 0),
+            f'{at}pos_embed': (embedding, 0),
+            f'{at}cls_token': (embedding, 0),
+            f'{at}reg_token': (embedding, 0),
+            f'{at}blocks.0.attn.qkv.weight': (rate**depth, WD),
+            f'{at}blocks.0.attn.qkv.bias': (rate**depth, 0),
+            f'{at}blocks.0.attn.rel_pos_bias.table': (rate**depth, 0),
+            f'{at}blocks.1.norm1.weight': (rate ** (depth - 1), 0),
+            f'{at}blocks.1.ls1.gamma': (rate ** (depth - 1), 0),
+            f'{last}mlp.fc2.weight': (rate, WD),
+            f'{at}norm.weight': (1, 0),
+        }
+        assert {name: found[name] for name in expected} == expected
+    # Equal settings share a group, and logs show the first, the full rate.
+    groups = build(model, (0.5, 0.5)).optimizer.param_groups
+    keys = [(group['lr'], group['weight_decay']) for group in groups]
+    assert keys == [(LR / 2**i, wd) for i in range(9) for wd in (WD, 0)]
+    layer = 'backbone.stitching_layers.0to1_0.'
+    assert {n: v for n, v in found.items() if n.startswith((layer, 'head'))} == {
+        f'{layer}bias': (1, 0),
+        f'{layer}lora_A': (1, WD),
+        f'{layer}lora_B': (1, WD),
+        'head.weight': (1, WD),
+        'head.bias': (1, 0),
+    }
+
+
+def test_an_anchor_or_a_stitch_alone_has_the_rates_of_the_whole(build_snnet):
+    model = nn.ModuleDict(dict(backbone=build_snnet()))
+    in_all = settings_of(build(model), model)
+    for i in (1, 2, 5):  # the slow anchor, there, and back
+        cfg = Config(dict(model=dict(type='EncoderDecoder', backbone=SNNET)))
+        cfg = single_stitch_config(cfg, model, i)
+        single = nn.ModuleDict(dict(backbone=MODELS.build(cfg.model.backbone)))
+        found = settings_of(build(single), single)
+        of_anchors = {k: v for k, v in found.items() if 'stitching' not in k}
+        assert len(of_anchors) > 20
+        assert of_anchors == {k: in_all[k] for k in of_anchors}
+    slow = model.backbone.anchors[1]
+    for rates in (RATES[1], [RATES[1]]):
+        found = settings_of(build(slow, rates), slow)
+        assert found == {k: in_all[f'backbone.anchors.1.{k}'] for k in found}
+
+
+SIZES = (8, 3), (12, 7)
+SNNET = dict(
+    type='SNNetv2',
+    anchors=[
+        dict(type='PlainViT', arch=arch, img_size=32, patch_size=8)
+        for arch in (dict(embed_dims=d, depth=n, num_heads=2) for d, n in SIZES)
+    ],
+)
+
+
+def test_what_is_frozen_is_left_out(build_snnet):
+    model = build_snnet(anchor=dict(frozen_stages=1))
+    found = settings_of(build(model), model)
+    assert not any('embed' in name or '.blocks.0.' in name for name in found)
+    assert found['anchors.0.blocks.1.mlp.fc1.weight'] == (0.25, WD)
+    assert 'stitching_layers.0to1_0.weight' not in found  # low rank: frozen
+
+
+def test_parts_are_trained_at_a_factor_of_the_rate(model):
+    mults = {'backbone.anchors': 0.1, 'backbone.anchors.1': 3, 'head': 0}
+    found = settings_of(build(model, (1, 0.8), lr_mults=mults), model)
+    fast, slow = (f'backbone.anchors.{a}.' for a in (0, 1))
+    expected = {
+        f'{fast}patch_embed.proj.weight': (0.1, WD),
+        f'{fast}blocks.2.norm1.bias': (0.1, 0),
+        f'{slow}blocks.0.attn.qkv.weight': (0.3 * 0.8**7, WD),
+        'backbone.stitching_layers.0to1_0.lora_A': (1, WD),
+        'head.weight': (0, WD),
+        'head.bias': (0, 0),
+    }
+    assert {name: found[name] for name in expected} == expected
+    wrapper = nn.ModuleDict(dict(student=model))
+    again = settings_of(build(wrapper, (1, 0.8), lr_mults=mults), model)
+    assert again == found
+
+
+def test_positions_of_networks_with_stages_do_not_decay():
+    pytest.importorskip('timm')
+    pair = nn.ModuleDict(
+        {k: MODELS.build(c) for k, c in (('a', swin()), ('b', levit()))}
+    )
+    found = settings_of(build(pair, 0.9), pair)
+    table = 'a.blocks.1.attn.relative_position_bias_table'
+    assert found[table] == (0.9**8, 0)
+    assert found['a.blocks.1.attn.qkv.weight'] == (0.9**8, WD)
+    assert found['a.stem.norm.weight'] == (0.9**10, 0)
+    assert found['b.blocks.5.attn.attention_biases'] == (0.9, 0)
+    assert found['b.blocks.5.attn.qkv.linear.weight'] == (0.9, WD)
+
+
+def test_rates_and_parts_that_are_not_there(model):
+    with pytest.raises(ValueError, match=r'\(0.7,\); .*each of 2 anchors'):
+        build(model, (0.7,))
+    with pytest.raises(ValueError, match="'neck'.*parts of the model.*lr_mults"):
+        build(model, lr_mults=dict(neck=1))
+    with pytest.raises(ValueError, match="{'head': -1}.*factors of 0 or more"):
+        build(model, lr_mults=dict(head=-1))

@@ -1,0 +1,143 @@
+from collections import Counter
+
+import pytest
+from mmengine.registry import TASK_UTILS
+
+from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
+from snnet_mm.training import (
+    ResourceConstrainedSampler,
+    SandwichSampler,
+    UniformSampler,
+)
+from snnet_mm.training import samplers as samplers_module
+
+# Three groups at step 10: {0}, {2, 3, 4, 5}, {1}.
+FLOPS = {0: 0, 1: 100, 2: 40, 3: 42, 4: 44, 5: 50}
+# First draws with seed 3.
+UNIFORM = [(12,), (14,), (12,), (4,), (0,), (0,)]
+ROS = [(14,), (14,), (14,), (3,), (2,), (0,)]
+MIDDLE = [(12, 3), (14, 6), (13, 2), (6, 3), (2, 13), (2, 3)]
+
+
+@pytest.fixture
+def costs():
+    return CostTable({i: Cost(f, 7 * f) for i, f in FLOPS.items()}, (8, 8))
+
+
+@pytest.mark.parametrize(
+    'kind, kwargs, shares',
+    [
+        (UniformSampler, {}, dict.fromkeys(FLOPS, 1 / 6)),
+        (UniformSampler, dict(anchors=False), dict.fromkeys((2, 3, 4, 5), 1 / 4)),
+        (UniformSampler, dict(ids=[0, 1, 1]), {0: 1 / 3, 1: 2 / 3}),
+        (
+            ResourceConstrainedSampler,
+            dict(step=10),
+            {0: 1 / 3, 1: 1 / 3} | dict.fromkeys((2, 3, 4, 5), 1 / 12),
+        ),
+    ],
+)
+def test_all_stitches_or_cost_groups_are_drawn_alike(costs, kind, kwargs, shares):
+    """One that is named twice is drawn twice as often."""
+    sampler = kind(costs, seed=3, space=SlidingWindowSpace((3, 3)), **kwargs)
+    drawn = Counter(i for t in range(6000) for i in sampler.sample(t))
+    assert drawn.keys() == shares.keys()
+    for i, share in shares.items():
+        assert drawn[i] == pytest.approx(6000 * share, rel=0.15)
+
+
+def test_ranks_draw_alike_unless_asked_otherwise(costs, monkeypatch):
+    def draws(rank, per_rank):
+        monkeypatch.setattr(samplers_module, 'get_rank', lambda: rank)
+        sampler = UniformSampler(costs, per_rank=per_rank)
+        return [sampler.sample(t) for t in range(20)]
+
+    assert draws(0, per_rank=False) == draws(1, per_rank=False)
+    assert draws(0, per_rank=True) != draws(1, per_rank=True)
+
+
+@pytest.mark.parametrize(
+    'settings, groups',
+    [
+        (dict(step=70, cost='params'), [(0,), (2, 3, 4, 5), (1,)]),
+        # Parts of width 25: 0, then 40 to 50, none up to 75, then 100.
+        (dict(num_groups=4), [(0,), (2, 3, 4), (5,), (1,)]),
+    ],
+)
+def test_groups_of_ros(costs, settings, groups):
+    assert ResourceConstrainedSampler(costs, **settings).groups == groups
+
+
+@pytest.mark.parametrize(
+    'config, drawn',
+    [
+        (dict(type='UniformSampler'), UNIFORM),
+        (dict(type='ResourceConstrainedSampler', step=30), ROS),
+        (dict(type='SandwichSampler', num_random=2), [(1, 0, *m) for m in MIDDLE]),
+    ],
+)
+def test_draws_are_those_of_earlier_versions(config, drawn):
+    """A resumed training goes on with them."""
+    space = TwoWaySpace([4, 8])
+    costs = {i: Cost(10 * i + 3 * (i % 5), i) for i in space.ids}
+    defaults = dict(costs=CostTable(costs, (8, 8)), seed=3, space=space)
+    sampler = TASK_UTILS.build(config, default_args=defaults)
+    assert [sampler.sample(t) for t in range(6)] == drawn
+
+
+@pytest.mark.parametrize('kind', ['UniformSampler', 'SandwichSampler'])
+def test_samplers_that_go_by_no_costs_need_none(kind):
+    space = TwoWaySpace([4, 8])
+    costs = CostTable({i: Cost(1, 1) for i in space.ids}, (8, 8))
+    without, given = (
+        TASK_UTILS.build(dict(type=kind, costs=c, space=space)) for c in (None, costs)
+    )
+    drawn = [without.sample(t) for t in range(20)]
+    assert drawn == [given.sample(t) for t in range(20)]
+    assert len(set(drawn)) > 5
+    ros = dict(type='ResourceConstrainedSampler')
+    for config in (ros, dict(type='SandwichSampler', sampler=ros)):
+        with pytest.raises(ValueError, match="'Resource.* without costs.*sampler.type"):
+            TASK_UTILS.build(dict(config, costs=None, space=space))
+
+
+# --- sandwiches
+
+
+def sandwich(space, **kwargs):
+    """A sampler with costs by stitch id."""
+    costs = {i: Cost(10 * i, i) for i in space.ids}
+    return SandwichSampler(CostTable(costs, (8, 8)), space, seed=3, **kwargs)
+
+
+def test_the_anchors_are_those_that_a_stitch_connects():
+    space = SlidingWindowSpace([3, 3, 3])
+    sampler = sandwich(space)
+    assert space.anchor_ids == (0, 1, 2)
+    pairs = set()
+    for t in range(200):
+        slowest, fastest, drawn = sampler.sample(t)
+        run = {s.anchor for s in space[drawn].segments}
+        assert (slowest, fastest) == (max(run), min(run))
+        pairs.add((slowest, fastest))
+    assert pairs == {(1, 0), (2, 1)}
+
+
+def test_another_sampler_draws_the_middle():
+    space = TwoWaySpace([4, 8])
+    assert set(sandwich(space, num_random=12).sample(0)) == set(space.ids)
+    with pytest.raises(ValueError, match='num_random=13; allowed: 1 to 12'):
+        sandwich(space, num_random=13)
+    config = dict(type='ResourceConstrainedSampler', num_groups=2)
+    sampler = sandwich(space, sampler=config)
+    low, high = sampler.sampler.groups
+    assert {*low, *high} == set(space.ids) - {0, 1}
+    assert len(low) != len(high)
+    drawn = Counter(sampler.sample(t)[2] in low for t in range(2000))
+    assert 900 < drawn[True] < 1100
+
+
+@pytest.mark.parametrize('ids', [[], [2, 99]])
+def test_ids_that_are_no_stitches_are_refused(costs, ids):
+    with pytest.raises(ValueError, match='allowed: some of the ids.*sampler.ids'):
+        UniformSampler(costs, ids=ids)

@@ -1,0 +1,92 @@
+import pickle
+
+import pytest
+import torch
+from mmengine.registry import PARAM_SCHEDULERS
+from torch.optim.lr_scheduler import OneCycleLR
+
+from snnet_mm.training import GroupOneCycleLR, OneCycleMomentum
+
+RATES = (2e-3, 5e-4)
+
+
+def new_optimizer(kind=torch.optim.AdamW, **kwargs):
+    weights = [torch.nn.Parameter(torch.zeros(2)) for _ in RATES]
+    groups = [dict(params=[w], lr=lr) for w, lr in zip(weights, RATES, strict=True)]
+    return kind(groups, lr=1, **kwargs)
+
+
+def momentum_of(group):
+    return group['betas'][0] if 'betas' in group else group['momentum']
+
+
+def values(optimizer, schedulers, steps):
+    """Rates and momenta of all groups, step by step."""
+    seen = []
+    for _ in range(steps):
+        seen.append([(g['lr'], momentum_of(g)) for g in optimizer.param_groups])
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    return torch.tensor(seen, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    'kind, kwargs, pct_start',
+    [(torch.optim.AdamW, {}, 0.3), (torch.optim.SGD, dict(momentum=0.9), 0.5)],
+)
+def test_every_step_is_that_of_torch(kind, kwargs, pct_start):
+    theirs = new_optimizer(kind, **kwargs)
+    settings = dict(div_factor=25, final_div_factor=100, pct_start=pct_start)
+    reference = OneCycleLR(theirs, max_lr=RATES, total_steps=40, **settings)
+    ours = new_optimizer(kind, **kwargs)
+    schedulers = [
+        PARAM_SCHEDULERS.build(
+            dict(optimizer=ours, begin=0, end=40, by_epoch=False, **cfg)
+        )
+        for cfg in (
+            dict(type='GroupOneCycleLR', **settings),
+            dict(type='OneCycleMomentum', pct_start=pct_start),
+        )
+    ]
+    expected = values(theirs, [reference], 39)
+    torch.testing.assert_close(
+        values(ours, schedulers, 39), expected, rtol=1e-9, atol=0
+    )
+    # The groups keep the ratio of their own rates.
+    assert expected[7, 0, 0] / expected[7, 1, 0] == pytest.approx(4)
+
+
+def test_the_state_is_plain_data_and_goes_on():
+    one, other = new_optimizer(), new_optimizer()
+    kwargs = dict(begin=0, end=20, by_epoch=False)
+    first = [s(one, **kwargs) for s in (GroupOneCycleLR, OneCycleMomentum)]
+    values(one, first, 8)
+    second = [s(other, **kwargs) for s in (GroupOneCycleLR, OneCycleMomentum)]
+    other.load_state_dict(one.state_dict())
+    for a, b in zip(first, second, strict=True):
+        state = a.state_dict()
+        assert all(
+            isinstance(v, int | float | bool | str | list) for v in state.values()
+        )
+        b.load_state_dict(pickle.loads(pickle.dumps(state)))
+    assert values(other, second, 10).equal(values(one, first, 10))
+    # The last values stay after the end.
+    last = values(other, second, 10)
+    assert last[5].equal(last[9])
+    with pytest.raises(ValueError, match='pct_start=1; .* 10 steps'):
+        GroupOneCycleLR(new_optimizer(), pct_start=1, begin=0, end=10)
+
+
+def test_epochs_of_a_config_become_iterations():
+    one, other = new_optimizer(), new_optimizer()
+    for name in ('GroupOneCycleLR', 'OneCycleMomentum'):
+        cfg = dict(type=name, begin=1, end=3, pct_start=0.4)
+        epochs = dict(by_epoch=True, convert_to_iter_based=True)
+        made = dict(cfg, optimizer=one, **epochs)
+        by_iteration = PARAM_SCHEDULERS.build(made, default_args=dict(epoch_length=10))
+        counted = dict(cfg, optimizer=other, begin=10, end=30, by_epoch=False)
+        expected = PARAM_SCHEDULERS.build(counted)
+        first = values(one, [by_iteration], 35)
+        assert first.equal(values(other, [expected], 35))
+        assert len(set(map(tuple, first[10:30, 0].tolist()))) > 15

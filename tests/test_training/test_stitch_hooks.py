@@ -1,0 +1,267 @@
+import copy
+import json
+from collections import Counter
+
+import pytest
+import torch
+from equality import assert_same
+from mmengine.config import ConfigDict
+from mmengine.hooks import EMAHook
+from mmengine.registry import DATA_SAMPLERS, HOOKS
+from mmengine.runner import Runner
+from torch.utils.data import BatchSampler
+from watching_hooks import Losses, Recorder, train
+
+from snnet_mm.costs import cost_table
+from snnet_mm.models import find_stitched_backbone, set_input_size
+from snnet_mm.stitching import Setup
+from snnet_mm.training import SandwichSampler, StitchInitHook, stitch_hooks
+from snnet_mm.utils import load_weights_only
+
+
+def layers_of(state):
+    return {k: v for k, v in state.items() if 'stitching_layers' in k}
+
+
+@DATA_SAMPLERS.register_module()
+class GroupingSampler(BatchSampler):
+    """As mmdet's AspectRatioBatchSampler: the loader knows no batch size."""
+
+    def __init__(self, sampler, batch_size):
+        super().__init__(sampler, batch_size, drop_last=False)
+
+
+def average_of(runner):
+    """The stitched backbone in a model average."""
+    hook = next(h for h in runner.hooks if isinstance(h, EMAHook))
+    return find_stitched_backbone(hook.ema_model)
+
+
+def test_least_squares_sets_the_layers_before_training(toy_cfg):
+    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
+    runner, recorder = train(toy_cfg)
+    for model in (find_stitched_backbone(runner.model), average_of(runner)):
+        assert model.stitching_initialized
+    # The base maps stay frozen; the low-rank updates start at zero, and are trained
+    # as the biases are.
+    for key, start in layers_of(recorder.start).items():
+        if key.endswith('weight'):
+            assert torch.equal(start, runner.model.state_dict()[key])
+        if key.endswith('lora_B'):
+            assert not start.any()
+    # Fitting again on the very same images gives the same maps, in any groups.
+    hook = next(h for h in runner.hooks if isinstance(h, StitchInitHook))
+    toy_cfg.train_dataloader.batch_sampler = dict(type='GroupingSampler')
+    fresh = Runner.from_cfg(toy_cfg)
+    fresh._hooks = [h for h in fresh.hooks if isinstance(h, EMAHook)]
+    fresh.call_hook('before_run')  # the average has random layers
+    fresh.model.load_state_dict(recorder.start)
+    fresh.model.backbone.stitching_initialized.fill_(False)
+    assert fresh.train_dataloader.batch_size is None
+    state = torch.get_rng_state()
+    hook.before_train(fresh)
+    assert torch.equal(torch.get_rng_state(), state)
+    fitted, wanted = (layers_of(s) for s in (fresh.model.state_dict(), recorder.start))
+    torch.testing.assert_close(fitted, wanted, rtol=1e-4, atol=1e-5)
+    averaged = average_of(fresh).state_dict()
+    assert_same({k: averaged[k.removeprefix('backbone.')] for k in fitted}, fitted)
+
+
+def test_random_layers_stay_as_they_were_built_and_loaded_ones_are_kept(toy_cfg):
+    toy_cfg.default_hooks.stitch_init.method = 'kaiming'
+    toy_cfg.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
+    recorder = Recorder()
+    runner = Runner.from_cfg(toy_cfg)
+    built = copy.deepcopy(layers_of(runner.model.state_dict()))
+    runner.register_hook(recorder)
+    runner.train()
+    assert_same(layers_of(recorder.start), built)
+    # torch gives a linear layer no weight beyond one over the root of its width.
+    for key, weight in built.items():
+        if key.endswith('.weight'):
+            bound = weight.shape[1] ** -0.5
+            assert 0.9 * bound < weight.abs().max() <= bound
+    assert find_stitched_backbone(runner.model).stitching_initialized
+    assert average_of(runner).stitching_initialized
+
+    toy_cfg.load_from = f'{toy_cfg.work_dir}/iter_2.pth'
+    trained = layers_of(load_weights_only(toy_cfg.load_from)['state_dict'])
+    toy_cfg.work_dir += '/next'
+    toy_cfg.default_hooks.stitch_init.method = 'least-squares'
+    toy_cfg.custom_hooks = []
+    _, recorder = train(toy_cfg)
+    assert_same(layers_of(recorder.start), trained)
+
+
+# --- sampling
+
+LATENCY = {3: 20, 7: 22, 0: 30}
+
+
+def write_costs(cfg, path, latency=LATENCY):
+    table = cost_table(Runner.from_cfg(cfg).model)
+    milliseconds = {i: float(latency.get(i, 1)) for i in table}
+    table = table.measured(Setup('a board', 1, 'float32'), milliseconds)
+    path.write_text(json.dumps(table.to_dict()))
+
+
+@pytest.fixture
+def ros_cfg(toy_cfg, tmp_path):
+    """ROS by milliseconds: stitches 3 and 7 are a group by themselves."""
+    del toy_cfg.default_hooks.stitch_init
+    sampler = dict(type='ResourceConstrainedSampler', cost='latency', step=5)
+    costs = tmp_path / 'costs.json'
+    write_costs(toy_cfg, costs)
+    toy_cfg.default_hooks.stitch_sampling = ConfigDict(
+        type='StitchSamplingHook', sampler=sampler, costs=str(costs)
+    )
+    return toy_cfg
+
+
+def test_draws_by_milliseconds_and_costs_that_were_measured_again(ros_cfg, tmp_path):
+    runner, first = train(ros_cfg, **{'train_cfg.max_iters': 3})
+    sampler = stitch_hooks.sampling_hook(runner).sampler
+    others = tuple(i for i in sampler.costs if i not in LATENCY)
+    assert sampler.groups == [others, (3, 7), (0,)]
+    resumed = {'train_cfg.max_iters': 6, 'resume': True}
+    _, second = train(ros_cfg, **resumed)
+    drawn = [sampler.sample(n)[0] for n in range(6)]
+    assert first.stitches + second.stitches == drawn
+
+    write_costs(ros_cfg, tmp_path / 'costs.json', {**LATENCY, 0: 31})
+    with pytest.raises(ValueError, match='the costs in the run that is resumed'):
+        train(ros_cfg, **resumed)
+    hook = HOOKS.build(dict(ros_cfg.default_hooks.stitch_sampling, input_size=(32, 32)))
+    with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
+        hook.before_train(runner)
+
+
+def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, caplog):
+    costs = cost_table(Runner.from_cfg(toy_cfg).model)
+    toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
+    toy_cfg.log_level = 'INFO'
+    toy_cfg.train_cfg.max_iters = 4
+    runner, recorder = train(toy_cfg, losses := Losses(), handler=caplog.handler)
+    assert stitch_hooks.sampling_hook(runner).sampler.costs == costs
+    assert 'Costs are counted at 64x64, that of the first image' in caplog.text
+    # The toy groups: the fast anchor, three groups of four, the slow anchor.
+    groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
+    names = {
+        i: f'loss_by_gflops/{sum(costs[j].flops for j in g) / len(g) / 1e9:.3g}'
+        for g in groups
+        for i in g
+    }
+    tags = [names[i] for i in recorder.stitches]
+    assert losses.told == list(zip(tags, losses.losses, range(1, 5), strict=True))
+
+
+@pytest.mark.parametrize('collated', [[[0]], [torch.zeros(1, 3, 64, 64)]])
+def test_images_of_several_views(toy_cfg, caplog, monkeypatch, collated):
+    """Stitches are sampled without costs, by a sampler that goes by none."""
+    toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
+    sampling = toy_cfg.default_hooks.stitch_sampling
+    by_costs, sampling.sampler = HOOKS.build(sampling), dict(type='UniformSampler')
+    toy_cfg.log_level = 'WARNING'
+    runner = Runner.from_cfg(toy_cfg)
+    runner.logger.addHandler(caplog.handler)
+    runner.train_dataloader.collate_fn = lambda _: dict(inputs=collated)
+    monkeypatch.setattr(
+        type(runner.model.data_preprocessor),
+        'forward',
+        lambda self, batch, training: dict(inputs=[torch.zeros(1, 3, 64, 64)] * 2),
+    )
+    with pytest.raises(ValueError, match='without costs, such as UniformSampler'):
+        by_costs.before_train(runner)
+    caplog.clear()
+    runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
+    hook, report = stitch_hooks.sampling_hook(runner), stitch_hooks.StitchReportHook()
+    hook.before_train(runner)
+    (said,) = [m for m in caplog.messages if 'without costs' in m]
+    assert 'size=None; allowed: height' in said
+    report.before_train(runner)
+    hook.before_train_iter(runner)
+    report.after_train_iter(runner, dict(loss=torch.ones(())))
+    report.after_train(runner)
+    (stitch,) = hook.stitches.values()
+    assert runner.message_hub.get_info('stitch_histogram') == {stitch.id: 1}
+    assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
+
+
+def test_a_report_without_sampling_is_refused(toy_cfg):
+    del toy_cfg.default_hooks.stitch_sampling
+    runner = Runner.from_cfg(toy_cfg)
+    with pytest.raises(ValueError, match='stitch_sampling=None; allowed: a StitchSamp'):
+        stitch_hooks.StitchReportHook().before_train(runner)
+
+
+def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
+    class Picky(torch.nn.Module):
+        def check_space(self, space):
+            raise ValueError(f'not for {len(space)} stitches')
+
+    runner = Runner.from_cfg(toy_cfg)
+    runner.model.picky = Picky()
+    with pytest.raises(ValueError, match='not for 14 stitches'):
+        stitch_hooks.sampling_hook(runner).before_train(runner)
+
+
+def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):
+    toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
+    toy_cfg.default_hooks.stitch_sampling.sampler = dict(
+        type='SandwichSampler', num_random=2
+    )
+    toy_cfg.train_cfg.max_iters = 3
+    runner, recorder = train(toy_cfg, losses := Losses())
+    costs = cost_table(runner.model)
+    sampler = SandwichSampler(
+        costs, find_stitched_backbone(runner.model).space, num_random=2, seed=0
+    )
+    drawn = [sampler.sample(t) for t in range(3)]
+    assert runner.message_hub.get_info('stitch_histogram') == Counter(
+        i for ids in drawn for i in ids
+    )
+    gflops = [sum(costs[i].flops for i in ids) / 1e9 for ids in drawn]
+    assert recorder.logged == pytest.approx(gflops)
+    # Four losses an iteration, which add up to what was trained.
+    assert [step for *_, step in losses.told] == [1] * 4 + [2] * 4 + [3] * 4
+    sums = [sum(v for _, v, step in losses.told if step == n + 1) for n in range(3)]
+    assert sums == pytest.approx(losses.losses)
+    slowest, fastest = losses.told[0], losses.told[1]
+    assert slowest[0] == f'loss_by_gflops/{costs[1].flops / 1e9:.3g}'
+    assert fastest[0] == f'loss_by_gflops/{costs[0].flops / 1e9:.3g}'
+    # A sampler of some ids has no cost group for the anchors that it draws beside them.
+    stitch_hooks.sampling_hook(runner).sampler.groups = [(2, 3)]
+    for stitch_id in (0, 2):
+        stitch_hooks.write_by_group(runner, 'loss', stitch_id, 1.0)
+    assert len(losses.told) == 13
+
+
+SIZES = (32, 48), (64, 64)
+
+
+def test_sizes_are_drawn_like_stitches(toy_cfg):
+    toy_cfg.default_hooks.checkpoint.max_keep_ckpts = -1
+    toy_cfg.default_hooks.stitch_sampling.sizes = SIZES
+    del toy_cfg.default_hooks['stitch_statistics']
+    toy_cfg.train_cfg.max_iters = 6
+    runner, recorder = train(toy_cfg)
+    hook = stitch_hooks.sampling_hook(runner)
+    assert {*recorder.sizes} == {*SIZES}
+    assert recorder.stitches == [hook.sampler.sample(t)[0] for t in range(6)]
+    tables = {size: cost_table(runner.model, size) for size in SIZES}
+    steps = zip(recorder.sizes, recorder.stitches, strict=True)
+    gflops = [tables[size][i].flops / 1e9 for size, i in steps]
+    assert recorder.logged == pytest.approx(gflops)
+
+    # Exactly resumed, from half the way.
+    resumed = dict(load_from=f'{toy_cfg.work_dir}/iter_3.pth', resume=True)
+    again, rest = train(toy_cfg, **resumed)
+    assert rest.sizes == recorder.sizes[3:]
+    assert_same(again.model.state_dict(), runner.model.state_dict())
+
+    # Validation sees images as they are, as whatever follows a training does.
+    backbone = find_stitched_backbone(runner.model)
+    assert backbone.input_size is None
+    set_input_size(runner.model, SIZES[0])
+    hook.before_val(runner)
+    assert backbone.input_size is None

@@ -2,8 +2,13 @@ import pytest
 import torch
 from torch import nn
 
-from snnet_mm.costs import cost_table, measure_latency, measure_memory, measuring_setup
-from snnet_mm.evaluation import measure
+from snnet_mm.costs import (
+    cost_table,
+    measure,
+    measure_latency,
+    measure_memory,
+    measuring_setup,
+)
 from snnet_mm.models import StitchingLayer
 from snnet_mm.stitching import Setup
 

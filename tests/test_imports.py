@@ -19,7 +19,8 @@ ORDER = ['runtime', 'utils', 'stitching', 'anchors', 'models', 'costs']
 ORDER += ['evaluation', 'training', 'export']
 BELOW = {part: set(ORDER[:i]) for i, part in enumerate(ORDER)}
 BELOW['datasets'] = {'runtime', 'utils'}
-BELOW['export'].add('datasets')
+for part in ('evaluation', 'training', 'export'):
+    BELOW[part].add('datasets')
 # On top of these; nothing below names them.
 for part in ('elastic', 'integrations', 'esta', 'bridging', 'language'):
     BELOW[part] = {*ORDER, 'datasets'}

@@ -2,7 +2,6 @@
 
 from .broken_images import BrokenImagesHook
 from .loops import StitchTestLoop, StitchValLoop
-from .one_pass import prepare, random_batches, spread
 from .pictures.figures import add_legend, plot_images
 from .pictures.pareto_plot import Baseline, plot_pareto
 from .pictures.prediction_drawer import draw_sample

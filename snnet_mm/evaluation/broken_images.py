@@ -6,9 +6,8 @@ from mmengine.runner import Runner
 from torch.utils.data import DataLoader, Dataset
 
 from snnet_mm.costs.extensions import check_partial
+from snnet_mm.datasets import subset
 from snnet_mm.utils import check
-
-from .one_pass import subset
 
 
 class BrokenImageError(ValueError):

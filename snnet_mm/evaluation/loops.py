@@ -16,6 +16,7 @@ from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.extensions import check_partial, check_saved
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.costs.sizes import Size, check_sizes, size_name
+from snnet_mm.datasets import spread
 from snnet_mm.models import (
     find_stitched_backbone,
     gathered,
@@ -42,7 +43,7 @@ from snnet_mm.utils import (
 )
 
 from .image_scores import save_image_scores
-from .one_pass import check_metric, run_one_pass, spread
+from .one_pass import check_metric, run_one_pass
 from .partial_results import MetricBuffers, PartialResults, StitchScores, identify
 from .pictures.prediction_drawer import PredictionDrawer
 from .stitch_statistics import own_statistics, recalibrated, statistics_hook

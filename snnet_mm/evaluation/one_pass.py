@@ -6,28 +6,23 @@ from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 
-import numpy as np
 import torch
-from mmengine.dataset import BaseDataset, DefaultSampler
-from mmengine.dist import get_rank, get_world_size
 from mmengine.evaluator import Evaluator
-from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.runner import Runner, autocast
-from mmengine.structures import BaseDataElement
 from torch import nn
 from torch.utils.data import DataLoader
 
 from snnet_mm.costs.extensions import DATA_OF_STITCH, rule_for
+from snnet_mm.datasets.batches import Predictions, prepare
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Stitch, visiting_order
-from snnet_mm.utils import check, isolated_rng, shared_seed
+from snnet_mm.utils import check, isolated_rng
 
 from .image_scores import image_names
 from .partial_results import MetricBuffers, numbers_of
 
 SECONDS_BETWEEN_LOGS = 10
 
-Predictions = Sequence[BaseDataElement]
 # Called with a stitch id, the batch as loaded, and the predictions.
 OnPrediction = Callable[[int, dict, Predictions], None]
 
@@ -110,27 +105,6 @@ def _switching(
         set_stitch(model, active.id)
 
 
-def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
-    """Preprocess a batch once, and return what predicts it with the active stitch.
-
-    Every call writes into data samples of its own.
-    """
-    wrapper, model = model, model.module if is_model_wrapper(model) else model
-    if isinstance(model, BaseTTAModel):
-        # It preprocesses inside, one augmented copy of the batch after the other.
-        return lambda: model.test_step(data_batch)
-    data = model.data_preprocessor(data_batch, False)
-    # FSDP's gathers weights, DDP has none.
-    forward = getattr(wrapper, '_run_forward', model._run_forward)
-
-    def predict() -> Predictions:
-        # mm writes predictions into the samples it is given.
-        samples = [sample.new() for sample in data['data_samples']]
-        return forward(dict(data, data_samples=samples), mode='predict')
-
-    return predict
-
-
 @torch.no_grad()
 def check_metric(
     runner: Runner, dataloader: DataLoader, evaluator: Evaluator, metric: str
@@ -160,36 +134,3 @@ def check_metric(
     names = [*numbers_of(evaluator.metrics, evaluator.evaluate(1))]
     known = not any(name.endswith(unknown) for name in names)
     check(metric in names or not known, '--metric', metric, names)
-
-
-def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
-    """Return the same data loader over a few images, evenly spread over its data."""
-    total = len(dataloader.dataset)
-    number = min(num_images, total)
-    return subset(dataloader, [i * total // number for i in range(number)])
-
-
-def subset(dataloader: DataLoader, indices: Sequence[int]) -> DataLoader:
-    """Return the same data loader over some images of its data."""
-    dataset, key = dataloader.dataset, 'test_dataloader.dataset'
-    # Wrappers such as mmengine's ConcatDataset have no subsets.
-    allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
-    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen, '
-    allowed += '--skip-broken)'
-    check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
-    part = dataset.get_subset(list(indices))
-    names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
-    settings = {name: getattr(dataloader, name) for name in names}
-    settings['batch_size'] = dataloader.batch_size or 1  # of batch samplers none
-    return DataLoader(part, sampler=DefaultSampler(part, shuffle=False), **settings)
-
-
-def random_batches(loader: DataLoader, seed: int, num_images: int) -> Iterator[dict]:
-    """Yield batches of this rank's share of images that are drawn at random."""
-    dataset, rng = loader.dataset, np.random.default_rng(shared_seed(seed))
-    chosen = rng.permutation(len(dataset))[:num_images]
-    own = chosen[get_rank() :: get_world_size()].tolist()
-    # One by one where a batch sampler groups images, which is against padding.
-    size = loader.batch_size or 1
-    for i in range(0, len(own), size):
-        yield loader.collate_fn([dataset[j] for j in own[i : i + size]])

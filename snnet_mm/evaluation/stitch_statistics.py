@@ -14,6 +14,7 @@ from torch import nn
 from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.extensions import FORWARDS, rule_for
 from snnet_mm.costs.parts import size_of_images
+from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
     STATISTICS,
     attach_statistics,
@@ -25,8 +26,6 @@ from snnet_mm.models import (
 )
 from snnet_mm.models.per_stitch_bn import Statistics, batch_norms
 from snnet_mm.utils import check, is_whole, isolated_rng, register
-
-from .one_pass import random_batches
 
 
 @register(HOOKS)

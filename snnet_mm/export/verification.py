@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from snnet_mm.costs import WHOLE_DATA_METRICS, rule_for
-from snnet_mm.datasets import check_data_folders
-from snnet_mm.evaluation import prepare, spread
+from snnet_mm.datasets import check_data_folders, prepare, spread
 from snnet_mm.evaluation.image_scores import (
     ImageScores,
     image_scores,

@@ -9,7 +9,6 @@ from .checking_hooks import (
 )
 from .fsdp_strategy import StitchFSDPStrategy
 from .layer_decay import AnchorLayerDecayConstructor
-from .preflight import missing_headroom
 from .safe_training import ExactResumeHook, check_loop, make_safe
 from .samplers import (
     ResourceConstrainedSampler,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from mmengine.dist import broadcast_object_list, get_world_size, is_main_process
+from mmengine.dist import broadcast_object_list, get_world_size
 from mmengine.hooks import EMAHook, Hook
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 
 from snnet_mm.costs import check_sizes, cost_table, size_of_images
-from snnet_mm.evaluation import random_batches
+from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
@@ -27,8 +27,6 @@ from snnet_mm.models import (
 from snnet_mm.stitching import CostTable, Stitch
 from snnet_mm.utils import check, is_whole, isolated_rng, register, shared_seed
 
-from .preflight import missing_headroom
-
 METHODS = ('least-squares', 'kaiming')
 
 
@@ -36,8 +34,7 @@ METHODS = ('least-squares', 'kaiming')
 class StitchInitHook(Hook):
     """Gives the stitching layers their first weights before training.
 
-    Does nothing if the weights, loaded or resumed, already hold stitching layers. Else
-    a warning says if the slow anchor is known to be hardly better than the fast one.
+    Does nothing if the weights, loaded or resumed, already hold stitching layers.
 
     Args:
         num_images: Images of the training set to fit to, drawn at random.
@@ -61,8 +58,6 @@ class StitchInitHook(Hook):
         if backbone.stitching_initialized:
             runner.logger.info('The weights hold stitching layers: these are kept.')
             return
-        if is_main_process() and (warning := missing_headroom(backbone)):
-            runner.logger.warning(warning)
         if self.method == 'least-squares':
             self._fit(runner, backbone)
         else:  # They are random already, and equal on all ranks, as all weights are.

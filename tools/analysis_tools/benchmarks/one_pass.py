@@ -10,7 +10,7 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from torch import nn
 
-from snnet_mm.evaluation.one_pass import prepare
+from snnet_mm.datasets import prepare
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import Position, Stitch, visiting_order
 

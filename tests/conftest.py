@@ -30,7 +30,7 @@ torch.set_num_threads(1)
 
 # Tests that fork this process: threads that others start do not outlive a fork.
 FORKING = (
-    'test_fsdp_strategy.py', 'test_full_disk.py', 'test_kills.py', 'test_ranks.py',
+    'test_full_disk.py', 'test_kills.py', 'test_ranks.py',
     'test_training_on_ranks.py',
 )  # fmt: skip
 

@@ -20,18 +20,16 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
 
     Every call writes into data samples of its own.
     """
-    wrapper, model = model, model.module if is_model_wrapper(model) else model
+    model = model.module if is_model_wrapper(model) else model
     if isinstance(model, BaseTTAModel):
         # It preprocesses inside, one augmented copy of the batch after the other.
         return lambda: model.test_step(data_batch)
     data = model.data_preprocessor(data_batch, False)
-    # FSDP's gathers weights, DDP has none.
-    forward = getattr(wrapper, '_run_forward', model._run_forward)
 
     def predict() -> Predictions:
         # mm writes predictions into the samples it is given.
         samples = [sample.new() for sample in data['data_samples']]
-        return forward(dict(data, data_samples=samples), mode='predict')
+        return model._run_forward(dict(data, data_samples=samples), mode='predict')
 
     return predict
 

@@ -19,7 +19,6 @@ from snnet_mm.costs.sizes import Size, check_sizes, size_name
 from snnet_mm.datasets import spread
 from snnet_mm.models import (
     find_stitched_backbone,
-    gathered,
     set_input_size,
 )
 from snnet_mm.stitching import (
@@ -256,8 +255,7 @@ class StitchTestLoop(TestLoop):
         """Return the costs of all stitches, and the stitches to test."""
         model, seed, space = self.runner.model, self.runner.seed, self._space
         size = size or self.input_size or size_of_images(model, self.dataloader, seed)
-        with gathered(model):
-            known = costs = cost_table(model, size)
+        known = costs = cost_table(model, size)
         if self.known_costs is not None:
             tables = {file: CostTable.read(file) for file in self.known_costs}
             same = [f for f, t in tables.items() if t.input_size == costs.input_size]

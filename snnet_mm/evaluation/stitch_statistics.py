@@ -19,7 +19,6 @@ from snnet_mm.models import (
     STATISTICS,
     attach_statistics,
     find_stitched_backbone,
-    gathered,
     recalibrate_bn,
     set_input_size,
     unwrapped,
@@ -97,7 +96,7 @@ class StitchStatisticsHook(Hook):
         )
         backbone = find_stitched_backbone(model)
         drawn = backbone.input_size
-        with isolated_rng(runner.seed), gathered(model):
+        with isolated_rng(runner.seed):
             set_input_size(model, None)  # as images are tested
             try:
                 batches = self._batches(runner)

@@ -7,7 +7,6 @@ from .checking_hooks import (
     TrainableParamsHook,
     WeightCheckHook,
 )
-from .fsdp_strategy import StitchFSDPStrategy
 from .layer_decay import AnchorLayerDecayConstructor
 from .safe_training import ExactResumeHook, check_loop, make_safe
 from .samplers import (

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from snnet_mm.costs import count_parameters
-from snnet_mm.models import StitchedBackbone, gathered, unwrapped
+from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.utils import check, is_whole, isolated_rng, register
 
 from .resume import diverged, non_finite
@@ -116,8 +116,7 @@ class TrainableParamsHook(Hook):
     """Logs how many parameters are trained; warns where no hook switches stitches."""
 
     def before_train(self, runner: Runner) -> None:
-        with gathered(runner.model):
-            counts = count_parameters(runner.model)
+        counts = count_parameters(runner.model)
         trained = sum(count.trained for count in counts.values())
         total = sum(count.total for count in counts.values())
         keys = 'backbone.anchors.frozen_stages, lora, stitching_layer'

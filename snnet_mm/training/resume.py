@@ -192,7 +192,7 @@ def check_resumable(
     fits = sizes == [len(group['params']) for group in groups]
     params = [p for group in groups for p in group['params']]
     for i, state in saved['state'].items():
-        if fits and isinstance(i, int):  # a name: FSDP looks for it itself
+        if fits:
             values = [state[k] for k in FULL_SIZE & set(state)]
             fits = all(v is None or v.shape == params[i].shape for v in values)
     of_others = f'one with the state of these trained parameters; {instead}'

@@ -23,7 +23,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
-from snnet_mm.models import gathered, unwrapped
+from snnet_mm.models import unwrapped
 from snnet_mm.utils import register, remove_leftovers
 
 from .resume import (
@@ -58,8 +58,6 @@ class StitchCheckpointHook(CheckpointHook):
         folder = self.out_dir or runner.work_dir
         if not runner._resume or runner._load_from or not _is_local(folder):
             return
-        if hasattr(runner, 'strategy'):  # FlexibleRunner has loaded by now
-            return
         if folder != runner.work_dir:  # as CheckpointHook.before_train does
             folder = osp.join(folder, osp.basename(runner.work_dir.rstrip(osp.sep)))
         found = [None, None]
@@ -88,8 +86,7 @@ class StitchCheckpointHook(CheckpointHook):
         name, resumed = runner._load_from or 'given', runner._resume
         fine_tunes = isinstance(runner._train_loop, BaseLoop) and not resumed
         model = runner.model
-        with gathered(model):
-            check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
+        check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
         if resumed:
             if isinstance(runner.optim_wrapper, dict):  # until it is built to resume
                 runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
@@ -126,8 +123,7 @@ class StitchCheckpointHook(CheckpointHook):
 
 def _check_finite(runner: Runner, when: str) -> None:
     """Raise on all ranks if weights that are about to be saved are not finite."""
-    with gathered(runner.model):
-        found = [non_finite(unwrapped(runner.model).state_dict())]
+    found = [non_finite(unwrapped(runner.model).state_dict())]
     broadcast_object_list(found)
     if found[0]:
         raise diverged(runner, f'{found[0]} is not finite {when}')
@@ -141,7 +137,7 @@ class _LateRemovals:
 
     def __getattr__(self, name: str) -> object:
         method = getattr(self.backend, name)
-        if name not in ('remove', 'rmtree'):  # the latter of DeepSpeed's folders
+        if name != 'remove':
             return method
         return lambda path: self.removals.update({path: method})
 

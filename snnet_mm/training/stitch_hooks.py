@@ -19,7 +19,6 @@ from snnet_mm.models import (
     StitchedBackbone,
     find_stitched_backbone,
     fit_stitching_layers,
-    gathered,
     set_input_size,
     set_stitches,
     unwrapped,
@@ -73,7 +72,7 @@ class StitchInitHook(Hook):
     def _fit(self, runner: Runner, backbone: StitchedBackbone) -> None:
         start = time.time()
         # The images neither depend on what was drawn before nor change later draws.
-        with isolated_rng(runner.seed), gathered(runner.model):
+        with isolated_rng(runner.seed):
             batches = self._image_batches(runner)
             num_images = fit_stitching_layers(backbone, batches, self.ridge)
         runner.logger.info(
@@ -156,9 +155,8 @@ class StitchSamplingHook(Hook):
         for hook in self.sampler.hooks():
             runner.register_hook(hook)
         self._sizes = check_sizes(runner.model, self._sizes, 'StitchSamplingHook.sizes')
-        with gathered(runner.model):
-            sizes = self._sizes if self.sampler.costs is not None else ()
-            self._costs_at = {size: cost_table(runner.model, size) for size in sizes}
+        sizes = self._sizes if self.sampler.costs is not None else ()
+        self._costs_at = {size: cost_table(runner.model, size) for size in sizes}
 
     def before_train_iter(self, runner: Runner, **_) -> None:
         step = runner.iter // accumulative_counts(runner.optim_wrapper)
@@ -188,8 +186,7 @@ class StitchSamplingHook(Hook):
                 raise
             runner.logger.warning(f'Stitches are sampled without costs: {error}')
             return None
-        with gathered(runner.model):
-            return cost_table(runner.model, size)
+        return cost_table(runner.model, size)
 
     def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
         """Read saved costs: measured again they, and so all draws, would differ."""

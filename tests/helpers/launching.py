@@ -31,7 +31,7 @@ def run_script(script, *args, cwd, **env):
 
 
 @cache
-def _fork_server():
+def fork_server():
     """Starts processes that have imported everything, which takes seconds, once."""
     server = multiprocessing.get_context('forkserver')
     server.set_forkserver_preload(
@@ -48,7 +48,7 @@ def run_tool(tool, *args):
     command = [str(ROOT / 'tools' / tool), *map(str, args)]
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ('stdout', 'stderr')]
-        process = _fork_server().Process(target=_run_here, args=(command, streams))
+        process = fork_server().Process(target=_run_here, args=(command, streams))
         process.start()
         process.join(600)
         process.kill()
@@ -70,3 +70,15 @@ def _run_here(command, streams):
     sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
     sys.stdout.reconfigure(encoding='utf-8')
     runpy.run_path(command[0], run_name='__main__')
+
+
+def run_on_two_ranks(function, *args):
+    """Call a function with rank and arguments in two processes.
+
+    Forks of this process could not run backward where another test has started threads
+    of autograd.
+    """
+    from torch.multiprocessing import start_processes
+
+    fork_server()
+    start_processes(function, args, nprocs=2, start_method='forkserver')

@@ -12,10 +12,9 @@ import pytest
 import rank_hooks  # noqa: F401
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from equality import assert_same
-from launching import ROOT
+from launching import ROOT, run_on_two_ranks
 from mmengine.model import MMDistributedDataParallel
 from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
@@ -86,8 +85,7 @@ def test_two_ranks_train_and_validate_as_one(cfg, tmp_path):
         sock.bind(('127.0.0.1', 0))
         port = sock.getsockname()[1]
     folder = tmp_path / 'two'
-    args = tmp_path / 'config.py', port, folder
-    mp.start_processes(train_on_rank, args, nprocs=2, start_method='fork')
+    run_on_two_ranks(train_on_rank, tmp_path / 'config.py', port, folder)
     ranks = [torch.load(folder / f'rank_{rank}.pth') for rank in (0, 1)]
     # Parameters and, after a validation, buffers of two ranks are equal.
     for key in ('start', 'end', 'metrics', 'stitches'):
@@ -189,7 +187,7 @@ def on_rank(rank, folder, net):
 
 def test_ranks_with_other_images_and_other_stitches(build_snnet, tmp_path):
     net = build_snnet(plugins=dict(stitch_biases=dict(type='StitchBiases')))
-    mp.start_processes(on_rank, (tmp_path, net), nprocs=2, start_method='fork')
+    run_on_two_ranks(on_rank, tmp_path, net)
     ranks = [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)]
     for record in ranks:
         nothing, not_finite = record['errors']

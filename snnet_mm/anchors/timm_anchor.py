@@ -1,6 +1,7 @@
-"""Any plain ViT of timm as an anchor."""
+"""Plain ViTs of timm as anchors, a class per family; see ``docs/families.md``."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from mmengine.registry import MODELS
@@ -14,13 +15,22 @@ from snnet_mm.utils.timm_models import (
 )
 
 from .base import TokenAnchor
-from .position import Grid, grid_of
+from .position import (
+    Grid,
+    KeptTensors,
+    add_positions,
+    gather_bias,
+    grid_of,
+    resize_bias_table,
+    resize_offsets,
+    resize_pos_embed,
+)
 from .pretrained import Weights
-from .timm_families import TIMM_FAMILIES, TimmFamily
+from .timm_internals import split_attention, take_bias_from_outside
 
-# What timm's models have after the features of a backbone.
+# Modules of timm's models after the features of a backbone.
 _HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool', 'neck'}
-# Arguments of our own, and patches that would be dropped.
+# Arguments that the anchor sets itself, and patches that would be dropped.
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 _OWN_KEYS |= {'patch_drop_rate'}
 
@@ -29,25 +39,56 @@ _OWN_KEYS |= {'patch_drop_rate'}
 class TimmAnchor(TokenAnchor):
     """A plain ViT of timm: an anchor, or a backbone by itself.
 
-    It holds timm's own model, without its classifier, as ``vit`` and runs its blocks;
-    parameters are named ``vit.`` and then as in timm. ``docs/families.md`` says when
-    :class:`PlainViT` is to be preferred; both can be stitched to one another.
+    Holds timm's model without its classifier as ``vit`` and runs its blocks; parameters
+    are named ``vit.`` and then as in timm. The instance is of the class that
+    :data:`TIMM_FAMILIES` has for timm's class; this one is for ``VisionTransformer``.
 
     Args:
-        model: Its name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.
-        pretrained: The same as ``init_cfg=dict(type='Pretrained',
-            checkpoint='timm://<model>')``: weights that timm fetches.
-        img_size: Pixels, or height and width, that it is built for, rounded up to
-            whole patches; by default timm's. Images of any other size resample what
-            depends on it.
-        final_norm: Whether timm's norm after the blocks, if it has one there, belongs
-            to the last block's output, as in ``forward_features``.
-        **kwargs: See :class:`TokenAnchor`. Without ``embedding``, what blocks share is
-            built all the same. An ``init_cfg`` of type ``'Pretrained'`` loads a file as
-            timm's model of the same class would, or a ``vit.`` of ours.
+        model: Name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.
+        pretrained: Short for ``init_cfg=dict(type='Pretrained',
+            checkpoint='timm://<model>')``.
+        img_size: Pixels, or height and width, rounded up to whole patches; default:
+            timm's. Images of other sizes resample what depends on it.
+        model_args: Other arguments of ``timm.create_model``.
+        final_norm: Whether timm's last norm, if any, belongs to the last block, as in
+            ``forward_features``.
+        **kwargs: See :class:`TokenAnchor`. Modules that blocks share are built even
+            without ``embedding``.
     """
 
     strict_keys = r'vit\.(blocks|patch_embed)\.'
+    # Arguments of timm.create_model that give maps of patches of any size.
+    arguments: dict = dict(dynamic_img_size=True)
+    # Modules outside the blocks that blocks read; others go with the embedding.
+    shared: tuple[str, ...] = ()
+
+    def __new__(
+        cls,
+        model: str = '',
+        pretrained: bool = False,
+        img_size: int | Sequence[int] | None = None,
+        model_args: Mapping | None = None,
+        **_,
+    ) -> 'TimmAnchor':
+        if not model:  # a copy
+            return super().__new__(cls)
+        given = dict(model_args or {})
+        allowed = f'a dict without {sorted(_OWN_KEYS)}'
+        check(not _OWN_KEYS & given.keys(), 'model_args', given, allowed)
+        # Only a built model tells its class; on the meta device that costs nothing.
+        with torch.device('meta'):
+            sketch = create_timm_model(model, num_classes=0, **given)
+        name = type(sketch).__name__
+        allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is '
+        allowed += f'a {name}; docs/families.md shows how to add another'
+        check(name in TIMM_FAMILIES, 'model', model, allowed)
+        height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
+        square = 'models with square patches'
+        key = 'model, model_args.patch_size'
+        check(height == width, key, (height, width), square)
+        self = super().__new__(TIMM_FAMILIES[name])
+        self.__dict__['patch_size'] = height
+        return self
 
     def __init__(
         self,
@@ -63,22 +104,24 @@ class TimmAnchor(TokenAnchor):
         if pretrained:
             check(init_cfg is None, 'init_cfg', init_cfg, 'None with pretrained=True')
             init_cfg = dict(type='Pretrained', checkpoint=f'timm://{model}')
-        given = dict(model_args or {})
-        allowed = f'a dict without {sorted(_OWN_KEYS)}'
-        check(not _OWN_KEYS & given.keys(), 'model_args', given, allowed)
+        given, patch = {**self.arguments, **(model_args or {})}, self.patch_size
         if drop_path_rate:
             given['drop_path_rate'] = drop_path_rate
-        family, patch_size, arguments = _plan(model, given, img_size)
-        vit = create_timm_model(model, **arguments)
-        family, size = family(vit), (vit.embed_dim, len(vit.blocks), patch_size)
-        prefix = family.num_prefix, family.has_cls
+        if img_size is not None:
+            given['img_size'] = tuple(n * patch for n in grid_of(img_size, patch))
+        vit = create_timm_model(model, num_classes=0, **given)
+        size = vit.embed_dim, len(vit.blocks), patch
+        prefix = getattr(vit, 'num_prefix_tokens', 0)
+        prefix = prefix, getattr(vit, 'cls_token', None) is not None
         super().__init__(*size, *prefix, drop_path_rate, init_cfg=init_cfg, **kwargs)
-        self.family, self.vit, self.kept = family, vit, family.kept
+        self.vit, self.kept = vit, KeptTensors()
+        self.grid: Grid = tuple(vit.patch_embed.grid_size)
         if not final_norm or not hasattr(vit, 'norm'):
             vit.norm = nn.Identity()
         for name in vit._modules.keys() & _HEADS:
             setattr(vit, name, nn.Identity())
-        self.drop_unused(family.shared)
+        self.adapt_modules()
+        self.drop_unused(self.shared)
         self.freeze()
 
     @property
@@ -86,17 +129,12 @@ class TimmAnchor(TokenAnchor):
         return self.vit
 
     @property
-    def grid(self) -> Grid:
-        """Rows and columns of patches that the network is built for."""
-        return self.family.grid
-
-    @property
     def blocks(self) -> nn.ModuleList:
         """The blocks of the network, in order."""
         return self.vit.blocks
 
     def init_weights(self) -> None:
-        if self.init_cfg is not None:  # else what timm has drawn stays
+        if self.init_cfg is not None:  # else timm's random weights stay
             super().init_weights()
             log_timm_licence(self.vit)
         self.is_init = True
@@ -108,41 +146,137 @@ class TimmAnchor(TokenAnchor):
 
     def train(self, mode: bool = True) -> 'TimmAnchor':
         super().train(mode)
-        for name in self.family.shared:
+        for name in self.shared:
             if getattr(self.vit, name, None) is not None:
                 getattr(self.vit, name).eval()
         return self
 
-    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        return self.family.embed(images, grid)
-
-    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        return self.family.run_block(i, tokens, grid)
-
-    @torch.no_grad()
-    def fix_input_size(self, size: tuple[int, int]) -> None:
-        self.family.fix_grid(grid_of(size, self.patch_size))
-
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         return super().layer_depth(param_name.removeprefix('vit.'))
 
+    def adapt_modules(self) -> None:
+        """Change modules of a new network, where timm's fit one size of images."""
 
-def _plan(
-    model: str, arguments: Mapping, img_size: int | Sequence[int] | None
-) -> tuple[type[TimmFamily], int, dict]:
-    """Return family, patch size and all arguments of a model."""
-    arguments = dict(arguments, num_classes=0)
-    # Which class it is only a built model tells; on the meta device that costs nothing.
-    with torch.device('meta'):
-        sketch = create_timm_model(model, **arguments)
-    name = type(sketch).__name__
-    allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is a '
-    allowed += f'{name}; docs/families.md shows how to add another'
-    check(name in TIMM_FAMILIES, 'model', model, allowed)
-    height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
-    square = 'models with square patches'
-    check(height == width, 'model, model_args.patch_size', (height, width), square)
-    family = TIMM_FAMILIES[name]
-    if img_size is not None:
-        arguments['img_size'] = tuple(n * height for n in grid_of(img_size, height))
-    return family, height, {**family.arguments, **arguments}
+    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
+        patches = self.vit.patch_embed(images).flatten(1, 2)
+        return self.vit.norm_pre(self.to_tokens(patches, grid))
+
+    def to_tokens(self, patches: Tensor, grid: Grid) -> Tensor:
+        """Turn patches ``(B, h * w, C)`` into tokens."""
+        names = 'cls_token', 'dist_token', 'reg_token'
+        prefix = (getattr(self.vit, name, None) for name in names)
+        return self.vit.pos_drop(add_positions(patches, self.pos_embed(grid), *prefix))
+
+    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        return self.vit.blocks[i](tokens)
+
+    @torch.no_grad()
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        grid = grid_of(size, self.patch_size)
+        if self.vit.pos_embed is not None:
+            self.vit.pos_embed.data = self.pos_embed(grid)
+        self.grid = grid
+
+    def pos_embed(self, grid: Grid) -> Tensor | None:
+        """Return the position embedding for a grid, resampled as timm does."""
+        table = self.vit.pos_embed
+        if table is None:
+            return None
+        num_prefix = table.shape[1] - self.grid[0] * self.grid[1]
+        return resize_pos_embed(table, self.grid, grid, num_prefix)
+
+
+class EvaAnchor(TimmAnchor):
+    """timm's ``Eva``: EVA-02, DINOv3, the Perception Encoder, ViTs with RoPE."""
+
+    shared = ('rope',)
+
+    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        rope = self.vit.rope
+        if rope is not None:
+            make = partial(rope.get_embed, grid)
+            if self.vit.rope_mixed:
+                rope = self.kept.get(0, grid, rope.freqs, make)[i]
+            else:
+                table = next(rope.buffers())
+                rope = self.kept.get(0, (*grid, table.device, table.dtype), None, make)
+        return self.vit.blocks[i](tokens, rope=rope)
+
+
+class BeitAnchor(TimmAnchor):
+    """timm's ``Beit``: BEiT and BEiTv2, with relative position biases."""
+
+    arguments: dict = {}
+    shared = ('rel_pos_bias',)
+
+    def adapt_modules(self) -> None:
+        self.vit.patch_embed.strict_img_size = False
+        for block in self.vit.blocks:
+            take_bias_from_outside(block.attn)
+
+    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
+        return self.to_tokens(self.vit.patch_embed(images), grid)
+
+    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        block, bias = self.vit.blocks[i], None
+        for slot, module in ((i, block.attn), (-1, self.vit.rel_pos_bias)):
+            table = getattr(module, 'relative_position_bias_table', None)
+            if table is not None:
+                make = partial(gather_bias, table, self.grid, grid, self.num_prefix)
+                own = self.kept.get(slot, grid, table, make)
+                bias = own if bias is None else bias + own
+        return block(tokens, shared_rel_pos_bias=bias)
+
+    @torch.no_grad()
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        grid = grid_of(size, self.patch_size)
+        for name, table in self.vit.named_parameters():
+            if name.endswith('relative_position_bias_table'):
+                table.data = resize_bias_table(table.data, self.grid, grid)
+        super().fix_input_size(size)
+
+
+class SamAnchor(TimmAnchor):
+    """timm's ``VisionTransformerSAM`` without neck; its blocks take maps."""
+
+    arguments: dict = {}
+    shared = ('rope_global', 'rope_window')
+
+    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
+        vit = self.vit
+        right = vit.rope_global is None or grid == self.grid
+        check(right, 'img_size', grid, f'{self.grid} patches, for which its RoPE is')
+        x = vit.patch_embed(images)
+        if vit.pos_embed is not None:
+            x = x + self.pos_embed(grid)
+        return vit.norm_pre(vit.pos_drop(x)).flatten(1, 2)
+
+    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
+        return self.vit.blocks[i](tokens.unflatten(1, grid)).flatten(1, 2)
+
+    @torch.no_grad()
+    def fix_input_size(self, size: tuple[int, int]) -> None:
+        grid = grid_of(size, self.patch_size)
+        for block in self.vit.blocks:
+            if isinstance(block, nn.Identity):
+                continue
+            split_attention(block.attn)
+            if block.window_size == 0 and block.attn.use_rel_pos:
+                for side, name in zip(grid, ('rel_pos_h', 'rel_pos_w'), strict=True):
+                    table = getattr(block.attn, name)
+                    table.data = resize_offsets(table.data, side)
+        super().fix_input_size(size)
+
+    def pos_embed(self, grid: Grid) -> Tensor:
+        table = self.vit.pos_embed.flatten(1, 2)
+        return resize_pos_embed(table, self.grid, grid, 0).unflatten(1, grid)
+
+
+# By the name of timm's class.
+TIMM_FAMILIES: dict[str, type[TimmAnchor]] = {
+    'VisionTransformer': TimmAnchor,
+    'VisionTransformerDistilled': TimmAnchor,
+    'Eva': EvaAnchor,
+    'Beit': BeitAnchor,
+    'VisionTransformerSAM': SamAnchor,
+}

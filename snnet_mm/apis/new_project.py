@@ -13,7 +13,7 @@ from torch import nn
 from yapf.yapflib.yapf_api import FormatCode
 
 from snnet_mm.anchors.plain_vit import ARCHITECTURES
-from snnet_mm.anchors.timm_families import TIMM_FAMILIES
+from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
 from snnet_mm.datasets.folders import LabelledFolder
 from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model

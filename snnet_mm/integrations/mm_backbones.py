@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import accumulate, chain
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, PlainViT, TimmStageAnchor
 from snnet_mm.anchors.pretrained import Weights, rename, select_prefix
+from snnet_mm.anchors.timm_internals import pad_before_shift
 from snnet_mm.utils import check, refusal, register
 
 MM_PACKAGES = ('mmseg', 'mmdet', 'mmpretrain')
@@ -48,13 +47,7 @@ class MMSwinAnchor(TimmStageAnchor):
         super().__init__(**{'model': 'swin_tiny_patch4_window7_224', **kwargs})
         for block in (getattr(block, 'block', block) for block in self.blocks):
             if not isinstance(block, nn.Identity):
-                block._attn = partial(_pad_and_attend, block)
-
-
-def _pad_and_attend(block: nn.Module, x: Tensor) -> Tensor:
-    (rows, columns), (height, width) = block.window_size, x.shape[1:3]
-    x = F.pad(x, (0, 0, 0, -width % columns, 0, -height % rows))
-    return type(block)._attn(block, x)[:, :height, :width]
+                pad_before_shift(block)
 
 
 class AnchorParts(NamedTuple):

@@ -18,7 +18,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from snnet_mm.anchors import PlainViT, TimmAnchor
-from snnet_mm.anchors.timm_families import TIMM_FAMILIES
+from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
 from snnet_mm.costs import cost_table
 from snnet_mm.models import SNNetv2, fit_stitching_layers
 

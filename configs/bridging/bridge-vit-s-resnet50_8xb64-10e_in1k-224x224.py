@@ -3,7 +3,6 @@
 # 15). Ours: not yet run.
 _base_ = ['../_base_/bridged_in1k_10e.py']
 model = dict(
-    data_preprocessor=_base_.half,
     backbone=dict(anchors=[_base_.vit_s.anchor, _base_.resnet50.anchor]),
     head=dict(anchor_heads=[_base_.vit_s.end, _base_.resnet50.end]),
 )

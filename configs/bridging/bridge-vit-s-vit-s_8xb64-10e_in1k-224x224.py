@@ -3,7 +3,6 @@
 # Ours: not yet run.
 _base_ = ['../_base_/bridged_in1k_10e.py']
 model = dict(
-    data_preprocessor=_base_.half,
     backbone=dict(
         anchors=[_base_.vit_s.anchor, _base_.vit_s.anchor],
         stitching_layer=dict(type='ViTBlockAdapter'),

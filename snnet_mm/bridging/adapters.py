@@ -14,10 +14,11 @@ from snnet_mm.anchors.vit_block import Block
 from snnet_mm.utils import check, register
 
 RESIZES = ('bilinear', 'strided', 'none')
+LAYOUTS = ('text', 'code')
 
 
 class Adapter(nn.Module, metaclass=ABCMeta):
-    """A chain of adapters, one per stage crossed, with batch norms around each.
+    """A chain of adapters, one per stage crossed.
 
     Where both networks have the same prefix tokens, and the adapter needs no map, these
     go through it as the patches do. Otherwise a cls token that comes in is concatenated
@@ -29,10 +30,16 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         prefix: Prefix tokens of the network that is left, and of the one entered.
         resize: How grids change: ``'bilinear'`` interpolation before each adapter,
             ``'strided'`` convolutions, the paper's down-sampling, or ``'none'``.
+        layout: ``'text'``, as the paper describes them: batch norms before and after
+            each adapter, ReLU before the second. ``'code'``, as the authors' code has
+            them: LeakyReLU after the second norm, layer norms between tokens with the
+            same prefix, no norms around a block.
     """
 
     strides = False  # whether it can reduce the grid by itself
     spatial = False  # whether it needs a map, without prefix tokens
+    nonlinear = False  # whether an activation follows the affine map
+    is_block = False  # whether it has norms of its own
 
     def __init__(
         self,
@@ -41,9 +48,11 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         hops: Sequence[Sequence[int]],
         prefix: Sequence[int] = (0, 0),
         resize: str = 'bilinear',
+        layout: str = 'text',
     ) -> None:
         super().__init__()
-        self.in_dim, self.in_stride, self.resize = in_dim, in_stride, resize
+        self.in_dim, self.in_stride = in_dim, in_stride
+        self.resize, self.layout = resize, layout
         self.hops = tuple(tuple(hop) for hop in hops)
         self.num_prefix, self.out_prefix = prefix
         self.folds = self.spatial or self.num_prefix != self.out_prefix
@@ -51,12 +60,23 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         width, before = in_dim * (2 if self.folds and self.num_prefix else 1), in_stride
         self.chain = nn.ModuleList()
         for dim, stride in self.hops:
-            parts = nn.ModuleDict(dict(norm_in=TokenNorm(width)))
             factor = stride // before if resize == 'strided' else 1
-            parts['adapt'] = self._build(width, dim, factor)
-            parts['norm_out'] = TokenNorm(dim)
-            self.chain.append(parts)
+            adapt = self._build(width, dim, factor)
+            self.chain.append(self._with_norms(adapt, width, dim))
             width, before = dim, stride
+
+    def _with_norms(self, adapt: nn.Module, in_dim: int, out_dim: int) -> nn.ModuleDict:
+        text = self.layout == 'text'
+        if self.is_block and not text:
+            return nn.ModuleDict(dict(adapt=adapt))
+        tokens = not text and not self.folds and self.num_prefix > 0
+        norm = nn.LayerNorm if tokens else TokenNorm
+        if isinstance(adapt, nn.Linear) and not tokens:
+            init_fan_out(adapt)
+        act = nn.ReLU() if text else nn.LeakyReLU(0.1)
+        last = [('act', act)] if self.nonlinear else []
+        last.insert(len(last) if text else 0, ('norm_out', norm(out_dim)))
+        return nn.ModuleDict([('norm_in', norm(in_dim)), ('adapt', adapt), *last])
 
     @abstractmethod
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
@@ -69,7 +89,8 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         """Return the config that builds an adapter of equal shape."""
         kind, prefix = type(self).__name__, (self.num_prefix, self.out_prefix)
         source = dict(in_dim=self.in_dim, in_stride=self.in_stride, prefix=prefix)
-        return dict(type=kind, hops=list(self.hops), resize=self.resize, **source)
+        how = dict(resize=self.resize, layout=self.layout)
+        return dict(type=kind, hops=list(self.hops), **how, **source)
 
     def map_state(self, state: TokenState) -> TokenState:
         """Return the state that the target anchor goes on from."""
@@ -87,10 +108,10 @@ class Adapter(nn.Module, metaclass=ABCMeta):
                 # From the first grid, so that what was rounded up does not add up.
                 wanted = tuple(-(-n * self.in_stride // stride) for n in grid)
                 state = self._resized(state, wanted)
-            state = state._replace(tokens=parts['norm_in'](state.tokens))
-            x = self._adapt(parts['adapt'], state)
-            state = TokenState.of_map(x) if x.ndim == 4 else state._replace(tokens=x)
-            state = state._replace(tokens=parts['norm_out'](state.tokens))
+            for name, part in parts.items():
+                x = self._adapt(part, state) if name == 'adapt' else part(state.tokens)
+                is_map = x.ndim == 4
+                state = TokenState.of_map(x) if is_map else state._replace(tokens=x)
         if self.folds and self.out_prefix:
             mean = state.tokens.mean(1, keepdim=True)
             state = state._replace(tokens=torch.cat([mean, state.tokens], dim=1))
@@ -114,6 +135,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
         check(fits, f'{key}.type', prefix, wanted)
         resizes = [r for r in RESIZES if r != 'strided' or self.strides]
         check(self.resize in resizes, f'{key}.resize', self.resize, resizes)
+        check(self.layout in LAYOUTS, f'{key}.layout', self.layout, LAYOUTS)
         whole = self.resize != 'strided' or not any(b % a for a, b in pairwise(strides))
         wanted = f'strides that are whole multiples of those before them, not {strides}'
         check(whole, f'{key}.resize', self.resize, wanted)
@@ -128,29 +150,27 @@ class LinearAdapter(Adapter):
 
 
 @register(MODELS)
-class LinearReLUAdapter(Adapter):
+class LinearReLUAdapter(LinearAdapter):
     """An affine map of every token and a ReLU."""
 
-    def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(in_dim, out_dim), nn.ReLU())
+    nonlinear = True
 
 
 @register(MODELS)
 class Conv3x3Adapter(Adapter):
     """A 3x3 convolution and a ReLU."""
 
-    strides = spatial = True
+    strides = spatial = nonlinear = True
 
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        conv = nn.Conv2d(in_dim, out_dim, 3, stride, padding=1)
-        return nn.Sequential(conv, nn.ReLU())
+        return init_fan_out(nn.Conv2d(in_dim, out_dim, 3, stride, padding=1))
 
 
 @register(MODELS)
 class BottleneckAdapter(Adapter):
     """ResNet's bottleneck block, a quarter of the width inside."""
 
-    strides = spatial = True
+    strides = spatial = is_block = True
 
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         check(out_dim > 3, 'backbone.anchors', out_dim, 'widths of 4 or more')
@@ -163,6 +183,8 @@ class ViTBlockAdapter(Adapter):
 
     The paper has it between two ViTs alone, with attention heads of ``head_dim``.
     """
+
+    is_block = True
 
     def __init__(self, *args, head_dim: int = 64, **kwargs) -> None:
         self.head_dim = head_dim
@@ -185,7 +207,10 @@ class ViTBlockAdapter(Adapter):
 
 
 class Bottleneck(nn.Module):
-    """A bottleneck block (ResNet), whose stride is in the 3x3 convolution."""
+    """A bottleneck block (ResNet), whose stride is in the 3x3 convolution.
+
+    The last norm of the branch has zero weights at first: the shortcut alone.
+    """
 
     def __init__(self, in_dim: int, out_dim: int, stride: int = 1) -> None:
         super().__init__()
@@ -193,6 +218,7 @@ class Bottleneck(nn.Module):
         first = *_conv_bn(in_dim, planes, 1), nn.ReLU()
         second = *_conv_bn(planes, planes, 3, stride), nn.ReLU()
         self.branch = nn.Sequential(*first, *second, *_conv_bn(planes, out_dim, 1))
+        nn.init.zeros_(self.branch[-1].weight)
         self.shortcut = nn.Identity()
         if in_dim != out_dim or stride > 1:
             self.shortcut = nn.Sequential(*_conv_bn(in_dim, out_dim, 1, stride))
@@ -225,6 +251,12 @@ def widen_by_stages(
     return (*hops, target)
 
 
+def init_fan_out(layer: nn.Linear | nn.Conv2d) -> nn.Module:
+    """Give a layer Kaiming's initial weights, by its outputs, and return it."""
+    nn.init.kaiming_normal_(layer.weight, mode='fan_out', nonlinearity='relu')
+    return layer
+
+
 def _conv_bn(in_dim: int, out_dim: int, size: int, stride: int = 1) -> list[nn.Module]:
     conv = nn.Conv2d(in_dim, out_dim, size, stride, padding=size // 2, bias=False)
-    return [conv, nn.BatchNorm2d(out_dim)]
+    return [init_fan_out(conv), nn.BatchNorm2d(out_dim)]

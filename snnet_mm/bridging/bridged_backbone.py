@@ -39,6 +39,10 @@ class BridgedBackbone(StitchedBackbone):
             :func:`joint_between` and :func:`stages_to_bridge`.
         joints: Instead of stages, pairs ``(i, j)``: a route leaves the first network
             after block ``i - 1`` and goes on with block ``j`` of the second.
+        frozen: Whether the networks have no gradients.
+        frozen_eval: Whether frozen networks stay in eval mode. False as in the authors'
+            code: batch norms use and average the statistics of batches, and
+            stochastic depth acts.
     """
 
     layer_class = Adapter
@@ -50,6 +54,7 @@ class BridgedBackbone(StitchedBackbone):
         stages: Sequence[Sequence[int]] | None = None,
         joints: Sequence[Sequence[int]] | None = None,
         frozen: bool = True,
+        frozen_eval: bool = True,
         stitch_ids: Collection[int] | None = None,
         out: str = 'maps',
         **kwargs,
@@ -66,7 +71,7 @@ class BridgedBackbone(StitchedBackbone):
         depths = [a.depth for a in built]
         space = BridgeSpace(depths, joints or (), stitch_ids, maps=out == 'maps')
         super().__init__(built, space, stitching_layer, out, **kwargs)
-        self.frozen = frozen
+        self.held_in_eval = frozen and frozen_eval
         if frozen:
             self.anchors.requires_grad_(False)
         bridges = [i for i in space.ids if i not in space.anchor_ids]
@@ -94,7 +99,7 @@ class BridgedBackbone(StitchedBackbone):
 
     def train(self, mode: bool = True) -> 'BridgedBackbone':
         super().train(mode)
-        if self.frozen:
+        if self.held_in_eval:
             self.anchors.eval()
         return self
 

@@ -15,6 +15,10 @@ from snnet_mm.bridging import (
 )
 
 SPATIAL = [Conv3x3Adapter, BottleneckAdapter]
+RELU, BLOCKS = (
+    (LinearReLUAdapter, Conv3x3Adapter),
+    (ViTBlockAdapter, BottleneckAdapter),
+)
 KINDS = [LinearAdapter, LinearReLUAdapter, ViTBlockAdapter, *SPATIAL]
 HOPS = [(8, 8), (12, 16)]
 assert_close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-4)
@@ -38,13 +42,10 @@ def normalised(x, norm):
 def by_hand(kind, layer, x):
     """What one adapter does to a map, written with functions."""
     if kind in (LinearAdapter, LinearReLUAdapter):
-        linear = layer if kind is LinearAdapter else layer[0]
-        x = torch.einsum('bchw,dc->bdhw', x, linear.weight)
-        x = x + linear.bias.reshape(-1, 1, 1)
-        return x if kind is LinearAdapter else x.clamp(min=0)
+        x = torch.einsum('bchw,dc->bdhw', x, layer.weight)
+        return x + layer.bias.reshape(-1, 1, 1)
     if kind is Conv3x3Adapter:
-        conv = layer[0]
-        return F.conv2d(x, conv.weight, conv.bias, conv.stride, padding=1).relu()
+        return F.conv2d(x, layer.weight, layer.bias, layer.stride, padding=1)
     if kind is BottleneckAdapter:
         conv1, bn1, _, conv2, bn2, _, conv3, bn3 = layer.branch
         y = normalised(F.conv2d(x, conv1.weight), bn1).relu()
@@ -61,19 +62,26 @@ def by_hand(kind, layer, x):
 
 
 @pytest.mark.parametrize(
-    ('kind', 'resize'),
-    [*((k, 'bilinear') for k in KINDS), *((k, 'strided') for k in SPATIAL)],
+    ('kind', 'resize', 'layout'),
+    [
+        *((k, 'bilinear', layout) for k in KINDS for layout in ('text', 'code')),
+        *((k, 'strided', 'text') for k in SPATIAL),
+    ],
 )
-def test_chain_equals_one_composed_by_hand(kind, resize):
-    adapter = build(kind, 6, 4, HOPS, resize=resize)
+def test_chain_equals_one_composed_by_hand(kind, resize, layout):
+    adapter = build(kind, 6, 4, HOPS, resize=resize, layout=layout)
+    nonlinear, block = kind in RELU, kind in BLOCKS and layout == 'code'
     x = torch.randn(2, 6, 5, 6)
     state = adapter.map_state(TokenState.of_map(x))
     # 5 rows of stride 4 are 20 pixels: 3 of stride 8 and 2 of stride 16.
     for parts, grid in zip(adapter.chain, [(3, 3), (2, 2)], strict=True):
         if resize == 'bilinear':
             x = F.interpolate(x, grid, mode='bilinear')
-        x = by_hand(kind, parts['adapt'], normalised(x, parts['norm_in']))
-        x = normalised(x, parts['norm_out'])
+        x = x if block else normalised(x, parts['norm_in'])
+        x = by_hand(kind, parts['adapt'], x)
+        x = x.relu() if nonlinear and layout == 'text' else x
+        x = x if block else normalised(x, parts['norm_out'])
+        x = F.leaky_relu(x, 0.1) if nonlinear and layout == 'code' else x
     assert state.grid == (2, 2)
     assert_close(state.as_map(), x)
 
@@ -111,3 +119,28 @@ def test_equal_prefix_tokens_are_mapped_like_patches():
     assert_close(out[:, 1:], alone(TokenState(patches, (4, 4))).tokens)
     alone.resize = 'none'
     assert_close(out[:, :1], alone(TokenState(cls, (1, 1))).tokens)
+
+
+def test_the_code_normalises_tokens_of_vits_by_layer_norms():
+    adapter = build(LinearReLUAdapter, 6, 16, [(8, 16)], (1, 1), layout='code')
+    (parts,) = adapter.chain
+    tokens = torch.randn(2, 5, 6)
+    x = F.layer_norm(tokens, (6,), parts['norm_in'].weight, parts['norm_in'].bias)
+    x = F.linear(x, parts['adapt'].weight, parts['adapt'].bias)
+    x = F.layer_norm(x, (8,), parts['norm_out'].weight, parts['norm_out'].bias)
+    assert_close(adapter(TokenState(tokens, (2, 2))).tokens, F.leaky_relu(x, 0.1))
+    assert adapter.config()['layout'] == 'code'
+
+
+def test_new_bottlenecks_are_their_shortcut_and_weights_have_the_fan_of_outputs():
+    torch.manual_seed(0)
+    (parts,) = BottleneckAdapter(256, 8, [(256, 8)], layout='code').eval().chain
+    x = torch.randn(1, 256, 3, 3)
+    assert parts['adapt'](x).equal(x.relu())
+    # The 3x3 convolution has 64 channels.
+    std = parts['adapt'].branch[3].weight.std().item()
+    assert std == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
+    (parts,) = LinearAdapter(64, 8, [(512, 8)]).chain
+    assert parts['adapt'].weight.std().item() == pytest.approx(
+        (2 / 512) ** 0.5, rel=0.02
+    )

@@ -101,10 +101,28 @@ def test_a_step_trains_adapters_alone():
     assert any('running_mean' in k for k in moved)
 
 
+def test_frozen_networks_in_train_mode_move_statistics_alone():
+    args = RESNET['model_args'] | dict(drop_path_rate=0.5)
+    anchors = RESNET | dict(model_args=args), SWIN
+    net = build(*anchors, stages=[(0, 2)], frozen_eval=False).train()
+    before = {k: v.clone() for k, v in net.anchors.state_dict().items()}
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.5)
+    images = torch.randn(2, 3, 64, 64)
+    net(images).tokens.square().mean().backward()
+    optimizer.step()
+    state = net.anchors.state_dict()
+    moved = {k for k, v in state.items() if not v.equal(before[k])}
+    assert moved
+    assert all('running_' in k or 'num_batches' in k for k in moved)
+    # Of blocks that the route runs alone.
+    assert all(k.startswith(('0.stem.', '0.blocks.0.')) for k in moved)
+
+
 @pytest.mark.parametrize(
     'layer',
     [
         BOTTLENECK,
+        dict(type='LinearReLUAdapter', layout='code'),
         dict(type='Conv3x3Adapter', resize='strided'),
         dict(type='ViTBlockAdapter', head_dim=8),
     ],

@@ -1,6 +1,6 @@
 # ImageNet-1K at 224x224 as the adapters of "Bridging Large Gaps" are trained on it:
-# flips and AutoAugment (section 2), of random crops, which it takes for granted. One
-# GPU with 512 images, or 8 with 64 each.
+# flips and AutoAugment (section 2), of random crops; all resizing is bilinear, as in the
+# authors' code. One GPU with 512 images, or 8 with 64 each.
 _base_ = ['./imagenet_224x224_deit.py']
 train_pipeline = [
     # The image, a random crop of it, a flip.
@@ -10,8 +10,13 @@ train_pipeline = [
     ),
     dict(type='PackInputs'),
 ]
+# RandomResizedCrop and ResizeEdge.
+train_pipeline[1].interpolation = 'bilinear'
+_base_.test_pipeline[1].interpolation = 'bilinear'
 train_dataloader = dict(
     batch_size=64,
     sampler=dict(_delete_=True, type='SeededSampler', shuffle=True),
     dataset=dict(pipeline=train_pipeline),
 )
+val_dataloader = dict(dataset=dict(pipeline=_base_.test_pipeline))
+test_dataloader = val_dataloader

@@ -1,5 +1,7 @@
 # A classifier on two frozen networks, joined by bottleneck adapters; classes, networks
-# and gaps are set by the configs that inherit it.
+# and gaps are set by the configs that inherit it. As in the authors' code frozen
+# networks are in train mode and bottlenecks have no norms around them; as in the text:
+# model.backbone.frozen_eval=True model.backbone.stitching_layer.layout=text.
 model = dict(
     type='ImageClassifier',
     data_preprocessor=dict(
@@ -12,7 +14,8 @@ model = dict(
     backbone=dict(
         type='BridgedBackbone',
         out='end',
-        stitching_layer=dict(type='BottleneckAdapter'),
+        frozen_eval=False,
+        stitching_layer=dict(type='BottleneckAdapter', layout='code'),
     ),
     head=dict(
         type='StitchedClsHead',

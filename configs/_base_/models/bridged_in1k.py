@@ -39,13 +39,12 @@ swin_t = network(
         type='TimmStageAnchor',
         model='swin_tiny_patch4_window7_224',
         downsampling_blocks=True,
+        drop_path_rate=0.2,  # torchvision's
     ),
     in_channels=768,
     pooling='norm-mean',
     norm_eps=1e-5,
 )
-# Images are normalised as the first network knows them; AugReg's mean and deviation.
-half = dict(mean=[127.5, 127.5, 127.5], std=[127.5, 127.5, 127.5])
 model = dict(
     data_preprocessor=dict(num_classes=1000),
     backbone=dict(stages=[(0, 3)]),

@@ -9,7 +9,8 @@ from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
 from PIL import Image
 
-from snnet_mm.apis import cost_table, find_stitched_backbone
+from snnet_mm.costs import cost_table
+from snnet_mm.models import find_stitched_backbone
 
 README = Path(__file__).parents[1] / 'README.md'
 SPACES = README.parent / 'docs' / 'spaces.md'

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from snnet_mm.apis import build_runner, make_elastic
+from snnet_mm.elastic import make_elastic
+from snnet_mm.training import build_runner
 from snnet_mm.utils import (
     ToolParser,
     check,

@@ -10,8 +10,16 @@ import cv2
 from rich.progress import track
 from torch import nn
 
-from snnet_mm import apis
+from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import add_legend, plot_images
+from snnet_mm.integrations.init_inferencer import (
+    draw_prediction,
+    init_inferencer,
+    list_images,
+)
+from snnet_mm.integrations.init_model import check_stitches, init_model
+from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import (
     ToolParser,
     atomic_path,
@@ -59,39 +67,39 @@ def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
     """Return names of stitches with their FLOPs, where there are stitches."""
     if ids == (None,):
         return ['']
-    costs = apis.cost_table(model, (model.cfg.get('test_cfg') or {}).get('input_size'))
+    costs = cost_table(model, (model.cfg.get('test_cfg') or {}).get('input_size'))
     return [f'stitch {i}, {costs[i].flops / 1e9:.2f} GFLOPs' for i in ids]
 
 
 def main() -> None:
     args = parse_args()
-    files = apis.list_images(args.img)
-    results = apis.StitchResults.read(args.results) if args.results else None
+    files = list_images(args.img)
+    results = StitchResults.read(args.results) if args.results else None
     cfg = load_config(args.config)
     check_file(args.checkpoint, 'argument: checkpoint')
     if args.stitch_id is not None:
-        apis.check_stitches(cfg, args.stitch_id, results)
+        check_stitches(cfg, args.stitch_id, results)
     if args.sheet is not None:
         check_writable(args.sheet.parent, 'option: --sheet')
     folder = args.out_file.parent if args.out_file else args.out_dir
     check_writable(folder, 'options: --out-file, --out-dir')
     stems = Counter(Path(file).stem for file in files)
-    model = apis.init_model(cfg, args.checkpoint, device=args.device)
+    model = init_model(cfg, args.checkpoint, device=args.device)
     ids = (None,)  # the stitch that is active
     if args.stitch_id is not None:
-        space = apis.find_stitched_backbone(model).space
-        ids = apis.select_stitches(space, args.stitch_id, results=results)
+        space = find_stitched_backbone(model).space
+        ids = select_stitches(space, args.stitch_id, results=results)
     single = len(files) * len(ids) == 1
     check(single or not args.out_file, '--out-file', args.out_file, 'one picture')
-    inferencer, seen = apis.init_inferencer(model), {}
+    inferencer, seen = init_inferencer(model), {}
     rows = {file: [] for file in files}
     for stitch_id, file in track([*product(ids, files)], 'Painting'):
         if stitch_id is not None:
-            apis.set_stitch(model, stitch_id)
+            set_stitch(model, stitch_id)
         suffix = '' if stitch_id is None else f'_stitch{stitch_id}'
         image, found = cv2.imread(file), {}
         check(image is not None, 'img', file, 'image files')
-        painted = apis.draw_prediction(
+        painted = draw_prediction(
             inferencer, image, args.opacity, args.with_labels, args.score_thr, found
         )
         stem = Path(file).stem

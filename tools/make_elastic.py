@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.apis import make_elastic
+from snnet_mm.elastic import make_elastic
 from snnet_mm.utils import ToolParser, check_file, run_command
 
 

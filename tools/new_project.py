@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.apis.new_project import write_project
 from snnet_mm.datasets.folders import TASKS, LabelledFolder, read_folder
+from snnet_mm.training.new_project import write_project
 from snnet_mm.utils import ToolParser, run_command
 
 COUNTED = dict(seg='pixels', det='objects', cls='images')

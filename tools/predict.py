@@ -16,11 +16,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from snnet_mm import apis
+from snnet_mm.costs import cost_table
 from snnet_mm.export.description import task_of
+from snnet_mm.integrations.init_inferencer import init_inferencer, predict_arrays
+from snnet_mm.integrations.init_model import check_stitches, init_model
+from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import parse_duration
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -90,22 +93,22 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
     chosen = args.budget if args.stitch_id is None else args.stitch_id
     chosen = 'pareto' if args.deadline else chosen
     if chosen is not None:
-        apis.check_stitches(cfg, chosen, results, by_costs=True)
-    model, costs = apis.init_model(cfg, checkpoint, device=args.device), {}
+        check_stitches(cfg, chosen, results, by_costs=True)
+    model, costs = init_model(cfg, checkpoint, device=args.device), {}
     if chosen is not None:
-        space = apis.find_stitched_backbone(model).space
+        space = find_stitched_backbone(model).space
         size = (cfg.get('test_cfg') or {}).get('input_size')
-        table = apis.cost_table(model, size) if args.stitch_id is None else None
+        table = cost_table(model, size) if args.stitch_id is None else None
         by = table if results is None else None
-        ids = apis.select_stitches(space, chosen, by, results)
-        apis.set_stitch(model, ids[0])
+        ids = select_stitches(space, chosen, by, results)
+        set_stitch(model, ids[0])
         if args.deadline:
             costs = {
                 i: table[i].flops for i in sorted(ids, key=lambda i: table[i].flops)
             }
-    call = partial(apis.predict_arrays, apis.init_inferencer(model))
+    call = partial(predict_arrays, init_inferencer(model))
     classes = tuple((model.dataset_meta or {}).get('classes') or ())
-    return call, task_of(model), classes, costs, partial(apis.set_stitch, model)
+    return call, task_of(model), classes, costs, partial(set_stitch, model)
 
 
 def main() -> None:

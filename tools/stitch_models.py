@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.apis import stitch_models
+from snnet_mm.elastic import stitch_models
 from snnet_mm.utils import ToolParser, run_command
 
 

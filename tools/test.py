@@ -5,7 +5,6 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from snnet_mm.apis import build_runner, space_of
 from snnet_mm.datasets import (
     check_annotation_file,
     check_data_folders,
@@ -13,6 +12,7 @@ from snnet_mm.datasets import (
 )
 from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
 from snnet_mm.integrations import import_detection_for
+from snnet_mm.integrations.init_model import space_of
 from snnet_mm.stitching import (
     CostTable,
     StitchResults,
@@ -20,7 +20,7 @@ from snnet_mm.stitching import (
     parse_budget,
     select_stitches,
 )
-from snnet_mm.training import WeightCheckHook
+from snnet_mm.training import WeightCheckHook, build_runner
 from snnet_mm.utils import (
     ToolParser,
     check,

@@ -5,14 +5,18 @@ import os.path as osp
 from contextlib import nullcontext
 from pathlib import Path
 
-from snnet_mm.apis import build_runner
 from snnet_mm.datasets import (
     check_annotation_file,
     check_data_folders,
     naming_empty_data,
 )
 from snnet_mm.integrations import import_detection_for
-from snnet_mm.training import check_loop, make_safe, train_in_half_precision
+from snnet_mm.training import (
+    build_runner,
+    check_loop,
+    make_safe,
+    train_in_half_precision,
+)
 from snnet_mm.utils import (
     ToolParser,
     check_file,

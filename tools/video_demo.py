@@ -18,8 +18,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from snnet_mm import apis
+from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import add_legend
+from snnet_mm.integrations.init_inferencer import (
+    draw_prediction,
+    init_inferencer,
+    list_images,
+)
+from snnet_mm.integrations.init_model import check_stitches, init_model
+from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.runtime import BudgetController, fit_times
+from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import (
     ToolParser,
     atomic_path,
@@ -65,7 +74,7 @@ def parse_args() -> argparse.Namespace:
 def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
     """Return frames of a video file, camera or folder, and their number a second."""
     if os.path.isdir(video):
-        return map(read_image, apis.list_images(video)), 0
+        return map(read_image, list_images(video)), 0
     capture = cv2.VideoCapture(int(video) if video.isdigit() else video)
     frames = (frame for _, frame in iter(capture.read, (False, None)))
     return frames, capture.get(cv2.CAP_PROP_FPS)
@@ -96,14 +105,14 @@ def open_output(
 def init_controller(
     model: nn.Module,
     args: argparse.Namespace,
-    results: apis.StitchResults | None,
+    results: StitchResults | None,
     run: Callable[[], object],
-) -> apis.BudgetController:
+) -> BudgetController:
     """Return a controller whose first guess comes from timing two stitches."""
     size = (model.cfg.get('test_cfg') or {}).get('input_size')
-    costs = apis.cost_table(model, size).column('flops')
-    space = apis.find_stitched_backbone(model).space
-    ids = apis.select_stitches(space, args.stitch_id or 'all')
+    costs = cost_table(model, size).column('flops')
+    space = find_stitched_backbone(model).space
+    ids = select_stitches(space, args.stitch_id or 'all')
     scores, higher_is_better = None, True
     if results is not None:
         known, higher_is_better = results.scores(), results.higher_is_better
@@ -113,16 +122,16 @@ def init_controller(
     costs = {i: costs[i] for i in ids}
     measured = {}
     for stitch_id in {min(costs, key=costs.get), max(costs, key=costs.get)}:
-        apis.set_stitch(model, stitch_id)
+        set_stitch(model, stitch_id)
         run()
         measured[stitch_id] = median(timeit.repeat(run, number=1)) * 1000
     load = None
     try:
-        costs, load = apis.fit_times(costs, measured), 1
+        costs, load = fit_times(costs, measured), 1
     except ValueError:  # one stitch, or a machine too busy to tell them apart
         print('the first times tell nothing; starting with the cheapest stitch')
     goal = dict(target_fps=args.target_fps, load=load)
-    return apis.BudgetController(costs, scores, higher_is_better, **goal)
+    return BudgetController(costs, scores, higher_is_better, **goal)
 
 
 def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
@@ -151,28 +160,28 @@ def main() -> None:
         write = open_output(output, fps, frame, stack) if output else None
         cfg, legend = load_config(args.config), {}
         check_file(args.checkpoint, 'argument: checkpoint')
-        results = apis.StitchResults.read(args.results) if args.results else None
-        apis.check_stitches(cfg, args.stitch_id or 'all', results)
-        model = apis.init_model(cfg, args.checkpoint, device=args.device)
-        backbone = apis.find_stitched_backbone(model)
-        inferencer = apis.init_inferencer(model)
+        results = StitchResults.read(args.results) if args.results else None
+        check_stitches(cfg, args.stitch_id or 'all', results)
+        model = init_model(cfg, args.checkpoint, device=args.device)
+        backbone = find_stitched_backbone(model)
+        inferencer = init_inferencer(model)
 
         def draw() -> np.ndarray:
             settings = dict(score_thr=args.score_thr, legend=legend)
-            return apis.draw_prediction(inferencer, frame, args.opacity, **settings)
+            return draw_prediction(inferencer, frame, args.opacity, **settings)
 
         controller = None
         if args.target_fps is not None:
             controller = init_controller(model, args, results, draw)
         elif args.stitch_id is not None:
-            ids = apis.select_stitches(backbone.space, args.stitch_id)
+            ids = select_stitches(backbone.space, args.stitch_id)
             several = 'one stitch; several are for --target-fps to choose from'
             check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
-            apis.set_stitch(model, ids[0])
+            set_stitch(model, ids[0])
         try:
             while frame is not None:
                 if controller is not None:
-                    apis.set_stitch(model, controller.stitch)
+                    set_stitch(model, controller.stitch)
                 begin = time.perf_counter()
                 picture = draw()
                 times.append((time.perf_counter() - begin) * 1000)

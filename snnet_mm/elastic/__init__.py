@@ -2,5 +2,7 @@
 
 from .convert import Conversion, convert_model
 from .images import ImageBatches, unlabelled_dataset
+from .make_elastic import make_elastic
 from .search import Chain, ChainSearch, choose_lengths, images_wanted
+from .stitch_models import stitch_models
 from .tuning import ElasticTuningWrapper, tuning_config

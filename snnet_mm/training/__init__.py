@@ -1,6 +1,7 @@
 """Training of stitches: samplers, hooks, exact resume and optimizer constructors."""
 
 from .bf16_optim_wrapper import BF16OptimWrapper, train_in_half_precision
+from .build_runner import build_runner
 from .checking_hooks import (
     LabelCheckHook,
     LossCheckHook,

@@ -36,7 +36,7 @@ def fork_server():
     server = multiprocessing.get_context('forkserver')
     server.set_forkserver_preload(
         [
-            *('mmengine.runner', 'mmseg.models', 'snnet_mm.apis'),
+            *('mmengine.runner', 'mmseg.models', 'snnet_mm.elastic'),
             *('yapf.yapflib.yapf_api', 'frozen'),
         ]
     )

@@ -14,10 +14,10 @@ from stock_configs import narrow_stock
 from torch.utils._pytree import tree_leaves
 from toy import without_weights
 
-from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
 from snnet_mm.elastic import convert_model
 from snnet_mm.elastic.convert import check_equal
-from snnet_mm.models import fit_in_turn
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
 from snnet_mm.models.backbones.elastic_backbone import skippable
 
 OPS = pytest.mark.ops

@@ -11,9 +11,9 @@ from tiny import tiny_config
 from torch import nn
 from watching_hooks import in_folder, train
 
-from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.evaluation import stitch_statistics
-from snnet_mm.models import PerStitchBN
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import PerStitchBN, set_stitch
 from snnet_mm.utils import load_weights_only
 
 KEY = 'stitch_statistics'

@@ -8,9 +8,9 @@ from mmengine.config import Config
 from narrow_toy import SHORT
 from torch import nn
 
-from snnet_mm.apis import init_model
 from snnet_mm.export import StitchExporter, read_manifest
 from snnet_mm.export.description import describe_graphs
+from snnet_mm.integrations.init_model import init_model
 
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
 LOAD = dict(type='LoadImageFromFile')

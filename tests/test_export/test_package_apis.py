@@ -9,8 +9,9 @@ import pytest
 from package_calls import infer, infer_ours, predicted
 from torch.testing import assert_close
 
-from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.export import StitchExporter
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import set_stitch
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 SCENES = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'

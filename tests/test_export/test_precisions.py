@@ -13,7 +13,6 @@ from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
 
-from snnet_mm.apis import init_model, set_stitch
 from snnet_mm.export import (
     FORMATS,
     StitchExporter,
@@ -22,6 +21,8 @@ from snnet_mm.export import (
 )
 from snnet_mm.export.graph import PredictionGraph
 from snnet_mm.export.verification import lost_points, tolerance_for, verify
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import folder_lock
 

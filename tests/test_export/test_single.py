@@ -7,9 +7,10 @@ from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch.testing import assert_close
 
-from snnet_mm.apis import cost_table, set_stitch
+from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import StitchTestLoop
 from snnet_mm.export import single_stitch
+from snnet_mm.models import set_stitch
 
 TOY = Path(__file__).parents[2] / 'configs/toy'
 TOY_DEPTH = TOY / 'dpt_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'

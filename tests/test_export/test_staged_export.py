@@ -11,9 +11,9 @@ pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
 
 import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
-from snnet_mm.apis import set_stitch
 from snnet_mm.export import StitchExporter, single_stitch
 from snnet_mm.export.single import load_single
+from snnet_mm.models import set_stitch
 
 APART = dict(downsampling_blocks=True)
 SHORT = dict(depths=(1, 2), heads=(1, 2))

@@ -20,10 +20,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
 import snnet_mm
-from snnet_mm.apis import init_inferencer, set_stitch
 from snnet_mm.export import StitchExporter
 from snnet_mm.export.description import describe_graphs
 from snnet_mm.export.heads import write_heads
+from snnet_mm.integrations.init_inferencer import init_inferencer
+from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor, usable_cores
 from snnet_mm.runtime.images import resize_image

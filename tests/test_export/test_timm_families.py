@@ -6,9 +6,9 @@ from block_counts import count_blocks
 from mmengine.config import ConfigDict
 from torch.testing import assert_close
 
-from snnet_mm.apis import cost_table, set_stitch
-from snnet_mm.costs import measure_latency
+from snnet_mm.costs import cost_table, measure_latency
 from snnet_mm.export import StitchExporter, single_stitch
+from snnet_mm.models import set_stitch
 from snnet_mm.stitching import visiting_order
 
 pytest.importorskip('timm')

@@ -14,7 +14,7 @@ HIDDEN = """
 import sys
 sys.modules['mmcv._ext'] = None  # as where mmcv has no compiled operators
 import mmseg.models  # and with it heads of mmdet
-import snnet_mm, snnet_mm.apis
+import snnet_mm
 assert sys.modules['mmcv._ext'] is None
 from mmengine.config import Config
 Config.fromfile('configs/_base_/detection_runtime.py')

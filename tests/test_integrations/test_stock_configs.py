@@ -23,9 +23,11 @@ from stock_configs import (
 )
 from torch.testing import assert_close
 
-from snnet_mm.apis import cost_table, init_model, set_stitch
+from snnet_mm.costs import cost_table
 from snnet_mm.costs.parts import FEATURES
 from snnet_mm.export import StitchExporter
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import set_stitch
 from snnet_mm.training import make_safe
 
 OPS = pytest.mark.ops

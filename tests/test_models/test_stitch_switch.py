@@ -16,7 +16,7 @@ from tiny import tiny_config
 from torch import nn
 from toy import small_toy
 
-from snnet_mm.apis import init_model
+from snnet_mm.integrations.init_model import init_model
 from snnet_mm.models import (
     PerStitchBN,
     find_stitched_backbone,

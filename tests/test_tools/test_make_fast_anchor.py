@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import TOY
 
-from snnet_mm.apis import init_model
+from snnet_mm.integrations.init_model import init_model
 from snnet_mm.utils import load_config
 from snnet_mm.utils.checkpoint import load_weights_only
 

@@ -5,8 +5,8 @@ from narrow_toy import smooth_images
 from old_torch import writes_onnx
 from tiny import TOY
 
-from snnet_mm.apis import init_model
 from snnet_mm.export import StitchExporter
+from snnet_mm.integrations.init_model import init_model
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.utils import load_config
 

@@ -39,7 +39,7 @@ def test_what_the_packages_below_say_is_for_verbose(monkeypatch, capsys, options
     def main():
         for line in ('a', noise, 'b'):
             print(line)
-        for module in ('mmcv.cnn', 'snnet_mm.apis'):
+        for module in ('mmcv.cnn', 'snnet_mm.elastic'):
             warnings.warn_explicit('said', UserWarning, 'a.py', 1, module)
 
     monkeypatch.setattr(sys, 'argv', ['tool', *options])

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 from tiny import tiny_config
 from torch import nn
 
-from snnet_mm.apis import init_model
+from snnet_mm.integrations.init_model import init_model
 from snnet_mm.utils import register, suggesting_types
 
 SAMPLING = 'default_hooks.stitch_sampling'

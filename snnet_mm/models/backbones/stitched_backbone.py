@@ -112,7 +112,7 @@ class StitchedBackbone(BaseModule):
         return self._active_stitch
 
     def set_stitch(self, stitch_id: int) -> None:
-        """Choose the stitch; :func:`snnet_mm.apis.set_stitch` does in whole models."""
+        """Choose the stitch; :func:`~snnet_mm.models.set_stitch` does so in models."""
         self._active_stitch = self.space[stitch_id]
         if self._prefixes is not None:
             self._prefixes.rewind()

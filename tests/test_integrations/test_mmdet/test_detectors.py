@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from snnet_mm.apis import draw_prediction, init_inferencer, set_stitch
 from snnet_mm.export import StitchExporter, load_export
+from snnet_mm.integrations.init_inferencer import draw_prediction, init_inferencer
+from snnet_mm.models import set_stitch
 
 pytestmark = pytest.mark.ops
 DetDataSample = pytest.importorskip('mmdet.structures').DetDataSample

@@ -13,7 +13,9 @@ from mmengine.registry import METRICS, MODELS, init_default_scope
 from mmengine.runner import Runner
 from torch.testing import assert_close
 
-from snnet_mm.apis import init_inferencer, init_model, set_stitch
+from snnet_mm.integrations.init_inferencer import init_inferencer
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import set_stitch
 
 pytest.importorskip('mmpretrain')
 

@@ -13,8 +13,11 @@ from mmpretrain.models import ImageClassifier  # noqa: E402
 from mmpretrain.structures import DataSample  # noqa: E402
 
 import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
-from snnet_mm.apis import set_stitch  # noqa: E402
-from snnet_mm.models import SNNetv1, convert_ziplab  # noqa: E402
+from snnet_mm.models import (  # noqa: E402
+    SNNetv1,
+    convert_ziplab,
+    set_stitch,  # noqa: E402
+)
 
 CLASSES = 5
 WIDTHS = 8, 12, 16

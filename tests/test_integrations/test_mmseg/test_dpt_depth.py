@@ -14,8 +14,8 @@ from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 
-from snnet_mm.apis import set_stitch
 from snnet_mm.integrations.mmseg import LoadDepthMap, ScaleInvariantLogLoss
+from snnet_mm.models import set_stitch
 
 SIZE = (64, 96)
 HEAD = dict(

@@ -6,9 +6,9 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from states import states_of
 
-from snnet_mm.apis import cost_table, find_stitched_backbone, set_stitch
+from snnet_mm.costs import cost_table
 from snnet_mm.export import single_stitch
-from snnet_mm.models import ElasticBackbone
+from snnet_mm.models import ElasticBackbone, find_stitched_backbone, set_stitch
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8)
 VIT |= dict(arch=dict(embed_dims=8, depth=6, num_heads=2))

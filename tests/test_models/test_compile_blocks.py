@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from snnet_mm.apis import compile_blocks, set_stitch
+from snnet_mm.models import compile_blocks, set_stitch
 
 
 @pytest.fixture(autouse=True)

@@ -16,28 +16,11 @@ from torch import nn
 
 from snnet_mm.costs import cost_table, measure_latency
 from snnet_mm.costs.measure import measuring_setup
-from snnet_mm.elastic import (
-    Chain,
-    ChainSearch,
-    Conversion,
-    ImageBatches,
-    choose_lengths,
-    convert_model,
-    images_wanted,
-    tuning_config,
-    unlabelled_dataset,
-)
-from snnet_mm.elastic.convert import check_equal
-from snnet_mm.elastic.report import (
-    draw_predictions,
-    drawn_budgets,
-    elastic_table,
-    left_out,
-    next_commands,
-)
 from snnet_mm.evaluation import plot_pareto, wide_console
+from snnet_mm.integrations.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, model_config
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
+from snnet_mm.training.build_runner import build_runner
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -52,8 +35,17 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.base_checkpoint import digest_of, model_weights, save_added
 
-from .build_runner import build_runner
-from .init_model import init_model
+from .convert import Conversion, check_equal, convert_model
+from .images import ImageBatches, unlabelled_dataset
+from .report import (
+    draw_predictions,
+    drawn_budgets,
+    elastic_table,
+    left_out,
+    next_commands,
+)
+from .search import Chain, ChainSearch, choose_lengths, images_wanted
+from .tuning import tuning_config
 
 NUM_IMAGES = 64  # that maps are fitted on
 LEAST_SHARE = (

@@ -9,7 +9,8 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.apis import find_stitched_backbone, init_model, set_stitch
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import find_stitched_backbone, set_stitch
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,7 +98,7 @@ def test_classes_of_a_data_set_that_nothing_has_imported(tmp_path):
     """In a process of its own: other tests import mmseg's data sets."""
     config = ROOT / 'configs/toy/setr-naive_vit-fast_1xb16-300_toy-scenes-64x64.py'
     code = f"""
-from snnet_mm.apis import init_model
+from snnet_mm.integrations.init_model import init_model
 options = {{'test_dataloader.dataset.type': 'ADE20KDataset'}}
 model = init_model({str(config)!r}, None, device='cpu', cfg_options=options)
 print(len(model.dataset_meta['classes']), model.dataset_meta['classes'][0])

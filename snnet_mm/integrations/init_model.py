@@ -19,6 +19,7 @@ from snnet_mm.models import (
     PerStitchBN,
     StitchedBackbone,
     attach_statistics,
+    compile_blocks,
     model_config,
     set_stitch,
 )
@@ -38,8 +39,6 @@ from snnet_mm.utils import (
     refusal,
     suggesting_types,
 )
-
-from .compile_blocks import compile_blocks
 
 
 def space_of(cfg: Config) -> StitchingSpace | None:

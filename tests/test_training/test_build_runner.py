@@ -6,9 +6,10 @@ import torch
 from line_runner import build_runner as build_line_runner
 from tiny import tiny_config
 
-from snnet_mm.apis import build_runner, space_of
-from snnet_mm.apis.build_runner import ScheduleCheckHook
+from snnet_mm.integrations.init_model import space_of
 from snnet_mm.stitching import TwoWaySpace
+from snnet_mm.training import build_runner
+from snnet_mm.training.build_runner import ScheduleCheckHook
 from snnet_mm.utils import run_command
 
 

@@ -12,13 +12,10 @@ from mmengine.config import Config
 from torch.utils._pytree import tree_leaves
 from trained_toys import DEPTH, write_trained
 
-from snnet_mm.apis import (
-    cost_table,
-    find_stitched_backbone,
-    init_model,
-    make_elastic,
-    set_stitch,
-)
+from snnet_mm.costs import cost_table
+from snnet_mm.elastic import make_elastic
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_weights_only
 

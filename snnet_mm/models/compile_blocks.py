@@ -2,8 +2,9 @@
 
 from torch import nn
 
-from snnet_mm.models import find_stitched_backbone
 from snnet_mm.utils import check
+
+from .stitch_switch import find_stitched_backbone
 
 
 def compile_blocks(model: nn.Module, **kwargs) -> None:

@@ -14,9 +14,9 @@ from labelled_folders import (
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
 
-from snnet_mm.apis import new_project
-from snnet_mm.apis.new_project import input_size, write_project
 from snnet_mm.datasets.folders import read_folder
+from snnet_mm.training import new_project
+from snnet_mm.training.new_project import input_size, write_project
 from snnet_mm.utils import load_config
 
 TINY = 'vit_tiny_patch16_224'

@@ -7,14 +7,15 @@ import torch
 from mmengine.config import Config
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
-from snnet_mm.apis import (
+from snnet_mm.integrations.init_inferencer import (
+    as_bgr,
     draw_prediction,
     init_inferencer,
-    init_model,
+    list_images,
     predict_arrays,
-    set_stitch,
 )
-from snnet_mm.apis.init_inferencer import as_bgr, list_images
+from snnet_mm.integrations.init_model import init_model
+from snnet_mm.models import set_stitch
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 

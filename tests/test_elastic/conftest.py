@@ -1,0 +1,1 @@
+from running_here import run_here  # noqa: F401

@@ -6,7 +6,6 @@ import pytest
 import torch
 from mmengine.registry import MODELS
 from staged_anchors import disturb
-from states import states_of
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import mm_family
@@ -88,15 +87,6 @@ STAGED_CASES = [
 STDC = dict(stdc_type='STDCNet1', in_channels=3, channels=(4, 4, 4, 4, 4))
 STDC |= dict(bottleneck_type='cat', num_convs=4)
 SIZES = (64, 64), (96, 64)
-# Levels of parameters for layer-wise decay: the rest of the embedding is of level 0.
-LEVELS = {
-    'mmseg.VisionTransformer': {'layers.1.ffn': 2, 'cls_token': 0},
-    'mmpretrain.VisionTransformer': {'ln1': 4, 'layers.2.ln1': 3, 'pos_embed': 0},
-    'mmseg.SwinTransformer': {'stages.1.blocks.0': 3, 'stages.0.downsample': 3},
-    'mmdet.ResNet': {'layer2.0': 4, 'layer3.5': 13, 'conv1': 0},
-    'mmpretrain.ConvNeXt': {'stages.1.0': 2, 'downsample_layers.1': 2},
-    'mmseg.MixVisionTransformer': {'layers.1.0': 3, 'layers.0.2': 2, 'layers.2.1.1': 5},
-}
 
 
 def build(kind, settings):
@@ -120,29 +110,6 @@ def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, re
         wanted, found = tree_leaves(net(images)), tree_leaves(anchor(images))
         assert len(wanted) == len(found) >= len(read)
         assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
-    states = states_of(anchor, images)
-    for i, state in enumerate(states):
-        assert state.fitted.shape[-1] == anchor.block_dims[i]
-        grid = getattr(state, 'grid', None) or state.map.shape[-2:]
-        assert tuple(grid) == tuple(-(-s // anchor.block_strides[i]) for s in size)
-    for name, wanted in LEVELS.get(kind, {}).items():
-        found = {
-            anchor.layer_depth(n)
-            for n in dict(anchor.named_parameters())
-            if n.startswith(f'net.{name}')
-        }
-        assert found in ({(wanted, anchor.depth + 2)}, set())
-    held = anchor.state_dict()
-    # A chain by itself holds, and runs, the blocks that it keeps.
-    kept = [0, anchor.depth - 1]
-    part = MODELS.build(dict(config, kept_blocks=kept)).eval()
-    lost = {k for k in held if 1 <= anchor.layer_depth(k)[0] - 1 < anchor.depth - 1}
-    lost = {k for k in lost if any(k.startswith(f'{p}.') for p in anchor._paths)}
-    assert {*part.state_dict()} == {*held} - lost
-    part.load_state_dict(held, strict=False)
-    state = anchor.embed(images)
-    first = anchor.run_block(state, 0)
-    assert torch.equal(part.run_block(part.embed(images), 0).fitted, first.fitted)
 
 
 def test_what_is_not_mirrored_is_named_with_what_is():

@@ -88,12 +88,6 @@ def test_tracing_keeps_nothing():
     assert_close(graph(images).tokens, vit(images).tokens)
 
 
-def test_the_index_stays_on_the_device(bias):
-    assert bias.to('meta')((2, 3)).is_meta
-    index = relative_position_index((2, 3), 1, bias.table.device)
-    assert index is relative_position_index((2, 3), 1, bias.table.device)
-
-
 def test_offsets_between_old_ones_are_their_means():
     resized = resize_offsets(torch.tensor([[0.0], [6.0], [12.0]]), 5)
     # Nine entries over three: steps of a third, the ends repeated.

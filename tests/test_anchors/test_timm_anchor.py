@@ -99,16 +99,6 @@ def test_what_is_kept_follows_the_weights(name):
     assert anchor.vit.blocks[0].attn.proj.weight.grad.any()
 
 
-def test_levels_of_layer_decay_and_freezing():
-    anchor = anchor_of(DINOV2, frozen_stages=2)
-    levels = {k: anchor.layer_depth(k) for k, _ in anchor.named_parameters()}
-    assert levels['vit.reg_token'] == levels['vit.patch_embed.proj.weight'] == (0, 5)
-    assert levels['vit.blocks.1.ls1.gamma'] == (2, 5)
-    assert levels['vit.norm.weight'] == (4, 5)
-    trained = {k for k, p in anchor.named_parameters() if p.requires_grad}
-    assert trained == {k for k, (level, _) in levels.items() if level > 2}
-
-
 def test_without_the_final_norm_and_with_cls():
     anchor = anchor_of(DINOV2, final_norm=False, with_cls=True)
     assert not [k for k in anchor.state_dict() if k.startswith('vit.norm.')]

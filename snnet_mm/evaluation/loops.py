@@ -44,8 +44,8 @@ from snnet_mm.utils import (
 from .image_scores import save_image_scores
 from .one_pass import check_metric, run_one_pass
 from .partial_results import MetricBuffers, PartialResults, StitchScores, identify
+from .per_stitch_bn import own_statistics, recalibrated, statistics_hook
 from .pictures.prediction_drawer import PredictionDrawer
-from .stitch_statistics import own_statistics, recalibrated, statistics_hook
 from .tables import report_sizes, report_stitches
 
 Evaluate = Callable[[Sequence[int], int | None], StitchResults]

@@ -13,12 +13,14 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.integrations import import_detection_for
-from snnet_mm.models import (
+from snnet_mm.evaluation.per_stitch_bn import (
     STATISTICS,
     PerStitchBN,
-    StitchedBackbone,
     attach_statistics,
+)
+from snnet_mm.integrations import import_detection_for
+from snnet_mm.models import (
+    StitchedBackbone,
     compile_blocks,
     model_config,
     set_stitch,

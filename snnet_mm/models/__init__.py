@@ -9,7 +9,6 @@ from .layers.least_squares import LeastSquares, fit_in_turn, fit_stitching_layer
 from .layers.stitching_layer import LoRAStitchingLayer, StitchingLayer
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
 from .part_per_anchor import PartPerAnchor
-from .per_stitch_bn import STATISTICS, PerStitchBN, attach_statistics, recalibrate_bn
 from .stitch_switch import (
     find_stitched_backbone,
     set_input_size,

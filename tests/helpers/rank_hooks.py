@@ -1,10 +1,6 @@
 """Hooks of runs with several ranks."""
 
 import copy
-import os
-import signal
-import time
-from pathlib import Path
 
 import torch
 from mmengine.dist import get_rank
@@ -37,13 +33,3 @@ class RankRecorder(Hook):
     def after_train(self, runner):
         self.record['end'] = unwrapped(runner.model).state_dict()
         torch.save(self.record, f'{runner.work_dir}/rank_{get_rank()}.pth')
-
-
-@HOOKS.register_module()
-class KillRankOne(Hook):
-    """Kills the second rank after three iterations."""
-
-    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        if runner.iter == 3 and get_rank() == 1:
-            Path(runner.work_dir, 'killed').write_text(str(time.monotonic()))
-            os.kill(os.getpid(), signal.SIGKILL)

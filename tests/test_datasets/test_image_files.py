@@ -5,7 +5,7 @@ import pytest
 from labelled_folders import write
 from PIL import Image
 
-from snnet_mm.datasets.image_files import find_images, note, read_all, read_size
+from snnet_mm.datasets.image_files import find_images, read_all, read_size
 
 
 def test_images_are_found_below_a_folder(tmp_path):
@@ -39,9 +39,3 @@ def test_damaged_images_are_named_all_at_once(tmp_path, suffix):
     named = [p.name in str(caught.value) for p in paths]
     assert named == [False, True, True, True, False, False]
     assert re.search('truncated', str(caught.value))
-
-
-def test_notes():
-    assert note('files', []) == []
-    assert note('files', [1, 2]) == ['2 files: 1, 2']
-    assert note('files', 'abcd') == ['4 files: a, b, c, ...']

@@ -1,7 +1,6 @@
 from collections import Counter
 from itertools import islice
 
-import pytest
 import torch
 from mmengine.registry import DATA_SAMPLERS
 
@@ -38,8 +37,3 @@ def test_a_resumed_stream_goes_on(monkeypatch):
     sampler = build(monkeypatch, 1, 2)
     sampler.skip(7)
     assert [*islice(sampler, 13)] == expected[7:]
-
-
-def test_wrong_numbers_of_repeats_are_refused(monkeypatch):
-    with pytest.raises(ValueError, match='num_repeats=0; allowed: 1 or more'):
-        build(monkeypatch, num_repeats=0)

@@ -6,7 +6,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from snnet_mm.datasets import ToyInstances, ToyLabels, ToyObjects, ToyScenes
-from snnet_mm.datasets.toy_drawing import DISK, GROUND, SKY_DEPTH
+from snnet_mm.datasets.toy_drawing import DISK, SKY_DEPTH
 
 
 def assert_same(first, second):
@@ -97,22 +97,3 @@ def test_depth_maps():
     assert (depth == SKY_DEPTH).any()
     np.testing.assert_array_equal(skyless, np.where(depth == SKY_DEPTH, 0, depth))
     assert skyless.dtype == np.float32
-
-
-def test_near_objects_on_grey_ground():
-    far, near = (
-        ToyScenes(20, num_objects=(1, 2), feet=feet, grey=grey)
-        for feet, grey in (((0.2, 0.4), False), ((0.6, 0.95), True))
-    )
-    scenes = [near.draw(i) for i in range(20)]
-    for scene in scenes:
-        foot = np.nonzero(scene.masks[-1].any(1))[0].max()  # of the nearest
-        assert foot >= 64 * (0.3 + 0.7 * 0.6) - 2  # the highest horizon
-    sizes = [np.mean([d.draw(i).masks.sum() for i in range(20)]) for d in (far, near)]
-    assert sizes[1] > 4 * sizes[0]
-
-    def colour(scene):
-        return np.ptp(scene.image[scene.semantic <= GROUND].mean(0))
-
-    assert max(map(colour, scenes)) < 2
-    assert max(colour(far.draw(i)) for i in range(20)) > 20

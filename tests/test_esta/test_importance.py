@@ -99,19 +99,6 @@ def test_draws_are_uniform_before_and_by_softmax_after_the_warm_up():
         assert abs(drawn[i] / 3000 - share) < 0.03
 
 
-@pytest.mark.parametrize(
-    'saliency, shares',
-    [
-        ({3: 1.0, 5: 4.0}, np.exp([1.0, 2.5, 4.0]) / np.exp([1.0, 2.5, 4.0]).sum()),
-        ({3: 1e4, 4: 1e4, 5: 0.0}, [0.5, 0.5, 0]),
-    ],
-)
-def test_no_score_counts_as_the_mean_and_large_ones_are_no_problem(saliency, shares):
-    sampler = build()
-    sampler.record(saliency)
-    np.testing.assert_allclose(sampler.probabilities((3, 4, 5)), shares)
-
-
 def test_the_largest_anchor_comes_along():
     space = TwoWaySpace([4, 8])
     costs = CostTable({i: Cost(10 * i, i) for i in space.ids}, (8, 8))

@@ -1,7 +1,6 @@
 """Biases (ESTA, section 4.1) and low-rank updates (figure 12) of every stitch."""
 
 import copy
-from contextlib import suppress
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from staged_anchors import convnext, disturb
 from torch.testing import assert_close
 from toy_classifier import ToyClassifier
 
-from snnet_mm.costs import cost_table
 from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitches
 from snnet_mm.stitching import visiting_order
 
@@ -199,37 +197,3 @@ def test_stitches_that_begin_alike_share_nothing(build_snnet):
         for stitch in visiting_order(net.space):
             net.set_stitch(stitch.id)
             assert torch.equal(net(images)[0], wanted[stitch.id])
-
-
-@PLUGINS
-def test_costs_are_those_of_the_stitch_with_all_merged(build_snnet, plugins):
-    size = (16, 24)
-    costs = cost_table(build_snnet(plugins=plugins), size).costs
-    assert costs == cost_table(build_snnet(), size).costs
-
-
-def test_nothing_is_left_on_the_layers(build_snnet):
-    """Not after a forward, nor one that fails: anchors by themselves have none."""
-    net = build_snnet(plugins=BIASES)
-    layer, seen = net.anchors[1].blocks[0].attn.qkv, []
-    layer.register_forward_hook(lambda _, args, out: seen.append(out.dtype))
-    with torch.autocast('cpu', torch.bfloat16):
-        net(torch.randn(IMAGES))
-    assert set(seen) == {torch.bfloat16}  # autocast stays what it is
-    for images in (torch.randn(IMAGES), torch.randn(2, 5, 16, 24)):
-        with suppress(RuntimeError):
-            net(images)
-        assert layer.of_stitch is None
-
-
-@pytest.mark.parametrize(
-    'plugins, message',
-    [
-        (BIASES | LORA, "'StitchLoRA'; allowed: one plug-in"),
-        (dict(a=LORA['stitch_lora'] | dict(ranks=(2,))), 'a rank for each anchor: 2'),
-        (dict(a=LORA['stitch_lora'] | dict(ranks=(2, 13))), '1 to 12, the smaller'),
-    ],
-)
-def test_refused(build_snnet, plugins, message):
-    with pytest.raises(ValueError, match=message + '.*backbone.plugins'):
-        build_snnet(plugins=plugins)

@@ -11,9 +11,9 @@ from tiny import tiny_config
 from torch import nn
 from watching_hooks import in_folder, train
 
-from snnet_mm.evaluation import stitch_statistics
+from snnet_mm.evaluation import PerStitchBN, per_stitch_bn
 from snnet_mm.integrations.init_model import init_model
-from snnet_mm.models import PerStitchBN, set_stitch
+from snnet_mm.models import set_stitch
 from snnet_mm.utils import load_weights_only
 
 KEY = 'stitch_statistics'
@@ -139,18 +139,11 @@ def test_the_best_checkpoint_holds_those_of_validated_stitches(cfg):
     assert Watch.seen == [[1, 2], [0, 1, 2, 4]]
 
 
-def test_models_without_batch_norms_are_left_alone(cfg, caplog):
-    cfg.model.decode_head.norm_cfg = dict(type='GN', num_groups=2)
-    _, (_, last) = trained(cfg)
-    assert KEY not in last
-    assert 'statistics' not in caplog.text
-
-
 def test_a_failure_costs_no_training(cfg, monkeypatch):
     def fail(*_):
         raise RuntimeError('out of memory')
 
-    monkeypatch.setattr(stitch_statistics, 'recalibrate_bn', fail)
+    monkeypatch.setattr(per_stitch_bn, 'recalibrate_bn', fail)
     runner, (_, last) = trained(cfg)
     assert KEY not in last
     assert runner.iter == 2
@@ -164,14 +157,3 @@ def test_statistics_are_of_images_as_they_are_tested(steady):
     assert runner.model.backbone.input_size is None
     wanted = by_hand(runner, last['state_dict'], 1)
     torch.testing.assert_close(last[KEY][1], wanted)
-
-
-def test_a_checkpoint_without_them_is_named(cfg, tmp_path, caplog):
-    trained(cfg)
-    cfg.load_from = str(tmp_path / 'first/iter_1.pth')
-    cfg.log_level = 'WARNING'
-    runner = Runner.from_cfg(in_folder(cfg, 'second'))
-    runner.logger.addHandler(caplog.handler)
-    runner.test()
-    (said,) = [m for m in caplog.messages if 'without batch norm statistics' in m]
-    assert said.endswith('(option: --recalibrate-bn)')

@@ -9,9 +9,8 @@ from tiny_lms import BIASES, anchor_config, some_ids
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from snnet_mm.costs import check_sizes, cost_table, measure_latency
+from snnet_mm.costs import cost_table, measure_latency
 from snnet_mm.costs.counting import whole_model_cost
-from snnet_mm.export import StitchExporter
 from snnet_mm.models import fit_stitching_layers, set_stitch
 
 pytest.importorskip('transformers')
@@ -115,28 +114,3 @@ def test_layers_are_fitted_without_padding(build_lm):
         layers = model.backbone.stitching_layers.state_dict()
         maps.append({name: value.clone() for name, value in layers.items()})
     assert_close(*maps, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ('config', 'said'),
-    [
-        (dict(type='SNNetv2', anchors=[anchor_config(), OTHER]), r'size=\(50, 60\)'),
-        (dict(type='PlainViT', arch='tiny'), "'PlainViT'; allowed: 'HFDecoderAnchor'"),
-        (dict(anchor_config(), out='maps'), "out='maps'; allowed: 'end'"),
-    ],
-)
-def test_wrong_backbones_are_refused(config, said):
-    with pytest.raises(ValueError, match=said):
-        MODELS.build(dict(type='CausalLM', backbone=config))
-
-
-def test_what_is_for_images_is_refused(build_lm, tmp_path):
-    model = build_lm()
-    with pytest.raises(ValueError, match='length=1; allowed: 2 tokens or more'):
-        build_lm(length=1)
-    with pytest.raises(ValueError, match=r'input_size=\(8, 8\); allowed: \(1, number'):
-        cost_table(model, (8, 8))
-    with pytest.raises(ValueError, match='none for detectors.*and for language models'):
-        check_sizes(model, [(1, 8)], 'sizes')
-    with pytest.raises(ValueError, match="type='CausalLM'; allowed: models of images"):
-        StitchExporter(None, model, tmp_path)

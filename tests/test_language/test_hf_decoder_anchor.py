@@ -63,46 +63,6 @@ def test_weights_of_folders_and_files(build_pair, tmp_path):
         assert anchor.lm_head.weight is anchor.embed_tokens.weight
 
 
-def test_low_precision_is_for_the_frozen_weights():
-    parts = dict(out='end', lora=dict(rank=2))
-    anchor = MODELS.build(anchor_config(dtype='bfloat16', **parts))
-    for name, parameter in anchor.named_parameters():
-        trained = 'lora_' in name
-        assert parameter.requires_grad == trained
-        assert parameter.dtype is (torch.float32 if trained else torch.bfloat16)
-    exact = MODELS.build(anchor_config(**parts))
-    exact.load_state_dict(anchor.state_dict())
-    found, wanted = (net(some_ids(2, 1, 9)).tokens for net in (anchor, exact))
-    assert_close(found, wanted, rtol=0.05, atol=0.05)
-
-
-def test_levels_of_layer_wise_decay():
-    anchor = MODELS.build(anchor_config(depth=3, frozen_stages=1))
-    for name, parameter in anchor.named_parameters():
-        part, block, *_ = name.split('.')
-        levels = dict(embed_tokens=0, norm=4, lm_head=4)
-        level = int(block) + 1 if part == 'blocks' else levels[part]
-        assert anchor.layer_depth(name) == (level, 5)
-        assert parameter.requires_grad == (level > 1)
-
-
-@pytest.mark.parametrize(
-    ('change', 'said'),
-    [
-        (dict(settings=dict(head_dim=5)), 'an even width of heads'),
-        (dict(settings=dict(num_key_value_heads=3)), 'divide their number'),
-        (dict(family='mistral', settings=dict(sliding_window=8)), 'sliding_window=8'),
-        (dict(family='gpt2'), 'this is a gpt2'),
-        (dict(family='lama'), 'or a dict of a config: .*lama'),
-        (dict(dtype='float8'), "dtype='float8'; allowed: 'float32', 'bfloat16'"),
-        (dict(lora=dict(rank=2, targets=['qkv'])), 'rank, alpha and targets'),
-    ],
-)
-def test_wrong_models_are_refused(change, said):
-    with pytest.raises(ValueError, match=said):
-        MODELS.build(anchor_config(**change))
-
-
 def test_texts_and_files_that_do_not_fit_are_refused(build_pair, tmp_path):
     anchor, theirs = build_pair(width=24)
     with pytest.raises(ValueError, match='length=33; allowed: up to 32, the positions'):

@@ -67,17 +67,3 @@ def test_instructions_are_prompts_and_outputs_targets(tmp_path):
         file.write_text(text)
         with pytest.raises(ValueError, match='a json list of objects with instruction'):
             DATASETS.build(config)
-
-
-@pytest.mark.parametrize(
-    ('change', 'said'),
-    [
-        (dict(split='test'), "split='test'; allowed: 'train', 'val'"),
-        (dict(length=1), 'length=1; allowed: 2 tokens'),
-        (dict(num_pieces=0), 'num_pieces=0; allowed: 1 or more'),
-        (dict(pattern='*.md'), 'a folder with 10 files'),
-    ],
-)
-def test_wrong_settings_of_files_are_refused(texts, change, said):
-    with pytest.raises(ValueError, match=said):
-        DATASETS.build(texts | change)

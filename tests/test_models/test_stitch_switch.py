@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pytest
 import torch
 import torch.nn.functional as F
-from mmengine.config import Config
 from mmengine.model import BaseTTAModel, ExponentialMovingAverage
 from mmengine.registry import MODELS, init_default_scope
 from package_calls import predicted
@@ -16,14 +15,12 @@ from tiny import tiny_config
 from torch import nn
 from toy import small_toy
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.evaluation.per_stitch_bn import PerStitchBN, batch_norms
 from snnet_mm.models import (
-    PerStitchBN,
     find_stitched_backbone,
     set_input_size,
     set_stitch,
 )
-from snnet_mm.models.per_stitch_bn import batch_norms
 
 
 class Listener(nn.Module):
@@ -47,13 +44,6 @@ def test_every_listener_in_a_wrapped_model_hears_of_the_stitch_once(build_snnet)
     assert net.active_stitch is net.space[8]
     set_stitch(model, 0)
     assert deep.heard == shallow.heard == [net.space[8], net.space[0]]
-
-
-def test_copies_of_a_model_beside_it_are_refused(build_snnet):
-    """Which of them runs a stitch, nobody says."""
-    student_and_teacher = nn.ModuleList([build_snnet(), build_snnet()])
-    with pytest.raises(ValueError, match='ModuleList with 2.*and no teacher'):
-        find_stitched_backbone(student_and_teacher)
 
 
 @pytest.mark.parametrize('wrong', [4, True, [1], 1.5, 'x'])
@@ -246,17 +236,6 @@ def test_eight_threads_that_switch_and_predict(build, task):
     counts = [sum(same(output, one) for output in found) for one in wanted]
     assert sum(counts) == len(found)
     assert all(counts)
-
-
-def test_the_first_forward_of_init_model_keeps_its_stitch():
-    scope, cfg = segmentor()
-    config = Config(dict(model=cfg, default_scope=scope))
-    model = init_model(config, None, device='cpu')
-    model.sample_type = sample_type(scope)
-    with switching(model, 0):
-        found = predict(model)
-    assert same(predict(model, 1), found)
-    assert not same(predict(model, 0), found)
 
 
 def test_a_step_of_test_time_augmentation_is_of_one_stitch(build):

@@ -11,8 +11,7 @@ from PIL import Image
 
 from snnet_mm.utils import load_weights_only
 
-FEW = 3
-MANY = pytest.param(20, marks=pytest.mark.slow)
+KILLS = 3
 OPEN = {
     '.pth': load_weights_only,
     '.json': lambda path: json.loads(path.read_text()),
@@ -77,13 +76,12 @@ def cfg(run_cfg):
     return run_cfg
 
 
-@pytest.mark.parametrize('kills', [FEW, MANY])
-def test_training_ends_with_the_same_weights(kills, cfg, folders):
+def test_training_ends_with_the_same_weights(cfg, folders):
     """One checkpoint is kept, and every third kill is in the middle of its writing."""
-    iters = 2 + 9 * kills  # a kill at a random time may come dozens of steps on
+    iters = 2 + 9 * KILLS  # a kill at a random time may come dozens of steps on
     straight, killed = folders
     wait(fork(train(cfg, straight, iters, -1), straight))
-    kill_often(train(cfg, killed, iters, 1), killed, kills, 20, 'half written')
+    kill_often(train(cfg, killed, iters, 1), killed, KILLS, 20, 'half written')
     wanted, found = (load_weights_only(f / f'iter_{iters}.pth') for f in folders)
     for key in ('state_dict', 'optimizer'):
         assert_same(found[key], wanted[key])
@@ -105,17 +103,15 @@ def evaluate(cfg, folder, checkpoint):
     return work
 
 
-# Not more kills: an evaluation resumes from finished groups of stitches alone.
-@pytest.mark.parametrize('kills', [FEW])
-def test_an_evaluation_ends_with_the_same_results(kills, cfg, folders):
+def test_an_evaluation_ends_with_the_same_results(cfg, folders):
     straight, killed = folders
     cfg.default_hooks.checkpoint.interval = 2
     wait(fork(train(cfg, straight, 2, 1), straight))
     checkpoint = straight / 'iter_2.pth'
     cfg.resume = False
-    cfg.test_dataloader.dataset.num_scenes = 6 + 4 * kills
+    cfg.test_dataloader.dataset.num_scenes = 6 + 4 * KILLS
     wait(fork(evaluate(cfg, straight, checkpoint), straight))
-    kill_often(evaluate(cfg, killed, checkpoint), killed, kills, 12)
+    kill_often(evaluate(cfg, killed, checkpoint), killed, KILLS, 12)
     results = (folder / 'report/stitches.json' for folder in folders)
     wanted, found = (json.loads(path.read_text()) for path in results)
     assert found == wanted

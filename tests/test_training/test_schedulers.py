@@ -76,17 +76,3 @@ def test_the_state_is_plain_data_and_goes_on():
     assert last[5].equal(last[9])
     with pytest.raises(ValueError, match='pct_start=1; .* 10 steps'):
         GroupOneCycleLR(new_optimizer(), pct_start=1, begin=0, end=10)
-
-
-def test_epochs_of_a_config_become_iterations():
-    one, other = new_optimizer(), new_optimizer()
-    for name in ('GroupOneCycleLR', 'OneCycleMomentum'):
-        cfg = dict(type=name, begin=1, end=3, pct_start=0.4)
-        epochs = dict(by_epoch=True, convert_to_iter_based=True)
-        made = dict(cfg, optimizer=one, **epochs)
-        by_iteration = PARAM_SCHEDULERS.build(made, default_args=dict(epoch_length=10))
-        counted = dict(cfg, optimizer=other, begin=10, end=30, by_epoch=False)
-        expected = PARAM_SCHEDULERS.build(counted)
-        first = values(one, [by_iteration], 35)
-        assert first.equal(values(other, [expected], 35))
-        assert len(set(map(tuple, first[10:30, 0].tolist()))) > 15

@@ -7,7 +7,6 @@ import pytest
 import torch
 from line_runner import build_runner, files, step_of, train
 from mmengine.fileio import LocalBackend
-from mmengine.runner import Runner
 
 
 @pytest.mark.parametrize(
@@ -58,12 +57,6 @@ def test_the_best_are_kept(tmp_path):
     assert files(tmp_path)[:2] == [bests[0], 'best_mIoU_iter_4.pth']
 
 
-def test_a_best_written_over_itself_stays(tmp_path):
-    options = dict(checkpoint=dict(save_best='mIoU'), scores=dict(mIoU=[1, 2]))
-    train(tmp_path, 1, **options).val_loop.run()
-    assert 'best_mIoU_iter_1.pth' in files(tmp_path)
-
-
 def test_old_ones_go_last(tmp_path, monkeypatch):
     """When a file is removed, its successors are whole and named."""
     removed = []
@@ -100,23 +93,6 @@ def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path):
     for name in names:
         weights = torch.load(tmp_path / name, weights_only=False)['state_dict']
         assert weights['linear.weight'].isfinite().all()
-
-
-def test_folders_of_checkpoints_are_removed_too(tmp_path, monkeypatch):
-    """DeepSpeed writes them."""
-
-    def save(runner, out_dir, filename, *args, **kwargs):
-        folder = Path(out_dir) / filename
-        folder.mkdir(exist_ok=True)
-        (folder / 'shard').touch()
-
-    monkeypatch.setattr(Runner, 'save_checkpoint', save)
-    options = dict(max_keep_ckpts=1, save_best='mIoU')
-    train(tmp_path, checkpoint=options, scores=dict(mIoU=[1, 2, 3]))
-    kept = sorted(p.parent.name for p in tmp_path.rglob('shard'))
-    assert kept == ['best_mIoU_iter_3.pth', 'iter_3.pth']
-    (runner := build_runner(tmp_path, resume=True)).call_hook('before_run')
-    assert runner._load_from == str(tmp_path / 'iter_3.pth')
 
 
 def test_all_is_on_the_disk_before_it_is_renamed(tmp_path, monkeypatch):

@@ -187,13 +187,6 @@ def test_images_of_several_views(toy_cfg, caplog, monkeypatch, collated):
     assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
 
 
-def test_a_report_without_sampling_is_refused(toy_cfg):
-    del toy_cfg.default_hooks.stitch_sampling
-    runner = Runner.from_cfg(toy_cfg)
-    with pytest.raises(ValueError, match='stitch_sampling=None; allowed: a StitchSamp'):
-        stitch_hooks.StitchReportHook().before_train(runner)
-
-
 def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
     class Picky(torch.nn.Module):
         def check_space(self, space):

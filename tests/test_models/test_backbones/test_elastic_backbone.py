@@ -95,12 +95,6 @@ def test_blocks_that_lead_into_a_stage_stay(build):
             build(net, [chain])
 
 
-@pytest.mark.parametrize('anchors', [[], [VIT, VIT]])
-def test_one_network_alone_is_stitched_to_itself(build, anchors):
-    with pytest.raises(ValueError, match=f'anchors={len(anchors)}; .*one network'):
-        ElasticBackbone(anchors, [(0,)])
-
-
 @torch.no_grad()
 def test_costs_in_a_whole_model_are_its_blocks_and_maps(randomise):
     """Stitches of a whole model: switched, counted and exported."""

@@ -5,10 +5,9 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from mmengine.registry import MODELS
 from states import states_on_route
 
-from snnet_mm.models import SNNetv1, SNNetv2, StitchingLayer
+from snnet_mm.models import SNNetv1, SNNetv2
 from snnet_mm.stitching import TwoWaySpace
 
 OUT_INDICES = (6, 0, 2, 3)
@@ -185,14 +184,6 @@ def test_gradient_and_forward_reach_each_part_of_the_route_once(build_snnet, lay
 def vit(width=8, depth=2, **kwargs):
     arch = dict(embed_dims=width, depth=depth, num_heads=2)
     return dict(type='PlainViT', img_size=32, patch_size=8, arch=arch) | kwargs
-
-
-def test_stitching_layers_by_default_and_as_they_are_set():
-    anchors = [vit(16), vit(24, 3)]
-    net = MODELS.build(dict(type='SNNetv2', anchors=anchors))
-    assert {layer.rank for layer in net.stitching_layers.values()} == {16}
-    net = SNNetv2(anchors, dict(type='StitchingLayer'))
-    assert {type(m) for m in net.stitching_layers.values()} == {StitchingLayer}
 
 
 THREE = [vit(depth=depth) for depth in (2, 3, 4)]

@@ -5,8 +5,6 @@ import copy
 import pytest
 import torch
 from equality import assert_same
-from mmengine.model import ExponentialMovingAverage
-from mmengine.runner.checkpoint import load_checkpoint, weights_to_cpu
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -45,11 +43,6 @@ def build(build_snnet):
     return build
 
 
-def through_mmengine(model, weights, path):
-    torch.save(dict(state_dict=weights_to_cpu(weights)), path)
-    load_checkpoint(model, str(path))
-
-
 def weights_only(model, weights, path):
     torch.save(weights, path)
     model.load_state_dict(load_weights_only(path))
@@ -65,7 +58,6 @@ def through_safetensors(model, weights, path):
     [
         lambda model, weights, _: model.load_state_dict(weights),
         lambda model, weights, _: model.load_state_dict(weights, strict=False),
-        through_mmengine,
         weights_only,
         through_safetensors,
     ],
@@ -96,17 +88,6 @@ def test_fewer_stitches_have_the_weights_of_all(build):
     assert torch.equal(*pair)
     with pytest.raises(ValueError, match='Stitch 3 is unknown in the weights'):
         model.load_state_dict(fewer.state_dict(), strict=False)
-
-
-def test_a_model_average_and_a_copy_have_the_record(build):
-    model = build()
-    average = ExponentialMovingAverage(model, update_buffers=True)
-    average.update_parameters(model)
-    average.update_parameters(model)
-    state = average.state_dict()
-    assert state[f'module.{KEY}'].equal(model.state_dict()[KEY])
-    average.load_state_dict(state)
-    assert copy.deepcopy(model).state_dict()[KEY].equal(model.state_dict()[KEY])
 
 
 def record_of(weights):

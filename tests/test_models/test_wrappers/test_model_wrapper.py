@@ -87,19 +87,6 @@ def test_the_model_is_a_child(pair):
         _ = wrapper.nothing
 
 
-def test_versions_of_modules_come_with_weights(pair):
-    """Batch norms, and heads of mm packages, convert weights of older versions."""
-    _, wrapper = pair
-    seen, head = [], wrapper.wrapped.head[0]
-    head._version = 7
-    head.register_load_state_dict_pre_hook(
-        lambda module, weights, prefix, metadata, *_: seen.append(metadata['version'])
-    )
-    wrapper.load_state_dict(wrapper.state_dict())
-    load_state_dict(wrapper, wrapper.state_dict(), strict=True)
-    assert seen == [7, 7]
-
-
 @pytest.mark.parametrize(
     'copied', [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
 )
@@ -117,14 +104,3 @@ def test_the_config_inside_wrappers():
     inner = dict(type='ImageClassifier', backbone=dict(type='PlainViT'))
     wrapped = dict(type='SandwichWrapper', model=dict(type=ModelWrapper, model=inner))
     assert model_config(Config(dict(model=wrapped))) == inner
-
-
-def test_the_model_itself_hears_of_stitches_and_spaces(build_classifier):
-    model, heard = build_classifier(), []
-    methods = dict(on_stitch=lambda _, s: heard.append(s.id), check_space=lambda *_: 0)
-    model.__class__ = type('Listening', (type(model),), methods)
-    wrapper = ModelWrapper(model)
-    set_stitch(wrapper, 5)
-    assert heard == [5]
-    asked = [m for m in wrapper.modules() if hasattr(type(m), 'check_space')]
-    assert asked == [model]

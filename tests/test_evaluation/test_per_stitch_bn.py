@@ -9,15 +9,13 @@ from staged_anchors import disturb, resnet
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from snnet_mm.models import (
+from snnet_mm.evaluation import per_stitch_bn
+from snnet_mm.evaluation.per_stitch_bn import (
     PerStitchBN,
-    SandwichWrapper,
-    SNNetv1,
     attach_statistics,
-    per_stitch_bn,
     recalibrate_bn,
-    set_stitch,
 )
+from snnet_mm.models import SandwichWrapper, SNNetv1, set_stitch
 from snnet_mm.stitching import visiting_order
 
 MEAN, VAR = 'head.bn.running_mean', 'head.bn.running_var'
@@ -181,7 +179,7 @@ def test_anchors_with_batch_norms(classifier, batches):
     with pytest.raises(ValueError, match='anchor_heads.0.bias.*; allowed: all'):
         PerStitchBN(classifier, {0: {'anchor_heads.0.bias': images}})
     older = {k.replace('anchor_heads', 'ends'): v for k, v in statistics[0].items()}
-    with pytest.raises(ValueError, match=r'ends\.0.* anew by tools/test.py --recalib'):
+    with pytest.raises(ValueError, match=r'ends\.0.* --recalibrate-bn writes'):
         PerStitchBN(classifier, {0: older})
 
 

@@ -1,0 +1,381 @@
+"""Batch norm statistics of each stitch, where training mixes those of all."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from itertools import islice
+from logging import WARNING
+
+import torch
+from mmengine.dist import all_reduce, get_world_size
+from mmengine.hooks import EMAHook, Hook
+from mmengine.logging import print_log
+from mmengine.model import BaseModel
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from snnet_mm.costs.counting import cost_table
+from snnet_mm.costs.extensions import FORWARDS, rule_for
+from snnet_mm.costs.parts import size_of_images
+from snnet_mm.datasets import random_batches
+from snnet_mm.models import (
+    ModelWrapper,
+    find_stitched_backbone,
+    set_input_size,
+    set_stitch,
+    unwrapped,
+)
+from snnet_mm.stitching import Stitch, visiting_order
+from snnet_mm.utils import check, is_whole, isolated_rng, register
+
+KEYS = ('running_mean', 'running_var')
+STATISTICS = 'stitch_statistics'  # their key in a checkpoint
+Statistics = dict[int, dict[str, Tensor]]  # by stitch id and name in the state dict
+Norms = Mapping[str, _BatchNorm]
+
+
+class PerStitchBN(nn.Module):
+    """Gives the batch norms of a model the statistics of the active stitch.
+
+    As ``model.per_stitch_bn`` it is told by :func:`set_stitch`. It adds nothing to the
+    state dict. Stitches without statistics of their own have those that the model came
+    with. Where anchors have batch norms, stitches share no prefixes meanwhile.
+    """
+
+    def __init__(self, model: nn.Module, statistics: Statistics) -> None:
+        super().__init__()
+        model = _plain(model)
+        norms, space = batch_norms(model), find_stitched_backbone(model).space
+        # In tuples, which hide modules that are registered elsewhere.
+        self._model, self._norms, self.statistics = (model,), (norms,), statistics
+        self._mixed = {
+            f'{name}.{key}': getattr(norm, key).clone()
+            for name, norm in norms.items()
+            for key in KEYS
+        }
+        for i, values in statistics.items():
+            optional = _norms_of_some_stitches(model, norms, space[i])
+            needed = {k for k in self._mixed if k.rpartition('.')[0] not in optional}
+            wrong = (needed - values.keys()) | (values.keys() - self._mixed.keys())
+            wanted = (
+                f'all {len(norms)} batch norms of the model, for stitch {i}; '
+                'tools/test.py --recalibrate-bn writes the file of an older model anew'
+            )
+            check(not wrong, '--bn-statistics', sorted(wrong)[:3], wanted)
+
+    def on_stitch(self, stitch: Stitch) -> None:
+        """Copy the statistics of a stitch into the batch norms."""
+        self._write({**self._mixed, **self.statistics.get(stitch.id, {})})
+
+    def attach(self) -> 'PerStitchBN':
+        """Become a part of the model, and serve its active stitch."""
+        (model,) = self._model
+        model.per_stitch_bn = self
+        backbone = find_stitched_backbone(model)
+        backbone.shares_prefixes = not batch_norms(backbone)
+        set_stitch(model, backbone.active_stitch.id)
+        return self
+
+    def detach(self) -> None:
+        """Leave the model with the statistics that it had."""
+        (model,) = self._model
+        del model.per_stitch_bn
+        find_stitched_backbone(model).shares_prefixes = True
+        self._write(self._mixed)
+
+    def _write(self, values: Mapping[str, Tensor]) -> None:
+        for name, norm in self._norms[0].items():
+            for key in KEYS:
+                getattr(norm, key).copy_(values[f'{name}.{key}'])
+
+
+def attach_statistics(
+    model: nn.Module, statistics: Statistics | None
+) -> PerStitchBN | None:
+    """Attach the statistics of a checkpoint for the norms and stitches of the model.
+
+    If the model has norms that the checkpoint lacks, warn and leave all mixed.
+    """
+    if not statistics or not (norms := batch_norms(model)):
+        return None
+    ids = {*find_stitched_backbone(model).space.ids} & statistics.keys()
+    here = {f'{name}.{key}' for name in norms for key in KEYS}
+    own = {i: {k: statistics[i][k] for k in here & statistics[i].keys()} for i in ids}
+    try:
+        return PerStitchBN(model, own).attach()
+    except ValueError as error:
+        words = f'Stitches keep mixed batch norm statistics: {error}'
+        print_log(words, 'current', WARNING)
+        return None
+
+
+@torch.no_grad()
+def recalibrate_bn(
+    model: BaseModel, batches: Iterable[dict], ids: Iterable[int], mode: str = 'tensor'
+) -> Statistics:
+    """Estimate mean and variance of every batch norm that a stitch runs, for each.
+
+    The model stays as it is. Statistics are means over batches of a data loader, of
+    equal number on every rank, and over ranks. ``mode`` is that of mm's forward which
+    reaches all batch norms: ``'predict'`` if some see detections.
+    """
+    model = _plain(model)
+    backbone, norms = find_stitched_backbone(model), batch_norms(model)
+    wanted = 'a model with batch norms'
+    check(norms, '--recalibrate-bn', type(model).__name__, wanted)
+    share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
+    stitches = visiting_order(backbone.space[i] for i in ids)
+    # Sums of mean, variance and 1 over batches: a detector's heads may not see all.
+    sizes = {n: 2 * norm.num_features + 1 for n, norm in norms.items()}
+    zeros = next(iter(norms.values())).running_mean.new_zeros
+    totals = {s.id: {n: zeros(size) for n, size in sizes.items()} for s in stitches}
+    # mmseg pads images that are smaller than a crop in training alone.
+    pads = not getattr(model.data_preprocessor, 'batch_augments', None)
+    num_batches = 0
+    with _observing(model, norms):
+        for data_batch in batches:
+            num_batches += 1
+            data = model.data_preprocessor(data_batch, pads)
+            with share():
+                for stitch in stitches:
+                    set_stitch(model, stitch.id)
+                    for norm in norms.values():
+                        norm.reset_running_stats()
+                    model._run_forward(data, mode=mode)
+                    for name, norm in norms.items():
+                        if norm.num_batches_tracked:
+                            found = [getattr(norm, key) for key in KEYS]
+                            found.append(found[0].new_ones(1))
+                            totals[stitch.id][name] += torch.cat(found)
+    check(num_batches, 'train_dataloader', num_batches, 'images to recalibrate with')
+    idle = {s.id: _norms_of_some_stitches(model, norms, s) for s in stitches}
+    return {s.id: _average(totals[s.id], s, idle[s.id]) for s in stitches}
+
+
+def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
+    """Return the batch norms that prediction runs and training changes, by name.
+
+    Frozen ones, such as those of mmdet's ResNets (``norm_eval``), are left out.
+    """
+    model = _plain(model)
+    modes = {module: module.training for module in model.modules()}
+    model.train()
+    norms = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm)
+        and not name.startswith('auxiliary_head.')
+        and module.training
+        and module.track_running_stats
+    }
+    for module, mode in modes.items():
+        module.training = mode
+    return norms
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """Return the mm model inside all wrappers, some of which hold a teacher."""
+    model = unwrapped(model)
+    while isinstance(model, ModelWrapper):
+        model = model.wrapped
+    return model
+
+
+def _average(
+    totals: Mapping[str, Tensor], stitch: Stitch, optional: set[str]
+) -> dict[str, Tensor]:
+    """Divide sums over the batches of all ranks by the batches that reached a norm."""
+    statistics = {}
+    for name, total in totals.items():
+        all_reduce(total)
+        reached, wanted = bool(total[-1]), 'more images or better weights: none reached'
+        wanted += f' {name} with stitch {stitch.id}, as where nothing was detected'
+        check(reached or name in optional, '--recalibrate-bn', 0, wanted)
+        if reached:
+            values = (total[:-1] / total[-1]).chunk(2)
+            for key, value in zip(KEYS, values, strict=True):
+                statistics[f'{name}.{key}'] = value.clone()
+    return statistics
+
+
+def _norms_of_some_stitches(model: nn.Module, norms: Norms, stitch: Stitch) -> set[str]:
+    """Return the norms that a stitch may leave out: in the backbone, and idle ones."""
+    inside = set(find_stitched_backbone(model).modules())
+    asked = [m for m in model.modules() if hasattr(type(m), 'idle_parameters')]
+    idle = {id(p) for module in asked for p in module.idle_parameters(stitch)}
+    return {n for n, norm in norms.items() if norm in inside or id(norm.weight) in idle}
+
+
+@contextmanager
+def _observing(model: nn.Module, norms: Norms) -> Iterator[None]:
+    """Put norms alone in training mode; afterwards restore everything."""
+    momentum = {norm: norm.momentum for norm in norms.values()}
+    states = {norm: deepcopy(norm.state_dict()) for norm in momentum}
+    active, training = find_stitched_backbone(model).active_stitch, model.training
+    model.eval()
+    for norm in momentum:
+        norm.train().momentum = None
+    try:
+        yield
+    finally:
+        set_stitch(model, active.id)
+        for norm, state in states.items():
+            norm.momentum = momentum[norm]
+            norm.load_state_dict(state)
+        model.train(training)
+
+
+@register(HOOKS)
+class StitchStatisticsHook(Hook):
+    """Gives batch norms statistics of each stitch, where training mixes those of all.
+
+    They are estimated on training images: for validated stitches before a validation,
+    for all stitches after the last iteration. The last checkpoint holds them as
+    ``stitch_statistics``, the best one those of validated stitches; a test of that
+    checkpoint uses them. Training goes on with the mixed ones. Models without batch
+    norms are left alone.
+
+    Args:
+        num_images: Training images of the estimate, of all processes together, in whole
+            batches. 0 leaves everything mixed, in tests too. Default: 200.
+    """
+
+    priority = 'LOW'  # after a model average has moved, before a checkpoint is written
+    stitched_only = True  # see StitchSamplingHook
+
+    def __init__(self, num_images: int = 200) -> None:
+        key = 'StitchStatisticsHook.num_images'
+        check(is_whole(num_images, 0), key, num_images, '1 or more, 0 for none')
+        self.num_images, self.trains = num_images, False
+        self.statistics: Statistics = {}
+        self.mode: str | None = None
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        self.statistics = checkpoint.get(STATISTICS, {}) if self.num_images else {}
+
+    def before_train(self, runner: Runner) -> None:
+        self.statistics, self.trains = {}, True  # what was loaded is forgotten
+
+    def before_train_iter(self, runner: Runner, **_) -> None:
+        self.statistics = {}  # the weights will be others
+
+    def after_train_iter(self, runner: Runner, **_) -> None:
+        if not self.is_last_train_iter(runner):
+            return
+        averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook)]
+        # A checkpoint's weights are the average. mmpretrain's hook validates besides.
+        for hook in averages:
+            EMAHook.before_val_epoch(hook, runner)
+        self._estimate(runner, find_stitched_backbone(runner.model).space.ids)
+        for hook in averages:
+            EMAHook.after_val_epoch(hook, runner)
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        if self.statistics:
+            checkpoint[STATISTICS] = {
+                i: {key: value.cpu() for key, value in values.items()}
+                for i, values in self.statistics.items()
+            }
+
+    def of(self, runner: Runner, ids: Sequence[int]) -> Statistics:
+        """Return the statistics of the weights; training estimates missing ones."""
+        if self.trains and not self.statistics.keys() >= {*ids}:
+            self._estimate(runner, ids)
+        return self.statistics
+
+    def _estimate(self, runner: Runner, ids: Sequence[int]) -> None:
+        model = runner.model
+        if not self.num_images or not batch_norms(model):
+            return
+        runner.logger.info(
+            f'Estimating batch norm statistics of {len(ids)} stitches on '
+            f'{self.num_images} images (config key: '
+            'default_hooks.stitch_statistics.num_images, 0 for none).'
+        )
+        backbone = find_stitched_backbone(model)
+        drawn = backbone.input_size
+        with isolated_rng(runner.seed):
+            set_input_size(model, None)  # as images are tested
+            try:
+                batches = self._batches(runner)
+                if self.mode is None:
+                    data = runner.train_dataloader, runner.seed
+                    costs = cost_table(model, size_of_images(model, *data))
+                    self.mode = _forward_mode(model, costs.scope)
+                self.statistics = recalibrate_bn(model, batches, ids, self.mode)
+            except Exception as error:  # no reason to lose a training
+                if get_world_size() > 1:
+                    raise  # the other processes wait for this one
+                why = f'not estimated: {type(error).__name__}: {error}'
+                runner.logger.warning(f'Batch norm statistics of stitches {why}')
+            finally:
+                set_input_size(model, drawn)
+
+    def _batches(self, runner: Runner) -> Iterator[dict]:
+        loader, ranks = runner.train_dataloader, get_world_size()
+        # As many on every rank, and as large.
+        share = len(loader.dataset) // ranks
+        size = min(loader.batch_size or 1, share) or 1
+        number = min(math.ceil(self.num_images / size / ranks), share // size) or 1
+        return random_batches(loader, runner.seed, number * size * ranks)
+
+
+def _forward_mode(model: nn.Module, scope: str | None) -> str:
+    """Return the mode of mm's forward that reaches all norms, by the scope of costs."""
+    # Heads that images alone do not reach see what they need in this mode only.
+    return 'predict' if rule_for(unwrapped(model), FORWARDS) or scope else 'tensor'
+
+
+def statistics_hook(runner: Runner) -> StitchStatisticsHook | None:
+    """Return the hook of a runner that holds the statistics of stitches."""
+    return next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
+
+
+def recalibrated(
+    runner: Runner, number: int, ids: Sequence[int], scope: str | None
+) -> Statistics:
+    """Estimate the statistics of stitches anew, on so many training images."""
+    train_cfg = runner.cfg.get('train_dataloader')
+    allowed = 'training images, to recalibrate batch norm with'
+    check(train_cfg, 'train_dataloader', train_cfg, allowed)
+    train = Runner.build_dataloader(train_cfg, seed=runner.seed)
+    runner.logger.info(
+        f'Recalibrating batch norm for {len(ids)} stitches on {number} images'
+    )
+    together = (train.batch_size or 1) * get_world_size()
+    batches = islice(train, math.ceil(number / together))
+    mode = _forward_mode(runner.model, scope)
+    return recalibrate_bn(runner.model, batches, ids, mode)
+
+
+@contextmanager
+def own_statistics(
+    runner: Runner, ids: Iterable[int], statistics: Statistics | None = None
+) -> Iterator[None]:
+    """Let stitches run with statistics of their own, by default those of a hook."""
+    model, hook = runner.model, statistics_hook(runner)
+    if statistics is None and hook is not None:
+        statistics = hook.of(runner, ids)
+        if hook.num_images and not statistics and batch_norms(model):
+            runner.logger.warning(
+                'The weights came without batch norm statistics of each stitch, as '
+                'from a checkpoint before the last: all run with mixed ones (option: '
+                '--recalibrate-bn)'
+            )
+    norms = attach_statistics(model, statistics)
+    if norms is None:
+        yield
+        return
+    own = sorted(norms.statistics.keys() & {*ids})
+    runner.logger.info(
+        f'{len(own)} of {len({*ids})} stitches have batch norm statistics of their '
+        'own, the others mixed ones (config key: '
+        'default_hooks.stitch_statistics.num_images, 0 for none).'
+    )
+    try:
+        yield
+    finally:
+        norms.detach()

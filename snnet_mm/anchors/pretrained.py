@@ -8,13 +8,16 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from snnet_mm.utils import check
-from snnet_mm.utils.checkpoint import load_url, load_weights_only
+from snnet_mm.utils.checkpoints import (
+    STATE_DICTS,
+    load_url,
+    load_weights_only,
+    weights_of,
+)
 from snnet_mm.utils.timm_models import create_timm_model
 
 Weights = Mapping[str, Tensor]
 
-# Where files keep their state dict; BEiT's have one inside another.
-_STATE_DICTS = ('state_dict', 'model', 'module')
 # Low-rank updates start from nothing; old files lack what batch norms count.
 _OPTIONAL = re.compile(r'\.lora_[AB]$|num_batches_tracked$')
 
@@ -90,13 +93,10 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
         loaded = create_timm_model(name, pretrained=True).state_dict()
     else:
         raise ValueError('allowed are timm://, http://, https:// and paths of files')
-    for key in _STATE_DICTS:
-        inner = loaded.get(key)
-        loaded = inner if isinstance(inner, Mapping) else loaded
-    weights = {k: v for k, v in loaded.items() if isinstance(v, Tensor)}
+    weights = {k: v for k, v in weights_of(loaded).items() if isinstance(v, Tensor)}
     if not weights:
         raise ValueError(
-            f'it holds no weights, neither at its top nor under {_STATE_DICTS}; there '
+            f'it holds no weights, neither at its top nor under {STATE_DICTS}; there '
             f'are {list(loaded)[:5]}'
         )
     return weights

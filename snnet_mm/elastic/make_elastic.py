@@ -33,7 +33,8 @@ from snnet_mm.utils import (
     work_dir_lock,
     write_json,
 )
-from snnet_mm.utils.base_checkpoint import digest_of, model_weights, save_added
+from snnet_mm.utils.base_checkpoint import digest_of, save_added
+from snnet_mm.utils.checkpoints import weights_of
 
 from .convert import Conversion, check_equal, convert_model
 from .images import ImageBatches, unlabelled_dataset
@@ -266,7 +267,7 @@ class _Job:
         config = self.conversion.config(self.cfg, self.chains, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             config.dump(temporary)
-        base = model_weights(load_weights_only(self.checkpoint))
+        base = weights_of(load_weights_only(self.checkpoint))
         old = self.conversion.renamed(base)
         new = {k: v for k, v in state.items() if whole or k not in old}
         if whole:
@@ -286,7 +287,7 @@ class _Job:
         cfg = tuning_config(elastic, str(start), iters, unlabelled=data)
         cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
         begun = work_dir / 'begun.json'
-        identity = dict(start=digest_of(model_weights(load_weights_only(start))))
+        identity = dict(start=digest_of(weights_of(load_weights_only(start))))
         identity |= dict(iters=iters, seed=self.seed)
         same = begun.exists() and json.loads(begun.read_text()) == identity
         last = find_latest_checkpoint(work_dir) if same else None
@@ -299,7 +300,7 @@ class _Job:
         self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
         build_runner(cfg, 'train').train()
         last = load_weights_only(find_latest_checkpoint(cfg.work_dir))
-        self._save(model_weights(last), whole)
+        self._save(weights_of(last), whole)
 
     def evaluate(self) -> StitchResults:
         """Test the network and all chains in one pass; measure milliseconds."""

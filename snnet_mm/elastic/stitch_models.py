@@ -19,8 +19,14 @@ from snnet_mm.costs import cost_table, whole_model_cost
 from snnet_mm.integrations.mm_backbones import FITTING, anchor_model
 from snnet_mm.models import model_config
 from snnet_mm.stitching import CostTable
-from snnet_mm.training.resume import check_weights_fit
-from snnet_mm.utils import atomic_path, check, is_number, load_config, load_weights_only
+from snnet_mm.utils import (
+    atomic_path,
+    check,
+    is_number,
+    load_config,
+    load_fitting,
+    load_weights_only,
+)
 from snnet_mm.utils.config_file import dicts_in
 
 Size = tuple[int, int]
@@ -116,9 +122,7 @@ def read_trained(
     import_module(f'snnet_mm.integrations.{scope}')
     before = model_config(cfg)
     theirs = _build(cfg, before)
-    check_weights_fit(theirs, loaded, checkpoint, strict=True)
-    state = loaded.get('state_dict', loaded).items()
-    theirs.load_state_dict({k.removeprefix('module.'): v for k, v in state}, False)
+    load_fitting(theirs, loaded, checkpoint)
     model, weights, anchor = anchor_model(before, theirs)
     ours = _build(cfg, model)
     ours.load_state_dict(weights, strict=False)

@@ -1,6 +1,6 @@
 """ESTA: biases or low-rank updates of every stitch, and importance."""
 
-from snnet_mm.training.resume import ADDED
+from snnet_mm.utils.checkpoints import ADDED
 
 from .importance import DEPLOYMENT, IMPORTANCE, ImportanceSampler, importance_results
 from .stitch_parameters import StitchBiases, StitchLoRA

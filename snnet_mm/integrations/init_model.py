@@ -32,10 +32,10 @@ from snnet_mm.stitching import (
     parse_budget,
     select_stitches,
 )
-from snnet_mm.training.resume import check_weights_fit
 from snnet_mm.utils import (
     dicts_in,
     load_config,
+    load_fitting,
     load_weights_only,
     merge_options,
     refusal,
@@ -131,10 +131,7 @@ def init_model(
         message = 'no checkpoint was given: the weights are random'
         print_log(message, logger='current', level=logging.WARNING)
     else:
-        check_weights_fit(model, weights, str(checkpoint), strict=True)
-        state = weights.get('state_dict', weights).items()
-        state = {key.removeprefix('module.'): value for key, value in state}
-        model.load_state_dict(state, strict=False)  # without parts the model lacks
+        load_fitting(model, weights, str(checkpoint))
     model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
     stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
     if stitch is None and len(stitched) == 1:

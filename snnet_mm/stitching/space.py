@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from snnet_mm.utils import check, is_whole, refusal
 
@@ -209,6 +209,7 @@ def check_space_record(
         )
 
 
+@lru_cache(maxsize=1)  # checked when read, and again when it is loaded
 def _read_record(text: str | bytes) -> tuple[tuple[int, ...], str, dict[str, list]]:
     """Depths, fingerprint and routes by stitch id."""
     try:

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from snnet_mm.costs import count_parameters
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.utils import check, is_whole, isolated_rng, register
+from snnet_mm.utils.checkpoints import non_finite
 
-from .resume import diverged, non_finite
+from .resume import diverged
 from .stitch_hooks import sampling_hook
 
 # Heads with a class for each of the data's. Semantic heads of detectors have classes of

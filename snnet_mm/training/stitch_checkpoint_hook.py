@@ -25,14 +25,9 @@ from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
 from snnet_mm.utils import register, remove_leftovers
+from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
-from .resume import (
-    check_resumable,
-    check_weights_fit,
-    diverged,
-    find_resumable,
-    non_finite,
-)
+from .resume import check_resumable, diverged, find_resumable
 
 
 @register(HOOKS)
@@ -85,7 +80,7 @@ class StitchCheckpointHook(CheckpointHook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         name, resumed = runner._load_from or 'given', runner._resume
         fine_tunes = isinstance(runner._train_loop, BaseLoop) and not resumed
-        model = runner.model
+        model = unwrapped(runner.model)
         check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
         if resumed:
             if isinstance(runner.optim_wrapper, dict):  # until it is built to resume

@@ -2,7 +2,8 @@
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
-from .checkpoint import UntrustedCheckpointError, guard_checkpoints, load_weights_only
+from .checkpoint_guard import guard_checkpoints, read_ahead
+from .checkpoints import UntrustedCheckpointError, load_fitting, load_weights_only
 from .command_line import ToolParser, check_file, parse_size, run_command
 from .config_file import dicts_in, load_config, merge_options, set_length
 from .distributed import closing_process_group, launched_rank, prepare_cpu_distributed

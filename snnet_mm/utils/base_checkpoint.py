@@ -17,19 +17,12 @@ KEY = 'base_checkpoint'  # in the meta of a checkpoint
 def digest_of(weights: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of tensors with their names, shapes and types."""
     found = hashlib.sha256()
-    for name in sorted(weights):
-        tensor = weights[name].detach().cpu().contiguous()
+    tensors = {k: v for k, v in weights.items() if isinstance(v, Tensor)}
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
         found.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\n'.encode())
         found.update(tensor.flatten().view(torch.uint8).numpy().data)
     return found.hexdigest()
-
-
-def model_weights(loaded: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the weights of a checkpoint of mmengine, or of a bare state dict."""
-    state = loaded.get('state_dict', loaded)
-    return {
-        k.removeprefix('module.'): v for k, v in state.items() if isinstance(v, Tensor)
-    }
 
 
 def save_added(
@@ -62,7 +55,7 @@ def save_added(
 
 
 def joined_with_base(
-    loaded: dict[str, Any], path: Path, read: Callable[[Path], dict[str, Any]]
+    loaded: dict[str, Any], path: Path, read: Callable[[Path], dict[str, Tensor]]
 ) -> dict[str, Any]:
     """Return a checkpoint with the weights of its base, if it names one.
 
@@ -79,7 +72,7 @@ def joined_with_base(
             f'checkpoint {path} adds to {base}, which does not exist: put the network '
             'there, or write one file with tools/make_elastic.py --whole'
         )
-    weights = model_weights(read(base))
+    weights = read(base)
     if digest_of(weights) != record['sha256']:
         raise ValueError(
             f'checkpoint {path} adds to {base}, whose weights have changed since: '

@@ -13,7 +13,7 @@ from mmengine.config import DictAction
 
 from snnet_mm.runtime.checks import check
 
-from .checkpoint import FLAG
+from .checkpoint_guard import FLAG
 from .distributed import LAUNCHERS
 from .logging import NOISE, WithoutNoise
 

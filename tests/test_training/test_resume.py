@@ -5,10 +5,8 @@ import os
 import pytest
 import torch
 from line_runner import build_runner, train
-from mmengine.logging import MMLogger
-from torch import nn
 
-from snnet_mm.training.resume import check_weights_fit
+from snnet_mm.utils import guard_checkpoints
 
 
 @pytest.fixture
@@ -89,6 +87,14 @@ def test_the_last_checkpoint_or_the_newest_readable_one(
         )
 
 
+def test_the_checkpoint_is_read_once(trained, monkeypatch):
+    read, load = [], torch.load
+    monkeypatch.setattr(torch, 'load', lambda f, **kw: read.append(f) or load(f, **kw))
+    with guard_checkpoints():
+        runner = train(trained, iters=4, resume=True)
+    assert (runner.iter, read) == (4, [trained / 'iter_3.pth'])
+
+
 @pytest.mark.parametrize('cut_one', [False, True])
 def test_an_empty_folder_starts_from_scratch(tmp_path, caplog, cut_one):
     if cut_one:
@@ -163,32 +169,3 @@ def test_the_state_of_other_parameters_is_refused(tmp_path):
         torch.save(checkpoint, path)
         with pytest.raises(ValueError, match=message):
             train_with(dict(type='AdamW'), tmp_path, iters=4, resume=True)
-
-
-def test_the_space_that_weights_are_of(build_snnet, caplog):
-    model, part = (
-        nn.Sequential(build_snnet(**kw)) for kw in ({}, dict(stitch_ids=[2]))
-    )
-    weights = model.state_dict()
-    with pytest.raises(ValueError, match='goes on with the stitches it began'):
-        check_weights_fit(part, weights, 'a', True, resumed=True)
-    check_weights_fit(part, weights, 'a', False)
-    # Weights of another depth lack parameters too; the space is what is said.
-    other = nn.Sequential(build_snnet((2, 7)))
-    for resumed in (True, False):
-        with pytest.raises(ValueError, match='another stitching space'):
-            check_weights_fit(other, weights, 'a', resumed, resumed)
-    logger = MMLogger.get_current_instance()
-    logger.setLevel('INFO')
-    logger.addHandler(caplog.handler)
-    check_weights_fit(model, weights, 'a', True, resumed=True)
-    assert caplog.messages == []
-    del weights['0._extra_state']
-    check_weights_fit(model, weights, 'old.pth', True, resumed=True)
-    assert caplog.messages == [
-        'checkpoint old.pth does not say which stitching space it is of; older ones do '
-        'not: its ids are taken for those of the model.'
-    ]
-    del weights['0.stitching_initialized']
-    with pytest.raises(ValueError, match=r"lacks 1 .*'0.stitching_initialized'"):
-        check_weights_fit(model, weights, 'old.pth', True)

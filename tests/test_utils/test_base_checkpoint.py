@@ -7,7 +7,8 @@ from mmengine.runner import load_checkpoint
 
 import snnet_mm.models  # noqa: F401
 from snnet_mm.utils import guard_checkpoints, load_weights_only
-from snnet_mm.utils.base_checkpoint import digest_of, model_weights, save_added
+from snnet_mm.utils.base_checkpoint import digest_of, save_added
+from snnet_mm.utils.checkpoints import weights_of
 
 RENAMES = 'backbone.', 'backbone.anchors.0.'
 VIT = dict(type='PlainViT', img_size=32, patch_size=8)
@@ -59,7 +60,7 @@ def test_both_files_are_read_as_one(base, tmp_path, monkeypatch):
 
 def test_what_is_added_goes_over_the_base_which_may_add_to_another(base, tmp_path):
     first = save(tmp_path / 'first' / '1.pth', base, added={'head.c': torch.ones(1)})
-    weights = model_weights(load_weights_only(first))
+    weights = weights_of(load_weights_only(first))
     second = save(tmp_path / 'second' / '2.pth', (first, weights))
     loaded = load_weights_only(second)['state_dict']
     assert loaded['head.c'].tolist() == [1]
@@ -70,7 +71,7 @@ def test_names_of_parallel_training_are_left_off(base, tmp_path):
     path, weights = base
     wrapped = dict(state_dict={f'module.{k}': v for k, v in weights.items()})
     torch.save(wrapped, path)
-    assert digest_of(model_weights(wrapped)) == digest_of(weights)
+    assert digest_of(weights_of(wrapped)) == digest_of(weights)
     loaded = load_weights_only(save(tmp_path / 'e.pth', base))['state_dict']
     assert loaded['backbone.anchors.0.a'].equal(weights['backbone.a'])
 

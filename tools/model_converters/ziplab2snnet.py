@@ -6,6 +6,7 @@ import torch
 
 from snnet_mm.models import convert_ziplab
 from snnet_mm.utils import ToolParser, atomic_path, load_weights_only, run_command
+from snnet_mm.utils.checkpoints import weights_of
 
 
 def parse_args() -> argparse.Namespace:
@@ -18,10 +19,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    checkpoint = load_weights_only(args.src)
-    state_dict = checkpoint.get('state_dict', checkpoint)
-    state_dict = state_dict.get('model', state_dict)
-    converted = convert_ziplab(state_dict)
+    converted = convert_ziplab(weights_of(load_weights_only(args.src)))
     with atomic_path(args.dst) as temporary:
         torch.save(dict(state_dict=converted, meta=dict()), temporary)
     print(f'Wrote {len(converted)} tensors to {args.dst}')

@@ -209,7 +209,22 @@ class StitchedBackbone(BaseModule):
         return as_space_record(self.space)
 
     def set_extra_state(self, state: Tensor) -> None:
-        check_space_of_weights({SPACE_RECORD: state}, self.space)
+        self.check_space_of({SPACE_RECORD: state})
+
+    def check_space_of(
+        self, weights: Mapping[str, Tensor], prefix: str = '', exact: bool = False
+    ) -> bool:
+        """Raise for weights of another space; see :func:`check_space_record`.
+
+        Names of the backbone begin with ``prefix``. Returns whether the weights have a
+        record, or need none without stitching layers.
+        """
+        if prefix + SPACE_RECORD not in weights:
+            return not any(k.startswith(f'{prefix}stitching_layers.') for k in weights)
+        record = weights[prefix + SPACE_RECORD]
+        text = bytes(record.cpu().numpy()) if isinstance(record, Tensor) else b''
+        check_space_record(text, self.space, exact)
+        return True
 
     def _load_from_state_dict(self, state_dict: Mapping, prefix: str, *args) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -256,22 +271,3 @@ def as_space_record(space: StitchingSpace) -> Tensor:
     """Return the record of a space as bytes ``(N,)``, as weights can hold them."""
     record = bytearray(write_space_record(space).encode())
     return torch.frombuffer(record, dtype=torch.uint8)
-
-
-def check_space_of_weights(
-    weights: Mapping[str, Tensor],
-    space: StitchingSpace,
-    prefix: str = '',
-    exact: bool = False,
-) -> bool:
-    """Refuse weights of another space; see :func:`check_space_record`.
-
-    Names of the backbone begin with ``prefix``. Returns whether the weights have a
-    record, or need none without stitching layers.
-    """
-    if prefix + SPACE_RECORD not in weights:
-        return not any(k.startswith(f'{prefix}stitching_layers.') for k in weights)
-    record = weights[prefix + SPACE_RECORD]
-    text = bytes(record.cpu().numpy()) if isinstance(record, Tensor) else ''
-    check_space_record(text, space, exact)
-    return True

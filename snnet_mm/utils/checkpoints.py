@@ -1,23 +1,21 @@
-"""Checkpoints are data: they are read without running what is in them."""
+"""Checkpoints: read without running what is in them, unwrapped and compared."""
 
 import hashlib
-import logging
 import os
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlparse
 
 import numpy as np
 import torch
 from mmengine.logging import HistoryBuffer, print_log
-from mmengine.runner.checkpoint import CheckpointLoader, load_from_http, load_from_local
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from .base_checkpoint import joined_with_base
 
@@ -28,12 +26,12 @@ _REFUSAL = re.compile(
     r'.*(?:Unsupported global|unsupported GLOBAL|unrecognized function|not trusted|'
     r'Can only (?:create|build|append|extend|set)).*'
 )
-FLAG = '--trust-checkpoint'
-KEYS = (
-    'config keys: load_from, init_cfg.checkpoint; of tools/test.py: the argument '
-    'checkpoint'
-)
-SWITCH = 'TORCH_FORCE_WEIGHTS_ONLY_LOAD'
+KEYS = 'config key: load_from; of tools/test.py: the argument checkpoint'
+# Weights that change the outputs of the others, by the setting that makes room for
+# them; other rooms add theirs.
+ADDED = {r'(^|\.)blocks\..*\.lora_': 'model.backbone.anchors.lora'}
+# Where files keep their state dict; BEiT's have one inside another.
+STATE_DICTS = ('state_dict', 'model', 'module')
 
 
 class UntrustedCheckpointError(ValueError):
@@ -71,7 +69,16 @@ def load_weights_only(path: str | os.PathLike) -> dict[str, Any]:
         raise ValueError(
             f'checkpoint {path} holds a {type(loaded).__name__}, a dict is wanted'
         )
-    return joined_with_base(dict(loaded), path, load_weights_only)
+    read = lambda base: weights_of(load_weights_only(base))  # noqa: E731
+    return joined_with_base(dict(loaded), path, read)
+
+
+def weights_of(loaded: Mapping) -> dict[str, Any]:
+    """Return the state dict in what a file holds, without the names of wrappers."""
+    for key in STATE_DICTS:
+        inner = loaded.get(key)
+        loaded = inner if isinstance(inner, Mapping) else loaded
+    return {str(k).removeprefix('module.'): v for k, v in loaded.items()}
 
 
 def _explained(path: Path, error: Exception) -> ValueError:
@@ -140,57 +147,100 @@ def _history_statistic(owner: object, name: str) -> Any:
     return getattr(HistoryBuffer, name)
 
 
-@contextmanager
-def guard_checkpoints(trust: bool = False) -> Iterator[None]:
-    """Let mmengine read checkpoints as data, where it would run what is in them.
+def load_fitting(model: nn.Module, checkpoint: Mapping, name: str) -> None:
+    """Load a checkpoint into a model, all of whose parameters it must hold.
 
-    mmengine (0.10) unpickles what torch refuses, and on resuming it runs the config
-    that a checkpoint holds. Inside this context files and addresses are read by
-    :func:`load_weights_only`, through mmengine's own ``register_scheme``, and without
-    that config. What loads otherwise torch itself confines to weights. Should mmengine
-    load in another way one day, tests/test_utils/test_checkpoint.py fails. With
-    ``trust`` everything stays as mmengine has it, and a warning says so.
+    Weights of parts that the model lacks are skipped.
     """
-    if trust:
-        print_log(
-            f'{FLAG}: checkpoints are loaded as they are. Any code in them runs with '
-            'your rights.',
-            logger='current',
-            level=logging.WARNING,
-        )
-        yield
-        return
-    switch = os.environ.get(SWITCH, '0')
-    os.environ[SWITCH] = '1'
-    _register(_guarded(load_weights_only), _guarded(load_url))
-    try:
-        yield
-    finally:
-        os.environ[SWITCH] = switch
-        _register(load_from_local, load_from_http)
+    check_weights_fit(model, checkpoint, name, strict=True)
+    model.load_state_dict(weights_of(checkpoint), strict=False)
 
 
-def _register(local: Callable, http: Callable) -> None:
-    CheckpointLoader.register_scheme('', local, force=True)
-    CheckpointLoader.register_scheme(('http://', 'https://'), http, force=True)
+def check_weights_fit(
+    model: nn.Module,
+    checkpoint: Mapping,
+    name: str,
+    strict: bool,
+    resumed: bool = False,
+) -> None:
+    """Raise unless a checkpoint, or state dict, holds the weights of a model.
+
+    mmengine loads what has a place, and only logs the rest.
+
+    Args:
+        model: The model, without wrappers.
+        checkpoint: What was read.
+        name: Name of the checkpoint in messages.
+        strict: Whether all parameters must be there, in their shapes, and nothing that
+            adds to them; else one is enough.
+        resumed: Whether the stitches must be all of the checkpoint's.
+    """
+    weights = weights_of(checkpoint)
+    _check_spaces(model, weights, name, resumed)
+    shapes, wanted = _shapes(weights), _shapes(model.state_dict())
+    known = shapes.keys() & wanted.keys()
+    if not known:
+        has = f'such as {list(weights)[:3]}, is one of {list(wanted)[:3]}, ...'
+        _fail(name, f'is of another model: none of its keys, {has}')
+    if key := non_finite({key: weights[key] for key in known}):
+        why = 'the training diverged, or the file is damaged'
+        _fail(name, f'holds {key} that is not finite: {why}')
+    if strict:
+        _check_all_there(model, shapes, wanted, name)
 
 
-def _guarded(load: Callable[[str], dict[str, Any]]) -> Callable:
-    """Return a loader of mmengine; all parts move tensors to their own device."""
+def non_finite(weights: Mapping[str, Tensor]) -> str | None:
+    """Return the name of a weight with an infinite value or a NaN, if there is one."""
+    for key, value in weights.items():
+        floats = isinstance(value, Tensor) and value.is_floating_point()
+        if floats and not value.isfinite().all():
+            return key
+    return None
 
-    def load_from_guarded(filename: str, map_location: Any = None) -> dict[str, Any]:
+
+def _fail(name: str, what: str, keys: str = KEYS) -> NoReturn:
+    raise ValueError(f'checkpoint {name} {what} ({keys})')
+
+
+def _check_all_there(
+    model: nn.Module, shapes: Mapping, wanted: Mapping, name: str
+) -> None:
+    for key, shape in shapes.items():
+        if shape != wanted.get(key, shape):
+            has = f'{key} has shape {shape}, the model has {wanted[key]}'
+            _fail(name, f'is of another geometry: {has}')
+    for pattern, setting in ADDED.items():
+        added = [k for k in shapes if re.search(pattern, k)]
+        if added and not any(re.search(pattern, k) for k in wanted):
+            why = 'that the model has no place for; without them it is not what was'
+            keys = f'config key: {setting}; {KEYS}'
+            _fail(name, f'holds {added[0]} and others {why} trained', keys)
+    # Without the buffer, stitching layers would be fitted anew.
+    needed = [k for k in wanted if k.endswith('stitching_initialized')]
+    needed += [k for k, _ in model.named_parameters()]
+    missing = [k for k in needed if k not in shapes]
+    if missing:
+        what = f'lacks {len(missing)} parameters of the model, such as'
+        _fail(name, f'{what} {missing[:3]}')
+
+
+def _check_spaces(model: nn.Module, weights: Mapping, name: str, exact: bool) -> None:
+    for path, module in model.named_modules():
+        if not hasattr(module, 'check_space_of'):  # of stitched backbones
+            continue
         try:
-            checkpoint = load(filename)
-        except UntrustedCheckpointError as error:
-            raise UntrustedCheckpointError(
-                f'{error}; nothing of it was run. If you trust where it comes from, '
-                f'pass {FLAG} ({KEYS})'
-            ) from None
+            known = module.check_space_of(weights, f'{path}.' if path else '', exact)
         except ValueError as error:
-            raise ValueError(f'{error} ({KEYS})') from None
-        if isinstance(checkpoint.get('meta'), dict):
-            for key in ('cfg', 'config'):
-                checkpoint['meta'].pop(key, None)
-        return checkpoint
+            _fail(name, f'does not fit: {error}')
+        if not known:
+            words = 'does not say which stitching space it is of; older ones do not'
+            words += ': its ids are taken for those of the model.'
+            print_log(f'checkpoint {name} {words}', 'current')
 
-    return load_from_guarded
+
+def _shapes(weights: Mapping) -> dict[str, tuple[int, ...]]:
+    return {
+        key: tuple(value.shape)
+        for key, value in weights.items()
+        if isinstance(value, Tensor) and not key.endswith('_extra_state')
+    }

@@ -2,25 +2,18 @@ import pickle
 import shutil
 from argparse import Namespace
 from collections import OrderedDict
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from malicious import Malicious
-from mmengine.logging import HistoryBuffer, MessageHub
-from mmengine.runner import checkpoint as mm_checkpoint
-from mmengine.runner.checkpoint import CheckpointLoader
+from mmengine.logging import HistoryBuffer, MessageHub, MMLogger
 from safetensors.torch import save_file
+from torch import nn
 
-from snnet_mm.utils import (
-    UntrustedCheckpointError,
-    checkpoint,
-    guard_checkpoints,
-    load_weights_only,
-)
-from snnet_mm.utils.checkpoint import load_url
+from snnet_mm.utils import load_weights_only
+from snnet_mm.utils.checkpoints import check_weights_fit, load_url, weights_of
 
 
 @pytest.fixture
@@ -161,55 +154,38 @@ def test_safetensors_become_a_state_dict(tmp_path):
         load_weights_only(path)
 
 
-# --- what mmengine loads
-
-load = CheckpointLoader.load_checkpoint
-
-
-@pytest.fixture
-def malicious(path, trace):
-    torch.save(dict(state_dict={}, meta=Malicious(Path.touch, trace)), path)
-    return path
+@pytest.mark.parametrize(
+    'held',
+    [dict(a=1), dict(state_dict=dict(a=1)), dict(model=dict(module={'module.a': 1}))],
+)
+def test_state_dicts_are_unwrapped(held):
+    assert weights_of(held) == dict(a=1)
 
 
-@pytest.mark.parametrize('name', ['{file}', 'https://x.org/a.pth'])
-def test_what_is_refused_is_said_with_how_to_trust_it(
-    name, malicious, trace, monkeypatch
-):
-    monkeypatch.setattr(checkpoint, '_download', lambda url: malicious)
-    words = f'{malicious} .*nothing of it .*--trust-checkpoint .*load_from'
-    with guard_checkpoints(), pytest.raises(UntrustedCheckpointError, match=words):
-        load(name.format(file=malicious))
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize('name', ['torchvision://a', 'open-mmlab://a'])
-def test_torch_guards_what_mmengine_loads_in_other_ways(
-    name, malicious, trace, monkeypatch
-):
-    unsafe = partial(torch.load, malicious, weights_only=False)
-    models = dict(a='https://x.org/a.pth')
-    for function in ('get_torchvision_models', 'get_external_models'):
-        monkeypatch.setattr(mm_checkpoint, function, lambda: models)
-    monkeypatch.setattr(mm_checkpoint, 'load_url', lambda *args, **kwargs: unsafe())
-    with guard_checkpoints(), pytest.raises(pickle.UnpicklingError, match='^Weights'):
-        load(name)
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize('trust', [True, False])
-def test_code_runs_where_it_is_trusted_and_after_the_guard(malicious, trace, trust):
-    loaders = dict(CheckpointLoader._schemes)
-    with guard_checkpoints(trust):
-        if trust:
-            load(str(malicious))
-            assert trace.exists()
-    assert dict(CheckpointLoader._schemes) == loaders
-    load(str(malicious))
-    assert trace.exists()
-
-
-def test_configs_are_dropped(path):
-    torch.save(dict(meta=dict(config='1 / 0', cfg='1 / 0', iter=3)), path)
-    with guard_checkpoints():
-        assert load(str(path)) == dict(meta=dict(iter=3))
+def test_the_space_that_weights_are_of(build_snnet, caplog):
+    model, part = (
+        nn.Sequential(build_snnet(**kw)) for kw in ({}, dict(stitch_ids=[2]))
+    )
+    weights = model.state_dict()
+    with pytest.raises(ValueError, match='goes on with the stitches it began'):
+        check_weights_fit(part, weights, 'a', True, resumed=True)
+    check_weights_fit(part, weights, 'a', False)
+    # Weights of another depth lack parameters too; the space is what is said.
+    other = nn.Sequential(build_snnet((2, 7)))
+    for resumed in (True, False):
+        with pytest.raises(ValueError, match='another stitching space'):
+            check_weights_fit(other, weights, 'a', resumed, resumed)
+    logger = MMLogger.get_current_instance()
+    logger.setLevel('INFO')
+    logger.addHandler(caplog.handler)
+    check_weights_fit(model, weights, 'a', True, resumed=True)
+    assert caplog.messages == []
+    del weights['0._extra_state']
+    check_weights_fit(model, weights, 'old.pth', True, resumed=True)
+    assert caplog.messages == [
+        'checkpoint old.pth does not say which stitching space it is of; older ones do '
+        'not: its ids are taken for those of the model.'
+    ]
+    del weights['0.stitching_initialized']
+    with pytest.raises(ValueError, match=r"lacks 1 .*'0.stitching_initialized'"):
+        check_weights_fit(model, weights, 'old.pth', True)

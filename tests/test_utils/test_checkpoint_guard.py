@@ -1,0 +1,97 @@
+"""What mmengine loads is read as data."""
+
+import pickle
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from malicious import Malicious
+from mmengine.runner import checkpoint as mm_checkpoint
+from mmengine.runner.checkpoint import CheckpointLoader
+
+from snnet_mm.utils import (
+    UntrustedCheckpointError,
+    checkpoints,
+    guard_checkpoints,
+    read_ahead,
+)
+
+load = CheckpointLoader.load_checkpoint
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / 'checkpoint.pth'
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """The file that malicious code makes."""
+    return tmp_path / 'it_ran'
+
+
+@pytest.fixture
+def malicious(path, trace):
+    torch.save(dict(state_dict={}, meta=Malicious(Path.touch, trace)), path)
+    return path
+
+
+@pytest.mark.parametrize('name', ['{file}', 'https://x.org/a.pth'])
+def test_what_is_refused_is_said_with_how_to_trust_it(
+    name, malicious, trace, monkeypatch
+):
+    monkeypatch.setattr(checkpoints, '_download', lambda url: malicious)
+    words = f'{malicious} .*nothing of it .*--trust-checkpoint .*load_from'
+    with guard_checkpoints(), pytest.raises(UntrustedCheckpointError, match=words):
+        load(name.format(file=malicious))
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize('name', ['torchvision://a', 'open-mmlab://a'])
+def test_torch_guards_what_mmengine_loads_in_other_ways(
+    name, malicious, trace, monkeypatch
+):
+    unsafe = partial(torch.load, malicious, weights_only=False)
+    models = dict(a='https://x.org/a.pth')
+    for function in ('get_torchvision_models', 'get_external_models'):
+        monkeypatch.setattr(mm_checkpoint, function, lambda: models)
+    monkeypatch.setattr(mm_checkpoint, 'load_url', lambda *args, **kwargs: unsafe())
+    with guard_checkpoints(), pytest.raises(pickle.UnpicklingError, match='^Weights'):
+        load(name)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize('trust', [True, False])
+def test_code_runs_where_it_is_trusted_and_after_the_guard(malicious, trace, trust):
+    loaders = dict(CheckpointLoader._schemes)
+    with guard_checkpoints(trust):
+        if trust:
+            load(str(malicious))
+            assert trace.exists()
+    assert dict(CheckpointLoader._schemes) == loaders
+    load(str(malicious))
+    assert trace.exists()
+
+
+def test_configs_are_dropped(path):
+    torch.save(dict(meta=dict(config='1 / 0', cfg='1 / 0', iter=3)), path)
+    with guard_checkpoints():
+        assert load(str(path)) == dict(meta=dict(iter=3))
+
+
+def test_what_was_read_ahead_is_not_read_again(path):
+    torch.save(dict(iter=1), path)
+    with guard_checkpoints():
+        read_ahead(str(path))
+        torch.save(dict(iter=2), path)
+        assert load(str(path)) == dict(iter=1)
+        assert load(str(path)) == dict(iter=2)
+        read_ahead(str(path))
+    torch.save(dict(iter=3), path)
+    with guard_checkpoints():
+        assert load(str(path)) == dict(iter=3)
+    read_ahead(str(path))
+    torch.save(dict(iter=4), path)
+    with guard_checkpoints():
+        assert load(str(path)) == dict(iter=4)

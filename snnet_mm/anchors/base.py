@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from snnet_mm.utils import check, is_number, is_whole
 
-from .low_rank import add_lora, read_lora
+from .low_rank import add_lora, add_lora_everywhere, read_lora
 from .position import Grid, grid_of
 from .pretrained import Weights, load_into, pretrained_options
 
@@ -87,7 +87,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         embedding: Whether the embedding is built.
         lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of some
             linear layers: a dict with ``rank`` and, optionally, ``alpha`` (1) and
-            ``targets`` among ``lora_targets``, by default all. Frozen stages have none.
+            ``targets``: some of ``lora_targets``, by default all of these; ``'all'``
+            is every linear layer and the patch convolution. Frozen stages have none.
     """
 
     # Height and width of the images that it is built for, if it is for one size.
@@ -215,7 +216,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         """
         if self._lora is not None:
             self.requires_grad_(False)
-            for block in self.trunk.blocks:
+            everywhere = self._lora['targets'] == 'all'
+            if everywhere:
+                add_lora_everywhere(self.trunk, **self._lora)
+            for block in () if everywhere else self.trunk.blocks:
                 part = getattr(getattr(block, 'block', block), self.lora_part, None)
                 if part is not None:  # not what leads into a stage or is left out
                     add_lora(part, **self._lora)

@@ -1,4 +1,4 @@
-"""Frozen linear layers with a trained low-rank update (LoRA)."""
+"""Frozen linear layers and convolutions with a trained low-rank update (LoRA)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -54,17 +54,56 @@ class LoRALinear(LowRankUpdate):
     """A linear layer of a network with a low-rank update."""
 
 
-def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
-    """Return the settings of low-rank updates with defaults; refuse wrong ones.
+class LoRAConv2d(nn.Conv2d):
+    """A convolution with a low-rank update of its weights, as in loralib.
 
-    They are ``rank`` and, optionally, ``alpha`` (1) and ``targets``, by default all.
+    The update of a kernel of ``k x k`` has rank ``k rank``: ``(alpha / rank) B A``,
+    ``A`` of ``(k rank, k in_channels)`` and ``B`` of ``(k out_channels, k rank)``, in
+    the shape of the weights.
+    """
+
+    def add_update(self, rank: int, alpha: float) -> None:
+        """Freeze the convolution and give it an update."""
+        self.scaling, (size, _) = alpha / rank, self.kernel_size
+        self.requires_grad_(False)
+        self.lora_A = nn.Parameter(torch.empty(size * rank, size * self.in_channels))
+        self.lora_B = nn.Parameter(torch.zeros(size * self.out_channels, size * rank))
+        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
+
+    @property
+    def updated_weight(self) -> Tensor:
+        """The weights of the convolution and its update."""
+        update = (self.lora_B @ self.lora_A).to(self.weight)
+        return self.weight + self.scaling * update.view_as(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(B, C, H, W)`` as the convolution with updated weights."""
+        return self._conv_forward(x, self.updated_weight, self.bias)
+
+    @torch.no_grad()
+    def merged(self) -> nn.Conv2d:
+        """Return a plain convolution of equal output."""
+        with self.weight.device:
+            layer = nn.Conv2d(**_conv_arguments(self)).to(self.weight)
+        layer.weight.copy_(self.updated_weight)
+        if self.bias is not None:
+            layer.bias.copy_(self.bias)
+        return layer
+
+
+def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
+    """Return the settings of low-rank updates with defaults; validate them.
+
+    They are ``rank`` and, optionally, ``alpha`` (1) and ``targets``: names of layers,
+    by default those given here, or ``'all'``.
     """
     if lora is None:
         return None
     found = dict(alpha=1, targets=targets) | dict(lora)
     right = {*found} == {'rank', 'alpha', 'targets'}
-    right = right and found['targets'] and {*found['targets']} <= {*targets}
-    allowed = f'a dict with rank, alpha and targets among {targets}'
+    chosen = {*targets} if found['targets'] == 'all' else {*found['targets']}
+    right = right and chosen and chosen <= {*targets}
+    allowed = f"a dict with rank, alpha and targets 'all' or among {targets}"
     check(right, 'lora', dict(lora), allowed)
     return found
 
@@ -85,3 +124,24 @@ def add_lora(
         updated.add_update(rank, alpha, 'lora.rank')
         updated.load_state_dict(layer.state_dict(), strict=False)
         setattr(module, name, updated)
+
+
+def add_lora_everywhere(
+    trunk: nn.Module, rank: int, alpha: float, targets: str = 'all'
+) -> None:
+    """Give all linear layers of a network and its patch convolution updates."""
+    for module in list(trunk.modules()):
+        children = list(module.named_children())
+        linear = [name for name, child in children if isinstance(child, nn.Linear)]
+        add_lora(module, rank, alpha, linear)
+        for name, child in children:
+            if type(child) is nn.Conv2d:
+                updated = LoRAConv2d(**_conv_arguments(child), dtype=child.weight.dtype)
+                updated.add_update(rank, alpha)
+                updated.load_state_dict(child.state_dict(), strict=False)
+                setattr(module, name, updated)
+
+
+def _conv_arguments(conv: nn.Conv2d) -> dict:
+    keys = 'in_channels', 'out_channels', 'kernel_size', 'stride', 'padding', 'dilation'
+    return {key: getattr(conv, key) for key in keys} | dict(bias=conv.bias is not None)

@@ -37,3 +37,31 @@ def test_only_the_updates_are_trained(build_vit, frozen):
             name in trained
         )
     assert vit.layer_depth('blocks.1.attn.qkv.lora_A') == (2, 5)
+
+
+@pytest.mark.parametrize('merged', [False, True])
+def test_all_layers_have_updates_as_in_loralib(build_vit, merged):
+    kwargs = dict(final_norm=True, layer_scale_init=None)
+    plain, vit = (
+        build_vit(lora=lora, **kwargs) for lora in (None, dict(rank=2, targets='all'))
+    )
+    vit.load_state_dict(plain.state_dict(), strict=False)
+    before, state = states_of(plain, IMAGES)[-1].tokens, vit.state_dict()
+    updated = {k.removesuffix('.lora_A') for k in state if k.endswith('lora_A')}
+    names = 'attn.qkv', 'attn.proj', 'mlp.fc1', 'mlp.fc2'
+    blocks = {f'blocks.{i}.{name}' for i in range(3) for name in names}
+    assert updated == {'patch_embed.proj'} | blocks
+    size = vit.patch_size
+    assert state['patch_embed.proj.lora_A'].shape == (2 * size, 3 * size)
+    for name in updated:
+        weight = plain.get_parameter(f'{name}.weight').data
+        update = state[f'{name}.lora_B'] @ state[f'{name}.lora_A']
+        weight += update.view_as(weight) / 2
+    if merged:
+        vit.patch_embed.proj = vit.patch_embed.proj.merged()
+    wanted, found = (states_of(net, IMAGES)[-1].tokens for net in (plain, vit))
+    assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert (wanted - before).abs().max() > 0.01
+    if not merged:
+        trained = {k for k, p in vit.named_parameters() if p.requires_grad}
+        assert trained == {k for k in state if 'lora_' in k}

@@ -45,7 +45,7 @@ from .report import (
     left_out,
     next_commands,
 )
-from .search import Chain, ChainSearch, choose_lengths, images_wanted
+from .search import ChainSearch, choose_lengths, images_wanted
 from .tuning import tuning_config
 
 NUM_IMAGES = 64  # that maps are fitted on
@@ -228,8 +228,7 @@ class _Job:
         least = least_share * search.total
         begin = search.chain(known[-1]['kept']) if known else None
         chains = {len(c['kept']): tuple(c['kept']) for c in known}
-        for best in search.run(fewest, begin, least):
-            chain: Chain = best[0]
+        for chain in search.run(fewest, begin, least):
             chains[len(chain.kept)] = chain.kept
             known.append(dict(kept=list(chain.kept), divergence=chain.divergence))
             write_json(path, dict(identity=identity, chains=known))

@@ -49,7 +49,6 @@ class ChainSearch:
         batches: Preprocessed images ``(B, 3, H, W)``.
         input_size: Height and width that FLOPs are counted at.
         shortlist: How many removals of a step are run to the end.
-        beam: How many chains of each length are kept.
     """
 
     def __init__(
@@ -58,9 +57,8 @@ class ChainSearch:
         batches: Iterable[Tensor],
         input_size: tuple[int, int],
         shortlist: int = SHORTLIST,
-        beam: int = 1,
     ) -> None:
-        self.model, self.shortlist, self.beam = model, shortlist, beam
+        self.model, self.shortlist = model, shortlist
         self.backbone = find_stitched_backbone(model)
         (self.anchor,) = self.backbone.anchors
         self.batches = list(batches)
@@ -81,33 +79,26 @@ class ChainSearch:
     @torch.no_grad()
     def run(
         self, fewest: int = 1, begin: Chain | None = None, least_flops: float = 0
-    ) -> Iterator[list[Chain]]:
-        """Yield the best chains of each length, from one block less down.
+    ) -> Iterator[Chain]:
+        """Yield the chosen chain of each length, from one block less down.
 
         Args:
             fewest: Number of blocks to end at.
             begin: A chain to go on from; by default the whole network.
             least_flops: FLOPs to end at.
-
-        Yields:
-            ``beam`` chains at most, the best first.
         """
-        best = [begin or self.whole]
-        while best and len(best[0].kept) > fewest and self.flops(best[0]) > least_flops:
-            tried: dict[tuple[int, ...], Chain] = {}
-            for parent in best:
-                errors = {
-                    b: self.local_error(parent, b)
-                    for b in parent.kept
-                    if b in self.skippable
-                }
-                for b in sorted(errors, key=errors.get)[: self.shortlist]:
-                    kept = tuple(i for i in parent.kept if i != b)
-                    if kept not in tried:
-                        tried[kept] = self.extend(parent, kept, b)
-            best = sorted(tried.values(), key=self.score)[: self.beam]
-            if best:
-                yield best
+        best = begin or self.whole
+        while len(best.kept) > fewest and self.flops(best) > least_flops:
+            removable = [b for b in best.kept if b in self.skippable]
+            errors = {b: self.local_error(best, b) for b in removable}
+            tried = [
+                self.extend(best, tuple(i for i in best.kept if i != b), b)
+                for b in sorted(errors, key=errors.get)[: self.shortlist]
+            ]
+            if not tried:
+                return
+            best = min(tried, key=self.score)
+            yield best
 
     @torch.no_grad()
     def chain(self, kept: Sequence[int]) -> Chain:

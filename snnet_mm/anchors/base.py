@@ -1,4 +1,4 @@
-"""The anchor contract, and what all plain ViTs share, whatever is in their blocks."""
+"""The anchor contract, and the base of all plain ViTs."""
 
 import inspect
 from abc import ABCMeta, abstractmethod
@@ -66,29 +66,25 @@ class MapState(NamedTuple):
 class Anchor(BaseModule, metaclass=ABCMeta):
     """A network that can be stitched; by itself, a backbone for any mm model.
 
-    A stitched backbone calls only what stands here, and has ``out_indices``,
-    ``with_cls`` and ``out`` of its own.
+    A stitched backbone calls only these methods, and has ``out_indices``, ``with_cls``
+    and ``out`` of its own.
 
     Args:
         block_dims: Width of the activations after every block.
         block_strides: Pixels between two patches after every block.
-        num_prefix: Tokens before the patches.
+        num_prefix: Number of tokens before the patches. Default: 0.
         has_cls: Whether the first of them is a cls token.
-        out_indices: Blocks whose feature maps ``forward`` returns.
+        out_indices: Blocks whose feature maps ``forward`` returns. Default: the last.
         with_cls: Whether every map comes with the cls token, as ``(map, cls)``.
-        out: ``'maps'``, or ``'end'`` for the final state, as classifiers read it.
-        frozen_stages: -1 trains everything, 0 freezes the embedding, k the embedding
-            and the first k **blocks**, and the depth also the final norm. What is
-            frozen has no gradient and stays in eval mode.
-        with_cp: Whether blocks are run again in the backward pass: less memory, more
-            time, the same gradients. Batch norms then see every batch twice.
-        kept_blocks: Build, load and run only these blocks, under their numbers; by
-            default all.
+        out: ``'maps'``, or ``'end'`` for the final state that classifiers read.
+        frozen_stages: -1 for none, 0 for the embedding, k for the first k **blocks**
+            too, the depth for everything. Frozen parts stay in eval mode.
+        with_cp: Whether to recompute blocks in the backward pass.
+        kept_blocks: Blocks to build, load and run. Default: all.
         embedding: Whether the embedding is built.
-        lora: Freezes the anchor but for low-rank updates (:class:`LoRALinear`) of some
-            linear layers: a dict with ``rank`` and, optionally, ``alpha`` (1) and
-            ``targets``: some of ``lora_targets``, by default all of these; ``'all'``
-            is every linear layer and the patch convolution. Frozen stages have none.
+        lora: Settings of low-rank updates, which alone are then trained: ``rank``,
+            ``alpha`` (default: 1), ``targets`` (default: all ``lora_targets``; ``'all'``
+            for every linear layer and the patch convolution).
     """
 
     # Height and width of the images that it is built for, if it is for one size.
@@ -161,10 +157,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     @abstractmethod
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """Resample, once for all, what depends on the size of the images in pixels."""
+        """Resample everything that depends on the image size in pixels, for good."""
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        """Return pretrained weights in own names; other arguments are of init_cfg."""
+        """Return pretrained weights in own names; further arguments: init_cfg keys."""
         return weights
 
     def init_weights(self) -> None:
@@ -197,7 +193,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         return (levels - 1 if part == 'norm' else 0), levels
 
     def drop_unused(self, shared: Collection[str] = ()) -> None:
-        """Take out what is not kept; of the embedding, what blocks share stays."""
+        """Remove unused blocks; keep embedding modules that blocks share."""
         trunk = self.trunk
         for i in {*range(self.depth)} - self.kept_blocks:
             trunk.blocks[i] = nn.Identity()
@@ -210,10 +206,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
                 setattr(trunk, name, None)
 
     def freeze(self) -> None:
-        """Take the gradients from the first ``frozen_stages`` blocks and before.
-
-        With ``lora`` from all weights, to which updates are added.
-        """
+        """Freeze the first ``frozen_stages`` stages; with ``lora`` all but updates."""
         if self._lora is not None:
             self.requires_grad_(False)
             everywhere = self._lora['targets'] == 'all'
@@ -239,7 +232,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         return self
 
     def maybe_checkpoint(self, function: Callable[..., Tensor], *args) -> Tensor:
-        """Call a function, keeping no activations for the backward pass if asked to."""
+        """Call a function, with gradient checkpointing if ``with_cp``."""
         if self.with_cp and torch.is_grad_enabled():
             contexts = self.checkpoint_context
             return checkpoint(function, *args, use_reentrant=False, context_fn=contexts)
@@ -327,7 +320,7 @@ class TokenAnchor(Anchor):
 def check_outputs(
     out: str, with_cls: bool, out_indices: Sequence[int], anchors: Sequence[Anchor]
 ) -> tuple[int, ...]:
-    """Return out indices as block numbers of the last anchor; refuse wrong outputs."""
+    """Validate outputs; return out indices as block numbers of the last anchor."""
     check(out in OUTPUTS, 'out', out, OUTPUTS)
     right = not with_cls or all(anchor.has_cls for anchor in anchors)
     check(right, 'with_cls', with_cls, 'False, as an anchor has no cls_token')
@@ -339,7 +332,7 @@ def check_outputs(
 
 
 def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
-    """Refuse anchors that differ in patches or prefix: layers map token by token."""
+    """Raise if anchors differ in patches or prefix tokens."""
     strides, prefixes = [], []
     for x in (fast, slow):
         strides.append(tuple(x.block_strides[stage[0]] for stage in x.stages))

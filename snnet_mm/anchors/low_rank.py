@@ -92,11 +92,7 @@ class LoRAConv2d(nn.Conv2d):
 
 
 def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
-    """Return the settings of low-rank updates with defaults; validate them.
-
-    They are ``rank`` and, optionally, ``alpha`` (1) and ``targets``: names of layers,
-    by default those given here, or ``'all'``.
-    """
+    """Validate settings of low-rank updates, and fill in ``alpha`` and ``targets``."""
     if lora is None:
         return None
     found = dict(alpha=1, targets=targets) | dict(lora)

@@ -48,23 +48,21 @@ class PlainViT(TokenAnchor):
 
     Args:
         arch: ``'tiny'``, ``'small'``, ``'base'``, ``'large'``, ``'huge'``, or a dict
-            with ``embed_dims``, ``depth``, ``num_heads`` and, if not 4, ``mlp_ratio``.
-        img_size: Pixels, or height and width, that the position embedding is for.
-            Images of any other size resample it.
-        pos_embed_prefix: Whether the position embedding has entries for the prefix
-            tokens (ViT), or is added before they are put in front (DeiT3).
-        pos_embed_antialias: Whether resampling the position embedding antialiases, as
-            in timm; the authors' depth model does without.
-        pos_embed_mode: How it is resampled, ``'bicubic'`` or ``'bilinear'``, as in
-            mmsegmentation's configs of SETR.
+            with ``embed_dims``, ``depth``, ``num_heads`` and ``mlp_ratio`` (default 4).
+        img_size: Pixels, or height and width, of the position embedding; it is
+            resampled for other images. Default: 224.
+        pos_embed_prefix: Whether the position embedding covers prefix tokens (ViT) or
+            patches alone (DeiT3).
+        pos_embed_antialias: Whether resampling antialiases; not in the authors' depth
+            model.
+        pos_embed_mode: ``'bicubic'``, or ``'bilinear'`` as in mmsegmentation's SETR.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
-        window_size: Rows, and columns, of the windows that attention stays in, as in
-            ViTDet, or 0 for none; needs an anchor without prefix tokens.
-        global_blocks: Blocks that attend among all tokens all the same.
-        decomposed_rel_pos: Whether attention has ViTDet's decomposed relative position
-            embeddings, zero at first; needs the same.
-        mlp_shortcut: Whether the feed-forward branch of a block adds its own normalised
-            input, as in the authors' depth model (with ``norm_eps=1e-5``).
+        window_size: Side of ViTDet's attention windows, without prefix tokens; 0 for
+            global attention.
+        global_blocks: Blocks of global attention in spite of ``window_size``.
+        decomposed_rel_pos: Whether attention has ViTDet's relative position embeddings.
+        mlp_shortcut: Whether the feed-forward branch adds its normalised input, as in
+            the authors' depth model (with ``norm_eps=1e-5``).
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'`` has
             ``checkpoint``, ``prefix`` and ``img_size``, see :meth:`adapt_weights`.
     """
@@ -136,9 +134,10 @@ class PlainViT(TokenAnchor):
     def adapt_weights(
         self, weights: Weights, img_size: int | Sequence[int] | None = None
     ) -> Weights:
-        """Rename weights of any family and fit what depends on the grid.
+        """Rename weights of any family and resize what depends on the grid.
 
-        ``img_size`` is what their position embedding is for, if neither square nor own.
+        ``img_size``: of the checkpoint's position embedding; needed for other grids
+        than squares and the own.
         """
         own, weights = self.state_dict(), to_our_names(weights)
         if 'norm.weight' not in own:

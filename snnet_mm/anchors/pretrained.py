@@ -41,12 +41,17 @@ def load_into(
     adapt: Callable[[Weights], Weights] = dict,
     strict: str = '',
 ) -> None:
-    """Load published weights, and log by name what was missing or left over.
+    """Load published weights, and log missing and unexpected keys.
 
-    mmengine's own loader skips what does not fit; this one refuses, and then leaves the
-    module as it is. ``key`` is the checkpoint's in configs, ``prefix`` is where in it
-    the module is, ``adapt`` renames and resamples, and ``strict`` is a pattern of names
-    that must be in both or in neither; by default all.
+    Raises where mmengine's loader skips; the module then stays as it is.
+
+    Args:
+        module: Module to load into.
+        checkpoint: File, URL or ``timm://`` name.
+        key: Config key of the checkpoint, for errors.
+        prefix: Place of the module in the checkpoint.
+        adapt: Function that renames and resamples weights.
+        strict: Pattern of keys that must be in both or neither. Default: all.
     """
     own = module.state_dict()
     try:
@@ -75,7 +80,7 @@ def load_into(
 
 
 def check_shapes(weights: Weights, own: Weights) -> None:
-    """Refuse weights of another shape than the own ones of their names."""
+    """Raise if weights differ in shape from those of the module."""
     for key in [k for k in weights if k in own]:
         shapes = tuple(weights[key].shape), tuple(own[key].shape)
         if shapes[0] != shapes[1]:

@@ -131,20 +131,17 @@ class TimmStageAnchor(Anchor):
 
     Args:
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.
-        pretrained: The same as ``init_cfg=dict(type='Pretrained',
+        pretrained: Short for ``init_cfg=dict(type='Pretrained',
             checkpoint='timm://<model>')``.
-        model_args: What else ``timm.create_model`` takes, such as ``dict(embed_dim=32,
-            depths=(2, 2, 6, 2), num_heads=(1, 2, 4, 8), window_size=4)``.
-        img_size: Pixels, or height and width, of the images. Swin takes other sizes
-            too, with the windows of this one; ResNet and ConvNeXt do not depend on it;
-            LeViT takes no other. By default that of timm's weights.
-        downsampling_blocks: Whether what leads into a stage is a block of its own in
-            place of a part of the first one, and so is the end of the stem before the
-            first stage: bridges leave and enter networks there.
-        lora: For ConvNeXt, whose ``targets`` are the two pointwise layers of a block,
-            ``('fc1', 'fc2')``; see :class:`Anchor`.
-        init_cfg: With ``type='Pretrained'`` the checkpoint is ``'timm://<name>'``, a
-            file of timm or of the family's authors, or an mm checkpoint.
+        model_args: Further arguments of ``timm.create_model``.
+        img_size: Pixels, or height and width. LeViT takes no other size; Swin keeps the
+            windows of this one. Default: that of timm's weights.
+        downsampling_blocks: Whether downsampling layers, and the end of the stem, are
+            blocks of their own, where bridges leave and enter networks.
+        lora: For ConvNeXt, with ``targets`` among ``('fc1', 'fc2')``; see
+            :class:`Anchor`.
+        init_cfg: A ``'Pretrained'`` checkpoint is ``'timm://<name>'``, a file of timm
+            or of the family's authors, or an mm checkpoint.
     """
 
     lora_part = 'mlp'

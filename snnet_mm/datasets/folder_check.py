@@ -15,7 +15,7 @@ EMPTY = 'need at least one array to concatenate'  # of mmengine, where there is 
 
 
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
-    """Refuse a dataloader whose local folders or annotation file are missing or empty.
+    """Raise if local folders or the annotation file of a dataloader are empty.
 
     ``seg`` maps, which mmdet's instance configs inherit, count where they are loaded.
     """
@@ -38,7 +38,7 @@ def check_data_folders(dataloader: Mapping | None, key: str) -> None:
 
 
 def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> None:
-    """Refuse an ``ann_file``, in a folder, that is missing or empty on a local disk."""
+    """Raise if a local ``ann_file`` is missing or empty."""
     name = config.get('ann_file') if isinstance(config, Mapping) else None
     file = osp.join(root, name or '')
     if name and '://' not in file:

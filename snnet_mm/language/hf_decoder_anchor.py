@@ -183,7 +183,7 @@ class HFDecoderAnchor(Anchor):
 
 
 def _read_config(model: str | Mapping, key: str = 'anchors.model') -> PretrainedConfig:
-    """Return the config of a model, and refuse one of another family."""
+    """Return the config of a model; raise if it is of another family."""
     try:
         if isinstance(model, str):
             config = AutoConfig.from_pretrained(model)

@@ -59,8 +59,6 @@ class NormPerMap(BaseModule):
 
     def forward(self, maps: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
         """Normalise maps ``(B, C, H, W)``; one that nothing reads, None, stays so."""
-        wanted = f'{len(self.norms)} maps of the backbone, one per norm'
-        check(len(maps) == len(self.norms), 'neck.in_channels', len(maps), wanted)
         pairs = zip(self.norms, maps, strict=True)
         return tuple(None if x is None else norm(x) for norm, x in pairs)
 

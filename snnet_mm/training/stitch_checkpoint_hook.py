@@ -12,13 +12,13 @@ this file, and only this one, takes from its internals:
 If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py fails.
 """
 
+import copy
 import os.path as osp
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.fileio import LocalBackend, get_file_backend
-from mmengine.fileio.backends import BaseStorageBackend
 from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
@@ -102,8 +102,9 @@ class StitchCheckpointHook(CheckpointHook):
     @contextmanager
     def _removing_last(self) -> Iterator[None]:
         """Put off what is removed in the block until all of it went well."""
-        backend, late = self.file_backend, _LateRemovals(self.file_backend)
-        self.file_backend = late
+        backend, removals = self.file_backend, []
+        self.file_backend = copy.copy(backend)
+        self.file_backend.remove = removals.append
         try:
             yield
         finally:
@@ -111,9 +112,9 @@ class StitchCheckpointHook(CheckpointHook):
         # A best checkpoint may have been written over the one before.
         best = getattr(self, 'best_ckpt_path', None)
         kept = {best, *getattr(self, 'best_ckpt_path_dict', {}).values()}
-        for path, remove in late.removals.items():
+        for path in dict.fromkeys(removals):
             if path not in kept:
-                remove(path)
+                backend.remove(path)
 
 
 def _check_finite(runner: Runner, when: str) -> None:
@@ -122,19 +123,6 @@ def _check_finite(runner: Runner, when: str) -> None:
     broadcast_object_list(found)
     if found[0]:
         raise diverged(runner, f'{found[0]} is not finite {when}')
-
-
-class _LateRemovals:
-    """A file backend that only notes what is to be removed."""
-
-    def __init__(self, backend: BaseStorageBackend) -> None:
-        self.backend, self.removals = backend, {}
-
-    def __getattr__(self, name: str) -> object:
-        method = getattr(self.backend, name)
-        if name != 'remove':
-            return method
-        return lambda path: self.removals.update({path: method})
 
 
 def _is_local(folder: str) -> bool:

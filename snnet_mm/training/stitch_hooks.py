@@ -106,23 +106,19 @@ SIZES = 2**20  # keeps the draws of sizes apart from those of stitches on any ra
 class StitchSamplingHook(Hook):
     """Activates another stitch before every optimizer step.
 
-    Iterations whose gradients are accumulated train one stitch. A sampler that draws
-    several for one iteration needs a model that trains several, such as a
-    ``SandwichWrapper``. The log shows ``stitch_gflops``, the GFLOPs of all stitches of
-    the iteration. ``stitches`` holds them by the role that prefixes the names of their
-    losses, ``''`` for a single one.
+    Iterations of accumulated gradients train one stitch. A sampler that draws several
+    needs a model that trains several, such as ``SandwichWrapper``. Logs
+    ``stitch_gflops``, the sum over stitches. ``stitches`` holds them by the prefix of
+    their losses, ``''`` for a single one.
 
     Args:
-        sampler: Config of the sampler; its seed is that of the run by default.
-        input_size: Height and width that costs are counted at; by default the fixed
-            size of the model's data preprocessor, or that of the first image. Where
-            there is none, samplers that go by no costs draw all the same.
-        costs: A ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for
-            samplers that go by what was measured on a device, such as ROS with
-            ``cost='latency', step=5``: groups of 5 ms.
-        sizes: Heights and widths, one of which is drawn for every step, the same on
-            all ranks: images, of the largest size or above, are resized to it. By
-            default all are trained as they are. Validation always is.
+        sampler: Config of the sampler. Default seed: that of the run.
+        input_size: Height and width that costs are counted at. Default: those of the
+            data preprocessor, or of the first image.
+        costs: ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for samplers
+            by measured costs, such as ROS with ``cost='latency', step=5`` (ms).
+        sizes: Heights and widths, one of which is drawn for every step, the same on all
+            ranks, to resize images to. Default: none.
     """
 
     priority = 'VERY_HIGH'

@@ -15,17 +15,16 @@ from .stitched_backbone import StitchedBackbone, build_anchors
 class ElasticBackbone(StitchedBackbone):
     """A network and chains that skip some of its blocks.
 
-    A stitching layer stands for every run of skipped blocks; the network itself, stitch
-    0, is untouched. :func:`snnet_mm.make_elastic` chooses the chains and fits their
-    layers.
+    A stitching layer replaces every run of skipped blocks; the network itself, stitch
+    0, is untouched. :func:`snnet_mm.make_elastic` chooses chains and fits their layers.
 
     Args:
         anchors: The network or its config, in a list of one.
-        chains: The blocks that each chain keeps, in order of falling cost.
+        chains: Blocks that each chain keeps, in order of falling cost.
         stitching_layer: Config of the stitching layers, without their widths.
-        out_indices: Blocks whose maps are returned; by default those of the network.
+        out_indices: Blocks whose maps are returned. Default: those of the network.
+        stitch_ids: Stitches to keep besides the network. Default: all.
         out, **kwargs: See :class:`StitchedBackbone`.
-        stitch_ids: Keep only these stitches, and the network.
 
     Example:
         >>> net = dict(

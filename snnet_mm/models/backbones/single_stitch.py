@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from snnet_mm.anchors import BackboneMap, TokenState, layer_depth_among
 from snnet_mm.stitching import Position, Segment, Stitch
-from snnet_mm.stitching.routes import check_route
-from snnet_mm.utils import check, register
+from snnet_mm.utils import register
 
 from ..layers.stitching_layer import StitchingLayer
 from .walk import Tap, walk
@@ -19,19 +18,16 @@ from .walk import Tap, walk
 class SingleStitch(BaseModule):
     """Runs one route and holds only what it runs; trains as any backbone does.
 
-    Its weights have the names that they have in the stitched backbone, with stitching
-    layers merged. Configs are written by :func:`snnet_mm.export.single_stitch_config`.
+    Weights have their names in the stitched backbone; stitching layers are merged.
+    Configs are written by :func:`snnet_mm.export.single_stitch_config`.
 
     Args:
-        anchors: Configs of the anchors in their order, None for one without a part in
-            the route. Only what the route runs is built.
-        segments: Anchor, first block and block after the last one of every segment.
+        anchors: Configs of the anchors in order; None for one that is not run.
+        segments: Anchor, first block and block after the last, per segment.
         joints: Names of the stitching layers between the segments.
-        stitching_layers: Widths before and after every stitching layer, by name,
-            or the config of one that is more than a map of tokens.
-        maps: Anchor and block that every map is taken from, and the stitching layer
-            that projects it, or None; None in place of a map that nothing reads.
-            Without maps ``forward`` returns the final state.
+        stitching_layers: Input and output width, or config, of every layer by name.
+        maps: Anchor, block and projecting layer or None, per map; None for a map that
+            nothing reads. Without maps ``forward`` returns the final state.
         with_cls, init_cfg: See :class:`StitchedBackbone`.
     """
 
@@ -53,8 +49,6 @@ class SingleStitch(BaseModule):
             blocks = [i for s in route if s.anchor == a for i in range(s.begin, s.end)]
             part = dict(kept_blocks=blocks, embedding=route[0].anchor == a)
             self.anchors.append(MODELS.build(dict(config, **part)) if config else None)
-        depths = [anchor.depth if anchor else 0 for anchor in self.anchors]
-        check_route(self.stitch, depths, layers)
         self.stitching_layers = nn.ModuleDict()
         for name, c in layers.items():
             layer = MODELS.build(c) if isinstance(c, dict) else StitchingLayer(*c)
@@ -89,8 +83,6 @@ def _read_map(source: Sequence | None, stitch: Stitch, layers: Mapping) -> Tap |
         return None
     *place, layer = source
     position = Position(*place)
-    fits = stitch.runs(position) and (layer is None or layer in layers)
-    wanted = f'an anchor, a block of it on the route {stitch.segments}, and None or '
-    wanted += f'one of the stitching layers {sorted(layers)}'
-    check(fits, 'backbone.maps', tuple(source), wanted)
+    assert stitch.runs(position), source
+    assert layer in (None, *layers), source
     return position, layer

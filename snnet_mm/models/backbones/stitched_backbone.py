@@ -42,23 +42,20 @@ class StitchedBackbone(BaseModule):
     A new backbone runs its slowest anchor; ``forward`` never chooses a stitch.
 
     Args:
-        anchors: The anchors, ordered fast -> slow; see :func:`build_anchors`.
+        anchors: The anchors, ordered fast -> slow.
         space: The stitching space of their depths, whose record is in the state dict.
         stitching_layer: Config of a stitching layer, without its widths.
-        out: ``'maps'`` for a tuple of feature maps of the slowest anchor's width, which
-            dense heads read, or ``'end'`` for the final state of the end anchor.
-        out_indices: Blocks of the slowest anchor whose maps are returned. Where a
-            route lacks a block, its substitute is the faster block that it belongs to,
-            projected to the slowest width.
-        maps_of: ``'slowest'``, or ``'end'`` for maps of the anchor in which a stitch
-            ends, of its width and at those of its blocks to which the ``out_indices``
-            belong: each anchor then has a head of its own, see :class:`PartPerAnchor`.
-        with_cls: Whether every map comes with the cls token of the same place, as
-            ``(map, cls)``: DPT's readout needs it.
-        eval_maps: Places in ``out_indices`` whose maps are needed outside training; the
-            others, which auxiliary heads read, are then None. By default all.
-        plugins: Configs of parts that change how stitches run, by name; see
-            docs/extending.md and :class:`snnet_mm.esta.StitchBiases`.
+        out: ``'maps'`` for a tuple of feature maps of the slowest anchor's width, or
+            ``'end'`` for the final state of the end anchor.
+        out_indices: Blocks of the slowest anchor whose maps are returned. If a route
+            lacks a block, the corresponding faster block is projected.
+        maps_of: ``'slowest'``, or ``'end'`` for maps of the end anchor, of its width;
+            see :class:`PartPerAnchor`.
+        with_cls: Whether every map comes with its cls token, as ``(map, cls)``.
+        eval_maps: Places in ``out_indices`` of maps needed outside training; others are
+            None. Default: all.
+        plugins: Configs of parts that change how stitches run, by name, such as
+            :class:`snnet_mm.esta.StitchBiases`.
     """
 
     # Whether equal starts of routes have equal states: no, if blocks differ by stitch.
@@ -91,7 +88,7 @@ class StitchedBackbone(BaseModule):
         self.maps_of = maps_of
         for block in self.out_indices if out == 'maps' else ():
             for a in self.map_anchors:
-                space.map_sources(block, a)  # refuses at once if there are none
+                space.map_sources(block, a)  # raises if there are none
         places = range(len(self.out_indices))
         self.eval_maps = tuple(places if eval_maps is None else eval_maps)
         known = self.eval_maps and {*self.eval_maps} <= {*places}
@@ -252,7 +249,7 @@ class StitchedBackbone(BaseModule):
 
 
 def build_anchors(anchors: Sequence[dict | Anchor]) -> list[Anchor]:
-    """Build anchors from configs, and refuse those whose tokens do not correspond."""
+    """Build anchors from configs; raise if their tokens do not correspond."""
     listed = isinstance(anchors, Sequence | ModuleList) and not isinstance(anchors, str)
     fits = listed and all(isinstance(a, dict | Anchor) for a in anchors)
     wanted = 'a list of the configs of anchors, fast -> slow'

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import read_weights
-from snnet_mm.utils import check, register
+from snnet_mm.utils import register
 
 from .distillation import Distillation, TeacherWrapper, find_head, recorded_logits
 
@@ -49,10 +49,8 @@ class FastAnchorWrapper(TeacherWrapper):
     ) -> None:
         super().__init__(model, teacher, teacher_checkpoint, data_preprocessor)
         anchor = getattr(self.wrapped, 'backbone', None)
-        kind, wanted = type(anchor).__name__, 'an anchor of its own'
-        check(isinstance(anchor, Anchor), 'model.backbone', kind, wanted)
-        wanted = f'one block of the teacher for each of {anchor.depth}'
-        check(len(places) == anchor.depth, 'model.places', tuple(places), wanted)
+        assert isinstance(anchor, Anchor)
+        assert len(places) == anchor.depth
         if logits_weight:
             find_head(self.wrapped)
         self.places, self.labels = tuple(places), labels

@@ -20,11 +20,10 @@ SLOWEST, FASTEST = 'slowest.', 'fastest.'
 class SandwichWrapper(ModelWrapper):
     """A model that trains several stitches in every iteration.
 
-    Of the stitches of the last :meth:`on_stitches` the slowest anchor runs first, on
-    the ground truth alone; its logits, without gradient, teach the others (in-place
-    distillation; SN-Netv1, supplement D). Losses are named ``slowest.*``, ``fastest.*``
-    for the other anchor, ``stitch0.*``, ``stitch1.*`` for the rest; memory grows with
-    every stitch, whose graphs are held until the one backward.
+    The slowest anchor runs first, on the ground truth alone; its detached logits teach
+    the others (in-place distillation; SN-Netv1, supplement D). Losses are named
+    ``slowest.*``, ``fastest.*``, ``stitch0.*`` and so on. Memory grows with every
+    stitch, as there is one backward pass for all.
 
     Args:
         model: Config of an mm model with a stitched backbone.
@@ -67,8 +66,7 @@ class SandwichWrapper(ModelWrapper):
         return self.roles
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
-        wanted = 'some stitches, as a StitchSamplingHook gives them'
-        check(self.roles, 'default_hooks.stitch_sampling', None, wanted)
+        assert self.roles, 'no stitches were set'
         losses, taught = {}, None
         for role, stitch in self.roles.items():
             set_stitch(self, stitch.id)

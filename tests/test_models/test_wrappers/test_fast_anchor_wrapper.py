@@ -81,5 +81,3 @@ def test_only_the_student_is_trained_and_saved(slow, tmp_path):
     (teacher,) = model._teacher
     assert all(p.grad is None for p in teacher.parameters())
     assert not teacher.training
-    with pytest.raises(ValueError, match='model.places'):
-        build(slow, 2, places=[1, 2, 3])

@@ -83,8 +83,8 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         kept_blocks: Blocks to build, load and run. Default: all.
         embedding: Whether the embedding is built.
         lora: Settings of low-rank updates, which alone are then trained: ``rank``,
-            ``alpha`` (default: 1), ``targets`` (default: all ``lora_targets``; ``'all'``
-            for every linear layer and the patch convolution).
+            ``alpha`` (default: 1), ``targets`` (default: all ``lora_targets``), or
+            ``'all'`` for every linear layer and the patch convolution.
     """
 
     # Height and width of the images that it is built for, if it is for one size.

@@ -37,8 +37,7 @@ class MapLayerNorm(nn.LayerNorm):
 class NormPerMap(BaseModule):
     """Layer norms between a backbone and a dense head, one per map.
 
-    Swin has them after its stages in mmseg and mmdet. As a neck they serve every
-    stitch, whichever anchor its maps come from, also in front of another:
+    Swin has them after its stages in mmseg and mmdet. They may precede another neck:
     ``neck=[dict(type='NormPerMap', ...), dict(type='FPN', ...)]``.
 
     Args:
@@ -67,17 +66,15 @@ class NormPerMap(BaseModule):
 class SimpleFeaturePyramid(BaseModule):
     """A feature pyramid of the last map of a plain backbone (ViTDet, section 3).
 
-    Levels below the stride of the map are deconvolved from it, the one above it is
-    max-pooled, and each gets a 1x1 and a 3x3 convolution with norms. Every further
-    level takes every other place of the level before it. Images are to be padded to
-    multiples of the largest stride (``data_preprocessor.pad_size_divisor``).
+    Levels are deconvolved or max-pooled from the map and get a 1x1 and a 3x3
+    convolution with norms; further levels subsample. Images must be padded to multiples
+    of the largest stride (``data_preprocessor.pad_size_divisor``).
 
     Args:
         in_channels: Channels of the map: the slow anchor's width.
-        out_channels: Channels of every level.
-        in_stride: Pixels between the places of the map: the anchors' patch size.
-        strides: The same for every level, finest first, each twice the one before it,
-            as in the detector's anchor generator and RoI extractors.
+        out_channels: Channels of every level. Default: 256.
+        in_stride: Stride of the map: the anchors' patch size. Default: 16.
+        strides: Strides of the levels, each twice the one before it.
         norm_cfg: Config of the norms.
     """
 

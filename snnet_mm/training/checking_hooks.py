@@ -35,11 +35,10 @@ NUM_SAMPLES = 16  # whose labels are looked at
 
 @register(HOOKS)
 class LabelCheckHook(Hook):
-    """Looks at some labels of segmentation or classification before training starts.
+    """Checks some labels, and the heads' numbers of classes, before training.
 
     A label outside the classes is an index error on a CPU, a device assert on a GPU,
-    and is silently left out by the metric. Heads, those of detectors too, must have as
-    many classes as the data.
+    and silently ignored by metrics.
     """
 
     def before_train(self, runner: Runner) -> None:

@@ -26,18 +26,15 @@ KEY = 'optim_wrapper.paramwise_cfg'
 class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
     """Learning rates that fall towards the embedding of every anchor.
 
-    A parameter at level ``i`` of ``n`` of an anchor, see :meth:`Anchor.layer_depth`,
-    is trained at the learning rate times ``rate ** (n - 1 - i)``, as in ViTDet; what is
-    outside anchors at the full rate. Each has the rate that it has alone (SN-Netv2,
-    appendix H). Weight decay is for matrices and kernels: not for vectors (biases,
-    norms, LayerScale), nor for tokens and position embeddings.
+    A parameter at level ``i`` of ``n`` of an anchor (:meth:`Anchor.layer_depth`) is
+    trained at the learning rate times ``rate ** (n - 1 - i)``, as in ViTDet (SN-Netv2,
+    appendix H); others at the full rate. Only matrices and kernels decay: not vectors,
+    tokens and position embeddings.
 
     Args:
-        paramwise_cfg: ``decay_rates`` is a rate above 0 and up to 1 for every anchor,
-            fast to slow, or one number for all. ``lr_mults``, if there is one, has
-            factors of the learning rates of parts of the model, by their names:
-            ``{'backbone.anchors': 0.1, 'head.anchor_heads': 0.1}`` is SN-Netv1's for
-            anchors with stages, with a decay rate of 1.
+        paramwise_cfg: ``decay_rates``, a rate above 0 and up to 1 per anchor, fast to
+            slow, or one for all; optionally ``lr_mults``, factors of learning rates by
+            names of parts, such as ``{'backbone.anchors': 0.1}``.
     """
 
     def __init__(

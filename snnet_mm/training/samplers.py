@@ -23,16 +23,15 @@ SANDWICH_ANCHORS = ('route', 'slowest')
 
 
 class StitchSampler(metaclass=ABCMeta):
-    """Base of samplers, which draw the same stitches for the same seed and iteration.
+    """Base of samplers, whose draws depend on seed and iteration alone.
 
-    So resuming is exact and ranks agree without talking. A sampler that learns brings
-    a hook, which keeps what it learned equal on all ranks and saved.
+    A sampler that learns brings a hook, which saves its state and keeps ranks equal.
 
     Args:
-        costs: Costs of the stitches, or None where they are not known.
+        costs: Costs of the stitches, or None.
         per_rank: Whether every rank draws a stitch of its own.
-        ids: The stitches to draw from; by default those with costs, else the space's.
-            A :class:`UniformSampler` draws one that is named twice twice as often.
+        ids: Stitches to draw from. Default: those with costs, else the space's. A
+            :class:`UniformSampler` draws one that is named twice twice as often.
     """
 
     def __init__(
@@ -107,12 +106,10 @@ class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
     Args:
-        step: Width of a cost group, in units of the cost; the paper has ``1e9`` for
-            ImageNet and ``10e9`` for dense tasks, the default.
-        num_groups: Instead of a step, the number of equal parts of the cost range.
-        cost: The cost that groups are formed by: ``'flops'``, ``'params'``,
-            ``'latency'`` in milliseconds or ``'memory'`` in bytes; the last two are in
-            files of measured costs (``StitchSamplingHook.costs``).
+        step: Width of a cost group. Default: 10e9, the paper's for dense tasks.
+        num_groups: Number of equal parts of the cost range, in place of a step.
+        cost: ``'flops'``, ``'params'``, or measured ``'latency'`` (ms) or ``'memory'``
+            (bytes) of ``StitchSamplingHook.costs``.
     """
 
     def __init__(
@@ -150,15 +147,12 @@ class ResourceConstrainedSampler(StitchSampler):
 class SandwichSampler(StitchSampler):
     """Draws random stitches, and with them anchors (SN-Netv1, supplement D).
 
-    The slowest anchor comes first, then the fastest one, then the random stitches: all
-    in one iteration of a wrapper such as ``SandwichWrapper``.
+    The slowest anchor comes first, then the fastest one, then the random stitches.
 
     Args:
-        sampler: Config of the sampler that draws them, from all but the anchors that
-            come along; by default a :class:`UniformSampler`.
-        anchors: ``'route'`` for the slowest and the fastest anchor on the routes of the
-            random stitches, or ``'slowest'`` for the slowest of all alone, which then
-            teaches in every iteration (ESTA, section 4.2).
+        sampler: Config of the sampler of random stitches. Default: uniform.
+        anchors: ``'route'`` for the slowest and fastest anchor on the routes of the
+            random stitches, or ``'slowest'`` for that of all (ESTA, section 4.2).
     """
 
     def __init__(

@@ -35,13 +35,13 @@ class StitchCheckpointHook(CheckpointHook):
     """Checkpoints that survive an interruption at any moment.
 
     They are written under a temporary name and then renamed; older ones are deleted
-    last. Weights that are not finite raise an error instead of being saved. With
-    ``resume=True`` and no ``load_from``, training goes on from the newest readable one.
-    Folders that are not local are left to their own backend.
+    last. Weights that are not finite raise an error. ``resume=True`` without
+    ``load_from`` resumes from the newest readable one. Remote folders are left to their
+    own backend.
 
     Args:
-        interval: Iterations or epochs from one checkpoint to the next; by default those
-            from one validation to the next.
+        interval: Iterations or epochs between checkpoints. Default: the interval of
+            validation.
     """
 
     def __init__(self, interval: int | None = None, **kwargs) -> None:

@@ -8,7 +8,6 @@ from tiny import tiny_config
 
 from snnet_mm.training import make_safe
 from snnet_mm.utils import load_weights_only
-from snnet_mm.utils.checkpoints import non_finite
 
 
 def stock_config():

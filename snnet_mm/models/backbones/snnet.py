@@ -19,19 +19,17 @@ LOW_RANK = dict(type='LoRAStitchingLayer', rank=16)
 class SNNetv1(StitchedBackbone):
     """Networks stitched one way (Stitchable Neural Networks, section 3.2).
 
-    Anchors with stages, such as Swin and ResNet, also of different families, are
-    stitched within stages of equal stride: :class:`StagedSpace`. Plain anchors of equal
-    depth are stitched by sliding windows, for ``out='end'`` only. Others are matched by
-    nearest interpolation: the FS or SF part of :class:`TwoWaySpace`.
+    The space is a :class:`StagedSpace` for anchors with stages, also of different
+    families; a :class:`SlidingWindowSpace` for plain anchors of equal depth, with
+    ``out='end'`` only; else one direction of a :class:`TwoWaySpace`.
 
     Args:
         anchors: The anchors or their configs, ordered fast -> slow.
-        stitching_layer: Config of the stitching layers, without their widths; by
-            default fully trained ones.
-        kernel, stride, nearest: See :class:`SlidingWindowSpace`; anchors of unequal
-            depth are stitched to neighbours alone.
+        stitching_layer: Config of the stitching layers, without their widths. Default:
+            fully trained ones.
+        kernel, stride, nearest: See :class:`SlidingWindowSpace`.
         direction: ``'FS'``, or ``'SF'`` for plain anchors (figure 9a of the paper).
-        stitch_ids: Keep only these stitches, and the anchors.
+        stitch_ids: Stitches to keep besides the anchors. Default: all.
         stages, share_layers: See :class:`StagedSpace`, for anchors with stages.
         out, maps_of, **kwargs: See :class:`StitchedBackbone`.
     """

@@ -106,10 +106,9 @@ def fit_stitching_layers(
 ) -> int:
     """Set every stitching layer to its least-squares map (SN-Netv2, equation 2).
 
-    A layer that serves several joints is fitted to all of them at once. Anchors run on
-    preprocessed images ``(B, 3, H, W)`` in eval mode. In a distributed run every rank
-    gives its own, or none if others have some; all ranks end with equal maps, or all
-    raise. Returns the number of images seen on this rank.
+    A layer of several joints is fitted to all of them. Batches are preprocessed images
+    ``(B, 3, H, W)`` of this rank, or none if others have some; all ranks end with equal
+    maps, or all raise. Returns the number of images seen on this rank.
     """
     for layer in backbone.stitching_layers.values():
         affine, wanted = hasattr(layer, 'set_map'), 'affine maps to fit, else no hook'
@@ -151,17 +150,15 @@ def fit_in_turn(
 ) -> None:
     """Fit the stitching layers of chains one after the other along each route.
 
-    A layer maps what reaches it in its own chain, after the layers before it, to the
-    state of the whole network at the same place. Errors of earlier layers are thus
-    corrected by later ones instead of adding up. Every stitch must have layers of its
-    own, as in a :class:`SkipSpace`. Memory does not grow with the number of images.
+    A layer maps the state that reaches it in its own chain to that of the whole network
+    at the same place, so that it corrects errors of earlier layers.
 
     Args:
-        backbone: A stitched backbone whose stitches have layers of their own.
-        batches: Preprocessed images ``(B, 3, H, W)``; read once for the first layers of
-            all stitches, once for the second ones and so on. On several ranks every
-            rank gives its own.
-        ids: Stitches to fit, by default all.
+        backbone: A stitched backbone whose stitches have layers of their own, as in a
+            :class:`SkipSpace`.
+        batches: Preprocessed images ``(B, 3, H, W)`` of this rank; read once per round,
+            which fits the n-th layers of all stitches.
+        ids: Stitches to fit. Default: all.
         ridge: See :class:`LeastSquares`.
         progress: Called with the number of rounds done, and of all.
     """

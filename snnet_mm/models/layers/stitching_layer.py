@@ -43,11 +43,9 @@ class LoRAStitchingLayer(LowRankUpdate, StitchingLayer):
 
     Args:
         in_dim, out_dim: Widths of the anchors that are left and entered.
-        rank: Rank of the update, or a share of the smaller width: ESTA has 0.25.
-        alpha: Scale of the update before division by the rank; None for the rank
-            itself, so that the update is not scaled, as in ESTA.
-        train_bias: Train the bias, as the code of SN-Netv2's authors does; ESTA
-            freezes it.
+        rank: Rank of the update, or a share of the smaller width (ESTA: 0.25).
+        alpha: Scale of the update times the rank; None for the rank (ESTA). Default: 1.
+        train_bias: Whether to train the bias, as SN-Netv2's code does. Default: True.
     """
 
     plain = StitchingLayer

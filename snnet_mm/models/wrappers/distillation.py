@@ -25,12 +25,11 @@ HEADS = ('head', 'decode_head')
 
 @dataclass(frozen=True)
 class Distillation:
-    """The distillation of DeiT, section 4: for classes of images or of pixels.
+    """Distillation of DeiT (section 4) for classes of images or pixels.
 
-    ``(1 - alpha) * task losses + alpha * distillation loss``: with ``'soft'`` labels
-    ``temperature ** 2 * KL(teacher || student)`` of the softened probabilities, with
-    ``'hard'`` ones the cross-entropy with the class that the teacher chooses. Both are
-    means over images and pixels, unlabelled pixels included.
+    ``(1 - alpha) * task losses + alpha * distillation loss``: for ``'soft'`` labels
+    ``temperature ** 2 * KL(teacher || student)`` of softened probabilities, for
+    ``'hard'`` ones cross-entropy with the teacher's class; means over all pixels.
     """
 
     labels: str = 'hard'
@@ -70,16 +69,15 @@ class Distillation:
 
 
 class TeacherWrapper(ModelWrapper):
-    """A model that learns from a teacher, which is no part of it.
+    """A model that learns from a frozen teacher, which is not a part of it.
 
-    The teacher is frozen, in eval mode, neither in checkpoints nor given to the
-    optimizer, and built only where a model is trained.
+    The teacher is in no checkpoint and no optimizer, and built only for training.
 
     Args:
         model, data_preprocessor: See :class:`ModelWrapper`.
         teacher: Config of the teacher, an mm model.
-        teacher_checkpoint: Weights of the teacher, a file of any source; by default
-            those that its config names, by ``pretrained`` or ``init_cfg``.
+        teacher_checkpoint: File of the teacher's weights. Default: those of
+            ``pretrained`` or ``init_cfg`` in its config.
     """
 
     def __init__(
@@ -116,8 +114,8 @@ class TeacherWrapper(ModelWrapper):
 class DistillationWrapper(TeacherWrapper):
     """A classifier or segmentor that also learns from a teacher (SN-Netv1, 3.2).
 
-    The teacher sees the student's images, augmented and mixed, normalised as its own
-    data preprocessor does it; as the student's, if its config has none.
+    The teacher sees the student's augmented images, normalised by its own data
+    preprocessor if it has one.
 
     Args:
         model: Config of the student, any mm model with logits of classes.
@@ -125,8 +123,8 @@ class DistillationWrapper(TeacherWrapper):
             same classes.
         teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
         labels, alpha, temperature: See :class:`Distillation`.
-        logits_from: Name of the part of the student that gives the logits; by default
-            ``'head'`` of a classifier, ``'decode_head'`` of a segmentor.
+        logits_from: Name of the student's part that outputs logits. Default:
+            ``'head'`` or ``'decode_head'``.
     """
 
     def __init__(
@@ -173,13 +171,12 @@ class DistillationWrapper(TeacherWrapper):
 
 @register(MODELS, passes_on=True)
 class TimmTeacher(BaseModel):
-    """A classifier of timm that knows how its images are normalised.
+    """A classifier of timm with the normalisation of its images.
 
     Args:
-        name: Its name in timm; SN-Netv1 has the teacher of DeiT, RegNetY-160, whose
-            other weights in timm are trained on more images.
-        pretrained: Whether timm fetches the weights.
-        **kwargs: What else ``timm.create_model`` takes, such as ``num_classes``.
+        name: Name in timm. Default: DeiT's teacher, as in SN-Netv1.
+        pretrained: Whether timm fetches the weights. Default: True.
+        **kwargs: Further arguments of ``timm.create_model``.
     """
 
     def __init__(
@@ -218,10 +215,7 @@ def renormalise(
 
 
 def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
-    """Return the part of a classifier or segmentor whose output are its logits.
-
-    A detector has none: its boxes differ in number and order from model to model.
-    """
+    """Return the part of a classifier or segmentor that outputs its logits."""
     names = HEADS if name is None else (name,)
     modules = dict(model.named_modules())
     found = [modules[n] for n in names if n in modules]

@@ -18,7 +18,7 @@ from .distillation import Distillation, TeacherWrapper, find_head, recorded_logi
 
 @register(MODELS)
 class FastAnchorWrapper(TeacherWrapper):
-    """A model whose anchor learns to do what a larger one does, block by block.
+    """A model whose anchor is distilled from a larger one, block by block.
 
     The loss is that of the task, plus ``logits_weight`` times the Kullback-Leibler
     divergence of the logits, plus ``1 - cosine`` of each token with the teacher's: the

@@ -17,10 +17,10 @@ from narrow_timm import (
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from snnet_mm.anchors import PlainViT, TimmAnchor
+from snnet_mm.anchors import TimmAnchor
 from snnet_mm.anchors.timm_anchor import TIMM_FAMILIES
 from snnet_mm.costs import cost_table
-from snnet_mm.models import SNNetv2, fit_stitching_layers
+from snnet_mm.models import SNNetv2
 
 timm = pytest.importorskip('timm')
 BEIT, ROPE_MIXED = 'beitv2_base_patch16_224', 'vit_small_patch16_rope_mixed_224'
@@ -123,27 +123,6 @@ def test_costs_on_meta_tensors(name):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model.forward_intermediates(images, intermediates_only=True)
     assert counter.get_total_flops() // 2 == table[1].flops
-
-
-def test_a_fast_plain_vit_and_a_slow_one_of_timm():
-    """The same stitches as of two PlainViTs with the same weights."""
-    fast = dict(embed_dims=16, depth=2, num_heads=2)
-    slow = dict(embed_dims=32, depth=3, num_heads=2)
-    plain = dict(img_size=56, patch_size=14, num_registers=4)
-    of_timm = TimmAnchor(DINOV2, img_size=56, model_args=NARROW)
-    mixed, both = (
-        randomise(SNNetv2([PlainViT(fast, **plain), anchor], out_indices=(0, 2)))
-        for anchor in (of_timm, PlainViT(slow, **plain, final_norm=True))
-    )
-    weights = mixed.state_dict()
-    both.load_state_dict({k.replace('.vit.', '.'): v for k, v in weights.items()})
-    images = torch.randn(2, 3, 56, 70)
-    for backbone in (mixed, both):
-        assert fit_stitching_layers(backbone, [images]) == 2
-    for stitch in mixed.space:
-        mixed.set_stitch(stitch.id)
-        both.set_stitch(stitch.id)
-        assert_close(mixed(images), both(images), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Several ranks on a CPU: they agree, may change in number, and wait not for ever."""
 
-import json
 import os
 import shutil
 import signal
@@ -88,20 +87,6 @@ def test_ranks_agree_and_another_number_goes_on(cfg, tmp_path):
                 assert record[key] == one[key][4:]
         hub = load_weights_only(folder / 'iter_8.pth')['message_hub']
         assert sum(hub['runtime_info']['stitch_histogram'].values()) == 8
-
-
-def test_ranks_evaluate_as_one(cfg, tmp_path):
-    cfg.train_cfg.max_iters = cfg.default_hooks.checkpoint.interval = 2
-    run_ranks(1, cfg, tmp_path / 'trained')
-    cfg.load_from = str(tmp_path / 'trained/iter_2.pth')
-    written = []
-    for n in (1, 2):
-        folder = tmp_path / f'test_{n}'
-        cfg.test_cfg.update(stitches='all', out_dir=str(folder))
-        run_ranks(n, cfg, folder, Runner.test)
-        written.append(json.loads((folder / 'stitches.json').read_text()))
-    assert written[0] == written[1]
-    assert [s['id'] for s in written[0]['stitches']] == [0, 1, 2, 4]
 
 
 def test_ranks_do_not_outlive_one_that_dies(cfg, tmp_path):

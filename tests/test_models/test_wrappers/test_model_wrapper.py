@@ -71,22 +71,6 @@ def test_predictions_losses_and_steps_are_those_of_the_model(pair, batch):
     assert_same(*(dict(m.state_dict()) for m in pair))
 
 
-def test_the_model_is_a_child(pair):
-    _, wrapper = pair
-    model = wrapper.wrapped
-    assert list(wrapper.children()) == [model]
-    assert set(wrapper.modules()) == {wrapper, *model.modules()}
-    assert wrapper.data_preprocessor is model.data_preprocessor
-    assert wrapper.get_submodule('backbone.anchors') is model.backbone.anchors
-    wrapper.eval()
-    assert not any(m.training for m in (wrapper, model, model.head[1]))
-    # What only the model has.
-    model.setting = 3
-    assert wrapper.setting == 3
-    with pytest.raises(AttributeError, match='nothing'):
-        _ = wrapper.nothing
-
-
 @pytest.mark.parametrize(
     'copied', [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
 )

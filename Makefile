@@ -6,7 +6,7 @@ SETUP := @PYTHON="$(PYTHON)" bash tools/setup_env.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo camvid test coverage ops lint format clean
+.PHONY: help demo camvid test coverage docs ops lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,14 @@ coverage:  ## the same with lines counted: a table, and htmlcov/index.html
 	$(SETUP) test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term \
 		--cov-report=html $(ARGS)
+
+docs:  ## build the pages into build/site; a broken link is an error
+	$(SETUP) docs
+	@rm -rf build/pages && mkdir -p build/pages
+	@git ls-files -z README.md LICENSE docs configs tools tests requirements \
+		'snnet_mm/*.py' | xargs -0 cp --parents -t build/pages
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
+	@echo 'Pages: build/site/index.html'
 
 ops:  ## compile mmcv's operators into .venv, 10-12 minutes (optional)
 	$(SETUP) ops

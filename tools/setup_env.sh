@@ -4,6 +4,7 @@
 #   tools/setup_env.sh demo   torch, the OpenMMLab packages, timm and this package
 #   tools/setup_env.sh test   demo, onnxruntime, transformers, pytest, ruff
 #   tools/setup_env.sh ops    demo, and mmcv's operators compiled
+#   tools/setup_env.sh docs   demo, and mkdocs
 #   tools/setup_env.sh lint   ruff alone
 #
 # Environment: PYTHON          interpreter that .venv is made from (python3)
@@ -18,7 +19,7 @@ say() { echo "setup_env: $*"; }
 die() { say "$*" >&2; exit 1; }
 
 mode=${1:-}
-[[ $mode =~ ^(demo|test|ops|lint)$ ]] || die 'usage: tools/setup_env.sh demo|test|ops|lint'
+[[ $mode =~ ^(demo|test|ops|docs|lint)$ ]] || die 'usage: tools/setup_env.sh demo|test|ops|docs|lint'
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3}
 py=.venv/bin/python
@@ -133,6 +134,7 @@ else
   pip_install 'the OpenMMLab stack' -e '.[mminstall,optional]'
 fi
 if [ "$mode" = ops ]; then install_ops; fi
+if [ "$mode" = docs ]; then pip_install 'mkdocs' -r requirements/docs.txt; fi
 check 'torch, torchvision, timm, mmengine, mmcv, mmseg, mmdet, mmpretrain'
 touch ".venv/.demo-$checksum"
 if [ "$mode" = test ]; then touch ".venv/.lint-$checksum"; fi

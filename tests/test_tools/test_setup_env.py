@@ -14,7 +14,7 @@ CASES = [
     ('demo', '3.9', 10**9, f'python is Python 3.9, {SUPPORTED}'),
     ('demo', '3.13', 10**9, f'python is Python 3.13, {SUPPORTED}'),
     ('test', '3.11', 3 * 1024**2, DISK),
-    ('deploy', '3.11', 10**9, 'usage: tools/setup_env.sh demo|test|ops|lint'),
+    ('deploy', '3.11', 10**9, 'usage: tools/setup_env.sh demo|test|ops|docs|lint'),
 ]
 
 

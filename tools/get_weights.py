@@ -1,0 +1,98 @@
+"""Download pretrained weights: ``tools/get_weights.py NAME`` or ``--list``.
+
+Files are listed in ``configs/weights.yml`` and land in ``checkpoints/`` under the names
+that configs read.
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import tempfile
+import urllib.request
+from fnmatch import fnmatch
+from pathlib import Path
+
+import yaml
+
+LIST = Path(__file__).resolve().parents[1] / 'configs' / 'weights.yml'
+CHUNK = 1 << 20
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    what = "files of the list, or patterns such as 'deit_3_*'"
+    parser.add_argument('names', nargs='*', metavar='NAME', help=what)
+    parser.add_argument('--list', action='store_true', help='print the list')
+    what = 'folder to write to (default: checkpoints)'
+    parser.add_argument('--out', type=Path, default='checkpoints', help=what)
+    return parser.parse_args()
+
+
+def checked(path: Path, sha256: str | None) -> str:
+    """Return a note on the checksum of a file; raise if it is another one's."""
+    if sha256 is None:
+        return 'checksum unknown'
+    digest = hashlib.sha256()
+    with path.open('rb') as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    if not digest.hexdigest().startswith(sha256):
+        raise ValueError(
+            f'SHA-256 {digest.hexdigest()} of {path} does not begin with {sha256}'
+        )
+    return 'checksum right'
+
+
+def download(url: str, path: Path, sha256: str | None) -> str:
+    """Write a file whole or not at all and return a note on its checksum."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
+    try:
+        with os.fdopen(handle, 'wb') as file, urllib.request.urlopen(url) as source:
+            wanted, written = source.headers['Content-Length'], 0
+            while chunk := source.read(CHUNK):
+                written += file.write(chunk)
+            if wanted is not None and written != int(wanted):
+                raise OSError(f'{written} of {wanted} bytes of {url} came')
+        note = checked(Path(name), sha256)
+        Path(name).chmod(0o644)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return note
+
+
+def main() -> None:
+    args = parse_args()
+    files = yaml.safe_load(LIST.read_text())
+    if args.list or not args.names:
+        for name, entry in files.items():
+            known = entry.get('sha256')
+            note = f'SHA-256 {known}...' if known else 'checksum unknown'
+            print(f'{name}  ({entry["what"]}; {note})\n    {entry["url"]}')
+        return
+    chosen = {p: [n for n in files if fnmatch(n, p)] for p in args.names}
+    for pattern, names in chosen.items():
+        if not names:
+            raise ValueError(f'{pattern!r} is no file of {LIST}: see --list')
+    for name in dict.fromkeys(n for names in chosen.values() for n in names):
+        path, url = args.out / name, files[name]['url']
+        sha256 = files[name].get('sha256')
+        if path.exists():
+            print(f'{path} is there: {checked(path, sha256)}')
+            continue
+        try:
+            note = download(url, path, sha256)
+        except OSError as error:
+            raise OSError(
+                f'{error}. Without a network, put the file of {url} at {path}'
+            ) from error
+        print(f'{path} from {url}: {note}')
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except (OSError, ValueError) as error:
+        sys.exit(f'Error: {error}')

@@ -23,9 +23,9 @@ def parse_requirements(name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-runtime, mminstall, optional, onnx, openvino, llama, tests = map(
+runtime, mminstall, optional, onnx, openvino, llama, ray, tests = map(
     parse_requirements,
-    ('runtime', 'mminstall', 'optional', 'onnx', 'openvino', 'llama', 'tests'),
+    ('runtime', 'mminstall', 'optional', 'onnx', 'openvino', 'llama', 'ray', 'tests'),
 )
 
 setup(
@@ -59,6 +59,7 @@ setup(
         'onnx': onnx,
         'openvino': onnx + openvino,
         'optional': optional,
+        'ray': onnx + ray,
         'tests': tests,
     },
     zip_safe=False,

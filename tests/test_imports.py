@@ -22,6 +22,7 @@ BELOW['datasets'] = {'runtime', 'utils'}
 for part in ('evaluation', 'training', 'export'):
     BELOW[part].add('datasets')
 # On top of these; nothing below names them.
+BELOW['serving'] = {'runtime'}
 for part in ('elastic', 'integrations', 'esta', 'bridging', 'language'):
     BELOW[part] = {*ORDER, 'datasets'}
 BELOW['elastic'].add('integrations')
@@ -29,6 +30,7 @@ BELOW['elastic'].add('integrations')
 # What else each part may import, where that is not up to the part.
 OUTSIDE = {part: {'torch', 'mmengine'} for part in ('anchors', 'models')}
 OUTSIDE['runtime'] = {'PIL', 'numpy', 'onnxruntime', 'openvino'}
+OUTSIDE['serving'] = {'PIL', 'numpy', 'prometheus_client', 'ray', 'starlette'}
 OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
 LAZY = {('anchors/pretrained.py', 'timm')}

@@ -2,7 +2,7 @@
 # Makes .venv ready for one purpose, or returns at once if it already is.
 #
 #   tools/setup_env.sh demo   torch, the OpenMMLab packages, timm and this package
-#   tools/setup_env.sh test   demo, onnxruntime, transformers, pytest, ruff
+#   tools/setup_env.sh test   demo, onnxruntime, transformers, ray, pytest, ruff
 #   tools/setup_env.sh ops    demo, and mmcv's operators compiled
 #   tools/setup_env.sh docs   demo, and mkdocs
 #   tools/setup_env.sh lint   ruff alone
@@ -128,7 +128,7 @@ if [ "$mode" = lint ]; then
 fi
 pip_install 'torch (about a minute if new)' -r requirements/build.txt
 if [ "$mode" = test ]; then
-  pip_install 'the OpenMMLab stack and the test tools' -e '.[all,llama,tests]'
+  pip_install 'the OpenMMLab stack and the test tools' -e '.[all,llama,ray,tests]'
   check 'onnxruntime, onnxscript, pytest, transformers, xdist'
 else
   pip_install 'the OpenMMLab stack' -e '.[mminstall,optional]'

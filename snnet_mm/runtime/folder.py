@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[Image
     ]
 
 
-def read_image(path: Path) -> np.ndarray:
+def read_image(path: Path | BinaryIO) -> np.ndarray:
     """Read an image as uint8 RGB ``(H, W, 3)``, turned as its EXIF data demands."""
     from PIL import Image, ImageOps
 
@@ -247,14 +247,9 @@ class _Maps:
         from PIL import Image
 
         for image, _, found in rows:
-            if found.dtype.kind == 'f':
-                millimetres = np.nan_to_num(found * 1000.0).round()
-                found = millimetres.clip(0, 65535).astype(np.uint16)
-            else:
-                found = found.astype(np.uint8 if found.max() < 256 else np.uint16)
             path = self._path(image)
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.write(path, Image.fromarray(found).save)
+            self.write(path, Image.fromarray(to_pixels(found)).save)
 
     def finish(self, *_: object) -> None:
         shutil.rmtree(self.state)
@@ -281,7 +276,7 @@ class _Records(_Maps):
         with self.log.open('a', encoding='utf-8') as file:
             for image, size, found in rows:
                 about = dict(image=image.name, height=size[0], width=size[1])
-                file.write(json.dumps(about | _describe(found)) + '\n')
+                file.write(json.dumps(about | describe(found)) + '\n')
             file.flush()
             os.fsync(file.fileno())
 
@@ -335,7 +330,15 @@ class _Records(_Maps):
             file.write('}\n')
 
 
-def _describe(found: np.ndarray | Detections) -> dict:
+def to_pixels(found: np.ndarray) -> np.ndarray:
+    """Return a map as pixels: classes in 8 or 16 bits, depths in millimetres."""
+    if found.dtype.kind == 'f':
+        millimetres = np.nan_to_num(found * 1000.0).round()
+        return millimetres.clip(0, 65535).astype(np.uint16)
+    return found.astype(np.uint8 if found.max() < 256 else np.uint16)
+
+
+def describe(found: np.ndarray | Detections) -> dict:
     """Return a prediction as JSON: the most probable class, or objects as in COCO."""
     if not isinstance(found, Detections):
         label = int(found.argmax())

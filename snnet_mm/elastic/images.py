@@ -1,5 +1,6 @@
 """Preprocessed images that chains are chosen and fitted on; labels are not read."""
 
+import hashlib
 import os
 from collections.abc import Iterator
 from copy import deepcopy
@@ -11,7 +12,7 @@ from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
 from snnet_mm.export.single import inference_pipeline, innermost
-from snnet_mm.utils import check, is_whole, register
+from snnet_mm.utils import check, is_whole, refusal, register
 
 MAX_BATCH = 8
 SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
@@ -64,13 +65,21 @@ class ImageBatches:
         device = next(self.model.parameters()).device
         items: list[dict] = []
         for i in self._chosen:
-            item = self._items[i]
+            item = self._read(i)
             full = len(items) == MAX_BATCH
             if items and (full or item['inputs'].shape != items[-1]['inputs'].shape):
                 yield self._preprocess(items).to(device)
                 items = []
             items.append(item)
         yield self._preprocess(items).to(device)
+
+    def _read(self, i: int) -> dict:
+        try:
+            return self._items[i]
+        except (AssertionError, OSError) as error:
+            path = self._items.get_data_info(i).get('img_path')
+            key = '--images, train_dataloader.dataset'
+            raise refusal(key, path, f'images that can be read ({error})') from error
 
     def _preprocess(self, items: list[dict]) -> Tensor:
         return self.model.data_preprocessor(pseudo_collate(items), False)['inputs']
@@ -90,16 +99,30 @@ class UnlabelledImages(BaseDataset):
         super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
-        found = (
-            os.path.join(root, name)
-            for root, _, names in os.walk(self.folder)
-            for name in names
-            if name.lower().endswith(SUFFIXES)
-        )
-        files = sorted(found)
-        wanted = f'a folder with images ({", ".join(SUFFIXES)})'
-        check(files, '--images', str(self.folder), wanted)
+        files = image_files(self.folder)
         return [dict(img_path=file, img_id=i) for i, file in enumerate(files)]
+
+
+def image_files(folder: str | os.PathLike) -> list[str]:
+    """Return the paths of the images of a folder, searched recursively, in order."""
+    found = (
+        os.path.join(root, name)
+        for root, _, names in os.walk(folder)
+        for name in names
+        if name.lower().endswith(SUFFIXES)
+    )
+    files = sorted(found)
+    wanted = f'a folder with images ({", ".join(SUFFIXES)})'
+    check(files, '--images', str(folder), wanted)
+    return files
+
+
+def digest_of_images(folder: str | os.PathLike) -> str:
+    """Return a digest of the names and sizes of the images of a folder."""
+    listed = [
+        (os.path.relpath(f, folder), os.path.getsize(f)) for f in image_files(folder)
+    ]
+    return hashlib.sha256(repr(listed).encode()).hexdigest()
 
 
 def unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:

@@ -30,6 +30,7 @@ from snnet_mm.utils import (
     load_config,
     load_weights_only,
     read_json,
+    set_length,
     work_dir_lock,
     write_json,
 )
@@ -37,7 +38,7 @@ from snnet_mm.utils.base_checkpoint import digest_of, save_added
 from snnet_mm.utils.checkpoints import weights_of
 
 from .convert import Conversion, check_equal, convert_model
-from .images import ImageBatches, unlabelled_dataset
+from .images import ImageBatches, digest_of_images, unlabelled_dataset
 from .report import (
     draw_predictions,
     drawn_budgets,
@@ -49,6 +50,7 @@ from .search import ChainSearch, choose_lengths, images_wanted
 from .tuning import tuning_config
 
 NUM_IMAGES = 64  # that maps are fitted on
+LABELS_WEIGHT = 3  # of the losses of labels beside the divergence from the network
 LEAST_SHARE = (
     0.2  # of the network's FLOPs, where the search ends for a number of budgets
 )
@@ -63,6 +65,10 @@ def make_elastic(
     keep: Sequence[int] = (),
     blocks: Sequence[Sequence[int]] = (),
     iters: int = 0,
+    labels: bool = False,
+    rate: float | None = None,
+    lora_rank: int | None = None,
+    train: int = 0,
     num_images: int = NUM_IMAGES,
     whole: bool = False,
     seed: int = 0,
@@ -92,6 +98,12 @@ def make_elastic(
         keep: Numbers of blocks to keep, in place of ``budgets``.
         blocks: Blocks that each chain keeps, in place of a search.
         iters: Iterations of tuning of the maps; the network stays frozen.
+        labels: Whether tuning learns from labels, too, and not from the network alone.
+        rate: Highest learning rate of tuning; by default 3e-4 with labels, else 1e-4.
+        lora_rank: Rank of low-rank updates of each chain, which are tuned with its
+            maps; by default 16 with labels, else 0 for none.
+        train: Iterations of a joint training of the network and all chains with the
+            schedule of the config. It changes the network.
         num_images: Number of images that maps are fitted on.
         whole: Whether ``elastic.pth`` holds the network, too. Otherwise it names the
             checkpoint by its path and digest, and loading checks both.
@@ -116,14 +128,26 @@ def make_elastic(
         ... )
     """
     cfg = config if isinstance(config, Config) else load_config(config, cfg_options)
-    check(is_whole(iters, 0), '--iters', iters, '0 or more')
+    for key, value in (('--iters', iters), ('--train', train)):
+        check(is_whole(value, 0), key, value, '0 or more')
+    labelled = labels or train
+    wanted = 'no folder with --labels or --train, which need labels'
+    check(not labelled or images is None, '--images', images, wanted)
+    lora_rank = (16 if labels else 0) if lora_rank is None else lora_rank
+    check(is_whole(lora_rank, 0), '--lora-rank', lora_rank, '0 or more')
+    rate = (3e-4 if labels else 1e-4) if rate is None else rate
+    check(rate > 0, '--rate', rate, 'more than 0')
+    for key, given in (('--labels', labels), ('--lora-rank', lora_rank)):
+        check(iters or not given, '--iters', iters, f'1 or more with {key}')
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
         chains = job.choose(budgets, keep, blocks)
         job.fit(chains, num_images, whole)
         if iters:
-            job.tune(iters, whole)
+            job.tune(iters, whole, labels, rate, lora_rank)
+        if train:
+            job.train(train)
         return job.evaluate()
 
 
@@ -145,6 +169,7 @@ class _Job:
         written = folder / 'elastic.pth'
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
+        self.plugins: dict = {}  # settings of the backbone that tuning adds
         self.model = init_model(cfg, checkpoint, device=device)
         self.meta = dict(dataset_meta=self.model.dataset_meta)
         self.weights = self.model.state_dict()
@@ -175,7 +200,12 @@ class _Job:
     ) -> list[tuple[int, ...]]:
         """Return the chains of the budgets."""
         if blocks:
-            return [tuple(chain) for chain in blocks]
+            chains = [tuple(sorted(chain)) for chain in blocks]
+            once = len({*chains}) == len(chains)
+            check(
+                once, '--blocks', list(map(list, chains)), 'different blocks each time'
+            )
+            return chains
         if isinstance(budgets, str):
             budgets = int(budgets) if budgets.isdecimal() else budgets.split(',')
         positive = not isinstance(budgets, int) or budgets > 0
@@ -213,7 +243,7 @@ class _Job:
         path, depth = self.folder / 'search.json', self.anchor.depth
         identity = dict(
             network=digest_of(self.weights),
-            images=None if self.images is None else str(self.images),
+            images=None if self.images is None else digest_of_images(self.images),
             size=list(self.size),
             seed=self.seed,
         )
@@ -264,6 +294,7 @@ class _Job:
     def _save(self, state: dict[str, torch.Tensor], whole: bool) -> None:
         path = self.folder / 'elastic.pth'
         config = self.conversion.config(self.cfg, self.chains, self.size)
+        config.model.backbone.update(self.plugins)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             config.dump(temporary)
         base = weights_of(load_weights_only(self.checkpoint))
@@ -276,18 +307,45 @@ class _Job:
         renames = ('backbone.', self.conversion.prefix)
         save_added(path, new, self.checkpoint, base, renames, self.meta)
 
-    def tune(self, iters: int, whole: bool) -> None:
+    def tune(
+        self, iters: int, whole: bool, labels: bool, rate: float, lora_rank: int
+    ) -> None:
         """Train the maps, and write the checkpoint anew."""
         elastic = Config.fromfile(self.folder / 'elastic.py')
+        if lora_rank:
+            lora = dict(type='StitchLoRA', ranks=[lora_rank])
+            self.plugins = dict(plugins=dict(stitch_lora=lora))
+            elastic.model.backbone.update(self.plugins)
         data = None
         if self.images is not None:
             data = unlabelled_dataset(self.cfg, self.images)
-        start, work_dir = self.folder / 'elastic.pth', self.folder / 'tuning'
-        cfg = tuning_config(elastic, str(start), iters, unlabelled=data)
+        start = str(self.folder / 'elastic.pth')
+        weight = LABELS_WEIGHT if labels else 0
+        cfg = tuning_config(elastic, start, iters, weight, rate, data)
+        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
+        options = dict(iters=iters, labels=labels, rate=rate, lora_rank=lora_rank)
+        self._save(self._trained(cfg, 'tuning', options), whole)
+
+    def train(self, iters: int) -> None:
+        """Train the network and all chains jointly; write one whole checkpoint."""
+        cfg = Config.fromfile(self.folder / 'elastic.py')
+        set_length(cfg, iters)
+        cfg.load_from = str(self.folder / 'elastic.pth')
+        hook = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
+        hook['interval'] = -(-iters // 10)
+        cfg.default_hooks.update(checkpoint=hook)
+        cfg.default_hooks.pop('stitch_statistics', None)
+        cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
+        self.say(f'Training the network and its chains for {iters} iterations')
+        self._save(self._trained(cfg, 'training', dict(iters=iters)), whole=True)
+
+    def _trained(self, cfg: Config, name: str, options: dict) -> dict:
+        """Run a training, or go on with it, and return the weights."""
+        start, work_dir = Path(cfg.load_from), self.folder / name
         cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
         begun = work_dir / 'begun.json'
         identity = dict(start=digest_of(weights_of(load_weights_only(start))))
-        identity |= dict(iters=iters, seed=self.seed)
+        identity |= dict(options, seed=self.seed)
         same = begun.exists() and json.loads(begun.read_text()) == identity
         last = find_latest_checkpoint(work_dir) if same else None
         if last is not None:
@@ -296,10 +354,8 @@ class _Job:
             shutil.rmtree(work_dir)
         work_dir.mkdir(exist_ok=True)
         write_json(begun, identity)
-        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
         build_runner(cfg, 'train').train()
-        last = load_weights_only(find_latest_checkpoint(cfg.work_dir))
-        self._save(weights_of(last), whole)
+        return weights_of(load_weights_only(find_latest_checkpoint(cfg.work_dir)))
 
     def evaluate(self) -> StitchResults:
         """Test the network and all chains in one pass; measure milliseconds."""

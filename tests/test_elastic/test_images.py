@@ -1,5 +1,6 @@
 """Images that chains are chosen and fitted on."""
 
+import shutil
 from types import SimpleNamespace
 
 import cv2
@@ -9,6 +10,7 @@ import torch
 from mmengine.config import Config
 
 from snnet_mm.elastic import ImageBatches
+from snnet_mm.elastic.images import digest_of_images
 
 pytest.importorskip('mmseg.models')
 PIPELINE = [dict(type='LoadImageFromFile'), dict(type='PackSegInputs')]
@@ -53,3 +55,17 @@ def test_a_seed_draws_some_once(folder):
     assert len({*some}) == 5
     assert some == sorted(some) == sum(numbers(draw(folder, 5)), [])
     assert some != sum(numbers(draw(folder, 5, seed=1)), [])
+
+
+def test_an_image_that_cannot_be_read_is_named(folder):
+    (folder / 'a' / '03.png').write_bytes(b'no image')
+    with pytest.raises(ValueError, match=r'03\.png.*can be read.*--images'):
+        numbers(draw(folder, 100))
+
+
+def test_folders_of_equal_images_have_one_digest(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp('copy') / 'moved'
+    shutil.copytree(folder, other)
+    assert digest_of_images(other) == digest_of_images(folder)
+    (other / 'a' / '03.png').rename(other / 'a' / '99.png')
+    assert digest_of_images(other) != digest_of_images(folder)

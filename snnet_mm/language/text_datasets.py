@@ -17,7 +17,13 @@ from snnet_mm.utils import check, is_whole, refusal, register
 from .causal_lm import IGNORED
 
 SPLITS = 'train', 'val'
-PROMPT = '### Instruction:\n{instruction}\n\n{input}### Response:\n'
+# Alpaca's prompt (tatsu-lab/stanford_alpaca).
+PROMPT = (
+    'Below is an instruction that describes a task{paired}. Write a response that '
+    'appropriately completes the request.\n\n'
+    '### Instruction:\n{instruction}\n\n{input}### Response:'
+)
+PAIRED = ', paired with an input that provides further context'
 INPUT = '### Input:\n{input}\n\n'
 
 
@@ -138,8 +144,10 @@ class AlpacaDataset(TextDataset):
     def texts(self) -> Iterator[tuple[str, list[int], int]]:
         encode, end = self.tokenizer.encode, self.tokenizer.eos_token_id
         for n, row in list(enumerate(_read_rows(self.ann_file)))[self.rows]:
-            more = INPUT.format(**row) if row.get('input') else ''
-            asked = encode(PROMPT.format(instruction=row['instruction'], input=more))
+            more = dict(paired='', input='')
+            if row.get('input'):
+                more = dict(paired=PAIRED, input=INPUT.format(**row))
+            asked = encode(PROMPT.format(instruction=row['instruction'], **more))
             answer = encode(row['output'], add_special_tokens=False)
             yield f'{self.ann_file}:{n}', [*asked, *answer, end], len(asked)
 

@@ -43,7 +43,7 @@ WORST |= dict(roi_head=('coco/segm_mAP', 1), bbox_head=('coco/bbox_mAP', 1))
 # Training images, by which names of configs count epochs.
 IMAGES = dict(in1k=1281167, nyu=24231, coco=118000, cub=5394, cars=7329, dogs=10800)
 IMAGES |= dict(nabirds=21536, flowers=1020, cifar100=50000, caltech101=800)
-IMAGES |= {'cars-16shot': 3136, 'alpaca-512': 50002}
+IMAGES |= {f'cars-{k}shot': 196 * k for k in (1, 4, 8, 16)} | {'alpaca-512': 50002}
 # Optimizer, rate and decay that the authors give.
 RECIPES = {
     'bridging/bridge*': ('AdamW', 2e-3, 0.05),
@@ -118,7 +118,8 @@ def test_config_trains_as_long_as_its_name_says_by_the_recipe_of_the_authors(nam
     if unit == 'x':  # of 12 epochs, without images that have no objects
         assert iterations == 12 * length * math.ceil(117266 / (gpus * batch))
     elif unit == 'e':
-        steps = IMAGES[data] / (gpus * batch)
+        images = 800 if data.startswith('vtab-') else IMAGES[data]
+        steps = images / (gpus * batch)
         assert iterations == length * (steps if data == 'coco' else math.ceil(steps))
     else:
         assert iterations == length * (1000 if unit == 'k' else 1)

@@ -15,10 +15,13 @@ ROWS = [
     dict(instruction='Say hi.', input='', output='hi'),
     dict(instruction='Stop.', output='no'),
 ]
+TASK = 'Below is an instruction that describes a task'
+INPUT = ', paired with an input that provides further context'
+WRITE = '. Write a response that appropriately completes the request.\n\n'
 PROMPTS = [
-    '### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n',
-    '### Instruction:\nSay hi.\n\n### Response:\n',
-    '### Instruction:\nStop.\n\n### Response:\n',
+    f'{TASK}{INPUT}{WRITE}### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:',
+    f'{TASK}{WRITE}### Instruction:\nSay hi.\n\n### Response:',
+    f'{TASK}{WRITE}### Instruction:\nStop.\n\n### Response:',
 ]
 
 

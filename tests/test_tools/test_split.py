@@ -1,0 +1,61 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).parents[2] / 'tools' / 'dataset_converters' / 'split.py'
+
+
+@pytest.fixture
+def images(tmp_path):
+    for split, number in (('train', 6), ('test', 2)):
+        for label in ('a', 'b'):
+            folder = tmp_path / 'all' / split / label
+            folder.mkdir(parents=True)
+            for i in range(number):
+                (folder / f'{i}.jpg').write_text(f'{split} {label} {i}')
+    return tmp_path / 'all'
+
+
+def split(*args):
+    command = [sys.executable, TOOL, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == bool(done.stderr)
+    return done.stderr
+
+
+def test_few_images_of_each_class_are_drawn_by_the_seed(images, tmp_path):
+    drawn = []
+    for name, seed in (('x', 3), ('y', 3), ('z', 4)):
+        split(images, tmp_path / name, '--shots', 2, '--seed', seed)
+        found = sorted((tmp_path / name / 'train').glob('*/*.jpg'))
+        assert [p.parent.name for p in found] == ['a', 'a', 'b', 'b']
+        assert all(p.read_text() == f'train {p.parent.name} {p.stem}' for p in found)
+        drawn.append((tmp_path / name / 'train' / 'ids.txt').read_text())
+        assert drawn[-1].splitlines()[0] == f'a/{found[0].name} a'
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert (tmp_path / 'x' / 'test' / 'b' / '1.jpg').read_text() == 'test b 1'
+    message = split(images, tmp_path / 'few', '--shots', 7)
+    assert '--shots=7 of 6 images in' in message
+
+
+def test_lists_of_both_kinds(images, tmp_path):
+    train, test = tmp_path / 'train.json', tmp_path / 'test.txt'
+    train.write_text(json.dumps({'train/a/0.jpg': 9, 'train/b/0.jpg': 10}))
+    test.write_text('test/a/1.jpg 9\ntest/b/1.jpg 10\n')
+    split(images, tmp_path / 'out', '--lists', train, test)
+    found = {
+        str(p.relative_to(tmp_path / 'out')): p.read_text()
+        for p in (tmp_path / 'out').rglob('*.jpg')
+    }
+    assert found == {
+        'train/09/train_a_0.jpg': 'train a 0',
+        'train/10/train_b_0.jpg': 'train b 0',
+        'test/09/test_a_1.jpg': 'test a 1',
+        'test/10/test_b_1.jpg': 'test b 1',
+    }
+    assert 'out is there' in split(images, tmp_path / 'out', '--lists', train, test)
+    test.write_text('none.jpg 1\n')
+    assert 'none.jpg' in split(images, tmp_path / 'more', '--lists', train, test)

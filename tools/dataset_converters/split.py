@@ -1,0 +1,85 @@
+"""Make folders of classes from lists of images, or draw few images of each class.
+
+Lists are those of visual prompt tuning for fine-grained sets (JSON, image to class) or
+of VTAB-1k (lines of an image and its class). Folders hold links and ``ids.txt``.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+from pathlib import Path
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('images', type=Path, help='folder of images, of classes if few')
+    parser.add_argument('out', type=Path, help='folder to make, which is not there')
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    what = 'lists of the training and test images'
+    chosen.add_argument('--lists', nargs=2, type=Path, help=what)
+    what = 'training images to draw of each class; IMAGES holds train and test'
+    chosen.add_argument('--shots', type=int, help=what)
+    parser.add_argument('--seed', type=int, default=0, help='seed of the draw')
+    return parser.parse_args()
+
+
+def read_list(path: Path) -> dict[str, str]:
+    """Return classes by image, of JSON or of lines."""
+    text = path.read_text()
+    if path.suffix == '.json':
+        found = {image: str(label) for image, label in json.loads(text).items()}
+    else:
+        found = dict(line.rsplit(maxsplit=1) for line in text.splitlines() if line)
+    # Folders are sorted by name.
+    digits = max(map(len, found.values()), default=0)
+    return {k: v.zfill(digits) if v.isdigit() else v for k, v in found.items()}
+
+
+def draw(folder: Path, shots: int, seed: int) -> dict[str, str]:
+    """Return classes by image, ``shots`` of each, drawn with a seed."""
+    draws, found = random.Random(seed), {}
+    for label in sorted(p for p in folder.iterdir() if p.is_dir()):
+        images = sorted(p.name for p in label.iterdir())
+        if not 0 < shots <= len(images):
+            raise ValueError(f'--shots={shots} of {len(images)} images in {label}')
+        chosen = sorted(draws.sample(images, shots))
+        found |= {f'{label.name}/{name}': label.name for name in chosen}
+    return found
+
+
+def link(root: Path, out: Path, classes: dict[str, str]) -> None:
+    """Make a folder per class with links to its images, and their list."""
+    missing = [image for image in classes if not (root / image).is_file()]
+    if missing:
+        raise ValueError(f'{root} lacks {len(missing)} images: {missing[:3]}')
+    for image, label in classes.items():
+        # Images of one name in several folders stay apart.
+        path = out / label / image.removeprefix(f'{label}/').replace('/', '_')
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(
+            os.path.relpath((root / image).resolve(), path.parent.resolve())
+        )
+    (out / 'ids.txt').write_text(''.join(f'{k} {v}\n' for k, v in classes.items()))
+
+
+def main() -> None:
+    args = parse_args()
+    if args.out.exists():
+        raise ValueError(f'{args.out} is there')
+    if args.lists is not None:
+        for split, path in zip(('train', 'test'), args.lists, strict=True):
+            link(args.images, args.out / split, read_list(path))
+        return
+    train = args.images / 'train'
+    link(train, args.out / 'train', draw(train, args.shots, args.seed))
+    test = (args.images / 'test').resolve()
+    (args.out / 'test').symlink_to(os.path.relpath(test, args.out.resolve()))
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except (OSError, ValueError) as error:
+        sys.exit(f'Error: {error}')

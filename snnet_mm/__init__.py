@@ -2,7 +2,7 @@
 
 Importing the package registers its parts in mmengine's root registries; where mmengine
 is not installed, on a device, :mod:`snnet_mm.runtime` alone can be imported. Parts that
-subclass a class of mmseg, mmdet or mmpretrain live in ``snnet_mm.integrations`` and
+subclass a class of mmseg, mmdet or mmpretrain live in ``snnet_mm.tasks`` and
 are imported by the configs that need them.
 """
 
@@ -23,7 +23,7 @@ if find_spec('mmengine') is not None:
         elastic,
         esta,
         evaluation,
-        integrations,
         models,
+        tasks,
         training,
     )

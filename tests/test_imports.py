@@ -15,17 +15,16 @@ MM_PACKAGES = {'mmcv', 'mmdet', 'mmpretrain', 'mmseg', 'timm'}
 SLOW_PACKAGES = {'matplotlib', 'onnx', 'scipy', 'triton'}
 
 # What each part may import of ours: itself and all that stands before it.
-ORDER = ['runtime', 'utils', 'stitching', 'anchors', 'models', 'costs']
-ORDER += ['evaluation', 'training', 'export']
+ORDER = ['runtime', 'utils', 'stitching', 'anchors', 'tasks', 'models', 'costs']
+ORDER += ['evaluation', 'training', 'export', 'inference']
 BELOW = {part: set(ORDER[:i]) for i, part in enumerate(ORDER)}
 BELOW['datasets'] = {'runtime', 'utils'}
-for part in ('evaluation', 'training', 'export'):
+for part in ('evaluation', 'training', 'export', 'inference'):
     BELOW[part].add('datasets')
 # On top of these; nothing below names them.
 BELOW['serving'] = {'runtime'}
-for part in ('elastic', 'integrations', 'esta', 'bridging', 'language'):
+for part in ('elastic', 'esta', 'bridging', 'language'):
     BELOW[part] = {*ORDER, 'datasets'}
-BELOW['elastic'].add('integrations')
 
 # What else each part may import, where that is not up to the part.
 OUTSIDE = {part: {'torch', 'mmengine'} for part in ('anchors', 'models')}
@@ -33,7 +32,7 @@ OUTSIDE['runtime'] = {'PIL', 'numpy', 'onnxruntime', 'openvino'}
 OUTSIDE['serving'] = {'PIL', 'numpy', 'prometheus_client', 'ray', 'starlette'}
 OUTSIDE['stitching'] = set()
 # Looked up only when a checkpoint of timm is asked for, or a network of mm is run.
-LAZY = {('anchors/pretrained.py', 'timm')}
+LAZY = {('anchors/pretrained.py', 'timm'), ('tasks/torchvision_ops.py', 'mmcv')}
 LAZY |= {('anchors/mm_anchor.py', name) for name in ('mmpretrain', 'mmseg')}
 
 
@@ -60,7 +59,7 @@ def wrong_imports(path, source):
         if top == 'snnet_mm':
             return ours in allowed
         if top in MM_PACKAGES:
-            return part == 'integrations' or (path, top) in LAZY
+            return (part == 'tasks' and '_parts/' in path) or (path, top) in LAZY
         known = top in sys.stdlib_module_names or part not in OUTSIDE
         return known or top in OUTSIDE[part]
 

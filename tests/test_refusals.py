@@ -18,11 +18,11 @@ from snnet_mm.datasets import ToyScenes
 from snnet_mm.esta import ImportanceSampler
 from snnet_mm.evaluation import StitchStatisticsHook
 from snnet_mm.export import ExportRequest
-from snnet_mm.integrations.mmpretrain import AnchorClassifier
-from snnet_mm.integrations.mmseg import RunningDepthMetric
 from snnet_mm.models import Distillation
 from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace
+from snnet_mm.tasks.classification_parts import AnchorClassifier
+from snnet_mm.tasks.depth_parts import RunningDepthMetric
 from snnet_mm.training import (
     ResourceConstrainedSampler,
     StitchInitHook,

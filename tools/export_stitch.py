@@ -13,7 +13,7 @@ from rich.table import Table
 from snnet_mm.evaluation import wide_console
 from snnet_mm.export import FORMATS, PRECISIONS, StitchExporter
 from snnet_mm.export.verification import tolerance_for
-from snnet_mm.integrations.init_model import check_stitches, init_model
+from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import (
     ToolParser,

@@ -12,12 +12,12 @@ from torch import nn
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import add_legend, plot_images
-from snnet_mm.integrations.init_inferencer import (
+from snnet_mm.inference.init_inferencer import (
     draw_prediction,
     init_inferencer,
     list_images,
 )
-from snnet_mm.integrations.init_model import check_stitches, init_model
+from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults, select_stitches
 from snnet_mm.utils import (

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
 from snnet_mm.anchors.pretrained import read_weights
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import model_config, recorded_tokens
 from snnet_mm.training import build_runner, make_safe, train_in_half_precision
 from snnet_mm.utils import (

@@ -18,8 +18,8 @@ from rich.progress import (
 
 from snnet_mm.costs import cost_table
 from snnet_mm.export.description import task_of
-from snnet_mm.integrations.init_inferencer import init_inferencer, predict_arrays
-from snnet_mm.integrations.init_model import check_stitches, init_model
+from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
+from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import parse_duration

@@ -11,8 +11,7 @@ from snnet_mm.datasets import (
     naming_empty_data,
 )
 from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
-from snnet_mm.integrations import import_detection_for
-from snnet_mm.integrations.init_model import space_of
+from snnet_mm.inference.init_model import space_of
 from snnet_mm.stitching import (
     CostTable,
     StitchResults,
@@ -20,6 +19,7 @@ from snnet_mm.stitching import (
     parse_budget,
     select_stitches,
 )
+from snnet_mm.tasks import import_parts_for
 from snnet_mm.training import WeightCheckHook, build_runner
 from snnet_mm.utils import (
     ToolParser,
@@ -165,7 +165,7 @@ def main() -> None:
     for costs in args.costs or ():
         check_file(costs, 'option: --costs')
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
-    import_detection_for(cfg)
+    import_parts_for(cfg)
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
     prepare_cpu_distributed(cfg)

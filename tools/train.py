@@ -10,7 +10,7 @@ from snnet_mm.datasets import (
     check_data_folders,
     naming_empty_data,
 )
-from snnet_mm.integrations import import_detection_for
+from snnet_mm.tasks import import_parts_for
 from snnet_mm.training import (
     build_runner,
     check_loop,
@@ -76,7 +76,7 @@ def main() -> None:
     for part in dicts_in(cfg.model):
         check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
     check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
-    import_detection_for(cfg)
+    import_parts_for(cfg)
     for key in ('train_dataloader', 'val_dataloader'):
         check_data_folders(cfg.get(key), key)
     check_annotation_file(cfg.get('val_evaluator'), 'val_evaluator')

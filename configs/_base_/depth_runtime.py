@@ -1,5 +1,5 @@
 # The runtime of depth models, which need classes of mmsegmentation.
 _base_ = ['./default_runtime.py']
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.mmseg'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
 )

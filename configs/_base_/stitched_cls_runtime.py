@@ -2,7 +2,8 @@
 _base_ = ['./stitched_runtime.py']
 default_scope = 'mmpretrain'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.mmpretrain'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.classification_parts'],
+    allow_failed_imports=False,
 )
 visualizer = dict(type='UniversalVisualizer')
 default_hooks = dict(

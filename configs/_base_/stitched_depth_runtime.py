@@ -1,5 +1,5 @@
 # What training and testing a stitched depth model needs.
 _base_ = ['./stitched_runtime.py']
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.mmseg'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
 )

@@ -11,6 +11,7 @@ from .base import (
 )
 from .low_rank import LoRALinear, LowRankUpdate
 from .mm_anchor import MMAnchor, mm_family
+from .mm_backbones import MMSwinAnchor
 from .plain_vit import PlainViT
 from .smaller_vit import contract_width, keep_blocks, principal_directions
 from .timm_anchor import TimmAnchor

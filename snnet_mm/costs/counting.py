@@ -19,18 +19,17 @@ from snnet_mm.models import StitchedBackbone, find_stitched_backbone, unwrapped
 from snnet_mm.stitching import Cost, CostTable
 from snnet_mm.utils import refusal
 
-from .extensions import Forward
 from .parts import (
     FEATURES,
+    Forward,
     Part,
     Rest,
     T,
     as_shipped,
     empty_images,
+    forward_of,
     parameters_by_part,
     parts_by_stitch,
-    run_features,
-    run_model,
     run_parts,
 )
 
@@ -76,14 +75,14 @@ def _counted_scope(
 ) -> tuple[T, str | None]:
     """Count a model, or its backbone and neck alone if its heads cannot be traced."""
     try:
-        return count(run_model), None
+        return count(forward_of(model, None)), None
     except Exception as error:
         reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
         untraceable = isinstance(error, (NotImplementedError, AssertionError))
         if not untraceable and not re.search(UNTRACEABLE, reason):
             raise _explained(error, size) from error
     try:
-        counted = count(run_features)
+        counted = count(forward_of(model, FEATURES))
     except RuntimeError as error:
         raise _explained(error, size) from error
     words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '

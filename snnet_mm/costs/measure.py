@@ -16,7 +16,7 @@ from snnet_mm.stitching import Setup, middle_stitches
 from snnet_mm.utils import check, refusal
 
 from .counting import cost_table
-from .parts import SCOPES, T, as_shipped, empty_images, parts_by_stitch, run_parts
+from .parts import T, as_shipped, empty_images, forward_of, parts_by_stitch, run_parts
 
 WARM_UP = 2  # rounds that do not count
 
@@ -84,7 +84,7 @@ def measure_latency(
         if number < 1:
             raise refusal(option, number, '1 or more')
     space = find_stitched_backbone(model).space
-    forward = SCOPES[cost_table(model, input_size).scope]
+    forward = forward_of(model, cost_table(model, input_size).scope)
     ids = middle_stitches(space) if check is None else [space[i].id for i in check]
     images = empty_images(model, input_size, batch)
     if images.is_floating_point():
@@ -127,7 +127,7 @@ def measure_memory(
     weight = next(model.parameters())
     check(weight.is_cuda, '--device', str(weight.device), 'a GPU, to measure memory')
     costs = cost_table(model, input_size)
-    params, forward = costs.column('params'), SCOPES[costs.scope]
+    params, forward = costs.column('params'), forward_of(model, costs.scope)
     images = empty_images(model, input_size, batch)
     peaks = {}
     with as_shipped(model):

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import torch
 from mmengine.logging import print_log
-from mmengine.model import BaseModel
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -21,12 +20,13 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Position, Step, Stitch
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, isolated_rng
 
-from .extensions import FORWARDS, Forward, rule_for
 from .sizes import is_size
 
 T = TypeVar('T')
+Forward = Callable[[nn.Module, Tensor], object]
 SIZE = 'height and width of the images, in pixels'
 
 
@@ -61,7 +61,7 @@ def run_parts(model: nn.Module, images: Tensor, measure: Measure, run: Forward) 
         model: A stitched backbone, or an mm model that holds one.
         images: Of shape ``(B, 3, H, W)``.
         measure: Runs a part.
-        run: Runs the model; see :data:`SCOPES`.
+        run: Runs the model; see :func:`forward_of`.
     """
     backbone = find_stitched_backbone(model)
     maps = defaultdict(list)
@@ -122,25 +122,14 @@ def parameters_by_part(backbone: StitchedBackbone) -> dict[Part, list[nn.Paramet
     return parameters
 
 
-def run_model(model: nn.Module, images: Tensor) -> object:
-    """Run what prediction runs, from preprocessed images to the heads' raw output."""
-    if run := rule_for(model, FORWARDS):
-        return run(model, images)
-    if isinstance(model, BaseModel):
-        return model(images, mode='tensor')
-    return model(images)
-
-
-def run_features(model: nn.Module, images: Tensor) -> object:
-    """Run backbone and neck alone."""
-    if hasattr(model, 'extract_feat'):
-        return model.extract_feat(images)
-    return find_stitched_backbone(model)(images)
-
-
-# Forwards by the scope of a cost table, as heads may need more than images to run.
+# Scope of a cost table of a model whose heads cannot run on images alone.
 FEATURES = 'backbone and neck alone'
-SCOPES: dict[str | None, Forward] = {None: run_model, FEATURES: run_features}
+
+
+def forward_of(model: nn.Module, scope: str | None) -> Forward:
+    """Return how a model is run up to the scope of its cost table."""
+    task = task_of(model)
+    return task.run if scope is None else task.run_features
 
 
 def preprocessed_size(model: nn.Module) -> tuple[int, int]:

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from mmengine.logging import print_log
 from torch import nn
 
-from snnet_mm.models import find_stitched_backbone, unwrapped
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole
-
-from .extensions import UNSIZED, rule_for
 
 Size = tuple[int, int]  # height and width in pixels
 
@@ -32,7 +31,7 @@ def check_sizes(
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)
     check(once, key, sizes, 'pairs of height and width in pixels, each once')
-    fits = not found or not rule_for(unwrapped(model), UNSIZED)
+    fits = not found or not task_of(model).unsized
     allowed = 'none for detectors, which locate objects in what their backbone '
     allowed += 'sees, and for language models'
     check(fits, key, sizes, allowed)

@@ -17,11 +17,11 @@ from snnet_mm.models import (
     model_config,
     unwrapped,
 )
+from snnet_mm.tasks import parts_for
 from snnet_mm.utils import check, refusal
 
 # Settings of a backbone by itself, which the elastic one has.
 OUTPUTS = ('out', 'out_indices', 'with_cls')
-SCOPES = ('mmseg', 'mmdet', 'mmpretrain')
 
 
 class Conversion(NamedTuple):
@@ -57,10 +57,8 @@ class Conversion(NamedTuple):
             cfg.model['pretrained'] = None  # would be set in the backbone
         given = (cfg.get('custom_imports') or {}).get('imports', ())
         imports = [given] if isinstance(given, str) else list(given)
-        scope = cfg.get('default_scope')
-        rooms = [f'snnet_mm.integrations.{scope}'] if scope in SCOPES else []
         cfg.custom_imports = dict(
-            imports=[*dict.fromkeys([*imports, 'snnet_mm', *rooms])],
+            imports=[*dict.fromkeys([*imports, 'snnet_mm', *parts_for(cfg)])],
             allow_failed_imports=False,
         )
         for key, kind in (('val_cfg', 'StitchValLoop'), ('test_cfg', 'StitchTestLoop')):

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.costs import cost_table
-from snnet_mm.costs.parts import FEATURES, SCOPES
+from snnet_mm.costs.parts import forward_of
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
+from snnet_mm.tasks import map_divergence, task_of
 
 
 class Predictions:
@@ -28,10 +29,8 @@ class Predictions:
     def __init__(self, model: nn.Module, input_size: tuple[int, int]) -> None:
         self.model, self.backbone = model, find_stitched_backbone(model)
         scope = cost_table(model, input_size).scope
-        self._run = SCOPES[scope]
-        heads = (getattr(model, name, None) for name in ('decode_head', 'head'))
-        classes = max(getattr(head, 'num_classes', None) or 0 for head in heads)
-        self.classifies = scope != FEATURES and classes > 1
+        self._run, task = forward_of(model, scope), task_of(model)
+        self._divergence = map_divergence if scope else task.divergence(model)
 
     def read(self, images: Tensor, output: object) -> list[Tensor]:
         """Return predictions from images ``(B, 3, H, W)`` and the backbone's output."""
@@ -41,14 +40,7 @@ class Predictions:
 
     def distance(self, found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
         """Return the mean divergence of predictions from those of the network."""
-        return sum(map(self._one, found, target)) / len(target)
-
-    def _one(self, found: Tensor, target: Tensor) -> Tensor:
-        found, target = found.float(), target.float()
-        if not self.classifies:
-            return (found - target).square().mean() / target.var()
-        log, wanted = found.log_softmax(1), target.log_softmax(1)
-        return (wanted.exp() * (wanted - log)).sum(1).mean()
+        return sum(map(self._divergence, found, target)) / len(target)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from torch import nn
 from snnet_mm.costs import cost_table, measure_latency
 from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.evaluation import plot_pareto, wide_console
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, model_config
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
 from snnet_mm.training.build_runner import build_runner

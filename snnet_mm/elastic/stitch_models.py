@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from copy import deepcopy
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +14,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond
+from snnet_mm.anchors.mm_backbones import FITTING, anchor_model
 from snnet_mm.costs import cost_table, whole_model_cost
-from snnet_mm.integrations.mm_backbones import FITTING, anchor_model
 from snnet_mm.models import model_config
 from snnet_mm.stitching import CostTable
+from snnet_mm.tasks import import_parts_for, known_scopes, parts_for, task_of
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -30,7 +30,6 @@ from snnet_mm.utils import (
 from snnet_mm.utils.config_file import dicts_in
 
 Size = tuple[int, int]
-TASKS = dict(mmseg='segmentation', mmdet='detection', mmpretrain='classification')
 _WHY = dict(
     model='Both anchors, and neck and heads of the slow model, start from the trained '
     'ones, which\n# a file beside this one holds; least squares fits the stitching '
@@ -118,8 +117,8 @@ def read_trained(
     """Read a trained model; on an anchor of ours it must have equal outputs."""
     cfg = Config(load_config(config).to_dict())
     scope, loaded = cfg.get('default_scope'), load_weights_only(checkpoint)
-    check(scope in TASKS, 'default_scope', scope, TASKS)
-    import_module(f'snnet_mm.integrations.{scope}')
+    check(scope in known_scopes(), 'default_scope', scope, known_scopes())
+    import_parts_for(cfg)
     before = model_config(cfg)
     theirs = _build(cfg, before)
     load_fitting(theirs, loaded, checkpoint)
@@ -133,7 +132,7 @@ def read_trained(
     wanted = 'height and width of images, which no preprocessor pads to a size'
     check(size, '--shape', size, wanted)
     _check_equal(theirs, ours, size)
-    facts = _facts(cfg, model, loaded.get('meta') or {})
+    facts = _facts(cfg, model, ours, loaded.get('meta') or {})
     flops = whole_model_cost(anchor, size)[0].flops
     return TrainedModel(config, checkpoint, cfg, model, weights, anchor, flops, facts)
 
@@ -155,7 +154,9 @@ def _check_equal(theirs: nn.Module, ours: nn.Module, size: Size) -> None:
         check(alike, 'model.backbone', kind, FITTING.get(kind, 'one with a known head'))
 
 
-def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
+def _facts(
+    cfg: Config, model: Mapping, ours: nn.Module, meta: Mapping
+) -> dict[str, Any]:
     data = (cfg.get('train_dataloader') or {}).get('dataset', {})
     while 'dataset' in data:
         data = data['dataset']
@@ -165,9 +166,8 @@ def _facts(cfg: Config, model: Mapping, meta: Mapping) -> dict[str, Any]:
     colours = 'mean', 'std', 'bgr_to_rgb', 'to_rgb'
     heads = {k: v for k, v in model.items() if k.endswith('head')}
     counts = {node['num_classes'] for node in dicts_in(heads) if 'num_classes' in node}
-    task = 'depth' if 'Depth' in model['type'] else TASKS[cfg.default_scope]
     return {
-        'model.type': task,
+        'model.type': task_of(ours).name,
         'num_classes': sorted(counts),
         'train_dataloader.dataset': files,
         'classes': (meta.get('dataset_meta') or {}).get('classes'),
@@ -208,8 +208,7 @@ def _changes(
     """Find what a stitched config changes in the slow one, by top-level key."""
     given = (cfg.get('custom_imports') or {}).get('imports', ())
     imports = [given] if isinstance(given, str) else list(given)
-    rooms = (cfg.default_scope, *['mm_backbones'] * ('MMSwinAnchor' in str(model)))
-    imports += ['snnet_mm', *(f'snnet_mm.integrations.{room}' for room in rooms)]
+    imports += ['snnet_mm', *parts_for(cfg)]
     # A twelfth of the range, in round numbers.
     step = float(f'{(costs[1].flops - costs[0].flops) / 12:.1g}')
     different = 'two models of different FLOPs'

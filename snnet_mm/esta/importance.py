@@ -24,9 +24,9 @@ from snnet_mm.stitching import (
     Stitch,
     StitchingSpace,
     StitchResults,
+    know_metrics,
     split_cost_range,
 )
-from snnet_mm.stitching.metrics import DIRECTIONS, HIGHER
 from snnet_mm.training import StitchSampler
 from snnet_mm.training.stitch_hooks import sampling_hook, write_by_group
 from snnet_mm.utils import check, is_number, is_whole, register
@@ -35,7 +35,7 @@ from snnet_mm.utils import check, is_number, is_whole, register
 DEPLOYMENT = 'deployment'
 IMPORTANCE = 'importance'
 # For the scores of runs from before results held directions.
-DIRECTIONS.update({DEPLOYMENT: HIGHER, IMPORTANCE: HIGHER})
+know_metrics(higher=(DEPLOYMENT, IMPORTANCE))
 SCORES = 'stitch_scores'
 SCORES_FILE = 'stitch_scores.json'
 

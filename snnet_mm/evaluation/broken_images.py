@@ -5,8 +5,8 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch.utils.data import DataLoader, Dataset
 
-from snnet_mm.costs.extensions import check_partial
 from snnet_mm.datasets import subset
+from snnet_mm.tasks import check_partial
 from snnet_mm.utils import check
 
 

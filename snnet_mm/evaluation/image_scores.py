@@ -16,8 +16,8 @@ from mmengine.dist import all_gather_object
 from mmengine.evaluator import BaseMetric
 from numpy.typing import NDArray
 
-from snnet_mm.costs.extensions import IMAGE_STATISTICS, rule_for
 from snnet_mm.stitching import StitchResults, key_metric
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import atomic_path, check, digest
 
 Array = NDArray[np.float64]
@@ -208,8 +208,8 @@ def image_scores(
     # mmdet's give nothing where nothing was found.
     wanted = wanted or (key_metric(values) if values else '')
     for metric, found in zip(metrics, results, strict=True):
-        statistics = rule_for(metric, IMAGE_STATISTICS)
-        known = statistics(found) if found and statistics else {}
+        task = task_of(metric)
+        known = task.image_statistics(metric, found) if found else {}
         if parts := known.get(wanted.rpartition('/')[2]):
             *arrays, scale = parts
             arrays = (np.asarray(x, np.float32)[None] for x in arrays)

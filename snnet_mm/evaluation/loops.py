@@ -13,7 +13,6 @@ from mmengine.runner import TestLoop, ValLoop
 from torch import nn
 
 from snnet_mm.costs.counting import cost_table
-from snnet_mm.costs.extensions import check_partial, check_saved
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.costs.sizes import Size, check_sizes, size_name
 from snnet_mm.datasets import spread
@@ -31,6 +30,7 @@ from snnet_mm.stitching import (
     select_stitches,
     visiting_order,
 )
+from snnet_mm.tasks import check_partial, check_saved
 from snnet_mm.utils import (
     atomic_path,
     check,

@@ -12,10 +12,10 @@ from mmengine.runner import Runner, autocast
 from torch import nn
 from torch.utils.data import DataLoader
 
-from snnet_mm.costs.extensions import DATA_OF_STITCH, rule_for
 from snnet_mm.datasets.batches import Predictions, prepare
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Stitch, visiting_order
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, isolated_rng
 
 from .image_scores import image_names
@@ -86,7 +86,7 @@ def _switching(
 ) -> Iterator[Callable[[int], None]]:
     """Give what switches a model, with what it computes from a data set, if it does."""
     active = find_stitched_backbone(model).active_stitch
-    rule = rule_for(unwrapped(model), DATA_OF_STITCH)
+    data = task_of(model).data_of_stitch(unwrapped(model))
     put_back: dict[int, Callable[[], None]] = {}
 
     def switch(stitch_id: int) -> None:
@@ -95,8 +95,8 @@ def _switching(
             put_back[stitch_id]()
 
     try:
-        with rule(unwrapped(model)) if rule else nullcontext() as prepare_data:
-            for stitch in stitches if rule else ():
+        with data or nullcontext() as prepare_data:
+            for stitch in stitches if data else ():
                 set_stitch(model, stitch.id)
                 with autocast(enabled=fp16):
                     put_back[stitch.id] = prepare_data()

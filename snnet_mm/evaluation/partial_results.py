@@ -17,7 +17,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from snnet_mm.costs.extensions import METRIC_VALUES, rule_for
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -177,8 +177,7 @@ def numbers_of(
 ) -> dict[str, float]:
     """Return the values that are single numbers, NaN where they are undefined."""
     for metric in metrics:
-        if rule := rule_for(metric, METRIC_VALUES):
-            values = rule(metric, values)
+        values = task_of(metric).metric_values(metric, values)
     return {
         name: float(value)
         for name, value in values.items()

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.costs.counting import cost_table
-from snnet_mm.costs.extensions import FORWARDS, rule_for
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
@@ -29,6 +28,7 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.stitching import Stitch, visiting_order
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, is_whole, isolated_rng, register
 
 KEYS = ('running_mean', 'running_var')
@@ -326,7 +326,7 @@ class StitchStatisticsHook(Hook):
 def _forward_mode(model: nn.Module, scope: str | None) -> str:
     """Return the mode of mm's forward that reaches all norms, by the scope of costs."""
     # Heads that images alone do not reach see what they need in this mode only.
-    return 'predict' if rule_for(unwrapped(model), FORWARDS) or scope else 'tensor'
+    return 'predict' if scope else task_of(model).full_mode
 
 
 def statistics_hook(runner: Runner) -> StitchStatisticsHook | None:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from snnet_mm.costs.extensions import HEAD_GRAPHS, rule_for
 from snnet_mm.runtime.bundle import OPENERS, describe_file
+from snnet_mm.tasks import task_of
 
 from .graph import as_tuple, check_parity, output_names, predict_loaded
 from .onnx_files import OnnxBundle, convert, save_onnx
@@ -34,9 +34,9 @@ def write_heads(
 
     Heads are in float32 whatever the stitches are in.
     """
-    rule, files = rule_for(model, HEAD_GRAPHS), []
-    maps = predict_loaded(model, images[:1]) if rule else ()
-    for part, graph, outputs, examples, step in rule(model, maps) if rule else ():
+    files, maps = [], as_tuple(predict_loaded(model, images[:1]))
+    graphs = task_of(model).head_graphs(model, maps)
+    for part, graph, outputs, examples, step in graphs:
         name = '{}_{}x{}.onnx'.format(part, *images.shape[2:])
         graph = deepcopy(graph).eval().requires_grad_(False)
         some = {0: torch.export.Dim('boxes', max=2**20)}

@@ -16,7 +16,6 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from snnet_mm.costs import WHOLE_DATA_METRICS, rule_for
 from snnet_mm.datasets import check_data_folders, prepare, spread
 from snnet_mm.evaluation.image_scores import (
     ImageScores,
@@ -31,6 +30,7 @@ from snnet_mm.stitching import (
     key_metric,
     metric_directions,
 )
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, quiet_terminal
 
 from .formats import Run, runtime_setup
@@ -177,7 +177,7 @@ def _data(
     for evaluator in evaluators.values():
         evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
         for metric in evaluator.metrics:
-            instead = rule_for(metric, WHOLE_DATA_METRICS)
+            instead = task_of(metric).metric_for_part(metric)
             check(not (limit and instead), '--limit', limit, f'none, or {instead}')
     return loader, evaluators
 

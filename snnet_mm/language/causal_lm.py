@@ -13,9 +13,8 @@ from mmengine.structures import BaseDataElement
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from snnet_mm.costs.extensions import UNSIZED
 from snnet_mm.models import SingleStitch
-from snnet_mm.stitching.metrics import DIRECTIONS, LOWER
+from snnet_mm.tasks import Task, register_task
 from snnet_mm.utils import check, is_whole, register
 
 from .hf_decoder_anchor import HFDecoderAnchor
@@ -141,5 +140,11 @@ class Perplexity(BaseMetric):
         return dict(perplexity=math.exp(nll / number) if number else math.nan)
 
 
-DIRECTIONS['perplexity'] = LOWER
-UNSIZED['CausalLM'] = True
+@register_task
+class LanguageModelling(Task):
+    """The next tokens of texts."""
+
+    name = 'language modelling'
+    classes = ('CausalLM',)
+    unsized = True
+    lower = ('perplexity',)

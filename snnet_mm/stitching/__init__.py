@@ -20,6 +20,7 @@ from .metrics import (
     HIGHER,
     KEY_METRICS,
     key_metric,
+    know_metrics,
     metric_directions,
     rank_correlation,
     short_name,

@@ -9,24 +9,19 @@ from snnet_mm.utils import check
 HIGHER, LOWER = 'higher', 'lower'
 NONE = 'none'  # of the metrics nobody knows: none is better when lower
 
-_HIGHER = (
-    'miou', 'macc', 'aacc', 'mdice', 'mfscore', 'mprecision', 'mrecall', 'iou', 'dice',
-    'map', 'ap50', 'ap75', 'pq', 'sq', 'rq', 'top1', 'top5', 'acc1', 'acc5', 'accuracy',
-    'precision', 'recall', 'f1-score', 'delta1', 'delta2', 'delta3', 'd1', 'd2', 'd3',
-)  # fmt: skip
-_LOWER = (
-    'rmse', 'rmse_log', 'absrel', 'abs_rel', 'sqrel', 'sq_rel', 'log10', 'silog',
-    'mae', 'mse', 'loss',
-)  # fmt: skip
-_COCO = (f'{of}_map{end}' for of in ('bbox', 'segm') for end in
-         ('', '_50', '_75', '_s', '_m', '_l'))  # fmt: skip
+# Direction by the metric's name in small letters, without what stands before a '/',
+# and the metrics that rank stitches by default, the first of them that there is.
+# Tasks add theirs.
+DIRECTIONS: dict[str, str] = {}
+KEY_METRICS: list[str] = []
 
-# Direction by the metric's name in small letters, without what stands before a '/'.
-DIRECTIONS = dict.fromkeys((*_HIGHER, *_COCO), HIGHER) | dict.fromkeys(_LOWER, LOWER)
-# The metrics that rank stitches by default, the first of them that there is.
-KEY_METRICS = (
-    'miou', 'rmse', 'pq', 'bbox_map', 'segm_map', 'top1', 'map', 'mdice', 'mfscore',
-)  # fmt: skip
+
+def know_metrics(
+    higher: Iterable[str] = (), lower: Iterable[str] = (), ranking: Iterable[str] = ()
+) -> None:
+    """Add names to :data:`DIRECTIONS` and :data:`KEY_METRICS`."""
+    DIRECTIONS.update(dict.fromkeys(higher, HIGHER) | dict.fromkeys(lower, LOWER))
+    KEY_METRICS.extend(ranking)
 
 
 def short_name(metric: str) -> str:

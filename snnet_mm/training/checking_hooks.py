@@ -14,22 +14,13 @@ from torch import Tensor, nn
 
 from snnet_mm.costs import count_parameters
 from snnet_mm.models import StitchedBackbone, unwrapped
+from snnet_mm.tasks import known
 from snnet_mm.utils import check, is_whole, isolated_rng, register
 from snnet_mm.utils.checkpoints import non_finite
 
 from .resume import diverged
 from .stitch_hooks import sampling_hook
 
-# Heads with a class for each of the data's. Semantic heads of detectors have classes of
-# their own, and an ``rpn_head`` has one.
-HEADS = {
-    *('head', 'decode_head', 'auxiliary_head', 'bbox_head', 'mask_head'),
-    *(f'roi_head.{part}' for part in ('bbox_head', 'mask_head', 'mask_iou_head')),
-    *('roi_head.point_head', 'panoptic_head'),
-}
-# Names of classes of heads that tell objects from background, whatever the data;
-# ``snnet_mm.integrations`` adds those of the mm packages.
-ONE_CLASS: set[str] = set()
 NUM_SAMPLES = 16  # whose labels are looked at
 
 
@@ -90,12 +81,13 @@ def _check_labels(
 def _check_heads(model: nn.Module, allowed: set[int]) -> None:
     numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
     data = f'{numbers}, the number of classes of the training set'
+    heads, one_class = known('heads'), known('one_class')
     for path, part in model.named_modules():
         # Those of a cascade and of end anchors have numbers.
         name = re.sub(r'(\.parts)?\.\d+', '', path)
         kinds = {kind.__name__ for kind in type(part).__mro__}
         # Parts of a PartPerAnchor come one by one.
-        if name in HEADS and not kinds & {'PartPerAnchor', *ONE_CLASS}:
+        if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
 

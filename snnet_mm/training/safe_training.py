@@ -8,6 +8,7 @@ from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import EpochBasedTrainLoop, Runner
 
+from snnet_mm.tasks import known_scopes
 from snnet_mm.utils import check, is_whole, register, seed_everything
 
 from .stitch_hooks import accumulative_counts
@@ -17,7 +18,6 @@ SEEDED = (
     'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
     'RepeatAugSampler',
 )  # fmt: skip
-SCOPES = 'mmseg', 'mmdet', 'mmpretrain'
 LEAST = dict(max_iters=1, max_epochs=1, val_interval=1, val_begin=0)
 
 
@@ -50,7 +50,7 @@ def make_safe(cfg: Config) -> list[str]:
         done += ['ExactResumeHook', *_seed(cfg)]
     grounded = 'language_model' in cfg.model  # its heads count words
     checked = grounded or 'LabelCheckHook' in present
-    if not checked and cfg.get('default_scope') in SCOPES:
+    if not checked and cfg.get('default_scope') in known_scopes():
         hooks['label_check'] = dict(type='LabelCheckHook')
         done.append('LabelCheckHook')
     if 'LossCheckHook' not in present:

@@ -6,6 +6,8 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.utils import is_seq_of
 
+from snnet_mm.tasks import parts_for
+
 # The width that all stages, necks and heads are narrowed to.
 WIDTH, SIDE, IMAGE = 32, 64, (160, 112)
 AT_MOST = dict(
@@ -94,8 +96,9 @@ def read_own(package, stock, model, path, stitches=(0, 1, 4), extra=''):
     """Write what a user writes to stitch a stock config, and read it."""
     folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
     needs_mmdet = stock.startswith(('mask', 'point_rend'))
-    rooms = dict.fromkeys(['mmdet'] * needs_mmdet + [package])
-    imports = [*(f'snnet_mm.integrations.{room}' for room in rooms), 'snnet_mm']
+    scopes = dict.fromkeys(['mmdet'] * needs_mmdet + [package])
+    parts = [part for s in scopes for part in parts_for(dict(default_scope=s))]
+    imports = [*parts, 'snnet_mm']
     # A checkpoint of the stock backbone.
     model = dict(model, pretrained=None) if package == 'mmseg' else dict(model)
     model['backbone'] = dict(model['backbone'], _delete_=True)

@@ -4,7 +4,7 @@ import torch
 from mmengine.config import Config
 from toy import TOY, without_weights
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 
 CONFIGS = dict(
     seg='setr-naive_vit-fast_1xb16-300',

@@ -19,7 +19,7 @@ EVERY = [
     for name in paths('**/*.py')
 ]
 # Nuclei has its own classes; its model is that of the toy detector. Language models
-# take their steps in tests/test_integrations/test_transformers.
+# take their steps in tests/test_tasks/test_transformers.
 LEFT_OUT = 'nuclei', 'llama'
 ALL = [n for n in paths('**/*.py') if not any(part in n for part in LEFT_OUT)]
 # One of each kind; the others differ in widths, ranks, weights or stitches, and take

@@ -16,7 +16,7 @@ from toy import without_weights
 
 from snnet_mm.elastic import convert_model
 from snnet_mm.elastic.convert import check_equal
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
 from snnet_mm.models.backbones.elastic_backbone import skippable
 

@@ -14,7 +14,7 @@ from trained_toys import DEPTH, write_trained
 
 from snnet_mm.costs import cost_table
 from snnet_mm.elastic import make_elastic
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_weights_only

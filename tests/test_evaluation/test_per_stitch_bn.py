@@ -23,7 +23,7 @@ from snnet_mm.evaluation.per_stitch_bn import (
     attach_statistics,
     recalibrate_bn,
 )
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import SandwichWrapper, SNNetv1, set_stitch
 from snnet_mm.stitching import visiting_order
 from snnet_mm.utils import load_weights_only

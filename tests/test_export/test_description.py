@@ -10,7 +10,7 @@ from torch import nn
 
 from snnet_mm.export import StitchExporter, read_manifest
 from snnet_mm.export.description import describe_graphs
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
 LOAD = dict(type='LoadImageFromFile')

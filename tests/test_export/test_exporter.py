@@ -14,7 +14,7 @@ from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import PerStitchBN
 from snnet_mm.export import StitchExporter, load_export
 from snnet_mm.export.graph import check_parity
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
 

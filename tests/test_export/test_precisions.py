@@ -21,7 +21,7 @@ from snnet_mm.export import (
 )
 from snnet_mm.export.graph import PredictionGraph
 from snnet_mm.export.verification import lost_points, tolerance_for, verify
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import folder_lock

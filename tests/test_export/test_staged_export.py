@@ -10,7 +10,7 @@ from torch.testing import assert_close
 pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
 
-import snnet_mm.integrations.mmpretrain  # noqa: E402, F401
+import snnet_mm.tasks.classification_parts  # noqa: E402, F401
 from snnet_mm.export import StitchExporter, single_stitch
 from snnet_mm.export.single import load_single
 from snnet_mm.models import set_stitch

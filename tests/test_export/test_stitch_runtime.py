@@ -23,7 +23,7 @@ import snnet_mm
 from snnet_mm.export import StitchExporter
 from snnet_mm.export.description import describe_graphs
 from snnet_mm.export.heads import write_heads
-from snnet_mm.integrations.init_inferencer import init_inferencer
+from snnet_mm.inference.init_inferencer import init_inferencer
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import processor, usable_cores

@@ -6,7 +6,7 @@ import pytest
 import torch
 from malicious import Malicious
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_weights_only
 
 

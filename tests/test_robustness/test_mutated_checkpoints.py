@@ -9,7 +9,7 @@ from equality import assert_same
 from mmengine.config import Config
 from mmengine.runner import Runner
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_weights_only
 
 TORCH = str(Path(torch.__file__).parent)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tiny import TOY
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchResults
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_refused_before_the_model_is_built(
     def build(*args, **kwargs):
         raise AssertionError('a model was built')
 
-    monkeypatch.setattr('snnet_mm.integrations.init_model.init_model', build)
+    monkeypatch.setattr('snnet_mm.inference.init_model.init_model', build)
     cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((48, 64, 3), np.uint8))
     (tmp_path / 'file').write_text('')
     missing = Path(checkpoint).with_name('b.pth')

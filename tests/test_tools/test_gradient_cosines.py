@@ -5,7 +5,7 @@ import torch
 from mmengine.runner import Runner
 from tiny import TOY
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.utils import load_config
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import TOY
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_config, load_weights_only
 
 SLOW = TOY.with_name(TOY.name.replace('snnetv2-fast-slow', 'vit-slow'))

@@ -6,7 +6,7 @@ from old_torch import writes_onnx
 from tiny import TOY
 
 from snnet_mm.export import StitchExporter
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.utils import load_config
 

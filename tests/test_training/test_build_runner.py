@@ -6,7 +6,7 @@ import torch
 from line_runner import build_runner as build_line_runner
 from tiny import tiny_config
 
-from snnet_mm.integrations.init_model import space_of
+from snnet_mm.inference.init_model import space_of
 from snnet_mm.stitching import TwoWaySpace
 from snnet_mm.training import build_runner
 from snnet_mm.training.build_runner import ScheduleCheckHook

@@ -12,7 +12,6 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import ConcatDataset
 
-import snnet_mm.integrations.rules  # noqa: F401
 from snnet_mm.costs import count_parameters
 from snnet_mm.training import LabelCheckHook, LossCheckHook, TrainableParamsHook
 

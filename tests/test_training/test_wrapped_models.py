@@ -4,7 +4,7 @@ from mmengine.registry import MODELS, init_default_scope
 from tiny import tiny_config
 from watching_hooks import train
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_weights_only
 
 

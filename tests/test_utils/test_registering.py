@@ -11,11 +11,12 @@ from mmengine.runner import Runner
 from tiny import tiny_config
 from torch import nn
 
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.tasks import TASKS
 from snnet_mm.utils import register, suggesting_types
 
 SAMPLING = 'default_hooks.stitch_sampling'
-INTEGRATIONS = [f'snnet_mm.integrations.{s}' for s in ('mmseg', 'mmdet', 'mmpretrain')]
+PARTS = [task.parts for task in TASKS if task.parts]
 
 
 def of_ours():
@@ -30,7 +31,7 @@ def of_ours():
 
 
 def test_every_class_of_ours_refuses_settings_that_it_lacks():
-    for name in INTEGRATIONS:
+    for name in PARTS:
         with suppress(ImportError):  # an environment without the package
             import_module(name)
     parts, passing_on = list(of_ours()), set()

@@ -15,7 +15,7 @@ import torch
 from mmengine.runner import Runner
 
 from snnet_mm.evaluation.image_scores import ImageScores, save_image_scores
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchResult, StitchResults
 from snnet_mm.utils import ToolParser, check, load_config, run_command
 

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.evaluation import wide_console
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import middle_stitches, select_stitches
 from snnet_mm.utils import ToolParser, check, load_config, run_command, write_json

@@ -20,7 +20,7 @@ from snnet_mm.costs import (
 )
 from snnet_mm.evaluation import cost_report, plot_routes, wide_console
 from snnet_mm.export import PRECISIONS, StitchExporter, measure_exported
-from snnet_mm.integrations.init_model import init_model
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, middle_stitches
 from snnet_mm.utils import (

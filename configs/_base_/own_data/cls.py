@@ -17,7 +17,8 @@ batch_size = 32
 # ----------------------------------------------------------------------------------
 default_scope = 'mmpretrain'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.mmpretrain'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.classification_parts'],
+    allow_failed_imports=False,
 )
 model = dict(
     type='ImageClassifier',

@@ -29,7 +29,7 @@ batch_size = 4
 # ----------------------------------------------------------------------------------
 default_scope = 'mmseg'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.mmseg'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.depth_parts'], allow_failed_imports=False
 )
 model = dict(
     type='DPTDepthEstimator',

@@ -18,7 +18,7 @@ batch_size = 2
 # ----------------------------------------------------------------------------------
 default_scope = 'mmdet'
 custom_imports = dict(
-    imports=['snnet_mm', 'snnet_mm.integrations.mmdet'], allow_failed_imports=False
+    imports=['snnet_mm', 'snnet_mm.tasks.detection_parts'], allow_failed_imports=False
 )
 # ViTDet's pyramid, made of the last map, and its heads. 64 channels are for small data
 # on a CPU; the paper has 256.

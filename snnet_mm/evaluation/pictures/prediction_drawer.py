@@ -10,7 +10,7 @@ from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 from torch import Tensor
 
-from snnet_mm.costs.extensions import DRAWERS, rule_for
+from snnet_mm.tasks import task_of
 
 
 class PredictionDrawer:
@@ -71,6 +71,4 @@ def draw_sample(
 
     ``settings`` are those of the visualizer's method.
     """
-    if draw := rule_for(visualizer, DRAWERS):
-        return draw(visualizer, name, image, sample, **settings)
-    return visualizer.add_datasample(name, image, data_sample=sample, **settings)
+    task_of(visualizer).draw(visualizer, name, image, sample, **settings)

@@ -12,6 +12,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from snnet_mm.anchors.pretrained import Weights, load_into
+from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, register
 from snnet_mm.utils.timm_models import create_timm_model
 
@@ -19,8 +20,6 @@ from ..part_per_anchor import PartPerAnchor
 from .model_wrapper import ModelWrapper
 
 LABELS = ('hard', 'soft')
-# Where classifiers and segmentors of mm packages keep what outputs their logits.
-HEADS = ('head', 'decode_head')
 
 
 @dataclass(frozen=True)
@@ -216,12 +215,12 @@ def renormalise(
 
 def find_head(model: BaseModel, name: str | None = None) -> nn.Module:
     """Return the part of a classifier or segmentor that outputs its logits."""
-    names = HEADS if name is None else (name,)
+    task = task_of(model)
+    names = task.heads * task.classifies if name is None else (name,)
     modules = dict(model.named_modules())
     found = [modules[n] for n in names if n in modules]
-    wanted = f'classifiers and segmentors, with a part {" or ".join(map(repr, names))}'
-    key = 'model.labels, model.logits_from'
-    check(found, key, type(model).__name__, f'{wanted} that gives logits of classes')
+    wanted = 'classifiers and segmentors, or a part that gives logits of classes'
+    check(found, 'model.labels, model.logits_from', type(model).__name__, wanted)
     # The last one of a cascade of heads.
     return found[0][-1] if isinstance(found[0], nn.ModuleList) else found[0]
 

@@ -106,7 +106,7 @@ def count_norms(model):
 @pytest.mark.parametrize('name', PUBLISHED)
 def test_costs_are_those_that_the_authors_published(name):
     classifiers = pytest.importorskip('mmpretrain.models')
-    from snnet_mm.integrations.mmpretrain import StitchedClsHead
+    from snnet_mm.tasks.classification_parts import StitchedClsHead
 
     path = Path(__file__).parents[2] / f'data/imagenet_v1_{name}.json'
     published = {int(k): v for k, v in json.loads(path.read_text())['stitches'].items()}

@@ -1,0 +1,173 @@
+"""A trained model, ready to predict with any of its stitches."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.logging import print_log
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+from torch import nn
+
+from snnet_mm.evaluation.per_stitch_bn import (
+    STATISTICS,
+    PerStitchBN,
+    attach_statistics,
+)
+from snnet_mm.models import (
+    StitchedBackbone,
+    compile_blocks,
+    model_config,
+    set_stitch,
+)
+from snnet_mm.stitching import (
+    StitchingSpace,
+    StitchResults,
+    is_budget,
+    parse_budget,
+    select_stitches,
+)
+from snnet_mm.tasks import import_parts_for
+from snnet_mm.utils import (
+    dicts_in,
+    load_config,
+    load_fitting,
+    load_weights_only,
+    merge_options,
+    refusal,
+    suggesting_types,
+)
+
+
+def space_of(cfg: Config) -> StitchingSpace | None:
+    """The stitching space of a config, without weights; None if it is not known.
+
+    The backbone is built on the meta device, in well under a second.
+    """
+    init_default_scope(cfg.get('default_scope') or 'mmengine')
+    backbone = next(
+        (p for p in dicts_in(cfg.model) if {'type', 'anchors'} <= p.keys()), None
+    )
+    if backbone is None:
+        return None
+    try:
+        with torch.device('meta'):
+            return MODELS.build(backbone).space
+    except (NotImplementedError, RuntimeError):
+        # An anchor that needs real tensors: what asks looks again at the real model.
+        return None
+
+
+def check_stitches(
+    cfg: Config,
+    stitches: str | int | Sequence[int],
+    results: StitchResults | None = None,
+    by_costs: bool = False,
+) -> None:
+    """Refuse a wrong selection of stitches before the model of a config is built.
+
+    It is one of :func:`select_stitches`; ``by_costs`` says that budgets without results
+    will go by costs of the model. A space that :func:`space_of` does not know, and what
+    is affordable by those costs, is left for later.
+    """
+    if (space := space_of(cfg)) is None:
+        return
+    if results is not None:
+        results.check_space(space)
+    budgets = [b for b in str(stitches).split(',') if is_budget(b)]
+    if by_costs and results is None and budgets:
+        for budget in budgets:
+            parse_budget(budget)
+    else:
+        select_stitches(space, stitches, results=results)
+
+
+def init_model(
+    config: str | os.PathLike | Config,
+    checkpoint: str | os.PathLike | None,
+    stitch: int | None = None,
+    device: str | torch.device | None = None,
+    compile: bool = False,
+    cfg_options: dict | None = None,
+    bn_statistics: str | os.PathLike | None = None,
+) -> nn.Module:
+    """Build the model of a config in eval mode, with the weights of a checkpoint.
+
+    The checkpoint is read as data: nothing in it can run. The model knows its config
+    as ``model.cfg`` and its classes and colours as ``model.dataset_meta``.
+
+    Args:
+        config: A config, its file, or its name for :func:`load_config`.
+        checkpoint: A checkpoint file; None leaves the weights random, with a warning.
+        stitch: The stitch id to begin with, by default the slow anchor.
+        device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
+        compile: Whether to compile the blocks; see :func:`compile_blocks`.
+        cfg_options: Settings to override in the config, as ``'a.b'`` to value.
+        bn_statistics: A ``bn_statistics.pth`` of ``tools/test.py --recalibrate-bn``:
+            batch norms then have these statistics of each stitch. By default they have
+            those of the checkpoint, unless the config has 0 for
+            ``default_hooks.stitch_statistics.num_images``.
+    """
+    try:
+        torch.empty(0, device=(device := device or get_device()))
+    except (RuntimeError, AssertionError) as error:
+        allowed = "'cpu' and the accelerators of this machine, such as 'cuda:0'"
+        raise refusal('--device', device, allowed) from error
+    weights = None if checkpoint is None else load_weights_only(checkpoint)
+    if isinstance(config, Config):
+        cfg = config
+        merge_options(cfg, cfg_options or {})
+    else:
+        cfg = load_config(config, cfg_options)
+    import_parts_for(cfg)
+    init_default_scope(cfg.get('default_scope', 'mmengine'))
+    with suggesting_types():
+        model = MODELS.build(model_config(cfg))
+    if weights is None:
+        message = 'no checkpoint was given: the weights are random'
+        print_log(message, logger='current', level=logging.WARNING)
+    else:
+        load_fitting(model, weights, str(checkpoint))
+    model.cfg, model.dataset_meta = cfg, _dataset_meta(cfg, weights or {})
+    stitched = [m for m in model.modules() if isinstance(m, StitchedBackbone)]
+    if stitch is None and len(stitched) == 1:
+        stitch = stitched[0].active_stitch.id
+    if stitch is not None:
+        set_stitch(model, stitch)  # from here on it is safe from any thread
+    if compile:
+        compile_blocks(model)
+    # One process predicts: there is nothing to synchronise, and a CPU cannot.
+    model = revert_sync_batchnorm(model).to(device)
+    model.eval()  # by itself: train() of mmdet's distilled detectors returns nothing
+    if bn_statistics is not None:
+        PerStitchBN(model, load_weights_only(bn_statistics)).attach()
+    else:
+        hook = (cfg.get('default_hooks') or {}).get(STATISTICS) or {}
+        own = hook.get('num_images') != 0
+        attach_statistics(model, weights.get(STATISTICS) if weights and own else None)
+    return model
+
+
+def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
+    """Return classes and palette, of the checkpoint or else of the test data."""
+    meta, known = checkpoint.get('meta'), {}
+    found = meta.get('dataset_meta') if isinstance(meta, Mapping) else None
+    if not isinstance(found, Mapping) and cfg.get('test_dataloader') is not None:
+        dataset = cfg.test_dataloader.dataset
+        # As building does it: the default scope's registry, with its data sets.
+        with DATASETS.switch_scope_and_registry(None) as registry:
+            known = getattr(registry.get(dataset.type), 'METAINFO', {})
+        found = {**known, **(dataset.get('metainfo') or {})}
+    found = {key: (found or {}).get(key) for key in ('classes', 'palette')}
+    classes, palette = found['classes'] or (), found['palette'] or ()
+    if cfg.get('default_scope') == 'mmseg' and len(classes) != len(palette):
+        # mmseg's visualizer needs a colour for every class: of its name, or any.
+        own = dict(zip(*(known.get(key) or () for key in found), strict=False))
+        others = np.random.RandomState(42).randint(0, 256, (len(classes), 3)).tolist()
+        pairs = zip(classes, others, strict=True)
+        found['palette'] = [own.get(name, other) for name, other in pairs]
+    return found

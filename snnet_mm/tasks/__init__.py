@@ -1,0 +1,19 @@
+"""What a task is: a file for each, of one shape, and the registry of all tasks."""
+
+from .base import (
+    TASKS,
+    Task,
+    check_partial,
+    check_saved,
+    import_parts_for,
+    known,
+    known_scopes,
+    map_divergence,
+    parts_for,
+    register_task,
+    task_of,
+)
+from .classification import Classification
+from .depth import Depth
+from .detection import Detection
+from .segmentation import Segmentation

@@ -1,0 +1,236 @@
+"""The contract of a task, and the registry of all tasks.
+
+Tasks stand below models and costs, which ask them where the heads of a model are and
+how it is run. They need no package of mm: classes are known by their names.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import TypeVar
+
+import numpy as np
+from mmengine.evaluator import BaseMetric, Evaluator
+from mmengine.model import BaseModel
+from mmengine.structures import BaseDataElement
+from mmengine.visualization import Visualizer
+from torch import Tensor, nn
+
+from snnet_mm.stitching import know_metrics
+from snnet_mm.utils import check
+
+Predictions = Tensor | tuple[Tensor, ...]
+Values = Mapping[str, object]
+# Numerators and denominators (images, columns), and a scale; see ImageScores.
+ImageStatistics = tuple[np.ndarray, np.ndarray, float]
+# A call that computes something for the active stitch, and returns one that restores
+# it.
+Prepare = Callable[[], Callable[[], None]]
+T = TypeVar('T', bound='Task')
+
+
+class Task:
+    """Everything that depends on the task of a model; this class holds defaults.
+
+    Attributes:
+        name: Name of the task.
+        scope: mm package, which is the default scope of configs; None without one.
+        parts: Module that registers classes for configs; None without any.
+        classes: Names of the models, metrics and visualizers of the task. Subclasses
+            belong to the task, too.
+        heads: Paths of the heads with one output for each class of the data. The first
+            one that a model has computes its logits.
+        one_class: Classes of heads in ``heads`` that only tell objects from background.
+        classifies: Whether images or pixels are classified.
+        unsized: Whether models need images at their own size.
+        full_mode: Mode of mm's forward that runs all that prediction runs.
+        higher, lower: Lower-case names of metrics by their better direction.
+        ranking: Metrics that rank stitches by default, the first one that there is.
+        saving_keys: Attributes of metrics that hold where predictions are saved.
+        inferencer: Module and name of mm's inferencer.
+    """
+
+    name = 'other'
+    scope: str | None = None
+    parts: str | None = None
+    classes: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    one_class: tuple[str, ...] = ()
+    classifies = False
+    unsized = False
+    full_mode = 'tensor'
+    higher: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+    ranking: tuple[str, ...] = ()
+    saving_keys: tuple[str, ...] = ()
+    inferencer: tuple[str, str] | None = None
+
+    def run(self, model: nn.Module, images: Tensor) -> object:
+        """Run a model from preprocessed images to the raw output of its heads.
+
+        Costs are counted and measured on this.
+
+        Raises:
+            NotImplementedError: If the heads cannot run on images alone.
+        """
+        if isinstance(model, BaseModel):
+            return model(images, mode='tensor')
+        return model(images)
+
+    def run_features(self, model: nn.Module, images: Tensor) -> object:
+        """Run backbone and neck alone; the model may be inside wrappers."""
+        for name in ('extract_feat', 'backbone'):
+            for module in model.modules():
+                if run := getattr(module, name, None):
+                    return run(images)
+        return model(images)
+
+    def predict(self, model: nn.Module, images: Tensor, number: int) -> Predictions:
+        """Run preprocessed images as an exported graph does.
+
+        ``number`` is the number of images where their tensor's may vary.
+        """
+        return model(images, mode='tensor')
+
+    def num_classes(self, model: nn.Module) -> int:
+        """Return the number of classes of a model's logits, 0 without any."""
+        found = (getattr(model, head, None) for head in self.heads)
+        counts = [getattr(head, 'num_classes', None) or 0 for head in found]
+        return max(counts, default=0) if self.classifies else 0
+
+    def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return what compares predictions of :meth:`run` with those of a teacher."""
+        return class_divergence if self.num_classes(model) > 1 else map_divergence
+
+    def data_of_stitch(
+        self, model: nn.Module
+    ) -> AbstractContextManager[Prepare] | None:
+        """Return a context for models that process a data set before they predict."""
+        return None
+
+    def metric_values(self, metric: BaseMetric, values: Values) -> Values:
+        """Return the values of a metric, with those that it left out."""
+        return values
+
+    def image_statistics(
+        self, metric: BaseMetric, results: list
+    ) -> dict[str, ImageStatistics]:
+        """Return what values of a metric are made of, by name, from all its results."""
+        return {}
+
+    def metric_for_part(self, metric: BaseMetric) -> str | None:
+        """Return what replaces a metric that is wrong on a part of a data set."""
+        return None
+
+    def draw(
+        self,
+        visualizer: Visualizer,
+        name: str,
+        image: np.ndarray,
+        sample: BaseDataElement,
+        **settings,
+    ) -> None:
+        """Draw a sample on an RGB image ``(H, W, 3)``."""
+        visualizer.add_datasample(name, image, data_sample=sample, **settings)
+
+    def head_graphs(
+        self, model: nn.Module, maps: tuple[Tensor, ...]
+    ) -> Iterator[tuple[str, nn.Module, list[str], tuple[Tensor, ...], dict]]:
+        """Yield the graphs that follow the maps of :meth:`predict`.
+
+        Each is a name, the graph, the names of its outputs, inputs to trace it with,
+        and the step for the caller.
+        """
+        return iter(())
+
+
+class OtherTask(Task):
+    """The task of models that no other task knows."""
+
+    heads = ('head', 'decode_head')
+    classifies = True
+    lower = ('mae', 'mse', 'loss')
+    saving_keys = ('out_file_path',)  # mmengine's own
+
+
+def class_divergence(found: Tensor, target: Tensor) -> Tensor:
+    """Return the mean Kullback-Leibler divergence of class probabilities."""
+    log, wanted = found.float().log_softmax(1), target.float().log_softmax(1)
+    return (wanted.exp() * (wanted - log)).sum(1).mean()
+
+
+def map_divergence(found: Tensor, target: Tensor) -> Tensor:
+    """Return the squared error over the variance."""
+    found, target = found.float(), target.float()
+    return (found - target).square().mean() / target.var()
+
+
+TASKS: list[Task] = []
+OTHER = OtherTask()
+know_metrics(lower=OTHER.lower)
+
+
+def register_task(task: type[T]) -> type[T]:
+    """Register a task; a decorator."""
+    TASKS.append(task())
+    know_metrics(task.higher, task.lower, task.ranking)
+    return task
+
+
+def task_of(part: object) -> Task:
+    """Return the task of a model, metric or visualizer of an mm package.
+
+    A model may be inside wrappers.
+    """
+    parts = part.modules() if isinstance(part, nn.Module) else [part]
+    for kind in (name for each in parts for name in class_names(each)):
+        for task in TASKS:
+            if kind in task.classes:
+                return task
+    return OTHER
+
+
+def class_names(part: object) -> list[str]:
+    """Return the names of the class of an object and its bases, the class first."""
+    return [kind.__name__ for kind in type(part).__mro__]
+
+
+def known(attribute: str) -> set[str]:
+    """Return the values of an attribute of all tasks."""
+    return {value for task in (OTHER, *TASKS) for value in getattr(task, attribute)}
+
+
+def known_scopes() -> tuple[str, ...]:
+    """Return the mm packages of all tasks."""
+    return tuple(dict.fromkeys(task.scope for task in TASKS if task.scope))
+
+
+def parts_for(cfg: Mapping) -> list[str]:
+    """Return the modules that register classes for the mm package of a config."""
+    scope = cfg.get('default_scope')
+    return [task.parts for task in TASKS if task.parts and task.scope == scope]
+
+
+def import_parts_for(cfg: Mapping) -> None:
+    """Prepare the mm package of a config, also where the config does not import us."""
+    for module in parts_for(cfg):
+        import_module(module)
+
+
+def check_saved(evaluator: Evaluator, key: str, number: int) -> None:
+    """Raise for metrics that save predictions, which stitches would overwrite."""
+    what = f'None: {number} stitches would overwrite each other'
+    for metric in evaluator.metrics:
+        for name in sorted(known('saving_keys')):
+            folder = getattr(metric, name, None)
+            # mm's names hold the image alone, or not even that.
+            check(number == 1 or not folder, f'{key}.{name}', folder, what)
+
+
+def check_partial(evaluator: Evaluator, options: str) -> None:
+    """Raise for metrics that count images left out as missed."""
+    for metric in evaluator.metrics:
+        instead = task_of(metric).metric_for_part(metric)
+        allowed = f'{instead}, which does not count images left out as missed '
+        allowed += f'({options})'
+        check(not instead, 'test_evaluator', type(metric).__name__, allowed)

@@ -1,0 +1,76 @@
+"""Classification and retrieval of images with mmpretrain."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+import numpy as np
+from mmengine.evaluator import BaseMetric
+from mmengine.structures import BaseDataElement
+from mmengine.visualization import Visualizer
+from torch import nn
+
+from .base import ImageStatistics, Prepare, Task, class_names, register_task
+
+MIN_SIDE = 256  # pixels of the shorter side of a drawn image
+
+
+@register_task
+class Classification(Task):
+    """Classes of images."""
+
+    name = 'classification'
+    scope = 'mmpretrain'
+    parts = 'snnet_mm.tasks.classification_parts'
+    classes = 'BaseClassifier', 'BaseRetriever', 'Accuracy', 'UniversalVisualizer'
+    heads = ('head',)
+    classifies = True
+    higher = (
+        'top1', 'top5', 'acc1', 'acc5', 'accuracy', 'precision', 'recall', 'f1-score',
+        'map',
+    )  # fmt: skip
+    ranking = 'top1', 'map'
+    inferencer = 'mmpretrain.apis', 'ImageClassificationInferencer'
+
+    def data_of_stitch(
+        self, model: nn.Module
+    ) -> AbstractContextManager[Prepare] | None:
+        retrieves = 'ImageToImageRetriever' in class_names(model)
+        return _galleries(model) if retrieves else None
+
+    def image_statistics(
+        self, metric: BaseMetric, results: list
+    ) -> dict[str, ImageStatistics]:
+        """Return which images were classified right."""
+        if 'pred_score' not in results[0]:
+            return {}
+        hits = [
+            r['pred_score'].argmax().item() in r['gt_label'].tolist() for r in results
+        ]
+        return dict(top1=(np.array(hits)[:, None], np.ones((len(hits), 1)), 100))
+
+    def draw(
+        self,
+        visualizer: Visualizer,
+        name: str,
+        image: np.ndarray,
+        sample: BaseDataElement,
+        **settings,
+    ) -> None:
+        """Draw on an image that is large enough for text."""
+        side = max(MIN_SIDE, min(image.shape[:2]))
+        visualizer.visualize_cls(image, sample, name=name, resize=side, **settings)
+
+
+@contextmanager
+def _galleries(model: nn.Module) -> Iterator[Prepare]:
+    """Let a retriever compare images with a data set, as each stitch sees both."""
+
+    def prepare() -> Callable[[], None]:
+        model.prepare_prototype()
+        return partial(setattr, model, 'prototype_vecs', model.prototype_vecs)
+
+    try:
+        yield prepare
+    finally:
+        model.prototype_inited = False  # the active stitch is another, or will be

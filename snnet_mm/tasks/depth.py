@@ -1,0 +1,33 @@
+"""Depth estimation with mmseg."""
+
+import numpy as np
+from mmengine.evaluator import BaseMetric
+
+from .base import ImageStatistics, register_task
+from .segmentation import DenseTask
+
+# In the order of a result of RunningDepthMetric.
+METRICS = ('delta1', 'delta2', 'delta3', 'AbsRel', 'RMSE', 'log10')
+
+
+@register_task
+class Depth(DenseTask):
+    """Metres of pixels."""
+
+    name = 'depth'
+    parts = 'snnet_mm.tasks.depth_parts'
+    classes = 'DepthEstimator', 'RunningDepthMetric'
+    higher = 'delta1', 'delta2', 'delta3', 'd1', 'd2', 'd3'
+    lower = 'rmse', 'rmse_log', 'absrel', 'abs_rel', 'sqrel', 'sq_rel', 'log10', 'silog'
+    ranking = ('rmse',)
+
+    def image_statistics(
+        self, metric: BaseMetric, results: list
+    ) -> dict[str, ImageStatistics]:
+        """Return the metrics by image; images without valid pixels do not count."""
+        values = np.array(results)[..., None]
+        seen = np.isfinite(values[:, 0])
+        return {
+            name: (np.where(seen, values[:, i], 0), seen, 1)
+            for i, name in enumerate(METRICS)
+        }

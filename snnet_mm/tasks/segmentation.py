@@ -1,0 +1,42 @@
+"""Segmentation with mmseg."""
+
+import numpy as np
+from mmengine.evaluator import BaseMetric
+from torch import Tensor, nn
+
+from .base import ImageStatistics, Task, register_task
+
+
+class DenseTask(Task):
+    """A task of mmseg, whose models predict maps of the images' size."""
+
+    scope = 'mmseg'
+    saving_keys = ('output_dir',)
+    inferencer = 'mmseg.apis', 'MMSegInferencer'
+
+    def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
+        """Return maps of the images' size; heads of queries read their number."""
+        return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)
+
+
+@register_task
+class Segmentation(DenseTask):
+    """Classes of pixels."""
+
+    name = 'segmentation'
+    classes = 'BaseSegmentor', 'IoUMetric'
+    heads = 'decode_head', 'auxiliary_head'
+    one_class = ('STDCHead',)  # an auxiliary head for boundaries
+    classifies = True
+    higher = (
+        'miou', 'macc', 'aacc', 'mdice', 'mfscore', 'mprecision', 'mrecall', 'iou',
+        'dice',
+    )  # fmt: skip
+    ranking = 'miou', 'mdice', 'mfscore'
+
+    def image_statistics(
+        self, metric: BaseMetric, results: list
+    ) -> dict[str, ImageStatistics]:
+        """Return intersections and unions by image and class."""
+        above, below = (np.stack([np.asarray(r[i]) for r in results]) for i in (0, 1))
+        return dict(mIoU=(above, below, 100))

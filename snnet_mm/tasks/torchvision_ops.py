@@ -1,0 +1,286 @@
+"""mmcv's operators on torchvision's, where mmcv was installed without compiled ones.
+
+mmcv looks up all its operators in its extension at ``import mmcv.ops``, and mmdet
+imports them everywhere. :func:`install` puts this module in the place of that
+extension. The functions here are called by ``mmcv/ops/*.py`` of mmcv 2 alone, which
+hands them buffers to write to and some that only the compiled ones need. Should mmcv
+change its calls, tests/test_tasks/test_torchvision_ops.py fails, and ``make
+ops`` compiles mmcv's own. All functions take CPU and CUDA tensors; they were not run on
+a GPU.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+
+import torch
+from mmengine.logging import print_log
+from torch import Tensor
+from torchvision import ops
+
+EXTENSION = 'mmcv._ext'
+# Names of mmcv's two deformable convolutions for torchvision's arguments, (y, x).
+GEOMETRY = dict(
+    stride=('dH', 'dW'), padding=('padH', 'padW'), dilation=('dilationH', 'dilationW')
+)
+MODULATED_GEOMETRY = dict(
+    stride=('stride_h', 'stride_w'),
+    padding=('pad_h', 'pad_w'),
+    dilation=('dilation_h', 'dilation_w'),
+)
+
+
+def install() -> None:
+    """Serve as mmcv's extension, unless there is a compiled one."""
+    if find_spec(EXTENSION) is None:
+        sys.modules[EXTENSION] = sys.modules[__name__]
+        _replace_placeholders()
+        message = "mmcv has no compiled operators: detection runs on torchvision's"
+        print_log(message, logger='current')
+
+
+def _replace_placeholders() -> None:
+    """Give mmcv's operators to mm modules that were imported before.
+
+    ``import mmseg.models`` imports heads of mmdet. Without ``mmcv.ops`` these define
+    placeholders of the same names, which raise when they are called.
+    """
+    operators = vars(import_module('mmcv.ops'))
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(('mmdet.', 'mmseg.', 'mmpretrain.')):
+            for key, value in [*vars(module).items()]:
+                if key in operators and getattr(value, '__module__', None) == name:
+                    setattr(module, key, operators[key])
+
+
+def __getattr__(name: str) -> Callable[..., None]:
+    """Return a function that raises; mmcv looks up all operators when imported."""
+    if name.startswith('_'):
+        raise AttributeError(f'module {__name__} has no attribute {name}')
+    return partial(_missing, name)
+
+
+def _missing(name: str, *args, **kwargs) -> None:
+    raise NotImplementedError(
+        f"mmcv's {name} needs compiled operators, and this mmcv has none; `make ops` "
+        'in a checkout of snnet_mm compiles them'
+    )
+
+
+def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
+    """Return indices of the boxes that are kept, by falling scores."""
+    scores = scores.type_as(boxes)  # AMP gives scores of half precision
+    # mmcv's order of equal scores, which torchvision's stable sort keeps.
+    order = scores.argsort(descending=True)
+    boxes = _shifted(boxes, offset)[order]
+    return order[ops.nms(boxes, scores[order], iou_threshold)]
+
+
+def softnms(
+    boxes: Tensor,
+    scores: Tensor,
+    dets: Tensor,
+    iou_threshold: float,
+    sigma: float,
+    min_score: float,
+    method: int,
+    offset: int,
+) -> Tensor:
+    """Write boxes with lowered scores to ``dets``, and return their indices.
+
+    Args:
+        boxes: ``(N, 4)``.
+        scores: ``(N,)``.
+        dets: ``(N, 5)``; as many rows are written as indices are returned.
+        iou_threshold: IoU from which on methods 0 and 1 lower a score.
+        sigma: Width of method 2.
+        min_score: Boxes whose score falls below it are dropped.
+        method: Factor of a score: 0 (0), 1 - IoU (1) or exp(-IoU^2 / sigma) (2).
+        offset: Added to widths and heights.
+    """
+    shifted, scores = _shifted(boxes, offset), scores.clone()
+    kept, left = [], torch.arange(len(boxes))
+    while len(left):
+        best = left[scores[left].argmax()]
+        dets[len(kept)] = torch.cat([boxes[best], scores[best, None]])
+        kept.append(int(best))
+        left = left[left != best]
+        iou = ops.box_iou(shifted[best, None], shifted[left])[0]
+        if method == 2:
+            scores[left] *= (-(iou**2) / sigma).exp()
+        else:
+            scores[left] *= torch.where(iou < iou_threshold, 1, method * (1 - iou))
+        left = left[scores[left] >= min_score]
+    return torch.tensor(kept, dtype=torch.long)
+
+
+def _shifted(boxes: Tensor, offset: int) -> Tensor:
+    """Add the offset of widths and heights to the lower right corners."""
+    return boxes + boxes.new_tensor([0, 0, offset, offset])
+
+
+def roi_align_forward(
+    input: Tensor, rois: Tensor, output: Tensor, *argmax: Tensor, **settings
+) -> None:
+    """Write the averages in regions ``(K, 5)`` of maps to ``output``."""
+    if settings['pool_mode'] == 0:
+        _missing("roi_align with pool_mode='max'")
+    output.copy_(ops.roi_align(input, rois, **_roi_settings(settings)))
+
+
+def roi_align_backward(
+    grad_output: Tensor,
+    rois: Tensor,
+    argmax_y: Tensor,
+    argmax_x: Tensor,
+    grad_input: Tensor,
+    **settings,
+) -> None:
+    """Write the gradient of the maps, which does not depend on their values."""
+    run = partial(ops.roi_align, boxes=rois, **_roi_settings(settings))
+    _write_gradients(run, [grad_input], grad_output, [grad_input])
+
+
+def _roi_settings(settings: dict) -> dict:
+    size = settings['aligned_height'], settings['aligned_width']
+    names = 'spatial_scale', 'sampling_ratio', 'aligned'
+    return dict(output_size=size) | {name: settings[name] for name in names}
+
+
+def deform_conv_forward(
+    input: Tensor, weight: Tensor, offset: Tensor, output: Tensor, *buffers, **settings
+) -> None:
+    """Write a deformable convolution to ``output``."""
+    _check_not_meta(input)
+    output.copy_(ops.deform_conv2d(input, offset, weight, **_geometry(settings)))
+
+
+def deform_conv_backward_input(*tensors: Tensor, **settings) -> None:
+    """Write the gradients of maps and offsets."""
+    input, offset, grad_output, grad_input, grad_offset, weight, _ = tensors
+    run = partial(ops.deform_conv2d, weight=weight, **_geometry(settings))
+    _write_gradients(run, [input, offset], grad_output, [grad_input, grad_offset])
+
+
+def deform_conv_backward_parameters(*tensors: Tensor, **settings) -> None:
+    """Write the gradient of the weight, which does not depend on its values."""
+    input, offset, grad_output, grad_weight, *_ = tensors
+    run = partial(ops.deform_conv2d, input, offset, **_geometry(settings))
+    _write_gradients(run, [grad_weight], grad_output, [grad_weight])
+
+
+def modulated_deform_conv_forward(*tensors: Tensor, **settings) -> None:
+    """Write a modulated deformable convolution to the tensor after the mask."""
+    input, weight, bias, _, offset, mask, output, _ = tensors
+    _check_not_meta(input)
+    bias = [bias] * settings['with_bias']
+    output.copy_(_modulated(settings)(input, offset, mask, weight, *bias))
+
+
+def modulated_deform_conv_backward(*tensors: Tensor, **settings) -> None:
+    """Write the gradients of all tensors; the bias, if there is one, is the last."""
+    input, weight, bias, _, offset, mask, _, *grads, grad_output = tensors
+    grad_input, grad_weight, grad_bias, grad_offset, grad_mask = grads
+    inputs = [input, offset, mask, weight, bias][: 4 + settings['with_bias']]
+    grads = [grad_input, grad_offset, grad_mask, grad_weight, grad_bias][: len(inputs)]
+    _write_gradients(_modulated(settings), inputs, grad_output, grads)
+
+
+def _check_not_meta(x: Tensor) -> None:
+    # As compiled ones raise: cost tables then leave out the heads, which torch would
+    # count without these convolutions.
+    if x.is_meta:
+        raise NotImplementedError('deformable convolutions do not run on meta tensors')
+
+
+def _modulated(settings: dict) -> Callable[..., Tensor]:
+    geometry = _geometry(settings)
+
+    def run(x: Tensor, offset: Tensor, mask: Tensor, *weights: Tensor) -> Tensor:
+        return ops.deform_conv2d(x, offset, *weights, mask=mask, **geometry)
+
+    return run
+
+
+def _geometry(settings: dict) -> dict[str, tuple[int, int]]:
+    names = MODULATED_GEOMETRY if 'stride_h' in settings else GEOMETRY
+    return {key: (settings[y], settings[x]) for key, (y, x) in names.items()}
+
+
+def sigmoid_focal_loss_forward(
+    input: Tensor, target: Tensor, weight: Tensor, output: Tensor, **settings
+) -> None:
+    """Write the losses ``(N, C)`` of logits to ``output``.
+
+    Targets are classes ``(N,)``, ``C`` that of the background. Weights of classes
+    ``(C,)`` may be empty.
+    """
+    output.copy_(_focal_loss(target, weight, settings)(input))
+
+
+def sigmoid_focal_loss_backward(
+    input: Tensor, target: Tensor, weight: Tensor, grad_input: Tensor, **settings
+) -> None:
+    """Write the gradient of the sum of the losses."""
+    run = _focal_loss(target, weight, settings)
+    _write_gradients(run, [input], torch.ones_like(input), [grad_input])
+
+
+def _focal_loss(
+    target: Tensor, weight: Tensor, settings: dict
+) -> Callable[[Tensor], Tensor]:
+    def run(logits: Tensor) -> Tensor:
+        classes = torch.arange(logits.shape[1], device=logits.device)
+        one_hot = (target[:, None] == classes).type_as(logits)
+        loss = ops.sigmoid_focal_loss(logits, one_hot, **settings)
+        return loss * weight[target, None] if weight.numel() else loss
+
+    return run
+
+
+def ms_deform_attn_forward(
+    value: Tensor,
+    shapes: Tensor,
+    starts: Tensor,
+    locations: Tensor,
+    weights: Tensor,
+    **settings,
+) -> Tensor:
+    """Return mmcv's multi-scale deformable attention as it is on a CPU."""
+    return _attention(shapes)(value, locations, weights)
+
+
+def ms_deform_attn_backward(*tensors: Tensor, **settings) -> None:
+    """Write the gradients of values, locations and weights."""
+    value, shapes, _, locations, weights, grad_output, *grads = tensors
+    _write_gradients(
+        _attention(shapes), [value, locations, weights], grad_output, grads
+    )
+
+
+def _attention(shapes: Tensor) -> Callable[..., Tensor]:
+    # Not yet there when mmcv.ops imports this module.
+    from mmcv.ops.multi_scale_deform_attn import multi_scale_deformable_attn_pytorch
+
+    sizes = shapes.tolist()  # a GPU is waited for once
+
+    def run(value: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
+        return multi_scale_deformable_attn_pytorch(value, sizes, locations, weights)
+
+    return run
+
+
+def _write_gradients(
+    run: Callable[..., Tensor],
+    inputs: Sequence[Tensor],
+    grad_output: Tensor,
+    grads: Sequence[Tensor],
+) -> None:
+    """Run a function again for the gradients of its inputs, and write them."""
+    with torch.enable_grad():
+        inputs = [x.detach().requires_grad_() for x in inputs]
+        found = torch.autograd.grad(run(*inputs), inputs, grad_output)
+    for grad, value in zip(grads, found, strict=True):
+        grad.copy_(value)

@@ -1,0 +1,200 @@
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.structures import BaseDataElement, InstanceData, PixelData
+
+from snnet_mm.inference.init_inferencer import (
+    as_bgr,
+    draw_prediction,
+    init_inferencer,
+    list_images,
+    predict_arrays,
+)
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import set_stitch
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
+
+
+@pytest.fixture
+def model(cfg, checkpoint):
+    return init_model(cfg, checkpoint, device='cpu')
+
+
+def by_hand(model, path, stitch):
+    """Classes of every pixel, without mm's pipeline and predict."""
+    set_stitch(model, stitch)
+    image = cv2.imread(str(path))
+    small = cv2.resize(image, (48, 32))[..., ::-1].astype(np.float32)
+    small = (small - [100, 110, 120]) / [50, 51, 52]
+    x = torch.from_numpy(small).float().permute(2, 0, 1)[None]
+    with torch.no_grad():
+        logits = model.decode_head(model.backbone(x))
+    for size in ((32, 48), image.shape[:2]):
+        logits = torch.nn.functional.interpolate(logits, size, mode='bilinear')
+    return logits.argmax(1)[0].numpy()
+
+
+def test_every_kind_of_image_under_every_stitch(model, images):
+    inferencer = init_inferencer(model)
+    assert inferencer.model is model
+    files = sorted(images.glob('*.png'))
+    seen = []
+    for stitch in (1, 0, 9):
+        wanted = [by_hand(model, f, stitch) for f in files]
+        for inputs in (images, str(images), files, [cv2.imread(str(f)) for f in files]):
+            found = inferencer(inputs, batch_size=2)['predictions']
+            assert len(found) == 3
+            for a, b in zip(found, wanted, strict=True):
+                # A tie of two classes is rounded one way or the other.
+                assert (a == b).mean() > 0.999
+        assert np.array_equal(inferencer(files[1])['predictions'], found[1])
+        seen.append(wanted[0])
+    assert (seen[0] != seen[1]).any()
+    assert (seen[1] != seen[2]).any()
+
+
+def test_predictions_are_drawn_on_arrays(model):
+    """Half of the image, whose channels keep their order, and half of the colours."""
+    image = np.full((40, 60, 3), (10, 60, 200), np.uint8)
+    inferencer, legend = init_inferencer(model), {}
+    drawn = draw_prediction(inferencer, image, legend=legend)
+    sample = inferencer(image, return_datasamples=True)
+    areas = sample.pred_sem_seg.data.flatten().bincount().tolist()
+    meta = [model.dataset_meta[key] for key in ('classes', 'palette')]
+    found = sorted((a, name, c) for a, name, c in zip(areas, *meta, strict=False) if a)
+    assert legend == {name: colour for _, name, colour in found}
+    assert [*legend] == [name for _, name, _ in reversed(found)]
+    colours = np.array(model.dataset_meta['palette'])[:, ::-1]
+    halves = (image[0, 0] / 2 + colours / 2)[:, None, None]
+    off = np.abs(drawn - halves).max(axis=-1).min(axis=0)
+    assert (off <= 2).mean() > 0.8
+
+
+GREY, COLOUR = (np.random.default_rng(0).integers(0, 256, (40, 60, n)) for n in (1, 3))
+ALPHA = np.concatenate([COLOUR, np.full_like(GREY, 7)], axis=-1)
+
+
+@pytest.mark.parametrize(
+    ('array', 'plain'),
+    [
+        (GREY, GREY.repeat(3, -1)),
+        (GREY[..., 0].astype(np.uint8), GREY.repeat(3, -1)),
+        (ALPHA.astype(np.uint8), COLOUR),
+        (ALPHA.astype(np.float64), COLOUR),
+        (COLOUR.astype(np.float16), COLOUR),
+        (COLOUR.astype(np.int64)[:, ::-1], COLOUR[:, ::-1]),
+    ],
+)
+def test_arrays_whose_meaning_is_plain(array, plain):
+    found = as_bgr(array)
+    assert found.dtype == (np.float32 if array.dtype.kind == 'f' else np.uint8)
+    assert np.array_equal(found, plain)
+
+
+@pytest.mark.parametrize(
+    ('array', 'words'),
+    [
+        (COLOUR[..., :2], r'shape \(40, 60, 2\).; allowed: arrays'),
+        (COLOUR.astype(np.uint16), 'uint16 from 0 to 255.*to be scaled'),
+        (COLOUR / 255, 'float64 from 0.0 to 1.0'),
+        (np.where(COLOUR == 9, np.nan, COLOUR), 'float64 from nan to nan'),
+    ],
+)
+def test_arrays_that_are_no_images(array, words):
+    for read in (list_images, as_bgr):
+        with pytest.raises(ValueError, match=words):
+            read(array)
+
+
+def test_visualizers_without_a_name(images):
+    """Those of mmpretrain's own configs have none."""
+    (config,) = (CONFIGS / 'imagenet/tiny').glob('snnetv1-resnet*')
+    model = init_model(config, None, device='cpu')
+    model.dataset_meta['classes'] = [f'class {i}' for i in range(20)]
+    model.cfg.visualizer = dict(type='UniversalVisualizer')
+    inferencer, image = init_inferencer(model), np.full((300, 400, 3), 90, np.uint8)
+    (found,) = inferencer(images / 'a.png')
+    assert found['pred_class'] == f'class {found["pred_label"]}'
+    assert (draw_prediction(inferencer, image)[:60, :150] != 90).any()
+
+
+def test_labels_come_back(monkeypatch):
+    """Of detections, whose visualizer has no setting that leaves them out."""
+    pytest.importorskip('mmdet')
+    config = 'toy/mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
+    cfg = Config.fromfile(CONFIGS / config)
+    resize = dict(type='Resize', scale=(64, 64), keep_ratio=True)
+    cfg.test_dataloader.dataset.pipeline.insert(0, resize)
+    model = init_model(cfg, None, device='cpu')
+    inferencer, written = init_inferencer(model), []
+    draw = type(inferencer.visualizer).draw_texts
+    monkeypatch.setattr(
+        type(inferencer.visualizer),
+        'draw_texts',
+        lambda *args, **kwargs: written.append(args[1]) or draw(*args, **kwargs),
+    )
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    number = []
+    for labels in (True, False, True, None):
+        draw_prediction(inferencer, image, with_labels=labels, score_thr=0)
+        number.append(len(written))
+    texts = number[0]
+    assert texts > 0
+    assert number == [texts, texts, 2 * texts, 3 * texts]
+
+
+def test_images_are_listed(images, tmp_path):
+    files = [str(images / f'{name}.png') for name in 'abc']
+    assert list_images(images) == files
+    assert list_images(files[0]) == files[:1]
+    array = np.zeros((2, 2, 3), np.uint8)
+    file, listed = list_images((images / 'b.png', array))
+    assert file == files[1]
+    assert np.shares_memory(listed, array)
+    for inputs in ([images / 'a.png', 'nowhere.jpg'], tmp_path, [], None, [array, 3]):
+        with pytest.raises(ValueError, match='inputs=.*allowed: image files'):
+            list_images(inputs)
+
+
+def test_predictions_of_every_kind_of_sample():
+    """Images of a size come as one batch, BGR; mmseg gives one sample by itself."""
+    batches = []
+
+    def inferencer(arrays, batch_size, return_datasamples):
+        assert return_datasamples
+        assert batch_size == len(arrays)
+        batches.append([array.shape for array in arrays])
+        samples = []
+        for array in arrays:
+            value, sample = int(array[0, 0, 2]), BaseDataElement()
+            if value < 2:
+                pixels = torch.full((1, *array.shape[:2]), value)
+                key = 'pred_depth_map' if value else 'pred_sem_seg'
+                sample.set_field(PixelData(data=pixels), key)
+            elif value == 2:
+                sample.set_field(torch.tensor([0.2, 0.8]), 'pred_score')
+            else:
+                objects = InstanceData(bboxes=torch.ones(1, 4), scores=torch.ones(1))
+                objects.labels = torch.tensor([value])
+                sample.set_field(objects, 'pred_instances')
+            samples.append(sample)
+        if len(samples) == 1:
+            return dict(predictions=samples[0])
+        return samples
+
+    arrays = [np.zeros((4 + (i == 1), 6, 3), np.uint8) for i in range(4)]
+    for i, array in enumerate(arrays):
+        array[..., 0] = i  # red
+    found = predict_arrays(inferencer, arrays)
+    assert batches == [[(4, 6, 3)] * 3, [(5, 6, 3)]]
+    assert np.array_equal(found[0], np.zeros((4, 6)))
+    assert np.array_equal(found[1], np.ones((5, 6)))
+    assert found[2].tolist() == pytest.approx([0.2, 0.8])
+    assert found[3].labels.tolist() == [3]
+    assert found[3].boxes.tolist() == [[1, 1, 1, 1]]
+    assert found[3].masks is None

@@ -1,0 +1,140 @@
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from torch import nn
+
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import find_stitched_backbone, set_stitch
+
+ROOT = Path(__file__).parents[2]
+
+
+def by_hand(cfg, checkpoint, stitch):
+    """The same model without any function of ours but the switch."""
+    init_default_scope('mmseg')
+    model = MODELS.build(cfg.model)
+    model.load_state_dict(torch.load(checkpoint)['state_dict'])
+    set_stitch(model, stitch)
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model).eval()
+
+
+def outputs(model, inputs):
+    with torch.no_grad():
+        return model.backbone(inputs)[0]
+
+
+@pytest.mark.parametrize('stitch', [None, 0, 3, 12])
+def test_weights_and_stitch_are_those_asked_for(cfg, checkpoint, tmp_path, stitch):
+    weights, inputs = torch.load(checkpoint)['state_dict'], torch.randn(1, 3, 32, 48)
+    wrapped = {f'module.{k}': v for k, v in weights.items()}  # as DDP saves them
+    torch.save(wrapped | dict(auxiliary=torch.zeros(9)), tmp_path / 'a.pth')
+    path = checkpoint if stitch else tmp_path / 'a.pth'
+    model = init_model(cfg, path, stitch=stitch, device='cpu')
+    slow_anchor = 1
+    stitch = slow_anchor if stitch is None else stitch
+    wanted = outputs(by_hand(cfg, checkpoint, stitch), inputs)
+    assert torch.equal(outputs(model, inputs), wanted)
+    assert find_stitched_backbone(model).active_stitch.id == stitch
+    assert not any(m.training for m in model.modules())
+    # A CPU cannot synchronise batch norms.
+    assert nn.SyncBatchNorm not in {type(m) for m in model.modules()}
+
+
+def test_a_data_preprocessor_at_the_top_level(cfg, checkpoint):
+    cfg.data_preprocessor = cfg.model.pop('data_preprocessor')
+    model = init_model(cfg, checkpoint, device='cpu')
+    assert model.data_preprocessor.mean.flatten().tolist() == [100.0, 110.0, 120.0]
+    assert 'data_preprocessor' not in cfg.model
+    wrapped = Config(dict(cfg, model=dict(type='SandwichWrapper', model=cfg.model)))
+    assert init_model(wrapped, checkpoint).data_preprocessor.std.sum() == 50 + 51 + 52
+    # As mmengine's Runner does it: what the model has itself comes first.
+    cfg.model.data_preprocessor = dict(cfg.data_preprocessor, mean=[1.0, 2.0, 3.0])
+    model = init_model(cfg, checkpoint, device='cpu')
+    assert model.data_preprocessor.mean.flatten().tolist() == [1.0, 2.0, 3.0]
+
+
+def test_batch_norm_statistics_of_each_stitch(cfg, checkpoint, tmp_path):
+    plain = init_model(cfg, checkpoint)
+    keys = [k for k in plain.state_dict() if k.endswith(('_mean', '_var'))]
+    own = {k: torch.rand_like(plain.state_dict()[k]) for k in keys}
+    torch.save({3: own}, tmp_path / 'bn.pth')
+    model = init_model(cfg, checkpoint, bn_statistics=tmp_path / 'bn.pth')
+    for stitch, wanted in ((1, plain.state_dict()), (3, own), (0, plain.state_dict())):
+        set_stitch(model, stitch)
+        assert keys
+        assert all(torch.equal(model.state_dict()[k], wanted[k]) for k in keys)
+
+
+def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_path):
+    model = init_model(cfg, checkpoint, device='cpu')
+    assert model.dataset_meta == dict(cfg.test_dataloader.dataset.metainfo)
+    known = dict(classes=('a', 'b', 'c'), palette=[[1, 2, 3]] * 3)
+    state_dict = torch.load(checkpoint)['state_dict']
+    meta = dict(dataset_meta=known | dict(reduce_zero_label=False))
+    torch.save(dict(state_dict=state_dict, meta=meta), tmp_path / 'a.pth')
+    assert init_model(cfg, tmp_path / 'a.pth', device='cpu').dataset_meta == known
+
+
+def test_every_class_gets_a_colour(cfg, checkpoint):
+    cfg.test_dataloader.dataset.metainfo = dict(classes=('road', 'moss', 'car'))
+    cfg.test_dataloader.dataset.type = 'CityscapesDataset'
+    first, again = (
+        init_model(cfg, checkpoint, device='cpu').dataset_meta for _ in range(2)
+    )
+    assert first == again
+    assert first['classes'] == ('road', 'moss', 'car')
+    assert first['palette'][::2] == [[128, 64, 128], [0, 0, 142]]
+    assert len(first['palette'][1]) == 3
+
+
+@pytest.mark.slow
+def test_classes_of_a_data_set_that_nothing_has_imported(tmp_path):
+    """In a process of its own: other tests import mmseg's data sets."""
+    config = ROOT / 'configs/toy/setr-naive_vit-fast_1xb16-300_toy-scenes-64x64.py'
+    code = f"""
+from snnet_mm.inference.init_model import init_model
+options = {{'test_dataloader.dataset.type': 'ADE20KDataset'}}
+model = init_model({str(config)!r}, None, device='cpu', cfg_options=options)
+print(len(model.dataset_meta['classes']), model.dataset_meta['classes'][0])
+"""
+    command = [sys.executable, '-W', 'ignore', '-c', code]
+    assert subprocess.check_output(command, cwd=ROOT).endswith(b'150 wall\n')
+
+
+def test_a_model_without_a_stitched_backbone(cfg, tmp_path):
+    anchor = cfg.model.backbone.anchors[1]
+    cfg.model.backbone = anchor
+    plain = init_model(cfg, None, device='cpu')
+    torch.save(dict(state_dict=plain.state_dict()), tmp_path / 'a.pth')
+    again = init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    for key, value in plain.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value)
+    with pytest.raises(ValueError, match='with 0.*; allowed: a model with one'):
+        init_model(cfg, tmp_path / 'a.pth', stitch=0, device='cpu')
+
+
+def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
+    plain = copy.deepcopy(cfg)
+    cfg.model.backbone.plugins = dict(stitch_biases=dict(type='StitchBiases'))
+    for anchor in cfg.model.backbone.anchors:
+        anchor.lora = dict(rank=2)
+    weights = init_model(cfg, None, device='cpu').state_dict()
+    weights['backbone.stitch_biases.6'].fill_(3)
+    torch.save(weights, tmp_path / 'a.pth')
+    model = init_model(cfg, tmp_path / 'a.pth', device='cpu')
+    assert (model.backbone.stitch_biases.get_parameter('6') == 3).all()
+    with pytest.raises(ValueError, match='qkv.lora_A and others.*anchors.lora'):
+        init_model(plain, tmp_path / 'a.pth', device='cpu')
+    lora = dict(type='StitchLoRA', ranks=(2, 2))
+    cfg = copy.deepcopy(plain)
+    cfg.model.backbone.plugins = dict(stitch_lora=lora)
+    weights = init_model(cfg, None, device='cpu').state_dict()
+    torch.save(weights, tmp_path / 'a.pth')
+    with pytest.raises(ValueError, match='stitch_lora.0 and others.*backbone.plugins'):
+        init_model(plain, tmp_path / 'a.pth', device='cpu')

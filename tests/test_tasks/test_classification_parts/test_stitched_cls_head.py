@@ -1,0 +1,242 @@
+import pytest
+import torch
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import init_default_scope
+from staged_anchors import ENDS, levit, resnet, swin
+from torch.testing import assert_close
+
+pytest.importorskip('mmpretrain')
+pytest.importorskip('timm')
+
+
+from mmpretrain.models import ImageClassifier  # noqa: E402
+from mmpretrain.structures import DataSample  # noqa: E402
+
+import snnet_mm.tasks.classification_parts  # noqa: E402, F401
+from snnet_mm.models import (  # noqa: E402
+    SNNetv1,
+    convert_ziplab,
+    set_stitch,  # noqa: E402
+)
+
+CLASSES = 5
+WIDTHS = 8, 12, 16
+
+
+def anchor(width, depth=3, num_heads=2, **kwargs):
+    arch = dict(embed_dims=width, depth=depth, num_heads=num_heads)
+    return dict(type='PlainViT', arch=arch, img_size=32, patch_size=8) | kwargs
+
+
+def widths(*numbers):
+    return {'anchor_heads': [dict(in_channels=n) for n in numbers]}
+
+
+def classifier(dims=(8, 12), depths=(3, 5), head=None, **backbone):
+    """A stitched classifier, or one anchor alone for a single width."""
+    anchors = [anchor(*pair) for pair in zip(dims, depths, strict=False)]
+    if len(dims) == 1:
+        backbone = anchors[0] | dict(out='end') | backbone
+    else:
+        layer = dict(type='LoRAStitchingLayer', rank=2)
+        defaults = dict(anchors=anchors, stitching_layer=layer, out='end')
+        backbone = dict(type='SNNetv2', **defaults) | backbone
+    defaults = dict(type='StitchedClsHead', num_classes=CLASSES, **widths(*dims))
+    head = defaults | (head or {})
+    return ImageClassifier(backbone=backbone, head=head)
+
+
+@torch.no_grad()
+def test_all_stitches_give_the_logits_of_the_authors(cls_golden):
+    m = cls_golden.meta
+    archs = zip(m['embed_dims'], m['depths'], m['num_heads'], strict=True)
+    images = dict(img_size=m['img'], patch_size=m['patch'])
+    model = classifier(
+        m['embed_dims'],
+        head=dict(num_classes=m['num_classes']),
+        anchors=[anchor(*arch, **images) for arch in archs],
+        stitching_layer=dict(type='LoRAStitchingLayer', rank=m['lora_r']),
+    ).eval()
+    theirs = cls_golden.part('sd.')
+    ours = convert_ziplab(theirs)
+    # Whether layers are fitted, and the record of the space.
+    assert len(ours) == len(theirs) + 2
+    model.load_state_dict(ours)
+    assert model.backbone.stitching_initialized
+    assert len(m['stitch_ids']) == 134
+    for i in m['stitch_ids']:
+        set_stitch(model, i)
+        found, wanted = model(cls_golden.tensors['x']), cls_golden.tensors[f'out.{i}']
+        assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+HEADS, DEEP = (1, 2, 4, 8), (2, 2, 6, 2)
+NARROW = dict(img_size=64, model_args=dict(channels=(8, 12, 16, 20)))
+RESNETS = [
+    dict(type='TimmStageAnchor', model=model, **NARROW)
+    for model in ('resnet18', 'resnet50')
+]
+# Anchors, and how each of them classifies.
+V1 = dict(
+    deit=(
+        [anchor(w, 4, layer_scale_init=None, pos_embed_prefix=True) for w in WIDTHS],
+        [{}] * 3,
+    ),
+    swin=(
+        [swin(4, (2,) * 4, HEADS), swin(4, DEEP, HEADS), swin(8, DEEP, HEADS)],
+        [ENDS['swin']] * 3,
+    ),
+    resnet=(RESNETS, [ENDS['resnet']] * 2),
+    resnet_swin=([RESNETS[0], swin(8, DEEP, HEADS)], [ENDS['resnet'], ENDS['swin']]),
+    levit=(
+        [levit(widths, (4,) * 3) for widths in ((16, 24, 32), (24, 24, 32))],
+        [ENDS['levit']] * 2,
+    ),
+)
+
+
+def classifier_v1(name):
+    """Our network of golden tensors of SN-Netv1, with random weights."""
+    configs, heads = V1[name]
+    stages = dict(share_layers=True, stages=(1, 2) if 'resnet' in name else None)
+    stages = {} if name == 'deit' else stages
+    backbone = SNNetv1(configs, out='end', **stages)
+    ends = [
+        dict(in_channels=a.block_dims[-1], **head)
+        for a, head in zip(backbone.anchors, heads, strict=True)
+    ]
+    options = dict(num_classes=CLASSES, norm_stitches=name != 'deit')
+    return ImageClassifier(
+        backbone=backbone,
+        head=dict(type='StitchedClsHead', anchor_heads=ends, **options),
+    ).eval()
+
+
+@torch.no_grad()
+def test_all_stitches_of_snnet_v1_give_the_logits_of_the_authors(cls_v1_golden):
+    model = classifier_v1(cls_v1_golden.meta['name'].removeprefix('cls_v1_'))
+    ours = convert_ziplab(cls_v1_golden.part('sd.'))
+    model.load_state_dict(ours)  # strict
+    assert model.backbone.stitching_initialized
+    assert 'backbone._extra_state' in ours
+    ids = cls_v1_golden.meta['stitch_ids']
+    assert list(model.backbone.space.ids) == ids
+    for i in ids:
+        set_stitch(model, i)
+        found = model(cls_v1_golden.tensors['x'])
+        assert_close(found, cls_v1_golden.tensors[f'out.{i}'], rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_the_head_of_the_slowest_anchor_for_all_stitches(randomise):
+    """SN-Netv1 as the authors classify: the slow anchor and an FS per fast block."""
+    heads = [None, dict(in_channels=12)]
+    model = classifier(
+        head=dict(of_slowest=True, anchor_heads=heads),
+        kinds=('FS',), out='maps', with_cls=True,
+    )  # fmt: skip
+    model = randomise(model).eval()
+    net, classify = model.backbone, model.head.anchor_heads[1]
+    fast, slow = net.anchors
+    model.head.check_space(net.space)
+    assert list(net.space.ids) == [0, 1, 2, 3]
+    images = torch.randn(2, 3, 32, 32)
+    # After fast block i the slow anchor goes on with its block; 0 projects all of it.
+    for stitch_id, last, first in ((1, None, 0), (2, 0, 2), (3, 1, 4), (0, 2, 5)):
+        set_stitch(model, stitch_id)
+        state = slow.embed(images) if last is None else fast.embed(images)
+        if last is not None:
+            for block in range(last + 1):
+                state = fast.run_block(state, block)
+            state = net.stitching_layers[f'0to1_{last}'].map_state(state)
+        for block in range(first, slow.depth):
+            state = slow.run_block(state, block)
+        assert_close(model(images), classify(state))
+        stitch = net.space[stitch_id]
+        assert not list(model.head.idle_parameters(stitch))
+        config = dict(anchor_heads=heads)
+        assert model.head.config_of_stitch(config, stitch) == config
+
+
+def test_only_the_head_of_the_stitch_is_trained():
+    model = classifier()
+    samples = [DataSample().set_gt_label(i) for i in (1, 4)]
+    for stitch_id, end in ((0, 0), (1, 1), (2, 1), (5, 0)):
+        set_stitch(model, stitch_id)
+        model.zero_grad()
+        model(torch.randn(2, 3, 32, 32), samples, mode='loss')['loss'].backward()
+        assert model.backbone.space[stitch_id].end_anchor == end
+        named = model.head.named_parameters()
+        assert {n.split('.')[1] for n, p in named if p.grad is not None} == {str(end)}
+        idle = {*model.head.idle_parameters(model.backbone.space[stitch_id])}
+        assert idle == {*model.head.anchor_heads[1 - end].parameters()}
+
+
+def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
+    ends = [dict(in_channels=20, **ENDS['resnet']), dict(in_channels=64, norm='BN')]
+    head = dict(num_classes=CLASSES, anchor_heads=ends, pooling='mean', frozen=True)
+    backbone = dict(
+        type='BridgedBackbone',
+        anchors=[resnet(), swin(downsampling_blocks=True)],
+        stages=[(0, 1)],
+        stitching_layer=dict(type='LinearAdapter'),
+        out='end',
+    )
+    head['type'] = 'StitchedClsHead'
+    model = ImageClassifier(backbone=backbone, head=head).train()
+    statistics = model.head.anchor_heads[1].norm.running_mean.clone()
+    images = torch.randn(2, 3, 64, 64)
+    model(images).sum().backward()
+    assert all(p.grad is None for p in model.head.parameters())
+    assert model.head.anchor_heads[1].norm.running_mean.equal(statistics)
+    trained = (k for k, p in model.named_parameters() if p.requires_grad)
+    assert {k.split('.')[1] for k in trained} == {'stitching_layers'}
+    set_stitch(model, 0)
+    with pytest.raises(ValueError, match='everything is frozen.*sampler.anchors'):
+        model(images)
+    assert model.eval()(images).shape == (2, CLASSES)
+
+
+def test_layer_decay_of_mmpretrain_falls_towards_every_embedding():
+    decay = dict(
+        type='OptimWrapper',
+        optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.0),
+        constructor='LearningRateDecayOptimWrapperConstructor',
+        paramwise_cfg=dict(layer_decay_rate=0.5),
+    )
+    init_default_scope('mmpretrain')
+    groups = build_optim_wrapper(classifier(), decay).optimizer.param_groups
+    rates = {g['param_name']: g['lr'] for g in groups if 'param_name' in g}
+    # An embedding, the blocks, and what comes after them.
+    for anchor, depth in enumerate((3, 5)):
+        prefix = f'backbone.anchors.{anchor}'
+        assert rates[f'{prefix}.patch_embed.proj.weight'] == 0.5 ** (depth + 1)
+        found = [rates[f'{prefix}.blocks.{i}.mlp.fc1.weight'] for i in range(depth)]
+        assert found == [0.5 ** (depth - i) for i in range(depth)]
+    others = {n for n in rates if not n.startswith('backbone.anchors')}
+    assert {rates[name] for name in others} == {1.0}
+    assert any('stitching_layers' in name for name in others)
+
+
+@torch.no_grad()
+def test_stitches_without_a_norm_are_exported_and_trained_without(randomise):
+    model = randomise(classifier(head=dict(norm_stitches=False))).eval()
+    images, head = torch.randn(2, 3, 32, 32), model.head
+    for stitch in (model.backbone.space[i] for i in (0, 1, 2)):
+        set_stitch(model, stitch.id)
+        last = head.anchor_heads[stitch.end_anchor]
+        token = model.backbone(images).tokens[:, 0]
+        joined = stitch.kind != 'anchor'
+        wanted = last.head(token if joined else last.norm(token))
+        assert_close(model(images), wanted)
+        idle = {id(p) for p in head.idle_parameters(stitch)}
+        assert joined == ({id(p) for p in last.norm.parameters()} <= idle)
+        heads = dict(anchor_heads=[dict(in_channels=n) for n in (8, 12)])
+        config = head.config_of_stitch(heads | dict(norm_stitches=False), stitch)
+        alone = [None, None]
+        alone[stitch.end_anchor] = heads['anchor_heads'][stitch.end_anchor]
+        if joined:
+            alone[stitch.end_anchor] = dict(alone[stitch.end_anchor], norm=None)
+        assert config == dict(anchor_heads=alone)
+    with pytest.raises(ValueError, match='head.norm_stitches'):
+        classifier(head=dict(norm_stitches=False, pooling='norm-mean'))

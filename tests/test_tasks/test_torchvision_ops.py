@@ -1,0 +1,248 @@
+"""mmcv's operators on torchvision's: by hand, and beside compiled ones."""
+
+import sys
+from importlib import import_module
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mmcv import ops
+from mmcv.ops.multi_scale_deform_attn import (
+    MultiScaleDeformableAttnFunction,
+    multi_scale_deformable_attn_pytorch,
+)
+from torch.testing import assert_close
+
+from snnet_mm.tasks import torchvision_ops
+
+pytestmark = pytest.mark.ops
+IS_COMPILED = import_module('mmcv._ext') is not torchvision_ops
+compiled = pytest.mark.skipif(not IS_COMPILED, reason='needs compiled ops: make ops')
+
+
+@pytest.fixture
+def on_torchvision(monkeypatch):
+    """Calls a function with our operators in the place of compiled ones."""
+    modules = [m for name, m in sys.modules.items() if name.startswith('mmcv.ops.')]
+
+    def call(run, *args, **kwargs):
+        with monkeypatch.context() as patch:
+            for module in modules:
+                if hasattr(module, 'ext_module'):
+                    patch.setattr(module, 'ext_module', torchvision_ops)
+            return run(*args, **kwargs)
+
+    return call
+
+
+def with_gradients(run, *tensors):
+    """The result of a function, and the gradients of all tensors."""
+    tensors = [t.clone().requires_grad_() for t in tensors]
+    result = run(*tensors)
+    grad = torch.randn(result.shape, generator=torch.Generator().manual_seed(1))
+    return result.detach(), *torch.autograd.grad(result, tensors, grad)
+
+
+def random_boxes():
+    corners = 80 * torch.rand(200, 2)
+    return torch.cat([corners, corners + 2 + 40 * torch.rand(200, 2)], dim=1)
+
+
+def test_boxes_that_touch_overlap_where_pixels_have_a_width(on_torchvision):
+    boxes = torch.tensor([[1.0, 0, 2, 1], [0, 0, 1, 1]])
+    scores = torch.tensor([0.2, 0.9])
+    for threshold, offset, wanted in (
+        (0.3, 0, [1, 0]),
+        (0.3, 1, [1]),
+        (0.4, 1, [1, 0]),
+    ):
+        dets, kept = on_torchvision(ops.nms, boxes, scores, threshold, offset)
+        assert kept.tolist() == wanted
+        assert_close(dets, torch.cat([boxes, scores[:, None]], 1)[kept])
+    # As AMP gives them.
+    assert on_torchvision(ops.nms, boxes, scores.half(), 0.3)[1].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ('method', 'factor'), [('naive', 0), ('linear', 0.5), ('gaussian', 0.6065307)]
+)
+def test_scores_that_soft_nms_lowers(on_torchvision, method, factor):
+    """The second box has an IoU of a half with the first, the third one of none."""
+    boxes = torch.tensor([[0.0, 0, 1, 1], [0, 0, 2, 1], [5, 5, 6, 6]])
+    scores = torch.tensor([0.8, 0.6, 0.35])
+    dets, kept = on_torchvision(ops.soft_nms, boxes, scores, method=method)
+    wanted = [(s, i) for i, s in enumerate((0.8, 0.6 * factor, 0.35)) if s]
+    wanted = sorted(wanted, reverse=True)
+    assert kept.tolist() == [i for _, i in wanted]
+    assert_close(dets[:, 4], torch.tensor([score for score, _ in wanted]))
+    assert_close(dets[:, :4], boxes[kept])
+
+
+@pytest.mark.parametrize(('aligned', 'first'), [(True, 2.5), (False, 3)])
+def test_regions_of_a_slope_have_the_values_at_centres(on_torchvision, aligned, first):
+    slope = torch.arange(16.0).expand(1, 1, 16, 16)
+    rois = torch.tensor([[0.0, 4, 4, 12, 12]])
+
+    def pool(maps, mode='avg'):
+        return ops.roi_align(maps, rois, 2, 0.5, 2, mode, aligned)
+
+    pooled, grad = on_torchvision(with_gradients, pool, slope)
+    assert pooled[0, 0].tolist() == [[first, first + 2]] * 2
+    wanted = torch.randn(4, generator=torch.Generator().manual_seed(1)).sum()
+    assert_close(grad.sum(), wanted)  # each sample is an average
+    with pytest.raises(NotImplementedError, match="roi_align with pool_mode='max'"):
+        on_torchvision(pool, slope, 'max')
+
+
+@pytest.mark.parametrize('modulated', [False, True])
+def test_deformable_convolutions_of_shifted_maps(on_torchvision, modulated):
+    x, weight = torch.randn(2, 4, 9, 8), torch.randn(6, 4, 3, 3)
+    one_further = torch.tensor([0.0, 1]).repeat(9)
+    offset, mask = (
+        one_further.view(1, 18, 1, 1).repeat(2, 1, 5, 4),
+        torch.ones(2, 9, 5, 4),
+    )
+
+    def deformable(x, weight):
+        if modulated:
+            bias = torch.ones(6)
+            return ops.modulated_deform_conv2d(x, offset, mask / 2, weight, bias, 2, 1)
+        return ops.deform_conv2d(x, offset, weight, 2, 1)
+
+    def plain(x, weight):
+        out = F.conv2d(F.pad(x, (0, 2, 1, 1)), weight, stride=2)
+        return out / 2 + 1 if modulated else out
+
+    found = on_torchvision(with_gradients, deformable, x, weight)
+    assert_close(found, with_gradients(plain, x, weight), rtol=1e-4, atol=1e-5)
+    with pytest.raises(NotImplementedError, match='meta'):  # or costs miss them
+        on_torchvision(deformable, x.to('meta'), weight.to('meta'))
+
+
+@pytest.mark.parametrize('weight', [None, torch.rand(5)])
+def test_focal_losses_are_those_of_mmdet(on_torchvision, weight):
+    """Its own ones, which it takes on a CPU; the last class is the background."""
+    focal_loss = pytest.importorskip('mmdet.models.losses.focal_loss')
+    logits, target = (
+        3 * torch.randn(20, 5),
+        torch.arange(20) % (6 if weight is None else 5),
+    )
+
+    def ours(logits):
+        return ops.sigmoid_focal_loss(logits, target, 1.5, 0.3, weight, 'none')
+
+    def theirs(logits):
+        one_hot = F.one_hot(target, 6)[:, :5]
+        weights = None if weight is None else weight[target]
+        settings = dict(gamma=1.5, alpha=0.3, reduction='none')
+        return focal_loss.py_sigmoid_focal_loss(logits, one_hot, weights, **settings)
+
+    assert_close(
+        on_torchvision(with_gradients, ours, logits), with_gradients(theirs, logits)
+    )
+
+
+def test_deformable_attention_is_that_of_a_cpu(on_torchvision):
+    shapes, starts = torch.tensor([[4, 5], [2, 3]]), torch.tensor([0, 20])
+    tensors = (
+        torch.randn(2, 26, 3, 4),
+        torch.rand(2, 7, 3, 2, 4, 2),
+        torch.rand(2, 7, 3, 2, 4),
+    )
+
+    def ours(value, *others):
+        return MultiScaleDeformableAttnFunction.apply(
+            value, shapes, starts, *others, 64
+        )
+
+    def theirs(value, *others):
+        return multi_scale_deformable_attn_pytorch(value, shapes, *others)
+
+    found = on_torchvision(with_gradients, ours, *tensors)
+    assert_close(found, with_gradients(theirs, *tensors))
+
+
+def test_other_operators_are_named(on_torchvision):
+    with pytest.raises(NotImplementedError, match="mmcv's nms_match needs.*make ops"):
+        on_torchvision(ops.nms_match, torch.rand(3, 5), 0.5)
+
+
+@compiled
+@pytest.mark.parametrize('offset', [0, 1])
+def test_nms_is_the_compiled_one(on_torchvision, offset):
+    """Also where scores are equal."""
+    boxes, scores = random_boxes(), torch.rand(200).round(decimals=1)
+    for threshold in (0.1, 0.5, 0.9):
+        args = boxes, scores, threshold, offset, 0.2, 50
+        wanted = ops.nms(*args)
+        assert_close(on_torchvision(ops.nms, *args), wanted, rtol=0, atol=0)
+
+
+@compiled
+@pytest.mark.parametrize('method', ['naive', 'linear', 'gaussian'])
+@pytest.mark.parametrize('offset', [0, 1])
+def test_soft_nms_is_the_compiled_one(on_torchvision, method, offset):
+    boxes, scores = random_boxes(), torch.rand(200)
+    settings = dict(method=method, offset=offset, min_score=0.05)
+    wanted = ops.soft_nms(boxes, scores, **settings)
+    assert 10 < len(wanted[1]) < 200
+    assert_close(on_torchvision(ops.soft_nms, boxes, scores, **settings), wanted)
+
+
+@compiled
+@pytest.mark.parametrize('split_thr', [10000, 100])
+@pytest.mark.parametrize('kind', ['nms', 'soft_nms'])
+def test_batched_nms_is_the_compiled_one(on_torchvision, kind, split_thr):
+    args = random_boxes(), torch.rand(200), torch.arange(200) % 3
+    settings = dict(type=kind, iou_threshold=0.5, split_thr=split_thr)
+    wanted = ops.batched_nms(*args, settings)
+    assert_close(on_torchvision(ops.batched_nms, *args, settings), wanted)
+
+
+@compiled
+@pytest.mark.parametrize('sampling_ratio', [0, 2])
+@pytest.mark.parametrize('aligned', [False, True])
+def test_regions_are_the_compiled_ones(on_torchvision, sampling_ratio, aligned):
+    rois = F.pad(random_boxes(), (1, 0))
+    rois[::2, 0] = 1
+
+    def pool(maps):
+        return ops.roi_align(maps, rois, (7, 5), 0.25, sampling_ratio, 'avg', aligned)
+
+    maps = torch.randn(2, 8, 25, 30)
+    wanted = with_gradients(pool, maps)
+    assert_close(on_torchvision(with_gradients, pool, maps), wanted)
+
+
+@compiled
+@pytest.mark.parametrize('groups, offset_groups', [(1, 1), (2, 4)])
+@pytest.mark.parametrize('bias', ['none', True, False])
+def test_deformable_convolutions_are_the_compiled_ones(
+    on_torchvision, groups, offset_groups, bias
+):
+    """The first one without masks, and the second one with a bias and without."""
+    points, size = 6 * offset_groups, (5, 5)
+    tensors = [torch.randn(2, 8, 9, 7), torch.randn(2, 2 * points, *size)]
+    if bias != 'none':
+        tensors.append(torch.rand(2, points, *size))
+    tensors.append(torch.randn(12, 8 // groups, 3, 2))
+    if bias is True:
+        tensors.append(torch.randn(12))
+    geometry = (2, 1), (1, 0), (1, 2), groups, offset_groups
+
+    def convolve(*tensors):
+        if bias == 'none':
+            return ops.deform_conv2d(*tensors, *geometry)
+        no_bias = () if bias else (None,)
+        return ops.modulated_deform_conv2d(*tensors, *no_bias, *geometry)
+
+    wanted = with_gradients(convolve, *tensors)
+    found = on_torchvision(with_gradients, convolve, *tensors)
+    assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@compiled
+def test_compiled_operators_stay():
+    before = sys.modules['mmcv._ext']
+    torchvision_ops.install()
+    assert sys.modules['mmcv._ext'] is before

@@ -89,6 +89,15 @@ STDC |= dict(bottleneck_type='cat', num_convs=4)
 SIZES = (64, 64), (96, 64)
 
 
+# Levels of parameters for layer-wise decay: the rest of the embedding is of level 0.
+LEVELS = {
+    'mmpretrain.VisionTransformer': {'ln1': 4, 'layers.2.ln1': 3, 'pos_embed': 0},
+    'mmseg.SwinTransformer': {'stages.1.blocks.0': 3, 'stages.0.downsample': 3},
+    'mmpretrain.ConvNeXt': {'stages.1.0': 2, 'downsample_layers.1': 2},
+    'mmseg.MixVisionTransformer': {'layers.1.0': 3, 'layers.0.2': 2, 'layers.2.1.1': 5},
+}
+
+
 def build(kind, settings):
     package = kind.partition('.')[0]
     with MODELS.switch_scope_and_registry(package) as registry:
@@ -110,6 +119,10 @@ def test_blocks_one_by_one_are_the_forward_to_the_bit(family, kind, settings, re
         wanted, found = tree_leaves(net(images)), tree_leaves(anchor(images))
         assert len(wanted) == len(found) >= len(read)
         assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
+    for name, wanted in LEVELS.get(kind, {}).items():
+        of_name = (n for n, _ in anchor.named_parameters() if f'net.{name}' in n)
+        found = {anchor.layer_depth(n) for n in of_name}
+        assert found in ({(wanted, anchor.depth + 2)}, set())
 
 
 def test_what_is_not_mirrored_is_named_with_what_is():

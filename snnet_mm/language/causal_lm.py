@@ -10,7 +10,7 @@ from mmengine.evaluator import BaseMetric
 from mmengine.model import BaseDataPreprocessor, BaseModel
 from mmengine.registry import METRICS, MODELS
 from mmengine.structures import BaseDataElement
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from snnet_mm.models import SingleStitch
@@ -71,6 +71,8 @@ class CausalLM(BaseModel):
             sizes = tuple(anchor.config.vocab_size for anchor in pair)
             wanted = 'equal vocabularies: anchors read the same tokens'
             check(len({*sizes}) == 1, 'anchors.model.vocab_size', sizes, wanted)
+        # Outputs the logits (N, V) of all targets, for distillation: logits_from.
+        self.target_logits = nn.Identity()
 
     @property
     def end_anchor(self) -> HFDecoderAnchor:
@@ -102,10 +104,13 @@ class CausalLM(BaseModel):
         length, labels = inputs.shape[-1], [s.labels[0] for s in data_samples]
         targets = pad_sequence(labels, batch_first=True, padding_value=IGNORED)
         targets = targets[:, 1:length]
-        nll = F.cross_entropy(logits[:, :-1].mT, targets, reduction='none')
-        counts = (targets != IGNORED).sum(1)
+        known = targets != IGNORED
+        counts = known.sum(1)
         if mode == 'loss':
-            return dict(loss=nll.sum() / counts.sum().clamp(min=1))
+            found = self.target_logits(logits[:, :-1][known])
+            loss = F.cross_entropy(found, targets[known], reduction='sum')
+            return dict(loss=loss / counts.sum().clamp(min=1))
+        nll = F.cross_entropy(logits[:, :-1].mT, targets, reduction='none')
         for sample, total, count in zip(data_samples, nll.sum(1), counts, strict=True):
             sample.set_field(total.item(), 'nll')
             sample.set_field(count.item(), 'num_targets')

@@ -4,11 +4,14 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
 from config_models import load, read
 from mmengine.registry import METRICS
 from mmengine.runner import Runner
 from training_twice import train_twice
 
+from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_weights_only
 
@@ -79,7 +82,7 @@ def test_all_stitches_are_tested_in_one_pass(cfg):
 def test_the_models_of_the_paper():
     """Section 4.3: ranks of 16 and d1 / 4, batches of 128 in all."""
     cfg, model = load(PAPER)
-    net, held = model.backbone, []
+    net, held = find_stitched_backbone(model), []
     for anchor in net.anchors:
         held.append(sum(p.numel() for p in anchor.parameters() if not p.requires_grad))
         assert anchor.blocks[0].self_attn.q_proj.rank == 16
@@ -88,3 +91,31 @@ def test_the_models_of_the_paper():
     assert {layer.rank for layer in net.stitching_layers.values()} == {4096 // 4}
     batch = cfg.train_dataloader.batch_size * cfg.optim_wrapper.accumulative_counts
     assert batch == 128
+    sampler = cfg.default_hooks.stitch_sampling.sampler
+    assert (sampler.type, sampler.anchors) == ('SandwichSampler', 'slowest')
+    assert (cfg.model.type, cfg.model.labels) == ('SandwichWrapper', 'hard')
+
+
+def test_the_largest_anchor_teaches_the_others(cfg):
+    teaching = dict(labels='hard', alpha=0.25, logits_from='target_logits')
+    cfg.model = dict(type='SandwichWrapper', model=cfg.model, **teaching)
+    runner = Runner.from_cfg(cfg)
+    model, space = runner.model, find_stitched_backbone(runner.model).space
+    data = model.data_preprocessor(next(iter(runner.test_dataloader)))
+    model.on_stitches([space[2], space[1]])
+    losses = model.loss(**data)
+    logits = {}
+    for i in (1, 2):
+        set_stitch(model, i)
+        logits[i] = model.wrapped(data['inputs'], mode='tensor')
+    known = [len(sample.labels[0]) - 1 for sample in data['data_samples']]
+    chosen = {
+        i: torch.cat([x[:n] for x, n in zip(found, known, strict=True)])
+        for i, found in logits.items()
+    }
+    labels = torch.cat([sample.labels[0, 1:] for sample in data['data_samples']])
+    plain = {i: F.cross_entropy(x, labels) for i, x in chosen.items()}
+    taught = F.cross_entropy(chosen[2], chosen[1].argmax(1))
+    of_stitch = sum(v for k, v in losses.items() if k.startswith('stitch0.'))
+    torch.testing.assert_close(losses['slowest.loss'], plain[1])
+    torch.testing.assert_close(of_stitch, 0.75 * plain[2] + 0.25 * taught)

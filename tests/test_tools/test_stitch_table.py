@@ -8,6 +8,7 @@ from old_torch import writes_onnx
 
 from snnet_mm.export import exported_latency
 from snnet_mm.stitching import CostTable
+from snnet_mm.stitching.cost_table import group_by_cost
 
 TOOL = 'analysis_tools/stitch_table.py'
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -35,6 +36,19 @@ def test_costs_are_printed_and_saved(run_here, tmp_path):
     assert checks[0]['predicted'] == table[0].latency
     assert 'slow[0:2] > fast[1:4]' in printed
     assert 'measured (ms)' in printed
+
+
+def test_groups_of_the_sampler(run_here, tmp_path):
+    printed = run_here(TOOL, CONFIG, '--groups', 0.005, '--out', tmp_path)
+    flops = CostTable.read(tmp_path / 'costs.json').column('flops')
+    groups = group_by_cost(flops, 5e6)
+    assert len(groups) > 2
+    rows = re.findall(r'(\d+) \W+([\d.]+)% \W+([\d.]+)%', printed)
+    assert [int(number) for number, *_ in rows] == [len(ids) for ids in groups]
+    for (number, share, drawn), ids in zip(rows, groups, strict=True):
+        assert float(share) == pytest.approx(100 * len(ids) / 14, abs=0.05)
+        assert float(drawn) == pytest.approx(100 / len(groups) / len(ids), abs=0.005)
+    assert sum(float(d) * int(n) for n, _, d in rows) == pytest.approx(100, abs=0.1)
 
 
 @writes_onnx

@@ -23,6 +23,7 @@ from snnet_mm.export import PRECISIONS, StitchExporter, measure_exported
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, middle_stitches
+from snnet_mm.stitching.cost_table import group_by_cost
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -60,6 +61,9 @@ def parse_args() -> argparse.Namespace:
     what = f'stitches to time end to end too {SOME}'
     add('--check', nargs='+', type=int, metavar='ID', help=what)
     add('--sort', choices=('id', *UNITS), default='flops', help='(default: flops)')
+    what = """print too the groups that the resource-constrained sampler makes with this
+        step, in GFLOPs, and how often it draws a stitch of each"""
+    add('--groups', type=float, metavar='STEP', help=what)
     add('--kind', nargs='+', help='show only these kinds, such as anchor FS SF')
     what = f'draw the space, and routes of these stitches, to routes.png {SOME}'
     add('--draw-routes', nargs='*', type=int, metavar='ID', help=what)
@@ -111,6 +115,21 @@ def check_table(
     return table
 
 
+def group_table(costs: CostTable, step: float) -> Table:
+    """Return how stitches spread over FLOPs and how often each is drawn (figure 5)."""
+    flops = costs.column('flops')
+    groups = group_by_cost(flops, step * 1e9)
+    table = Table(title=f'Groups of {step:g} GFLOPs, drawn equally often')
+    for name in ('GFLOPs', 'stitches', 'of all', 'draws of each'):
+        table.add_column(name, justify='right')
+    for ids in groups:
+        low, high = flops[ids[0]] / 1e9, flops[ids[-1]] / 1e9
+        drawn = 1 / len(groups) / len(ids)
+        share = f'{len(ids) / len(flops):.1%}'
+        table.add_row(f'{low:.4g} - {high:.4g}', str(len(ids)), share, f'{drawn:.2%}')
+    return table
+
+
 def main() -> None:
     args = parse_args()
     # Whatever is wrong is refused at once: measuring takes minutes.
@@ -143,6 +162,8 @@ def main() -> None:
             ids.sort(key=lambda i: (column[i], i))
         columns = {p: table.column('latency') for p, (table, _) in files.items()}
         console.print(cost_report(space, costs, ids, columns))
+        if args.groups is not None:
+            console.print(group_table(costs, args.groups))
         suffix = f'_{size_name(size)}' if args.sizes else ''
         tables = {f'costs{suffix}_{p}.json': found for p, found in files.items()}
         tables[f'costs{suffix}.json'] = costs, args.checks

@@ -24,16 +24,23 @@ anchors = [
         ('13b', 5120, 13824, 40),
     )
 ]
+# The largest anchor runs in every iteration and teaches the stitch that was drawn.
 model = dict(
-    type='CausalLM',
-    data_preprocessor=dict(type='TextPreprocessor', length=512),
-    backbone=dict(
-        type='SNNetv1',
-        anchors=anchors,
-        stitching_layer=dict(
-            type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False
+    type='SandwichWrapper',
+    labels='hard',
+    alpha=0.5,
+    logits_from='target_logits',
+    model=dict(
+        type='CausalLM',
+        data_preprocessor=dict(type='TextPreprocessor', length=512),
+        backbone=dict(
+            type='SNNetv1',
+            anchors=anchors,
+            stitching_layer=dict(
+                type='LoRAStitchingLayer', rank=0.25, alpha=None, train_bias=False
+            ),
+            plugins=dict(stitch_biases=dict(type='StitchBiases')),
         ),
-        plugins=dict(stitch_biases=dict(type='StitchBiases')),
     ),
 )
 alpaca = dict(
@@ -66,4 +73,13 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0, begin=3200, end=125010, by_epoch=False),
 ]
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=125010, val_interval=12512)
-default_hooks = dict(stitch_sampling=dict(sampler=dict(warm_up=391)))
+default_hooks = dict(
+    stitch_sampling=dict(
+        sampler=dict(
+            _delete_=True,
+            type='SandwichSampler',
+            anchors='slowest',
+            sampler=dict(type='ImportanceSampler', warm_up=391),
+        )
+    )
+)

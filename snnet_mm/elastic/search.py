@@ -2,15 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snnet_mm.anchors import Anchor, MapState, TokenState
 from snnet_mm.costs import cost_table
-from snnet_mm.models import ElasticBackbone, LeastSquares, find_stitched_backbone
+from snnet_mm.models import (
+    ElasticBackbone,
+    PrefixStitchingLayer,
+    StitchingLayer,
+    find_stitched_backbone,
+)
 from snnet_mm.models.backbones.elastic_backbone import skippable
+from snnet_mm.models.layers.least_squares import LayerFit
 from snnet_mm.stitching import gaps_of
 from snnet_mm.utils import check
 
@@ -160,15 +166,19 @@ class ChainSearch:
     def _map(self, reached: list[State], target: int) -> list[tuple[State, State]]:
         """Return states after the map to a block of the whole network, and its own."""
         wanted = self.whole.states[target]
-        dims = reached[0].fitted.shape[-1], wanted[0].fitted.shape[-1]
-        fit = LeastSquares(*dims, False, RIDGE, reached[0].fitted.device)
+        dims, device = (
+            [s[0].fitted.shape[-1] for s in (reached, wanted)],
+            reached[0].fitted.device,
+        )
+        number = self.anchor.num_prefix if self.backbone.out == 'end' else 0
+        kind = partial(PrefixStitchingLayer, num_prefix=number)
+        layer = (kind if number else StitchingLayer)(*dims).to(device)
+        fit = LayerFit(layer, RIDGE, device)
         for x, y in zip(reached, wanted, strict=True):
-            fit.update(x.fitted, y.fitted)
-        weight, bias = (t.float() for t in fit.x_to_y())
-        return [
-            (x.mapped(lambda tokens: F.linear(tokens, weight, bias)), y)
-            for x, y in zip(reached, wanted, strict=True)
-        ]
+            fit.update(x, y)
+        fit.set_maps()
+        pairs = zip(reached, wanted, strict=True)
+        return [(layer.map_state(x), y) for x, y in pairs]
 
     def _read(self, chain: Chain, n: int) -> list[Tensor]:
         """Return the predictions of a chain for a batch."""

@@ -6,7 +6,11 @@ from .backbones.snnet import SNNetv1, SNNetv2
 from .backbones.stitched_backbone import StitchedBackbone, build_anchors
 from .compile_blocks import compile_blocks
 from .layers.least_squares import LeastSquares, fit_in_turn, fit_stitching_layers
-from .layers.stitching_layer import LoRAStitchingLayer, StitchingLayer
+from .layers.stitching_layer import (
+    LoRAStitchingLayer,
+    PrefixStitchingLayer,
+    StitchingLayer,
+)
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
 from .part_per_anchor import PartPerAnchor
 from .stitch_switch import (

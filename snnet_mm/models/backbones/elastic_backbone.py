@@ -21,7 +21,8 @@ class ElasticBackbone(StitchedBackbone):
     Args:
         anchors: The network or its config, in a list of one.
         chains: Blocks that each chain keeps, in order of falling cost.
-        stitching_layer: Config of the stitching layers, without their widths.
+        stitching_layer: Config of the stitching layers, without their widths; by
+            default prefix tokens have a map of their own where ``out='end'``.
         out_indices: Blocks whose maps are returned. Default: those of the network.
         stitch_ids: Stitches to keep besides the network. Default: all.
         out, **kwargs: See :class:`StitchedBackbone`.
@@ -54,6 +55,8 @@ class ElasticBackbone(StitchedBackbone):
         read = {i % anchor.depth for i in out_indices} if out == 'maps' else ()
         space = SkipSpace(anchor.depth, chains, read, skippable(anchor), stitch_ids)
         layer = stitching_layer or dict(type='StitchingLayer')
+        if stitching_layer is None and out == 'end' and anchor.num_prefix:
+            layer = dict(type='PrefixStitchingLayer', num_prefix=anchor.num_prefix)
         more = dict(kwargs, out=out, out_indices=out_indices)
         super().__init__(anchors, space, layer, **more)
 

@@ -6,13 +6,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from snnet_mm.anchors import Anchor, TokenState
+from snnet_mm.anchors import Anchor, MapState, TokenState
 from snnet_mm.stitching import Position, StitchingLayerSpec
 from snnet_mm.utils import check
 
 from ..backbones.stitched_backbone import StitchedBackbone
 from ..backbones.walk import walk
+from .stitching_layer import StitchingLayer
 
+PREFIX_RIDGE = 1.0  # of docs/experiments.md
 Joints = tuple[StitchingLayerSpec, ...]  # those that a layer serves, in order
 
 
@@ -75,6 +77,20 @@ class LeastSquares:
         _, xy, yy = self._seen()
         return _solve(yy, xy.T[:, :-1], self.ridge)
 
+    def difference_from(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weight and bias, to be added to a map, by its residuals.
+
+        The weight has a ridge of ``PREFIX_RIDGE`` times the mean variance of x.
+        """
+        xx, xy = self._seen()
+        left = xy[:, :-1] - xx @ torch.cat([weight.T, bias[None]])
+        number, mean = xx[-1, -1], xx[-1, :-1] / xx[-1, -1]
+        gram = xx[:-1, :-1] - number * mean.outer(mean)
+        cross = left[:-1] - mean.outer(left[-1])
+        guard = (PREFIX_RIDGE * gram.diagonal().mean()).clamp(min=1e-30)
+        more = torch.linalg.solve(gram + guard * torch.eye(len(gram)).to(gram), cross)
+        return more.T, left[-1] / number - mean @ more
+
     def _seen(self) -> list[Tensor]:
         # Checked only now: a rank that stopped before would keep others waiting.
         wanted = 'images to fit the stitching layers to'
@@ -83,6 +99,44 @@ class LeastSquares:
         wanted = 'weights and images that give finite activations'
         check(finite, 'anchors.init_cfg', 'weights of the anchors', wanted)
         return self._sums
+
+
+class LayerFit:
+    """Fits a stitching layer to paired states by least squares.
+
+    Prefix tokens that have a map of their own are few, so its difference from the map
+    of all tokens is fitted, with a ridge of ``PREFIX_RIDGE`` times their variance.
+
+    Args:
+        layer: The layer.
+        ridge, device: See :class:`LeastSquares`.
+    """
+
+    def __init__(
+        self, layer: StitchingLayer, ridge: float, device: torch.device | str | None
+    ) -> None:
+        widths = layer.in_features, layer.out_features
+        self.layer, self._all = layer, LeastSquares(*widths, False, ridge, device)
+        self._prefix = LeastSquares(*widths, False, ridge, device)
+
+    def update(self, x: TokenState | MapState, y: TokenState | MapState) -> None:
+        """Add the states before and after the gap."""
+        self._all.update(x.fitted, y.fitted)
+        if number := self.layer.num_prefix:
+            self._prefix.update(x.tokens[:, :number], y.tokens[:, :number])
+
+    def all_reduce(self) -> None:
+        """Add the sums of all ranks, if there are several."""
+        self._all.all_reduce()
+        self._prefix.all_reduce()
+
+    def set_maps(self) -> None:
+        """Set the maps of the layer."""
+        weight, bias = self._all.x_to_y()
+        self.layer.set_map(weight, bias)
+        if self.layer.num_prefix:
+            more, offset = self._prefix.difference_from(weight, bias)
+            self.layer.set_prefix_map(weight + more, bias + offset)
 
 
 def _augment(x: Tensor, dim: int) -> Tensor:
@@ -172,10 +226,9 @@ def fit_in_turn(
             fits = {}
             for stitch in stitches:
                 if turn < len(stitch.layers):
-                    spec = space.layers[stitch.layers[turn]]
-                    widths = (backbone.width_at(position) for position in spec)
-                    fit = LeastSquares(*widths, False, ridge, device)
-                    fits[stitch.layers[turn]] = stitch.steps, spec.target, fit
+                    name = stitch.layers[turn]
+                    fit = LayerFit(backbone.stitching_layers[name], ridge, device)
+                    fits[name] = stitch.steps, space.layers[name].target, fit
             targets = {target for _, target, _ in fits.values()}
             for images in batches:
                 with torch.autocast(images.device.type, enabled=False):
@@ -183,10 +236,10 @@ def fit_in_turn(
                     for name, (steps, target, fit) in fits.items():
                         parts = backbone.anchors, backbone.stitching_layers
                         reached, _ = walk(*parts, steps[: steps.index(name)], images)
-                        fit.update(reached.fitted, whole[target].fitted)
-            for name, (_, _, fit) in fits.items():
+                        fit.update(reached, whole[target])
+            for _, _, fit in fits.values():
                 fit.all_reduce()
-                backbone.stitching_layers[name].set_map(*fit.x_to_y())
+                fit.set_maps()
             progress(turn + 1, rounds)
     finally:
         backbone.train(training)

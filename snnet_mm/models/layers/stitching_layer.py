@@ -12,6 +12,8 @@ from snnet_mm.utils import check, register
 class StitchingLayer(nn.Linear):
     """An affine map of every token (SN-Net's 1x1 convolution), fully trained."""
 
+    num_prefix = 0  # tokens with a map of their own
+
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__(in_dim, out_dim)
 
@@ -32,6 +34,35 @@ class StitchingLayer(nn.Linear):
     def merged(self) -> 'StitchingLayer':
         """Return the same map as a plain stitching layer, for a shipped stitch."""
         return self
+
+
+@register(MODELS)
+class PrefixStitchingLayer(StitchingLayer):
+    """An affine map of patches, and one of prefix tokens such as the cls token.
+
+    Args:
+        in_dim, out_dim: Widths before and after the gap.
+        num_prefix: Number of prefix tokens.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, num_prefix: int) -> None:
+        super().__init__(in_dim, out_dim)
+        self.num_prefix, self.prefix = num_prefix, nn.Linear(in_dim, out_dim)
+
+    def map_state(self, state: TokenState) -> TokenState:
+        prefix, patches = state.tokens.tensor_split([self.num_prefix], dim=1)
+        tokens = torch.cat([self.prefix(prefix), self(patches)], dim=1)
+        return state._replace(tokens=tokens)
+
+    def config(self) -> dict:
+        widths = dict(in_dim=self.in_features, out_dim=self.out_features)
+        return dict(type=type(self).__name__, num_prefix=self.num_prefix, **widths)
+
+    @torch.no_grad()
+    def set_prefix_map(self, weight: Tensor, bias: Tensor) -> None:
+        """Set weight ``(out_dim, in_dim)`` and bias of the map of prefix tokens."""
+        self.prefix.weight.copy_(weight)
+        self.prefix.bias.copy_(bias)
 
 
 @register(MODELS)

@@ -5,13 +5,16 @@ from mmengine.registry import MODELS
 from staged_anchors import disturb, resnet, swin
 from states import states_of
 
+from snnet_mm.anchors import TokenState
 from snnet_mm.models import (
     ElasticBackbone,
     LeastSquares,
+    PrefixStitchingLayer,
     SNNetv1,
     fit_in_turn,
     fit_stitching_layers,
 )
+from snnet_mm.models.layers.least_squares import LayerFit
 
 
 def assert_close(found, wanted, tolerance=1e-6):
@@ -216,3 +219,32 @@ def test_chains_fitted_alone_or_in_a_stream_get_equal_maps(elastic):
             assert not value.any()
     with pytest.raises(ValueError, match='images to fit the stitching layers to'):
         fit_in_turn(net, iter(()))
+
+
+def test_prefix_tokens_have_the_common_map_and_a_damped_difference():
+    x, y = torch.randn(2, 30, 6, 4, dtype=torch.float64)
+    layer = PrefixStitchingLayer(4, 4, num_prefix=2)
+    fit = LayerFit(layer, 0, None)
+    for part in range(0, 30, 10):
+        pair = (TokenState(t[part : part + 10], (2, 2)) for t in (x, y))
+        fit.update(*pair)
+    fit.set_maps()
+    ones = torch.ones(180, 1).double()
+    flat = torch.cat([x.flatten(0, 1), ones], 1)
+    common = torch.linalg.lstsq(flat, y.flatten(0, 1)).solution
+    weight, bias = common[:4].T.float(), common[4].float()
+    torch.testing.assert_close(layer.weight, weight)
+    torch.testing.assert_close(layer.bias, bias)
+    few, left = x[:, :2].flatten(0, 1), y[:, :2].flatten(0, 1)
+    left = left - few @ common[:4] - common[4]
+    centred = few - few.mean(0)
+    damping = (centred.square().sum() / 4).sqrt() * torch.eye(4).double()
+    stacked = torch.cat([centred, damping]), torch.cat([left, 0 * damping])
+    more = torch.linalg.lstsq(*stacked).solution
+    torch.testing.assert_close(layer.prefix.weight, weight + more.T.float())
+    offset = left.mean(0) - few.mean(0) @ more
+    torch.testing.assert_close(layer.prefix.bias, bias + offset.float())
+    tokens = x.float()
+    mapped = layer.map_state(TokenState(tokens, (2, 2))).tokens
+    torch.testing.assert_close(mapped[:, :2], layer.prefix(tokens[:, :2]))
+    torch.testing.assert_close(mapped[:, 2:], layer(tokens[:, 2:]))

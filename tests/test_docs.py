@@ -15,6 +15,8 @@ from states import run
 import snnet_mm
 from snnet_mm.costs import cost_table
 from snnet_mm.models import fit_stitching_layers
+from snnet_mm.stitching.metrics import DIRECTIONS, KEY_METRICS, metric_directions
+from snnet_mm.tasks import TASKS, map_divergence, task_of
 from snnet_mm.training import make_safe
 from snnet_mm.utils import load_config
 
@@ -162,6 +164,17 @@ def extensions():
     MODELS._module_dict.pop('GatedStitchingLayer')
     MODELS._module_dict.pop('HalvesNet')
     TASK_UTILS._module_dict.pop('AnchorsOftenSampler')
+    TASKS.pop()
+    DIRECTIONS.pop(KEY_METRICS.pop())
+
+
+def test_a_task_of_ones_own():
+    task = task_of(type('CountingModel', (torch.nn.Module,), {})())
+    assert (task.name, task.divergence(torch.nn.Module())) == (
+        'counting',
+        map_divergence,
+    )
+    assert metric_directions(['count_error']) == dict(count_error='lower')
 
 
 def test_a_stitching_layer_of_ones_own(build_snnet):

@@ -19,7 +19,7 @@ from snnet_mm.inference.init_inferencer import (
 )
 from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import StitchResults, select_stitches
+from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.utils import (
     ToolParser,
     atomic_path,
@@ -88,7 +88,7 @@ def main() -> None:
     ids = (None,)  # the stitch that is active
     if args.stitch_id is not None:
         space = find_stitched_backbone(model).space
-        ids = select_stitches(space, args.stitch_id, results=results)
+        ids = Selection(args.stitch_id, results).select(space)
     single = len(files) * len(ids) == 1
     check(single or not args.out_file, '--out-file', args.out_file, 'one picture')
     inferencer, seen = init_inferencer(model), {}

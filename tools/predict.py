@@ -23,7 +23,7 @@ from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import parse_duration
-from snnet_mm.stitching import StitchResults, select_stitches
+from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -99,8 +99,7 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
         space = find_stitched_backbone(model).space
         size = (cfg.get('test_cfg') or {}).get('input_size')
         table = cost_table(model, size) if args.stitch_id is None else None
-        by = table if results is None else None
-        ids = select_stitches(space, chosen, by, results)
+        ids = Selection(chosen, results).select(space, table)
         set_stitch(model, ids[0])
         if args.deadline:
             costs = {

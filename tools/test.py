@@ -11,14 +11,7 @@ from snnet_mm.datasets import (
     naming_empty_data,
 )
 from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
-from snnet_mm.inference.init_model import space_of
-from snnet_mm.stitching import (
-    CostTable,
-    StitchResults,
-    by_precision,
-    parse_budget,
-    select_stitches,
-)
+from snnet_mm.stitching import parse_budget
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.training import WeightCheckHook, build_runner
 from snnet_mm.utils import (
@@ -134,21 +127,6 @@ def set_augmentation(cfg: Config) -> None:
     cfg.model = cfg.tta_model
 
 
-def check_stitches(cfg: Config, args: argparse.Namespace) -> None:
-    """Refuse wrong stitches and files before the model and the data are loaded."""
-    results = args.results and StitchResults.read(args.results).ranked_by(args.metric)
-    costs = [CostTable.read(file) for file in args.costs or ()]
-    if not (tests_stitches(cfg) and (space := space_of(cfg))):
-        return
-    if results:
-        results.check_space(space, f'{args.results}: results')
-    if args.stitch_id or (args.budget and results):
-        if len({table.input_size for table in costs}) > 1:
-            return  # what a budget buys depends on the size
-        chosen, costs = args.stitch_id or args.budget, costs and by_precision(costs)
-        select_stitches(space, chosen, costs or None, results, args.lower_is_better)
-
-
 def main() -> None:
     args = parse_args()
     cfg = load_config(args.config, args.cfg_options)
@@ -169,7 +147,6 @@ def main() -> None:
     check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
     check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
     prepare_cpu_distributed(cfg)
-    check_stitches(cfg, args)
     guard = guard_checkpoints(args.trust_checkpoint)
     empty = naming_empty_data(cfg, 'test_dataloader')
     with guard, closing_process_group(), suggesting_types(), empty:

@@ -28,7 +28,7 @@ from snnet_mm.inference.init_inferencer import (
 from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import BudgetController, fit_times
-from snnet_mm.stitching import StitchResults, select_stitches
+from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.utils import (
     ToolParser,
     atomic_path,
@@ -112,7 +112,7 @@ def init_controller(
     size = (model.cfg.get('test_cfg') or {}).get('input_size')
     costs = cost_table(model, size).column('flops')
     space = find_stitched_backbone(model).space
-    ids = select_stitches(space, args.stitch_id or 'all')
+    ids = Selection(args.stitch_id or 'all').select(space)
     scores, higher_is_better = None, True
     if results is not None:
         known, higher_is_better = results.scores(), results.higher_is_better
@@ -174,7 +174,7 @@ def main() -> None:
         if args.target_fps is not None:
             controller = init_controller(model, args, results, draw)
         elif args.stitch_id is not None:
-            ids = select_stitches(backbone.space, args.stitch_id)
+            ids = Selection(args.stitch_id).select(backbone.space)
             several = 'one stitch; several are for --target-fps to choose from'
             check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
             set_stitch(model, ids[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from mmengine.dist import is_main_process
 from mmengine.registry import LOOPS
-from mmengine.runner import TestLoop, ValLoop
+from mmengine.runner import Runner, TestLoop, ValLoop
 from torch import nn
 
 from snnet_mm.costs.counting import cost_table
@@ -23,11 +23,10 @@ from snnet_mm.models import (
 from snnet_mm.stitching import (
     CostTable,
     NoMetricsError,
+    Selection,
     StitchingSpace,
     StitchResults,
     best_per_budget_group,
-    by_precision,
-    select_stitches,
     visiting_order,
 )
 from snnet_mm.tasks import check_partial, check_saved
@@ -59,7 +58,7 @@ class StitchValLoop(ValLoop):
 
     Args:
         *args: See mmengine's ``ValLoop``.
-        stitches: See :func:`snnet_mm.stitching.select_stitches`.
+        stitches: See :class:`snnet_mm.stitching.Selection`.
         **kwargs: See mmengine's ``ValLoop``.
     """
 
@@ -67,7 +66,7 @@ class StitchValLoop(ValLoop):
         self, *args, stitches: str | int | Sequence[int] = 'anchors', **kwargs
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.stitches = stitches
+        self.selection = Selection(stitches)
         if isinstance(self.runner.model, nn.Module):  # FlexibleRunner builds it later
             self._selected_ids()  # at once: the first validation may be hours away
 
@@ -87,7 +86,7 @@ class StitchValLoop(ValLoop):
 
     def _selected_ids(self) -> tuple[int, ...]:
         space = find_stitched_backbone(self.runner.model).space
-        ids = select_stitches(space, self.stitches)
+        ids = self.selection.select(space)
         check_saved(self.evaluator, 'val_evaluator', len(ids))
         return ids
 
@@ -101,8 +100,9 @@ class StitchTestLoop(TestLoop):
     interrupted test stay in ``partial_test`` of the work directory.
 
     Args:
+        runner: The runner.
         *args: See mmengine's ``TestLoop``.
-        stitches: See :func:`snnet_mm.stitching.select_stitches`.
+        stitches: See :class:`snnet_mm.stitching.Selection`.
         input_size: See :func:`cost_table`.
         sizes: Heights and widths to test at, one after the other: images, of the
             largest size or above, are resized to it, and every size has a folder of its
@@ -138,6 +138,7 @@ class StitchTestLoop(TestLoop):
 
     def __init__(
         self,
+        runner: Runner,
         *args,
         stitches: str | int | Sequence[int] = 'anchors',
         input_size: Sequence[int] | None = None,
@@ -159,10 +160,13 @@ class StitchTestLoop(TestLoop):
         wait_time: float = 0,
         **kwargs,
     ) -> None:
-        super().__init__(*args, **kwargs)
-        self.stitches, self.input_size = stitches, input_size
-        self.sizes, self.known_results = sizes, results
-        self.known_costs = [costs] if isinstance(costs, str | os.PathLike) else costs
+        chosen_by = results, costs, metric, lower_is_better
+        self.selection = Selection(stitches, *chosen_by)
+        if isinstance(runner.model, nn.Module):  # before the data are loaded
+            space = find_stitched_backbone(runner.model).space
+            self.selection.check(space, counted=True)
+        super().__init__(runner, *args, **kwargs)
+        self.input_size, self.sizes = input_size, sizes
         self.metric, self.lower_is_better = metric, lower_is_better
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.quiet = quiet
@@ -253,28 +257,14 @@ class StitchTestLoop(TestLoop):
 
     def _costs_and_ids(self, size: Size | None) -> tuple[CostTable, tuple[int, ...]]:
         """Return the costs of all stitches, and the stitches to test."""
-        model, seed, space = self.runner.model, self.runner.seed, self._space
+        model, seed = self.runner.model, self.runner.seed
         size = size or self.input_size or size_of_images(model, self.dataloader, seed)
-        known = costs = cost_table(model, size)
-        if self.known_costs is not None:
-            tables = {file: CostTable.read(file) for file in self.known_costs}
-            same = [f for f, t in tables.items() if t.input_size == costs.input_size]
-            same = same or self.known_costs[:1]
-            keys = '(config key: test_cfg.costs; option: --costs)'
-            for file in same:
-                tables[file].check_same_model(costs, f'{file} {keys}')
-            known = tables[same[0]]
-            costs = by_precision([tables[file] for file in same])
-        results = None
-        if self.known_results is not None:
-            results = StitchResults.read(
-                self.known_results, space, self.lower_is_better
-            ).ranked_by(self.metric)
-            if self.known_costs is None:  # results may hold latency themselves
-                costs = None
-        images = size_name(known.input_size)
-        say = lambda reason: self.runner.logger.info(f'{reason}; images of {images}')  # noqa: E731
-        return known, select_stitches(space, self.stitches, costs, results, say=say)
+        counted = cost_table(model, size)
+        known = self.selection.costs_at(counted)[0]
+        images, log = size_name(known.input_size), self.runner.logger.info
+        return known, self.selection.select(
+            self._space, counted, lambda reason: log(f'{reason}; images of {images}')
+        )
 
     def _check_metrics(self, ids: Sequence[int]) -> None:
         """Raise for metrics that would be wrong, or would overwrite predictions."""

@@ -14,7 +14,8 @@ from snnet_mm.stitching import (
     CostTable,
     StitchingSpace,
     StitchResults,
-    joint_columns,
+    cost_column,
+    joint_rows,
     pareto_front,
 )
 
@@ -145,12 +146,13 @@ def report_sizes(results: Sequence[StitchResults], out_dir: str | os.PathLike) -
     """Print the joint front of stitches at several sizes, and write ``pareto.png``."""
     console = wide_console()
     try:
-        costs, scores = joint_columns(results)
+        rows = joint_rows(results)
     except ValueError as error:
         console.print(f'No joint front: {error}')
         return
-    rows = {(r.id, x.input_size): r for x in results for r in x.stitches}
     first = results[0]
+    costs = cost_column(rows, 'flops')
+    scores = {key: first.score(row) for key, row in rows.items()}
     headings = ['size', UNITS['flops'].heading, first.metric.rsplit('/')[-1]]
     table = _table(f'Front over {len(costs)} pairs of a stitch and a size', headings)
     for pair in pareto_front(costs, scores, first.higher_is_better):

@@ -21,7 +21,7 @@ from snnet_mm.costs.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file
 from snnet_mm.runtime.manifest import MANIFEST, VERSION, check_manifest
-from snnet_mm.stitching import StitchResults, select_stitches
+from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.utils import (
     check,
     check_writable,
@@ -109,12 +109,10 @@ class StitchExporter:
         precisions: Sequence[str] = ('fp32',),
         **options,
     ) -> dict:
-        """Write stitches, see :func:`select_stitches`, as graphs that share weights."""
+        """Write stitches, see :class:`Selection`, as graphs that share weights."""
         request = ExportRequest((), formats, precisions, bundle=True, **options)
-        # Results may hold latency, which the costs of the model do not.
-        costs = self.costs if self.results is None else None
         say = partial(print_log, logger='current')
-        ids = select_stitches(self.space, stitches, costs, self.results, say=say)
+        ids = Selection(stitches, self.results).select(self.space, self.costs, say)
         return self.export(replace(request, stitches=ids))
 
     def export(self, request: ExportRequest) -> dict:

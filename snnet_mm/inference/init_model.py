@@ -25,11 +25,9 @@ from snnet_mm.models import (
     set_stitch,
 )
 from snnet_mm.stitching import (
+    Selection,
     StitchingSpace,
     StitchResults,
-    is_budget,
-    parse_budget,
-    select_stitches,
 )
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
@@ -68,22 +66,13 @@ def check_stitches(
     results: StitchResults | None = None,
     by_costs: bool = False,
 ) -> None:
-    """Refuse a wrong selection of stitches before the model of a config is built.
+    """Raise for a wrong :class:`Selection` before the model of a config is built.
 
-    It is one of :func:`select_stitches`; ``by_costs`` says that budgets without results
-    will go by costs of the model. A space that :func:`space_of` does not know, and what
-    is affordable by those costs, is left for later.
+    ``by_costs`` means that budgets without results go by costs of the model, later. A
+    space that :func:`space_of` does not know is left for later, too.
     """
-    if (space := space_of(cfg)) is None:
-        return
-    if results is not None:
-        results.check_space(space)
-    budgets = [b for b in str(stitches).split(',') if is_budget(b)]
-    if by_costs and results is None and budgets:
-        for budget in budgets:
-            parse_budget(budget)
-    else:
-        select_stitches(space, stitches, results=results)
+    if (space := space_of(cfg)) is not None:
+        Selection(stitches, results).check(space, by_costs)
 
 
 def init_model(

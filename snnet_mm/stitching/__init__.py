@@ -12,7 +12,7 @@ from .cost_table import (
     Cost,
     CostTable,
     Setup,
-    by_precision,
+    cost_column,
     group_by_cost,
     split_cost_range,
 )
@@ -25,13 +25,15 @@ from .metrics import (
     rank_correlation,
     short_name,
 )
+from .picking import Choice, pick
 from .prior import prior_scores
 from .results import (
     NoMetricsError,
-    SizedStitch,
     StitchResult,
     StitchResults,
-    joint_columns,
+    Variant,
+    best_per_budget_group,
+    joint_rows,
 )
 from .routes import (
     Position,
@@ -41,17 +43,14 @@ from .routes import (
     StitchingLayerSpec,
     visiting_order,
 )
-from .selection import (
-    best_per_budget_group,
-    choose,
-    choose_pair,
-    choose_precision,
-    middle_stitches,
-    pick,
-    select_stitches,
-)
+from .selection import Selection
 from .skip_space import SKIP_KIND, SkipSpace, gaps_of
 from .sliding_window_space import SlidingWindowSpace
-from .space import StitchingSpace, check_space_record, write_space_record
+from .space import (
+    StitchingSpace,
+    check_space_record,
+    middle_stitches,
+    write_space_record,
+)
 from .staged_space import StagedSpace
 from .two_way_space import KINDS, TwoWaySpace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple
@@ -193,16 +193,6 @@ def split_cost_range(
         part = min(int((costs[i] - low) / width), num_groups - 1)
         groups[part] = (*groups.get(part, ()), i)
     return list(groups.values())
-
-
-def by_precision(tables: Sequence[CostTable]) -> CostTable | dict[str, CostTable]:
-    """Name tables of one input size by their precisions, unless there is one alone."""
-    if len(tables) == 1:
-        return tables[0]
-    names = [table.setup.dtype if table.setup else 'unmeasured' for table in tables]
-    allowed = 'one table of each size and precision (stitch_table.py --precision)'
-    check(len({*names}) == len(names), '--costs', names, allowed)
-    return dict(zip(names, tables, strict=True))
 
 
 def check_rows(

@@ -18,6 +18,7 @@ from .cost_table import (
     check_rows,
     cost_column,
     read_header,
+    split_cost_range,
 )
 from .metrics import (
     HIGHER,
@@ -27,14 +28,18 @@ from .metrics import (
     metric_directions,
     rank_correlation,
 )
+from .routes import ANCHOR_KIND
 from .space import StitchingSpace
 
+NUM_BUDGET_GROUPS = 10
 
-class SizedStitch(NamedTuple):
-    """A stitch, and height and width in pixels that it runs at."""
+
+class Variant(NamedTuple):
+    """A stitch with the height and width, and the precision, that it runs in."""
 
     id: int
-    input_size: tuple[int, int] | None = None
+    input_size: tuple[int, int]
+    precision: str | None
 
 
 class NoMetricsError(ValueError):
@@ -249,27 +254,43 @@ def check_comparable(results: Collection[StitchResults]) -> None:
     check(len(ranked_by) == 1, '--results', sorted(ranked_by), allowed)
 
 
-def joint_columns(
-    results: Sequence[StitchResults] | Mapping[str, StitchResults],
-    cost: str = 'flops',
-) -> tuple[dict, dict]:
-    """A cost and the scores of all stitches of several results, for a joint front.
+def variant_of(table: CostTable | StitchResults) -> tuple[tuple[int, int], str | None]:
+    """Return the input size and the precision of costs or results."""
+    return tuple(table.input_size), table.setup and table.setup.dtype
 
-    Results by name, such as their precision, give them by name and stitch id; a list of
-    results at one input size each by :class:`SizedStitch`.
+
+def joint_rows(results: Sequence[StitchResults]) -> dict[Variant, StitchResult]:
+    """Join results of several sizes and precisions; rows without a score are left out.
+
+    :func:`cost_column` and :func:`pareto_front` then take them for one front.
     """
-    named = isinstance(results, Mapping)
-    sizes = list(results) if named else [r.input_size for r in results]
-    check(len({*sizes}) == len(sizes), '--results', sizes, 'each size once')
-    found = list(results.values()) if named else results
-    check_comparable(found)
-    costs, scores = {}, {}
-    for name, of_one in zip(sizes, found, strict=True):
-        column = of_one.column(cost)
-        for i, score in of_one.scores().items():
-            key = (name, i) if named else SizedStitch(i, name)
-            costs[key], scores[key] = column[i], score
-    return costs, scores
+    check_comparable(results)
+    keys = [variant_of(r) for r in results]
+    once = 'each size and precision once'
+    check(len({*keys}) == len(keys), '--results', keys, once)
+    return {
+        Variant(row.id, *key): row
+        for key, of_one in zip(keys, results, strict=True)
+        for row in of_one.complete
+        if row.id in of_one.scores()
+    }
+
+
+def best_per_budget_group(results: StitchResults, keep: int) -> tuple[int, ...]:
+    """Ids of the anchors, and of the ``keep`` best stitches of every budget group.
+
+    Groups are ten equal parts of the range of FLOPs. A stitch whose score is NaN is
+    none of the best.
+    """
+    check(keep >= 1, '--keep', keep, '1 stitch per budget group or more')
+    found = {r.id: results.score(r) for r in results.stitches}
+    scores = drop_nan(found, results.metric)
+    sign = -1 if results.higher_is_better else 1
+    chosen = {r.id for r in results.stitches if r.kind == ANCHOR_KIND}
+    for group in split_cost_range(results.column('flops'), NUM_BUDGET_GROUPS):
+        ranked = sorted(set(group) & set(scores), key=lambda i: (sign * scores[i], i))
+        chosen |= set(ranked[:keep])
+    return tuple(sorted(chosen))
 
 
 def _checked(result: StitchResult, names: Collection[str]) -> StitchResult:

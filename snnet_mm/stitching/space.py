@@ -152,6 +152,15 @@ class StitchingSpace:
         return describe_route(stitch.segments, len(self.depths))
 
 
+def middle_stitches(space: StitchingSpace) -> list[int]:
+    """The anchors and, of every other kind, the stitch in the middle of its ids."""
+    ids: dict[str, list[int]] = {}
+    for stitch in space:
+        ids.setdefault(stitch.kind, []).append(stitch.id)
+    ids.pop(ANCHOR_KIND)
+    return [*space.anchor_ids, *(kind[len(kind) // 2] for kind in ids.values())]
+
+
 def layer_name(source: int, target: int, place: int) -> str:
     """Name of the stitching layer that leads from one anchor to another at a place."""
     return f'{source}to{target}_{place}'

@@ -13,10 +13,10 @@ from snnet_mm.evaluation import cost_report, stitch_table
 from snnet_mm.stitching import (
     Cost,
     CostTable,
+    Selection,
     Setup,
     StitchResults,
     TwoWaySpace,
-    select_stitches,
 )
 
 SPACE = TwoWaySpace((2, 3))
@@ -48,7 +48,7 @@ def use(name, path):
         return costs
     results = StitchResults.read(path, SPACE)
     for wanted in ('pareto', ['1G', '1M']):
-        select_stitches(SPACE, wanted, results=results)
+        Selection(wanted, results).select(SPACE)
     results.rank_correlation()
     stitch_table(results)
     results.with_costs(COSTS)

@@ -12,7 +12,8 @@ from snnet_mm.stitching import (
     StitchResult,
     StitchResults,
     TwoWaySpace,
-    joint_columns,
+    cost_column,
+    joint_rows,
     pareto_front,
 )
 
@@ -98,11 +99,16 @@ def test_measured_costs_go_into_results(tmp_path):
 
 def test_the_joint_front_of_stitch_and_precision():
     full = collect(mIoU=[40, 39, 30]).with_costs(MEASURED)
-    halves = COSTS.measured(MEASURED.setup, {7: 3, 0: 5, 2: 0.5})
+    halves = COSTS.measured(replace(MEASURED.setup, dtype='int8'), {7: 3, 0: 5, 2: 0.5})
     int8 = collect(mIoU=[39.8, 39, 29]).with_costs(halves)
-    costs, scores = joint_columns(dict(fp32=full, int8=int8), 'latency')
-    assert (costs['fp32', 7], costs['int8', 7]) == (7.5, 3)
-    front = [('int8', 2), ('fp32', 2), ('int8', 7), ('fp32', 7)]
+    rows = joint_rows([full, int8])
+    costs = {
+        (key.precision, key.id): v for key, v in cost_column(rows, 'latency').items()
+    }
+    scores = {(k.precision, k.id): row.metrics['mIoU'] for k, row in rows.items()}
+    other = MEASURED.setup.dtype
+    assert (costs[other, 7], costs['int8', 7]) == (7.5, 3)
+    front = [('int8', 2), (other, 2), ('int8', 7), (other, 7)]
     assert pareto_front(costs, scores) == front
 
 

@@ -9,19 +9,16 @@ from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import (
     Cost,
     CostTable,
+    Selection,
     Setup,
-    SizedStitch,
     StitchResults,
     TwoWaySpace,
     best_per_budget_group,
-    choose,
-    choose_pair,
-    choose_precision,
-    joint_columns,
+    cost_column,
+    joint_rows,
     pareto_front,
     parse_budget,
     pick,
-    select_stitches,
 )
 
 SPACE = TwoWaySpace((3, 7))
@@ -50,8 +47,8 @@ RESULTS = results_of()
     [('1G', 0), ('6.5G', 3), ('8G', 7), ('13M', 7), ('12.5M', 8), ('14ms', 3)],
 )
 def test_the_best_measured_stitch_within_a_budget(budget, best):
-    assert pick(SPACE, budget, COSTS, RESULTS) == best
-    assert pick(SPACE, parse_budget(budget), results=RESULTS) == best
+    assert pick(SPACE, budget, COSTS, RESULTS).id == best
+    assert pick(SPACE, parse_budget(budget), results=RESULTS).id == best
 
 
 # In int8 stitches take a third of the time, and lose what is here.
@@ -63,39 +60,40 @@ LOST = {0: 1, 1: 0, 2: 1, 3: 0, 5: 0, 6: 0, 7: 30, 8: -1}
 
 def test_the_best_stitch_and_precision_within_a_budget():
     int8 = results_of({i: v - LOST[i] for i, v in MIOU.items()})
-    results = dict(fp32=RESULTS, int8=int8.with_costs(HALVES))
+    results = [RESULTS, int8.with_costs(HALVES)]
     for budget, best in {
         '1ms': ('int8', 1),
         '2.5ms': ('int8', 3),
         '6ms': ('int8', 8),
-        '15ms': ('fp32', 7),
+        '15ms': ('float32', 7),
         '7ms': ('int8', 8),
     }.items():
-        precision, choice = choose_precision(SPACE, budget, results=results)
-        assert (precision, choice.id) == best
-        assert choice.reason.endswith(f'; in {precision}')
+        choice = pick(SPACE, budget, results=results)
+        assert (choice.precision, choice.id) == best
+        assert choice.input_size == COSTS.input_size
+        assert choice.reason.endswith(f'; in {best[0]}')
     # One set of results: as good in int8, taken where float32 is too slow.
-    costs = dict(fp32=COSTS, int8=HALVES)
-    assert pick(SPACE, '6ms', costs, RESULTS) == 7
-    precision, choice = choose_precision(SPACE, '6ms', costs, RESULTS)
+    costs = [COSTS, HALVES]
+    choice = pick(SPACE, '6ms', costs, RESULTS)
+    assert (choice.id, choice.precision) == (7, 'int8')
     assert choice.reason.endswith('in int8, whose own metric the results do not tell')
-    assert choose_precision(SPACE, '15ms', costs, RESULTS)[0] == 'fp32'
-    assert select_stitches(SPACE, '6ms,2.5ms', costs, RESULTS) == (7, 3)
-    precision, choice = choose_precision(SPACE, '1G', costs)
-    assert (precision, choice.id) == ('fp32', 0)
-    with pytest.raises(ValueError, match=r'fp32: .*stitch 0 .*1ms; int8: .*0\.3334ms'):
+    assert pick(SPACE, '15ms', costs, RESULTS).precision == 'float32'
+    assert Selection('6ms,2.5ms', RESULTS, costs).select(SPACE) == (7, 3)
+    assert pick(SPACE, '1G', costs)[:3] == (0, COSTS.input_size, 'float32')
+    words = r'in float32: .*stitch 0 .*1ms; in int8: .*0\.3334ms'
+    with pytest.raises(ValueError, match=words):
         pick(SPACE, '0.1ms', costs, RESULTS)
-    other = dict(fp32=RESULTS, int8=results_of(metric='aAcc'))
     with pytest.raises(ValueError, match='ranked by one metric'):
-        choose_precision(SPACE, '6ms', results=other)
+        pick(SPACE, '6ms', results=[RESULTS, results_of(metric='aAcc')])
+    with pytest.raises(ValueError, match='one table of each size and precision'):
+        Selection('6ms', costs=[COSTS, COSTS])
 
 
 def test_an_unknown_direction_is_asked_for():
     unknown = results_of(metric='kappa')
     for chosen_by in (
-        lambda **said: pick(SPACE, '900G', COSTS, unknown, **said),
-        lambda **said: select_stitches(SPACE, ['900G'], COSTS, unknown, **said)[-1],
-        lambda **said: select_stitches(SPACE, 'pareto', results=unknown, **said)[-1],
+        lambda **said: Selection(['900G'], unknown, COSTS, **said).select(SPACE)[-1],
+        lambda **said: Selection('pareto', unknown, **said).select(SPACE)[-1],
     ):
         with pytest.raises(ValueError, match="'kappa' is better .*--lower-is-better"):
             chosen_by()
@@ -109,13 +107,13 @@ def test_nan_is_never_chosen():
     values = MIOU | dict.fromkeys((7, 3, 0), NAN)
     for metric, best in (('mIoU', 8), ('rmse', 6)):
         results = results_of(values, metric)
-        assert pick(SPACE, '900G', results=results) == best
-        assert not {0, 3, 7} & set(select_stitches(SPACE, 'pareto', results=results))
+        assert pick(SPACE, '900G', results=results).id == best
+        assert not {0, 3, 7} & {*Selection('pareto', results).select(SPACE)}
         # But for the anchors, which are always tested.
         assert best_per_budget_group(results, 1) == (0, 1, 2, 5, 6, 8)
     nothing = results_of(dict.fromkeys(MIOU, NAN))
     for chosen_by in (
-        lambda: select_stitches(SPACE, 'pareto', results=nothing),
+        lambda: Selection('pareto', nothing).select(SPACE),
         lambda: best_per_budget_group(nothing, 1),
     ):
         with pytest.raises(ValueError, match='mIoU is NaN for all 8 stitches'):
@@ -124,7 +122,7 @@ def test_nan_is_never_chosen():
 
 def test_only_measured_stitches_are_picked():
     few = replace(RESULTS, stitches=[r for r in RESULTS.stitches if r.id in (2, 5)])
-    assert pick(SPACE, '900G', COSTS, few) == 5
+    assert pick(SPACE, '900G', COSTS, few).id == 5
     with pytest.raises(ValueError, match=r'budget 2G: no evaluated stitch .* stitch 2'):
         pick(SPACE, '2G', COSTS, few)
     for results in (RESULTS, None):
@@ -137,21 +135,21 @@ def test_published_figures_are_picked_from():
     space = TwoWaySpace((12, 24))
     path = Path(__file__).parents[1] / 'data' / 'ade20k_setr_deit3_s_l.json'
     results = StitchResults.read(path, space)
-    picked = [pick(space, f'{n}G', results=results) for n in (34, 120, 200, 364)]
+    picked = [pick(space, f'{n}G', results=results).id for n in (34, 120, 200, 364)]
     assert picked == [0, 109, 94, 1]
 
 
 def test_a_choice_is_explained():
     route = SPACE.describe
     told, what = [], 'multiply-accumulates of one image'
-    select_stitches(SPACE, '2G,1G', results=RESULTS, say=told.append)
+    Selection('2G,1G', RESULTS).select(SPACE, log=told.append)
     by = 'by results that measured 8 of 8 stitches: mIoU'
     second = 'runner-up stitch 0 with 10'
     assert told == [
         f'budget 2G {what}: stitch 1 ({route(SPACE[1])}, 2G), {by} 30; {second}',
         f'budget 1G {what}: stitch 0 ({route(SPACE[0])}, 1G), {by} 10; runner-up none',
     ]
-    guess = choose(SPACE, '6G', COSTS).reason
+    guess = pick(SPACE, '6G', COSTS).reason
     assert 'by the prior, a guess, which on published models lost 0.5 points' in guess
 
 
@@ -170,11 +168,11 @@ def test_a_choice_is_explained():
     ],
 )
 def test_selections(stitches, ids):
-    selected = select_stitches(SPACE, stitches, results=RESULTS)
+    selected = Selection(stitches, RESULTS).select(SPACE)
     assert selected == ids
     assert all(type(i) is int for i in selected)
     # By the prior the last affordable one is best here, however good it was measured.
-    assert select_stitches(SPACE, '1G,6G', COSTS) == (0, 5)
+    assert Selection('1G,6G').select(SPACE, COSTS) == (0, 5)
 
 
 WORDS = "allowed: 'all', 'anchors', .*each once.*option: --stitch-id"
@@ -194,7 +192,7 @@ NEEDS = 'which budgets go by .option: --results'
 )
 def test_what_cannot_be_selected(stitches, costs, words):
     with pytest.raises(ValueError, match=words):
-        select_stitches(SPACE, stitches, costs)
+        Selection(stitches).select(SPACE, costs)
 
 
 @pytest.fixture
@@ -249,21 +247,23 @@ AT_SMALL, AT_LARGE = SMALL.input_size, LARGE.input_size
 
 
 def test_pairs_on_one_front():
-    costs, scores = joint_columns([LARGE, SMALL])
+    rows = joint_rows([LARGE, SMALL])
+    costs = cost_column(rows, 'flops')
+    scores = {key: row.metrics['RMSE'] for key, row in rows.items()}
     assert len(costs) == len(scores) == 8
-    assert costs[SizedStitch(5, AT_SMALL)] == 2.5e9
-    assert scores[SizedStitch(5, AT_LARGE)] == small_results.RMSE[5]
+    assert costs[5, AT_SMALL, 'float32'] == 2.5e9
+    assert scores[5, AT_LARGE, 'float32'] == small_results.RMSE[5]
     front = pareto_front(costs, scores, higher_is_better=False)
-    assert front == [*[(i, AT_SMALL) for i in (0, 5, 1)], (5, AT_LARGE), (1, AT_LARGE)]
-    ms, _ = joint_columns([LARGE, SMALL], 'latency')
-    assert ms[2, AT_SMALL] == 1
-    with pytest.raises(ValueError, match='each size once'):
-        joint_columns([LARGE, LARGE])
+    wanted = [*[(i, AT_SMALL) for i in (0, 5, 1)], (5, AT_LARGE), (1, AT_LARGE)]
+    assert [variant[:2] for variant in front] == wanted
+    assert cost_column(rows, 'latency')[2, AT_SMALL, 'float32'] == 1
+    with pytest.raises(ValueError, match='each size and precision once'):
+        joint_rows([LARGE, LARGE])
     controller = BudgetController(costs, scores, False, target_ms=10, load=1e-9)
-    assert controller.stitch == (5, AT_LARGE)
+    assert controller.stitch[:2] == (5, AT_LARGE)
     for _ in range(20):  # everything takes twice as long
         controller.update(2e-9 * costs[controller.stitch])
-    assert controller.stitch == (5, AT_SMALL)
+    assert controller.stitch[:2] == (5, AT_SMALL)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,6 @@ def test_pairs_on_one_front():
 )
 def test_the_best_pair_within_a_budget(budget, pair):
     for results in ([LARGE, SMALL], [SMALL, LARGE]):
-        found, choice = choose_pair(SPACE, budget, results)
-        assert found == pair
-        assert choice.id == pair[0]
+        choice = pick(SPACE, budget, results=results)
+        assert choice[:2] == pair
         assert choice.reason.endswith('images of {}x{}'.format(*pair[1]))

@@ -21,7 +21,7 @@ from snnet_mm.datasets import check_data_folders
 from snnet_mm.evaluation import wide_console
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.stitching import middle_stitches, select_stitches
+from snnet_mm.stitching import Selection, middle_stitches
 from snnet_mm.utils import ToolParser, check, load_config, run_command, write_json
 
 Gradients = dict[str, torch.Tensor]
@@ -74,7 +74,7 @@ def main() -> None:
     model = init_model(cfg, args.checkpoint, device=args.device).train()
     space = find_stitched_backbone(model).space
     ids = middle_stitches(space)
-    ids = [*select_stitches(space, args.stitch_id)] if args.stitch_id else ids
+    ids = [*Selection(args.stitch_id).select(space)] if args.stitch_id else ids
     check(len(ids) > 1, '--stitch-id', args.stitch_id, 'two stitches or more')
     loader, found = Runner.build_dataloader(cfg.train_dataloader, seed=0), []
     batches = islice(loader, args.batches)

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
+from config_models import load as load_config
 from mmengine.registry import MODELS
 from narrow_timm import randomise, resize_tables
 from states import states_of
@@ -138,3 +139,41 @@ def test_a_grid_that_is_told_is_believed():
     assert_close(fitted[0], image[0].flatten(1).T)
     with pytest.raises(ValueError, match='neither 3x8 patches .*init_cfg.img_size'):
         fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(3, 8))
+
+
+SETR = 'setr/setr-naive_snnetv2-{}_8xb2-80k_coco-stuff10k-512x512.py'
+DEIT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
+# Configs with the models of timm that have the shapes of their files.
+FILES = {
+    SETR.format('deit3-s-l'): ('deit3_small_patch16_224', 'deit3_large_patch16_224'),
+    SETR.format('mae-b-l'): ('vit_base_patch16_224', 'vit_large_patch16_224'),
+    SETR.format('augreg-b-l'): ('vit_base_patch16_384', 'vit_large_patch16_384'),
+    SETR.format('beitv2-b-l'): ('beitv2_base_patch16_224', 'beitv2_large_patch16_224'),
+    SETR.format('sam-b-l'): ('samvit_base_patch16', 'samvit_large_patch16'),
+    DEIT: tuple(f'deit_{size}_patch16_224' for size in ('tiny', 'small', 'base')),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('config', FILES)
+def test_files_of_configs_fit_by_names_and_shapes(config):
+    _, model = load_config(config)
+    for anchor, name in zip(model.backbone.anchors, FILES[config], strict=True):
+        with torch.device('meta'):
+            theirs = timm.create_model(name)
+        names = as_published(name, theirs)
+        names = names.get('model', names)
+        if 'samvit' in name:
+            names = {
+                re.sub(r'mlp\.fc(\d)', r'mlp.lin\1', k): v for k, v in names.items()
+            }
+        # Of no memory.
+        shaped = {k: torch.zeros(()).expand(v.shape) for k, v in names.items()}
+        found, own = anchor.adapt_weights(shaped), anchor.state_dict()
+        lacking = {k for k in own if k not in found}
+        assert all('rel_pos_bias' in k for k in lacking), lacking
+        left = {k for k in found if k not in own}
+        assert all(k.startswith(('norm.', 'fc_norm.', 'neck.')) for k in left), left
+        shapes = {k: v.shape for k, v in found.items() if k in own}
+        assert shapes == {k: own[k].shape for k in shapes}
+        assert {*shapes} >= {'patch_embed.proj.weight', 'blocks.0.attn.qkv.weight'}

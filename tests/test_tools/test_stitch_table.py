@@ -45,7 +45,7 @@ def test_groups_of_the_sampler(run_here, tmp_path):
     assert len(groups) > 2
     rows = re.findall(r'(\d+) \W+([\d.]+)% \W+([\d.]+)%', printed)
     assert [int(number) for number, *_ in rows] == [len(ids) for ids in groups]
-    for (number, share, drawn), ids in zip(rows, groups, strict=True):
+    for (_, share, drawn), ids in zip(rows, groups, strict=True):
         assert float(share) == pytest.approx(100 * len(ids) / 14, abs=0.05)
         assert float(drawn) == pytest.approx(100 / len(groups) / len(ids), abs=0.005)
     assert sum(float(d) * int(n) for n, _, d in rows) == pytest.approx(100, abs=0.1)

@@ -22,7 +22,7 @@ from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
 from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
-from snnet_mm.runtime.folder import parse_duration
+from snnet_mm.runtime.folder import Summary, parse_duration
 from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.utils import (
     ToolParser,
@@ -43,8 +43,11 @@ def parse_args() -> argparse.Namespace:
     add('source', help='folder of images, or text file with one path per line')
     add('--out', type=Path, required=True, help='output folder')
     add('--batch-size', type=int, default=8, help='default: %(default)s')
+    what = 'processes that Ray Data feeds, of a bundle; needs the extra ray'
+    which_parts = parser.add_mutually_exclusive_group()
+    which_parts.add_argument('--ray', type=int, metavar='N', help=what)
     what = 'part of the images, such as 2/4; parts share the output folder'
-    add('--shard', default='1/1', metavar='I/N', help=what)
+    which_parts.add_argument('--shard', default='1/1', metavar='I/N', help=what)
     which = parser.add_mutually_exclusive_group()
     which.add_argument('--stitch-id', type=int, help='stitch to run')
     which.add_argument('--budget', help='run the best stitch within it, such as 25ms')
@@ -110,6 +113,32 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
     return call, task_of(model), classes, costs, partial(set_stitch, model)
 
 
+def predict_on_ray(args: argparse.Namespace) -> None:
+    """Predict by several processes, each with the bundle."""
+    right = len(args.model) == 1 and args.ray > 0 and args.deadline is None
+    allowed = 'whole numbers from 1, with a bundle and without --deadline'
+    check(right, '--ray', args.ray, allowed)
+    import ray
+
+    from snnet_mm.serving import predict_folder_on_ray
+
+    _, *about, _, _ = of_bundle(args)
+    settings = args.source, args.out, args.batch_size, args.ray
+    # Ray Data wants a CPU beside those of the workers.
+    ray.init(num_cpus=args.ray + 1, log_to_driver=False)
+    with work_dir_lock(args.out, 'prediction_1of1', '--out'):
+        build = lambda: of_bundle(args)[0]  # noqa: E731
+        done = predict_folder_on_ray(build, *about, *settings)
+    report(done, args.out)
+
+
+def report(done: Summary, out: Path) -> None:
+    print(f'Predicted {done.predicted} images, {done.before} were done before')
+    if done.unreadable:
+        print(f'Skipped {len(done.unreadable)}, listed in unreadable*.txt')
+    print(f'Wrote to {out}')
+
+
 def main() -> None:
     args = parse_args()
     number = len(args.model)
@@ -120,6 +149,9 @@ def main() -> None:
     shard = tuple(map(int, parts))
     seconds = parse_duration(args.deadline) if args.deadline else None
     check_writable(args.out, 'option: --out')
+    if args.ray is not None:
+        predict_on_ray(args)
+        return
     made = (of_bundle if number == 1 else of_checkpoint)(args)
     predict, task, classes, costs, switch = made
     columns = '{task.description}', BarColumn(), MofNCompleteColumn()
@@ -141,10 +173,7 @@ def main() -> None:
             deadline,
             lambda done, total: progress.update(bar, completed=done, total=total),
         )
-    print(f'Predicted {done.predicted} images, {done.before} were done before')
-    if done.unreadable:
-        print(f'Skipped {len(done.unreadable)}, listed in unreadable*.txt')
-    print(f'Wrote to {args.out}')
+    report(done, args.out)
 
 
 if __name__ == '__main__':

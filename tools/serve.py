@@ -65,11 +65,8 @@ def main() -> None:
     for number in (*STOP, signal.SIGHUP):
         signal.signal(number, lambda n, _: (seen.append(n), wake.set()))
 
-    def run() -> serve.handle.DeploymentHandle:
-        more = args.replicas, args.threads, args.precision
-        return serve.run(build_service(args.bundle, settings, *more), name='snnet')
-
-    handle = run()
+    more = args.replicas, args.threads, args.precision
+    handle = serve.run(build_service(args.bundle, settings, *more), name='snnet')
     print(f'Serving {args.bundle} on http://{args.host}:{args.port}', flush=True)
     while not {*seen} & {*STOP}:
         wake.wait()
@@ -81,7 +78,7 @@ def main() -> None:
             except ValueError as error:
                 print(f'Settings are as before: {error}', flush=True)
             else:
-                run()
+                handle.reconfigure.remote(settings).result()
                 print(f'Settings: {json.dumps(settings)}', flush=True)
     handle.drain.remote().result(timeout_s=settings['timeout_s'])
     serve.delete('snnet')

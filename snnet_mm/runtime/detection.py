@@ -1,11 +1,14 @@
 """Boxes and masks from the graphs of a detector's heads, as mmdet chooses them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .bundle import Run
+
+if TYPE_CHECKING:
+    import supervision
 
 
 class Detections(NamedTuple):
@@ -19,6 +22,13 @@ class Detections(NamedTuple):
     scores: np.ndarray
     labels: np.ndarray
     masks: np.ndarray | None
+
+    def to_supervision(self) -> 'supervision.Detections':
+        """Return the objects for ``supervision``, which draws, tracks and counts."""
+        import supervision
+
+        found = dict(xyxy=self.boxes, confidence=self.scores, class_id=self.labels)
+        return supervision.Detections(mask=self.masks, **found)
 
 
 def detect(

@@ -51,7 +51,8 @@ def predict_folder_on_ray(
 
     number = min(PARTS * workers, len(list_images(source, out)))
     arguments = task, tuple(classes), str(source), str(out), batch_size
-    shards = ray.data.range(number, override_num_blocks=number)
+    ids = [dict(id=i) for i in range(number)]
+    shards = ray.data.from_items(ids, override_num_blocks=number)
     done = shards.map_batches(
         Shards, fn_constructor_args=(build, (*arguments, number)), batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,

@@ -46,6 +46,7 @@ SETTINGS = dict(
 )
 PIPE = 1000  # requests that Ray hands on; what is too much is shed here
 RECENT = 10  # requests whose arrivals give the rate
+MARGIN = 2  # mean errors of expected times that are planned with
 OWN, SHARED = 0.3, 0.1  # how fast times follow those measured, of one stitch and of all
 
 
@@ -113,14 +114,18 @@ class Worker:
             self._runtime.set_stitch(*key[::-1])
         self._thread, self._numbers = ThreadPoolExecutor(1), itertools.count()
         self._arrivals: deque[float] = deque(maxlen=RECENT)
+        self._settings: dict = {}
         self._queue: asyncio.PriorityQueue[Work] | None = None
 
     def reconfigure(self, settings: dict) -> None:
-        """Take settings of :func:`check_settings`; Ray calls it at start, too."""
-        self._times = candidates(self._runtime, settings)
+        """Take settings of :func:`check_settings`, which come with every request."""
+        if settings != self._settings:
+            self._settings = settings
+            self._times, self._error = candidates(self._runtime, settings), 0.1
 
-    async def predict(self, body: bytes, slack: float | None) -> Answer:
+    async def predict(self, body: bytes, slack: float | None, settings: dict) -> Answer:
         """Predict an image file within some milliseconds, or return why not."""
+        self.reconfigure(settings)
         now, loop = time.monotonic() * 1000, asyncio.get_running_loop()
         if self._queue is None:
             self._queue = asyncio.PriorityQueue()
@@ -166,8 +171,10 @@ class Worker:
         """Choose among the stitches; without a deadline the best one runs."""
         if slack == math.inf:
             return list(self._times)[-1]
-        since = max(now - self._arrivals[0], 1)
-        return self.choose(self._times, slack, waiting, len(self._arrivals) / since)
+        rate = len(self._arrivals) / max(now - self._arrivals[0], 1)
+        planned = slack / (1 + MARGIN * self._error)
+        key = self.choose(self._times, planned, waiting, rate)
+        return key or choose(self._times, slack, math.inf)
 
     def _run(self, body: bytes, key: tuple[str, int]) -> tuple[Answer, float]:
         """Predict an image file by a stitch, in the thread; return milliseconds too."""
@@ -191,6 +198,7 @@ class Worker:
     def _learn(self, key: tuple[str, int], elapsed: float) -> None:
         """Correct expected times: of this stitch most, of all by the load."""
         ratio = min(max(elapsed / self._times.get(key, elapsed), 0.5), 2)
+        self._error += SHARED * (abs(ratio - 1) - self._error)
         for other in self._times:
             self._times[other] *= ratio ** (OWN if other == key else SHARED)
 
@@ -314,7 +322,7 @@ class Front:
         for _ in range(2):
             elapsed = time.monotonic() - begin
             left = None if slack is None else slack - elapsed * 1000
-            asked = self._worker.predict.remote(body, left)
+            asked = self._worker.predict.remote(body, left, self._settings)
             try:
                 answer = await asyncio.wait_for(asked, seconds - elapsed)
                 break
@@ -369,7 +377,7 @@ def build_service(
     precision: str | None = None,
     worker: type[Worker] = Worker,
 ) -> serve.Application:
-    """Return what ``serve.run`` takes; run again with other settings, it is changed.
+    """Return what ``serve.run`` takes; ``reconfigure`` of its handle changes settings.
 
     Args:
         bundle: Folder of a bundle, at the same place on all machines.

@@ -58,7 +58,7 @@ def worker(monkeypatch):
 
 def answers_of(worker, *requests):
     async def run():
-        asked = [worker.predict(body, slack) for body, slack in requests]
+        asked = [worker.predict(*request, settings()) for request in requests]
         return await asyncio.gather(*asked)
 
     return asyncio.run(run())
@@ -92,13 +92,30 @@ def test_bad_images_are_the_callers_fault(worker):
     assert found[1].body == b'image=(2, 2); allowed: larger ones\n'
 
 
+def test_settings_come_with_requests(worker):
+    (answer,) = asyncio.run(gather(worker.predict(png(), None, settings(stitches=[0]))))
+    assert answer.about['X-Stitch-Id'] == '0'
+    assert [about['id'] for about in worker.about()] == [0, 0]
+    front = front_of(Handle(GOOD))
+    front.reconfigure(settings(budget='25ms'))
+    ask(front, request(png()))
+    assert front._worker.settings == settings(budget='25ms')
+
+
+async def gather(*calls):
+    return await asyncio.gather(*calls)
+
+
 def test_a_client_that_has_gone_is_left_out(worker):
+    def predict(body):
+        return asyncio.create_task(worker.predict(body, 900, settings()))
+
     async def run():
-        tasks = [asyncio.create_task(worker.predict(png(width=w), 900)) for w in (5, 6)]
+        tasks = [predict(png(width=w)) for w in (5, 6)]
         await asyncio.sleep(0)
         tasks[1].cancel()
         await tasks[0]
-        await worker.predict(png(width=9), 900)
+        await predict(png(width=9))
 
     asyncio.run(run())
     assert [width for _, width in worker._runtime.ran] == [5, 9]
@@ -110,6 +127,16 @@ def test_times_follow_those_measured(worker):
     assert worker._times['fp32', 0] == pytest.approx(30, rel=0.01)
     # Of the others, that share of it which is the load.
     assert worker._times['int8', 0] == pytest.approx(10 * 1.5 ** (1 / 3), rel=0.02)
+
+
+def test_where_times_are_uncertain_a_cheaper_stitch_runs(worker):
+    worker._error = 0
+    worker._arrivals.append(-1e9)
+    assert worker._choose(45, 1, 0) == ('fp32', 7)
+    worker._error = 0.1
+    assert worker._choose(45, 1, 0) == ('fp32', 0)
+    assert worker._choose(11, 1, 0) == ('int8', 0)
+    assert worker._choose(9, 1, 0) is None
 
 
 def test_settings_bound_the_stitches():
@@ -137,8 +164,9 @@ class Handle:
         self.predict = SimpleNamespace(remote=self._predict)
         self.about = SimpleNamespace(remote=self._about)
 
-    async def _predict(self, body, left):
+    async def _predict(self, body, left, settings):
         self.asked.append((len(body), left))
+        self.settings = settings
         answer = self.answers.pop(0) if self.answers else await asyncio.sleep(60)
         if isinstance(answer, Exception):
             raise answer

@@ -7,9 +7,11 @@ from running_here import run_here  # noqa: F401
 from tiny import TOY
 
 from snnet_mm.costs import cost_table
+from snnet_mm.export import StitchExporter
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import load_config
 
 
 @pytest.fixture(scope='session')
@@ -58,3 +60,13 @@ def untrained(tmp_path_factory):
     results = StitchResults.collect(space, cost_table(model), scores)
     results.save(folder / 'stitches.json')
     return folder / 'weights.pth', folder / 'stitches.json'
+
+
+@pytest.fixture(scope='session')
+def bundle(untrained, tmp_path_factory):
+    """The stitches 0 and 1 of the checkpoint."""
+    pytest.importorskip('onnxruntime')
+    folder = tmp_path_factory.mktemp('bundle')
+    exporter = StitchExporter(load_config(TOY), init_model(TOY, untrained[0]), folder)
+    exporter.export_bundle((0, 1))
+    return folder

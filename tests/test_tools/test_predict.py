@@ -5,23 +5,10 @@ from narrow_toy import smooth_images
 from old_torch import writes_onnx
 from tiny import TOY
 
-from snnet_mm.export import StitchExporter
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.runtime import StitchRuntime
-from snnet_mm.utils import load_config
 
 pytestmark = writes_onnx
 SIZES = (64, 64), (50, 90), (64, 64)
-
-
-@pytest.fixture(scope='module')
-def bundle(untrained, tmp_path_factory):
-    """The stitches 0 and 1 of the checkpoint."""
-    pytest.importorskip('onnxruntime')
-    folder = tmp_path_factory.mktemp('bundle')
-    exporter = StitchExporter(load_config(TOY), init_model(TOY, untrained[0]), folder)
-    exporter.export_bundle((0, 1))
-    return folder
 
 
 @pytest.fixture
@@ -88,3 +75,16 @@ def test_shards_and_deadlines(run_here, bundle, untrained, images, tmp_path):
     }.items():
         with pytest.raises(ValueError, match=message):
             run_here('predict.py', *wrong, *out)
+
+
+@pytest.mark.slow
+def test_processes_on_ray_write_the_same(run_tool, bundle, images, tmp_path):
+    pytest.importorskip('ray.data', reason='ray is missing')
+    written = []
+    for options in ((), ('--ray', 2)):
+        out = tmp_path / f'out{len(options)}'
+        printed = run_tool('predict.py', bundle, images, '--out', out, *options).stdout
+        assert 'Skipped 1, listed in unreadable*.txt' in printed
+        written.append({p.name: p.read_bytes() for p in out.iterdir()})
+    assert written[0] == written[1]
+    assert len(written[0]) == 4

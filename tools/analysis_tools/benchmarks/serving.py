@@ -31,6 +31,7 @@ class MeasuredWorker(Worker):
     """A replica that also knows the rule without the queue."""
 
     def reconfigure(self, settings: dict) -> None:
+        """Take settings of a service, and whether the rule is blind."""
         super().reconfigure(settings)
         blind = lambda front, slack, *_: choose(front, slack, 1)  # noqa: E731
         self.choose = blind if settings['blind'] else choose
@@ -119,12 +120,14 @@ def main() -> None:
     ray.init(num_cpus=max(2, args.replicas), include_dashboard=False,
              object_store_memory=2**28, log_to_driver=False)  # fmt: skip
     serve.start(http_options=dict(host='127.0.0.1', port=int(URL.split(':')[-1])))
+    settings = check_settings({}, runtime) | dict(blind=False)
+    more = args.replicas, 1, args.precision, MeasuredWorker
+    handle = serve.run(build_service(args.bundle, settings, *more))
     rows = []
     for name, changed in policies.items():
         blind = dict(blind=changed.pop('blind', False))
         settings = check_settings(changed, runtime) | blind
-        more = args.replicas, 1, args.precision, MeasuredWorker
-        serve.run(build_service(args.bundle, settings, *more))
+        handle.reconfigure.remote(settings).result()
         asyncio.run(load([0.0, 0.5, 1.0], 9000, bodies))  # warm
         for deadline in args.deadlines:
             for bursts in (False, True):

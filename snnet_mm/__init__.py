@@ -1,12 +1,14 @@
 """One stitched backbone that serves every compute budget in dense prediction.
 
-Importing the package registers its parts in mmengine's root registries; where mmengine
-is not installed, on a device, :mod:`snnet_mm.runtime` alone can be imported. Parts that
-subclass a class of mmseg, mmdet or mmpretrain live in ``snnet_mm.tasks`` and
-are imported by the configs that need them.
+``custom_imports = dict(imports=['snnet_mm'])`` of a config registers all classes: they
+are registered on import if mmengine was imported before, and at the first use of a
+public name. A program that imports the package before mmengine, and has configs read by
+mmengine alone, imports :mod:`snnet_mm.register`. Parts that subclass a class of mmseg,
+mmdet or mmpretrain are imported by the configs that need them
+(``snnet_mm.tasks``).
 """
 
-from importlib.util import find_spec
+import sys
 from pathlib import Path
 
 from .version import __version__
@@ -14,16 +16,5 @@ from .version import __version__
 # Folder of the configs that are installed with the package, for bases of own ones.
 CONFIGS = str(Path(__file__).parent / '.mim' / 'configs')
 
-if find_spec('mmengine') is not None:
-    from . import (
-        anchors,
-        bridging,
-        costs,
-        datasets,
-        elastic,
-        esta,
-        evaluation,
-        models,
-        tasks,
-        training,
-    )
+if sys.modules.get('mmengine') is not None:
+    from . import register

@@ -107,6 +107,53 @@ def test_importing_the_package_pulls_in_no_mm_package_and_nothing_slow():
     assert imported & {*MM_PACKAGES, *SLOW_PACKAGES} == set()
 
 
+TOOLS = [
+    p for p in (PACKAGE.parent / 'tools').rglob('*.py') if '__main__' in p.read_text()
+]
+
+
+@pytest.mark.parametrize('tool', TOOLS, ids=lambda path: path.name)
+def test_help_needs_neither_torch_nor_mmengine(tool):
+    if tool.name == 'serve.py':
+        pytest.importorskip('ray')
+    script = "import atexit, runpy, sys; sys.argv = [sys.argv[1], '--help'];"
+    script += "atexit.register(lambda: print('modules', *sys.modules));"
+    script += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [sys.executable, '-c', script, str(tool)]
+    printed = subprocess.check_output(command, text=True, cwd=PACKAGE.parent)
+    text, _, modules = printed.partition('modules ')
+    assert 'show this help message' in text
+    assert {'torch', 'mmengine'} & {*modules.split()} == set()
+
+
+def fresh(script):
+    """Modules that a new process has imported after a script."""
+    command = [sys.executable, '-c', f'import sys; {script}; print(*sys.modules)']
+    printed = subprocess.check_output(command, text=True, cwd=PACKAGE.parent)
+    return {*printed.splitlines()[-1].split()}
+
+
+def test_the_package_and_its_runtime_are_cheap_where_all_is_installed():
+    imported = fresh('import snnet_mm.runtime, snnet_mm.stitching')
+    assert {'torch', 'mmengine'} & imported == set()
+    assert 'snnet_mm.runtime' in imported
+
+
+@pytest.mark.parametrize(
+    'script',
+    [
+        'import mmengine, snnet_mm',
+        'import snnet_mm.utils; snnet_mm.utils.load_config(sys.argv[0])',
+    ],
+)
+def test_classes_are_registered(script, tmp_path):
+    (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['snnet_mm'])")
+    script = script.replace('sys.argv[0]', repr(str(tmp_path / 'a.py')))
+    script += '; from mmengine.registry import LOOPS, MODELS'
+    script += "; assert 'StitchTestLoop' in LOOPS and 'SNNetv2' in MODELS"
+    assert 'snnet_mm.esta' in fresh(script)
+
+
 def test_the_runtime_pulls_in_numpy_alone():
     # As where mmengine is not installed.
     script = "import sys; sys.modules['mmengine'] = None; import snnet_mm.runtime;"

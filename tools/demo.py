@@ -4,21 +4,17 @@ Trains one small network on generated scenes, makes it elastic, and prints a tab
 all budgets.
 """
 
+from __future__ import annotations
+
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mmengine.config import Config
+from snnet_mm.utils import ToolParser, check, run_command
 
-from snnet_mm.elastic import make_elastic
-from snnet_mm.training import build_runner
-from snnet_mm.utils import (
-    ToolParser,
-    check,
-    guard_checkpoints,
-    run_command,
-    set_length,
-)
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 CONFIGS = Path(__file__).parents[1] / 'configs' / 'toy'
 # Configs by task, and iterations that take under a minute on two cores.
@@ -50,6 +46,10 @@ def parse_args() -> argparse.Namespace:
 
 def load_config(args: argparse.Namespace) -> Config:
     """Load a toy config and set its length."""
+    from mmengine.config import Config
+
+    from snnet_mm.utils import set_length
+
     name, iters = TASKS[args.task]
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     iters = args.iters or iters
@@ -62,15 +62,23 @@ def load_config(args: argparse.Namespace) -> Config:
     return cfg
 
 
-@guard_checkpoints()
 def main() -> None:
     args, start = parse_args(), time.time()
+
+    from mmengine.config import Config
+
+    from snnet_mm import register  # noqa: F401
+    from snnet_mm.elastic import make_elastic
+    from snnet_mm.training import build_runner
+    from snnet_mm.utils import guard_checkpoints
+
     cfg = load_config(args)
     print('Training a network, as any mm config does', flush=True)
     training = Config(cfg.to_dict())
     training.val_cfg = training.val_dataloader = training.val_evaluator = None
-    runner = build_runner(training, 'train')
-    runner.train()
+    with guard_checkpoints():
+        runner = build_runner(training, 'train')
+        runner.train()
     checkpoint = Path(runner.work_dir, f'iter_{runner.max_iters}.pth')
     print('Making it elastic', flush=True)
     make_elastic(cfg, checkpoint, args.work_dir)

@@ -10,19 +10,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from snnet_mm.evaluation import wide_console
-from snnet_mm.export import FORMATS, PRECISIONS, StitchExporter
-from snnet_mm.export.verification import tolerance_for
-from snnet_mm.inference.init_model import check_stitches, init_model
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import (
-    ToolParser,
-    check_file,
-    check_writable,
-    load_config,
-    print_gains,
-    run_command,
-)
+from snnet_mm.utils import ToolParser, check, check_file, check_writable, run_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -37,10 +26,10 @@ def parse_args() -> argparse.Namespace:
     which.add_argument('--stitch-ids', help=what)
     add('--out', type=Path, required=True, help='output folder')
     what = 'formats (default: mm; of a bundle onnx, which shares the weights)'
-    add('--format', nargs='+', choices=FORMATS, help=what)
+    add('--format', nargs='+', help=what)
     what = """precisions of graphs (default: fp32); int8 is that of the backbone's
         linear layers"""
-    add('--precision', nargs='+', choices=PRECISIONS, default=['fp32'], help=what)
+    add('--precision', nargs='+', default=['fp32'], help=what)
     what = """evaluate every file on this data, beside the stitch in PyTorch; metric and
         milliseconds of both go to the manifest"""
     add('--verify-on', choices=('val', 'test'), help=what)
@@ -64,6 +53,11 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.export import FORMATS, PRECISIONS, StitchExporter
+    from snnet_mm.inference.init_model import check_stitches, init_model
+    from snnet_mm.utils import load_config, print_gains
+
     cfg = load_config(args.config, args.cfg_options)
     check_file(args.checkpoint, 'argument: checkpoint')
     check_file(args.bn_statistics, 'option: --bn-statistics')
@@ -71,6 +65,10 @@ def main() -> None:
     chosen = args.stitch_ids if args.stitch_id is None else args.stitch_id
     check_stitches(cfg, chosen, results, by_costs=True)
     check_writable(args.out, 'option: --out')
+    for kind in args.format:
+        check(kind in FORMATS, '--format', kind, FORMATS)
+    for precision in args.precision:
+        check(precision in PRECISIONS, '--precision', precision, PRECISIONS)
     for kind, precision in product(args.format, args.precision):
         FORMATS[kind].check_precision(kind, precision)
     model = init_model(
@@ -127,6 +125,9 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
 
 def report(manifest: dict, out: Path, tolerance: float) -> None:
     """Print a table of the files, those left out included."""
+    from snnet_mm.evaluation import wide_console
+    from snnet_mm.export.verification import tolerance_for
+
     table = Table(
         title=f'Compared with the stitched model on {manifest["compared_on"]}'
     )

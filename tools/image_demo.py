@@ -1,24 +1,16 @@
 """Draw predictions of any stitches: ``tools/image_demo.py IMG CONFIG CKPT``."""
 
+from __future__ import annotations
+
 import argparse
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import cv2
 from rich.progress import track
-from torch import nn
 
-from snnet_mm.costs import cost_table
-from snnet_mm.evaluation import add_legend, plot_images
-from snnet_mm.inference.init_inferencer import (
-    draw_prediction,
-    init_inferencer,
-    list_images,
-)
-from snnet_mm.inference.init_model import check_stitches, init_model
-from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.utils import (
     ToolParser,
@@ -26,12 +18,16 @@ from snnet_mm.utils import (
     check,
     check_file,
     check_writable,
-    load_config,
     run_command,
 )
 
+if TYPE_CHECKING:
+    from torch import nn
+
 
 def parse_args() -> argparse.Namespace:
+    import cv2
+
     parser = ToolParser(description='Predict images and draw the results')
     add = parser.add_argument
     add('img', help='image file, or a folder of images')
@@ -65,6 +61,8 @@ def parse_args() -> argparse.Namespace:
 
 def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
     """Return names of stitches with their FLOPs, where there are stitches."""
+    from snnet_mm.costs import cost_table
+
     if ids == (None,):
         return ['']
     costs = cost_table(model, (model.cfg.get('test_cfg') or {}).get('input_size'))
@@ -73,6 +71,19 @@ def titles_of(model: nn.Module, ids: Sequence[int | None]) -> list[str]:
 
 def main() -> None:
     args = parse_args()
+
+    import cv2
+
+    from snnet_mm.evaluation import add_legend, plot_images
+    from snnet_mm.inference.init_inferencer import (
+        draw_prediction,
+        init_inferencer,
+        list_images,
+    )
+    from snnet_mm.inference.init_model import check_stitches, init_model
+    from snnet_mm.models import find_stitched_backbone, set_stitch
+    from snnet_mm.utils import load_config
+
     files = list_images(args.img)
     results = StitchResults.read(args.results) if args.results else None
     cfg = load_config(args.config)

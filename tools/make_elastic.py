@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.elastic import make_elastic
 from snnet_mm.utils import ToolParser, check_file, run_command
 
 
@@ -60,6 +59,9 @@ def numbers(text: str | None) -> list[int]:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.elastic import make_elastic
+
     check_file(args.checkpoint, 'argument: checkpoint')
     make_elastic(
         args.config,

@@ -6,6 +6,8 @@ Writes ``fast.py``, the config of the fast anchor alone, and ``fast.pth``, its w
 and says how good the slow anchor, the cut one and the trained one are.
 """
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import json
@@ -15,31 +17,23 @@ from collections.abc import Sequence
 from copy import deepcopy
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from mmengine.config import Config
-from mmengine.registry import MODELS
-from mmengine.runner import Runner, find_latest_checkpoint
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.anchors import PlainViT, contract_width, keep_blocks, principal_directions
-from snnet_mm.anchors.pretrained import read_weights
-from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import model_config, recorded_tokens
-from snnet_mm.training import build_runner, make_safe, train_in_half_precision
 from snnet_mm.utils import (
     ToolParser,
     atomic_path,
     check,
     check_writable,
-    guard_checkpoints,
-    isolated_rng,
-    load_config,
     run_command,
-    set_length,
     write_json,
 )
+
+if TYPE_CHECKING:
+    import torch
+    from mmengine.config import Config
 
 LAST = 'last_checkpoint'  # mmengine's name of the file that names it
 NUM_IMAGES = 64  # that the directions of --width are from
@@ -74,12 +68,17 @@ def parse_args() -> argparse.Namespace:
 
 
 def save(path: Path, **content: object) -> None:
+    import torch
+
     with atomic_path(path) as temporary:
         torch.save(content, temporary)
 
 
 def cut(cfg: Config, args: argparse.Namespace) -> tuple[dict, list[int], dict]:
     """Cut the slow anchor; return arch, places, and the weights to begin with."""
+    from snnet_mm.anchors import PlainViT, contract_width, keep_blocks
+    from snnet_mm.inference.init_model import init_model
+
     model = init_model(cfg, args.checkpoint, device='cpu')
     anchor, prefix = model.backbone, 'backbone.'
     check(type(anchor) is PlainViT, 'backbone.type', type(anchor).__name__, 'PlainViT')
@@ -109,12 +108,19 @@ def cut(cfg: Config, args: argparse.Namespace) -> tuple[dict, list[int], dict]:
     return arch, places, rest | {prefix + k: v for k, v in own.items()}
 
 
-@torch.no_grad()
 def find_directions(model, cfg: Config, args: argparse.Namespace) -> torch.Tensor:
     """Return the principal directions of the tokens of all blocks."""
+    import torch
+    from mmengine.runner import Runner
+
+    from snnet_mm.anchors import principal_directions
+    from snnet_mm.models import recorded_tokens
+    from snnet_mm.utils import isolated_rng
+
     collected = {i: [] for i in range(model.backbone.depth)}
     loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
-    with isolated_rng(0):  # a training that is resumed keeps its directions
+    # A training that is resumed keeps its directions.
+    with isolated_rng(0), torch.no_grad():
         for batch in islice(loader, math.ceil(NUM_IMAGES / loader.batch_size)):
             with recorded_tokens(model.backbone) as tokens:
                 model.backbone(model.data_preprocessor(batch)['inputs'])
@@ -149,6 +155,8 @@ def write_config(
     cfg: Config, arch: dict, places: list[int], args: argparse.Namespace
 ) -> Config:
     """Write the config of the fast anchor alone, and return it."""
+    from mmengine.config import Config
+
     path, checkpoint = args.work_dir / 'fast.py', str(args.work_dir / 'fast.pth')
     init_cfg = dict(type='Pretrained', checkpoint=checkpoint, prefix='backbone.')
     backbone, slow, depth = dict(arch=arch), cfg.model.backbone, places[-1] + 1
@@ -209,6 +217,12 @@ def training_config(
     cfg: Config, fast: Config, places: list[int], args: argparse.Namespace
 ) -> Config:
     """Return the config that trains the fast anchor with the slow one as teacher."""
+    from mmengine.config import Config
+    from mmengine.runner import find_latest_checkpoint
+
+    from snnet_mm.training import make_safe
+    from snnet_mm.utils import set_length
+
     cfg, student = deepcopy(cfg), deepcopy(fast.model)
     student.backbone.init_cfg = None
     teacher = deepcopy(cfg.model)
@@ -247,6 +261,11 @@ def train(cfg: Config, path: Path, verbose: bool) -> None:
 
     They have the names of the model alone, and are averaged ones with an ``EMAHook``.
     """
+    from mmengine.runner import find_latest_checkpoint
+
+    from snnet_mm.anchors.pretrained import read_weights
+    from snnet_mm.training import build_runner
+
     build_runner(cfg, 'train', verbose).train()
     save(path, state_dict=read_weights(find_latest_checkpoint(cfg.work_dir)))
 
@@ -255,6 +274,8 @@ def evaluate(
     cfg: Config, checkpoint: str | Path, name: str, verbose: bool
 ) -> dict[str, float]:
     """Return the test metrics of a model alone."""
+    from snnet_mm.training import build_runner
+
     print(f'Testing the {name}', flush=True)
     cfg = deepcopy(cfg)
     cfg.model.backbone.init_cfg = None
@@ -266,6 +287,13 @@ def evaluate(
 
 def main() -> None:
     args = parse_args()
+
+    from mmengine.registry import MODELS
+
+    from snnet_mm.models import model_config
+    from snnet_mm.training import train_in_half_precision
+    from snnet_mm.utils import guard_checkpoints, load_config
+
     cfg = load_config(args.config, args.cfg_options)
     train_in_half_precision(cfg, args.amp)
     check_writable(args.work_dir, 'option: --work-dir')

@@ -1,15 +1,19 @@
 """Write a config that trains a plain ViT on a folder of labelled images."""
 
+from __future__ import annotations
+
 import argparse
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.datasets.folders import TASKS, LabelledFolder, read_folder
-from snnet_mm.training.new_project import write_project
 from snnet_mm.utils import ToolParser, run_command
+
+if TYPE_CHECKING:
+    from snnet_mm.datasets.folders import LabelledFolder
 
 COUNTED = dict(seg='pixels', det='objects', cls='images')
 
@@ -20,7 +24,7 @@ def parse_args() -> argparse.Namespace:
     add('folder', help='folder of images and labels; docs/own_data.md has the layouts')
     add('--out', required=True, type=Path, help='config to write')
     what = 'task; by default the task of the layout'
-    add('--task', choices=tuple(TASKS), help=what)
+    add('--task', choices=('seg', 'depth', 'det', 'cls'), help=what)
     what = 'plain ViT of timm (default: %(default)s)'
     add('--backbone', default='vit_small_patch14_dinov2', help=what)
     what = 'file of its weights, in the names of timm; by default timm downloads them'
@@ -57,6 +61,10 @@ def print_findings(data: LabelledFolder) -> None:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.datasets.folders import TASKS, read_folder
+    from snnet_mm.training.new_project import write_project
+
     classes = [*chain.from_iterable(x.split(',') for x in args.classes)]
     data = read_folder(args.folder, args.task, [x for x in classes if x])
     values = write_project(data, args.out, args.backbone, args.weights, args.force)

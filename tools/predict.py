@@ -16,11 +16,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from snnet_mm.costs import cost_table
-from snnet_mm.export.description import task_of
-from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
-from snnet_mm.inference.init_model import check_stitches, init_model
-from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import Summary, parse_duration
 from snnet_mm.stitching import Selection, StitchResults
@@ -29,7 +24,6 @@ from snnet_mm.utils import (
     check,
     check_file,
     check_writable,
-    load_config,
     run_command,
     work_dir_lock,
 )
@@ -86,6 +80,13 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
 
 def of_checkpoint(args: argparse.Namespace) -> tuple:
     """Return the call, task, classes, costs and switch of a config and a checkpoint."""
+    from snnet_mm.costs import cost_table
+    from snnet_mm.export.description import task_of
+    from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
+    from snnet_mm.inference.init_model import check_stitches, init_model
+    from snnet_mm.models import find_stitched_backbone, set_stitch
+    from snnet_mm.utils import load_config
+
     config, checkpoint = args.model
     for key in ('precision', 'threads'):
         value = getattr(args, key)

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.elastic import stitch_models
 from snnet_mm.utils import ToolParser, run_command
 
 
@@ -22,6 +21,9 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.elastic import stitch_models
+
     pair = (args.config_a, args.checkpoint_a), (args.config_b, args.checkpoint_b)
     fast, slow, costs = stitch_models(*pair, args.out, args.shape)
     print(f'fast: {fast.config}\nslow: {slow.config}')

@@ -1,32 +1,23 @@
 """Test any stitches of a model: ``tools/test.py CONFIG CKPT --stitch-id N[,M...]``."""
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mmengine.config import Config
-
-from snnet_mm.datasets import (
-    check_annotation_file,
-    check_data_folders,
-    naming_empty_data,
-)
-from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
 from snnet_mm.stitching import parse_budget
-from snnet_mm.tasks import import_parts_for
-from snnet_mm.training import WeightCheckHook, build_runner
 from snnet_mm.utils import (
     ToolParser,
     check,
     check_file,
     check_writable,
-    closing_process_group,
-    guard_checkpoints,
-    load_config,
     parse_size,
-    prepare_cpu_distributed,
     run_command,
-    suggesting_types,
 )
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 
 def parse_args() -> argparse.Namespace:
@@ -129,6 +120,23 @@ def set_augmentation(cfg: Config) -> None:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.datasets import (
+        check_annotation_file,
+        check_data_folders,
+        naming_empty_data,
+    )
+    from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
+    from snnet_mm.tasks import import_parts_for
+    from snnet_mm.training import WeightCheckHook, build_runner
+    from snnet_mm.utils import (
+        closing_process_group,
+        guard_checkpoints,
+        load_config,
+        prepare_cpu_distributed,
+        suggesting_types,
+    )
+
     cfg = load_config(args.config, args.cfg_options)
     cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
     default = cfg.get('work_dir') or f'work_dirs/{Path(args.config).stem}'

@@ -5,31 +5,11 @@ import os.path as osp
 from contextlib import nullcontext
 from pathlib import Path
 
-from snnet_mm.datasets import (
-    check_annotation_file,
-    check_data_folders,
-    naming_empty_data,
-)
-from snnet_mm.tasks import import_parts_for
-from snnet_mm.training import (
-    build_runner,
-    check_loop,
-    make_safe,
-    train_in_half_precision,
-)
 from snnet_mm.utils import (
     ToolParser,
     check_file,
     check_writable,
-    closing_process_group,
-    dicts_in,
-    guard_checkpoints,
-    launched_rank,
-    load_config,
-    prepare_cpu_distributed,
     run_command,
-    set_length,
-    suggesting_types,
     work_dir_lock,
 )
 
@@ -56,6 +36,30 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.datasets import (
+        check_annotation_file,
+        check_data_folders,
+        naming_empty_data,
+    )
+    from snnet_mm.tasks import import_parts_for
+    from snnet_mm.training import (
+        build_runner,
+        check_loop,
+        make_safe,
+        train_in_half_precision,
+    )
+    from snnet_mm.utils import (
+        closing_process_group,
+        dicts_in,
+        guard_checkpoints,
+        launched_rank,
+        load_config,
+        prepare_cpu_distributed,
+        set_length,
+        suggesting_types,
+    )
+
     cfg = load_config(args.config, args.cfg_options)
     check_loop(cfg.get('train_cfg'))
     set_length(cfg, args.iters, args.epochs)

@@ -3,6 +3,8 @@
 Every frame tells its stitch and the frames a second that predicting and drawing reach.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import time
@@ -12,21 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
-import torch
-from torch import nn
 
-from snnet_mm.costs import cost_table
-from snnet_mm.evaluation import add_legend
-from snnet_mm.inference.init_inferencer import (
-    draw_prediction,
-    init_inferencer,
-    list_images,
-)
-from snnet_mm.inference.init_model import check_stitches, init_model
-from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime import BudgetController, fit_times
 from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.utils import (
@@ -34,10 +25,12 @@ from snnet_mm.utils import (
     atomic_path,
     check,
     check_file,
-    load_config,
     refusal,
     run_command,
 )
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def parse_args() -> argparse.Namespace:
@@ -73,6 +66,10 @@ def parse_args() -> argparse.Namespace:
 
 def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
     """Return frames of a video file, camera or folder, and their number a second."""
+    import cv2
+
+    from snnet_mm.inference.init_inferencer import list_images
+
     if os.path.isdir(video):
         return map(read_image, list_images(video)), 0
     capture = cv2.VideoCapture(int(video) if video.isdigit() else video)
@@ -81,6 +78,8 @@ def open_video(video: str) -> tuple[Iterator[np.ndarray], float]:
 
 
 def read_image(file: str) -> np.ndarray:
+    import cv2
+
     image = cv2.imread(file)
     check(image is not None, 'video', file, 'image files')
     return image
@@ -90,6 +89,8 @@ def open_output(
     path: Path, fps: float, frame: np.ndarray, stack: ExitStack
 ) -> Callable[[np.ndarray], None]:
     """Return a function that writes a frame to a video, which the stack closes."""
+    import cv2
+
     fps, size = fps or 25, frame.shape[1::-1]
     fourcc = cv2.VideoWriter.fourcc(*('mp4v' if path.suffix == '.mp4' else 'MJPG'))
     temporary = stack.enter_context(atomic_path(path))
@@ -109,6 +110,9 @@ def init_controller(
     run: Callable[[], object],
 ) -> BudgetController:
     """Return a controller whose first guess comes from timing two stitches."""
+    from snnet_mm.costs import cost_table
+    from snnet_mm.models import find_stitched_backbone, set_stitch
+
     size = (model.cfg.get('test_cfg') or {}).get('input_size')
     costs = cost_table(model, size).column('flops')
     space = find_stitched_backbone(model).space
@@ -136,6 +140,10 @@ def init_controller(
 
 def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
     """Write lines into the top left corner of a frame, and a legend at its foot."""
+    import cv2
+
+    from snnet_mm.evaluation import add_legend
+
     frame, scale = np.ascontiguousarray(frame), max(frame.shape[0] / 900, 0.3)
     for n, line in enumerate(lines, start=1):
         place = (4, round(30 * scale * n))
@@ -147,11 +155,20 @@ def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
     return frame
 
 
-@torch.no_grad()
 def main() -> None:
     args = parse_args()
+
+    import cv2
+    import torch
+
+    from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
+    from snnet_mm.inference.init_model import check_stitches, init_model
+    from snnet_mm.models import find_stitched_backbone, set_stitch
+    from snnet_mm.utils import load_config
+
     times, used = [], Counter()
     with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
         frames, fps = open_video(args.video)
         frame = next(frames, None)
         known = 'video files with a frame, ids of cameras as 0, and folders of images'

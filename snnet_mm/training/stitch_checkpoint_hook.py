@@ -24,7 +24,11 @@ from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import register, remove_leftovers
+from snnet_mm.utils import (
+    atomic_backend,  # noqa: F401
+    register,
+    remove_leftovers,
+)
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
 from .resume import check_resumable, diverged, find_resumable

@@ -1,14 +1,12 @@
-"""Small helpers that any part may use."""
+"""Small helpers that any part may use; torch and mmengine are imported late."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
-from .checkpoint_guard import guard_checkpoints, read_ahead
-from .checkpoints import UntrustedCheckpointError, load_fitting, load_weights_only
 from .command_line import ToolParser, check_file, parse_size, run_command
-from .config_file import dicts_in, load_config, merge_options, set_length
-from .distributed import closing_process_group, launched_rank, prepare_cpu_distributed
 from .files import (
-    AtomicBackend,
     UnwritableError,
     atomic_path,
     check_writable,
@@ -21,7 +19,35 @@ from .files import (
 )
 from .logging import quiet_terminal
 from .machine import machine
-from .precision_gain import print_gains
-from .random import isolated_rng, seed_everything, shared_seed
-from .registering import register, suggesting_types
 from .work_dir_lock import folder_lock, work_dir_lock
+
+if TYPE_CHECKING:
+    from .checkpoint_guard import guard_checkpoints, read_ahead
+    from .checkpoints import UntrustedCheckpointError, load_fitting, load_weights_only
+    from .config_file import dicts_in, load_config, merge_options, set_length
+    from .distributed import (
+        closing_process_group,
+        launched_rank,
+        prepare_cpu_distributed,
+    )
+    from .precision_gain import print_gains
+    from .random import isolated_rng, seed_everything, shared_seed
+    from .registering import register, suggesting_types
+
+# Modules that import torch or mmengine, and their names.
+_LATE = dict(
+    checkpoint_guard=('guard_checkpoints', 'read_ahead'),
+    checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
+    config_file=('dicts_in', 'load_config', 'merge_options', 'set_length'),
+    distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
+    precision_gain=('print_gains',),
+    random=('isolated_rng', 'seed_everything', 'shared_seed'),
+    registering=('register', 'suggesting_types'),
+)
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LATE.items():
+        if name in names:
+            return getattr(import_module(f'.{module}', __name__), name)
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

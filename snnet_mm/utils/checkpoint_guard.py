@@ -15,8 +15,8 @@ from mmengine.logging import print_log
 from mmengine.runner.checkpoint import CheckpointLoader, load_from_http, load_from_local
 
 from .checkpoints import UntrustedCheckpointError, load_url, load_weights_only
+from .command_line import TRUST
 
-FLAG = '--trust-checkpoint'
 KEYS = (
     'config keys: load_from, init_cfg.checkpoint; of tools/test.py: the argument '
     'checkpoint'
@@ -38,7 +38,7 @@ def guard_checkpoints(trust: bool = False) -> Iterator[None]:
     """
     if trust:
         print_log(
-            f'{FLAG}: checkpoints are loaded as they are. Any code in them runs with '
+            f'{TRUST}: checkpoints are loaded as they are. Any code in them runs with '
             'your rights.',
             logger='current',
             level=logging.WARNING,
@@ -82,7 +82,7 @@ def _guarded(load: Callable[[str], dict[str, Any]]) -> Callable:
         except UntrustedCheckpointError as error:
             raise UntrustedCheckpointError(
                 f'{error}; nothing of it was run. If you trust where it comes from, '
-                f'pass {FLAG} ({KEYS})'
+                f'pass {TRUST} ({KEYS})'
             ) from None
         except ValueError as error:
             raise ValueError(f'{error} ({KEYS})') from None

@@ -9,17 +9,15 @@ from contextlib import nullcontext, redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 
-from mmengine.config import DictAction
-
 from snnet_mm.runtime.checks import check
 
-from .checkpoint_guard import FLAG
-from .distributed import LAUNCHERS
 from .logging import NOISE, WithoutNoise
 
 # Errors of a user, who is told what to change. Others are faults of the code.
 USERS_ERRORS = ValueError, OSError, ImportError
 TRACEBACK, VERBOSE = '--traceback', '--verbose'
+TRUST = '--trust-checkpoint'
+LAUNCHERS = 'pytorch', 'slurm', 'mpi'
 
 
 class ToolParser(argparse.ArgumentParser):
@@ -36,7 +34,7 @@ class ToolParser(argparse.ArgumentParser):
     def add_cfg_options(self) -> None:
         """Add the option that overrides settings of a config."""
         what = 'override settings of the config, in the form of key=value pairs'
-        self.add_argument('--cfg-options', nargs='+', action=DictAction, help=what)
+        self.add_argument('--cfg-options', nargs='+', action=_Options, help=what)
 
     def add_runner_options(self) -> None:
         """Add the options of tools that build a runner, in one process or several."""
@@ -45,9 +43,19 @@ class ToolParser(argparse.ArgumentParser):
         self.add_argument('--launcher', **launchers, help='job launcher')
         what = """load checkpoints with whatever is in them, code that runs included; by
             default they are read as weights and plain data only"""
-        self.add_argument(FLAG, action='store_true', help=what)
+        self.add_argument(TRUST, action='store_true', help=what)
         # torch.distributed.launch passes what it has set in the environment, too.
         self.add_argument('--local_rank', '--local-rank', help=argparse.SUPPRESS)
+
+
+class _Options(argparse.Action):
+    """mmengine's ``DictAction``, which is imported where the option is given."""
+
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        from mmengine.config import DictAction
+
+        action = DictAction(self.option_strings, self.dest, nargs=self.nargs)
+        action(parser, namespace, values, option_string)
 
 
 def run_command(main: Callable[[], None]) -> None:

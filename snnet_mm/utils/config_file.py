@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from importlib import import_module
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def load_config(
     ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``. The files of
     ``_base_`` may be named in both ways, too.
     """
+    import_module(f'{PACKAGE}.register')  # whichever was imported first
     path = _path_of(str(name))
     try:
         with _packages_by_import_names():

@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from mmengine.fileio import LocalBackend, register_backend
-
 DISK_ERRORS = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES,
     errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR,
@@ -152,12 +150,3 @@ def link_latest(file: Path, folder: str | os.PathLike) -> None:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(os.path.relpath(file, folder))
         os.replace(temporary, link)
-
-
-@register_backend('snnet_atomic', force=True)
-class AtomicBackend(LocalBackend):
-    """A backend of local files that have their names only when they are whole."""
-
-    def put(self, obj: bytes, filepath: str | os.PathLike) -> None:
-        with atomic_path(filepath) as temporary:
-            super().put(obj, temporary)

@@ -2,13 +2,13 @@
 
 import os
 
-import torch
-
 from snnet_mm.runtime.device import processor
 
 
 def machine() -> dict:
     """Collect what the figures of a run depend on."""
+    import torch
+
     return dict(
         processor=processor(),
         cores=os.cpu_count(),

@@ -4,7 +4,6 @@ import pytest
 from mmengine.fileio import LocalBackend, get_file_backend
 
 from snnet_mm.utils import (
-    AtomicBackend,
     UnwritableError,
     atomic_path,
     check_writable,
@@ -12,6 +11,7 @@ from snnet_mm.utils import (
     read_json,
     remove_leftovers,
 )
+from snnet_mm.utils.atomic_backend import AtomicBackend
 
 
 def files(folder):

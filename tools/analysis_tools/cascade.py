@@ -6,18 +6,20 @@ being the mean over images, for ``compare_fronts.py``. No training: what stitchi
 be measured against.
 """
 
+from __future__ import annotations
+
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from mmengine.runner import Runner
 
-from snnet_mm.evaluation.image_scores import ImageScores, save_image_scores
-from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import StitchResult, StitchResults
-from snnet_mm.utils import ToolParser, check, load_config, run_command
+from snnet_mm.utils import ToolParser, check, run_command
+
+if TYPE_CHECKING:
+    from snnet_mm.evaluation.image_scores import ImageScores
 
 SHARES = np.linspace(0, 1, 11)
 
@@ -36,22 +38,34 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-@torch.no_grad()
 def entropies(args: argparse.Namespace) -> np.ndarray:
     """Return the mean entropy of the pixels of every test image, in nats."""
+    import torch
+    from mmengine.runner import Runner
+
+    from snnet_mm.inference.init_model import init_model
+    from snnet_mm.utils import load_config
+
     cfg = load_config(args.config, args.cfg_options)
     model = init_model(cfg, args.checkpoint)
     found = []
-    for batch in Runner.build_dataloader(cfg.test_dataloader):
-        for sample in model.test_step(batch):
-            logits = sample.seg_logits.data
-            check(len(logits) > 1, 'config', args.config, 'one of two classes or more')
-            distribution = torch.distributions.Categorical(logits=logits.movedim(0, -1))
-            found.append(distribution.entropy().mean().item())
+    with torch.no_grad():
+        for batch in Runner.build_dataloader(cfg.test_dataloader):
+            for sample in model.test_step(batch):
+                logits = sample.seg_logits.data
+                check(
+                    len(logits) > 1, 'config', args.config, 'one of two classes or more'
+                )
+                distribution = torch.distributions.Categorical(
+                    logits=logits.movedim(0, -1)
+                )
+                found.append(distribution.entropy().mean().item())
     return np.array(found)
 
 
 def read(path: Path) -> tuple[StitchResults, StitchResult, ImageScores]:
+    from snnet_mm.evaluation.image_scores import ImageScores
+
     results, images = StitchResults.read(path), path.with_name('per_image.npz')
     check(len(results.stitches) == 1, 'results', str(path), 'those of one model')
     return results, results.stitches[0], ImageScores.read(images, results)
@@ -59,6 +73,9 @@ def read(path: Path) -> tuple[StitchResults, StitchResult, ImageScores]:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.evaluation.image_scores import ImageScores, save_image_scores
+
     (results, fast, images), (_, slow, better) = read(args.fast), read(args.slow)
     entropy = entropies(args)
     ImageScores.stack([images, better])  # raises unless they are of the same images

@@ -7,7 +7,6 @@ by the scores of a training, with an evaluation of all of them.
 import argparse
 from statistics import mean
 
-from snnet_mm.esta import DEPLOYMENT, IMPORTANCE
 from snnet_mm.stitching import StitchResults, split_cost_range
 from snnet_mm.utils import ToolParser, check, run_command
 
@@ -27,6 +26,8 @@ def choices(results: StitchResults, scores: StitchResults, number: int) -> list[
     ``by_chance`` is what a stitch drawn at random loses, ``share`` how much of the
     interval is on the front.
     """
+    from snnet_mm.esta import DEPLOYMENT, IMPORTANCE
+
     importance = scores.ranked_by(IMPORTANCE).scores()
     places = scores.ranked_by(DEPLOYMENT).scores()
     sign = 1 if results.higher_is_better else -1

@@ -5,18 +5,21 @@ Every model is NAME=RESULTS, results being a ``stitches.json`` of ``tools/test.p
 one set to choose from with plus signs: ``alone=fast.json+slow.json``.
 """
 
+from __future__ import annotations
+
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from snnet_mm.evaluation.front_comparison import BEST_WITHIN, FrontComparison, Run
-from snnet_mm.evaluation.image_scores import ImageScores
-from snnet_mm.evaluation.pictures.figures import new_figure, save_figure
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
 from snnet_mm.utils import ToolParser, check, run_command, write_json
+
+if TYPE_CHECKING:
+    from snnet_mm.evaluation.front_comparison import FrontComparison, Run
 
 
 def parse_args() -> argparse.Namespace:
@@ -38,6 +41,9 @@ def parse_args() -> argparse.Namespace:
 
 
 def read_run(files: str, args: argparse.Namespace) -> Run:
+    from snnet_mm.evaluation.front_comparison import Run
+    from snnet_mm.evaluation.image_scores import ImageScores
+
     runs = []
     for file in files.split('+'):
         results = StitchResults.read(file).ranked_by(args.metric)
@@ -61,6 +67,8 @@ def read_models(args: argparse.Namespace) -> dict[str, list[Run]]:
 
 def draw(comparison: FrontComparison, path: Path, args: argparse.Namespace) -> None:
     """Draw the best affordable score over the cost, with its interval."""
+    from snnet_mm.evaluation.pictures.figures import new_figure, save_figure
+
     unit = UNITS[args.cost]
     figure = new_figure(7, 4.5)
     axes = figure.subplots()
@@ -83,6 +91,8 @@ def as_plain(figures: dict) -> dict:
 
 
 def print_table(title: str, figures: dict, unit: float) -> None:
+    from snnet_mm.evaluation.front_comparison import BEST_WITHIN
+
     table = Table('figure', *figures, title=title)
     for key in next(iter(figures.values())):
         name = key
@@ -95,6 +105,9 @@ def print_table(title: str, figures: dict, unit: float) -> None:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.evaluation.front_comparison import FrontComparison
+
     comparison = FrontComparison(read_models(args), args.resamples)
     figures, unit = comparison.figures(), UNITS[args.cost]
     print_table(f'Fronts, costs in {unit.heading}', figures, unit.factor)

@@ -5,26 +5,26 @@ them the cosine of the angle over the weights of anchors that both of them train
 0 they conflict (ESTA, figures 2 and 13). Nothing is trained.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from mmengine.model import BaseModel
-from mmengine.runner import Runner
 from rich.progress import track
 from rich.table import Table
 
-from snnet_mm.datasets import check_data_folders
-from snnet_mm.evaluation import wide_console
-from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.stitching import Selection, middle_stitches
-from snnet_mm.utils import ToolParser, check, load_config, run_command, write_json
+from snnet_mm.utils import ToolParser, check, run_command, write_json
 
-Gradients = dict[str, torch.Tensor]
+if TYPE_CHECKING:
+    import torch
+    from mmengine.model import BaseModel
+
+Gradients = 'dict[str, torch.Tensor]'
 
 
 def parse_args() -> argparse.Namespace:
@@ -45,6 +45,8 @@ def parse_args() -> argparse.Namespace:
 
 def gradients(model: BaseModel, stitch_id: int, data: dict) -> Gradients:
     """Return the gradients of the anchors' weights by name."""
+    from snnet_mm.models import find_stitched_backbone, set_stitch
+
     set_stitch(model, stitch_id)
     model.zero_grad()
     loss, _ = model.parse_losses(model(**data, mode='loss'))
@@ -59,6 +61,8 @@ def gradients(model: BaseModel, stitch_id: int, data: dict) -> Gradients:
 
 def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> float:
     """Return the cosine over the weights that both have; NaN where there is none."""
+    import torch
+
     shared = sorted(a.keys() & b.keys())
     if not shared:
         return float('nan')
@@ -69,6 +73,14 @@ def cosine(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> floa
 
 def main() -> None:
     args = parse_args()
+
+    from mmengine.runner import Runner
+
+    from snnet_mm.datasets import check_data_folders
+    from snnet_mm.inference.init_model import init_model
+    from snnet_mm.models import find_stitched_backbone
+    from snnet_mm.utils import load_config
+
     cfg = load_config(args.config, args.cfg_options)
     check_data_folders(cfg.get('train_dataloader'), 'train_dataloader')
     model = init_model(cfg, args.checkpoint, device=args.device).train()
@@ -87,6 +99,8 @@ def main() -> None:
 
 def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
     """Print the matrix, and write it."""
+    from snnet_mm.evaluation import wide_console
+
     mean, spread = cosines.mean(axis=0), cosines.std(axis=0)
     title = f'Cosine of gradients on shared weights, {len(cosines)} batches'
     table = Table('stitch', *names, title=title)

@@ -3,12 +3,17 @@
 Writes a PNG and an SVG, in which hovering a point shows the stitch.
 """
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from snnet_mm.evaluation import Baseline, plot_pareto
 from snnet_mm.stitching import UNITS, CostTable, StitchResults
 from snnet_mm.utils import ToolParser, refusal, run_command
+
+if TYPE_CHECKING:
+    from snnet_mm.evaluation import Baseline
 
 
 def parse_args() -> argparse.Namespace:
@@ -43,6 +48,8 @@ def read_results(path: str, args: argparse.Namespace) -> StitchResults:
 
 
 def parse_baseline(values: list[str], unit: float) -> Baseline:
+    from snnet_mm.evaluation import Baseline
+
     label, cost, score = values
     try:
         return Baseline(label, float(cost) * unit, float(score))
@@ -53,6 +60,9 @@ def parse_baseline(values: list[str], unit: float) -> Baseline:
 
 def main() -> None:
     args = parse_args()
+
+    from snnet_mm.evaluation import Baseline, plot_pareto
+
     results = read_results(args.results, args)
     if args.costs is not None:
         results = results.with_costs(CostTable.read(args.costs))

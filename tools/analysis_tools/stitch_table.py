@@ -3,36 +3,23 @@
 Prints the table and writes ``costs.json``, which samplers and budgets read.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from rich.table import Table
 
-from snnet_mm.costs import (
-    LatencyCheck,
-    cost_table,
-    measure_latency,
-    measure_memory,
-    measuring_setup,
-    size_name,
-)
-from snnet_mm.evaluation import cost_report, plot_routes, wide_console
-from snnet_mm.export import PRECISIONS, StitchExporter, measure_exported
-from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, middle_stitches
 from snnet_mm.stitching.cost_table import group_by_cost
-from snnet_mm.utils import (
-    ToolParser,
-    check,
-    check_writable,
-    load_config,
-    parse_size,
-    print_gains,
-    run_command,
-)
+from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_command
+
+if TYPE_CHECKING:
+    import torch
+
+    from snnet_mm.costs import LatencyCheck
 
 SOME = '(default: the anchors and the middle one of every kind)'
 
@@ -54,7 +41,7 @@ def parse_args() -> argparse.Namespace:
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
     what = """time stitches as files of these precisions instead, and write
         costs_PRECISION.json; those of --check are exported, the others fitted"""
-    add('--precision', nargs='+', choices=PRECISIONS, help=what)
+    add('--precision', nargs='+', choices=('fp32', 'fp16', 'int8'), help=what)
     what = 'what runs the files of --precision (default: onnx)'
     add('--runtime', choices=('onnx', 'openvino'), default='onnx', help=what)
     add('--rounds', type=int, default=20, help='rounds of timing (default: 20)')
@@ -89,6 +76,13 @@ def parse_args() -> argparse.Namespace:
 def measure(
     model: torch.nn.Module, args: argparse.Namespace, shape: Sequence[int] | None
 ) -> CostTable:
+    from snnet_mm.costs import (
+        cost_table,
+        measure_latency,
+        measure_memory,
+        measuring_setup,
+    )
+
     costs, latency, memory, args.checks = cost_table(model, shape), None, None, ()
     if args.latency and not args.precision:
         measured = measure_latency(
@@ -132,6 +126,16 @@ def group_table(costs: CostTable, step: float) -> Table:
 
 def main() -> None:
     args = parse_args()
+
+    import torch
+
+    from snnet_mm.costs import size_name
+    from snnet_mm.evaluation import cost_report, plot_routes, wide_console
+    from snnet_mm.export import StitchExporter, measure_exported
+    from snnet_mm.inference.init_model import init_model
+    from snnet_mm.models import find_stitched_backbone
+    from snnet_mm.utils import load_config, print_gains
+
     # Whatever is wrong is refused at once: measuring takes minutes.
     out = args.out or Path('work_dirs', Path(args.config).stem)
     check_writable(out, 'option: --out')

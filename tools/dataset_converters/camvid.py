@@ -6,7 +6,6 @@
 import argparse
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from snnet_mm.utils import ToolParser, check, check_writable, run_command
@@ -24,6 +23,9 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+
+    import cv2
+
     for part in ('train', 'val', 'test'):
         files = sorted((args.source / part).glob('*.png'))
         check(files, 'source', str(args.source), f'a folder with {part}/*.png')

@@ -9,7 +9,6 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from snnet_mm.utils import ToolParser, check, check_writable, run_command
@@ -32,6 +31,8 @@ def parse_args() -> argparse.Namespace:
 
 def read(path: Path) -> np.ndarray:
     """Return the colours of a mask as numbers such as 0xff0000."""
+    import cv2
+
     image = cv2.imread(str(path), cv2.IMREAD_COLOR)
     check(image is not None, 'masks', str(path), 'readable images')
     return image[..., ::-1].astype(np.int64) @ (1 << 16, 1 << 8, 1)
@@ -39,6 +40,9 @@ def read(path: Path) -> np.ndarray:
 
 def main() -> None:
     args = parse_args()
+
+    import cv2
+
     paths = sorted(args.masks.rglob('*.png'))
     check(paths, 'masks', str(args.masks), 'a folder with *.png')
     try:

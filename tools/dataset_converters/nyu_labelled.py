@@ -7,16 +7,19 @@ millimetres, 0 where there is none. mmsegmentation's own converter takes the 242
 training images that are not in these files.
 """
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import cv2
-import h5py
 import numpy as np
 from rich.progress import track
-from scipy.io import loadmat
 
 from snnet_mm.utils import ToolParser, atomic_path, check, run_command
+
+if TYPE_CHECKING:
+    import h5py
 
 DEPTHS = 'rawDepths'  # what the sensor saw, with holes
 SPLITS = dict(train='trainNdxs', test='testNdxs')
@@ -32,6 +35,8 @@ def parse_args() -> argparse.Namespace:
 
 def read_splits(path: str, num_images: int) -> dict[str, list[int]]:
     """Read the image numbers of each split, from 1 as in the file."""
+    from scipy.io import loadmat
+
     content = loadmat(path)
     check(content.keys() >= set(SPLITS.values()), 'splits', path, 'the Eigen split')
     splits = {split: content[key].ravel().tolist() for split, key in SPLITS.items()}
@@ -56,12 +61,17 @@ def read_image(labelled: h5py.File, number: int) -> tuple:
 
 def write_image(path: Path, image: np.ndarray) -> None:
     """Write a JPEG or PNG file whole or not at all."""
+    import cv2
+
     with atomic_path(path) as temporary:
         cv2.imwrite(str(temporary), image, [cv2.IMWRITE_JPEG_QUALITY, 95])
 
 
 def main() -> None:
     args = parse_args()
+
+    import h5py
+
     with h5py.File(args.labelled) as labelled:
         wanted, found = {'images', 'sceneTypes', DEPTHS}, set(labelled)
         check(wanted <= found, 'labelled', found, f'{wanted}, as the official file has')

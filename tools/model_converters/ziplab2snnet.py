@@ -2,11 +2,7 @@
 
 import argparse
 
-import torch
-
-from snnet_mm.models import convert_ziplab
-from snnet_mm.utils import ToolParser, atomic_path, load_weights_only, run_command
-from snnet_mm.utils.checkpoints import weights_of
+from snnet_mm.utils import ToolParser, atomic_path, run_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -19,6 +15,13 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+
+    import torch
+
+    from snnet_mm.models import convert_ziplab
+    from snnet_mm.utils import load_weights_only
+    from snnet_mm.utils.checkpoints import weights_of
+
     converted = convert_ziplab(weights_of(load_weights_only(args.src)))
     with atomic_path(args.dst) as temporary:
         torch.save(dict(state_dict=converted, meta=dict()), temporary)

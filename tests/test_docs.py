@@ -21,7 +21,7 @@ from snnet_mm.training import make_safe
 from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')]
+PAGES = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')]
 PAGES += (ROOT / 'configs').glob('*/README.md')
 CONFIGS = [p.stem for p in (ROOT / 'configs').rglob('*.py')]
 FILES = re.compile(r'\b((?:configs|tools|tests|snnet_mm)/[\w./+-]*\w)')
@@ -93,8 +93,10 @@ def test_names_of_the_package_exist(page):
 
 
 def test_every_page_is_in_the_index():
-    listed = set(re.findall(r'\]\((\w+\.md)\)', (ROOT / 'docs/README.md').read_text()))
-    assert listed == {p.name for p in (ROOT / 'docs').glob('*.md')} - {'README.md'}
+    index = (ROOT / 'docs/README.md').read_text()
+    listed = set(re.findall(r'\]\((\w+/\w+\.md)\)', index))
+    pages = {str(p.relative_to(ROOT / 'docs')) for p in (ROOT / 'docs').rglob('*.md')}
+    assert listed == pages - {'README.md'}
 
 
 def first_column(text):
@@ -111,11 +113,11 @@ def test_folders_and_arrows_are_those_of_the_package():
     imports = (ROOT / 'tests/test_imports.py').read_text()
     order = re.findall(r"'(\w+)'", ''.join(re.findall('^ORDER .*', imports, re.M)))
     arrows = ' <- '.join([*order, 'tools'])
-    assert arrows in (ROOT / 'docs/extending.md').read_text()
+    assert arrows in (ROOT / 'docs/how_to/extending.md').read_text()
 
 
 def test_every_tool_and_registered_part_is_in_the_reference():
-    page = (ROOT / 'docs/reference.md').read_text()
+    page = (ROOT / 'docs/reference/names.md').read_text()
     of_tools, _, of_parts = page.partition('## Names for configs')
     tools = {
         str(path.relative_to(ROOT / 'tools'))
@@ -136,7 +138,10 @@ def test_every_tool_and_registered_part_is_in_the_reference():
 
 
 def test_a_config_for_other_data(tmp_path):
-    snippet, path = blocks('docs/getting_started.md', 'python')[2], tmp_path / 'own.py'
+    snippet, path = (
+        blocks('docs/tutorials/joint_training.md', 'python')[2],
+        tmp_path / 'own.py',
+    )
     path.write_text(snippet)
     cfg = load_config(path)
     base = load_config(re.search(r"'(snnet_mm::.*?)'", snippet)[1])
@@ -158,7 +163,7 @@ def test_a_config_for_other_data(tmp_path):
 def extensions():
     """What the page about extending defines, registered."""
     namespace = {}
-    for snippet in blocks('docs/extending.md', 'python'):
+    for snippet in blocks('docs/how_to/extending.md', 'python'):
         exec(snippet, namespace)
     yield
     MODELS._module_dict.pop('GatedStitchingLayer')

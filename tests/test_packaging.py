@@ -130,7 +130,7 @@ def test_figures_of_a_metafile_are_those_of_its_page(path):
     data = metafile(path)
     (collection,) = data['Collections']
     page = (ROOT / collection['README']).read_text()
-    pages = str(Path(path).with_name('README.md')), 'docs/experiments.md'
+    pages = str(Path(path).with_name('README.md')), 'docs/explanation/experiments.md'
     assert collection['README'] in pages
     figures = set(re.findall(r'\d+\.\d+', page))
     for model in data['Models']:

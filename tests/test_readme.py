@@ -13,7 +13,7 @@ from snnet_mm.costs import cost_table
 from snnet_mm.models import find_stitched_backbone
 
 README = Path(__file__).parents[1] / 'README.md'
-SPACES = README.parent / 'docs' / 'spaces.md'
+SPACES = README.parent / 'docs' / 'reference' / 'spaces.md'
 STOCK = 'setr/setr_vit-l_naive_8xb2-160k_ade20k-512x512.py'
 CAMVID = 'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500_camvid-240x176.py'
 TOY = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -74,9 +74,13 @@ def test_the_backbones_on_the_page_about_spaces():
     assert 'decode_head' in second.optim_wrapper.paramwise_cfg.custom_keys
 
 
-def test_the_configs_of_the_training_page(tmp_path):
+TRAINING_PAGES = 'training', 'parts_of_anchors'
+
+
+def test_the_configs_of_the_training_pages(tmp_path):
     models, base = [], repr(str(README.parent / 'configs' / TOY))
-    for i, text in enumerate(python_of(README.parent / 'docs' / 'training.md')):
+    pages = [README.parent / 'docs/how_to' / f'{page}.md' for page in TRAINING_PAGES]
+    for i, text in enumerate(sum(map(python_of, pages), [])):
         path = tmp_path / f'{i}.py'
         path.write_text(re.sub(r"'./my_\w+.py'", lambda _: base, text))
         cfg = Config.fromfile(path)

@@ -21,7 +21,10 @@ COUNTED = dict(seg='pixels', det='objects', cls='images')
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__)
     add = parser.add_argument
-    add('folder', help='folder of images and labels; docs/own_data.md has the layouts')
+    add(
+        'folder',
+        help='folder of images and labels; docs/tutorials/own_data.md has the layouts',
+    )
     add('--out', required=True, type=Path, help='config to write')
     what = 'task; by default the task of the layout'
     add('--task', choices=('seg', 'depth', 'det', 'cls'), help=what)

@@ -62,7 +62,10 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
     manifest = runtime.manifest
     heads = manifest['task'] != 'detection' or manifest['heads']
     check(
-        heads, 'model', args.model, 'detectors whose heads are graphs: docs/export.md'
+        heads,
+        'model',
+        args.model,
+        'detectors whose heads are graphs: docs/how_to/export.md',
     )
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)

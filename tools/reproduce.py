@@ -18,7 +18,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / 'configs' / 'papers.yml'
-PAGE = ROOT / 'docs' / 'reproducing.md'
+PAGE = ROOT / 'docs' / 'explanation' / 'reproducing.md'
 COLUMNS = dict(
     paper='in the paper',
     configs='configs',

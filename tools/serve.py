@@ -1,4 +1,4 @@
-"""Serve a bundle over HTTP on Ray Serve: ``tools/serve.py BUNDLE``; docs/serving.md."""
+"""Serve a bundle over HTTP on Ray Serve: ``tools/serve.py BUNDLE``; docs/how_to/serving.md."""
 
 import argparse
 import json

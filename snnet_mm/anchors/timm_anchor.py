@@ -1,4 +1,4 @@
-"""Plain ViTs of timm as anchors, a class per family; see ``docs/families.md``."""
+"""Plain ViTs of timm as anchors, a class per family; see ``docs/how_to/families.md``."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -80,7 +80,7 @@ class TimmAnchor(TokenAnchor):
             sketch = create_timm_model(model, num_classes=0, **given)
         name = type(sketch).__name__
         allowed = f'models of the classes {sorted(TIMM_FAMILIES)} of timm, and this is '
-        allowed += f'a {name}; docs/families.md shows how to add another'
+        allowed += f'a {name}; docs/how_to/families.md shows how to add another'
         check(name in TIMM_FAMILIES, 'model', model, allowed)
         height, width = sketch.patch_embed.feat_ratio(as_scalar=False)
         square = 'models with square patches'

@@ -1,4 +1,4 @@
-"""Networks of timm that have stages, as anchors; see ``docs/families.md``."""
+"""Networks of timm that have stages, as anchors; see ``docs/how_to/families.md``."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -57,7 +57,7 @@ class StitchExporter:
 
     They are compared with those of the stitched model, on images of the test set
     or on noise where there are none; after an error no file is left. All ways of
-    export return what they write to ``manifest.json``; see docs/export.md.
+    export return what they write to ``manifest.json``; see docs/how_to/export.md.
     Graphs take images of ``size``, by default that of the model's data preprocessor.
     Checkpoints have no size: without one, costs are of the first test image's.
     """
@@ -82,7 +82,7 @@ class StitchExporter:
         check(min(self.size) > 0, '--shape', self.size, 'positive sizes')
         check_windows(model, self.size)
         self.costs = cost_table(model, self.size)
-        name, wanted = type(model).__name__, 'models of images: docs/families.md'
+        name, wanted = type(model).__name__, 'models of images: docs/how_to/families.md'
         of_images = empty_images(model, self.size, batch=1).ndim == 4
         check(of_images, 'model.type', name, wanted)
         if results is not None:

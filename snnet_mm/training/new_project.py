@@ -54,7 +54,12 @@ def write_project(
     with torch.device('meta'):
         vit = create_timm_model(backbone, num_classes=0)
     plain = type(vit).__name__ in TIMM_FAMILIES
-    check(plain, '--backbone', backbone, 'a plain ViT of timm, see docs/families.md')
+    check(
+        plain,
+        '--backbone',
+        backbone,
+        'a plain ViT of timm, see docs/how_to/families.md',
+    )
     values = dict(data_root=str(data.root)) | _data_values(data, out)
     values |= _model_values(data, vit, backbone, weights)
     epoch = data.splits['train'].number / BATCH_SIZES[data.task]

@@ -1,0 +1,75 @@
+"""A small stitched segmentor of random weights, and images for it."""
+
+import copy
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from tiny import tiny_config
+
+METAINFO = dict(
+    classes=('sky', 'road', 'car'), palette=[[10, 20, 30], [200, 0, 0], [0, 0, 200]]
+)
+
+
+@pytest.fixture(scope='session')
+def seg_cfg():
+    """A small stitched segmentor of 14 stitches, for images of 48x32 pixels."""
+    pytest.importorskip('mmseg')
+    model = tiny_config().model
+    for anchor in model.backbone.anchors:
+        anchor.img_size = (32, 48)
+        anchor.arch.depth = 4
+    model.data_preprocessor.update(mean=[100.0, 110.0, 120.0], std=[50.0, 51.0, 52.0])
+    model.data_preprocessor.size = (32, 48)
+    model.decode_head.num_classes = len(METAINFO['classes'])
+    pipeline = [
+        dict(type='LoadImageFromFile'),
+        dict(type='Resize', scale=(48, 32), keep_ratio=False),
+        dict(type='LoadAnnotations'),
+        dict(type='PackSegInputs'),
+    ]
+    dataset = dict(type='BaseSegDataset', metainfo=METAINFO, pipeline=pipeline)
+    return Config(
+        dict(
+            default_scope='mmseg',
+            model=model,
+            test_dataloader=dict(dataset=dataset),
+            visualizer=dict(type='SegLocalVisualizer', name='visualizer'),
+        )
+    )
+
+
+@pytest.fixture
+def cfg(seg_cfg):
+    return copy.deepcopy(seg_cfg)
+
+
+@pytest.fixture(scope='session')
+def checkpoint(seg_cfg, tmp_path_factory):
+    """Random weights of that segmentor, so large that every part of it shows."""
+    init_default_scope('mmseg')
+    torch.manual_seed(0)
+    model = MODELS.build(seg_cfg.model)
+    with torch.no_grad():
+        for parameter in model.backbone.parameters():
+            parameter.normal_(std=0.3)
+        model.decode_head.conv_seg.weight.normal_()
+    path = tmp_path_factory.mktemp('weights') / 'seg.pth'
+    torch.save(dict(state_dict=model.state_dict()), path)
+    return path
+
+
+@pytest.fixture(scope='session')
+def images(tmp_path_factory):
+    """A folder with three images and a text file."""
+    folder = tmp_path_factory.mktemp('images')
+    random = np.random.default_rng(0)
+    for name in 'abc':
+        image = random.integers(0, 256, (40, 60, 3), np.uint8)
+        cv2.imwrite(str(folder / f'{name}.png'), image)
+    (folder / 'notes.txt').write_text('no image')
+    return folder

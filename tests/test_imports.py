@@ -16,10 +16,10 @@ SLOW_PACKAGES = {'matplotlib', 'onnx', 'scipy', 'triton'}
 
 # What each part may import of ours: itself and all that stands before it.
 ORDER = ['runtime', 'utils', 'stitching', 'anchors', 'tasks', 'models', 'costs']
-ORDER += ['evaluation', 'training', 'export', 'inference']
+ORDER += ['evaluation', 'training', 'exports', 'inference']
 BELOW = {part: set(ORDER[:i]) for i, part in enumerate(ORDER)}
 BELOW['datasets'] = {'runtime', 'utils'}
-for part in ('evaluation', 'training', 'export', 'inference'):
+for part in ('evaluation', 'training', 'exports', 'inference'):
     BELOW[part].add('datasets')
 # On top of these; nothing below names them.
 BELOW['serving'] = {'runtime'}

@@ -17,7 +17,7 @@ from snnet_mm.bridging import (
 from snnet_mm.datasets import ToyScenes
 from snnet_mm.esta import ImportanceSampler
 from snnet_mm.evaluation import StitchStatisticsHook
-from snnet_mm.export import ExportRequest
+from snnet_mm.exports import ExportRequest
 from snnet_mm.models import Distillation
 from snnet_mm.runtime import BudgetController
 from snnet_mm.stitching import Cost, CostTable, SlidingWindowSpace, TwoWaySpace

@@ -54,7 +54,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.export import FORMATS, PRECISIONS, StitchExporter
+    from snnet_mm.exports import FORMATS, PRECISIONS, StitchExporter
     from snnet_mm.inference.init_model import check_stitches, init_model
     from snnet_mm.utils import load_config, print_gains
 
@@ -126,7 +126,7 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
 def report(manifest: dict, out: Path, tolerance: float) -> None:
     """Print a table of the files, those left out included."""
     from snnet_mm.evaluation import wide_console
-    from snnet_mm.export.verification import tolerance_for
+    from snnet_mm.exports.verification import tolerance_for
 
     table = Table(
         title=f'Compared with the stitched model on {manifest["compared_on"]}'

@@ -84,7 +84,7 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
 def of_checkpoint(args: argparse.Namespace) -> tuple:
     """Return the call, task, classes, costs and switch of a config and a checkpoint."""
     from snnet_mm.costs import cost_table
-    from snnet_mm.export.description import task_of
+    from snnet_mm.exports.description import task_of
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
     from snnet_mm.inference.init_model import check_stitches, init_model
     from snnet_mm.models import find_stitched_backbone, set_stitch

@@ -11,7 +11,7 @@ from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
-from snnet_mm.export.single import inference_pipeline, innermost
+from snnet_mm.exports.single import inference_pipeline, innermost
 from snnet_mm.utils import check, is_whole, refusal, register
 
 MAX_BATCH = 8

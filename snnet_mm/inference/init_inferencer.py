@@ -14,7 +14,7 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 
 from snnet_mm.evaluation import draw_sample
-from snnet_mm.export.single import inference_pipeline
+from snnet_mm.exports.single import inference_pipeline
 from snnet_mm.runtime import Detections
 from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.utils import check

@@ -17,7 +17,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import CausalLMOutput
 
-from snnet_mm.export.single import merged_state
+from snnet_mm.exports.single import merged_state
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
 from snnet_mm.stitching import Stitch
 from snnet_mm.stitching.routes import ANCHOR_KIND

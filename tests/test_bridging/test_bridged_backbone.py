@@ -8,7 +8,7 @@ from states import run, states_of
 from snnet_mm.bridging import BridgedBackbone, BridgeSpace
 from snnet_mm.bridging.bridged_backbone import joint_between, stages_to_bridge
 from snnet_mm.costs import cost_table
-from snnet_mm.export.single import single_stitch_config
+from snnet_mm.exports.single import single_stitch_config
 from snnet_mm.stitching import Position
 
 pytest.importorskip('timm')

@@ -13,8 +13,8 @@ from torch.testing import assert_close
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import recalibrate_bn
-from snnet_mm.export import single_stitch
-from snnet_mm.export.single import _drop_pretrained, load_single, save_single
+from snnet_mm.exports import single_stitch
+from snnet_mm.exports.single import _drop_pretrained, load_single, save_single
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.models.wrappers.distillation import find_head, recorded_logits

@@ -7,7 +7,7 @@ from running_here import run_here  # noqa: F401
 from tiny import TOY
 
 from snnet_mm.costs import cost_table
-from snnet_mm.export import StitchExporter
+from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from old_torch import writes_onnx
 
-from snnet_mm.export import exported_latency
+from snnet_mm.exports import exported_latency
 from snnet_mm.stitching import CostTable
 from snnet_mm.stitching.cost_table import group_by_cost
 

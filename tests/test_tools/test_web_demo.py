@@ -13,7 +13,7 @@ from narrow_toy import SHORT, disturb, narrow_toy, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
-from snnet_mm.export import StitchExporter
+from snnet_mm.exports import StitchExporter
 from snnet_mm.runtime.bundle import digest_of
 from snnet_mm.runtime.images import resize_image
 

@@ -5,7 +5,7 @@ from mmengine.registry import MODELS
 from staged_anchors import levit, swin
 from torch import nn
 
-from snnet_mm.export import single_stitch_config
+from snnet_mm.exports import single_stitch_config
 
 LR, WD = 2e-3, 0.1
 SETTINGS = dict(lr=LR, weight_decay=WD)

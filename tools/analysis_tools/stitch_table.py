@@ -131,7 +131,7 @@ def main() -> None:
 
     from snnet_mm.costs import size_name
     from snnet_mm.evaluation import cost_report, plot_routes, wide_console
-    from snnet_mm.export import StitchExporter, measure_exported
+    from snnet_mm.exports import StitchExporter, measure_exported
     from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone
     from snnet_mm.utils import load_config, print_gains

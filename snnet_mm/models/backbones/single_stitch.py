@@ -19,7 +19,7 @@ class SingleStitch(BaseModule):
     """Runs one route and holds only what it runs; trains as any backbone does.
 
     Weights have their names in the stitched backbone; stitching layers are merged.
-    Configs are written by :func:`snnet_mm.export.single_stitch_config`.
+    Configs are written by :func:`snnet_mm.exports.single_stitch_config`.
 
     Args:
         anchors: Configs of the anchors in order; None for one that is not run.

@@ -7,7 +7,7 @@ from mmengine.registry import MODELS
 from states import states_of
 
 from snnet_mm.costs import cost_table
-from snnet_mm.export import single_stitch
+from snnet_mm.exports import single_stitch
 from snnet_mm.models import ElasticBackbone, find_stitched_backbone, set_stitch
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from snnet_mm.export import StitchExporter, load_export
+from snnet_mm.exports import StitchExporter, load_export
 from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
 from snnet_mm.models import set_stitch
 

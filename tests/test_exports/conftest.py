@@ -4,7 +4,7 @@ from mmengine.registry import MODELS, init_default_scope
 from narrow_toy import disturb, narrow_toy
 from torch.testing import assert_close
 
-from snnet_mm.export import load_export
+from snnet_mm.exports import load_export
 from snnet_mm.models import set_stitch
 
 toy_cfg = pytest.fixture(lambda: narrow_toy, scope='session')

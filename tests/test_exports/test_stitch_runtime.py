@@ -20,9 +20,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 
 import snnet_mm
-from snnet_mm.export import StitchExporter
-from snnet_mm.export.description import describe_graphs
-from snnet_mm.export.heads import write_heads
+from snnet_mm.exports import StitchExporter
+from snnet_mm.exports.description import describe_graphs
+from snnet_mm.exports.heads import write_heads
 from snnet_mm.inference.init_inferencer import init_inferencer
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import StitchRuntime

@@ -13,14 +13,14 @@ from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
 
-from snnet_mm.export import (
+from snnet_mm.exports import (
     FORMATS,
     StitchExporter,
     load_export,
     read_manifest,
 )
-from snnet_mm.export.graph import PredictionGraph
-from snnet_mm.export.verification import lost_points, tolerance_for, verify
+from snnet_mm.exports.graph import PredictionGraph
+from snnet_mm.exports.verification import lost_points, tolerance_for, verify
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
@@ -173,7 +173,7 @@ def spoil(monkeypatch):
             return lambda images: sign * run(images)
 
         monkeypatch.setitem(FORMATS, kind, replace(format, load=load))
-        monkeypatch.setattr('snnet_mm.export.exporter.check_parity', lambda *_: 0.0)
+        monkeypatch.setattr('snnet_mm.exports.exporter.check_parity', lambda *_: 0.0)
 
     return spoil
 

@@ -8,8 +8,8 @@ from mmengine.config import Config
 from narrow_toy import SHORT
 from torch import nn
 
-from snnet_mm.export import StitchExporter, read_manifest
-from snnet_mm.export.description import describe_graphs
+from snnet_mm.exports import StitchExporter, read_manifest
+from snnet_mm.exports.description import describe_graphs
 from snnet_mm.inference.init_model import init_model
 
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)

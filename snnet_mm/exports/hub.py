@@ -50,7 +50,7 @@ def card_of(manifest: dict) -> str:
         'One stitched network for several budgets, to be switched at run time:',
         '',
     ]
-    lines += ['```python', 'from snnet_mm.export.hub import HubRuntime', '']
+    lines += ['```python', 'from snnet_mm.exports.hub import HubRuntime', '']
     lines += ["runtime = HubRuntime.from_pretrained('OWNER/NAME')"]
     lines += ["runtime.set_budget('25ms')", 'prediction = runtime(image)', '```', '']
     heads = 'stitch', 'GFLOPs', 'precision', metric, 'lost, 95 %', 'ms'

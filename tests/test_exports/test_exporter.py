@@ -12,8 +12,8 @@ from torch.testing import assert_close
 import snnet_mm
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import PerStitchBN
-from snnet_mm.export import StitchExporter, load_export
-from snnet_mm.export.graph import check_parity
+from snnet_mm.exports import StitchExporter, load_export
+from snnet_mm.exports.graph import check_parity
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults

@@ -11,8 +11,8 @@ pytest.importorskip('timm')
 pytest.importorskip('mmpretrain')
 
 import snnet_mm.tasks.classification_parts  # noqa: E402, F401
-from snnet_mm.export import StitchExporter, single_stitch
-from snnet_mm.export.single import load_single
+from snnet_mm.exports import StitchExporter, single_stitch
+from snnet_mm.exports.single import load_single
 from snnet_mm.models import set_stitch
 
 APART = dict(downsampling_blocks=True)

@@ -3,7 +3,7 @@ import filecmp
 import pytest
 from manifests import MANIFEST, write_bundle
 
-hub = pytest.importorskip('snnet_mm.export.hub', reason='huggingface_hub is missing')
+hub = pytest.importorskip('snnet_mm.exports.hub', reason='huggingface_hub is missing')
 
 
 def test_a_bundle_is_saved_with_a_card_and_read_again(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from mmengine.config import ConfigDict
 from torch.testing import assert_close
 
 from snnet_mm.costs import cost_table, measure_latency
-from snnet_mm.export import StitchExporter, single_stitch
+from snnet_mm.exports import StitchExporter, single_stitch
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import visiting_order
 

@@ -9,7 +9,7 @@ import pytest
 from package_calls import infer, infer_ours, predicted
 from torch.testing import assert_close
 
-from snnet_mm.export import StitchExporter
+from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import StitchTestLoop
-from snnet_mm.export import single_stitch
+from snnet_mm.exports import single_stitch
 from snnet_mm.models import set_stitch
 
 TOY = Path(__file__).parents[2] / 'configs/toy'

@@ -1,7 +1,7 @@
 """Take stitches away: ``tools/export_stitch.py CONFIG CKPT --stitch-id N --out DIR``.
 
-One stitch becomes a model of its own, several become a bundle of ONNX graphs that
-share one file of weights.
+One id becomes a model of its own; several, a word or budgets become a bundle of ONNX
+graphs that share one file of weights.
 """
 
 import argparse
@@ -11,7 +11,14 @@ from pathlib import Path
 from rich.table import Table
 
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import ToolParser, check, check_file, check_writable, run_command
+from snnet_mm.utils import (
+    ToolParser,
+    check,
+    check_file,
+    check_writable,
+    parse_size,
+    run_command,
+)
 
 
 def parse_args() -> argparse.Namespace:
@@ -19,11 +26,9 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('config', help='config file of the stitched model')
     add('checkpoint', help='its checkpoint')
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument('--stitch-id', type=int, help='export one stitch')
-    what = """export a bundle: 'all', 'anchors', 'pareto' (of --results), ids such as
-        0,5,12 or budgets such as 60G,120G"""
-    which.add_argument('--stitch-ids', help=what)
+    what = """an id: a model of one stitch; or a bundle: 'all', 'anchors', 'pareto' (of
+        --results), ids such as 0,5,12 or budgets such as 60G,120G"""
+    add('--stitch-id', required=True, help=what)
     add('--out', type=Path, required=True, help='output folder')
     what = 'formats (default: mm; of a bundle onnx, which shares the weights)'
     add('--format', nargs='+', help=what)
@@ -40,14 +45,16 @@ def parse_args() -> argparse.Namespace:
     add('--tolerance', type=float, default=0.5, help=what)
     what = """size of a graph's images (default: test_cfg.input_size of the config, or
         that of the data preprocessor); checkpoints need none"""
-    add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
+    add('--shape', metavar='HxW', help=what)
     what = 'stitches.json of a test: metrics for the manifest, and for choosing'
     add('--results', help=what)
     what = 'bn_statistics.pth of a test with --recalibrate-bn, used for each stitch'
     add('--bn-statistics', help=what)
     parser.add_cfg_options()
     args = parser.parse_args()
-    args.format = args.format or (['mm'] if args.stitch_ids is None else ['onnx'])
+    args.single = args.stitch_id.isdecimal()
+    args.format = args.format or ['mm' if args.single else 'onnx']
+    args.shape = args.shape and parse_size(args.shape, '--shape')
     return args
 
 
@@ -62,7 +69,7 @@ def main() -> None:
     check_file(args.checkpoint, 'argument: checkpoint')
     check_file(args.bn_statistics, 'option: --bn-statistics')
     results = StitchResults.read(args.results) if args.results else None
-    chosen = args.stitch_ids if args.stitch_id is None else args.stitch_id
+    chosen = int(args.stitch_id) if args.single else args.stitch_id
     check_stitches(cfg, chosen, results, by_costs=True)
     check_writable(args.out, 'option: --out')
     for kind in args.format:
@@ -77,8 +84,7 @@ def main() -> None:
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
     print_gains(args.precision)
-    single = args.stitch_id is not None
-    manifest = (exporter.export_stitch if single else exporter.export_bundle)(
+    manifest = (exporter.export_stitch if args.single else exporter.export_bundle)(
         chosen,
         args.format,
         args.precision,

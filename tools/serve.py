@@ -21,7 +21,7 @@ STOP = signal.SIGINT, signal.SIGTERM
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description='Serve a bundle over HTTP')
     add = parser.add_argument
-    add('bundle', type=Path, help='folder of tools/export_stitch.py --stitch-ids')
+    add('bundle', type=Path, help='a bundle of tools/export_stitch.py')
     add('--host', default='127.0.0.1', help='address to listen on (%(default)s)')
     add('--port', type=int, default=8000, help='default: %(default)s')
     add('--replicas', type=int, default=1, help='processes (default: %(default)s)')

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from snnet_mm.utils import ToolParser, run_command
+from snnet_mm.utils import ToolParser, parse_size, run_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -15,7 +15,7 @@ def parse_args() -> argparse.Namespace:
     add('--out', required=True, help='config to write; weights: the same name, .pth')
     what = """input size that costs are counted at (default: that of the data
         preprocessor, or of a classifier's anchor)"""
-    add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
+    add('--shape', metavar='HxW', help=what)
     return parser.parse_args()
 
 
@@ -24,8 +24,9 @@ def main() -> None:
 
     from snnet_mm.elastic import stitch_models
 
+    size = args.shape and parse_size(args.shape, '--shape')
     pair = (args.config_a, args.checkpoint_a), (args.config_b, args.checkpoint_b)
-    fast, slow, costs = stitch_models(*pair, args.out, args.shape)
+    fast, slow, costs = stitch_models(*pair, args.out, size)
     print(f'fast: {fast.config}\nslow: {slow.config}')
     kinds = [
         m.model.get('decode_head', {}).get('type', m.model['type'])

@@ -81,7 +81,7 @@ def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
     same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
     same += ('screen', 'keep', 'recalibrate_bn', 'metric')
     settings = {name: getattr(args, name) for name in same}
-    settings['sizes'] = args.sizes and [parse_size(size) for size in args.sizes]
+    settings['sizes'] = args.sizes and [parse_size(s, '--sizes') for s in args.sizes]
     settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
     settings = {key: value for key, value in settings.items() if value is not None}
     if settings and not tests_stitches(cfg):

@@ -43,7 +43,7 @@ TASKS = ('segmentation', 'depth')
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description='Write a page that runs a bundle in the browser')
     add = parser.add_argument
-    add('bundle', type=Path, help='folder of tools/export_stitch.py --stitch-ids')
+    add('bundle', type=Path, help='a bundle of tools/export_stitch.py')
     add('--out', type=Path, required=True, help='folder of the page')
     what = f'folder of the npm package (default: npm pack {PACKAGE})'
     add('--onnxruntime-web', type=Path, help=what)

@@ -121,7 +121,7 @@ def next_commands(folder: Path, results: StitchResults) -> Sequence[str]:
     return (
         f'python tools/test.py {model} --budget {budget} '
         f'--results {folder}/stitches.json',
-        f'python tools/export_stitch.py {model} --stitch-ids pareto --results '
+        f'python tools/export_stitch.py {model} --stitch-id pareto --results '
         f'{folder}/stitches.json --precision fp32 int8 --verify-on val '
         f'--out {folder}/bundle',
         f'python tools/web_demo.py {folder}/bundle --out {folder}/site',

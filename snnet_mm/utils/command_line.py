@@ -79,12 +79,12 @@ def run_command(main: Callable[[], None]) -> None:
         raise SystemExit(1) from None
 
 
-def parse_size(text: str) -> tuple[int, int]:
+def parse_size(text: str, option: str) -> tuple[int, int]:
     """Return height and width of an option such as ``168x238``."""
     height, _, width = text.partition('x')
     right = height.isdecimal() and width.isdecimal() and int(height) * int(width)
     allowed = 'height and width in pixels, such as 168x238'
-    check(right, '--sizes', text, allowed)
+    check(right, option, text, allowed)
     return int(height), int(width)
 
 

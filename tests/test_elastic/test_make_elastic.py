@@ -124,7 +124,7 @@ def test_files_work_in_the_tools_and_one_file_in_the_package_itself(
     paths = [tmp_path / 'a' / f'elastic.{end}' for end in ('py', 'pth')]
     out, formats = tmp_path / 'out', ('--format', 'mm', 'onnx')
     run_here(
-        'export_stitch.py', *paths, '--stitch-ids', '0,1,2', '--out', out, *formats
+        'export_stitch.py', *paths, '--stitch-id', '0,1,2', '--out', out, *formats
     )
     for i in (0, 1, 2):
         exported = init_model(

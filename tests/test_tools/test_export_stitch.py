@@ -45,6 +45,27 @@ def test_the_tool_reports_what_it_wrote(run_here, untrained, tmp_path):
     assert {p.name for p in out.iterdir()} == {'manifest.json', *names}
 
 
+@pytest.mark.parametrize(
+    ('spelled', 'single'),
+    [('14', True), ('0,2', False), ('pareto', False), ('60G', False)],
+)
+def test_one_id_is_a_model_and_others_are_a_bundle(monkeypatch, spelled, single):
+    monkeypatch.syspath_prepend(ROOT / 'tools')
+    import export_stitch
+
+    def parse(shape):
+        args = ('a.py', 'a.pth', '--out', 'out', '--stitch-id', spelled)
+        monkeypatch.setattr(sys, 'argv', ['', *args, '--shape', shape])
+        return export_stitch.parse_args()
+
+    args = parse('126x182')
+    assert (args.single, args.shape) == (single, (126, 182))
+    assert args.format == ['mm' if single else 'onnx']
+    for shape in ('126', '126x0', '126x'):
+        with pytest.raises(ValueError, match=f"shape='{shape}'; .*such as 168x238"):
+            parse(shape)
+
+
 def test_what_is_left_out_stands_in_the_table(monkeypatch, capsys):
     monkeypatch.syspath_prepend(ROOT / 'tools')
     import export_stitch
@@ -88,9 +109,7 @@ def test_our_test_tool_and_that_of_mmseg_score_it_alike(
 def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     pytest.importorskip('onnxruntime')
     model = demo[0] / 'elastic.py', demo[0] / 'elastic.pth'
-    done = run_tool(
-        'export_stitch.py', *model, '--stitch-ids', '0,1', '--out', tmp_path
-    )
+    done = run_tool('export_stitch.py', *model, '--stitch-id', '0,1', '--out', tmp_path)
     manifest = json.loads((tmp_path / 'manifest.json').read_text())
     assert [s['id'] for s in manifest['stitches']] == [0, 1]
     weights = tmp_path / 'weights.safetensors'

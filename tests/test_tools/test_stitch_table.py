@@ -15,7 +15,7 @@ CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py
 
 
 def test_costs_are_printed_and_saved(run_here, tmp_path):
-    options = ('--latency', '--batch', 2, '--shape', 64, 96, '--rounds', 2)
+    options = ('--latency', '--batch', 2, '--shape', '64x96', '--rounds', 2)
     options += ('--check', 0, 9, '--sort', 'params', '--kind', 'FS', 'SF')
     options += ('--draw-routes', 3)
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)

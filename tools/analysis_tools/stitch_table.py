@@ -32,7 +32,7 @@ def parse_args() -> argparse.Namespace:
     add('--memory', action='store_true', help='measure the peak memory, on a GPU')
     what = """input size (default: test_cfg.input_size of the config, or that of the
         data preprocessor)"""
-    add('--shape', nargs=2, type=int, metavar=('HEIGHT', 'WIDTH'), help=what)
+    add('--shape', metavar='HxW', help=what)
     what = 'input sizes, each of which gets a costs_HxW.json, instead of one'
     add('--sizes', nargs='+', metavar='HxW', help=what)
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
@@ -60,9 +60,8 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     for name in ('batch', 'rounds'):
         check(getattr(args, name) > 0, f'--{name}', getattr(args, name), '1 or more')
-    pixels = '1 pixel or more each way'
-    check(min(args.shape or [1]) > 0, '--shape', args.shape, pixels)
-    args.sizes = [parse_size(size) for size in args.sizes or ()]
+    args.shape = args.shape and parse_size(args.shape, '--shape')
+    args.sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
     timed = args.latency and args.device == 'cpu'
     needed = 'with --latency, and --device cpu'
     check(timed or not args.precision, '--precision', args.precision, needed)

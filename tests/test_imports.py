@@ -113,9 +113,7 @@ TOOLS = [
 
 
 @pytest.mark.parametrize('tool', TOOLS, ids=lambda path: path.name)
-def test_help_needs_neither_torch_nor_mmengine(tool):
-    if tool.name == 'serve.py':
-        pytest.importorskip('ray')
+def test_help_needs_neither_torch_nor_mmengine_nor_ray(tool):
     script = "import atexit, runpy, sys; sys.argv = [sys.argv[1], '--help'];"
     script += "atexit.register(lambda: print('modules', *sys.modules));"
     script += "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -123,7 +121,7 @@ def test_help_needs_neither_torch_nor_mmengine(tool):
     printed = subprocess.check_output(command, text=True, cwd=PACKAGE.parent)
     text, _, modules = printed.partition('modules ')
     assert 'show this help message' in text
-    assert {'torch', 'mmengine'} & {*modules.split()} == set()
+    assert {'torch', 'mmengine', 'ray', 'aiohttp'} & {*modules.split()} == set()
 
 
 def fresh(script):

@@ -1,4 +1,7 @@
-"""Serve a bundle over HTTP on Ray Serve: ``tools/serve.py BUNDLE``; docs/how_to/serving.md."""
+"""Serve a bundle over HTTP on Ray Serve: ``tools/serve.py BUNDLE``.
+
+See docs/how_to/serving.md.
+"""
 
 import argparse
 import json
@@ -6,12 +9,8 @@ import signal
 import threading
 from pathlib import Path
 
-import ray
-from ray import serve
-
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import usable_cores
-from snnet_mm.serving import build_service, check_settings
 from snnet_mm.utils import ToolParser, check, run_command
 
 OBJECT_STORE = 2**28  # bytes, for images on their way between processes
@@ -35,6 +34,8 @@ def parse_args() -> argparse.Namespace:
 
 def read_settings(path: Path | None, runtime: StitchRuntime) -> dict:
     """Read and validate the settings; without a file they are the defaults."""
+    from snnet_mm.serving import check_settings
+
     try:
         found = json.loads(path.read_text()) if path else {}
     except (OSError, ValueError) as error:
@@ -45,6 +46,12 @@ def read_settings(path: Path | None, runtime: StitchRuntime) -> dict:
 
 def main() -> None:
     args = parse_args()
+
+    import ray
+    from ray import serve
+
+    from snnet_mm.serving import build_service
+
     for key in ('replicas', 'threads'):
         value = getattr(args, key)
         check(value > 0, f'--{key}', value, 'whole numbers from 1')

@@ -12,29 +12,13 @@ import statistics
 import time
 from pathlib import Path
 
-import aiohttp
-import ray
-from ray import serve
-
 from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.deadline import choose
 from snnet_mm.runtime.folder import list_images
-from snnet_mm.serving import build_service, check_settings
-from snnet_mm.serving.service import Worker
 from snnet_mm.utils import ToolParser, machine, run_command, write_json
 
 URL = 'http://127.0.0.1:8265'
 BURST, QUIET, PERIOD = 16 / 7, 4 / 7, 4  # of the rate: 4x for one second of four
-
-
-class MeasuredWorker(Worker):
-    """A replica that also knows the rule without the queue."""
-
-    def reconfigure(self, settings: dict) -> None:
-        """Take settings of a service, and whether the rule is blind."""
-        super().reconfigure(settings)
-        blind = lambda front, slack, *_: choose(front, slack, 1)  # noqa: E731
-        self.choose = blind if settings['blind'] else choose
 
 
 def parse_args() -> argparse.Namespace:
@@ -64,6 +48,8 @@ def arrivals(rate: float, bursts: bool, seconds: float) -> list[float]:
 
 async def load(times: list[float], deadline: float, bodies: list[bytes]) -> list[tuple]:
     """Send requests at their times; return milliseconds, status and what ran."""
+    import aiohttp
+
     limit = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=limit) as session:
 
@@ -103,6 +89,22 @@ def summarize(found: list[tuple], deadline: float, scores: dict) -> dict:
 
 def main() -> None:
     args = parse_args()
+
+    import ray
+    from ray import serve
+
+    from snnet_mm.serving import build_service, check_settings
+    from snnet_mm.serving.service import Worker
+
+    class MeasuredWorker(Worker):
+        """A replica that also knows the rule without the queue."""
+
+        def reconfigure(self, settings: dict) -> None:
+            """Take settings of a service, and whether the rule is blind."""
+            super().reconfigure(settings)
+            blind = lambda front, slack, *_: choose(front, slack, 1)  # noqa: E731
+            self.choose = blind if settings['blind'] else choose
+
     runtime = StitchRuntime(args.bundle, 1, precision=args.precision)
     ids = [key[1] for key in runtime.front()]
     ranked, scores = runtime.manifest['ranked_by']['metric'], {}

@@ -82,6 +82,16 @@ def test_options_of_commands_exist(page):
                 assert (ROOT / 'tools/analysis_tools' / file).exists()
 
 
+@pytest.mark.parametrize('page', (ROOT / 'docs').rglob('*.md'), ids=lambda p: p.stem)
+def test_docs_are_short_pages_of_short_lines(page):
+    text = page.read_text()
+    assert len(text.split()) <= 1200
+    prose = re.sub(r'^```.*?^```$', '', text, flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(r'`[^`]*`', '', re.sub(r'\]\([^)]*\)', ']', prose))
+    lines = [line for line in prose.splitlines() if not line.startswith('|')]
+    assert [line for line in lines if len(line) > 120] == []
+
+
 @pages
 def test_names_of_the_package_exist(page):
     for dotted in set(re.findall(r'`(snnet_mm(?:\.\w+)+)`', page.read_text())):

@@ -44,21 +44,29 @@ def parse_args() -> argparse.Namespace:
     add('--partition', default='gpu', help="Slurm's partition (default: gpu)")
     what = 'only the config with this number, from 0, as in a job array'
     add('--job', type=int, help=what)
-    add('--write-docs', action='store_true', help=f'write {PAGE.relative_to(ROOT)}')
+    add(
+        '--write-docs',
+        action='store_true',
+        help=f'write {PAGE.relative_to(ROOT)} and its pages',
+    )
     return parser.parse_args()
 
 
-def page(papers: Mapping) -> str:
-    """Return the page of the documentation that the list is."""
-    parts = [papers['head']]
+def pages(papers: Mapping) -> dict[Path, str]:
+    """Return the pages of the documentation: an overview and one for each paper."""
+    links, found = [], {}
     for paper in papers['papers']:
         keys = [k for k in COLUMNS if any(k in item for item in paper['items'])]
         rows = [[COLUMNS[k] for k in keys], ['---'] * len(keys)]
         rows += [[item.get(k, '') for k in keys] for item in paper['items']]
         lines = ['| ' + ' | '.join(row) + ' |' for row in rows]
         lines[1] = '|' + '---|' * len(keys)
-        parts += [f'## {paper["title"]}', '\n'.join(lines), paper.get('after', '')]
-    return '\n\n'.join(part.strip() for part in parts if part) + '\n'
+        parts = [f'# {paper["title"]}', '\n'.join(lines), paper.get('after', '')]
+        path = PAGE.with_stem(f'{PAGE.stem}_{paper["name"].lower().replace("-", "_")}')
+        found[path] = '\n\n'.join(part.strip() for part in parts if part) + '\n'
+        links.append(f'- [{paper["title"]}]({path.name})')
+    head = papers['head'].strip(), '## Papers', '\n'.join(links)
+    return found | {PAGE: '\n\n'.join(head) + '\n'}
 
 
 def find_items(papers: Mapping, wanted: str) -> list[dict]:
@@ -183,7 +191,8 @@ def main() -> None:
     args = parse_args()
     papers = yaml.safe_load(LIST.read_text())
     if args.write_docs:
-        PAGE.write_text(page(papers))
+        for path, text in pages(papers).items():
+            path.write_text(text)
         return
     if args.list or args.item is None:
         for paper in papers['papers']:

@@ -1,4 +1,4 @@
-"""Networks of timm that have stages, as anchors; see ``docs/how_to/families.md``."""
+"""Networks of timm that have stages, as anchors; see ``docs/how_to/stages.md``."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -148,7 +148,7 @@ def test_weights_of_another_network_are_refused(tmp_path):
 
 @torch.no_grad()
 def test_the_family_that_the_docs_add(monkeypatch):
-    text = (Path(__file__).parents[2] / 'docs/how_to/families.md').read_text()
+    text = (Path(__file__).parents[2] / 'docs/how_to/stages.md').read_text()
     blocks = [part.split('```')[0] for part in text.split('```python\n')]
     (code,) = [block for block in blocks if "FAMILIES['regnet']" in block]
     monkeypatch.setitem(timm_stage_anchor.FAMILIES, 'regnet', None)

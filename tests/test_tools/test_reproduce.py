@@ -36,8 +36,11 @@ def read(tool):
     return yaml.safe_load(tool.LIST.read_text())
 
 
-def test_the_page_is_the_list(tool):
-    assert tool.PAGE.read_text() == tool.page(read(tool))
+def test_the_pages_are_the_list(tool):
+    pages = tool.pages(read(tool))
+    assert len(pages) == 5
+    for path, text in pages.items():
+        assert path.read_text() == text
 
 
 def test_items_have_configs_that_exist(tool):

@@ -14,7 +14,7 @@ from ..backbones.stitched_backbone import StitchedBackbone
 from ..backbones.walk import walk
 from .stitching_layer import StitchingLayer
 
-PREFIX_RIDGE = 1.0  # of docs/explanation/experiments.md
+PREFIX_RIDGE = 1.0  # of docs/explanation/experiments_elastic.md
 Joints = tuple[StitchingLayerSpec, ...]  # those that a layer serves, in order
 
 

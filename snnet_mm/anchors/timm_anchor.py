@@ -1,4 +1,4 @@
-"""Plain ViTs of timm as anchors, a class per family; see ``docs/how_to/families.md``."""
+"""Plain ViTs of timm as anchors, a class per family: docs/how_to/families.md."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -68,7 +68,7 @@ class TimmAnchor(TokenAnchor):
         pretrained: bool = False,
         img_size: int | Sequence[int] | None = None,
         model_args: Mapping | None = None,
-        **_,
+        **kwargs,
     ) -> 'TimmAnchor':
         if not model:  # a copy
             return super().__new__(cls)

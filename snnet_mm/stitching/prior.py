@@ -18,8 +18,8 @@ def prior_scores(space: StitchingSpace, flops: Mapping[int, float]) -> dict[int,
     The anchors score 0, 1, 2 and so on. Between the FLOPs of its fastest and slowest
     anchor a stitch scores in proportion, and every change of anchor is worse the later
     it comes, as SN-Netv2 finds in appendix E: the more so into the slower anchor. The
-    two weights were chosen on the authors' ADE20K results; docs/how_to/choosing.md says how
-    well it ranks.
+    two weights were chosen on the authors' ADE20K results. How well it ranks is in
+    docs/how_to/choosing.md.
     """
     wanted = 'results of an evaluation: no guess is made for a ' + type(space).__name__
     check(space.has_prior, '--results', None, wanted)

@@ -1,12 +1,11 @@
 import json
-import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from tiny import TOY
 
+from snnet_mm.elastic import fast_anchor
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.utils import load_config, load_weights_only
 
@@ -20,21 +19,16 @@ OPTIONS = (
 
 
 @pytest.fixture
-def tool():
-    return runpy.run_path(str(Path(__file__).parents[2] / 'tools/make_fast_anchor.py'))
-
-
-@pytest.fixture
-def fast_backbone(tool, tmp_path):
-    """The config that the tool writes for the backbone, of a slow one with settings."""
+def fast_backbone(tmp_path):
+    """The config that is written for the backbone, of a slow one with settings."""
 
     def write(size=None, **settings):
         cfg = load_config(SLOW, {f'model.backbone.{k}': v for k, v in settings.items()})
         args = dict(width=None, blocks=None, every=2) | (size or {})
         files = dict(config=str(SLOW), checkpoint=None, work_dir=tmp_path)
         args = SimpleNamespace(**args, **files)
-        arch, places, _ = tool['cut'](cfg, args)
-        return tool['write_config'](cfg, arch, places, args).model.backbone
+        arch, places, _ = fast_anchor._cut(cfg, args)
+        return fast_anchor._write_config(cfg, arch, places, args).model.backbone
 
     return write
 
@@ -60,8 +54,8 @@ def test_blocks_that_cannot_be_narrowed(fast_backbone, setting):
         fast_backbone(dict(width=48), **setting)
 
 
-def test_whatever_reads_a_narrow_backbone_is_narrowed(tool):
-    narrow = tool['narrow_readers']
+def test_whatever_reads_a_narrow_backbone_is_narrowed():
+    narrow = fast_anchor._narrow_readers
     uper, fcn = dict(type='UPerHead', in_channels=[96] * 4), dict(in_channels=96)
     model = dict(neck=None, decode_head=uper, auxiliary_head=[dict(fcn, channels=8)])
     assert narrow(model, 48) == dict(
@@ -79,26 +73,26 @@ def test_whatever_reads_a_narrow_backbone_is_narrowed(tool):
         narrow(dict(head=dict(type='ClsHead')), 48)
 
 
-def test_directions_of_images_augmented_at_random_are_those_of_any_start(tool):
+def test_directions_of_images_augmented_at_random_are_those_of_any_start():
     """A training that is resumed goes on towards the same tokens."""
     cfg = load_config(SLOW, {'model.backbone.arch.embed_dims': 16})
     loader = cfg.train_dataloader
     loader.sampler = dict(type='InfiniteSampler')
     loader.dataset.update(type=loader.dataset.pop('of'), num_scenes=16)
     model, args = init_model(cfg, None, device='cpu'), SimpleNamespace(width=8)
-    bases = [tool['find_directions'](model, cfg, args) for _ in range(2)]
+    bases = [fast_anchor._find_directions(model, cfg, args) for _ in range(2)]
     assert torch.equal(*bases)
 
 
 def test_checkpoints_fall_into_the_training_whatever_the_loop_of_the_slow(
-    tool, tmp_path
+    tmp_path,
 ):
     cfg = load_config(SLOW, {})
     hook = dict(type='CheckpointHook', interval=1, save_best='auto')  # by epoch
     cfg.default_hooks.checkpoint = hook
-    args = SimpleNamespace(width=None, blocks=None, every=2, iters=20, no_labels=False)
+    args = SimpleNamespace(width=None, blocks=None, every=2, iters=20, labels=True)
     vars(args).update(config=str(SLOW), checkpoint='', work_dir=tmp_path, resume=False)
-    training = tool['training_config'](cfg, cfg, [0], args)
+    training = fast_anchor._training_config(cfg, cfg, [0], args)
     checkpoint = training.default_hooks.checkpoint
     assert not checkpoint.by_epoch
     assert 0 < checkpoint.interval < 20
@@ -107,7 +101,7 @@ def test_checkpoints_fall_into_the_training_whatever_the_loop_of_the_slow(
     assert spans == [(0, 2), (2, 20)]
 
 
-def test_a_training_of_other_blocks_is_not_resumed(tool, tmp_path):
+def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
     """Else the new config would come with the network of the old blocks."""
     path = tmp_path / 'slow.pth'
     path.write_bytes(b'slow')
@@ -117,7 +111,7 @@ def test_a_training_of_other_blocks_is_not_resumed(tool, tmp_path):
     def check(resume=True, blocks=(0, 2), width=None):
         options = dict(resume=resume, blocks=blocks and [*blocks], width=width)
         options |= dict(checkpoint=str(path), work_dir=tmp_path)
-        tool['check_resumed'](SimpleNamespace(**options))
+        fast_anchor._check_resumed(SimpleNamespace(**options))
 
     check()  # nothing to resume yet
     last.touch()
@@ -139,20 +133,22 @@ def test_a_training_of_other_blocks_is_not_resumed(tool, tmp_path):
         check()
 
 
-def test_weights_are_those_that_an_ema_averaged(tool, tmp_path):
+def test_weights_are_those_that_an_ema_averaged(tmp_path):
     options = dict(option.split('=') for option in OPTIONS)
     cfg = load_config(SLOW, {k: int(v) for k, v in options.items()})
     slow, first = tmp_path / 'slow.pth', tmp_path / 'cut.pth'
     weights = init_model(cfg, None, device='cpu').state_dict()
     for path in (slow, first):
         torch.save(dict(state_dict=weights), path)
-    args = dict(width=None, blocks=None, every=2, iters=3, no_labels=True, resume=False)
+    args = dict(width=None, blocks=None, every=2, iters=3, labels=False, resume=False)
     args |= dict(config=str(SLOW), checkpoint=str(slow), work_dir=tmp_path)
     places = range(cfg.model.backbone.arch.depth)
-    training = tool['training_config'](cfg, cfg, [*places], SimpleNamespace(**args))
+    training = fast_anchor._training_config(
+        cfg, cfg, [*places], SimpleNamespace(**args)
+    )
     training.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
     training.val_cfg = training.val_dataloader = training.val_evaluator = None
-    tool['train'](training, tmp_path / 'fast.pth', False)
+    fast_anchor._train(training, tmp_path / 'fast.pth', False)
     written = torch.load(tmp_path / 'fast.pth')['state_dict']
     kept = load_weights_only(tmp_path / 'training' / 'iter_3.pth')
     averaged, last = kept['state_dict'], kept['ema_state_dict']
@@ -164,7 +160,7 @@ def test_weights_are_those_that_an_ema_averaged(tool, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('size, depth, width', [((), 4, 16), (('--width', 8), 8, 8)])
-def test_a_fast_anchor_is_made_of_a_slow_one(run_tool, tmp_path, size, depth, width):
+def test_a_fast_anchor_is_made_of_a_slow_one(run_here, tmp_path, size, depth, width):
     options = dict(option.split('=') for option in OPTIONS)
     options = {k: int(v) for k, v in options.items()}
     slow = init_model(SLOW, None, cfg_options=options, device='cpu')
@@ -173,9 +169,9 @@ def test_a_fast_anchor_is_made_of_a_slow_one(run_tool, tmp_path, size, depth, wi
         *('make_fast_anchor.py', SLOW, tmp_path / 'slow.pth', *size, '--iters', 2),
         *('--work-dir', tmp_path / 'fast', '--resume', '--cfg-options', *OPTIONS),
     )
-    run_tool(*command)  # nothing to resume yet
+    run_here(*command)  # nothing to resume yet
     first = torch.load(tmp_path / 'fast' / 'fast.pth')['state_dict']
-    run_tool(*command)
+    run_here(*command)
     again = torch.load(tmp_path / 'fast' / 'fast.pth')['state_dict']
     assert all(torch.equal(v, again[k]) for k, v in first.items())
     metrics = json.loads((tmp_path / 'fast' / 'fast_anchor.json').read_text())

@@ -1,0 +1,323 @@
+"""A trained network in, a smaller one that does what it does out."""
+
+import hashlib
+import json
+import math
+import os
+import os.path as osp
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
+from mmengine.runner import Runner, find_latest_checkpoint
+
+from snnet_mm.anchors import (
+    PlainViT,
+    contract_width,
+    keep_blocks,
+    principal_directions,
+)
+from snnet_mm.anchors.pretrained import read_weights
+from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import model_config, recorded_tokens
+from snnet_mm.training import build_runner, make_safe, train_in_half_precision
+from snnet_mm.utils import (
+    atomic_path,
+    check,
+    check_writable,
+    guard_checkpoints,
+    isolated_rng,
+    load_config,
+    set_length,
+    write_json,
+)
+
+LAST = 'last_checkpoint'  # mmengine's name of the file that names it
+NUM_IMAGES = 64  # that the directions of a narrow network are from
+
+
+@dataclass
+class Options:
+    """Settings of :func:`make_fast_anchor` that its steps share."""
+
+    config: str
+    checkpoint: str
+    work_dir: Path
+    every: int
+    blocks: list[int] | None
+    width: int | None
+    iters: int
+    labels: bool
+    resume: bool
+
+
+def make_fast_anchor(
+    config: str | os.PathLike,
+    checkpoint: str | os.PathLike,
+    work_dir: str | os.PathLike,
+    every: int = 2,
+    blocks: Sequence[int] | None = None,
+    width: int | None = None,
+    iters: int = 300,
+    labels: bool = True,
+    amp: bool = False,
+    resume: bool = False,
+    cfg_options: dict | None = None,
+    verbose: bool = False,
+) -> dict[str, dict[str, float]]:
+    """Make a fast anchor of a slow one.
+
+    Leaves out blocks or narrows all of them, then trains the smaller network to do what
+    the slow one does on the training images of the config. ``work_dir`` gets
+    ``fast.py``, the config of the fast anchor alone, ``fast.pth``, its weights, and
+    ``fast_anchor.json``, the metrics.
+
+    Args:
+        config: Config of the slow anchor alone, a ``PlainViT`` in any mm model.
+        checkpoint: Its checkpoint.
+        work_dir: Output folder.
+        every: Every n-th block is kept.
+        blocks: Blocks to keep, in place of ``every``.
+        width: Width of the new network, which then keeps all blocks.
+        iters: Iterations of training.
+        labels: Whether training uses the labels, too.
+        amp: Whether to train in mixed precision.
+        resume: Whether to go on with an interrupted training.
+        cfg_options: Settings to override in the config.
+        verbose: Whether to show the whole log of mmengine.
+
+    Returns:
+        Test metrics of the slow anchor, the cut and the trained network, by these
+        names: ``'slow anchor'``, ``'cut'``, ``'trained'``.
+
+    Raises:
+        ValueError: If the model or a setting does not fit; the message names the value
+            and the option.
+
+    Example:
+        >>> metrics = make_fast_anchor('vit.py', 'vit.pth', 'work_dirs/fast', iters=600)
+        >>> metrics['trained']['mIoU']
+    """
+    check(iters > 1, '--iters', iters, '2 or more')
+    check(every > 1, '--every', every, '2 or more')
+    kept = None if blocks is None else list(blocks)
+    options = Options(
+        *(str(config), str(checkpoint), Path(work_dir)),
+        *(every, kept, width, iters, labels, resume),
+    )
+    cfg = load_config(options.config, cfg_options)
+    train_in_half_precision(cfg, amp)
+    folder = check_writable(options.work_dir, 'option: --work-dir')
+    first, last = folder / 'cut.pth', folder / 'fast.pth'
+    with guard_checkpoints():
+        arch, places, weights = _cut(cfg, options)
+        _check_resumed(options)
+        fast = _write_config(cfg, arch, places, options)
+        student = MODELS.build(model_config(fast))
+        student.load_state_dict(weights, strict=False)  # a narrow one has a new head
+        _save(first, state_dict=student.state_dict())
+        _train(_training_config(cfg, fast, places, options), last, verbose)
+        fast.work_dir = cfg.work_dir = str(folder)
+        networks = {'slow anchor': (cfg, checkpoint), 'cut': (fast, first)}
+        networks['trained'] = fast, last
+        metrics = {n: _evaluate(*of, n, verbose) for n, of in networks.items()}
+    write_json(folder / 'fast_anchor.json', metrics)
+    return metrics
+
+
+def _save(path: Path, **content: object) -> None:
+    with atomic_path(path) as temporary:
+        torch.save(content, temporary)
+
+
+def _cut(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
+    """Cut the slow anchor; return arch, places, and the weights to begin with."""
+    model = init_model(cfg, options.checkpoint, device='cpu')
+    anchor, prefix = model.backbone, 'backbone.'
+    check(type(anchor) is PlainViT, 'backbone.type', type(anchor).__name__, 'PlainViT')
+    weights, depth, (width, *_) = model.state_dict(), anchor.depth, anchor.block_dims
+    heads = anchor.blocks[0].attn.num_heads
+    arch = dict(embed_dims=width, depth=depth, num_heads=heads)
+    arch['mlp_ratio'] = anchor.blocks[0].mlp.fc1.out_features / width
+    own = anchor.state_dict()
+    if options.width is None:
+        blocks = options.blocks = options.blocks or list(range(0, depth, options.every))
+        own = keep_blocks(own, blocks)
+        places = [*(b - 1 for b in blocks[1:]), depth - 1]
+        arch['depth'] = len(blocks)
+    else:
+        block = anchor.blocks[0]
+        for key, value, right in (
+            ('mlp_shortcut', block.mlp_shortcut, False),
+            ('qkv_bias', block.attn.qkv.bias is not None, True),
+        ):
+            check(value is right, f'backbone.{key}', value, f'{right}, for --width')
+        basis, places = _find_directions(model, cfg, options), list(range(depth))
+        own = contract_width(own, basis, heads)
+        arch |= dict(embed_dims=options.width, num_heads=heads * options.width // width)
+        weights = {}  # a head is of one width
+        _save(options.work_dir / 'basis.pth', basis=basis)
+    rest = {k: v for k, v in weights.items() if not k.startswith(prefix)}
+    return arch, places, rest | {prefix + k: v for k, v in own.items()}
+
+
+def _find_directions(model, cfg: Config, options: Options) -> torch.Tensor:
+    """Return the principal directions of the tokens of all blocks."""
+    collected = {i: [] for i in range(model.backbone.depth)}
+    loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
+    # A training that is resumed keeps its directions.
+    with isolated_rng(0), torch.no_grad():
+        for batch in islice(loader, math.ceil(NUM_IMAGES / loader.batch_size)):
+            with recorded_tokens(model.backbone) as tokens:
+                model.backbone(model.data_preprocessor(batch)['inputs'])
+            for i, found in tokens.items():
+                collected[i].append(found.flatten(0, 1))
+    return principal_directions(
+        [torch.cat(x) for x in collected.values()], options.width
+    )
+
+
+def _check_resumed(options: Options) -> None:
+    """Raise if a training to be resumed is of other blocks or another checkpoint.
+
+    A training that starts anew leaves no older checkpoint to be resumed in its place.
+    """
+    note, last = (options.work_dir / 'training' / n for n in ('made_of.json', LAST))
+    file, name = Path(options.checkpoint), options.checkpoint.encode()
+    content = file.read_bytes() if file.is_file() else name  # a URL
+    made_of = dict(checkpoint=hashlib.sha256(content).hexdigest()[:16])
+    made_of |= dict(blocks=options.blocks, width=options.width)
+    if options.resume and last.is_file():
+        known = (
+            json.loads(note.read_text()) if note.is_file() else 'of an older version'
+        )
+        allowed = f'False, as the training in {note.parent} is {known}, this {made_of}'
+        check(known == made_of, '--resume', True, allowed)
+    else:
+        last.unlink(missing_ok=True)
+        note.parent.mkdir(exist_ok=True)
+        write_json(note, made_of)
+
+
+def _write_config(
+    cfg: Config, arch: dict, places: list[int], options: Options
+) -> Config:
+    """Write the config of the fast anchor alone, and return it."""
+    path, checkpoint = options.work_dir / 'fast.py', str(options.work_dir / 'fast.pth')
+    init_cfg = dict(type='Pretrained', checkpoint=checkpoint, prefix='backbone.')
+    backbone, slow, depth = dict(arch=arch), cfg.model.backbone, places[-1] + 1
+    backbone['init_cfg'] = init_cfg
+    maps = slow.get('out_indices')
+    if maps is not None:  # of the first blocks that stand for these, or for later ones
+        maps = [next(i for i, p in enumerate(places) if p >= j % depth) for j in maps]
+        backbone['out_indices'] = tuple(maps)
+    if options.blocks is not None and (old := slow.get('global_blocks')):
+        kept = tuple(n for n, block in enumerate(options.blocks) if block in old)
+        wanted = f'some with one of {tuple(old)}, which attend among all tokens'
+        check(kept, '--blocks', options.blocks, wanted)
+        backbone['global_blocks'] = kept
+    if 'frozen_stages' in slow:
+        backbone['frozen_stages'] = -1  # what was cut has to adapt
+    model = dict(backbone=backbone)
+    if options.width is not None:
+        model |= _narrow_readers(cfg.model, options.width)
+    fast = deepcopy(cfg)
+    fast.model.backbone.pop('arch')
+    fast.model.backbone.pop('init_cfg', None)
+    fast.merge_from_dict(dict(model=model))
+    for value in (arch, init_cfg):
+        value['_delete_'] = True
+    changes = dict(_base_=[osp.relpath(options.config, options.work_dir)], model=model)
+    made = f'# A fast anchor made of that of {osp.basename(options.config)} by '
+    made += f'tools/make_fast_anchor.py.\n{Config(changes).pretty_text}'
+    path.write_text(made)
+    return fast
+
+
+def _narrow_readers(model: Config, width: int) -> dict:
+    """Return configs of the parts that read a backbone, for maps of a width."""
+
+    def narrow(part: dict | list) -> dict | list:
+        if isinstance(part, list):  # a config replaces lists as a whole
+            return [dict(each, **narrow(each)) for each in part]
+        if 'anchor_heads' in part:  # of a StitchedClsHead
+            return dict(anchor_heads=narrow(part['anchor_heads']))
+        old = part.get('in_channels')
+        check(old is not None, 'in_channels', old, f'some, of the {part.get("type")}')
+        new = [width] * len(old) if isinstance(old, Sequence) else width
+        return dict(in_channels=new)
+
+    # A neck without widths, such as a pooling, passes them on.
+    has_neck = 'in_channels' in (model.get('neck') or {})
+    names = ['neck'] if has_neck else ['decode_head', 'head', 'auxiliary_head']
+    return {n: narrow(model[n]) for n in names if model.get(n) is not None}
+
+
+def _has_classes(model: dict) -> bool:
+    """Return whether a model's head gives logits of classes, as no detector's does."""
+    head = model.get('decode_head') or model.get('head') or {}
+    return bool((head[-1] if isinstance(head, list) else head).get('num_classes'))
+
+
+def _training_config(
+    cfg: Config, fast: Config, places: list[int], options: Options
+) -> Config:
+    """Return the config that trains the fast anchor with the slow one as teacher."""
+    cfg, student = deepcopy(cfg), deepcopy(fast.model)
+    student.backbone.init_cfg = None
+    teacher = deepcopy(cfg.model)
+    teacher.backbone.init_cfg = None
+    cfg.model = dict(
+        type='FastAnchorWrapper',
+        model=student,
+        teacher=teacher,
+        teacher_checkpoint=options.checkpoint,
+        places=places,
+        labels=options.labels,
+        logits_weight=0.1 if _has_classes(cfg.model) else 0,
+    )
+    if options.width is not None:
+        cfg.model.basis = str(options.work_dir / 'basis.pth')
+    # Those of the slow anchor's config may be by epoch, or further apart.
+    hook = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
+    hook['interval'] = math.ceil(options.iters / 10)
+    cfg.default_hooks = dict(cfg.get('default_hooks') or {}, checkpoint=hook)
+    falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)
+    warm_up = dict(type='LinearLR', start_factor=1e-3, end=50, by_epoch=False)
+    plan = Config(dict(param_scheduler=[warm_up, dict(falling, begin=50, end=600)]))
+    plan.train_cfg = dict(type='IterBasedTrainLoop', max_iters=600, val_interval=600)
+    set_length(plan, options.iters)
+    cfg.train_cfg, cfg.param_scheduler = plan.train_cfg, plan.param_scheduler
+    cfg.work_dir = str(options.work_dir / 'training')
+    interrupted = find_latest_checkpoint(cfg.work_dir) if options.resume else None
+    cfg.load_from = interrupted or str(options.work_dir / 'cut.pth')
+    cfg.resume = interrupted is not None
+    make_safe(cfg)
+    return cfg
+
+
+def _train(cfg: Config, path: Path, verbose: bool) -> None:
+    """Train the fast anchor, and write the weights of its last checkpoint.
+
+    They have the names of the model alone, and are averaged ones with an ``EMAHook``.
+    """
+    build_runner(cfg, 'train', verbose).train()
+    _save(path, state_dict=read_weights(find_latest_checkpoint(cfg.work_dir)))
+
+
+def _evaluate(
+    cfg: Config, checkpoint: str | Path, name: str, verbose: bool
+) -> dict[str, float]:
+    """Return the test metrics of a model alone."""
+    print(f'Testing the {name}', flush=True)
+    cfg = deepcopy(cfg)
+    cfg.model.backbone.init_cfg = None
+    cfg.load_from, cfg.resume = str(checkpoint), False
+    cfg.experiment_name = f'{Path(cfg.work_dir).name}_{name}'
+    metrics = build_runner(cfg, 'test', verbose).test()
+    return {k: float(v) for k, v in metrics.items()}

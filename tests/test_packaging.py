@@ -15,7 +15,7 @@ from mmengine.config.utils import MODULE2PACKAGE
 from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / 'docs' / 'getting_started.md'
+PAGE = ROOT / 'docs/tutorials/joint_training.md'
 STITCHED = 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 DERIVED = 'esta/tiny/esta-ti-s-b_1xb64-600_tinyimagenet20-64x64.py'
 SOURCES = ['LICENSE', 'MANIFEST.in', 'README.md', 'model-index.yml', 'pyproject.toml']

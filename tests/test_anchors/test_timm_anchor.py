@@ -25,7 +25,7 @@ from snnet_mm.models import SNNetv2
 timm = pytest.importorskip('timm')
 BEIT, ROPE_MIXED = 'beitv2_base_patch16_224', 'vit_small_patch16_rope_mixed_224'
 DINOV3, SAM = 'vit_small_patch16_dinov3', 'samvit_base_patch16'
-DOC = Path(__file__).parents[2] / 'docs' / 'families.md'
+DOC = Path(__file__).parents[2] / 'docs/how_to/families.md'
 
 
 @pytest.mark.parametrize('name', FAMILIES)

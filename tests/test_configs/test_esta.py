@@ -10,7 +10,7 @@ from narrow_configs import narrow
 from snnet_mm.costs import cost_table, count_parameters
 from snnet_mm.stitching import StitchResults
 
-PAGE = CONFIGS.parent / 'docs' / 'esta.md'
+PAGE = CONFIGS.parent / 'docs/how_to/esta.md'
 TOY = CONFIGS / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 CUB = 'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
 

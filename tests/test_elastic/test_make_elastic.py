@@ -123,9 +123,7 @@ def test_files_work_in_the_tools_and_one_file_in_the_package_itself(
         by_mmseg(*(str(tmp_path / 'a' / f'elastic.{e}') for e in ('py', 'pth')))
     paths = [tmp_path / 'a' / f'elastic.{end}' for end in ('py', 'pth')]
     out, formats = tmp_path / 'out', ('--format', 'mm', 'onnx')
-    run_here(
-        'export_stitch.py', *paths, '--stitch-id', '0,1,2', '--out', out, *formats
-    )
+    run_here('export_stitch.py', *paths, '--stitch-id', '0,1,2', '--out', out, *formats)
     for i in (0, 1, 2):
         exported = init_model(
             out / f'stitch_{i}.py', out / f'stitch_{i}.pth', device='cpu'

@@ -1,6 +1,6 @@
 # ImageNet-1K at 224x224 as the adapters of "Bridging Large Gaps" are trained on it:
-# flips and AutoAugment (section 2), of random crops; all resizing is bilinear, as in the
-# authors' code. One GPU with 512 images, or 8 with 64 each.
+# flips and AutoAugment (section 2), of random crops; all resizing is bilinear, as in
+# the authors' code. One GPU with 512 images, or 8 with 64 each.
 _base_ = ['./imagenet_224x224_deit.py']
 train_pipeline = [
     # The image, a random crop of it, a flip.

@@ -551,7 +551,7 @@ def test_what_is_refused(bundle):
 
 @pytest.mark.slow
 def test_the_program_of_the_page_where_neither_torch_nor_mm_is(bundle, tmp_path):
-    page = (ROOT / 'docs/how_to/export.md').read_text()
+    page = (ROOT / 'docs/how_to/runtime.md').read_text()
     (program,) = re.findall(
         r'^```python\n(import numpy.*?)^```', page, re.DOTALL | re.MULTILINE
     )

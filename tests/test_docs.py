@@ -116,7 +116,7 @@ def first_column(text):
 
 
 def test_folders_and_arrows_are_those_of_the_package():
-    _, _, table = (ROOT / 'README.md').read_text().partition('## Folders')
+    table = (ROOT / 'docs/explanation/folders.md').read_text()
     folders = {p.parent.name for p in (ROOT / 'snnet_mm').glob('*/__init__.py')}
     named = {name.removeprefix('snnet_mm/') for name in first_column(table)}
     assert named == folders | {'tools', 'configs'}

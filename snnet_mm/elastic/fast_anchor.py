@@ -99,7 +99,7 @@ def make_fast_anchor(
         ValueError: If the model or a setting does not fit; the message names the value
             and the option.
 
-    Example:
+    Examples:
         >>> metrics = make_fast_anchor('vit.py', 'vit.pth', 'work_dirs/fast', iters=600)
         >>> metrics['trained']['mIoU']
     """

@@ -119,7 +119,7 @@ def make_elastic(
         ValueError: If the model, a budget or an image does not fit; the message names
             the value and the option.
 
-    Example:
+    Examples:
         >>> results = make_elastic('segformer.py', 'segformer.pth', 'work_dirs/elastic')
         >>> model = init_model(
         ...     'work_dirs/elastic/elastic.py',

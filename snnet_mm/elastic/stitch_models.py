@@ -85,6 +85,13 @@ def stitch_models(
 
     Returns:
         The fast model, the slow one, and the costs of all stitches.
+
+    Raises:
+        ValueError: If the models differ in what stitching needs alike; the message
+            names the config key.
+
+    Examples:
+        >>> stitch_models(('a.py', 'a.pth'), ('b.py', 'b.pth'), 'stitched.py')
     """
     out = Path(out)
     check(out.suffix == '.py', '--out', str(out), 'a name that ends in .py')

@@ -117,13 +117,21 @@ def predict_arrays(
     for members in groups.values():
         arrays = [as_bgr(images[i][..., ::-1]) for i in members]
         settings = dict(batch_size=len(arrays), return_datasamples=True)
-        found = inferencer(arrays, **settings)
-        found = found['predictions'] if isinstance(found, dict) else found
-        # mmseg's gives the sample of a single image by itself.
-        found = found if isinstance(found, list) else [found]
-        for i, sample in zip(members, found, strict=True):
-            predicted[i] = _prediction(sample)
+        found = predictions_of(inferencer(arrays, **settings))
+        for i, prediction in zip(members, found, strict=True):
+            predicted[i] = prediction
     return predicted
+
+
+def predictions_of(found: dict | list | BaseDataElement) -> list:
+    """Return what a call of an inferencer for data samples found, by image.
+
+    Predictions are as those of :meth:`StitchRuntime.predict_batch`.
+    """
+    found = found['predictions'] if isinstance(found, dict) else found
+    # mmseg's gives the sample of a single image by itself.
+    found = found if isinstance(found, list) else [found]
+    return [_prediction(sample) for sample in found]
 
 
 def _prediction(sample: BaseDataElement) -> np.ndarray | Detections:

@@ -64,6 +64,16 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
     the first switch, or with :func:`init_model`. A forward may switch its own model, as
     :class:`SandwichWrapper` does, but must not wait for another thread that runs or
     switches this model.
+
+    Args:
+        model: A model with one stitched backbone.
+        stitch_id: Id of the stitch.
+
+    Raises:
+        ValueError: If the model has no stitched backbone, or no such stitch.
+
+    Examples:
+        >>> set_stitch(model, 3)
     """
     _Tree(model).set_stitch(stitch_id)
 

@@ -33,12 +33,6 @@ Key = tuple[str, int]  # precision and stitch id
 class StitchRuntime:
     """Predicts images by the stitches of a folder of ``tools/export_stitch.py``.
 
-    ::
-
-        runtime = StitchRuntime('bundle')
-        runtime.set_budget('25ms')
-        mask = runtime(image)
-
     Resizing, sliding windows and what follows the graph are those of the model's test
     pipeline, so that predictions are those of mm's inferencer. Calls are safe from any
     thread: each runs the stitch that is active when it begins.
@@ -54,6 +48,11 @@ class StitchRuntime:
         precision: Precision of the graphs; by default the first, and besides all whose
             files were evaluated (``--verify-on`` at export): :meth:`set_budget` and
             :meth:`hold` choose a stitch and its precision at once.
+
+    Examples:
+        >>> runtime = StitchRuntime('bundle')
+        >>> runtime.set_budget('25ms')
+        >>> mask = runtime(image)
     """
 
     def __init__(

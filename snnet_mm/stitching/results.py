@@ -75,6 +75,9 @@ class StitchResults:
             without are asked for before they rank anything.
         input_size: See :class:`CostTable`, also for ``space``, ``setup`` and ``scope``.
         data_size: Images of the whole data set, if metrics are from fewer.
+
+    Examples:
+        >>> StitchResults.read('work_dirs/elastic/stitches.json').front('latency')
     """
 
     stitches: Sequence[StitchResult]

@@ -27,7 +27,7 @@ class ElasticBackbone(StitchedBackbone):
         stitch_ids: Stitches to keep besides the network. Default: all.
         out, **kwargs: See :class:`StitchedBackbone`.
 
-    Example:
+    Examples:
         >>> net = dict(
         ...     type='PlainViT',
         ...     arch=dict(embed_dims=32, depth=4, num_heads=2),

@@ -1,0 +1,374 @@
+"""Elastic and stitched networks in fifteen names, as ``import snnet_mm as sn``.
+
+Every name is imported when it is first used, so that ``sn.Runtime`` needs no torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mmengine.config import Config
+from torch import nn
+
+from . import register  # noqa: F401
+from .costs import cost_table, measure_latency, measuring_setup
+from .elastic import make_elastic, make_fast_anchor
+from .elastic import stitch_models as stitch
+from .exports import StitchExporter
+from .inference.init_inferencer import init_inferencer, predictions_of
+from .inference.init_model import init_model
+from .models import find_stitched_backbone, set_stitch
+from .runtime import StitchRuntime as Runtime
+from .stitching import UNITS, Budget, Choice, CostTable, parse_budget
+from .stitching import StitchResults as Results
+from .stitching import pick as pick_stitch
+from .tasks import import_parts_for
+from .training import build_runner, check_loop, make_safe
+from .utils import (
+    check,
+    check_writable,
+    guard_checkpoints,
+    load_config,
+    set_length,
+    work_dir_lock,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .runtime import Detections
+
+__all__ = [
+    'Results',
+    'Runtime',
+    'evaluate',
+    'export',
+    'load',
+    'make_elastic',
+    'make_fast_anchor',
+    'measure',
+    'pick',
+    'predict',
+    'set_budget',
+    'set_stitch',
+    'stitch',
+    'stitches',
+    'train',
+]
+
+
+def load(
+    folder_or_config: str | os.PathLike | Config,
+    checkpoint: str | os.PathLike | None = None,
+    stitch: int = 0,
+    device: str | None = None,
+) -> nn.Module:
+    """Load a trained model in eval mode.
+
+    Args:
+        folder_or_config: Folder of :func:`make_elastic`, or a config.
+        checkpoint: The checkpoint of a config; a folder has its own.
+        stitch: Id of the stitch to begin with.
+        device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
+
+    Returns:
+        An mm model, with its config as ``model.cfg``.
+
+    Raises:
+        ValueError: If the config, the checkpoint or the stitch does not fit.
+
+    Examples:
+        >>> model = sn.load('work_dirs/elastic', stitch=3)
+    """
+    if not isinstance(folder_or_config, Config) and Path(folder_or_config).is_dir():
+        wanted = 'none with a folder, which has its own elastic.pth'
+        check(checkpoint is None, 'argument: checkpoint', checkpoint, wanted)
+        folder = Path(folder_or_config)
+        folder_or_config, checkpoint = folder / 'elastic.py', folder / 'elastic.pth'
+    model = init_model(folder_or_config, checkpoint, stitch, device)
+    model.loaded_from = checkpoint  # its results stand beside it
+    return model
+
+
+def measure(
+    model: nn.Module, size: tuple[int, int] | None = None, latency: bool = False
+) -> CostTable:
+    """Return what every stitch of a model costs.
+
+    Args:
+        model: A model of :func:`load`.
+        size: Height and width of images; by default those of the config.
+        latency: Whether to measure milliseconds on the device of the model, too.
+
+    Returns:
+        FLOPs and parameters, and milliseconds of one image, by stitch id.
+
+    Raises:
+        ValueError: If the model has no stitches, or no size is known.
+
+    Examples:
+        >>> sn.measure(model, (512, 512), latency=True)[3].latency
+    """
+    size = size or (model.cfg.get('test_cfg') or {}).get('input_size')
+    table = cost_table(model, size)
+    if not latency:
+        return table
+    times = measure_latency(model, size, check=()).by_stitch
+    return table.measured(measuring_setup(model, 1), times)
+
+
+def stitches(model: nn.Module, results: Results | None = None) -> list[dict[str, Any]]:
+    """List the stitches of a model with their costs and scores.
+
+    Args:
+        model: A model of :func:`load`.
+        results: Results of :func:`evaluate`; by default those of the ``stitches.json``
+            beside the loaded checkpoint, if there is one.
+
+    Returns:
+        A row for each stitch: ``id``, ``route`` in words, ``costs`` by name, and
+        ``scores`` by metric, which are empty for stitches that were not evaluated.
+
+    Raises:
+        ValueError: If the results are of another stitching space.
+
+    Examples:
+        >>> [(row['id'], row['costs']['flops']) for row in sn.stitches(model)]
+    """
+    space, table = find_stitched_backbone(model).space, measure(model)
+    results = results or _known_results(model)
+    if results is not None:
+        results.check_space(space)
+    found = {} if results is None else {r.id: r for r in results.stitches}
+    return [
+        dict(
+            id=i,
+            route=space.describe(space[i]),
+            costs={
+                name: value
+                for name in UNITS
+                if (value := getattr(found.get(i, table[i]), name)) is not None
+            },
+            scores=dict(found[i].metrics) if i in found else {},
+        )
+        for i in space.ids
+    ]
+
+
+def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choice:
+    """Choose the best stitch within a budget.
+
+    Args:
+        model: A model of :func:`load`.
+        budget: Milliseconds of one image such as ``'25ms'``, multiply-accumulates such
+            as ``'2G'``, parameters such as ``'3M'``, or ``'40%'`` of the FLOPs of the
+            largest stitch.
+        results: Results to choose by; by default those of the ``stitches.json`` beside
+            the loaded checkpoint, and where there is none, a guess by the costs.
+
+    Returns:
+        The choice: its ``id``, and the ``reason`` in words.
+
+    Raises:
+        ValueError: If no stitch is that cheap, or the budget is not one.
+
+    Examples:
+        >>> sn.pick(model, '40%').reason
+    """
+    results = results or _known_results(model)
+    text = str(budget).strip()
+    if text.endswith('%'):
+        costs, share = measure(model, results and results.input_size), text[:-1]
+        right = share.replace('.', '', 1).isdecimal() and float(share) > 0
+        check(right, 'budget', budget, 'a share of the FLOPs above 0, such as 40%')
+        largest = max(costs.column('flops').values())
+        wanted = Budget('flops', float(share) / 100 * largest)
+    else:
+        wanted = parse_budget(text, 'budget')
+    rows = () if results is None else results.stitches
+    if rows and all(getattr(row, wanted.cost) is not None for row in rows):
+        costs = None  # those of the results
+    else:
+        size = results and results.input_size
+        costs = measure(model, size, latency=wanted.cost == 'latency')
+    return pick_stitch(find_stitched_backbone(model).space, wanted, costs, results)
+
+
+def set_budget(model: nn.Module, budget: str, results: Results | None = None) -> int:
+    """Switch a model to the best stitch within a budget.
+
+    Args:
+        model: A model of :func:`load`.
+        budget: See :func:`pick`.
+        results: See :func:`pick`.
+
+    Returns:
+        The id of the stitch.
+
+    Raises:
+        ValueError: If no stitch is that cheap, or the budget is not one.
+
+    Examples:
+        >>> sn.set_budget(model, '25ms')
+    """
+    chosen = pick(model, budget, results).id
+    set_stitch(model, chosen)
+    return chosen
+
+
+def predict(
+    model: nn.Module, images: Any, out_dir: str | os.PathLike | None = None
+) -> list[np.ndarray | Detections]:
+    """Predict images with the active stitch, by the inferencer of the mm package.
+
+    Args:
+        model: A model of :func:`load`.
+        images: A file, a BGR array, a list of these, or a folder.
+        out_dir: Folder for drawn predictions; by default nothing is drawn.
+
+    Returns:
+        For each image a map of classes or depths, scores of classes, or detections.
+
+    Raises:
+        ValueError: If there are no images, or the config has no pipeline.
+
+    Examples:
+        >>> (mask,) = sn.predict(model, 'street.jpg', out_dir='drawn')
+    """
+    inferencer = init_inferencer(model)
+    key = 'show_dir' if model.cfg.default_scope == 'mmpretrain' else 'out_dir'
+    drawn = {} if out_dir is None else {key: str(out_dir)}
+    return predictions_of(inferencer(images, return_datasamples=True, **drawn))
+
+
+def export(
+    model: nn.Module,
+    out_dir: str | os.PathLike,
+    stitches: str | int | Sequence[int] = 'all',
+    formats: Sequence[str] = ('onnx',),
+    results: Results | None = None,
+    **options: Any,
+) -> dict:
+    """Export one stitch as a model of its own, or several as a bundle.
+
+    Args:
+        model: A model of :func:`load` on the CPU.
+        out_dir: Output folder, which :class:`Runtime` opens.
+        stitches: One id, or ids, words and budgets as of
+            :class:`snnet_mm.stitching.Selection`.
+        formats: Some of ``'mm'``, ``'onnx'`` and ``'openvino'``.
+        results: Results for the manifest; by default those of the ``stitches.json``
+            beside the loaded checkpoint, if there is one.
+        **options: ``precisions``, ``verify_on`` and others of
+            :class:`snnet_mm.exports.ExportRequest`.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ValueError: If a stitch, a format or the output folder does not fit.
+
+    Examples:
+        >>> sn.export(model, 'bundle', [0, 2, 4])
+        >>> sn.Runtime('bundle').set_budget('25ms')
+    """
+    size = (model.cfg.get('test_cfg') or {}).get('input_size')
+    results = results or _known_results(model)
+    exporter = StitchExporter(model.cfg, model, out_dir, size, results)
+    single = isinstance(stitches, int)
+    write = exporter.export_stitch if single else exporter.export_bundle
+    return write(stitches, formats, **options)
+
+
+def train(
+    config: str | os.PathLike,
+    work_dir: str | os.PathLike | None = None,
+    iters: int | None = None,
+    resume: bool = False,
+    cfg_options: dict | None = None,
+) -> str:
+    """Train the model of a config.
+
+    Args:
+        config: A config, stitched or not.
+        work_dir: Output folder; by default that of the config.
+        iters: Iterations, to which the schedule is scaled.
+        resume: Whether to go on from the latest checkpoint of the folder.
+        cfg_options: Settings to override in the config, as ``'a.b'`` to value.
+
+    Returns:
+        The last checkpoint.
+
+    Raises:
+        ValueError: If a setting does not fit.
+
+    Examples:
+        >>> checkpoint = sn.train('snnet.py', 'work_dirs/snnet', iters=1000)
+    """
+    cfg = _runner_config(config, work_dir, cfg_options)
+    check_loop(cfg.get('train_cfg'))
+    set_length(cfg, iters)
+    cfg.resume = resume
+    make_safe(cfg)
+    with work_dir_lock(cfg.work_dir), guard_checkpoints():
+        runner = build_runner(cfg, 'train')
+        runner.train()
+    return runner.message_hub.get_info('last_ckpt')
+
+
+def evaluate(
+    config: str | os.PathLike,
+    checkpoint: str | os.PathLike,
+    stitches: str | int | Sequence[int] = 'all',
+    work_dir: str | os.PathLike | None = None,
+    **options: Any,
+) -> Results:
+    """Test stitches of a model on the test data of its config, in one pass.
+
+    Args:
+        config: The config of a stitched model.
+        checkpoint: Its checkpoint.
+        stitches: See :class:`snnet_mm.stitching.Selection`.
+        work_dir: Folder that ``stitches.json`` is written to; by default that of the
+            config.
+        **options: Settings of the test loop, such as ``limit=100``.
+
+    Returns:
+        Costs and metrics of the stitches.
+
+    Raises:
+        ValueError: If a stitch, the checkpoint or the data do not fit.
+
+    Examples:
+        >>> sn.evaluate('snnet.py', 'snnet.pth', limit=100).front()
+    """
+    cfg = _runner_config(config, work_dir)
+    cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
+    loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)
+    cfg.test_cfg = loop | options
+    with guard_checkpoints():
+        build_runner(cfg, 'test').test()
+    return Results.read(Path(cfg.work_dir, 'stitches.json'))
+
+
+def _runner_config(
+    config: str | os.PathLike,
+    work_dir: str | os.PathLike | None,
+    cfg_options: dict | None = None,
+) -> Config:
+    cfg = load_config(config, cfg_options)
+    default = cfg.get('work_dir') or f'work_dirs/{Path(config).stem}'
+    cfg.work_dir = str(work_dir or default)
+    check_writable(cfg.work_dir, 'argument: work_dir; config key: work_dir')
+    import_parts_for(cfg)
+    return cfg
+
+
+def _known_results(model: nn.Module) -> Results | None:
+    """Return the results beside the checkpoint of a model, if there are some."""
+    checkpoint = getattr(model, 'loaded_from', None)
+    path = Path(checkpoint).with_name('stitches.json') if checkpoint else None
+    return Results.read(path) if path is not None and path.is_file() else None

@@ -1,0 +1,159 @@
+"""The fifteen public names, on an elastic toy model."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from tiny import TOY
+from trained_toys import write_trained
+
+import snnet_mm as sn
+from snnet_mm import api
+from snnet_mm.models import find_stitched_backbone
+
+ROOT = Path(__file__).parents[1]
+NAMES = """make_elastic stitch make_fast_anchor train evaluate load set_stitch
+set_budget stitches pick predict export Runtime Results measure"""
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """A folder of make_elastic: four blocks, three of them, and one."""
+    files = write_trained('seg', tmp_path_factory.mktemp('network'))
+    folder = tmp_path_factory.mktemp('elastic')
+    options = dict(blocks=[[0, 1, 3], [2]], num_images=6, device='cpu')
+    sn.make_elastic(*files, folder, **options, say=lambda line: None)
+    return folder
+
+
+@pytest.fixture
+def model(folder):
+    return sn.load(folder, device='cpu')
+
+
+def active(model):
+    return find_stitched_backbone(model).active_stitch.id
+
+
+def test_fifteen_names_with_examples():
+    assert sorted(NAMES.split()) == sn.__all__ == api.__all__
+    assert {*sn.__all__, '__version__'} <= {*dir(sn)}
+    for name in sn.__all__:
+        assert 'Examples:\n' in getattr(sn, name).__doc__, name
+    with pytest.raises(AttributeError, match="'snnet_mm' has no attribute 'nothing'"):
+        sn.nothing  # noqa: B018
+
+
+def test_a_name_costs_what_it_needs():
+    script = 'import sys, snnet_mm as sn; sn.Runtime, sn.Results; print(*sys.modules)'
+    command = [sys.executable, '-c', script]
+    imported = subprocess.check_output(command, text=True, cwd=ROOT).split()
+    assert 'snnet_mm.runtime' in imported
+    assert {'torch', 'mmengine', 'snnet_mm.api'} & {*imported} == set()
+
+
+def test_models_are_loaded_from_a_folder_or_a_config(folder):
+    assert active(sn.load(folder)) == 0
+    files = folder / 'elastic.py', folder / 'elastic.pth'
+    model = sn.load(*files, stitch=2, device='cpu')
+    assert active(model) == 2
+    assert not model.training
+    sn.set_stitch(model, 1)
+    assert active(model) == 1
+    with pytest.raises(ValueError, match='checkpoint.*none with a folder'):
+        sn.load(*(folder, folder / 'elastic.pth'))
+
+
+def test_stitches_have_costs_and_scores(model, folder):
+    rows, table = sn.stitches(model), sn.measure(model)
+    results = sn.Results.read(folder / 'stitches.json')
+    assert [row['id'] for row in rows] == [0, 1, 2]
+    assert len({row['route'] for row in rows}) == 3
+    for row, result in zip(rows, results.stitches, strict=True):
+        assert row['scores'] == result.metrics
+        assert row['costs']['latency'] == result.latency
+        assert row['costs']['flops'] == result.flops == table[row['id']].flops
+    model.loaded_from = None
+    assert [(*row['costs'], *row['scores']) for row in sn.stitches(model)] == [
+        ('flops', 'params')
+    ] * 3
+    assert min(cost.latency for cost in sn.measure(model, latency=True).costs.values())
+
+
+def test_budgets_go_by_results_and_else_by_costs(model):
+    costs = sn.measure(model)
+    flops, params = costs.column('flops'), costs.column('params')
+    share = 100 * flops[2] / flops[0]
+    assert sn.set_budget(model, f'{share + 0.1:.1f}%') == active(model) == 2
+    results = sn.Results.read(Path(model.loaded_from).with_name('stitches.json'))
+    best = max(results.stitches, key=lambda r: (results.score(r), -r.flops)).id
+    for budget in ('100%', f'{2 * max(params.values()) / 1e6}M', '9999ms'):
+        choice = sn.pick(model, budget)
+        assert choice.id == sn.set_budget(model, budget) == active(model) == best
+        assert 'results that measured 3 of 3' in choice.reason
+    assert sn.set_budget(model, '100%', results) == best
+    for budget in ('many%', '-3%', '0%', '12'):
+        with pytest.raises(ValueError, match=f"budget='{budget}'; allowed: "):
+            sn.pick(model, budget)
+    with pytest.raises(ValueError, match='no evaluated stitch is that cheap'):
+        sn.pick(model, '1%')
+    model.loaded_from = None
+    with pytest.raises(ValueError, match='no guess is made for a SkipSpace'):
+        sn.pick(model, '100%')
+
+
+def test_budgets_without_results():
+    """By costs, of which milliseconds are measured; elastic models need results."""
+    model = sn.load(TOY, device='cpu')
+    costs = sn.measure(model).column('flops')
+    largest = max(costs.values())
+    for budget in ('70%', f'{0.7 * largest / 1e9:.6f}G', '9999ms'):
+        choice = sn.pick(model, budget)
+        assert 'the prior' in choice.reason
+        assert budget == '9999ms' or 0 < costs[choice.id] <= 0.7 * largest + 1e3
+
+
+def test_predictions_are_those_of_the_active_stitch(model, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
+    for image, name in zip(images, 'ab', strict=True):
+        cv2.imwrite(str(tmp_path / f'{name}.png'), image)
+    found = []
+    for stitch in (0, 2):
+        sn.set_stitch(model, stitch)
+        found.append(sn.predict(model, tmp_path, out_dir=tmp_path / 'drawn'))
+        assert [mask.shape for mask in found[-1]] == [(64, 64)] * 2
+        (alone,) = sn.predict(model, images[0])
+        assert np.array_equal(alone, found[-1][0])
+    assert (found[0][0] != found[1][0]).any()
+    assert len([*(tmp_path / 'drawn').rglob('*.png')]) == 2
+
+
+def test_stitches_are_tested(folder, tmp_path):
+    files = folder / 'elastic.py', folder / 'elastic.pth'
+    results = sn.evaluate(*files, [0, 2], tmp_path, limit=4)
+    known = sn.Results.read(folder / 'stitches.json')
+    assert {r.id: r.metrics for r in results.stitches} == {
+        r.id: r.metrics for r in known.stitches if r.id != 1
+    }
+    assert (tmp_path / 'stitches.json').is_file()
+
+
+@pytest.mark.slow
+def test_training_and_export(folder, tmp_path):
+    options = {'val_cfg': None, 'val_dataloader': None, 'val_evaluator': None}
+    work_dir = tmp_path / 'training'
+    checkpoint = sn.train(folder / 'elastic.py', work_dir, iters=2, cfg_options=options)
+    assert Path(checkpoint) == work_dir / 'iter_2.pth'
+    model = sn.load(folder / 'elastic.py', checkpoint, device='cpu')
+    pytest.importorskip('onnxruntime')
+    manifest = sn.export(model, tmp_path / 'bundle', [0, 2])
+    assert [stitch['id'] for stitch in manifest['stitches']] == [0, 2]
+    runtime, image = sn.Runtime(tmp_path / 'bundle'), np.zeros((64, 64, 3), np.uint8)
+    runtime.set_stitch(2)
+    sn.set_stitch(model, 2)
+    assert (runtime(image) == sn.predict(model, image)[0]).mean() > 0.99
+    (single,) = sn.export(model, tmp_path / 'single', 1, ('mm',))['stitches']
+    assert single['id'] == 1

@@ -84,10 +84,10 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
 def of_checkpoint(args: argparse.Namespace) -> tuple:
     """Return the call, task, classes, costs and switch of a config and a checkpoint."""
     from snnet_mm.costs import cost_table
-    from snnet_mm.exports.description import task_of
     from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
     from snnet_mm.inference.init_model import check_stitches, init_model
     from snnet_mm.models import find_stitched_backbone, set_stitch
+    from snnet_mm.tasks import task_of
     from snnet_mm.utils import load_config
 
     config, checkpoint = args.model
@@ -114,7 +114,7 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
             }
     call = partial(predict_arrays, init_inferencer(model))
     classes = tuple((model.dataset_meta or {}).get('classes') or ())
-    return call, task_of(model), classes, costs, partial(set_stitch, model)
+    return call, task_of(model).name, classes, costs, partial(set_stitch, model)
 
 
 def predict_on_ray(args: argparse.Namespace) -> None:

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from mmengine.config import Config
 from torch import nn
 
+from snnet_mm.costs import size_name
 from snnet_mm.models import model_config
+from snnet_mm.tasks import task_of
+from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check
 
-from .graph import INPUT, Predictions, as_tuple, is_detector, output_names, takes_rgb
+from .graph import INPUT, as_tuple, output_names, takes_rgb
 from .single import inference_pipeline
 
 
@@ -26,7 +29,7 @@ def describe_graphs(
     ``heads`` are the steps after graphs of a detector's heads.
     """
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    task, meta = task_of(model), getattr(model, 'dataset_meta', None) or {}
+    task, meta = task_of(model).name, getattr(model, 'dataset_meta', None) or {}
     pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
     channels, tensors = 'RGB' if takes_rgb(cfg) else 'BGR', as_tuple(predictions)
     loaded = dict(dtype='float32', range=[0, 255])
@@ -63,16 +66,6 @@ def describe_graphs(
     )
 
 
-def task_of(model: nn.Module) -> str:
-    """Return the task of a model of mmseg, mmdet or mmpretrain."""
-    if is_detector(model):
-        return 'detection'
-    if not hasattr(model, 'encode_decode'):
-        return 'classification'
-    # mmseg's depth estimators are segmentors but for this method.
-    return 'depth' if hasattr(model, 'slide_flip_inference') else 'segmentation'
-
-
 def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
     """Return a test pipeline as the manifest says it, with sizes height first."""
     steps = []
@@ -104,7 +97,7 @@ def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
     settings = getattr(model, 'test_cfg', None) or {}
     mode, steps = settings.get('mode'), []
     ours = getattr(model, 'mirrors_images', False)
-    slides = mode == 'slide' and (ours or task_of(model) != 'depth')
+    slides = mode == 'slide' and (ours or task_of(model).name != 'depth')
     if slides or mode == 'slide_flip':
         stride = list(settings['stride'])
         steps.append(dict(step='windows', size=list(size), stride=stride))
@@ -119,8 +112,8 @@ def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
     """Refuse graphs of another size than that of the model's sliding windows."""
     for _ in (step for step in _passes(model, size) if step['step'] == 'windows'):
         window = tuple(model.test_cfg['crop_size'])
-        allowed = f'{window}, its windows (config key: model.test_cfg.crop_size)'
-        check(tuple(size) == window, '--shape', tuple(size), allowed)
+        allowed = f'{size_name(window)}, its windows (model.test_cfg.crop_size)'
+        check(tuple(size) == window, '--shape', size_name(size), allowed)
 
 
 def _steps_after(task: str, model: nn.Module) -> list[dict]:
@@ -133,6 +126,8 @@ def _steps_after(task: str, model: nn.Module) -> list[dict]:
         return [dict(step='sigmoid'), chosen]
     if task == 'classification':
         return [dict(step='softmax', axis=1), dict(step='argmax', axis=1)]
+    if task not in ('segmentation', 'depth'):
+        return []
     corners = bool(model.align_corners)
     resize = dict(step='resize', size='image', interpolation='bilinear')
     steps = [resize | dict(align_corners=corners)]

@@ -16,7 +16,7 @@ from mmengine.config import Config
 from mmengine.logging import print_log
 from torch import nn
 
-from snnet_mm.costs import cost_table, preprocessed_size
+from snnet_mm.costs import cost_table, preprocessed_size, size_name
 from snnet_mm.costs.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file
@@ -79,7 +79,7 @@ class StitchExporter:
             self.size = tuple(size or preprocessed_size(model))
         except ValueError:
             self.size, self.has_size = size_of_test_images(cfg, model), False
-        check(min(self.size) > 0, '--shape', self.size, 'positive sizes')
+        check(min(self.size) > 0, '--shape', size_name(self.size), '1x1 or more')
         check_windows(model, self.size)
         self.costs = cost_table(model, self.size)
         name, wanted = type(model).__name__, 'models of images: docs/how_to/families.md'

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.models import SingleStitch, model_config
+from snnet_mm.tasks import task_of
+from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, isolated_rng
 
 INPUT, OUTPUT = 'images', 'predictions'
 SIZE = 224, 224  # of noise
-# One tensor, or the maps of a detector's pyramid.
-Predictions = Tensor | tuple[Tensor, ...]
 # Largest difference of files, relative to the largest prediction if that exceeds 1.
 TOLERANCES = dict(mm=1e-5, safetensors=1e-5, onnx=1e-4, openvino=1e-3)
 TOLERANCES['torch-export'] = 1e-4
@@ -34,12 +34,12 @@ class PredictionGraph(nn.Module):
         self, model: nn.Module, size: tuple[int, int], preprocessor: Mapping
     ) -> None:
         super().__init__()
-        self.model = deepcopy(model)
+        self.task, self.model = task_of(model), deepcopy(model)
         self.model.eval()
         for module in self.model.modules():
             if isinstance(module, SingleStitch):
                 module.fix_input_size(size)
-        if is_detector(model):
+        if self.task.name == 'detection':
             for name in [n for n, _ in self.model.named_children()]:
                 if name not in ('backbone', 'neck'):
                     delattr(self.model, name)
@@ -52,21 +52,7 @@ class PredictionGraph(nn.Module):
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Predictions:
-        return predict(self.model, (images - self.mean) / self.std)
-
-
-def predict(model: nn.Module, images: Tensor, number: int = 1) -> Predictions:
-    """Predict preprocessed images ``(B, 3, H, W)``.
-
-    Segmentors and depth estimators give maps of the images' size, detectors those of
-    every level of their pyramid, for what their heads do next depends on the image.
-    Heads of queries ask for the ``number`` of images; a graph's may vary.
-    """
-    if hasattr(model, 'encode_decode'):
-        return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)
-    if is_detector(model):
-        return tuple(model.extract_feat(images))
-    return model(images, mode='tensor')
+        return self.task.predict(self.model, (images - self.mean) / self.std, 1)
 
 
 @torch.no_grad()
@@ -78,12 +64,7 @@ def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
     data = dict(inputs=list(images), data_samples=samples)
     data = model.data_preprocessor(data, False)
     with isolated_rng(0):  # some heads draw, as mmseg's LightHamHead its bases
-        return predict(model, data['inputs'], len(images))
-
-
-def is_detector(model: nn.Module) -> bool:
-    """Tell whether a model is one of mmdet's detectors."""
-    return hasattr(type(model), 'with_bbox')
+        return task_of(model).predict(model, data['inputs'], len(images))
 
 
 def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:

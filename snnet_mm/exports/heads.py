@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from snnet_mm.runtime.bundle import OPENERS, describe_file
-from snnet_mm.tasks import task_of
+from snnet_mm.tasks import Task, task_of
 
 from .graph import as_tuple, check_parity, output_names, predict_loaded
 from .onnx_files import OnnxBundle, convert, save_onnx
@@ -34,8 +34,11 @@ def write_heads(
 
     Heads are in float32 whatever the stitches are in.
     """
-    files, maps = [], as_tuple(predict_loaded(model, images[:1]))
-    graphs = task_of(model).head_graphs(model, maps)
+    files, task = [], task_of(model)
+    if type(task).head_graphs is Task.head_graphs:
+        return files
+    maps = as_tuple(predict_loaded(model, images[:1]))
+    graphs = task.head_graphs(model, maps)
     for part, graph, outputs, examples, step in graphs:
         name = '{}_{}x{}.onnx'.format(part, *images.shape[2:])
         graph = deepcopy(graph).eval().requires_grad_(False)

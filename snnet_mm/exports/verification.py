@@ -16,6 +16,7 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from snnet_mm.costs import size_name
 from snnet_mm.datasets import check_data_folders, prepare, spread
 from snnet_mm.evaluation.image_scores import (
     ImageScores,
@@ -31,10 +32,10 @@ from snnet_mm.stitching import (
     metric_directions,
 )
 from snnet_mm.tasks import task_of
+from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, quiet_terminal
 
 from .formats import Run, runtime_setup
-from .graph import Predictions, is_detector
 from .request import ExportRequest
 
 WARM_UP = 2  # first images, whose times say little
@@ -191,9 +192,11 @@ class _Core:
         self.runs, self.size, self.active = runs, size, PYTORCH
         self.times: dict[str, list[float]] = defaultdict(list)
         self._norm = dict(model.data_preprocessor.named_buffers())
-        place = 'encode_decode' if hasattr(model, 'encode_decode') else 'extract_feat'
+        task = task_of(model).name
+        dense = task in ('segmentation', 'depth')
+        place = 'encode_decode' if dense else 'extract_feat'
         self._network = getattr(model, place)
-        if place == 'extract_feat' and not is_detector(model):
+        if task == 'classification':
             features, head = self._network, model.head.forward
             model.head.forward = lambda logits: logits
             self._network = lambda images: head(features(images))
@@ -202,7 +205,8 @@ class _Core:
     def __call__(self, images: Tensor, *args, **kwargs) -> Predictions:
         run, found = self.runs.get(self.active), tuple(images.shape[2:])
         fits = run is None or found == self.size
-        check(fits, '--shape', self.size, f'{found}, as images are')
+        allowed = f'{size_name(found)}, as images are'
+        check(fits, '--shape', size_name(self.size), allowed)
         if run is not None and 'mean' in self._norm:
             # Graphs normalise images themselves, and padding is what becomes zero then.
             images = images * self._norm['std'] + self._norm['mean']

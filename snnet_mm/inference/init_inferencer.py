@@ -17,15 +17,8 @@ from snnet_mm.evaluation import draw_sample
 from snnet_mm.exports.single import inference_pipeline
 from snnet_mm.runtime import Detections
 from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
+from snnet_mm.tasks import TASKS, task_of
 from snnet_mm.utils import check
-
-# By default scope of the config: where the package's inferencer is found. mmseg's
-# serves depth estimators as well.
-INFERENCERS = {
-    'mmdet': ('mmdet.apis', 'DetInferencer'),
-    'mmpretrain': ('mmpretrain.apis', 'ImageClassificationInferencer'),
-    'mmseg': ('mmseg.apis', 'MMSegInferencer'),
-}
 
 
 def init_inferencer(model: nn.Module) -> BaseInferencer:
@@ -40,18 +33,18 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
 
     Its calls take what :func:`list_images` takes, and the package's other arguments.
     """
-    cfg = deepcopy(model.cfg)
-    scope = cfg.get('default_scope')
-    check(scope in INFERENCERS, 'default_scope', scope, INFERENCERS)
+    cfg, task = deepcopy(model.cfg), task_of(model)
+    allowed = f'models of {", ".join(t.name for t in TASKS if t.inferencer)}'
+    check(task.inferencer, 'model.type', type(model).__name__, allowed)
     for key in ('test_dataloader', 'visualizer'):
         check(cfg.get(key), key, cfg.get(key), 'one, for an inferencer')
-    module, name = INFERENCERS[scope]
+    module, name = task.inferencer
     members = dict(
         _init_model=lambda *_: model,
         _inputs_to_list=lambda _, inputs: list_images(inputs),
     )
     inferencer_class = type(name, (getattr(import_module(module), name),), members)
-    if scope == 'mmpretrain':
+    if task.name == 'classification':
         model._config = cfg  # where it looks for the config
         inferencer = inferencer_class(model, classes=model.dataset_meta['classes'])
         visualization = import_module('mmpretrain.visualization')

@@ -51,7 +51,7 @@ def test_grey_images_are_refused(toy_cfg, build):
 def test_graphs_of_another_size_than_windows_are_refused(toy_cfg, build, tmp_path):
     cfg = toy_cfg(sizes=SHORT)
     cfg.model.test_cfg = dict(mode='slide', crop_size=(64, 64), stride=(32, 43))
-    with pytest.raises(ValueError, match=r'shape=\(32, 32\); allowed: \(64, 64\)'):
+    with pytest.raises(ValueError, match="shape='32x32'; allowed: 64x64, its"):
         StitchExporter(cfg, build(cfg), tmp_path, size=(32, 32))
     assert not [*tmp_path.iterdir()]
 
@@ -88,3 +88,8 @@ def test_models_whose_train_returns_nothing(toy_cfg, build, tmp_path, monkeypatc
     StitchExporter(cfg, loaded, tmp_path).export_stitch(2, ['mm', 'safetensors'])
     (stitch,) = read_manifest(tmp_path)['stitches']
     assert max(file['max_difference'] for file in stitch['files']) < 1e-5
+
+
+def test_nothing_follows_the_graphs_of_other_models(toy_cfg):
+    found = describe_graphs(toy_cfg(sizes=SHORT), nn.Module(), (64, 64), torch.zeros(1))
+    assert (found['task'], found['caller']['after']) == ('other', [])

@@ -96,6 +96,14 @@ def test_arrays_whose_meaning_is_plain(array, plain):
     assert np.array_equal(found, plain)
 
 
+def test_models_of_no_package_have_no_inferencer(cfg):
+    model = torch.nn.Identity()
+    model.cfg = cfg
+    words = "type='Identity'; allowed: models of classification, segmentation"
+    with pytest.raises(ValueError, match=words):
+        init_inferencer(model)
+
+
 @pytest.mark.parametrize(
     ('array', 'words'),
     [

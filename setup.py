@@ -48,6 +48,7 @@ setup(
             *(f'.mim/{folder}/**/*.{kind}' for folder, kind in SHIPPED),
         ]
     },
+    exclude_package_data={'snnet_mm': ['.mim/tools/research/*']},
     python_requires='>=3.10,<3.13',
     # torch and the OpenMMLab packages are left out: a cluster has its own torch, and
     # perhaps an mmcv compiled for it. The extras and requirements/build.txt name them.

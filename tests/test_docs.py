@@ -79,7 +79,7 @@ def test_options_of_commands_exist(page):
         if 'benchmark' in name:
             for part in re.findall(r'--only ([a-z-]+)', command):
                 file = f'benchmarks/{part.replace("-", "_")}.py'
-                assert (ROOT / 'tools/analysis_tools' / file).exists()
+                assert (ROOT / 'tools/research' / file).exists()
 
 
 @pytest.mark.parametrize('page', (ROOT / 'docs').rglob('*.md'), ids=lambda p: p.stem)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-TOOL = 'analysis_tools/benchmark.py'
+TOOL = 'research/benchmark.py'
 
 
 def test_parts_are_run_and_written(run_here, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ def test_a_cascade_begins_and_ends_as_its_models(run_tool, tmp_path):
         alone[name] = *model, tmp_path / name / 'results.json'
     fast, slow = (StitchResults.read(found[-1]).stitches[0] for found in alone.values())
     files = alone['fast'][-1], alone['slow'][-1]
-    command = ('analysis_tools/cascade.py', *alone['fast'][:2], *files)
+    command = ('research/cascade.py', *alone['fast'][:2], *files)
     run_tool(*command, '--out', tmp_path / 'cascade', *options)
     rows = StitchResults.read(tmp_path / 'cascade' / 'stitches.json').stitches
     assert [r.flops for r in rows] == [

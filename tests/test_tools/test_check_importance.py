@@ -3,7 +3,7 @@ import pytest
 from snnet_mm.esta import importance_results
 from snnet_mm.stitching import Cost, CostTable, StitchResults, TwoWaySpace
 
-TOOL = 'analysis_tools/check_importance.py'
+TOOL = 'research/check_importance.py'
 # Intervals of thirds: {0, 2, 3}, {5, 6}, {7, 8, 1}.
 FLOPS = {0: 10, 2: 15, 3: 16, 5: 22, 6: 28, 7: 33, 8: 34, 1: 40}
 MIOU = {0: 1.0, 2: 3.0, 3: 2.0, 5: 2.5, 6: 4.0, 7: 4.5, 8: 3.0, 1: 6.0}

@@ -1,4 +1,4 @@
-TOOL = 'analysis_tools/check_prior.py'
+TOOL = 'research/check_prior.py'
 PUBLISHED = 'tests/data/ade20k_setr_deit3_s_l.json'
 
 

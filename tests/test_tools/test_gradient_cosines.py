@@ -22,7 +22,7 @@ def test_cosines_are_those_of_two_gradients_by_hand(run_here, tmp_path):
         '--out',
         tmp_path / 'cosines.json',
     )
-    run_here('analysis_tools/gradient_cosines.py', TOY, tmp_path / 'a.pth', *options)
+    run_here('research/gradient_cosines.py', TOY, tmp_path / 'a.pth', *options)
     found = json.loads((tmp_path / 'cosines.json').read_text())['mean']
     cfg = load_config(TOY)
     batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))

@@ -1,4 +1,4 @@
-"""Do stitches agree on shared weights? ``tools/analysis_tools/gradient_cosines.py``.
+"""Do stitches agree on shared weights? ``tools/research/gradient_cosines.py``.
 
 Computes the gradients of stitches on the same training batches, and for every two of
 them the cosine of the angle over the weights of anchors that both of them train: below

@@ -1,4 +1,4 @@
-"""All benchmarks: ``tools/analysis_tools/benchmark.py --only NAME[,NAME]``.
+"""All benchmarks: ``tools/research/benchmark.py --only NAME[,NAME]``.
 
 A part is a file of ``benchmarks/``: its name, with ``-`` for ``_``, is the name of the
 part, its docstring says what is measured, and its ``run()`` gives the figures as plain

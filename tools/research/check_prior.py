@@ -1,4 +1,4 @@
-"""Check how the prior picks stitches: ``tools/analysis_tools/check_prior.py FILE``.
+"""Check how the prior picks stitches: ``tools/research/check_prior.py FILE``.
 
 Compares, over all stitches of an evaluation, the prior that budgets go by where nothing
 was measured with the results.

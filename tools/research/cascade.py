@@ -1,4 +1,4 @@
-"""Make a cascade of two segmentation models: ``tools/analysis_tools/cascade.py``.
+"""Make a cascade of two segmentation models: ``tools/research/cascade.py``.
 
 Every image goes through the fast model; those of the highest entropy, a share of all,
 go through the slow one as well. Writes a results file with one row per share, FLOPs

@@ -49,6 +49,7 @@ setup(
         ]
     },
     exclude_package_data={'snnet_mm': ['.mim/tools/research/*']},
+    entry_points={'console_scripts': ['snnet = snnet_mm.cli:main']},
     python_requires='>=3.10,<3.13',
     # torch and the OpenMMLab packages are left out: a cluster has its own torch, and
     # perhaps an mmcv compiled for it. The extras and requirements/build.txt name them.

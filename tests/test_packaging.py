@@ -64,6 +64,11 @@ def test_all_files_are_in_a_wheel(wheel):
     assert {n for n in wheel.namelist() if '.dist-info/' not in n} == expected
 
 
+def test_the_console_script_is_installed(wheel):
+    (name,) = (n for n in wheel.namelist() if n.endswith('/entry_points.txt'))
+    assert b'snnet = snnet_mm.cli:main' in wheel.read(name)
+
+
 def test_an_installed_config_is_that_of_the_sources(installed):
     cfg = load_config(f'snnet_mm::{DERIVED}')
     assert cfg.filename == f'{installed}/.mim/configs/{DERIVED}'

@@ -1,0 +1,37 @@
+"""The console script ``snnet``, which runs tools by short names."""
+
+import runpy
+import sys
+from pathlib import Path
+
+from .utils import run_command
+
+# Links in a checkout, files in an installed package.
+TOOLS = Path(__file__).parent / '.mim' / 'tools'
+COMMANDS = {
+    'train': ('train.py', 'train a model'),
+    'test': ('test.py', 'test stitches of a model'),
+    'elastic': ('make_elastic.py', 'give a trained model smaller budgets'),
+    'stitch': ('stitch_models.py', 'stitch two trained models'),
+    'export': ('export_stitch.py', 'export stitches of a model'),
+    'predict': ('predict.py', 'predict a folder of images'),
+    'serve': ('serve.py', 'serve a bundle over HTTP'),
+    'bench': ('analysis_tools/stitch_table.py', 'measure costs of all stitches'),
+}
+
+
+def main() -> None:
+    """Run the tool that the first argument names, with the arguments that follow."""
+    command = sys.argv[1] if len(sys.argv) > 1 else '--help'
+    if command in ('-h', '--help'):
+        print('usage: snnet COMMAND ...\n')
+        for name, (tool, words) in COMMANDS.items():
+            print(f'  {name:9}{words} (tools/{tool})')
+        print('\nsnnet COMMAND --help lists the options of a command.')
+        return
+    if command not in COMMANDS:
+        allowed = ', '.join(COMMANDS)
+        sys.exit(f'Error: command={command!r}; allowed: {allowed}')
+    sys.argv = [f'snnet {command}', *sys.argv[2:]]
+    # Not as '__main__', which would get the name of the file.
+    run_command(runpy.run_path(str(TOOLS / COMMANDS[command][0]))['main'])

@@ -25,16 +25,8 @@ from .runtime import StitchRuntime as Runtime
 from .stitching import UNITS, Budget, Choice, CostTable, parse_budget
 from .stitching import StitchResults as Results
 from .stitching import pick as pick_stitch
-from .tasks import import_parts_for
-from .training import build_runner, check_loop, make_safe
-from .utils import (
-    check,
-    check_writable,
-    guard_checkpoints,
-    load_config,
-    set_length,
-    work_dir_lock,
-)
+from .training import check_loop, checked_runner, make_safe
+from .utils import check, check_file, load_config, set_length
 
 if TYPE_CHECKING:
     import numpy as np
@@ -313,8 +305,7 @@ def train(
     set_length(cfg, iters)
     cfg.resume = resume
     make_safe(cfg)
-    with work_dir_lock(cfg.work_dir), guard_checkpoints():
-        runner = build_runner(cfg, 'train')
+    with checked_runner(cfg, 'train') as runner:
         runner.train()
     return runner.message_hub.get_info('last_ckpt')
 
@@ -345,12 +336,13 @@ def evaluate(
     Examples:
         >>> sn.evaluate('snnet.py', 'snnet.pth', limit=100).front()
     """
+    check_file(checkpoint, 'argument: checkpoint')
     cfg = _runner_config(config, work_dir)
     cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
     loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)
     cfg.test_cfg = loop | options
-    with guard_checkpoints():
-        build_runner(cfg, 'test').test()
+    with checked_runner(cfg, 'test') as runner:
+        runner.test()
     return Results.read(Path(cfg.work_dir, 'stitches.json'))
 
 
@@ -362,8 +354,6 @@ def _runner_config(
     cfg = load_config(config, cfg_options)
     default = cfg.get('work_dir') or f'work_dirs/{Path(config).stem}'
     cfg.work_dir = str(work_dir or default)
-    check_writable(cfg.work_dir, 'argument: work_dir; config key: work_dir')
-    import_parts_for(cfg)
     return cfg
 
 

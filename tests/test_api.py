@@ -141,6 +141,14 @@ def test_stitches_are_tested(folder, tmp_path):
     assert (tmp_path / 'stitches.json').is_file()
 
 
+def test_files_that_do_not_exist(folder, tmp_path):
+    with pytest.raises(ValueError, match='none.pth does not exist.*checkpoint'):
+        sn.evaluate(folder / 'elastic.py', tmp_path / 'none.pth')
+    options = {'load_from': str(tmp_path / 'none.pth')}
+    with pytest.raises(ValueError, match='none.pth does not exist.*load_from'):
+        sn.train(folder / 'elastic.py', tmp_path, cfg_options=options)
+
+
 @pytest.mark.slow
 def test_training_and_export(folder, tmp_path):
     options = {'val_cfg': None, 'val_dataloader': None, 'val_evaluator': None}

@@ -11,7 +11,6 @@ from snnet_mm.utils import (
     ToolParser,
     check,
     check_file,
-    check_writable,
     parse_size,
     run_command,
 )
@@ -121,21 +120,9 @@ def set_augmentation(cfg: Config) -> None:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.datasets import (
-        check_annotation_file,
-        check_data_folders,
-        naming_empty_data,
-    )
     from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
-    from snnet_mm.tasks import import_parts_for
-    from snnet_mm.training import WeightCheckHook, build_runner
-    from snnet_mm.utils import (
-        closing_process_group,
-        guard_checkpoints,
-        load_config,
-        prepare_cpu_distributed,
-        suggesting_types,
-    )
+    from snnet_mm.training import checked_runner
+    from snnet_mm.utils import load_config
 
     cfg = load_config(args.config, args.cfg_options)
     cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
@@ -150,16 +137,7 @@ def main() -> None:
     check_file(args.results, 'option: --results')
     for costs in args.costs or ():
         check_file(costs, 'option: --costs')
-    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
-    import_parts_for(cfg)
-    check_data_folders(cfg.get('test_dataloader'), 'test_dataloader')
-    check_annotation_file(cfg.get('test_evaluator'), 'test_evaluator')
-    prepare_cpu_distributed(cfg)
-    guard = guard_checkpoints(args.trust_checkpoint)
-    empty = naming_empty_data(cfg, 'test_dataloader')
-    with guard, closing_process_group(), suggesting_types(), empty:
-        runner = build_runner(cfg, 'test', args.verbose)
-        runner.register_hook(WeightCheckHook())
+    with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
         runner.register_hook(BrokenImagesHook(args.skip_broken))
         if tests_stitches(cfg):
             runner.test()

@@ -2,16 +2,9 @@
 
 import argparse
 import os.path as osp
-from contextlib import nullcontext
 from pathlib import Path
 
-from snnet_mm.utils import (
-    ToolParser,
-    check_file,
-    check_writable,
-    run_command,
-    work_dir_lock,
-)
+from snnet_mm.utils import ToolParser, run_command
 
 
 def parse_args() -> argparse.Namespace:
@@ -37,28 +30,13 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.datasets import (
-        check_annotation_file,
-        check_data_folders,
-        naming_empty_data,
-    )
-    from snnet_mm.tasks import import_parts_for
     from snnet_mm.training import (
-        build_runner,
         check_loop,
+        checked_runner,
         make_safe,
         train_in_half_precision,
     )
-    from snnet_mm.utils import (
-        closing_process_group,
-        dicts_in,
-        guard_checkpoints,
-        launched_rank,
-        load_config,
-        prepare_cpu_distributed,
-        set_length,
-        suggesting_types,
-    )
+    from snnet_mm.utils import dicts_in, launched_rank, load_config, set_length
 
     cfg = load_config(args.config, args.cfg_options)
     check_loop(cfg.get('train_cfg'))
@@ -76,20 +54,7 @@ def main() -> None:
     first = launched_rank(args.launcher) == 0
     if not args.plain_hooks and (parts := make_safe(cfg)) and first:
         print(f'Safe training (--plain-hooks leaves it out): {", ".join(parts)}.')
-    check_file(cfg.get('load_from'), 'config key: load_from')
-    for part in dicts_in(cfg.model):
-        check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
-    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
-    import_parts_for(cfg)
-    for key in ('train_dataloader', 'val_dataloader'):
-        check_data_folders(cfg.get(key), key)
-    check_annotation_file(cfg.get('val_evaluator'), 'val_evaluator')
-    prepare_cpu_distributed(cfg)
-    lock = work_dir_lock(cfg.work_dir) if first else nullcontext()
-    guard = guard_checkpoints(args.trust_checkpoint)
-    empty = naming_empty_data(cfg, 'train_dataloader', 'val_dataloader')
-    with lock, guard, closing_process_group(), suggesting_types(), empty:
-        runner = build_runner(cfg, 'train', args.verbose)
+    with checked_runner(cfg, 'train', args.verbose, args.trust_checkpoint) as runner:
         runner.train()
     last = runner.message_hub.runtime_info.get('last_ckpt')
     if first and last:

@@ -2,6 +2,7 @@
 
 from .bf16_optim_wrapper import BF16OptimWrapper, train_in_half_precision
 from .build_runner import build_runner
+from .checked_runner import checked_runner
 from .checking_hooks import (
     LabelCheckHook,
     LossCheckHook,

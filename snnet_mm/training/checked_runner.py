@@ -1,0 +1,66 @@
+"""A runner whose files and folders were checked before anything is built."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+from snnet_mm.datasets import (
+    check_annotation_file,
+    check_data_folders,
+    naming_empty_data,
+)
+from snnet_mm.tasks import import_parts_for
+from snnet_mm.utils import (
+    check_file,
+    check_writable,
+    closing_process_group,
+    dicts_in,
+    guard_checkpoints,
+    launched_rank,
+    prepare_cpu_distributed,
+    suggesting_types,
+    work_dir_lock,
+)
+
+from .build_runner import build_runner
+from .checking_hooks import WeightCheckHook
+
+
+@contextmanager
+def checked_runner(
+    cfg: Config, mode: str, verbose: bool = False, trust: bool = False
+) -> Iterator[Runner]:
+    """Check what a config names, then build its runner, which runs in this context.
+
+    The context keeps other trainings from the work directory, reads checkpoints as data
+    and ends the process group.
+
+    Args:
+        cfg: A config with a work directory.
+        mode: ``'train'`` or ``'test'``.
+        verbose: See :func:`build_runner`.
+        trust: See :func:`guard_checkpoints`.
+    """
+    phases = ('train', 'val') if mode == 'train' else ('test',)
+    loaders = [f'{phase}_dataloader' for phase in phases]
+    check_file(cfg.get('load_from'), 'config key: load_from')
+    for part in dicts_in(cfg.model) if mode == 'train' else ():
+        check_file(part.get('checkpoint'), 'config key: init_cfg.checkpoint')
+    check_writable(cfg.work_dir, 'option: --work-dir; config key: work_dir')
+    import_parts_for(cfg)
+    for key in loaders:
+        check_data_folders(cfg.get(key), key)
+    evaluator = f'{phases[-1]}_evaluator'
+    check_annotation_file(cfg.get(evaluator), evaluator)
+    prepare_cpu_distributed(cfg)
+    alone = mode == 'train' and launched_rank(cfg.get('launcher', 'none')) == 0
+    lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
+    empty = naming_empty_data(cfg, *loaders)
+    guard = guard_checkpoints(trust)
+    with lock, guard, closing_process_group(), suggesting_types(), empty:
+        runner = build_runner(cfg, mode, verbose)
+        if mode == 'test':
+            runner.register_hook(WeightCheckHook())
+        yield runner

@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+from trained_toys import write_trained
+
+from snnet_mm.training import WeightCheckHook, checked_runner
+from snnet_mm.utils import load_config
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+    return write_trained('seg', tmp_path_factory.mktemp('network'))
+
+
+@pytest.fixture
+def cfg(files, tmp_path):
+    return load_config(files[0], dict(work_dir=str(tmp_path / 'work')))
+
+
+@pytest.mark.parametrize('mode', ['train', 'test'])
+def test_runners_of_both_modes(cfg, mode):
+    with checked_runner(cfg, mode) as runner:
+        checks_weights = any(isinstance(h, WeightCheckHook) for h in runner.hooks)
+        assert checks_weights is (mode == 'test')
+    locked = Path(cfg.work_dir, 'training.lock').is_file()
+    assert locked is (mode == 'train')
+
+
+@pytest.mark.parametrize(
+    ('mode', 'setting', 'words'),
+    [
+        ('train', dict(load_from='none.pth'), 'none.pth does not exist.*load_from'),
+        ('test', dict(load_from='none.pth'), 'none.pth does not exist.*load_from'),
+        (
+            'train',
+            {'model.backbone.init_cfg': dict(type='Pretrained', checkpoint='no.pth')},
+            r'no.pth does not exist.*init_cfg.checkpoint',
+        ),
+        *(
+            (mode, {f'{key}_evaluator.ann_file': 'none.json'}, f'{key}_evaluator')
+            for mode, key in (('train', 'val'), ('test', 'test'))
+        ),
+    ],
+)
+def test_what_is_missing_is_named_before_anything_is_built(cfg, mode, setting, words):
+    cfg.merge_from_dict(setting)
+    with pytest.raises(ValueError, match=words), checked_runner(cfg, mode):
+        pass
+    assert not [*Path(cfg.work_dir).glob('2*')]  # mmengine's folder of a run

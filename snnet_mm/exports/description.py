@@ -7,6 +7,7 @@ from torch import nn
 
 from snnet_mm.costs import size_name
 from snnet_mm.models import model_config
+from snnet_mm.runtime.manifest import DECISIONS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check
@@ -29,7 +30,7 @@ def describe_graphs(
     ``heads`` are the steps after graphs of a detector's heads.
     """
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
-    task, meta = task_of(model).name, getattr(model, 'dataset_meta', None) or {}
+    task, meta = described_task(model), getattr(model, 'dataset_meta', None) or {}
     pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
     channels, tensors = 'RGB' if takes_rgb(cfg) else 'BGR', as_tuple(predictions)
     loaded = dict(dtype='float32', range=[0, 255])
@@ -64,6 +65,12 @@ def describe_graphs(
         classes=list(meta.get('classes') or ()),
         palette=list(palette),
     )
+
+
+def described_task(model: nn.Module) -> str:
+    """Return the task of a manifest; models of other tasks are taken as classifiers."""
+    name = task_of(model).name
+    return name if name in DECISIONS else 'classification'
 
 
 def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
@@ -126,8 +133,6 @@ def _steps_after(task: str, model: nn.Module) -> list[dict]:
         return [dict(step='sigmoid'), chosen]
     if task == 'classification':
         return [dict(step='softmax', axis=1), dict(step='argmax', axis=1)]
-    if task not in ('segmentation', 'depth'):
-        return []
     corners = bool(model.align_corners)
     resize = dict(step='resize', size='image', interpolation='bilinear')
     steps = [resize | dict(align_corners=corners)]

@@ -22,6 +22,7 @@ from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file
 from snnet_mm.runtime.manifest import MANIFEST, VERSION, check_manifest
 from snnet_mm.stitching import Selection, StitchResults
+from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import (
     check,
     check_writable,
@@ -33,7 +34,6 @@ from snnet_mm.utils import (
 from .description import check_windows, describe_graphs
 from .formats import FORMATS
 from .graph import (
-    Predictions,
     StitchBuild,
     check_parity,
     predict_loaded,

@@ -13,9 +13,10 @@ from torch import Tensor
 from snnet_mm.runtime import read_manifest
 from snnet_mm.runtime.bundle import OPENERS, check_whole
 from snnet_mm.stitching import Setup
+from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, check
 
-from .graph import Predictions, StitchBuild
+from .graph import StitchBuild
 from .onnx_files import write_onnx
 from .openvino_files import write_openvino
 from .single import load_checkpoint, save_single

@@ -22,10 +22,11 @@ from snnet_mm.models import (
     model_config,
 )
 from snnet_mm.stitching import Stitch
+from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, load_weights_only
 from snnet_mm.utils.config_file import dicts_in
 
-from .graph import Predictions, innermost, predict_loaded, takes_rgb
+from .graph import innermost, predict_loaded, takes_rgb
 
 TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.

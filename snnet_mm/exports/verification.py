@@ -35,6 +35,7 @@ from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, quiet_terminal
 
+from .description import described_task
 from .formats import Run, runtime_setup
 from .request import ExportRequest
 
@@ -192,7 +193,7 @@ class _Core:
         self.runs, self.size, self.active = runs, size, PYTORCH
         self.times: dict[str, list[float]] = defaultdict(list)
         self._norm = dict(model.data_preprocessor.named_buffers())
-        task = task_of(model).name
+        task = described_task(model)
         dense = task in ('segmentation', 'depth')
         place = 'encode_decode' if dense else 'extract_feat'
         self._network = getattr(model, place)

@@ -90,6 +90,7 @@ def test_models_whose_train_returns_nothing(toy_cfg, build, tmp_path, monkeypatc
     assert max(file['max_difference'] for file in stitch['files']) < 1e-5
 
 
-def test_nothing_follows_the_graphs_of_other_models(toy_cfg):
+def test_models_of_other_tasks_are_taken_as_classifiers(toy_cfg):
     found = describe_graphs(toy_cfg(sizes=SHORT), nn.Module(), (64, 64), torch.zeros(1))
-    assert (found['task'], found['caller']['after']) == ('other', [])
+    steps = [step['step'] for step in found['caller']['after']]
+    assert (found['task'], steps) == ('classification', ['softmax', 'argmax'])

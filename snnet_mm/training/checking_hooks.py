@@ -81,6 +81,8 @@ def _check_labels(
 def _check_heads(model: nn.Module, allowed: set[int]) -> None:
     numbers = ' or '.join(map(str, sorted(allowed, reverse=True)))
     data = f'{numbers}, the number of classes of the training set'
+    layers = 'heads with layers of their own, as a stitched backbone returns no logits'
+    stitched = isinstance(getattr(model, 'backbone', None), StitchedBackbone)
     heads, one_class = known('heads'), known('one_class')
     for path, part in model.named_modules():
         # Those of a cascade and of end anchors have numbers.
@@ -90,6 +92,9 @@ def _check_heads(model: nn.Module, allowed: set[int]) -> None:
         if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
+            # As mmpretrain's ClsHead, which takes a backbone's own logits.
+            empty = stitched and next(part.parameters(), None) is None
+            check(not empty, f'model.{name}.type', type(part).__name__, layers)
 
 
 class WeightCheckHook(Hook):

@@ -86,6 +86,19 @@ def test_heads_of_another_number_of_classes():
         part.num_classes = 3
 
 
+def test_heads_without_layers(build_snnet):
+    """Such as mmpretrain's VGG has, whose backbone returns logits itself."""
+    sample = BaseDataElement(gt_instances=BaseDataElement())
+    model = nn.Module()
+    model.backbone, model.head = nn.Module(), Part()
+    look_at(sample, model, classes=('a', 'b', 'c'))
+    model.backbone = build_snnet()
+    with pytest.raises(ValueError, match="'Part'; allowed: heads with.*model.head.ty"):
+        look_at(sample, model, classes=('a', 'b', 'c'))
+    model.head.fc = nn.Linear(2, 3)
+    look_at(sample, model, classes=('a', 'b', 'c'))
+
+
 def test_trained_parameters_are_logged(toy_cfg, caplog):
     for anchor in toy_cfg.model.backbone.anchors:
         anchor.lora = dict(rank=4)

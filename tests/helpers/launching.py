@@ -78,7 +78,17 @@ def run_on_two_ranks(function, *args):
     Forks of this process could not run backward where another test has started threads
     of autograd.
     """
+    import torch
     from torch.multiprocessing import start_processes
 
     fork_server()
-    start_processes(function, args, nprocs=2, start_method='forkserver')
+    args = torch.get_num_threads(), function, *args
+    start_processes(_on_rank, args, nprocs=2, start_method='forkserver')
+
+
+def _on_rank(rank, threads, function, *args):
+    """Call a function with as many threads as the test has: sums depend on them."""
+    import torch
+
+    torch.set_num_threads(threads)
+    function(rank, *args)

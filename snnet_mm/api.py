@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .runtime import Detections
 
+# The list of the package once more: mkdocstrings and type checkers read literals alone.
 __all__ = [
     'Results',
     'Runtime',
@@ -159,13 +160,15 @@ def pick(model: nn.Module, budget: str, results: Results | None = None) -> Choic
             as ``'2G'``, parameters such as ``'3M'``, or ``'40%'`` of the FLOPs of the
             largest stitch.
         results: Results to choose by; by default those of the ``stitches.json`` beside
-            the loaded checkpoint, and where there is none, a guess by the costs.
+            the loaded checkpoint. Without results, stitches of two anchors are guessed
+            from their costs; elastic models need results.
 
     Returns:
         The choice: its ``id``, and the ``reason`` in words.
 
     Raises:
-        ValueError: If no stitch is that cheap, or the budget is not one.
+        ValueError: If no stitch is that cheap, the budget is not one, or an elastic
+            model has no results.
 
     Examples:
         >>> sn.pick(model, '40%').reason

@@ -24,28 +24,28 @@ class Answer(NamedTuple):
     about: dict[str, str] = {}
 
 
-def refuse(status: int, sentence: str) -> Answer:
-    """Return an answer that says in a sentence why there is no prediction."""
+def reject(status: int, sentence: str) -> Answer:
+    """Return an error response with a one-sentence reason."""
     return Answer(status, f'{sentence}\n'.encode(), TEXT)
 
 
 def later(sentence: str, milliseconds: float = 0) -> Answer:
-    """Return a 503 that says when to try again, in whole seconds from 1 on."""
+    """Return a 503 with ``Retry-After`` in whole seconds, at least 1."""
     about = {'Retry-After': str(max(math.ceil(milliseconds / 1000), 1))}
-    return refuse(503, sentence)._replace(about=about)
+    return reject(503, sentence)._replace(about=about)
 
 
 def check_body(body: bytes, max_pixels: int) -> Answer | None:
-    """Look at the head of an image file; return why it is not taken."""
+    """Validate the header of an image file; return an error response or None."""
     try:
         with Image.open(io.BytesIO(body), formats=FORMATS) as image:
             width, height = image.size
     except Exception:  # decoders raise errors of all kinds
         words = f'body of {len(body)} bytes; allowed: images of {", ".join(FORMATS)}'
-        return refuse(415, words)
+        return reject(415, words)
     if width * height > max_pixels:
         words = f'image of {width}x{height}; allowed: {max_pixels} pixels or fewer'
-        return refuse(413, words)
+        return reject(413, words)
     return None
 
 

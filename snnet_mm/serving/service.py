@@ -32,7 +32,7 @@ from snnet_mm.runtime.checks import check, is_number, is_whole
 from snnet_mm.runtime.deadline import choose
 from snnet_mm.runtime.folder import read_image
 
-from .answers import TEXT, Answer, check_body, encode, later, refuse
+from .answers import TEXT, Answer, check_body, encode, later, reject
 
 #: Settings that can be changed while the service runs.
 SETTINGS = dict(
@@ -89,7 +89,7 @@ def candidates(runtime: StitchRuntime, settings: Mapping[str, Any]) -> dict:
 
 
 class Work(NamedTuple):
-    """A request in the queue of a replica, which goes by deadlines."""
+    """A request in the queue of a replica, ordered by deadline."""
 
     deadline: float
     number: int
@@ -183,12 +183,12 @@ class Worker:
             image = read_image(io.BytesIO(body))
         except Exception as error:  # decoders raise errors of all kinds
             words = f'image cannot be read: {type(error).__name__}: {error}'
-            return refuse(400, words), 0
+            return reject(400, words), 0
         self._runtime.set_stitch(*key[::-1])
         try:
             (found,) = self._runtime.predict_batch([image])
         except ValueError as error:
-            return refuse(400, str(error)), 0
+            return reject(400, str(error)), 0
         body, media_type = encode(found)
         elapsed = (time.perf_counter() - begin) * 1000
         about = {'X-Precision': key[0], 'X-Stitch-Id': str(key[1])}
@@ -251,9 +251,9 @@ class Front:
         path, method = request.url.path, request.method
         wanted = 'POST' if path == '/predict' else 'GET'
         if path not in self._paths:
-            answer = refuse(404, f'{path}; allowed: {", ".join(self._paths)}')
+            answer = reject(404, f'{path}; allowed: {", ".join(self._paths)}')
         elif method != wanted:
-            answer = refuse(405, f'{method} {path}; allowed: {wanted}')
+            answer = reject(405, f'{method} {path}; allowed: {wanted}')
             answer = answer._replace(about={'Allow': wanted})
         else:
             answer = await self._paths[path](request)
@@ -271,7 +271,7 @@ class Front:
             except ValueError:
                 slack = math.nan
             if not 0 < slack < math.inf:
-                return refuse(400, f'deadline_ms={text!r}; allowed: positive numbers')
+                return reject(400, f'deadline_ms={text!r}; allowed: positive numbers')
         if not self._open:
             return later('the service stops')
         most = settings['max_queue']
@@ -295,7 +295,7 @@ class Front:
     async def _body(self, request: Request) -> bytes | Answer:
         """Read a body; stop where it is too long or too slow."""
         most, seconds = self._settings['max_bytes'], self._settings['timeout_s']
-        too_long = refuse(413, f'body; allowed: {most} bytes or fewer')
+        too_long = reject(413, f'body; allowed: {most} bytes or fewer')
         length = request.headers.get('content-length', '')
         if length.isdecimal() and int(length) > most:
             return too_long
@@ -309,9 +309,9 @@ class Front:
         except StopAsyncIteration:
             return body
         except asyncio.TimeoutError:
-            return refuse(408, f'body; allowed: {seconds} s for it to arrive')
+            return reject(408, f'body; allowed: {seconds} s for it to arrive')
         except ClientDisconnect:
-            return refuse(400, 'body; allowed: a whole one')
+            return reject(400, 'body; allowed: a whole one')
 
     async def _ask(self, body: bytes, slack: float | None) -> Answer:
         """Have a replica predict; one that dies is replaced by another, once."""

@@ -89,7 +89,7 @@ def load(
 def measure(
     model: nn.Module, size: tuple[int, int] | None = None, latency: bool = False
 ) -> CostTable:
-    """Return what every stitch of a model costs.
+    """Compute the costs of every stitch of a model.
 
     Args:
         model: A model of :func:`load`.

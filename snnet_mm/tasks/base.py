@@ -40,7 +40,7 @@ class Task:
             belong to the task, too.
         heads: Paths of the heads with one output for each class of the data. The first
             one that a model has computes its logits.
-        one_class: Classes of heads in ``heads`` that only tell objects from background.
+        one_class: Classes of heads in ``heads`` that only separate objects from background.
         classifies: Whether images or pixels are classified.
         unsized: Whether models need images at their own size.
         full_mode: Mode of mm's forward that runs all that prediction runs.
@@ -99,7 +99,7 @@ class Task:
         return max(counts, default=0) if self.classifies else 0
 
     def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return what compares predictions of :meth:`run` with those of a teacher."""
+        """Return the loss between predictions of :meth:`run` and a teacher's."""
         return class_divergence if self.num_classes(model) > 1 else map_divergence
 
     def data_of_stitch(
@@ -115,11 +115,11 @@ class Task:
     def image_statistics(
         self, metric: BaseMetric, results: list
     ) -> dict[str, ImageStatistics]:
-        """Return what values of a metric are made of, by name, from all its results."""
+        """Return the per-image statistics behind values of a metric, by name."""
         return {}
 
     def metric_for_part(self, metric: BaseMetric) -> str | None:
-        """Return what replaces a metric that is wrong on a part of a data set."""
+        """Return the metric to use on a part of a data set, if another is needed."""
         return None
 
     def draw(

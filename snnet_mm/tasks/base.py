@@ -40,7 +40,7 @@ class Task:
             belong to the task, too.
         heads: Paths of the heads with one output for each class of the data. The first
             one that a model has computes its logits.
-        one_class: Classes of heads in ``heads`` that only separate objects from background.
+        one_class: Classes of heads in ``heads`` that only find objects of any class.
         classifies: Whether images or pixels are classified.
         unsized: Whether models need images at their own size.
         full_mode: Mode of mm's forward that runs all that prediction runs.

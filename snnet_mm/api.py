@@ -131,8 +131,10 @@ def stitches(model: nn.Module, results: Results | None = None) -> list[dict[str,
     Examples:
         >>> [(row['id'], row['costs']['flops']) for row in sn.stitches(model)]
     """
-    space, table = find_stitched_backbone(model).space, measure(model)
     results = results or _known_results(model)
+    space = find_stitched_backbone(model).space
+    # Configs of mm packages may name no size; results have one.
+    table = measure(model, results and results.input_size)
     if results is not None:
         results.check_space(space)
     found = {} if results is None else {r.id: r for r in results.stitches}

@@ -165,3 +165,11 @@ def test_training_and_export(folder, tmp_path):
     assert (runtime(image) == sn.predict(model, image)[0]).mean() > 0.99
     (single,) = sn.export(model, tmp_path / 'single', 1, ('mm',))['stitches']
     assert single['id'] == 1
+
+
+def test_a_config_without_a_size_is_counted_at_that_of_its_results(model):
+    del model.cfg.test_cfg['input_size']
+    model.data_preprocessor.size = None
+    with pytest.raises(ValueError, match='input_size, model.data_preprocessor.size'):
+        sn.measure(model)
+    assert [row['id'] for row in sn.stitches(model)] == [0, 1, 2]

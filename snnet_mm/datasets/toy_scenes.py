@@ -37,7 +37,8 @@ class ToyScenes(BaseDataset):
         feet: Range of the rows that objects stand in, as shares of those below the
             horizon. The lower an object stands, the nearer and larger it is.
         grey: Whether sky and ground are grey, so that objects stand out.
-        sky: Whether the sky has a depth, 80 m. Otherwise it is 0, which is not valid.
+        max_depth: Greatest valid depth in metres. The ground ends at 40 m and the sky is at
+            80 m; what is farther than this gets depth 0, which is not valid.
     """
 
     METAINFO = dict(classes=CLASSES, palette=PALETTE)
@@ -52,7 +53,7 @@ class ToyScenes(BaseDataset):
         depth: bool = False,
         feet: Sequence[float] = FEET,
         grey: bool = False,
-        sky: bool = True,
+        max_depth: float = SKY_DEPTH,
         **kwargs,
     ) -> None:
         check(split in SPLITS, 'dataset.split', split, SPLITS)
@@ -60,7 +61,7 @@ class ToyScenes(BaseDataset):
         self.num_scenes, self.size = num_scenes, tuple(size)
         self.split, self.seed = split, seed
         self.num_objects, self.depth = tuple(num_objects), depth
-        self.feet, self.grey, self.sky = tuple(feet), grey, sky
+        self.feet, self.grey, self.max_depth = tuple(feet), grey, max_depth
         super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
@@ -89,8 +90,8 @@ class ToyScenes(BaseDataset):
     def truth_of(self, scene: Scene) -> dict:
         """Return the ground truth of a scene by mm's names."""
         if self.depth:
-            valid = self.sky | (scene.depth < SKY_DEPTH)
-            return dict(gt_depth_map=scene.depth * valid, seg_fields=['gt_depth_map'])
+            depth = scene.depth * (scene.depth <= self.max_depth)
+            return dict(gt_depth_map=depth, seg_fields=['gt_depth_map'])
         return dict(gt_seg_map=scene.semantic, seg_fields=['gt_seg_map'])
 
 

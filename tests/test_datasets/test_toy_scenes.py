@@ -93,7 +93,8 @@ def test_depth_maps():
     assert info['seg_fields'] == ['gt_depth_map']
     depth = dataset.draw(12).depth
     np.testing.assert_array_equal(info['gt_depth_map'], depth)
-    skyless = ToyScenes(20, [32, 48], 'val', depth=True, sky=False)[12]['gt_depth_map']
+    near = ToyScenes(20, [32, 48], 'val', depth=True, max_depth=20)[12]['gt_depth_map']
     assert (depth == SKY_DEPTH).any()
-    np.testing.assert_array_equal(skyless, np.where(depth == SKY_DEPTH, 0, depth))
-    assert skyless.dtype == np.float32
+    assert ((depth > 20) & (depth < SKY_DEPTH)).any()
+    np.testing.assert_array_equal(near, np.where(depth > 20, 0, depth))
+    assert near.dtype == np.float32

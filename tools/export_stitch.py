@@ -63,7 +63,7 @@ def main() -> None:
 
     from snnet_mm.exports import FORMATS, PRECISIONS, StitchExporter
     from snnet_mm.inference.init_model import check_stitches, init_model
-    from snnet_mm.utils import load_config, print_gains
+    from snnet_mm.utils import load_config
 
     cfg = load_config(args.config, args.cfg_options)
     check_file(args.checkpoint, 'argument: checkpoint')
@@ -83,7 +83,6 @@ def main() -> None:
     )
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     exporter = StitchExporter(cfg, model, args.out, size, results)
-    print_gains(args.precision)
     manifest = (exporter.export_stitch if args.single else exporter.export_bundle)(
         chosen,
         args.format,

@@ -11,7 +11,7 @@ from mmengine.registry import OPTIM_WRAPPERS
 from mmengine.runner import autocast
 from torch import nn
 
-from snnet_mm.utils import check, print_gains, register
+from snnet_mm.utils import check, register
 
 
 @register(OPTIM_WRAPPERS)
@@ -48,7 +48,6 @@ def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
     check(cfg.get('default_scope') != 'mmdet', key, value, no_detector)
     if not asked:
         print(f'{kind} needs an accelerator: training in bfloat16 on the CPU.')
-    print_gains(['bf16'])
     wrapper.type = 'BF16OptimWrapper'
     for key in ('loss_scale', 'dtype', 'use_fsdp'):  # of AmpOptimWrapper
         wrapper.pop(key, None)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         launched_rank,
         prepare_cpu_distributed,
     )
-    from .precision_gain import print_gains
     from .random import isolated_rng, seed_everything, shared_seed
     from .registering import register, suggesting_types
 
@@ -40,7 +39,6 @@ _LATE = dict(
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
     config_file=('dicts_in', 'load_config', 'merge_options', 'set_length'),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
-    precision_gain=('print_gains',),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),
     registering=('register', 'suggesting_types'),
 )

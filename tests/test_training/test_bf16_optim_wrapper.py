@@ -7,11 +7,10 @@ from torch import nn
 from snnet_mm.training import train_in_half_precision
 
 
-def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32(capsys):
+def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32():
     amp = dict(type='AmpOptimWrapper', loss_scale='dynamic', dtype='float16')
     cfg = Config(dict(optim_wrapper=dict(**amp, optimizer=dict(type='SGD', lr=1.0))))
     train_in_half_precision(cfg)
-    assert 'matrix products in bf16 are ' in capsys.readouterr().out
     wrapper = build_optim_wrapper(model := nn.Linear(4, 2), cfg.optim_wrapper)
     before, images = model.weight.detach().clone(), torch.rand(3, 4)
     with wrapper.optim_context(model):

@@ -133,7 +133,7 @@ def main() -> None:
     from snnet_mm.exports import StitchExporter, measure_exported
     from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone
-    from snnet_mm.utils import load_config, print_gains
+    from snnet_mm.utils import load_config
 
     # Whatever is wrong is refused at once: measuring takes minutes.
     out = args.out or Path('work_dirs', Path(args.config).stem)
@@ -156,7 +156,6 @@ def main() -> None:
         costs = measure(model, args, size)
         files = {}
         if args.precision:
-            print_gains(args.precision)
             timed = args.check or middle_stitches(space), args.precision
             exporter = StitchExporter(cfg, model, out, size)
             files = measure_exported(exporter, *timed, args.runtime, args.rounds)

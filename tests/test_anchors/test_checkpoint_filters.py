@@ -123,14 +123,6 @@ def test_beit_tables_shared_by_all_blocks(tmp_path, own):
     assert_equal(ours, shared)
 
 
-def test_beit_in_an_anchor_with_position_embedding(tmp_path):
-    theirs, kwargs = build('beitv2_base_patch16_224')
-    kwargs |= dict(abs_pos_embed=True)
-    ours = load(tmp_path / 'a.pth', as_published('beit', theirs), **kwargs)
-    assert not ours.pos_embed.any()
-    assert_equal(ours, theirs)
-
-
 def test_a_grid_that_is_told_is_believed():
     loaded = dict(cls_token=torch.randn(1, 1, 4), pos_embed=torch.randn(1, 16, 4))
     fitted = fit_pos_embed(loaded, (4, 4), 0, loaded_grid=(2, 8))['pos_embed']

@@ -1,12 +1,9 @@
 import pytest
 import torch
-from torch.testing import assert_close
 
-from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.position import (
     RelativePositionBias,
     relative_position_index,
-    resize_offsets,
 )
 
 
@@ -44,17 +41,6 @@ def gathered(table, grid):
     return table[index_by_formula(grid, 1)].permute(2, 0, 1)[None]
 
 
-@pytest.mark.parametrize('first', ['inference', 'meta'])
-def test_a_grid_first_seen_elsewhere_can_be_trained(bias, first):
-    inference = first == 'inference'
-    grid = (5, 7) if inference else (7, 5)
-    with torch.inference_mode() if inference else torch.device('meta'):
-        relative_position_index(grid, 1)
-    bias(grid).sum().backward()
-    assert bias.table.grad.abs().sum() > 0
-    assert relative_position_index(grid, 1).equal(index_by_formula(grid, 1))
-
-
 @torch.no_grad()
 @pytest.mark.parametrize('event', ['load', 'in place', 'train', 'eval', 'move'])
 def test_kept_bias_follows_new_weights(bias, event):
@@ -77,19 +63,3 @@ def test_kept_bias_follows_new_weights(bias, event):
     after = bias((2, 3))
     assert after.equal(gathered(bias.table, (2, 3)))
     assert not after.equal(before.to(after.dtype))
-
-
-def test_tracing_keeps_nothing():
-    """Neither an index for this grid, nor the bias of a frozen table."""
-    arch = dict(embed_dims=8, depth=1, num_heads=2)
-    vit = PlainViT(arch, 16, 8, rel_pos_bias=True, frozen_stages=1, out='end').eval()
-    images = torch.randn(1, 3, 16, 16)
-    graph = torch.export.export(vit, (images,)).module()
-    assert_close(graph(images).tokens, vit(images).tokens)
-
-
-def test_offsets_between_old_ones_are_their_means():
-    resized = resize_offsets(torch.tensor([[0.0], [6.0], [12.0]]), 5)
-    # Nine entries over three: steps of a third, the ends repeated.
-    expected = [0, 0, 2, 4, 6, 8, 10, 12, 12]
-    assert_close(resized[:, 0], torch.tensor(expected).float())

@@ -79,19 +79,6 @@ def test_other_geometries_are_refused(build_vit, save, kwargs, message):
     assert_same(vit, before)
 
 
-def test_low_rank_updates_begin_at_nothing_or_are_loaded(build_vit, save, log):
-    source, plain = build_vit(lora=dict(rank=2)), build_vit()
-    weights = source.state_dict()
-    vit = build_vit(lora=dict(rank=2))
-    updates = {k: v.clone() for k, v in vit.state_dict().items() if 'lora' in k}
-    load(vit, save(plain.state_dict()))
-    assert_same(vit, plain.state_dict() | updates)
-    assert_same(load(vit, save(weights)), weights)
-    assert log() == []
-    with pytest.raises(ValueError, match='it has blocks.0.attn.qkv.lora_A'):
-        load(build_vit(lora=dict(rank=2, targets=('proj',))), save(weights))
-
-
 @pytest.mark.parametrize(
     ('checkpoint', 'prefix', 'message'),
     [

@@ -128,25 +128,6 @@ def test_weights_in_the_names_of_timm_of_the_authors_and_ours(tmp_path):
 
 
 @torch.no_grad()
-def test_old_files_without_counts_of_batch_norm(tmp_path):
-    network, same = same_weights(resnet())
-    state = {k: v for k, v in network.state_dict().items() if 'tracked' not in k}
-    images = torch.randn(1, 3, 64, 64)
-    assert from_file(resnet(), state, tmp_path)(images)[0].equal(same(images)[0])
-
-
-def test_weights_of_another_network_are_refused(tmp_path):
-    state = of_timm(swin()).state_dict()
-    for other, message in (
-        (swin(depths=(2, 2, 4, 2)), 'lacks blocks.7.norm1.weight'),
-        (swin(width=12), 'stem.proj.weight has shape'),
-        (swin(depths=(2, 2, 2, 2)), r'has layers.2.blocks.2.norm1.weight and \d'),
-    ):
-        with pytest.raises(ValueError, match=message + '.*init_cfg.checkpoint'):
-            from_file(other, state, tmp_path)
-
-
-@torch.no_grad()
 def test_the_family_that_the_docs_add(monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/how_to/stages.md').read_text()
     blocks = [part.split('```')[0] for part in text.split('```python\n')]

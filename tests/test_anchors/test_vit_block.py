@@ -46,16 +46,6 @@ def test_windows_equal_those_of_timm(
     assert_close(ours(images), tuple(expected), atol=1e-5, rtol=1e-4)
 
 
-def test_another_size_resamples_the_global_blocks_alone(build_vit):
-    vit = build_vit(depth=4, img_size=(32, 24), **WINDOWS).eval()
-    images = torch.randn(2, 3, 56, 40)
-    (before,) = vit(images)
-    vit.fix_input_size((56, 40))
-    assert_close(vit(images)[0], before)
-    rows = [len(block.attn.rel_pos_bias.rel_pos_h) for block in vit.blocks]
-    assert rows == [5, 13, 5, 13]  # three rows of a window, or seven
-
-
 def test_weights_of_vitdet_have_an_entry_for_a_lost_cls_token(build_vit, tmp_path):
     """Detectron2's names and layout."""
     source, vit = (build_vit(depth=4, img_size=32, **WINDOWS) for _ in range(2))

@@ -86,16 +86,6 @@ def test_chain_equals_one_composed_by_hand(kind, resize, layout):
     assert_close(state.as_map(), x)
 
 
-@pytest.mark.parametrize('kind', [LinearAdapter, BottleneckAdapter])
-def test_no_resize_keeps_the_grid(kind):
-    state = TokenState.of_map(torch.randn(1, 6, 4, 6))
-    kept = build(kind, 6, 4, HOPS, resize='none')(state)
-    assert kept.grid == (4, 6)
-    # The same as a bilinear one between networks of one stride.
-    same = build(kind, 6, 4, [(8, 4), (12, 4)])(state)
-    assert kept.tokens.equal(same.tokens)
-
-
 @pytest.mark.parametrize('kind', [LinearAdapter, Conv3x3Adapter])
 def test_a_cls_token_is_concatenated_to_all_others_or_made_of_their_mean(kind):
     narrow, wide = (build(kind, dim, 4, HOPS) for dim in (6, 12))

@@ -65,14 +65,6 @@ def test_skipped_samples_leave_the_others_as_they_were(num_workers):
     assert batches(loader, 3) == expected[4:]
 
 
-def test_the_order_is_that_of_the_sampler_inside():
-    inside = InfiniteSampler(range(6), shuffle=True, seed=0)
-    assert [*islice(build_sampler(shuffle=True), 20)] == [*islice(inside, 20)]
-    plain = build_sampler(of='DefaultSampler', shuffle=False)
-    assert list(plain) == [0, 1, 2, 3, 4, 5]
-    assert len(plain) == 6
-
-
 def test_epochs_differ_and_come_back():
     """Samplers with epochs are started anew by each of them, also after a resume."""
     loader = build_loader(of='DefaultSampler')

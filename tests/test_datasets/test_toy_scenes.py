@@ -32,17 +32,6 @@ def test_a_scene_depends_on_its_index_alone():
         assert reduced[1]['img_path'] == 'toy_scenes/train/000002.png'
 
 
-def test_streams_are_distinct():
-    # A list of seed words would take (2**32, 0, 0) for (0, 1, 0).
-    streams = [
-        ToyScenes(num_scenes=8, split=split, seed=seed)
-        for split in ('train', 'val', 'test')
-        for seed in (0, 1, 2**32)
-    ]
-    images = {data[i]['img'].tobytes() for data in streams for i in range(8)}
-    assert len(images) == len(streams) * 8
-
-
 def test_labels_tell_how_much_of_a_scene_is_objects():
     dataset, labels = ToyLabels(num_scenes=30, num_objects=(0, 8)), set()
     for i in range(30):

@@ -7,7 +7,7 @@ from tiny import TOY
 
 from snnet_mm.elastic import fast_anchor
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.utils import load_config, load_weights_only
+from snnet_mm.utils import load_config
 
 SLOW = TOY.with_name(TOY.name.replace('snnetv2-fast-slow', 'vit-slow'))
 OPTIONS = (
@@ -73,34 +73,6 @@ def test_whatever_reads_a_narrow_backbone_is_narrowed():
         narrow(dict(head=dict(type='ClsHead')), 48)
 
 
-def test_directions_of_images_augmented_at_random_are_those_of_any_start():
-    """A training that is resumed goes on towards the same tokens."""
-    cfg = load_config(SLOW, {'model.backbone.arch.embed_dims': 16})
-    loader = cfg.train_dataloader
-    loader.sampler = dict(type='InfiniteSampler')
-    loader.dataset.update(type=loader.dataset.pop('of'), num_scenes=16)
-    model, args = init_model(cfg, None, device='cpu'), SimpleNamespace(width=8)
-    bases = [fast_anchor._find_directions(model, cfg, args) for _ in range(2)]
-    assert torch.equal(*bases)
-
-
-def test_checkpoints_fall_into_the_training_whatever_the_loop_of_the_slow(
-    tmp_path,
-):
-    cfg = load_config(SLOW, {})
-    hook = dict(type='CheckpointHook', interval=1, save_best='auto')  # by epoch
-    cfg.default_hooks.checkpoint = hook
-    args = SimpleNamespace(width=None, blocks=None, every=2, iters=20, labels=True)
-    vars(args).update(config=str(SLOW), checkpoint='', work_dir=tmp_path, resume=False)
-    training = fast_anchor._training_config(cfg, cfg, [0], args)
-    checkpoint = training.default_hooks.checkpoint
-    assert not checkpoint.by_epoch
-    assert 0 < checkpoint.interval < 20
-    assert training.train_cfg.max_iters == training.train_cfg.val_interval == 20
-    spans = [(part.get('begin', 0), part.end) for part in training.param_scheduler]
-    assert spans == [(0, 2), (2, 20)]
-
-
 def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
     """Else the new config would come with the network of the old blocks."""
     path = tmp_path / 'slow.pth'
@@ -131,31 +103,6 @@ def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
     (folder / 'made_of.json').unlink()
     with pytest.raises(ValueError, match='of an older version'):
         check()
-
-
-def test_weights_are_those_that_an_ema_averaged(tmp_path):
-    options = dict(option.split('=') for option in OPTIONS)
-    cfg = load_config(SLOW, {k: int(v) for k, v in options.items()})
-    slow, first = tmp_path / 'slow.pth', tmp_path / 'cut.pth'
-    weights = init_model(cfg, None, device='cpu').state_dict()
-    for path in (slow, first):
-        torch.save(dict(state_dict=weights), path)
-    args = dict(width=None, blocks=None, every=2, iters=3, labels=False, resume=False)
-    args |= dict(config=str(SLOW), checkpoint=str(slow), work_dir=tmp_path)
-    places = range(cfg.model.backbone.arch.depth)
-    training = fast_anchor._training_config(
-        cfg, cfg, [*places], SimpleNamespace(**args)
-    )
-    training.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
-    training.val_cfg = training.val_dataloader = training.val_evaluator = None
-    fast_anchor._train(training, tmp_path / 'fast.pth', False)
-    written = torch.load(tmp_path / 'fast.pth')['state_dict']
-    kept = load_weights_only(tmp_path / 'training' / 'iter_3.pth')
-    averaged, last = kept['state_dict'], kept['ema_state_dict']
-    assert written.keys() == weights.keys()
-    assert all(torch.equal(v, averaged[k]) for k, v in written.items())
-    name = 'backbone.blocks.0.attn.qkv.weight'
-    assert not torch.equal(written[name], last[f'module.{name}'])
 
 
 @pytest.mark.slow

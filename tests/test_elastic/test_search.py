@@ -49,10 +49,6 @@ def search(model, batches, **kwargs):
     return ChainSearch(model, batches, SIZE, **kwargs)
 
 
-def found(steps):
-    return [chain.kept for chain in steps]
-
-
 @pytest.mark.parametrize('useless', [(1,), (3, 0)])
 def test_blocks_that_change_nothing_go_first(model, batches, useless):
     steps = [*search(model(useless), batches).run()]
@@ -114,19 +110,6 @@ def test_a_long_shortlist_finds_the_best_removal_and_a_short_one_that_at_the_gap
     first = next(short.run())
     errors = {b: short.local_error(short.whole, b) for b in range(DEPTH)}
     assert {*range(DEPTH)} - {*first.kept} == {min(errors, key=errors.get)}
-
-
-def test_blocks_that_lead_into_a_stage_stay_and_a_network_without_others(
-    model, batches
-):
-    net = dict(type='mmseg.SwinTransformer', embed_dims=8, depths=(2, 1), window_size=2)
-    net |= dict(num_heads=(1, 1), strides=(4, 2), out_indices=(1,))
-    staged = dict(anchors=[dict(type='MMSwin', net=net)])
-    assert found(search(model(width=16, **staged), batches).run()) == [(0, 2)]
-    net['depths'] = (1, 1)
-    built = model(width=16, **staged)
-    with pytest.raises(ValueError, match="'MMSwin'.*keep the width.*model.backbone"):
-        search(built, batches)
 
 
 def test_lengths_are_spread_evenly_below_the_network():

@@ -159,23 +159,6 @@ def test_tasks_and_classes_by_name_are_compared(make, tmp_path):
         stitch_models(a, b, tmp_path / 'both')
 
 
-def test_a_config_in_pure_python(make, tmp_path):
-    fast, (slow, weights) = (
-        make(f'm{i}', SEG, seg_vit(16 * i, 2 * i), 'sync_bn = None') for i in (1, 2)
-    )
-    cfg = load_config(slow)
-    del cfg.default_hooks['timer']
-    hook = "\ndefault_hooks['timer'] = dict(type=IterTimerHook)\n"
-    lines = f'from mmengine.hooks import IterTimerHook\n{cfg.pretty_text}{hook}'
-    pure = tmp_path / 'pure.py'
-    pure.write_text(lines)
-    stitch_models(fast, (str(pure), weights), tmp_path / 'both.py')
-    assert '# A third' in (tmp_path / 'both.py').read_text()
-    both = load_config(tmp_path / 'both.py')
-    assert both.default_hooks.timer.type.endswith('IterTimerHook')
-    assert len(built(both).backbone.space) == 4
-
-
 class RestlessSegmentor(EncoderDecoder):
     """Starts its head anew after ``init_cfg``, as DETR does its transformer."""
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 from staged_anchors import convnext, disturb
 from torch.testing import assert_close
-from toy_classifier import ToyClassifier
 
-from snnet_mm.models import SandwichWrapper, SNNetv1, SNNetv2, set_stitches
+from snnet_mm.models import SNNetv1
 from snnet_mm.stitching import visiting_order
 
 IMAGES = (2, 3, 16, 24)
@@ -113,33 +112,6 @@ def test_convnext(plugins, with_cp):
     assert trained == [str(stitch.id)]
 
 
-# qkv and proj have 3 + 1 widths, and as many with one more each on their other sides.
-# Stitch 2 is fast[0:1] > slow[2:4], 4 the reverse.
-SIZES = {
-    'biases': {'0': 4 * 2 * 8, '1': 4 * 4 * 12, '2': 128, '4': 128},
-    'lora': {'0': 6 * 2 * 2 * 8, '1': 6 * 3 * 4 * 12, '2': 528, '4': 528},
-}
-
-
-@PLUGINS
-def test_they_begin_at_zero_and_are_for_the_blocks_that_run(build_vit, plugins):
-    anchors = [build_vit(8, 2), build_vit(12, 4)]
-    net = SNNetv2(anchors, stitching_layer=dict(type='StitchingLayer'), plugins=plugins)
-    sizes = {k: len(p) for k, p in plugin_of(net).named_parameters()}
-    (name,) = plugins
-    assert sizes == SIZES[name.removeprefix('stitch_')]
-    assert net.space.describe(net.space[4]) == 'slow[0:2] > fast[1:2]'
-    zeros = {'stitch_biases': 128, 'stitch_lora': 2 * 4 * 8 + 2 * 3 * 4 * 12}[name]
-    assert int((plugin_of(net).get_parameter('2') == 0).sum()) == zeros
-    plain = SNNetv2(anchors, stitching_layer=dict(type='StitchingLayer'))
-    plain.load_state_dict(net.state_dict(), strict=False)
-    images = torch.randn(IMAGES)
-    for stitch in net.space:
-        net.set_stitch(stitch.id)
-        plain.set_stitch(stitch.id)
-        assert torch.equal(net(images)[0], plain(images)[0])
-
-
 @PLUGINS
 def test_only_those_of_the_stitch_are_trained(build_snnet, plugins):
     net = build_snnet(plugins=plugins)
@@ -159,31 +131,6 @@ def test_only_those_of_the_stitch_are_trained(build_snnet, plugins):
     wanted = [layer.bias.grad for _, layer in added_to(plain)]
     got = net.stitch_biases.get_parameter('5').grad
     assert_close(got, torch.cat(wanted), rtol=1e-3, atol=1e-3)
-
-
-@PLUGINS
-def test_a_block_that_is_run_again_is_that_of_its_stitch(
-    build_snnet, randomise, plugins
-):
-    """Both stitches have run when the blocks of the first are run again."""
-
-    def build(**anchor):
-        net = build_snnet(plugins=plugins, anchor=anchor)
-        return SandwichWrapper(randomise(ToyClassifier(net)), 'hard', 0.5)
-
-    kept, checkpointed = build(), build(with_cp=True)
-    checkpointed.load_state_dict(kept.state_dict())
-    data = torch.randn(4, 3, 32, 32), torch.tensor([0, 3, 1, 4])
-    grads = []
-    for model in (kept, checkpointed):
-        set_stitches(model, (5, 1))
-        losses = model(*data, mode='loss')
-        sum(v for k, v in losses.items() if 'loss' in k).backward()
-        grads.append({k: p.grad for k, p in model.named_parameters()})
-    (name,) = plugins
-    trained = {k for k, g in grads[0].items() if name in k and g is not None}
-    assert trained == {f'backbone.{name}.1', f'backbone.{name}.5'}
-    assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-6)
 
 
 def test_stitches_that_begin_alike_share_nothing(build_snnet):

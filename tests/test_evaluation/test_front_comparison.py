@@ -48,12 +48,6 @@ def test_figures_of_fronts_by_hand(sign):
     assert area.low == pytest.approx(area.high) == pytest.approx(area.value)
 
 
-def test_models_that_are_no_anchors():
-    alone = constant_run([1, 3], [50, 60], anchors=[False] * 2)
-    cascade = constant_run([2], [55], anchors=[False])
-    assert compare(alone=alone, cascade=cascade).reference == pytest.approx((3.15, 45))
-
-
 def test_differences_are_paired_over_images():
     rng = np.random.default_rng(0)
     base = rng.uniform(0, 100, (2, 40))
@@ -63,15 +57,6 @@ def test_differences_are_paired_over_images():
     assert own.high - own.low > 5
     shift = comparison.differences('a')['b']['area under front']
     assert (shift.value, shift.low, shift.high) == pytest.approx((3, 3, 3))
-
-
-def test_intervals_are_those_of_the_mean():
-    sample = np.random.default_rng(1).normal(50, 10, 400)
-    run = make_run([1, 2], np.stack([sample, sample]))
-    area = compare(2000, a=run).figures()['a']['area under front']
-    error = 1.96 * sample.std() / 20
-    assert area.low == pytest.approx(sample.mean() - error, abs=0.15)
-    assert area.high == pytest.approx(sample.mean() + error, abs=0.15)
 
 
 def test_seeds_are_averaged_and_models_alone_are_one_set_to_choose_from():

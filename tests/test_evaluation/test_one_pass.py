@@ -11,8 +11,9 @@ import pytest
 import torch
 from block_counts import count_blocks
 from killing import hold
+from mmengine.evaluator import BaseMetric
 from mmengine.hooks import Hook
-from mmengine.registry import HOOKS
+from mmengine.registry import HOOKS, METRICS
 from mmengine.runner import Runner
 from toy import runner_of
 
@@ -50,16 +51,30 @@ def one_at_a_time(cfg, *state_dicts, ids=None, size=None):
     return metrics
 
 
+@METRICS.register_module()
+class FirstScore(BaseMetric):
+    """Mean score of the first class, in which stitches differ that agree on a class."""
+
+    def process(self, data_batch, data_samples):
+        self.results += [sample['pred_score'][0].item() for sample in data_samples]
+
+    def compute_metrics(self, results):
+        return dict(first_score=float(np.mean(results)))
+
+
 @pytest.mark.parametrize(
-    'task, mode, batch_size', [('seg', 'slide', 2), ('depth', 'whole', 1)]
+    'task, mode, batch_size',
+    [('seg', 'slide', 2), ('depth', 'whole', 1), ('cls', 'whole', 2)],
 )
 def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
     toy_cfg.test_dataloader.batch_size = batch_size
+    if task == 'cls':
+        toy_cfg.test_evaluator = dict(type='FirstScore')
     num_crops = 1
     if mode == 'slide':
         toy_cfg.model.test_cfg = dict(mode='slide', crop_size=(48, 48), stride=(16, 16))
         num_crops = 4
-    if toy_cfg.model.test_cfg.get('flip'):
+    if toy_cfg.model.get('test_cfg', {}).get('flip'):
         num_crops *= 2
     runner = runner_of(toy_cfg)
     backbone = find_stitched_backbone(runner.model)
@@ -69,7 +84,7 @@ def test_all_stitches_equal_one_at_a_time(toy_cfg, task, mode, batch_size):
         backbone.space, shared=True
     )
     assert metrics == one_at_a_time(toy_cfg, runner.model.state_dict())
-    key = dict(seg='mIoU', depth='RMSE')[task]
+    key = dict(seg='mIoU', depth='RMSE', cls='first_score')[task]
     assert len({v for k, v in metrics.items() if k.endswith(key)}) > 10
 
 

@@ -340,23 +340,3 @@ def test_the_best_checkpoint_holds_those_of_validated_stitches(cfg):
     cfg.custom_hooks = [dict(type=Watch)]
     trained(cfg)
     assert Watch.seen == [[1, 2], [0, 1, 2, 4]]
-
-
-def test_a_failure_costs_no_training(cfg, monkeypatch):
-    def fail(*_):
-        raise RuntimeError('out of memory')
-
-    monkeypatch.setattr(per_stitch_bn, 'recalibrate_bn', fail)
-    runner, (_, last) = trained(cfg)
-    assert KEY not in last
-    assert runner.iter == 2
-
-
-def test_statistics_are_of_images_as_they_are_tested(steady):
-    """Not of the size that the last iteration drew."""
-    sampling = steady.default_hooks.stitch_sampling
-    sampling.sizes = [(16, 16)]
-    runner, (_, last) = trained(steady)
-    assert runner.model.backbone.input_size is None
-    wanted = moments_of_the_head(runner, last['state_dict'], 1)
-    torch.testing.assert_close(last[KEY][1], wanted)

@@ -1,15 +1,9 @@
 """Every tool that works on stitches, on anchors of every family of timm."""
 
 import pytest
-import torch
-from block_counts import count_blocks
 from mmengine.config import ConfigDict
-from torch.testing import assert_close
 
-from snnet_mm.costs import cost_table, measure_latency
-from snnet_mm.exports import StitchExporter, single_stitch
-from snnet_mm.models import set_stitch
-from snnet_mm.stitching import visiting_order
+from snnet_mm.exports import StitchExporter
 
 pytest.importorskip('timm')
 pytest.importorskip('onnxruntime')
@@ -25,8 +19,6 @@ FAMILIES = {
     'beit_base_patch16_224': dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True),
     'samvit_base_patch16': SAM,
 }
-# Learned rotary frequencies and a shared bias are counted with the embedding alone.
-SHARED = {'vit_small_patch16_rope_mixed_224', 'beit_base_patch16_224'}
 SFS, FSF = 7, 8
 
 
@@ -47,46 +39,6 @@ def stitched(toy_cfg, build):
         return cfg, build(cfg)
 
     return stitched
-
-
-FAST = {
-    'vit_small_patch14_reg4_dinov2',
-    'eva02_small_patch14_224',
-    'samvit_base_patch16',
-}
-
-
-@pytest.mark.parametrize(
-    'name',
-    [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in FAMILIES],
-)
-def test_stitches_alone_prefixes_and_latency(stitched, logits, name):
-    cfg, model = stitched(name, out_indices=(2, 4))
-    costs, backbone = cost_table(model), model.backbone
-    images = torch.randn(2, 3, 64, 64)
-    alone = {}
-    for stitch in backbone.space:
-        set_stitch(model, stitch.id)
-        alone[stitch.id] = logits(model, images)
-        if stitch.id not in (SFS, FSF):
-            continue
-        exported, single = single_stitch(cfg, model, stitch.id)
-        anchors = exported.model.backbone.anchors
-        assert not [a for a in anchors if 'pretrained' in a]
-        assert_close(logits(single, images), alone[stitch.id], rtol=1e-5, atol=1e-5)
-        held = sum(p.numel() for p in single.parameters())
-        if name not in SHARED:
-            assert held == costs[stitch.id].params
-    calls = []
-    for block in (b for anchor in backbone.anchors for b in anchor.blocks):
-        block.register_forward_hook(lambda *_: calls.append(1))
-    with backbone.sharing_prefixes():
-        for stitch in visiting_order(backbone.space):
-            set_stitch(model, stitch.id)
-            assert torch.equal(logits(model, images), alone[stitch.id])
-    assert len(calls) == count_blocks(backbone.space, shared=True)
-    measured = measure_latency(model, (64, 64), rounds=1)
-    assert set(measured.by_stitch) == set(backbone.space.ids)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
 from snnet_mm.inference.init_inferencer import (
@@ -129,31 +128,6 @@ def test_visualizers_without_a_name(images):
     (found,) = inferencer(images / 'a.png')
     assert found['pred_class'] == f'class {found["pred_label"]}'
     assert (draw_prediction(inferencer, image)[:60, :150] != 90).any()
-
-
-def test_labels_come_back(monkeypatch):
-    """Of detections, whose visualizer has no setting that leaves them out."""
-    pytest.importorskip('mmdet')
-    config = 'toy/mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
-    cfg = Config.fromfile(CONFIGS / config)
-    resize = dict(type='Resize', scale=(64, 64), keep_ratio=True)
-    cfg.test_dataloader.dataset.pipeline.insert(0, resize)
-    model = init_model(cfg, None, device='cpu')
-    inferencer, written = init_inferencer(model), []
-    draw = type(inferencer.visualizer).draw_texts
-    monkeypatch.setattr(
-        type(inferencer.visualizer),
-        'draw_texts',
-        lambda *args, **kwargs: written.append(args[1]) or draw(*args, **kwargs),
-    )
-    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    number = []
-    for labels in (True, False, True, None):
-        draw_prediction(inferencer, image, with_labels=labels, score_thr=0)
-        number.append(len(written))
-    texts = number[0]
-    assert texts > 0
-    assert number == [texts, texts, 2 * texts, 3 * texts]
 
 
 def test_images_are_listed(images, tmp_path):

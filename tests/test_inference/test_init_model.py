@@ -1,7 +1,4 @@
 import copy
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +8,6 @@ from torch import nn
 
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, set_stitch
-
-ROOT = Path(__file__).parents[2]
 
 
 def by_hand(cfg, checkpoint, stitch):
@@ -91,20 +86,6 @@ def test_every_class_gets_a_colour(cfg, checkpoint):
     assert first['classes'] == ('road', 'moss', 'car')
     assert first['palette'][::2] == [[128, 64, 128], [0, 0, 142]]
     assert len(first['palette'][1]) == 3
-
-
-@pytest.mark.slow
-def test_classes_of_a_data_set_that_nothing_has_imported(tmp_path):
-    """In a process of its own: other tests import mmseg's data sets."""
-    config = ROOT / 'configs/toy/setr-naive_vit-fast_1xb16-300_toy-scenes-64x64.py'
-    code = f"""
-from snnet_mm.inference.init_model import init_model
-options = {{'test_dataloader.dataset.type': 'ADE20KDataset'}}
-model = init_model({str(config)!r}, None, device='cpu', cfg_options=options)
-print(len(model.dataset_meta['classes']), model.dataset_meta['classes'][0])
-"""
-    command = [sys.executable, '-W', 'ignore', '-c', code]
-    assert subprocess.check_output(command, cwd=ROOT).endswith(b'150 wall\n')
 
 
 def test_a_model_without_a_stitched_backbone(cfg, tmp_path):

@@ -68,18 +68,3 @@ def test_strides_that_cannot_be_made_are_refused(build, strides):
     message = rf'{re.escape(f"strides={strides}")}.*neck\.strides'
     with pytest.raises(ValueError, match=message):
         build(strides=strides)
-
-
-@pytest.mark.ops
-def test_regions_are_read_from_the_pyramid_as_they_are(build):
-    """mmcv's RoIAlign would misread maps whose memory is in another order."""
-    from mmcv.ops import RoIAlign
-    from torchvision.ops import roi_align
-
-    (level,) = build(strides=[16])([torch.randn(2, 8, 9, 7)])
-    assert level.is_contiguous()
-    rois = torch.tensor([[0, 5.0, 8.0, 60.0, 70.0], [1, 0.0, 0.0, 30.0, 90.0]])
-    torch.testing.assert_close(
-        RoIAlign(3, 1 / 16, sampling_ratio=0)(level, rois),
-        roi_align(level, rois, 3, 1 / 16, sampling_ratio=-1, aligned=True),
-    )

@@ -17,8 +17,6 @@ from snnet_mm.exports import single_stitch
 from snnet_mm.exports.single import _drop_pretrained, load_single, save_single
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
-from snnet_mm.models.wrappers.distillation import find_head, recorded_logits
-from snnet_mm.stitching import visiting_order
 
 SegDataSample = pytest.importorskip('mmseg.structures').SegDataSample
 DET = TOY.parent / 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
@@ -90,12 +88,6 @@ def test_stitches_equal_models_alone_and_exports(kind, randomise, tmp_path):
         assert sum(p.numel() for p in read.parameters()) == costs[i].params
 
 
-def test_parts_agree_on_what_the_model_copies(segmentor):
-    segmentor.decode_head.parts[0].align_corners = True
-    with pytest.raises(ValueError, match=r'align_corners=\[True, False\]; .*the same'):
-        segmentor.decode_head.check_space(segmentor.backbone.space)
-
-
 def test_training_and_statistics_are_of_one_head(segmentor):
     labels = PixelData(data=torch.zeros(1, 32, 32))
     batch = dict(inputs=[torch.randint(0, 256, (3, 32, 32))])
@@ -113,21 +105,6 @@ def test_training_and_statistics_are_of_one_head(segmentor):
         assert ends == {str(stitch.end_anchor)}
 
 
-@torch.no_grad()
-def test_stitches_share_prefixes_and_logits_are_recorded(segmentor):
-    images, by_one = torch.randn(IMAGES), {}
-    for i in IDS:
-        set_stitch(segmentor, i)
-        with recorded_logits(find_head(segmentor)) as logits:
-            head, maps = segmentor.decode_head, segmentor.extract_feat(images)
-            head.predict(maps, [dict(img_shape=(32, 32))], {})  # calls no module
-        (by_one[i],) = logits
-    with segmentor.backbone.sharing_prefixes():
-        for stitch in visiting_order(segmentor.backbone.space):
-            set_stitch(segmentor, stitch.id)
-            assert segmentor(images).equal(by_one[stitch.id])
-
-
 def test_a_run_from_training_to_a_stitch_in_a_plain_test(tmp_path):
     """Costs, label checks, least squares, one pass; then mmengine's own loop."""
     cfg = config()
@@ -143,17 +120,6 @@ def test_a_run_from_training_to_a_stitch_in_a_plain_test(tmp_path):
     exported.update(load_from=str(tmp_path / 'one.pth'), work_dir=str(tmp_path))
     exported.experiment_name = 'alone'
     assert Runner.from_cfg(exported).test()['mIoU'] == metrics['stitch_4/mIoU']
-
-
-def test_it_has_and_sets_what_its_parts_have(segmentor):
-    head = segmentor.decode_head
-    head.align_corners, head.note = 'yes', 'of the container'
-    assert [part.align_corners for part in head.parts] == ['yes', 'yes']
-    copied = copy.deepcopy(segmentor)
-    set_stitch(copied, 0)
-    assert (copied.decode_head.in_channels, head.in_channels) == WIDTHS
-    with pytest.raises(AttributeError, match='nonsense'):
-        _ = head.nonsense
 
 
 @torch.no_grad()

@@ -5,11 +5,10 @@ import signal
 from contextlib import contextmanager
 
 import pytest
-import torch
 from killing import fork, wait
 from mmengine.runner import Runner
 
-from snnet_mm.utils import UnwritableError, atomic_path
+from snnet_mm.utils import UnwritableError
 
 # Arguments of each tool, the last before its folder.
 TOOLS = {
@@ -48,15 +47,3 @@ def test_a_disk_that_is_full_for_real(run_cfg, tmp_path):
 
     assert not wait(fork(work, tmp_path))
     assert [p.name for p in tmp_path.iterdir() if 'iter' in p.name] == []
-
-
-def test_what_torch_says_of_a_full_disk(tmp_path):
-    """It writes some files itself."""
-    path = tmp_path / 'a.pth'
-
-    def work():
-        with small_disk(f'{path} cannot be .* full disk'), atomic_path(path) as new:
-            torch.save(dict(w=torch.zeros(100_000)), new)
-
-    assert not wait(fork(work, tmp_path))
-    assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from statistics import mean
 
 import pytest
 
-from snnet_mm.runtime import BudgetController, fit_times
+from snnet_mm.runtime import BudgetController
 
 # 21 stitches of 10 to 40 ms, each 7 % above the one before.
 LATENCIES = {i: 10 * 4 ** (i / 20) for i in range(21)}
@@ -127,11 +127,3 @@ def test_candidates_are_the_front(sign, higher):
         scores = {i: sign * score for i, score in enumerate(scores)}
         controller = BudgetController(costs, scores, higher, target_ms=1)
         assert controller.costs == {i: costs[i] for i in front}
-
-
-def test_times_are_fitted_by_a_line():
-    costs = {0: 2e9, 1: 10e9, 5: 4e9, 7: 1e9}
-    fitted = fit_times(costs, {0: 7, 1: 23})
-    assert fitted == pytest.approx({0: 7, 1: 23, 5: 11, 7: 5})
-    # Beyond the measured ones the line may fall below zero; times do not.
-    assert fit_times({0: 10, 1: 20, 2: 1}, {0: 1, 1: 11})[2] == 0.1

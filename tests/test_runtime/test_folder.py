@@ -133,17 +133,6 @@ def test_boxes_are_in_the_format_of_coco(images, tmp_path):
     assert len(annotations) > 5
 
 
-def test_run_lengths_of_pycocotools(tmp_path):
-    mask = pytest.importorskip('pycocotools.mask')
-    from snnet_mm.runtime.folder import _run_lengths
-
-    random = np.random.default_rng(0)
-    for share in (0, 0.3, 1):
-        pixels = random.random((7, 5)) < share
-        runs = _run_lengths(pixels)
-        assert_array_equal(mask.decode(mask.frPyObjects(runs, 7, 5)), pixels)
-
-
 def test_classes(images, tmp_path):
     predict('classification', tmp_path / 'images', tmp_path / 'out')
     rows = list(csv.DictReader((tmp_path / 'out/predictions.csv').open()))

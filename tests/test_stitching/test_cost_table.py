@@ -111,12 +111,6 @@ def test_nonsense_is_refused_and_says_what_is_allowed(text):
         parse_budget(text)
 
 
-def test_cells_of_tables():
-    costs = dict(flops=1_234_567, params=0, latency=25, memory=7_654_321)
-    cells = [UNITS[name].cell(value) for name, value in costs.items()]
-    assert cells == ['0.00123', '0.00', '25.00', '7.7']
-
-
 def test_groups_of_the_published_stitches(published):
     costs = {i: v['flops'] for i, v in published.items()}
     groups = group_by_cost(costs, 10e9)

@@ -1,11 +1,7 @@
-import json
-from pathlib import Path
-
 import pytest
 
 from snnet_mm.stitching import (
     SlidingWindowSpace,
-    StagedSpace,
     TwoWaySpace,
     group_by_cost,
     prior_scores,
@@ -48,21 +44,3 @@ def test_the_prior_ranks_stitches_of_three_anchors(published_v1):
         picked = max(affordable, key=scores.get)
         lost.append(max(top1[i] for i in affordable) - top1[picked])
     assert max(lost) == pytest.approx(0.798, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ('name', 'depths', 'stages', 'expected'),
-    [
-        ('swin_ti_s_b', [(2, 2, 6, 2), *[(2, 2, 18, 2)] * 2], (0, 1, 2), 0.983),
-        ('resnet18_50', [(2, 2, 2, 2), (3, 4, 6, 3)], (1, 2), 0.988),
-        ('resnet18_swin_ti', [(2, 2, 2, 2), (2, 2, 6, 2)], (1, 2), 1),
-        ('levit', [(4, 4, 4)] * 2, (0, 1), 0.5),
-    ],
-)
-def test_the_prior_on_published_networks_with_stages(name, depths, stages, expected):
-    path = Path(__file__).parents[1] / f'data/imagenet_v1_{name}.json'
-    figures = json.loads(path.read_text())['stitches']
-    flops = {int(i): v['flops'] for i, v in figures.items()}
-    scores = prior_scores(StagedSpace(depths, stages), flops)
-    top1 = {int(i): v['acc1'] for i, v in figures.items()}
-    assert ranked(scores, top1) == pytest.approx(expected, abs=1e-3)

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,28 +128,6 @@ def test_only_measured_stitches_are_picked():
         words = r'budget 0.5G: .* stitch 0 \(fast\[0:3\]\) with 1G'
         with pytest.raises(ValueError, match=words):
             pick(SPACE, '0.5G', COSTS, results)
-
-
-def test_published_figures_are_picked_from():
-    space = TwoWaySpace((12, 24))
-    path = Path(__file__).parents[1] / 'data' / 'ade20k_setr_deit3_s_l.json'
-    results = StitchResults.read(path, space)
-    picked = [pick(space, f'{n}G', results=results).id for n in (34, 120, 200, 364)]
-    assert picked == [0, 109, 94, 1]
-
-
-def test_a_choice_is_explained():
-    route = SPACE.describe
-    told, what = [], 'multiply-accumulates of one image'
-    Selection('2G,1G', RESULTS).select(SPACE, log=told.append)
-    by = 'by results that measured 8 of 8 stitches: mIoU'
-    second = 'runner-up stitch 0 with 10'
-    assert told == [
-        f'budget 2G {what}: stitch 1 ({route(SPACE[1])}, 2G), {by} 30; {second}',
-        f'budget 1G {what}: stitch 0 ({route(SPACE[0])}, 1G), {by} 10; runner-up none',
-    ]
-    guess = pick(SPACE, '6G', COSTS).reason
-    assert 'by the prior, a guess, which on published models lost 0.5 points' in guess
 
 
 @pytest.mark.parametrize(

@@ -129,23 +129,6 @@ def test_layers_of_maps_are_fitted_to_the_last_block_that_they_serve(depths):
         assert space.layers[layer] == (position, (slowest, j))
 
 
-@pytest.mark.parametrize('depths', [(3, 7), (3, 4, 9)])
-def test_without_maps_there_are_the_layers_of_routes_alone(depths):
-    for kinds in (('FS', 'SF', 'SFS', 'FSF'), ('FS',), ('SF',)):
-        whole = TwoWaySpace(depths, kinds)
-        space = TwoWaySpace(depths, kinds, maps=False)
-        assert list(space) == list(whole)
-        assert space.fingerprint == whole.fingerprint
-        used = {name for stitch in space for name in stitch.layers}
-        if 'FS' in kinds:
-            # The authors' classifiers hold this one.
-            a, b = len(depths) - 2, len(depths) - 1
-            used.add(f'{a}to{b}_{depths[a] - 1}')
-        assert set(space.layers) == used
-        with pytest.raises(ValueError, match="allowed: 'end', as a TwoWaySpace"):
-            space.substitutes(0)
-
-
 def test_maps_of_end_anchors_need_the_layers_that_lead_there():
     layers = TwoWaySpace((3, 7), ('FS',), end_maps=True).layers
     assert list(layers) == ['0to1_0', '0to1_1', '0to1_2']

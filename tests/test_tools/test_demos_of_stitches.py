@@ -97,23 +97,6 @@ def test_a_video_is_painted_frame_by_frame(run_here, checkpoint, video, tmp_path
     assert [p.name for p in tmp_path.iterdir()] == ['out.avi']
 
 
-def test_the_images_of_a_folder_are_a_video(run_here, checkpoint, tmp_path):
-    for n, name in enumerate('cab'):
-        image = np.full((48, 64, 3), 100 * n, np.uint8)
-        cv2.imwrite(str(tmp_path / f'{name}.png'), image)
-    args = (tmp_path, CONFIG, checkpoint, '--device', 'cpu', '--opacity', 0.01)
-    run_here('video_demo.py', *args, '--output-file', tmp_path / 'out.avi')
-    brightness = [
-        frame[36:40, :32].mean() for frame in read_video(tmp_path / 'out.avi')
-    ]
-    steps = np.diff(brightness)  # a, b, c: 100, 200, 0
-    assert steps == pytest.approx([100, -200], abs=25)
-    (tmp_path / 'bb.png').write_bytes(b'')
-    with pytest.raises(ValueError, match=r"bb\.png'; allowed: image files"):
-        run_here('video_demo.py', *args, '--output-file', tmp_path / 'two.avi')
-    assert not (tmp_path / 'two.avi').exists()
-
-
 @pytest.mark.parametrize(
     ('tool', 'before', 'out'),
     [

@@ -1,25 +1,15 @@
 import runpy
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
-from PIL import Image
 
 from snnet_mm.stitching import StitchResults
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 SCENES = ('--cfg-options', 'test_dataloader.dataset.num_scenes=10')
-TTA = """
-_base_ = ['{}']
-tta_model = dict(type='SegTTAModel')
-flips = [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)]
-pack = [dict(type='PackSegInputs')]
-tta_pipeline = [dict(type='TestTimeAug', transforms=[flips, pack])]
-"""
 
 
 def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
@@ -42,45 +32,6 @@ def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
         pictures = {str(p.relative_to(work_dir)) for p in work_dir.rglob('show/*/*')}
         names = {f'show/stitch_{i}/00000{n}.png' for i in expected for n in (0, 5)}
         assert pictures == names
-
-
-def test_another_metric_ranks_stitches(run_here, untrained, tmp_path):
-    results, path = StitchResults.read(untrained[1]), tmp_path / 'two_metrics.json'
-    rows = [
-        replace(r, metrics=r.metrics | dict(mAcc=100 - results.score(r)))
-        for r in results.stitches
-    ]
-    both = replace(results, stitches=rows)
-    wanted = both.ranked_by('mAcc').front()
-    assert wanted != both.front()
-    both.save(path)
-    args = ('--stitch-id', 'pareto', '--results', path, '--metric', 'mAcc')
-    args = (CONFIG, untrained[0], *args, '--limit', 2, '--work-dir', tmp_path)
-    run_here('test.py', *args, *SCENES)
-    (file,) = tmp_path.glob('*/stitches.json')
-    written = StitchResults.read(file)
-    assert [r.id for r in written.stitches] == wanted
-    assert written.metric == 'mAcc'
-    # Its parts are not known image by image, and those of mIoU are not of it.
-    assert not file.with_name('per_image.npz').exists()
-
-
-def test_augmentation(run_here, untrained, tmp_path):
-    config = tmp_path / 'tta.py'
-    config.write_text(TTA.format(ROOT / CONFIG))
-    maps = []
-    for options in ((), ('--tta',)):
-        out = tmp_path / f'out{len(options)}'
-        args = (config, untrained[0], '--stitch-id', 1, '--limit', 2, *options)
-        saved = f'test_evaluator.output_dir={out}'
-        run_here('test.py', *args, '--work-dir', tmp_path, '--cfg-options', saved)
-        files = sorted(out.iterdir())
-        assert len(files) == 2
-        maps.append(np.stack([np.array(Image.open(file)) for file in files]))
-    plain, averaged = maps
-    assert plain.shape == averaged.shape == (2, 64, 64)
-    assert {*np.unique(plain), *np.unique(averaged)} <= {*range(6)}
-    assert 0 < (plain != averaged).mean() < 0.5
 
 
 @pytest.mark.parametrize(
@@ -117,13 +68,3 @@ def test_weights_that_are_not_finite_are_not_tested(run_here, untrained, tmp_pat
     with pytest.raises(ValueError, match='conv_seg.bias.*the training diverged'):
         run_here('test.py', config, tmp_path / 'nan.pth', '--work-dir', tmp_path)
     assert not [*tmp_path.rglob('stitches.json')]
-
-
-def test_stitches_of_a_config_with_an_empty_test_cfg(run_here, tmp_path):
-    """As in mmpretrain's own; the missing checkpoint ends the test."""
-    base = ROOT / 'configs/toy/cls_snnetv2-fast-slow_1xb16-600_toy-scenes-64x64.py'
-    config = tmp_path / 'config.py'
-    config.write_text(f"_base_ = ['{base}']\ntest_cfg = dict(_delete_=True)")
-    for options in (('--stitch-id', '0'), ('--show-dir', tmp_path)):
-        with pytest.raises(ValueError, match=r'no.pth does not exist'):
-            run_here('test.py', config, 'no.pth', *options, '--work-dir', tmp_path)

@@ -1,8 +1,6 @@
 """Interrupted training goes on as if nothing had happened."""
 
 import pytest
-import torch
-from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import EpochBasedTrainLoop, Runner
 from training_twice import train_twice
 
@@ -11,7 +9,6 @@ from snnet_mm.esta import importance_results
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
 from snnet_mm.training import ExactResumeHook, ResourceConstrainedSampler
-from snnet_mm.training.stitch_hooks import accumulative_counts
 from snnet_mm.utils import guard_checkpoints, load_weights_only
 
 SLOW = pytest.mark.slow
@@ -65,15 +62,6 @@ def test_sandwiches_and_scores_go_on_exactly(random_cfg):
     space = find_stitched_backbone(model).space
     results = StitchResults.read(folder / 'stitch_scores.json', space)
     assert results == importance_results(space, cost_table(model), scores, 3)
-
-
-def test_several_optimizers_step_together():
-    def wrapper(count):
-        optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], 0.1)
-        return OptimWrapper(optimizer, accumulative_counts=count)
-
-    assert accumulative_counts(wrapper(4)) == 4
-    assert accumulative_counts(OptimWrapperDict(a=wrapper(4), b=wrapper(6))) == 12
 
 
 def test_accumulated_gradients_are_of_one_stitch(random_cfg):

@@ -1,11 +1,6 @@
 import pytest
-from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS
-from staged_anchors import levit, swin
 from torch import nn
-
-from snnet_mm.exports import single_stitch_config
 
 LR, WD = 2e-3, 0.1
 SETTINGS = dict(lr=LR, weight_decay=WD)
@@ -79,41 +74,6 @@ def test_shares_and_decay_by_value(model):
     }
 
 
-def test_an_anchor_or_a_stitch_alone_has_the_rates_of_the_whole(build_snnet):
-    model = nn.ModuleDict(dict(backbone=build_snnet()))
-    in_all = settings_of(build(model), model)
-    for i in (1, 2, 5):  # the slow anchor, there, and back
-        cfg = Config(dict(model=dict(type='EncoderDecoder', backbone=SNNET)))
-        cfg = single_stitch_config(cfg, model, i)
-        single = nn.ModuleDict(dict(backbone=MODELS.build(cfg.model.backbone)))
-        found = settings_of(build(single), single)
-        of_anchors = {k: v for k, v in found.items() if 'stitching' not in k}
-        assert len(of_anchors) > 20
-        assert of_anchors == {k: in_all[k] for k in of_anchors}
-    slow = model.backbone.anchors[1]
-    for rates in (RATES[1], [RATES[1]]):
-        found = settings_of(build(slow, rates), slow)
-        assert found == {k: in_all[f'backbone.anchors.1.{k}'] for k in found}
-
-
-SIZES = (8, 3), (12, 7)
-SNNET = dict(
-    type='SNNetv2',
-    anchors=[
-        dict(type='PlainViT', arch=arch, img_size=32, patch_size=8)
-        for arch in (dict(embed_dims=d, depth=n, num_heads=2) for d, n in SIZES)
-    ],
-)
-
-
-def test_what_is_frozen_is_left_out(build_snnet):
-    model = build_snnet(anchor=dict(frozen_stages=1))
-    found = settings_of(build(model), model)
-    assert not any('embed' in name or '.blocks.0.' in name for name in found)
-    assert found['anchors.0.blocks.1.mlp.fc1.weight'] == (0.25, WD)
-    assert 'stitching_layers.0to1_0.weight' not in found  # low rank: frozen
-
-
 def test_parts_are_trained_at_a_factor_of_the_rate(model):
     mults = {'backbone.anchors': 0.1, 'backbone.anchors.1': 3, 'head': 0}
     found = settings_of(build(model, (1, 0.8), lr_mults=mults), model)
@@ -130,20 +90,6 @@ def test_parts_are_trained_at_a_factor_of_the_rate(model):
     wrapper = nn.ModuleDict(dict(student=model))
     again = settings_of(build(wrapper, (1, 0.8), lr_mults=mults), model)
     assert again == found
-
-
-def test_positions_of_networks_with_stages_do_not_decay():
-    pytest.importorskip('timm')
-    pair = nn.ModuleDict(
-        {k: MODELS.build(c) for k, c in (('a', swin()), ('b', levit()))}
-    )
-    found = settings_of(build(pair, 0.9), pair)
-    table = 'a.blocks.1.attn.relative_position_bias_table'
-    assert found[table] == (0.9**8, 0)
-    assert found['a.blocks.1.attn.qkv.weight'] == (0.9**8, WD)
-    assert found['a.stem.norm.weight'] == (0.9**10, 0)
-    assert found['b.blocks.5.attn.attention_biases'] == (0.9, 0)
-    assert found['b.blocks.5.attn.qkv.linear.weight'] == (0.9, WD)
 
 
 def test_rates_and_parts_that_are_not_there(model):

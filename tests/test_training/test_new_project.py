@@ -149,19 +149,6 @@ def test_values(out, narrow, tmp_path):
     assert values['backbone']['init_cfg']['checkpoint'] == f'timm://{TINY}'
 
 
-@OPS
-def test_anchors_and_detections_follow_the_objects(out, narrow, tmp_path):
-    write_coco(tmp_path / 'data', number=2)
-    data = read_folder(tmp_path / 'data')
-    data.sizes = {(480, 640): 4}
-    data.sizes = type(read_folder(tmp_path / 'data').sizes)(data.sizes)
-    data.facts.update(share=0.25, most=201)
-    values = write_project(data, out, TINY, narrow)
-    # 112 of 448 pixels; strides of 11.2 in the mean.
-    assert (values['size'], values['anchor_scale']) == ((448, 448), 10)
-    assert values['max_per_image'] == 300
-
-
 @pytest.mark.parametrize(
     ('task', 'shape', 'patch', 'size'),
     [
@@ -212,24 +199,6 @@ def test_an_existing_config_stays(out, narrow, tmp_path):
     assert out.read_text() == 'mine = 1'
     write_project(data, out, TINY, narrow, force=True)
     assert load_config(out).default_scope == 'mmseg'
-
-
-@pytest.mark.parametrize(
-    ('make', 'task'),
-    [(write_masks, 'seg'), (write_depth, 'depth'), (write_classes, 'cls')],
-)
-def test_templates_are_configs_themselves(make, task, out, narrow, tmp_path):
-    """Their upper lines have the names that are written."""
-    make(tmp_path / 'data')
-    values = write_project(read_folder(tmp_path / 'data'), out, TINY, narrow)
-    named = {'batch_size'}
-    for name in (task, 'runtime'):
-        template = new_project.TEMPLATES / f'{name}.py'
-        text = template.read_text().partition('# ---')[0]
-        namespace = {}
-        exec(text, namespace)
-        named |= namespace.keys() - {'__builtins__', 'visualization'}
-    assert values.keys() == named
 
 
 def test_images_and_masks_as_they_are_loaded(out, narrow, tmp_path):

@@ -1,11 +1,7 @@
-import pickle
-
 import pytest
 import torch
 from mmengine.registry import PARAM_SCHEDULERS
 from torch.optim.lr_scheduler import OneCycleLR
-
-from snnet_mm.training import GroupOneCycleLR, OneCycleMomentum
 
 RATES = (2e-3, 5e-4)
 
@@ -55,24 +51,3 @@ def test_every_step_is_that_of_torch(kind, kwargs, pct_start):
     )
     # The groups keep the ratio of their own rates.
     assert expected[7, 0, 0] / expected[7, 1, 0] == pytest.approx(4)
-
-
-def test_the_state_is_plain_data_and_goes_on():
-    one, other = new_optimizer(), new_optimizer()
-    kwargs = dict(begin=0, end=20, by_epoch=False)
-    first = [s(one, **kwargs) for s in (GroupOneCycleLR, OneCycleMomentum)]
-    values(one, first, 8)
-    second = [s(other, **kwargs) for s in (GroupOneCycleLR, OneCycleMomentum)]
-    other.load_state_dict(one.state_dict())
-    for a, b in zip(first, second, strict=True):
-        state = a.state_dict()
-        assert all(
-            isinstance(v, int | float | bool | str | list) for v in state.values()
-        )
-        b.load_state_dict(pickle.loads(pickle.dumps(state)))
-    assert values(other, second, 10).equal(values(one, first, 10))
-    # The last values stay after the end.
-    last = values(other, second, 10)
-    assert last[5].equal(last[9])
-    with pytest.raises(ValueError, match='pct_start=1; .* 10 steps'):
-        GroupOneCycleLR(new_optimizer(), pct_start=1, begin=0, end=10)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from line_runner import build_runner, files, step_of, train
-from mmengine.fileio import LocalBackend
 
 
 @pytest.mark.parametrize(
@@ -55,27 +54,6 @@ def test_the_best_are_kept(tmp_path):
     scores = dict(mIoU=[6], loss=[2])
     train(tmp_path, 4, checkpoint=options, scores=scores, resume=True)
     assert files(tmp_path)[:2] == [bests[0], 'best_mIoU_iter_4.pth']
-
-
-def test_old_ones_go_last(tmp_path, monkeypatch):
-    """When a file is removed, its successors are whole and named."""
-    removed = []
-
-    def remove(backend, path):
-        newest = Path((tmp_path / 'last_checkpoint').read_text())
-        bests = [step_of(p) for p in tmp_path.glob('best_*')]
-        removed.append((Path(path).name, step_of(newest), sorted(bests)))
-        os.remove(path)
-
-    monkeypatch.setattr(LocalBackend, 'remove', remove)
-    options = dict(max_keep_ckpts=1, save_best='mIoU')
-    train(tmp_path, checkpoint=options, scores=dict(mIoU=[1, 2, 3]))
-    assert removed == [
-        ('iter_1.pth', 2, [1]),
-        ('best_mIoU_iter_1.pth', 2, [1, 2]),
-        ('iter_2.pth', 3, [2]),
-        ('best_mIoU_iter_2.pth', 3, [2, 3]),
-    ]
 
 
 def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path):

@@ -67,15 +67,6 @@ def test_what_is_added_goes_over_the_base_which_may_add_to_another(base, tmp_pat
     assert 'backbone.anchors.0.anchors.0.a' in loaded
 
 
-def test_names_of_parallel_training_are_left_off(base, tmp_path):
-    path, weights = base
-    wrapped = dict(state_dict={f'module.{k}': v for k, v in weights.items()})
-    torch.save(wrapped, path)
-    assert digest_of(weights_of(wrapped)) == digest_of(weights)
-    loaded = load_weights_only(save(tmp_path / 'e.pth', base))['state_dict']
-    assert loaded['backbone.anchors.0.a'].equal(weights['backbone.a'])
-
-
 def test_a_bare_state_dict_of_the_base_and_the_same_weights_in_another_file(
     base, tmp_path
 ):
@@ -110,16 +101,6 @@ def test_a_base_that_is_another_or_missing(base, tmp_path, change):
         load_weights_only(path)
     with guard_checkpoints(), pytest.raises(ValueError, match='--whole.*load_from'):
         load_checkpoint(torch.nn.Linear(1, 1), str(path))
-
-
-def test_folders_that_are_links(base, tmp_path):
-    (tmp_path / 'far' / 'away').mkdir(parents=True)
-    (tmp_path / 'work').symlink_to(tmp_path / 'far' / 'away')
-    path = save(tmp_path / 'work' / 'e.pth', base)
-    assert 'head.c' in load_weights_only(path)['state_dict']
-    assert 'head.c' in load_weights_only(path.resolve())['state_dict']
-    (tmp_path / 'e.pth').symlink_to(path)
-    assert 'head.c' in load_weights_only(tmp_path / 'e.pth')['state_dict']
 
 
 def test_stitching_layers_without_the_network_are_not_loaded_in_silence(tmp_path):

@@ -2,11 +2,10 @@ import copy
 import os
 
 import pytest
-import torch.distributed as dist
 from mmengine.config import Config
 from torch import nn
 
-from snnet_mm.utils import closing_process_group, distributed, prepare_cpu_distributed
+from snnet_mm.utils import distributed, prepare_cpu_distributed
 
 NAMES = 'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT'
 
@@ -62,15 +61,6 @@ def test_what_changes_without_gpus(initialised):
     assert cfg.to_dict() == expected
 
 
-def test_wrappers_and_strategies_of_the_config_are_kept(initialised):
-    own = dict(type='MyWrapper', find_unused_parameters=False, static_graph=True)
-    strategy = dict(type='DDPStrategy', model_wrapper=dict(bucket_cap_mb=1))
-    cfg = config(model_wrapper_cfg=dict(own, device_ids=[0]), strategy=strategy)
-    prepare_cpu_distributed(cfg)
-    assert cfg.model_wrapper_cfg == dict(own, broadcast_buffers=False, device_ids=None)
-    assert cfg.strategy.model_wrapper == dict(cfg.model_wrapper_cfg, bucket_cap_mb=1)
-
-
 @pytest.fixture
 def no_rank(monkeypatch):
     """An environment that nothing was launched in; restored afterwards."""
@@ -108,18 +98,3 @@ def test_launchers_tell_torch(no_rank, tmp_path):
     no_rank.setenv('MASTER_PORT', '123')
     distributed._set_environment('mpi')
     assert [os.environ[name] for name in NAMES] == ['1', '2', '0', 'node3', '123']
-
-
-def test_the_group_is_left_at_the_end(tmp_path):
-    store = dict(init_method=f'file://{tmp_path}/store', rank=0, world_size=1)
-    dist.init_process_group('gloo', **store)
-    with closing_process_group():
-        assert dist.is_initialized()
-    assert not dist.is_initialized()
-
-
-def test_other_errors_are_left_as_they_are(monkeypatch):
-    for initialised, words in ((False, 'NCCL'), (True, 'mine')):
-        monkeypatch.setattr(dist, 'is_initialized', lambda: initialised)  # noqa: B023
-        with pytest.raises(RuntimeError, match=f'^{words}$'), closing_process_group():
-            raise RuntimeError(words)

@@ -24,24 +24,6 @@ def test_generators_go_on_as_if_nothing_had_been_drawn():
     assert found == expected
 
 
-def test_only_the_gpu_of_this_process_is_touched(monkeypatch, recwarn):
-    touched = []
-    cuda = dict(
-        is_available=lambda: True,
-        device_count=lambda: 2,
-        current_device=lambda: 1,
-        get_rng_state=touched.append,
-        set_rng_state=lambda _, i: touched.append(i),
-        manual_seed=lambda seed: None,
-    )
-    for name, function in cuda.items():
-        monkeypatch.setattr(torch.cuda, name, function)
-    with isolated_rng(0):
-        draws()
-    assert touched == [1, 1]
-    assert not recwarn
-
-
 def test_draws_depend_on_the_seed_and_the_key_alone():
     keys = [(0,), (1,), (0, 0), (0, 1), (0, 0, 0), (0, 1, 0), (0, 0, 1)]
     drawn = []
@@ -52,15 +34,6 @@ def test_draws_depend_on_the_seed_and_the_key_alone():
     assert drawn[: len(keys)] == drawn[len(keys) :]
     for of_generator in zip(*drawn[: len(keys)], strict=True):
         assert len(set(of_generator)) == len(keys)
-
-
-def test_devices_may_be_left_alone(monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, 'manual_seed', None)
-        seed_everything(5, devices=False)
-    expected = draws()
-    seed_everything(5)
-    assert draws() == expected
 
 
 def test_ranks_share_the_seed_of_the_first(monkeypatch):

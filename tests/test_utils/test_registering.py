@@ -5,15 +5,13 @@ from importlib import import_module
 
 import pytest
 from mmengine import registry as registries
-from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS, MODELS, TASK_UTILS, Registry
 from mmengine.runner import Runner
 from tiny import tiny_config
-from torch import nn
 
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.tasks import TASKS
-from snnet_mm.utils import register, suggesting_types
+from snnet_mm.utils import suggesting_types
 
 SAMPLING = 'default_hooks.stitch_sampling'
 PARTS = [task.parts for task in TASKS if task.parts]
@@ -67,42 +65,6 @@ def test_the_nearest_setting_is_named(name, settings, words):
     registries = [r for r in (MODELS, HOOKS, TASK_UTILS) if name in r.module_dict]
     with pytest.raises(ValueError, match=words):
         registries[0].build(dict(type=name, **settings))
-
-
-def test_stock_classes_are_left_as_they_are():
-    with pytest.raises(TypeError, match='unexpected keyword'):
-        HOOKS.build(dict(type='LoggerHook', no_such_setting=1))
-    for stock in (Hook, CheckpointHook, nn.Linear):
-        assert not hasattr(stock.__init__, '__wrapped__')
-
-
-def test_a_class_is_what_it_was():
-    registry = Registry('part', scope='here')
-
-    class Base:
-        def __init__(self, a, *args, b=1):
-            self.held = a, *args, b
-
-    @register(registry, 'Other')
-    @register(registry)
-    class Part(Base):
-        """A part."""
-
-        def __init__(self, *args, c=2, **kwargs):
-            super().__init__(*args, **kwargs)
-            self.c = c
-
-    assert registry.get('Part') is registry.get('Other') is Part
-    assert list(inspect.signature(Part).parameters) == ['args', 'c', 'kwargs']
-    assert (Part(5, 6, b=7).held, Part(5, c=3).c) == ((5, 6, 7), 3)
-
-    class OfAUser(Part):
-        def __init__(self, d, **kwargs):
-            super().__init__(1, **kwargs)
-
-    assert OfAUser(4, c=8).c == 8
-    with pytest.raises(ValueError, match='bb=9.*OfAUser.bb'):
-        OfAUser(4, bb=9)
 
 
 @pytest.mark.parametrize(

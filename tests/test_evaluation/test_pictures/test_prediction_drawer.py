@@ -17,13 +17,6 @@ class Recorder:
         self.drawn.append((name, image, settings))
 
 
-class UniversalVisualizer(Recorder):
-    """As mmpretrain's, which has a method for every task."""
-
-    def visualize_cls(self, image, sample, name, **settings):
-        self.drawn.append((name, image, settings))
-
-
 IMAGE = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
 
 
@@ -50,20 +43,3 @@ def test_images_are_those_of_their_files_or_as_loaded(tmp_path, in_file):
     np.testing.assert_array_equal(found, expected)
     assert settings.pop('data_sample') is sample
     assert settings == dict(show=True, wait_time=2, out_file=None)
-
-
-def test_of_several_augmentations_the_first_is_drawn():
-    visualizer, views = Recorder(), torch.from_numpy(IMAGE).permute(2, 0, 1).flip(0)
-    sample = BaseDataElement(metainfo=dict(ori_shape=(4, 6)))
-    PredictionDrawer(visualizer)(3, dict(inputs=[(views,), (0 * views,)]), [sample])
-    np.testing.assert_array_equal(visualizer.drawn[0][1], IMAGE)
-
-
-def test_classified_images_without_a_path(tmp_path):
-    """CIFAR of mmpretrain has neither paths nor sizes, only numbers."""
-    sample = BaseDataElement(metainfo=dict(sample_idx=7), pred_label=torch.tensor([1]))
-    name, found, settings = draw(UniversalVisualizer(), IMAGE, sample, str(tmp_path))
-    assert name == '7, stitch 3'
-    np.testing.assert_array_equal(found, IMAGE)
-    assert settings == dict(resize=256, out_file=str(tmp_path / 'stitch_3' / '7.png'))
-    assert (tmp_path / 'stitch_3').is_dir()

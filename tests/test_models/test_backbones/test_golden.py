@@ -3,14 +3,12 @@ import sys
 from itertools import product
 from pathlib import Path
 
-import pytest
 import torch
 from config_models import paths, read
 from mmengine.registry import MODELS
 from torch import nn
 
 from snnet_mm.models import convert_ziplab, fit_stitching_layers
-from snnet_mm.stitching import SlidingWindowSpace, check_space_record
 
 CONVERTER = Path(__file__).parents[3] / 'tools/model_converters/ziplab2snnet.py'
 
@@ -114,30 +112,3 @@ def test_configs_of_released_networks_at_the_width_of_the_golden(golden_v2):
         net = MODELS.build(backbone).eval()
         net.load_state_dict(convert_ziplab(golden_v2.part('sd.')))
         assert_golden_outputs(net, golden_v2, [0, 1, 5, 17, 40, 133])
-
-
-STITCH = 'stitch_layers.0.0.transform.weight'
-OTHER = {'backbone.blocks.0.norm1.weight': 0, STITCH: 0}
-
-
-@pytest.mark.parametrize('weights', [{}, {'blocks.0.norm1.weight': 0}, OTHER])
-def test_other_checkpoints_are_refused(weights):
-    with pytest.raises(ValueError, match="allowed: .*with 'stitch_layers'") as error:
-        convert_ziplab(weights)
-    assert str(list(weights)[:3]) in str(error.value)
-
-
-def test_stitching_layers_of_any_pairs_are_told_from_their_numbers():
-    blocks = {
-        f'anchors.{a}.blocks.{i}.norm1.weight': 0 for a in range(3) for i in (0, 1)
-    }
-    layers = [f'stitch_layers.{n}.0.transform.weight' for n in range(3)]
-    weight = torch.zeros(2, 3)
-    for count, names in ((2, ['0to1', '1to2']), (3, ['0to1', '0to2', '1to2'])):
-        ours = convert_ziplab(blocks | dict.fromkeys(layers[:count], weight))
-        found = [k.split('.')[1] for k in ours if k.startswith('stitching_layers.')]
-        assert found == [f'{name}_0' for name in names]
-        record = bytes(ours['_extra_state'].numpy()).decode()
-        check_space_record(record, SlidingWindowSpace((2, 2, 2), nearest=count == 2))
-    with pytest.raises(ValueError, match='layers of 1 pairs.*pairs of 3 anchors'):
-        convert_ziplab(blocks | {layers[0]: weight})

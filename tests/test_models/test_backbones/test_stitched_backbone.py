@@ -98,15 +98,3 @@ def test_weights_of_the_authors_know_their_space(golden_v1, golden_v2):
     for golden, kinds in ((golden_v2, {}), (golden_v1, dict(kinds=('FS',)))):
         space = TwoWaySpace(golden.meta['depths'], **kinds)
         assert record_of(golden.part('sd.')) == write_space_record(space)
-
-
-def test_weights_that_do_not_tell_their_space_get_no_record():
-    # Sliding windows may be of any size.
-    names = [f'anchors.{a}.blocks.{i}.norm1.weight' for a in range(2) for i in range(3)]
-    value = torch.zeros(1, 1)
-    weights = dict.fromkeys([*names, 'stitch_layers.0.transform.weight'], value)
-    assert SPACE_RECORD not in convert_ziplab(weights)
-    del weights['stitch_layers.0.transform.weight']
-    there_and_back = (f'stitch_layers.{i}.0.transform.weight' for i in range(2))
-    weights |= dict.fromkeys(there_and_back, value)
-    assert record_of(weights) == write_space_record(TwoWaySpace((3, 3)))

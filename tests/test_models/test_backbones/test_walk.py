@@ -70,16 +70,3 @@ def test_any_order_and_any_images_give_the_same(backbone):
             prefixes, backbone._prefixes = backbone._prefixes, None
             assert equal(shared, outputs(backbone, stitch, images))
             backbone._prefixes = prefixes
-
-
-def test_nothing_is_shared_outside_or_in_training(backbone):
-    images, calls = crops()[:1], count_block_calls(backbone)
-    slow = backbone.space[backbone.space.anchor_ids[-1]]
-    with backbone.sharing_prefixes():
-        outputs(backbone, slow, images)
-    outputs(backbone, slow, images)
-    backbone.train()
-    with backbone.sharing_prefixes():
-        for _ in range(2):
-            outputs(backbone, slow, images)
-    assert len(calls) == 4 * backbone.anchors[-1].depth

@@ -1,5 +1,4 @@
 import copy
-import pickle
 
 import pytest
 import torch
@@ -8,7 +7,6 @@ from mmengine.config import Config
 from mmengine.model import ExponentialMovingAverage
 from mmengine.optim import OptimWrapper
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
-from torch import nn
 
 from snnet_mm.costs import cost_table
 from snnet_mm.models import (
@@ -69,19 +67,6 @@ def test_predictions_losses_and_steps_are_those_of_the_model(pair, batch):
     assert logged[:3] == logged[3:]
     assert logged[0]['loss'] > logged[2]['loss']
     assert_same(*(dict(m.state_dict()) for m in pair))
-
-
-@pytest.mark.parametrize(
-    'copied', [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
-)
-def test_copies_are_whole(pair, copied):
-    _, wrapper = pair
-    other = copied(wrapper)
-    assert other.wrapped is not wrapper.wrapped
-    nn.init.zeros_(other.head[0].weight)
-    assert not other.wrapped.head[0].weight.any()
-    assert wrapper.head[0].weight.all()
-    assert (other.eval().wrapped.training, wrapper.training) == (False, True)
 
 
 def test_the_config_inside_wrappers():

@@ -1,7 +1,5 @@
 import pytest
 import torch
-from mmengine.optim import build_optim_wrapper
-from mmengine.registry import init_default_scope
 from staged_anchors import ENDS, levit, resnet, swin
 from torch.testing import assert_close
 
@@ -195,27 +193,6 @@ def test_a_frozen_head_and_a_stitch_with_nothing_to_train():
     with pytest.raises(ValueError, match='everything is frozen.*sampler.anchors'):
         model(images)
     assert model.eval()(images).shape == (2, CLASSES)
-
-
-def test_layer_decay_of_mmpretrain_falls_towards_every_embedding():
-    decay = dict(
-        type='OptimWrapper',
-        optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.0),
-        constructor='LearningRateDecayOptimWrapperConstructor',
-        paramwise_cfg=dict(layer_decay_rate=0.5),
-    )
-    init_default_scope('mmpretrain')
-    groups = build_optim_wrapper(classifier(), decay).optimizer.param_groups
-    rates = {g['param_name']: g['lr'] for g in groups if 'param_name' in g}
-    # An embedding, the blocks, and what comes after them.
-    for anchor, depth in enumerate((3, 5)):
-        prefix = f'backbone.anchors.{anchor}'
-        assert rates[f'{prefix}.patch_embed.proj.weight'] == 0.5 ** (depth + 1)
-        found = [rates[f'{prefix}.blocks.{i}.mlp.fc1.weight'] for i in range(depth)]
-        assert found == [0.5 ** (depth - i) for i in range(depth)]
-    others = {n for n in rates if not n.startswith('backbone.anchors')}
-    assert {rates[name] for name in others} == {1.0}
-    assert any('stitching_layers' in name for name in others)
 
 
 @torch.no_grad()

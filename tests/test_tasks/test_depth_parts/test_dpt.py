@@ -190,20 +190,6 @@ def test_first_iterations_learn_the_scale_alone(at_iteration, iteration, warm):
     assert in_half.item() == pytest.approx(loss.item(), rel=2e-2)
 
 
-def test_all_pixels_with_truth_count_together():
-    pred, truth = log_differences(0.1, 0.3, -0.2, 0.6)
-    alone = ScaleInvariantLogLoss()(pred, truth)
-    batch = [x.view(2, 1, 1, 2) for x in (pred, truth)]
-    assert ScaleInvariantLogLoss()(*batch).item() == alone.item()
-    pred = torch.cat([pred, torch.full_like(pred, 7)], dim=2).requires_grad_()
-    truth = torch.cat([truth, torch.zeros_like(truth)], dim=2)
-    loss = ScaleInvariantLogLoss()(pred, truth)
-    assert loss.item() == alone.item()
-    loss.backward()
-    assert pred.grad[..., 0, :].ne(0).all()
-    assert pred.grad[..., 1, :].eq(0).all()
-
-
 @pytest.mark.parametrize('iteration', [0, 1000])
 @pytest.mark.parametrize(
     'pred, truth, expected',

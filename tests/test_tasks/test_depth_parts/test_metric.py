@@ -63,13 +63,6 @@ def test_crops_scale_with_the_image(crop, size, rows, columns):
     assert crop_slices(crop, *size) == (slice(*rows), slice(*columns))
 
 
-def test_what_lies_outside_the_crop_does_not_count():
-    pred = torch.full((48, 64), 9)
-    pred[4:47, 4:60] = 2
-    one = sample(pred.tolist(), torch.ones(48, 64).tolist())
-    assert evaluate(one, crop='eigen')['RMSE'] == 1
-
-
 def test_predictions_are_written_in_millimetres(tmp_path):
     one = sample([[0.5, 1.2344], [70.0, 3.0]], [[1.0] * 2] * 2, img_path='a/room_7.jpg')
     evaluate(one, output_dir=tmp_path / 'out')

@@ -2,7 +2,6 @@
 
 import json
 
-import cv2
 import numpy as np
 import pytest
 from mmengine.registry import DATASETS
@@ -77,42 +76,3 @@ def test_nothing_to_evaluate_with(make_runner, det_cfg, change, message):
     det_cfg.test_dataloader.dataset.update(change)
     with pytest.raises(ValueError, match=message):
         make_runner(stitches=[0]).test()
-
-
-def test_of_an_annotation_file_the_images_that_were_seen_count(
-    make_runner, det_cfg, tmp_path
-):
-    # Inside, partly outside, outside, partly outside, and without a width.
-    boxes = [(10, 10, 20, 20), (50, 40, 40, 60), (80, 80, 10, 10), (-20, -20, 30, 30)]
-    annotations = [
-        dict(image_id=i, bbox=[x, y, w, h], area=w * h, iscrowd=0, category_id=1)
-        | dict(segmentation=[[x, y, x + w, y, x + w, y + h, x, y + h]])
-        for i in (0, 1)
-        for x, y, w, h in [*boxes, (30, 30, 0, 5)]
-    ]
-    data = det_cfg.test_dataloader.dataset
-    load, size = dict(type='LoadImageFromFile'), dict(type='Resize', scale=(64, 64))
-    det_cfg.test_dataloader.dataset = dict(
-        type='CocoDataset',
-        test_mode=True,
-        metainfo=dict(classes=('cell',), palette=[(220, 20, 60)]),
-        data_prefix=dict(img=str(tmp_path)),
-        pipeline=[load, size, data.pipeline[-1]],
-    )
-    for head in (det_cfg.model.roi_head.bbox_head, det_cfg.model.roi_head.mask_head):
-        head.num_classes = 1
-    images, found = [], []
-    for i in range(2):
-        pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-        cv2.imwrite(str(tmp_path / f'{i}.png'), pixels)
-        images.append(dict(id=i, file_name=f'{i}.png', height=64, width=64))
-        told = [dict(a, id=n) for n, a in enumerate(annotations) if a['image_id'] <= i]
-        content = dict(images=images, annotations=told)
-        content['categories'] = [dict(id=1, name='cell')]
-        path = tmp_path / f'{i}.json'
-        path.write_text(json.dumps(content))
-        det_cfg.test_dataloader.dataset.ann_file = str(path)
-        det_cfg.test_evaluator.ann_file = str(path)
-        found.append(make_runner(stitches=[0, 1], limit=1).test())
-    assert found[0] == found[1]
-    assert max(found[0].values()) > 0

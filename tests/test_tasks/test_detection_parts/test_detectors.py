@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from snnet_mm.exports import StitchExporter, load_export
 from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
 from snnet_mm.models import set_stitch
 
@@ -51,22 +50,3 @@ def test_inference_and_drawing_of_each_stitch(detector, tmp_path):
     # Nothing is drawn on an image without detections; its channels keep their order.
     plain = np.full((64, 64, 3), (10, 60, 200), np.uint8)
     assert np.array_equal(draw_prediction(inferencer, plain, score_thr=1.1), plain)
-
-
-@pytest.mark.parametrize(
-    'kind', ['torch-export', pytest.param('onnx', marks=pytest.mark.slow)]
-)
-def test_pyramids_are_exported_as_graphs(detector, kind, tmp_path):
-    exporter = StitchExporter(detector.cfg, detector, tmp_path)
-    manifest = exporter.export_stitch(12, [kind])
-    set_stitch(detector, 12)
-    images = 255 * torch.rand(3, 3, 64, 64)
-    with torch.no_grad():
-        wanted = detector.extract_feat((images - 127.5) / 127.5)
-    (file,) = manifest['stitches'][0]['files']
-    got = load_export(tmp_path / file['name'])(images)
-    for a, b in zip(got, wanted, strict=True):
-        assert_close(a, b, rtol=1e-4, atol=1e-4)
-    assert [(o['name'], o['shape'][1:]) for o in manifest['outputs']] == [
-        (f'level_{i}', [32, n, n]) for i, n in enumerate((16, 8, 4, 2))
-    ]

@@ -9,19 +9,19 @@ from torch import nn
 from snnet_mm.stitching import Stitch, StitchingSpace
 from snnet_mm.utils import check, register
 
-# Settings of a head that mmseg's segmentors copy when they are built.
-OF_THE_MODEL = 'align_corners', 'num_classes', 'out_channels'
+# Settings of a head that models read, the same for all stitches.
+OF_THE_MODEL = 'align_corners', 'num_classes', 'out_channels', 'threshold'
 
 
 @register(MODELS, passes_on=True)
 class PartPerAnchor(BaseModule):
     """A part of an mm model, such as a decode head or a neck, for each anchor.
 
-    It stands in the place of the part and does whatever is asked of it, ``forward``,
-    ``loss`` or ``num_classes``, with that of the anchor in which the active stitch
-    ends; a new model with that of the last one. With ``maps_of='end'`` in the backbone
+    It replaces the part: ``forward``, ``loss`` and ``predict`` run the part of the
+    anchor in which the active stitch ends, in a new model that of the last anchor. All
+    else of the active part is at :attr:`active`. With ``maps_of='end'`` in the backbone
     each part reads the maps of its own anchor, and starts from what the anchor was
-    trained with. A stitch exported alone has its part in this one's place.
+    trained with. An exported stitch has its plain part.
 
     Args:
         parts: Configs of the part for every anchor, fast -> slow.
@@ -36,6 +36,14 @@ class PartPerAnchor(BaseModule):
         check(typed, 'PartPerAnchor.parts', parts, wanted)
         self.parts = ModuleList(MODELS.build(dict(common, **p)) for p in parts)
         self._active = len(parts) - 1
+        for name in OF_THE_MODEL:
+            if hasattr(self.active, name):
+                setattr(self, name, getattr(self.active, name))
+
+    @property
+    def active(self) -> nn.Module:
+        """The part that the active stitch runs."""
+        return self.parts[self._active]
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Do as the part of the anchor in which a stitch ends."""
@@ -63,22 +71,16 @@ class PartPerAnchor(BaseModule):
         return common | config['parts'][stitch.end_anchor]
 
     def forward(self, *args, **kwargs) -> object:
-        return self.parts[self._active](*args, **kwargs)
+        return self.active(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> object:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if '_active' not in vars(self):  # is being built, or unpickled
-                raise
-            return getattr(self.parts[self._active], name)
+    def loss(self, *args, **kwargs) -> object:
+        """Return the losses of the active part."""
+        return self.active.loss(*args, **kwargs)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        """Set what parts have in all of them, as hooks of mm packages set switches."""
-        own = '_active' not in vars(self) or name in vars(self)
-        own = own or hasattr(type(self), name) or name in self._modules
-        takers = [] if own else [part for part in self.parts if hasattr(part, name)]
-        for part in takers:
-            setattr(part, name, value)
-        if not takers:
-            super().__setattr__(name, value)
+    def predict(self, *args, **kwargs) -> object:
+        """Return what the active part predicts."""
+        return self.active.predict(*args, **kwargs)
+
+    def loss_and_predict(self, *args, **kwargs) -> object:
+        """Return losses and predictions of the active part, as mmdet's RPN heads do."""
+        return self.active.loss_and_predict(*args, **kwargs)

@@ -29,14 +29,14 @@ def run_two_stage(detector: nn.Module, images: Tensor) -> tuple:
             prediction runs more than these heads, such as PointRend's: costs are then
             those of backbone and neck.
     """
-    head, limits = detector.roi_head, detector.test_cfg
+    limits = detector.test_cfg
+    # Of the end anchor, where every anchor has its own.
+    head = getattr(detector.roi_head, 'active', detector.roi_head)
     if isinstance(getattr(head, 'bbox_head', None), nn.ModuleList):
         raise NotImplementedError('the boxes of a cascade depend on the weights')
     if not detector.with_rpn:
         raise NotImplementedError('proposals come with the images')
-    # Several heads where every end anchor has its own.
-    heads = (m for m in head.modules() if hasattr(type(m), '_bbox_forward'))
-    for owner in (detector, *heads):
+    for owner in (detector, head):
         for name, part in owner.named_children():
             if name not in PARTS and any(True for _ in part.parameters()):
                 part_name = f'{type(owner).__name__}.{name}'

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path, PurePath
+from typing import TypeVar
 
 import numpy as np
 from mmengine.dist import all_gather_object
@@ -21,6 +20,7 @@ from snnet_mm.tasks import task_of
 from snnet_mm.utils import atomic_path, check, digest
 
 Array = NDArray[np.float64]
+T = TypeVar('T')
 NUM_RESAMPLES = 1000
 ROUNDING = 0.006  # mmseg rounds percentages to two digits
 
@@ -129,13 +129,13 @@ def image_names(outputs: Sequence) -> list[str]:
     return ['/'.join(PurePath(str(path)).parts[-3:]) for path in paths]
 
 
-def gathered_names(names: Sequence[str], num_images: int) -> list[str]:
-    """Return the names of all processes in the order of a metric's results.
+def gathered(parts: Sequence[T], num_images: int) -> list[T]:
+    """Return what all processes have for their images, in the order of the data set.
 
     Images of a data set of ``num_images`` that a sampler has repeated are left out.
     """
-    turns = chain.from_iterable(zip_longest(*all_gather_object(list(names))))
-    return [name for name in turns if name is not None][:num_images]
+    turns = chain.from_iterable(zip_longest(*all_gather_object(list(parts))))
+    return [part for part in turns if part is not None][:num_images]
 
 
 def results_digest(results: StitchResults, ids: Sequence[int]) -> str:
@@ -169,53 +169,39 @@ def resampled_images(
     return np.concatenate([np.ones((1, number)), drawn])
 
 
-@contextmanager
-def recorded_results(metrics: Sequence[BaseMetric]) -> Iterator[list[list]]:
-    """Keep the results of all ranks that metrics are computed from.
-
-    On ranks but the main one the lists stay empty.
-    """
-    seen: list[list] = [[] for _ in metrics]
-
-    def recording(compute: Callable[[list], dict], kept: list, results: list) -> dict:
-        kept.extend(results)
-        return compute(results)
-
-    for metric, kept in zip(metrics, seen, strict=True):
-        metric.compute_metrics = partial(recording, metric.compute_metrics, kept)
-    try:
-        yield seen
-    finally:
-        for metric in metrics:
-            del metric.compute_metrics
-
-
 def image_scores(
-    stitch_id: int,
+    stitch_id: int | str,
     metrics: Sequence[BaseMetric],
     results: Sequence[list],
     values: Mapping[str, float],
     wanted: str | None = None,
     names: Sequence[str] = (),
 ) -> ImageScores | None:
-    """Return the per-image statistics of the ranking metric, if they are known.
+    """Return the per-image statistics of the ranking metric, if its task knows them.
 
-    ``results`` are what each of the metrics was computed from, ``values`` all that they
-    gave; ``wanted`` is by default that of :func:`key_metric`, ``names`` are those of
-    the images. Statistics that do not
-    make up the value, as of a metric with a threshold, are left out.
+    All processes call it. Statistics that do not make up the value, as of a metric with
+    a threshold, are left out.
+
+    Args:
+        stitch_id: The stitch.
+        metrics: The metrics.
+        results: What each of them collected in this process.
+        values: All that they gave for the images of all processes.
+        wanted: The ranking metric, by default that of :func:`key_metric`.
+        names: Names of all images.
     """
     # mmdet's give nothing where nothing was found.
     wanted = wanted or (key_metric(values) if values else '')
+    above, below, scale = (), (), 1
     for metric, found in zip(metrics, results, strict=True):
-        task = task_of(metric)
-        known = task.image_statistics(metric, found) if found else {}
-        if parts := known.get(wanted.rpartition('/')[2]):
-            *arrays, scale = parts
-            arrays = (np.asarray(x, np.float32)[None] for x in arrays)
-            scores = ImageScores(wanted, (stitch_id,), *arrays, scale, digest(names))
-            number = scores.numerators.shape[1]
-            made_up = scores.scores(np.ones((1, number))).item()
-            same = np.isclose(made_up, values[wanted], 1e-4, ROUNDING, equal_nan=True)
-            return scores if same else None
-    return None
+        known = task_of(metric).image_statistics(metric, found) if found else {}
+        above, below, scale = known.get(
+            wanted.rpartition('/')[2], (above, below, scale)
+        )
+    if not (rows := gathered([*zip(above, below, strict=True)], len(names))):
+        return None
+    parts = (np.asarray(x, np.float32)[None] for x in zip(*rows, strict=True))
+    scores = ImageScores(wanted, (stitch_id,), *parts, scale, digest(names))
+    made_up = scores.scores(np.ones((1, len(rows)))).item()
+    same = np.isclose(made_up, values[wanted], 1e-4, ROUNDING, equal_nan=True)
+    return scores if same else None

@@ -19,24 +19,27 @@ from snnet_mm.stitching import (
 from snnet_mm.utils import link_latest
 
 from .image_scores import (
-    gathered_names,
+    gathered,
     image_names,
     image_scores,
-    recorded_results,
     save_image_scores,
 )
-from .partial_results import numbers_of
+from .metric_buffers import numbers_of
 
 
-class ImageNamesHook(Hook):
-    """Remembers the names of the images that a test sees."""
+class ImagesHook(Hook):
+    """Keeps the names of the images that a test sees, and what metrics collected."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.results: list[list] = []
 
     def after_test_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        """Add the names of a batch."""
+        """Add the names of a batch; of the last one all results are known."""
         self.names += image_names(outputs)
+        if batch_idx + 1 == len(runner.test_dataloader):
+            metrics = runner.test_evaluator.metrics
+            self.results = [list(metric.results) for metric in metrics]
 
 
 def evaluate_whole_model(runner: Runner) -> None:
@@ -45,13 +48,12 @@ def evaluate_whole_model(runner: Runner) -> None:
     Plots and comparisons take it for a baseline. Beside it stands ``per_image.npz``, as
     of stitches, where the metric is known image by image.
     """
-    tested, model, hook = runner.test_evaluator.metrics, runner.model, ImageNamesHook()
+    tested, model, hook = runner.test_evaluator.metrics, runner.model, ImagesHook()
     runner.register_hook(hook)
-    with recorded_results(tested) as of_images:
-        metrics = runner.test()
+    metrics = numbers_of(tested, runner.test())
     loader = runner.test_dataloader
-    names = gathered_names(hook.names, len(loader.dataset))
-    metrics = numbers_of(tested, metrics)
+    names = gathered(hook.names, len(loader.dataset))
+    scores = image_scores(0, tested, hook.results, metrics, names=names)
     if not metrics or not is_main_process():
         return
     try:
@@ -72,7 +74,6 @@ def evaluate_whole_model(runner: Runner) -> None:
     words = f'{gflops} GFLOPs at {size[0]}x{size[1]}, {params} M parameters'
     words += f' of {scope}' if scope else ''
     print(f'{metric} {metrics[metric]:.4g}, {words}. Wrote {path}')
-    scores = image_scores(0, tested, of_images, metrics, names=names)
     save_image_scores([scores], results, images)
     if scores is not None:
         link_latest(images, runner.work_dir)

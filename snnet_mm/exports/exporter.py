@@ -46,7 +46,8 @@ from .heads import compare_head, write_heads
 from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
 from .request import ExportRequest
 from .single import single_stitch
-from .verification import PYTORCH, Verified, judge, results_by_kind, verify
+from .tolerance import judge
+from .verification import PYTORCH, Verified, results_by_kind, verify
 
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 UNFINISHED = '.export-'  # start of the names of folders that are written

@@ -20,7 +20,7 @@ class ExportRequest:
         bundle: Whether formats that can share the weights of all stitches do.
         verify_on: ``'val'`` or ``'test'``, to evaluate files on that data; None not to.
         limit: Evaluate on only so many images, evenly spread.
-        tolerance: What a file may lose; see :func:`lost_points`.
+        tolerance: What a file may lose; see :func:`lost_points` of ``tolerance.py``.
     """
 
     stitches: Sequence[int]

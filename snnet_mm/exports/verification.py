@@ -1,9 +1,8 @@
 """The task's metric of exported files, beside that of the stitch in PyTorch."""
 
-import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from statistics import median
 from typing import NamedTuple
@@ -17,42 +16,24 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from snnet_mm.costs import size_name
-from snnet_mm.datasets import check_data_folders, prepare, spread
-from snnet_mm.evaluation.image_scores import (
-    ImageScores,
-    image_scores,
-    recorded_results,
-)
-from snnet_mm.stitching import (
-    HIGHER,
-    CostTable,
-    StitchingSpace,
-    StitchResults,
-    key_metric,
-    metric_directions,
-)
-from snnet_mm.tasks import task_of
+from snnet_mm.datasets import check_data_folders, spread
+from snnet_mm.evaluation.metric_buffers import MetricBuffers, StitchScores
+from snnet_mm.stitching import CostTable, StitchingSpace, StitchResults
+from snnet_mm.tasks import check_partial, task_of
 from snnet_mm.tasks.base import Predictions
-from snnet_mm.utils import check, quiet_terminal
+from snnet_mm.utils import check
 
-from .description import described_task
 from .formats import Run, runtime_setup
-from .request import ExportRequest
 
 WARM_UP = 2  # first images, whose times say little
 PYTORCH = 'pytorch'
 
 
 class Verified(NamedTuple):
-    """Metrics over some images, and the median milliseconds of an image.
+    """Scores over some images, and the median milliseconds of an image."""
 
-    ``scores`` say what the ranking metric is made of, or None where that is not known.
-    """
-
-    metrics: dict[str, float]
+    scores: StitchScores
     ms: float
-    num_images: int
-    scores: ImageScores | None
 
 
 @torch.no_grad()
@@ -64,9 +45,7 @@ def verify(
     mode: str = 'val',
     limit: int | None = None,
 ) -> dict[str, Verified]:
-    """Evaluate a model, and files in its place, in turn on every image.
-
-    What the model does before and after its graph, files are given too.
+    """Evaluate a model, and files in place of its network, in turn on every image.
 
     Args:
         cfg: Config with the data and the metric of the mode.
@@ -77,71 +56,15 @@ def verify(
         mode: ``'val'`` or ``'test'``.
         limit: Use only so many images, evenly spread.
     """
-    loader, evaluators = _data(cfg, mode, limit, (PYTORCH, *runs))
-    core = _Core(model, runs, size)
+    loader, evaluator = _data(cfg, mode, limit)
+    network = _Network(model, runs, size)
+    buffers = MetricBuffers(evaluator, (PYTORCH, *runs))
     for batch in loader:
-        for name, evaluator in evaluators.items():
-            core.active = name
-            evaluator.process(prepare(model, batch)(), batch)
-    number = len(loader.dataset)
-    found = {}
-    for name, evaluator in evaluators.items():
-        tested, quiet = evaluator.metrics, MMLogger.get_current_instance()
-        with quiet_terminal(quiet), recorded_results(tested) as results:
-            metrics = {k: float(v) for k, v in evaluator.evaluate(number).items()}
-        scores = image_scores(0, tested, results, metrics)
-        times = core.times[name][WARM_UP:] or core.times[name]
-        found[name] = Verified(metrics, median(times), number, scores)
-    return found
-
-
-def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:
-    """Return what a metric lost: points of 100, or of an error percent of it.
-
-    Shares, from 0 to 1, count as points of 100. NaN lost everything.
-    """
-    if math.isnan(value):
-        return 0.0 if math.isnan(wanted) else math.inf
-    if higher_is_better:
-        return (wanted - value) * (100 if max(value, wanted) <= 1 else 1)
-    return 100 * (value - wanted) / max(abs(wanted), 1e-9)
-
-
-def tolerance_for(lost: float) -> float:
-    """Return the least tolerance of two digits that allows a loss."""
-    return math.ceil(100 * lost - 1e-6) / 100 if math.isfinite(lost) else lost
-
-
-def judge(
-    stitch_id: int, file: Mapping, found: Mapping[str, Verified], request: ExportRequest
-) -> tuple[dict, bool]:
-    """Return the manifest's entry of an evaluated file, and whether it may stay.
-
-    Raises:
-        ValueError: If a file in fp32, in whose place there is none, lost too much.
-    """
-    own, wanted = found[file['name']], found[PYTORCH]
-    metric = key_metric(wanted.metrics)
-    direction = metric_directions(wanted.metrics).get(metric)
-    check(direction, '--verify-on', metric, 'metrics whose direction is known')
-    scores = own.metrics[metric], wanted.metrics[metric]
-    lost = lost_points(*scores, direction == HIGHER)
-    kept = round(lost, 6) <= request.tolerance
-    what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
-    what += f'{file["format"]} in {file["precision"]}: {metric} {scores[0]:.4g} '
-    what += f'instead of {scores[1]:.4g}'
-    must = file['precision'] == 'fp32'
-    check(kept or not must, '--tolerance', request.tolerance, what)
-    about = dict(on=request.verify_on, images=own.num_images, metric=metric)
-    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
-    # JSON has neither NaN nor infinity.
-    about |= {k: v if math.isfinite(v) else None for k, v in numbers.items()}
-    about['interval'] = None
-    if own.scores and wanted.scores:
-        interval = own.scores.difference_from(wanted.scores)
-        about['interval'] = interval if all(map(math.isfinite, interval)) else None
-    metrics = {k: v for k, v in own.metrics.items() if math.isfinite(v)}
-    return about | dict(ms=own.ms, pytorch_ms=wanted.ms, metrics=metrics), kept
+        for _ in buffers.predict(model, batch, network.switch):
+            pass
+    scores = buffers.scores(MMLogger.get_current_instance(), len(loader.dataset))
+    times = {name: all[WARM_UP:] or all for name, all in network.times.items()}
+    return {name: Verified(scores[name], median(times[name])) for name in buffers.ids}
 
 
 def results_by_kind(
@@ -156,35 +79,29 @@ def results_by_kind(
             continue
         latency = {i: row.ms for i, row in rows.items()}
         table = costs.measured(runtime_setup(name, precision), latency)
-        metrics = {i: row.metrics for i, row in rows.items()}
-        number = next(iter(rows.values())).num_images
-        collected = StitchResults.collect(space, table, metrics, number)
-        results[name, precision] = collected
+        metrics = {i: row.scores.metrics for i, row in rows.items()}
+        number = next(iter(rows.values())).scores.num_images
+        results[name, precision] = StitchResults.collect(space, table, metrics, number)
     return results
 
 
-def _data(
-    cfg: Config, mode: str, limit: int | None, names: tuple[str, ...]
-) -> tuple[DataLoader, dict[str, Evaluator]]:
-    """Return the data loader of a mode, and an evaluator for each name."""
+def _data(cfg: Config, mode: str, limit: int | None) -> tuple[DataLoader, Evaluator]:
+    """Return the data loader and the evaluator of a mode."""
     settings, metric = cfg.get(f'{mode}_dataloader'), cfg.get(f'{mode}_evaluator')
     check(settings, '--verify-on', mode, f'a config with {mode}_dataloader')
     check_data_folders(settings, f'{mode}_dataloader')
     # Workers would take time from what is timed.
-    settings = deepcopy(settings)
-    settings.update(num_workers=0, persistent_workers=False)
-    loader = Runner.build_dataloader(settings, seed=0)
-    loader = loader if limit is None else spread(loader, limit)
-    evaluators = {name: Evaluator(deepcopy(metric)) for name in names}
-    for evaluator in evaluators.values():
-        evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
-        for metric in evaluator.metrics:
-            instead = task_of(metric).metric_for_part(metric)
-            check(not (limit and instead), '--limit', limit, f'none, or {instead}')
-    return loader, evaluators
+    settings = dict(settings, num_workers=0, persistent_workers=False)
+    loader = Runner.build_dataloader(deepcopy(settings), seed=0)
+    evaluator = Evaluator(deepcopy(metric))
+    evaluator.dataset_meta = getattr(loader.dataset, 'metainfo', {})
+    if limit is not None:
+        check_partial(evaluator, '--limit')
+        loader = spread(loader, limit)
+    return loader, evaluator
 
 
-class _Core:
+class _Network:
     """The network of a model, which is timed, and in whose place files are run."""
 
     def __init__(
@@ -193,27 +110,26 @@ class _Core:
         self.runs, self.size, self.active = runs, size, PYTORCH
         self.times: dict[str, list[float]] = defaultdict(list)
         self._norm = dict(model.data_preprocessor.named_buffers())
-        task = described_task(model)
-        dense = task in ('segmentation', 'depth')
-        place = 'encode_decode' if dense else 'extract_feat'
-        self._network = getattr(model, place)
-        if task == 'classification':
-            features, head = self._network, model.head.forward
-            model.head.forward = lambda logits: logits
-            self._network = lambda images: head(features(images))
-        setattr(model, place, self)
+        task_of(model).replace_network(model, self._timed)
 
-    def __call__(self, images: Tensor, *args, **kwargs) -> Predictions:
-        run, found = self.runs.get(self.active), tuple(images.shape[2:])
-        fits = run is None or found == self.size
-        allowed = f'{size_name(found)}, as images are'
-        check(fits, '--shape', size_name(self.size), allowed)
-        if run is not None and 'mean' in self._norm:
-            # Graphs normalise images themselves, and padding is what becomes zero then.
-            images = images * self._norm['std'] + self._norm['mean']
-        start = time.perf_counter()
-        # Graphs get images alone.
-        result = self._network(images, *args) if run is None else run(images)
-        elapsed = 1e3 * (time.perf_counter() - start)
-        self.times[self.active].append(elapsed / len(images))
-        return result
+    def switch(self, name: str) -> None:
+        """Run a file, or the network itself, from now on."""
+        self.active = name
+
+    def _timed(self, network: Callable) -> Callable[..., Predictions]:
+        def run(images: Tensor, *args) -> Predictions:
+            run, found = self.runs.get(self.active), tuple(images.shape[2:])
+            allowed = f'{size_name(found)}, as images are'
+            fits = run is None or found == self.size
+            check(fits, '--shape', size_name(self.size), allowed)
+            if run is not None and 'mean' in self._norm:
+                # Graphs normalise images, and padding is what becomes zero then.
+                images = images * self._norm['std'] + self._norm['mean']
+            start = time.perf_counter()
+            # Graphs get images alone.
+            result = network(images, *args) if run is None else run(images)
+            elapsed = 1e3 * (time.perf_counter() - start)
+            self.times[self.active].append(elapsed / len(images))
+            return result
+
+        return run

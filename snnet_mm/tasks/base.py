@@ -92,6 +92,14 @@ class Task:
         """
         return model(images, mode='tensor')
 
+    def replace_network(
+        self, model: nn.Module, wrap: Callable[[Callable], Callable]
+    ) -> None:
+        """Let a model predict with ``wrap(network)``; see :meth:`predict`."""
+        features, head = model.extract_feat, model.head.forward
+        model.head.forward = lambda logits: logits
+        model.extract_feat = wrap(lambda images: head(features(images)))
+
     def num_classes(self, model: nn.Module) -> int:
         """Return the number of classes of a model's logits, 0 without any."""
         found = (getattr(model, head, None) for head in self.heads)

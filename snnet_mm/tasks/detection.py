@@ -1,7 +1,7 @@
 """Detection and instance segmentation with mmdet."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mmengine.evaluator import BaseMetric
 from torch import Tensor, nn
@@ -47,6 +47,11 @@ class Detection(Task):
     ) -> tuple[Tensor, ...]:
         """Return the maps of all levels; later steps depend on the image."""
         return tuple(model.extract_feat(images))
+
+    def replace_network(
+        self, model: nn.Module, wrap: Callable[[Callable], Callable]
+    ) -> None:
+        model.extract_feat = wrap(model.extract_feat)
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
         """Return COCO metrics, 0 where nothing was found and NaN where undefined.

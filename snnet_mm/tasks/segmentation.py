@@ -1,5 +1,7 @@
 """Segmentation with mmseg."""
 
+from collections.abc import Callable
+
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from torch import Tensor, nn
@@ -17,6 +19,11 @@ class DenseTask(Task):
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
         """Return maps of the images' size; heads of queries read their number."""
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)
+
+    def replace_network(
+        self, model: nn.Module, wrap: Callable[[Callable], Callable]
+    ) -> None:
+        model.encode_decode = wrap(model.encode_decode)
 
 
 @register_task

@@ -8,7 +8,7 @@ from mmengine.structures import BaseDataElement
 
 from snnet_mm.evaluation.image_scores import (
     ImageScores,
-    gathered_names,
+    gathered,
     image_names,
     image_scores,
     save_image_scores,
@@ -36,11 +36,12 @@ def test_statistics_that_do_not_make_up_the_metric_are_left_out():
         return dict(pred_score=torch.tensor(scores), gt_label=torch.tensor([label]))
 
     results = [[result(0, 0.4, 0.3, 0.3), result(1, 0.2, 0.1, 0.7)]]
-    found = image_scores(7, [Accuracy()], results, {'accuracy/top1': 50.0})
+    given = [Accuracy()], results
+    found = image_scores(7, *given, {'accuracy/top1': 50.0}, names=['a', 'b'])
     assert (found.metric, found.ids, found.scale) == ('accuracy/top1', (7,), 100)
     assert found.numerators.tolist() == [[[1], [0]]]
     # With a threshold of 0.5 no image counts as right.
-    assert not image_scores(7, [Accuracy()], results, {'accuracy/top1': 0.0})
+    assert not image_scores(7, *given, {'accuracy/top1': 0.0}, names=['a', 'b'])
 
 
 def test_the_interval_of_a_difference_is_paired():
@@ -90,7 +91,7 @@ def test_names_of_several_ranks_are_those_of_the_results(monkeypatch):
     monkeypatch.setattr(
         'snnet_mm.evaluation.image_scores.all_gather_object', lambda _: ranks
     )
-    assert gathered_names([], 5) == ['a', 'b', 'c', 'd', 'e']
+    assert gathered([], 5) == ['a', 'b', 'c', 'd', 'e']
     sample = BaseDataElement(metainfo=dict(img_path='/data/x/val/1/2.png'))
     assert image_names([sample, BaseDataElement()]) == ['val/1/2.png', '']
 

@@ -20,7 +20,8 @@ from snnet_mm.exports import (
     read_manifest,
 )
 from snnet_mm.exports.graph import PredictionGraph
-from snnet_mm.exports.verification import lost_points, tolerance_for, verify
+from snnet_mm.exports.tolerance import lost_points, tolerance_for
+from snnet_mm.exports.verification import verify
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
@@ -158,7 +159,7 @@ def test_files_see_the_padding_that_the_network_sees(toy_cfg, build):
     results = verify(cfg, model, dict(file=run), (96, 64), limit=2)
     assert found[0].shape[2:] == (96, 64)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    assert results['file'].metrics == results['pytorch'].metrics
+    assert results['file'].scores.metrics == results['pytorch'].scores.metrics
 
 
 @pytest.fixture

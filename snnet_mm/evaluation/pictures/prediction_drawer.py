@@ -19,19 +19,11 @@ class PredictionDrawer:
     Args:
         visualizer: mm's visualizer of the task.
         out_dir: Pictures go to ``out_dir/stitch_<id>/<name of the image>.png``; those
-            of classifiers to a folder in it that is named as the image's. None for no
-            files.
-        **window: ``show``, whether to open a window for every picture, and
-            ``wait_time``, the seconds that it stays; 0 waits for a key.
+            of classifiers to a folder in it that is named as the image's.
     """
 
-    def __init__(
-        self,
-        visualizer: Visualizer,
-        out_dir: str | os.PathLike | None = None,
-        **window: bool | float,
-    ) -> None:
-        self.visualizer, self.out_dir, self.window = visualizer, out_dir, window
+    def __init__(self, visualizer: Visualizer, out_dir: str | os.PathLike) -> None:
+        self.visualizer, self.out_dir = visualizer, out_dir
 
     def __call__(
         self, stitch_id: int, data_batch: dict, outputs: Sequence[BaseDataElement]
@@ -43,13 +35,11 @@ class PredictionDrawer:
         for loaded, sample in zip(inputs, outputs, strict=True):
             # Data sets in one file, such as CIFAR, have no paths.
             path = Path(sample.get('img_path') or f'{sample.get("sample_idx", 0)}')
-            settings = dict(self.window, out_file=None)
-            if self.out_dir is not None:
-                # In the folders of two classes names may be the same.
-                group = path.parent.name if 'pred_label' in sample else ''
-                folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
-                folder.mkdir(parents=True, exist_ok=True)
-                settings['out_file'] = str(folder / f'{path.stem}.png')
+            # In the folders of two classes names may be the same.
+            group = path.parent.name if 'pred_label' in sample else ''
+            folder = Path(self.out_dir, f'stitch_{stitch_id}', group)
+            folder.mkdir(parents=True, exist_ok=True)
+            file = str(folder / f'{path.stem}.png')
             if path.is_file():
                 image = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
             else:
@@ -57,7 +47,7 @@ class PredictionDrawer:
                 height, width = sample.get('ori_shape', image.shape[:2])
                 image = cv2.resize(image, (width, height))
             name = f'{path.name}, stitch {stitch_id}'
-            draw_sample(self.visualizer, name, image, sample, **settings)
+            draw_sample(self.visualizer, name, image, sample, out_file=file)
 
 
 def draw_sample(

@@ -20,10 +20,10 @@ class Recorder:
 IMAGE = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
 
 
-def draw(visualizer, image, sample, *args, **kwargs):
+def draw(visualizer, image, sample, out_dir):
     # As pipelines load it: BGR, channels first.
     inputs = torch.from_numpy(image[..., ::-1].transpose(2, 0, 1).copy())
-    drawer = PredictionDrawer(visualizer, *args, **kwargs)
+    drawer = PredictionDrawer(visualizer, out_dir)
     drawer(3, dict(inputs=[inputs]), [sample])
     (drawn,) = visualizer.drawn
     return drawn
@@ -36,10 +36,10 @@ def test_images_are_those_of_their_files_or_as_loaded(tmp_path, in_file):
         cv2.imwrite(str(path), IMAGE[..., ::-1])
     sample = BaseDataElement(metainfo=dict(img_path=str(path), ori_shape=(4, 6)))
     loaded = IMAGE[:2, :3]
-    name, found, settings = draw(Recorder(), loaded, sample, show=True, wait_time=2)
+    name, found, settings = draw(Recorder(), loaded, sample, tmp_path)
     assert name == 'a.png, stitch 3'
     # What is loaded is enlarged to its annotations.
     expected = IMAGE if in_file else cv2.resize(loaded, (6, 4))
     np.testing.assert_array_equal(found, expected)
     assert settings.pop('data_sample') is sample
-    assert settings == dict(show=True, wait_time=2, out_file=None)
+    assert settings == dict(out_file=str(tmp_path / 'stitch_3' / 'a.png'))

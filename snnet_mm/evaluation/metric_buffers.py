@@ -1,0 +1,116 @@
+"""Results of metrics that are kept apart for several stitches."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from logging import Logger
+from numbers import Real
+from typing import NamedTuple
+
+from mmengine.evaluator import BaseMetric, Evaluator
+from torch import nn
+
+from snnet_mm.datasets.batches import Predictions, prepare
+from snnet_mm.tasks import task_of
+from snnet_mm.utils import check, quiet_terminal
+
+from .image_scores import ImageScores, gathered, image_names, image_scores
+
+
+class StitchScores(NamedTuple):
+    """Metrics of a stitch, the number of images, and its scores image by image."""
+
+    metrics: dict[str, float]
+    num_images: int
+    images: ImageScores | None
+
+
+class MetricBuffers:
+    """The results that metrics keep per image, one set for each of several stitches.
+
+    mmengine's metrics collect in ``metric.results`` and compute at the end. The lists
+    are exchanged whenever another stitch is evaluated, so that one evaluator, with its
+    data set's annotations, serves all.
+
+    Args:
+        evaluator: The evaluator.
+        ids: Stitches, or names of exported files, that are evaluated together.
+    """
+
+    def __init__(self, evaluator: Evaluator, ids: Sequence[int | str]) -> None:
+        self.evaluator, self.ids = evaluator, tuple(ids)
+        for kind in map(type, evaluator.metrics):
+            own = kind.evaluate is BaseMetric.evaluate
+            allowed = 'metrics that collect results themselves, not in others'
+            check(own, 'test_evaluator', kind.__name__, allowed)
+        self.names: list[str] = []  # of the images of this process
+        self._collected = {i: [[] for _ in evaluator.metrics] for i in self.ids}
+
+    @contextmanager
+    def of(self, stitch_id: int | str) -> Iterator[None]:
+        """Let the metrics of the evaluator collect for a stitch."""
+        metrics = self.evaluator.metrics
+        for metric, buffer in zip(metrics, self._collected[stitch_id], strict=True):
+            metric.results = buffer
+        try:
+            yield
+        finally:
+            for metric in metrics:
+                metric.results = []
+
+    def predict(
+        self,
+        model: nn.Module,
+        data_batch: dict,
+        switch: Callable[[int | str], object],
+    ) -> Iterator[tuple[int | str, Predictions]]:
+        """Yield the predictions of a batch by each stitch, which metrics then process.
+
+        The batch is preprocessed once. Every stitch is switched to before it predicts.
+        """
+        predict = prepare(model, data_batch)
+        for i in self.ids:
+            switch(i)
+            outputs = predict()
+            with self.of(i):
+                self.evaluator.process(outputs, data_batch)
+            yield i, outputs
+        self.names += image_names(outputs)
+
+    def scores(
+        self, logger: Logger, num_images: int, metric: str | None = None
+    ) -> dict[int | str, StitchScores]:
+        """Compute the metrics of all stitches over the images that all processes saw.
+
+        Tables of classes go to the log file only.
+
+        Args:
+            logger: The logger.
+            num_images: Images of the data set, beyond which a sampler has padded.
+            metric: The ranking metric, whose scores are kept image by image.
+        """
+        names = gathered(self.names, num_images)
+        scores, of_all = {}, self.evaluator.metrics
+        for i in self.ids:
+            with quiet_terminal(logger), self.of(i):
+                logger.info(f'stitch {i}:')
+                results = [list(of.results) for of in of_all]
+                values = self.evaluator.evaluate(len(names))
+                metrics = numbers_of(of_all, values)
+                for name in values.keys() - metrics.keys():  # such as a matrix
+                    logger.info(f'{name}: {values[name]}')
+            images = image_scores(i, of_all, results, values, metric, names)
+            scores[i] = StitchScores(metrics, len(names), images)
+        return scores
+
+
+def numbers_of(
+    metrics: Sequence[BaseMetric], values: Mapping[str, object]
+) -> dict[str, float]:
+    """Return the values that are single numbers, NaN where they are undefined."""
+    for metric in metrics:
+        values = task_of(metric).metric_values(metric, values)
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, Real) or getattr(value, 'ndim', None) == 0
+    }

@@ -1,0 +1,165 @@
+"""Tests of stitches, at one size of images after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from mmengine.dist import is_main_process
+
+from snnet_mm.costs.counting import cost_table
+from snnet_mm.costs.parts import size_of_images
+from snnet_mm.costs.sizes import Size, check_sizes, size_name
+from snnet_mm.datasets import spread
+from snnet_mm.models import find_stitched_backbone, set_input_size
+from snnet_mm.stitching import (
+    NoMetricsError,
+    StitchResults,
+    best_per_budget_group,
+    visiting_order,
+)
+from snnet_mm.tasks import check_partial, check_saved
+from snnet_mm.utils import atomic_path, link_latest
+
+from .image_scores import save_image_scores
+from .metric_buffers import MetricBuffers, StitchScores
+from .one_pass import check_metric, run_one_pass
+from .partial_results import PartialResults, identify
+from .per_stitch_bn import own_statistics, recalibrated, statistics_hook
+from .pictures.prediction_drawer import PredictionDrawer
+from .tables import report_sizes, report_stitches
+
+if TYPE_CHECKING:
+    from .loops import StitchTestLoop
+
+
+def run_at_all_sizes(loop: StitchTestLoop) -> dict[str, float]:
+    """Test and report stitches at the sizes of a loop; return all metrics by name."""
+    runner, dataset = loop.runner, loop.dataloader.dataset
+    sizes = check_sizes(runner.model, loop.sizes, 'test_cfg.sizes')
+    if loop.metric is not None:
+        check_metric(runner, loop.dataloader, loop.evaluator, loop.metric)
+    hook = statistics_hook(runner)
+    identity = identify(runner, dataset, hook.statistics if hook else {})
+    path = Path(runner.work_dir, 'partial_test.pth')
+    partial = PartialResults(path, identity, loop.resume, runner.logger)
+    metrics, reports = {}, []
+    for size in sizes or (None,):
+        try:
+            reports.append(OneSize(loop, size, partial).run())
+        except NoMetricsError as error:
+            runner.logger.warning(f'No report is written: {error}')
+            continue
+        at = f'{size_name(size)}/' if size else ''
+        for row in reports[-1].stitches:
+            named = row.metrics.items()
+            metrics |= {f'{at}stitch_{row.id}/{name}': value for name, value in named}
+    set_input_size(runner.model, None)
+    if len(reports) > 1 and is_main_process():
+        report_sizes(reports, loop.out_dir)
+    partial.remove()
+    return metrics
+
+
+class OneSize:
+    """A test of the stitches that a loop selects, and its report.
+
+    Args:
+        loop: The loop, whose settings hold.
+        size: Height and width that images are resized to; None leaves them as they are.
+        partial: The scores of stitches that are finished.
+    """
+
+    def __init__(
+        self, loop: StitchTestLoop, size: Size | None, partial: PartialResults
+    ) -> None:
+        self.loop, self.size, self.partial = loop, size, partial
+        self.runner, model = loop.runner, loop.runner.model
+        self.backbone = find_stitched_backbone(model)
+        self.space = self.backbone.space
+        set_input_size(model, size)
+        known, log = size or loop.input_size, self.runner.logger.info
+        known = known or size_of_images(model, loop.dataloader, self.runner.seed)
+        counted = cost_table(model, known)
+        self.costs = loop.selection.costs_at(counted)[0]
+        images = size_name(self.costs.input_size)
+        self.ids = loop.selection.select(
+            self.space, counted, lambda reason: log(f'{reason}; images of {images}')
+        )
+        number = len(self.ids) * max(len(loop.sizes), 1)
+        check_saved(loop.evaluator, 'test_evaluator', number)
+        if loop.limit or loop.screen:
+            check_partial(loop.evaluator, '--limit, --screen')
+
+    def run(self) -> StitchResults:
+        """Evaluate the stitches, or those that pass a screening, and report them."""
+        loop, anew = self.loop, None
+        folder = loop.out_dir / size_name(self.size) if self.size else loop.out_dir
+        if (number := loop.recalibrate_bn) is not None:
+            anew = recalibrated(self.runner, number, self.ids, self.costs.scope)
+            if is_main_process():
+                with atomic_path(folder / 'bn_statistics.pth') as temporary:
+                    torch.save(anew, temporary)
+        with own_statistics(self.runner, self.ids, anew), self._watched_sizes():
+            report, scores = self._evaluate(self.ids, loop.screen or loop.limit)
+            if loop.screen is not None:
+                kept = best_per_budget_group(report, loop.keep)
+                self.runner.logger.info(
+                    f'{len(kept)} of {len(self.ids)} stitches passed the screening on '
+                    f'{report.stitches[0].num_images} images: {list(kept)}'
+                )
+                on_all, more = self._evaluate(kept, loop.limit)
+                report, scores = report.updated_by(on_all), scores | more
+        if is_main_process():
+            report_stitches(report, folder, loop.quiet)
+            if self.size is None and len(report.stitches) == len(self.space):
+                link_latest(folder / 'stitches.json', self.runner.work_dir)
+            images = [scores[r.id].images for r in report.complete]
+            save_image_scores(images, report, folder / 'per_image.npz')
+        return report
+
+    def _evaluate(
+        self, ids: Sequence[int], limit: int | None
+    ) -> tuple[StitchResults, dict[int, StitchScores]]:
+        """Evaluate the stitches that have no scores yet, one group after the other."""
+        loop, runner, partial, draw = self.loop, self.runner, self.partial, None
+        loader = loop.dataloader if limit is None else spread(loop.dataloader, limit)
+        number, total = len(loader.dataset), len(loop.dataloader.dataset)
+        if loop.show_dir is not None:
+            draw = PredictionDrawer(runner.visualizer, loop.show_dir)
+        keys = {i: (i, number, self.size) for i in ids}
+        left = [self.space[i] for i in ids if keys[i] not in partial.scores]
+        left = [stitch.id for stitch in visiting_order(left)]
+        for begin in range(0, len(left), loop.stitches_per_pass):
+            group = left[begin : begin + loop.stitches_per_pass]
+            buffers = MetricBuffers(loop.evaluator, group)
+            run_one_pass(runner, 'test', loader, buffers, loop.fp16, draw)
+            found = buffers.scores(runner.logger, number, loop.metric)
+            partial.add({keys[i]: of_stitch for i, of_stitch in found.items()})
+        scores = {i: partial.scores[key] for i, key in keys.items()}
+        metrics = {i: of_stitch.metrics for i, of_stitch in scores.items()}
+        seen = scores[ids[0]].num_images
+        results = StitchResults.collect(
+            self.space, self.costs, metrics, seen, loop.lower_is_better
+        ).ranked_by(loop.metric)
+        results = replace(results, data_size=total if seen < total else None)
+        return results, scores
+
+    @contextmanager
+    def _watched_sizes(self) -> Iterator[None]:
+        """Warn if the network sees images of another size than costs are counted at."""
+        seen, counted = set(), self.costs.input_size
+        with self.backbone.register_forward_pre_hook(
+            lambda b, inputs: seen.add(b.input_size or tuple(inputs[0].shape[-2:]))
+        ):
+            yield
+        if len(seen) == 1 and seen != {tuple(counted)}:
+            self.runner.logger.warning(
+                f'The network saw images of {size_name(seen.pop())}, but costs are '
+                f'counted at {size_name(counted)} '
+                '(config key: test_cfg.input_size)'
+            )

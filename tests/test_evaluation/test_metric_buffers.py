@@ -1,0 +1,39 @@
+"""One evaluator for several stitches."""
+
+from mmengine.evaluator import BaseMetric, Evaluator
+from mmengine.logging import MMLogger
+
+from snnet_mm.evaluation.metric_buffers import MetricBuffers
+
+
+class Sum(BaseMetric):
+    def process(self, data_batch, data_samples):
+        self.results += data_samples
+
+    def compute_metrics(self, results):
+        return dict(sum=sum(results), number=len(results))
+
+
+class Largest(Sum):
+    def compute_metrics(self, results):
+        return dict(largest=max(results))
+
+
+def test_every_stitch_has_its_own_results():
+    """Batch n holds the predictions n and 10 n; those of stitch i are shifted by i."""
+    evaluator = Evaluator([Sum(), Largest()])
+    buffers = MetricBuffers(evaluator, (5, 2))
+    for n in range(7):
+        for i in buffers.ids:
+            with buffers.of(i):
+                for metric in evaluator.metrics:
+                    metric.process(None, [n + i, 10 * n + i])
+        buffers.names += [f'{n}.png', f'{10 * n}.png']
+    scores = buffers.scores(
+        MMLogger.get_current_instance(), num_images=13
+    )  # of which a sampler repeated one
+    for i in (5, 2):
+        values = [f * n + i for n in range(7) for f in (1, 10)][:13]
+        wanted = dict(sum=sum(values), number=13, largest=max(values))
+        assert scores[i] == (wanted, 13, None)
+    assert evaluator.metrics[0].results == []

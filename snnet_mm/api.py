@@ -25,8 +25,8 @@ from .runtime import StitchRuntime as Runtime
 from .stitching import UNITS, Budget, Choice, CostTable, parse_budget
 from .stitching import StitchResults as Results
 from .stitching import pick as pick_stitch
-from .training import check_loop, checked_runner, make_safe
-from .utils import check, check_file, load_config, set_length
+from .training import check_loop, checked_runner
+from .utils import check, check_file, make_safe, runner_config, set_length
 
 if TYPE_CHECKING:
     import numpy as np
@@ -305,7 +305,7 @@ def train(
     Examples:
         >>> checkpoint = sn.train('snnet.py', 'work_dirs/snnet', iters=1000)
     """
-    cfg = _runner_config(config, work_dir, cfg_options)
+    cfg = runner_config(config, work_dir, cfg_options)
     check_loop(cfg.get('train_cfg'))
     set_length(cfg, iters)
     cfg.resume = resume
@@ -342,24 +342,13 @@ def evaluate(
         >>> sn.evaluate('snnet.py', 'snnet.pth', limit=100).front()
     """
     check_file(checkpoint, 'argument: checkpoint')
-    cfg = _runner_config(config, work_dir)
+    cfg = runner_config(config, work_dir)
     cfg.load_from, loop = str(checkpoint), dict(cfg.get('test_cfg') or {})
     loop.update(type='StitchTestLoop', stitches=stitches, out_dir=cfg.work_dir)
     cfg.test_cfg = loop | options
     with checked_runner(cfg, 'test') as runner:
         runner.test()
     return Results.read(Path(cfg.work_dir, 'stitches.json'))
-
-
-def _runner_config(
-    config: str | os.PathLike,
-    work_dir: str | os.PathLike | None,
-    cfg_options: dict | None = None,
-) -> Config:
-    cfg = load_config(config, cfg_options)
-    default = cfg.get('work_dir') or f'work_dirs/{Path(config).stem}'
-    cfg.work_dir = str(work_dir or default)
-    return cfg
 
 
 def _known_results(model: nn.Module) -> Results | None:

@@ -17,8 +17,7 @@ from snnet_mm.costs import cost_table
 from snnet_mm.models import fit_stitching_layers
 from snnet_mm.stitching.metrics import DIRECTIONS, KEY_METRICS, metric_directions
 from snnet_mm.tasks import TASKS, map_divergence, task_of
-from snnet_mm.training import make_safe
-from snnet_mm.utils import load_config
+from snnet_mm.utils import load_config, make_safe
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')]

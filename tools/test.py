@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from snnet_mm.stitching import parse_budget
+from snnet_mm.runtime.budgets import BUDGETS, is_budget
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -14,9 +12,6 @@ from snnet_mm.utils import (
     parse_size,
     run_command,
 )
-
-if TYPE_CHECKING:
-    from mmengine.config import Config
 
 
 def parse_args() -> argparse.Namespace:
@@ -30,8 +25,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_runner_options()
     add('--tta', action='store_true', help='test time augmentation')
     args = parser.parse_args()
-    for budget in args.budget.split(',') if args.budget else ():
-        parse_budget(budget)  # ids and words are for --stitch-id
+    for part in args.budget.split(',') if args.budget else ():
+        check(is_budget(part), '--budget', part, BUDGETS)  # ids are for --stitch-id
     return args
 
 
@@ -75,71 +70,36 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument('--skip-broken', action='store_true', help=what)
 
 
-def set_stitches(cfg: Config, args: argparse.Namespace) -> None:
-    """Test stitches as the command line says, in the loop that can."""
-    same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
-    same += ('screen', 'keep', 'recalibrate_bn', 'metric')
-    settings = {name: getattr(args, name) for name in same}
-    settings['sizes'] = args.sizes and [parse_size(s, '--sizes') for s in args.sizes]
-    settings |= dict(stitches=args.stitch_id or args.budget, resume=args.resume or None)
-    settings = {key: value for key, value in settings.items() if value is not None}
-    if settings and not tests_stitches(cfg):
-        cfg.test_cfg = dict(type='StitchTestLoop')
-    cfg.test_cfg.update(settings)
-    screened = args.keep is None or cfg.test_cfg.get('screen') is not None
-    check(screened, '--keep', args.keep, 'with --screen (config key: test_cfg.screen)')
-
-
-def tests_stitches(cfg: Config) -> bool:
-    # mmpretrain's own configs have test_cfg=dict().
-    return cfg.test_cfg.get('type') == 'StitchTestLoop'
-
-
-def set_visualization(cfg: Config, folder: str) -> None:
-    """Draw predictions: the loop of a stitched model does it, else mm's hook."""
-    if tests_stitches(cfg):
-        cfg.test_cfg.show_dir = folder
-        return
-    hook = cfg.get('default_hooks', {}).get('visualization')
-    check(hook, 'default_hooks.visualization', hook, 'a hook, for --show-dir')
-    if cfg.get('default_scope') == 'mmpretrain':
-        hook.enable, hook.out_dir = True, folder
-    else:
-        hook.draw, cfg.visualizer.save_dir = True, folder
-
-
-def set_augmentation(cfg: Config) -> None:
-    """Average predictions over the config's augmentations."""
-    for key in ('tta_model', 'tta_pipeline'):
-        check(cfg.get(key), key, cfg.get(key), 'one, for --tta')
-    cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
-    cfg.tta_model.module = cfg.model
-    cfg.model = cfg.tta_model
-
-
 def main() -> None:
     args = parse_args()
 
     from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
     from snnet_mm.training import checked_runner
-    from snnet_mm.utils import load_config
+    from snnet_mm.utils import configs
 
-    cfg = load_config(args.config, args.cfg_options)
+    cfg = configs.runner_config(args.config, args.work_dir, args.cfg_options)
     cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
-    default = cfg.get('work_dir') or f'work_dirs/{Path(args.config).stem}'
-    cfg.work_dir = args.work_dir or default
-    set_stitches(cfg, args)
+    same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
+    same += ('screen', 'keep', 'recalibrate_bn', 'metric')
+    sizes = args.sizes and [parse_size(size, '--sizes') for size in args.sizes]
+    configs.set_test(
+        cfg,
+        stitches=args.stitch_id or args.budget,
+        resume=args.resume or None,
+        sizes=sizes,
+        **{name: getattr(args, name) for name in same},
+    )
     if args.show_dir is not None:
-        set_visualization(cfg, args.show_dir)
+        configs.set_visualization(cfg, args.show_dir)
     if args.tta:
-        set_augmentation(cfg)
+        configs.set_augmentation(cfg)
     check_file(args.checkpoint, 'argument: checkpoint')
     check_file(args.results, 'option: --results')
     for costs in args.costs or ():
         check_file(costs, 'option: --costs')
     with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
         runner.register_hook(BrokenImagesHook(args.skip_broken))
-        if tests_stitches(cfg):
+        if configs.tests_stitches(cfg):
             runner.test()
         else:
             evaluate_whole_model(runner)

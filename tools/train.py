@@ -30,20 +30,20 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.training import (
-        check_loop,
-        checked_runner,
+    from snnet_mm.training import check_loop, checked_runner
+    from snnet_mm.utils import (
+        dicts_in,
+        launched_rank,
         make_safe,
+        runner_config,
+        set_length,
         train_in_half_precision,
     )
-    from snnet_mm.utils import dicts_in, launched_rank, load_config, set_length
 
-    cfg = load_config(args.config, args.cfg_options)
+    cfg = runner_config(args.config, args.work_dir, args.cfg_options)
     check_loop(cfg.get('train_cfg'))
     set_length(cfg, args.iters, args.epochs)
     cfg.launcher = args.launcher
-    default = cfg.get('work_dir') or f'work_dirs/{Path(args.config).stem}'
-    cfg.work_dir = args.work_dir or default
     train_in_half_precision(cfg, args.amp)
     resumes, named = cfg.get('resume', False), 'load_from' in (args.cfg_options or {})
     cfg.resume = args.resume or resumes

@@ -14,11 +14,10 @@ from snnet_mm.models import (
     ElasticBackbone,
     SingleStitch,
     StitchedBackbone,
-    model_config,
     unwrapped,
 )
 from snnet_mm.tasks import parts_for
-from snnet_mm.utils import check, refusal
+from snnet_mm.utils import check, model_config, refusal
 
 # Settings of a backbone by itself, which the elastic one has.
 OUTPUTS = ('out', 'out_indices', 'with_cls')

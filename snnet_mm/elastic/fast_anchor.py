@@ -24,8 +24,8 @@ from snnet_mm.anchors import (
 )
 from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import model_config, recorded_tokens
-from snnet_mm.training import build_runner, make_safe, train_in_half_precision
+from snnet_mm.models import recorded_tokens
+from snnet_mm.training import build_runner
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -33,7 +33,10 @@ from snnet_mm.utils import (
     guard_checkpoints,
     isolated_rng,
     load_config,
+    make_safe,
+    model_config,
     set_length,
+    train_in_half_precision,
     write_json,
 )
 

@@ -11,8 +11,8 @@ from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
-from snnet_mm.exports.single import inference_pipeline, innermost
 from snnet_mm.utils import check, is_whole, refusal, register
+from snnet_mm.utils.configs import inference_pipeline, innermost
 
 MAX_BATCH = 8
 SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')

@@ -18,7 +18,7 @@ from snnet_mm.costs import cost_table, measure_latency
 from snnet_mm.costs.measure import measuring_setup
 from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import find_stitched_backbone, fit_in_turn, model_config
+from snnet_mm.models import find_stitched_backbone, fit_in_turn
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
 from snnet_mm.training.build_runner import build_runner
 from snnet_mm.utils import (
@@ -29,6 +29,7 @@ from snnet_mm.utils import (
     is_whole,
     load_config,
     load_weights_only,
+    model_config,
     read_json,
     set_length,
     work_dir_lock,

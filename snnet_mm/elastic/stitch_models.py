@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_leaves
 from snnet_mm.anchors import Anchor, check_tokens_correspond
 from snnet_mm.anchors.mm_backbones import FITTING, anchor_model
 from snnet_mm.costs import cost_table, whole_model_cost
-from snnet_mm.models import model_config
 from snnet_mm.stitching import CostTable
 from snnet_mm.tasks import import_parts_for, known_scopes, parts_for, task_of
 from snnet_mm.utils import (
@@ -27,7 +26,7 @@ from snnet_mm.utils import (
     load_fitting,
     load_weights_only,
 )
-from snnet_mm.utils.config_file import dicts_in
+from snnet_mm.utils.configs import dicts_in, model_config
 
 Size = tuple[int, int]
 _WHY = dict(

@@ -6,14 +6,13 @@ from mmengine.config import Config
 from torch import nn
 
 from snnet_mm.costs import size_name
-from snnet_mm.models import model_config
 from snnet_mm.runtime.manifest import DECISIONS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check
+from snnet_mm.utils.configs import inference_pipeline, model_config
 
 from .graph import INPUT, as_tuple, output_names, takes_rgb
-from .single import inference_pipeline
 
 
 def describe_graphs(

@@ -8,17 +8,18 @@ from functools import cached_property
 
 import torch
 import torch.nn.functional as F
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.logging import print_log
 from mmengine.registry import DATASETS
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
-from snnet_mm.models import SingleStitch, model_config
+from snnet_mm.models import SingleStitch
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check, isolated_rng
+from snnet_mm.utils.configs import innermost, model_config
 
 INPUT, OUTPUT = 'images', 'predictions'
 SIZE = 224, 224  # of noise
@@ -135,13 +136,6 @@ def takes_rgb(cfg: Config) -> bool:
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
     keys = 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'  # both exchange the channels
     return any(preprocessor.get(key) for key in keys)
-
-
-def innermost(dataset: ConfigDict) -> ConfigDict:
-    """Return the config of a data set that has the pipeline, inside of wrappers."""
-    while 'pipeline' not in dataset:
-        dataset = dataset.get('dataset') or dataset.datasets[0]
-    return dataset
 
 
 def load_images(dataset: Sized, number: int, size: tuple[int, int]) -> Tensor:

@@ -19,14 +19,13 @@ from snnet_mm.models import (
     PartPerAnchor,
     StitchedBackbone,
     find_stitched_backbone,
-    model_config,
 )
 from snnet_mm.stitching import Stitch
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, load_weights_only
-from snnet_mm.utils.config_file import dicts_in
+from snnet_mm.utils.configs import dicts_in, inference_pipeline, model_config
 
-from .graph import innermost, predict_loaded, takes_rgb
+from .graph import predict_loaded, takes_rgb
 
 TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.
@@ -87,18 +86,6 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     if out.get('test_dataloader'):
         out['test_pipeline'] = inference_pipeline(cfg)
     return Config(out)
-
-
-def inference_pipeline(cfg: Config) -> list[dict]:
-    """Return the test pipeline for image files without annotations."""
-    steps = [dict(type='LoadImageFromFile')]
-    for step in deepcopy(innermost(cfg.test_dataloader.dataset).pipeline):
-        kind = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
-        if kind.startswith('LoadImage'):
-            steps[0] = step
-        elif not kind.startswith('Load'):
-            steps.append(step)
-    return steps
 
 
 def _stitched_only(hook: dict | None) -> bool:

@@ -14,11 +14,11 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 
 from snnet_mm.evaluation import draw_sample
-from snnet_mm.exports.single import inference_pipeline
 from snnet_mm.runtime import Detections
 from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.tasks import TASKS, task_of
 from snnet_mm.utils import check
+from snnet_mm.utils.configs import inference_pipeline
 
 
 def init_inferencer(model: nn.Module) -> BaseInferencer:

@@ -21,7 +21,6 @@ from snnet_mm.evaluation.per_stitch_bn import (
 from snnet_mm.models import (
     StitchedBackbone,
     compile_blocks,
-    model_config,
     set_stitch,
 )
 from snnet_mm.stitching import (
@@ -36,6 +35,7 @@ from snnet_mm.utils import (
     load_fitting,
     load_weights_only,
     merge_options,
+    model_config,
     refusal,
     suggesting_types,
 )

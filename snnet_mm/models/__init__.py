@@ -22,6 +22,6 @@ from .stitch_switch import (
 )
 from .wrappers.distillation import Distillation, DistillationWrapper, TimmTeacher
 from .wrappers.fast_anchor_wrapper import FastAnchorWrapper, recorded_tokens
-from .wrappers.model_wrapper import ModelWrapper, model_config
+from .wrappers.model_wrapper import ModelWrapper
 from .wrappers.sandwich_wrapper import SandwichWrapper
 from .ziplab_checkpoint import convert_ziplab

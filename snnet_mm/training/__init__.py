@@ -1,6 +1,6 @@
 """Training of stitches: samplers, hooks, exact resume and optimizer constructors."""
 
-from .bf16_optim_wrapper import BF16OptimWrapper, train_in_half_precision
+from .bf16_optim_wrapper import BF16OptimWrapper
 from .build_runner import build_runner
 from .checked_runner import checked_runner
 from .checking_hooks import (
@@ -10,7 +10,7 @@ from .checking_hooks import (
     WeightCheckHook,
 )
 from .layer_decay import AnchorLayerDecayConstructor
-from .safe_training import ExactResumeHook, check_loop, make_safe
+from .safe_training import ExactResumeHook, check_loop
 from .samplers import (
     ResourceConstrainedSampler,
     SandwichSampler,

@@ -1,16 +1,13 @@
 """The runner of a tool, with a short log on the terminal and all of it in the file."""
 
 import logging
-import sys
 import time
-from contextlib import redirect_stdout
-from importlib import import_module
-from io import StringIO
 from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
+from mmengine.logging import MMLogger
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
@@ -29,28 +26,34 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
     Unless ``verbose``, its terminal shows this package's messages, warnings, progress
     and metrics; the log file has everything in any case.
     """
-    build = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
+    kind = RUNNERS.get(cfg.get('runner_type', 'Runner'))
     if verbose:
-        return _watched(build(cfg), mode)
+        return _watched(kind.from_cfg(cfg), mode)
     if is_main_process():
         print(_summary(cfg, mode), flush=True)
-    terminal, said = sys.stdout, StringIO()
-    with redirect_stdout(said):
-        if (scope := cfg.get('default_scope')) in ('mmseg', 'mmdet', 'mmpretrain'):
-            import_module(f'{scope}.datasets')  # which speaks, and later
-        runner = build(cfg)
-    for line in said.getvalue().splitlines():
-        if ' - WARNING - ' in line and not NOISE.search(line):
-            print('Warning:', line.partition(' - WARNING - ')[2])
-    for handler in runner.logger.handlers:
-        if not isinstance(handler, logging.FileHandler):
-            handler.stream = terminal  # the one before may be closed
-            handler.setFormatter(_Brief())
-            handler.addFilter(_is_shown)
+    runner = type(kind.__name__, (_ShortLog, kind), {}).from_cfg(cfg)
+    _shorten(runner.logger)  # of a FlexibleRunner, whose strategy builds it
     if is_main_process():
         print(f'Long log: {runner.log_dir}', flush=True)
         runner.register_hook(ProgressHook())
     return _watched(runner, mode)
+
+
+class _ShortLog:
+    """A runner whose terminal is short from the first message on."""
+
+    def build_logger(self, *args, **kwargs) -> MMLogger:
+        logger = super().build_logger(*args, **kwargs)
+        _shorten(logger)
+        return logger
+
+
+def _shorten(logger: MMLogger) -> None:
+    """Let only warnings and this package's messages through to the terminal."""
+    for handler in logger.handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setFormatter(_Brief())
+            handler.addFilter(_is_shown)
 
 
 def _watched(runner: Runner, mode: str) -> Runner:

@@ -46,7 +46,8 @@ class LabelCheckHook(Hook):
         chosen = np.random.default_rng(runner.seed).permutation(num_samples)
         with isolated_rng(runner.seed):
             for i in chosen[:NUM_SAMPLES].tolist():
-                sample = dataset[i].get('data_samples', ())
+                data = dataset[i]
+                sample = data.get('data_samples', ()) if isinstance(data, dict) else ()
                 if 'gt_instances' in sample:
                     break  # mmdet numbers them itself, by the classes
                 elif 'gt_sem_seg' in sample:

@@ -2,22 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
-from mmengine.config import Config
 from mmengine.dist import get_rank
 from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import EpochBasedTrainLoop, Runner
 
-from snnet_mm.tasks import known_scopes
 from snnet_mm.utils import check, is_whole, register, seed_everything
 
 from .stitch_hooks import accumulative_counts
 
-# Samplers whose place in the stream of samples seeds augmentation.
-SEEDED = (
-    'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
-    'RepeatAugSampler',
-)  # fmt: skip
 LEAST = dict(max_iters=1, max_epochs=1, val_interval=1, val_begin=0)
 
 
@@ -27,56 +20,6 @@ def check_loop(train_cfg: Mapping | None) -> None:
         if (value := (train_cfg or {}).get(key)) is not None:
             allowed = f'whole numbers from {least} on'
             check(is_whole(value, least), f'train_cfg.{key}', value, allowed)
-
-
-def make_safe(cfg: Config) -> list[str]:
-    """Put the project's safe hooks in where a config has mm's stock ones.
-
-    Checkpoints are then whole or absent, a training that diverges stops, and resuming
-    is exact: samples are seeded by their place in the stream, and the run by a fixed
-    number. Returns what was put in.
-    """
-    hooks = dict(cfg.get('default_hooks') or {})
-    present = {*map(_name, hooks.values()), *map(_name, cfg.get('custom_hooks') or [])}
-    done = []
-    # mmengine's default; a hook that is None was taken out.
-    checkpoint = hooks.get('checkpoint', dict(type='CheckpointHook', interval=1))
-    if checkpoint and _name(checkpoint) == CheckpointHook.__name__:
-        safe = dict(type='StitchCheckpointHook')
-        hooks['checkpoint'] = dict(interval=-1) | dict(checkpoint) | safe
-        done.append('StitchCheckpointHook')
-    if 'ExactResumeHook' not in present:
-        hooks['exact_resume'] = dict(type='ExactResumeHook')
-        done += ['ExactResumeHook', *_seed(cfg)]
-    grounded = 'language_model' in cfg.model  # its heads count words
-    checked = grounded or 'LabelCheckHook' in present
-    if not checked and cfg.get('default_scope') in known_scopes():
-        hooks['label_check'] = dict(type='LabelCheckHook')
-        done.append('LabelCheckHook')
-    if 'LossCheckHook' not in present:
-        hooks['loss_check'] = dict(type='LossCheckHook')
-        done.append('LossCheckHook')
-    cfg.default_hooks = hooks
-    return done
-
-
-def _seed(cfg: Config) -> Iterator[str]:
-    """Seed samples, where the sampler is known to tell places, and the run."""
-    loader = cfg.get('train_dataloader') or {}
-    data, sampler = loader.get('dataset'), loader.get('sampler')
-    if sampler and _name(sampler) in SEEDED and _name(data) != 'SeededDataset':
-        loader['dataset'] = dict(data, type='SeededDataset', of=data['type'])
-        loader['sampler'] = dict(sampler, type='SeededSampler', of=sampler['type'])
-        yield 'SeededDataset and SeededSampler'
-    randomness = cfg.get('randomness') or {}
-    if randomness.get('seed') is None:
-        cfg.randomness = dict(randomness, seed=0)
-        yield 'randomness.seed=0'
-
-
-def _name(part: object) -> str:
-    kind = part.get('type') if isinstance(part, Mapping) else type(part)
-    return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]
 
 
 # Keeps the seeds of iterations apart from those of samples.

@@ -24,7 +24,16 @@ from .work_dir_lock import folder_lock, work_dir_lock
 if TYPE_CHECKING:
     from .checkpoint_guard import guard_checkpoints, read_ahead
     from .checkpoints import UntrustedCheckpointError, load_fitting, load_weights_only
-    from .config_file import dicts_in, load_config, merge_options, set_length
+    from .configs import (
+        dicts_in,
+        load_config,
+        make_safe,
+        merge_options,
+        model_config,
+        runner_config,
+        set_length,
+        train_in_half_precision,
+    )
     from .distributed import (
         closing_process_group,
         launched_rank,
@@ -37,11 +46,14 @@ if TYPE_CHECKING:
 _LATE = dict(
     checkpoint_guard=('guard_checkpoints', 'read_ahead'),
     checkpoints=('UntrustedCheckpointError', 'load_fitting', 'load_weights_only'),
-    config_file=('dicts_in', 'load_config', 'merge_options', 'set_length'),
+    configs=(
+        'dicts_in', 'load_config', 'make_safe', 'merge_options', 'model_config',
+        'runner_config', 'set_length', 'train_in_half_precision',
+    ),
     distributed=('closing_process_group', 'launched_rank', 'prepare_cpu_distributed'),
     random=('isolated_rng', 'seed_everything', 'shared_seed'),
     registering=('register', 'suggesting_types'),
-)
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -11,9 +11,8 @@ from datetime import timedelta
 import torch.distributed as dist
 from mmengine.config import Config
 from mmengine.device import get_device
-from torch import nn
 
-from .config_file import dicts_in
+from .configs import run_on_cpus
 
 # Where a launcher tells each process its rank, the number of ranks and its local rank.
 LAUNCHERS = dict(
@@ -26,7 +25,6 @@ LOST = re.compile(
     'Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo/transport|'
     'NCCL'
 )
-SYNC_BN = ('SyncBN', 'MMSyncBN', nn.SyncBatchNorm)
 
 
 def prepare_cpu_distributed(cfg: Config) -> None:
@@ -38,26 +36,11 @@ def prepare_cpu_distributed(cfg: Config) -> None:
     """
     if cfg.get('launcher', 'none') == 'none' or get_device() != 'cpu':
         return
-    cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
+    run_on_cpus(cfg)
     if not dist.is_initialized():  # which is what the runner will ask, too
         _set_environment(cfg.launcher)
         seconds = cfg.env_cfg.dist_cfg.get('timeout', 1800)
         dist.init_process_group('gloo', timeout=timedelta(seconds=seconds))
-    for node in dicts_in(cfg._cfg_dict):
-        if node.get('type') in SYNC_BN:
-            node['type'] = 'BN'
-    cfg.sync_bn = None
-    # As in mmengine's own wrapping, which this replaces, but for the devices.
-    wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
-    wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
-    wrapper |= cfg.get('model_wrapper_cfg') or {}
-    cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
-    strategy = cfg.get('strategy') or {}
-    if strategy.get('type') == 'DDPStrategy':  # of FlexibleRunner
-        given = strategy.get('model_wrapper') or {}
-        strategy['model_wrapper'] = {**cfg.model_wrapper_cfg, **given}
-    hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
-    cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
 
 
 def launched_rank(launcher: str) -> int:

@@ -20,8 +20,8 @@ from mmseg.models import EncoderDecoder
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.elastic import stitch_models
-from snnet_mm.models import model_config, set_stitch
-from snnet_mm.utils import load_config
+from snnet_mm.models import set_stitch
+from snnet_mm.utils import load_config, model_config
 
 # Config, model, its size when fast and slow, and the number of stitches.
 PAIRS = dict(

@@ -4,7 +4,7 @@ from mmengine.config import Config
 from mmengine.optim import AmpOptimWrapper, build_optim_wrapper
 from torch import nn
 
-from snnet_mm.training import train_in_half_precision
+from snnet_mm.utils import train_in_half_precision
 
 
 def test_a_config_of_amp_computes_in_bfloat16_and_steps_in_float32():

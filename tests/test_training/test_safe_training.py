@@ -6,8 +6,7 @@ from mmengine.config import Config
 from mmengine.hooks import CheckpointHook
 from tiny import tiny_config
 
-from snnet_mm.training import make_safe
-from snnet_mm.utils import load_weights_only
+from snnet_mm.utils import load_weights_only, make_safe
 
 
 def stock_config():

@@ -1,10 +1,8 @@
 """The part that every wrapper of an mm model shares."""
 
 from collections.abc import Iterator
-from copy import deepcopy
 from typing import Any
 
-from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -90,23 +88,3 @@ def _name_as_in_model(
     for key in [k for k in versions if f'{k}.'.startswith(inner)]:
         name = prefix + f'{key}.'.removeprefix(inner)
         versions[name.rstrip('.')] = versions.pop(key)
-
-
-def model_config(cfg: Config) -> dict:
-    """Return the config of the mm model that mmengine's Runner builds of a config.
-
-    A ``data_preprocessor`` at the top level belongs to a model without one of its own.
-    Wrappers are left out.
-    """
-
-    def is_wrapper(kind: str | type) -> bool:
-        kind = MODELS.module_dict.get(kind) if isinstance(kind, str) else kind
-        return isinstance(kind, type) and issubclass(kind, ModelWrapper)
-
-    model = cfg.model
-    while is_wrapper(model['type']):
-        model = model['model']
-    model = deepcopy(model)
-    if cfg.get('data_preprocessor') is not None:
-        model.setdefault('data_preprocessor', deepcopy(cfg.data_preprocessor))
-    return model

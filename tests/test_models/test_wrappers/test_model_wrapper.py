@@ -9,12 +9,8 @@ from mmengine.optim import OptimWrapper
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
 
 from snnet_mm.costs import cost_table
-from snnet_mm.models import (
-    ModelWrapper,
-    find_stitched_backbone,
-    model_config,
-    set_stitch,
-)
+from snnet_mm.models import ModelWrapper, find_stitched_backbone, set_stitch
+from snnet_mm.utils import model_config
 
 
 @pytest.fixture

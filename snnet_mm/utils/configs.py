@@ -1,0 +1,366 @@
+"""Configs: read by file or name, and changed for what is asked of them."""
+
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from importlib import import_module
+from numbers import Number
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+from mmengine.device import get_device
+from mmengine.runner import Runner
+from mmengine.utils import get_installed_path
+from torch import nn
+
+from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
+
+
+PACKAGE = 'snnet_mm'
+SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
+# Samplers whose place in the stream of samples seeds augmentation.
+SEEDED = (
+    'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
+    'RepeatAugSampler',
+)  # fmt: skip
+# Top-level keys that runners and tools read; others are variables, or for own hooks.
+READ_KEYS = {*inspect.signature(Runner.__init__).parameters}
+READ_KEYS |= {'custom_imports', 'strategy', 'tta_model', 'tta_pipeline'}
+
+
+def load_config(
+    name: str | os.PathLike, options: Mapping[str, Any] | None = None
+) -> Config:
+    """Read a config and override settings of it, as ``'a.b'`` to value.
+
+    Its name is a file, or of an installed package, such as
+    ``'snnet_mm::camvid/setr-naive_vit-fast_1xb8-1500_camvid-240x176.py'``.
+    """
+    import_module(f'{PACKAGE}.register')  # whichever was imported first
+    path = _path_of(str(name))
+    try:
+        cfg = Config.fromfile(path)
+    except ImportError:
+        raise  # of custom_imports; the message says what is missing
+    except Exception as error:
+        raise ValueError(
+            f'config {path} cannot be read: {type(error).__name__}: {error} (argument: '
+            'config)'
+        ) from error
+    merge_options(cfg, options or {})
+    for part in dicts_in(cfg.get('model')):
+        nested = part.get('backbone_cfg')
+        if isinstance(nested, Mapping) and 'anchors' in nested:
+            allowed = f'one that is not stitched, as {part.get("type")} builds its own '
+            allowed += 'network around it; stitched ones stand at model.backbone'
+            raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
+    return cfg
+
+
+def runner_config(
+    name: str | os.PathLike,
+    work_dir: str | os.PathLike | None,
+    options: Mapping[str, Any] | None = None,
+) -> Config:
+    """Read a config with a work directory, by default one with the config's name."""
+    cfg = load_config(name, options)
+    cfg.work_dir = str(
+        work_dir or cfg.get('work_dir') or f'work_dirs/{Path(name).stem}'
+    )
+    return cfg
+
+
+def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
+    """Override settings of a config, as ``'a.b'`` to value.
+
+    By then the variables of its files, such as ``data_root``, have been put into the
+    keys that depend on them: to change a variable alone would change nothing, and is
+    refused with the keys that hold its value.
+    """
+    # What a model has itself comes first.
+    unread = {'data_preprocessor'} & (cfg.get('model') or {}).keys()
+    names = {key.partition('.')[0] for key in options} - (READ_KEYS - unread)
+    before = {name: deepcopy(cfg[name]) for name in names & cfg.keys()}
+    held = {name: _held_at(cfg, name, value) for name, value in before.items()}
+    try:
+        cfg.merge_from_dict(dict(options))
+    except Exception as error:
+        fitting = f'settings of {cfg.filename} ({error})'
+        raise refusal('--cfg-options', options, fitting) from error
+    for name, value in before.items():
+        used = re.search(rf'(?<![\w\'"/]){name}\b(?!\s*=[^=])', cfg.text)
+        held_now = _held_at(cfg, name, value)
+        if cfg[name] != value and (held_now or (used and not held[name])):
+            keys = ', '.join(held_now) or 'those made of it'
+            what = f'the keys that this variable of the file was put into: {keys}'
+            raise refusal('--cfg-options', name, what)
+
+
+def _held_at(cfg: Config, name: str, value: Any) -> list[str]:
+    """Keys that hold the value of a variable, or a path that begins with it."""
+    # Numbers are equal by chance.
+    telling = value and not isinstance(value, (bool, Number))
+    is_path = isinstance(value, str) and '/' in value
+
+    def search(node: Any, path: str) -> Iterator[str]:
+        equal = node == value and (telling or path.rpartition('.')[2] == name)
+        if equal or (is_path and isinstance(node, str) and node.startswith(value)):
+            yield path
+        children = enumerate(node) if isinstance(node, (list, tuple)) else ()
+        children = node.items() if isinstance(node, Mapping) else children
+        for key, child in children:
+            yield from search(child, f'{path}.{key}')
+
+    others = [key for key in cfg if key != name and key in READ_KEYS]
+    return [path for key in others for path in search(cfg[key], key)]
+
+
+def _path_of(name: str) -> Path:
+    package, separator, relative = name.rpartition('::')
+    if not separator:
+        return Path(name).expanduser()
+    try:
+        return Path(get_installed_path(package), '.mim', 'configs', relative)
+    except Exception:
+        raise refusal('config', name, 'names in installed packages') from None
+
+
+def dicts_in(node: Any) -> Iterator[dict]:
+    """Every dict in a config, however deep."""
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list | tuple):
+        for child in node:
+            yield from dicts_in(child)
+
+
+def model_config(cfg: Config) -> dict:
+    """Return the config of the mm model that mmengine's Runner builds of a config.
+
+    A ``data_preprocessor`` at the top level belongs to a model without one of its own.
+    Wrappers, such as :class:`~snnet_mm.models.SandwichWrapper`, are left out.
+    """
+    model = cfg.model
+    while isinstance(model.get('model'), Mapping):
+        model = model['model']
+    model = deepcopy(model)
+    if cfg.get('data_preprocessor') is not None:
+        model.setdefault('data_preprocessor', deepcopy(cfg.data_preprocessor))
+    return model
+
+
+def innermost(dataset: ConfigDict) -> ConfigDict:
+    """Return the config of a data set that has the pipeline, inside of wrappers."""
+    while 'pipeline' not in dataset:
+        dataset = dataset.get('dataset') or dataset.datasets[0]
+    return dataset
+
+
+def inference_pipeline(cfg: Config) -> list[dict]:
+    """Return the test pipeline for image files without annotations."""
+    steps = [dict(type='LoadImageFromFile')]
+    for step in deepcopy(innermost(cfg.test_dataloader.dataset).pipeline):
+        kind = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
+        if kind.startswith('LoadImage'):
+            steps[0] = step
+        elif not kind.startswith('Load'):
+            steps.append(step)
+    return steps
+
+
+def set_length(
+    cfg: Config, iters: int | None = None, epochs: int | None = None
+) -> None:
+    """Set the length of a training, and scale all that is planned for its old one.
+
+    These are the schedulers, and the warm-ups of samplers and losses. A shorter
+    training is validated no more often than before.
+
+    Args:
+        cfg: Config of the training, changed in place.
+        iters: New number of iterations, for a training that counts them.
+        epochs: New number of epochs, for a training that counts them.
+    """
+    loop = cfg.get('train_cfg') or {}
+    for unit, new in (('iters', iters), ('epochs', epochs)):
+        if new is None:
+            continue
+        old = loop.get(f'max_{unit}')
+        known = [f'--{key[4:]}' for key in loop if key in ('max_iters', 'max_epochs')]
+        allowed = f'{" or ".join(known) or "none"}, which train_cfg counts'
+        check(old, f'--{unit}', new, allowed)
+        check(is_whole(new, 1), f'--{unit}', new, 'whole numbers from 1 on')
+        _scale(cfg, old, new)
+        loop[f'max_{unit}'] = new
+        if (interval := loop.get('val_interval')) is not None:
+            loop['val_interval'] = min(new, max(interval, -(-interval * new // old)))
+
+
+def _scale(cfg: Config, old: int, new: int) -> None:
+    """Scale schedulers and warm-ups by ``new / old``, rounding up."""
+
+    def up(value: float) -> int:
+        return -(-value * new // old)
+
+    def acts(part: Mapping) -> bool:
+        begin = part.get('begin', 0)
+        # A warm-up of one step would keep its first factor for good.
+        warms_up = begin == 0 and not part.get('convert_to_iter_based')
+        return part.get('end', new) - begin > warms_up
+
+    schedules = cfg.get('param_scheduler') or []
+    for part in dicts_in(schedules):
+        begin = part.get('begin', 0)
+        if is_number(part.get('T_max')):
+            part['T_max'] = max(1, up(begin + part['T_max']) - up(begin))
+        for name in {'begin', 'end', 'step_size'} & part.keys():
+            part[name] = up(part[name])
+        for name in {'milestones', 'periods'} & part.keys():
+            part[name] = [max(1, value * new // old) for value in part[name]]
+    if isinstance(schedules, list):
+        cfg.param_scheduler = [*filter(acts, schedules)]
+    else:  # one alone, or some by optimizer
+        for name, parts in schedules.items():
+            if isinstance(parts, list) and 'type' not in schedules:
+                schedules[name] = [*filter(acts, parts)]
+    for name in ('model', 'default_hooks', 'custom_hooks'):
+        for part in dicts_in(cfg.get(name)):
+            for setting in {'warm_up', 'warm_up_iters'} & part.keys():
+                part[setting] = up(part[setting])
+
+
+def make_safe(cfg: Config) -> list[str]:
+    """Put the project's safe hooks in where a config has mm's stock ones.
+
+    Checkpoints are then whole or absent, a training that diverges stops, and resuming
+    is exact: samples are seeded by their place in the stream, and the run by a fixed
+    number. Returns what was put in.
+    """
+    hooks = dict(cfg.get('default_hooks') or {})
+    present = {*map(_name, hooks.values()), *map(_name, cfg.get('custom_hooks') or [])}
+    done = []
+    # mmengine's default; a hook that is None was taken out.
+    checkpoint = hooks.get('checkpoint', dict(type='CheckpointHook', interval=1))
+    if checkpoint and _name(checkpoint) == 'CheckpointHook':
+        safe = dict(type='StitchCheckpointHook')
+        hooks['checkpoint'] = dict(interval=-1) | dict(checkpoint) | safe
+        done.append('StitchCheckpointHook')
+    if 'ExactResumeHook' not in present:
+        hooks['exact_resume'] = dict(type='ExactResumeHook')
+        done += ['ExactResumeHook', *_seed(cfg)]
+    grounded = 'language_model' in cfg.model  # its heads count words
+    checked = grounded or 'LabelCheckHook' in present
+    if not checked:
+        hooks['label_check'] = dict(type='LabelCheckHook')
+        done.append('LabelCheckHook')
+    if 'LossCheckHook' not in present:
+        hooks['loss_check'] = dict(type='LossCheckHook')
+        done.append('LossCheckHook')
+    cfg.default_hooks = hooks
+    return done
+
+
+def _seed(cfg: Config) -> Iterator[str]:
+    """Seed samples, where the sampler is known to tell places, and the run."""
+    loader = cfg.get('train_dataloader') or {}
+    data, sampler = loader.get('dataset'), loader.get('sampler')
+    if sampler and _name(sampler) in SEEDED and _name(data) != 'SeededDataset':
+        loader['dataset'] = dict(data, type='SeededDataset', of=data['type'])
+        loader['sampler'] = dict(sampler, type='SeededSampler', of=sampler['type'])
+        yield 'SeededDataset and SeededSampler'
+    randomness = cfg.get('randomness') or {}
+    if randomness.get('seed') is None:
+        cfg.randomness = dict(randomness, seed=0)
+        yield 'randomness.seed=0'
+
+
+def _name(part: object) -> str:
+    kind = part.get('type') if isinstance(part, Mapping) else type(part)
+    return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]
+
+
+def train_in_half_precision(cfg: Config, asked: bool = True) -> None:
+    """Make a config train in mixed precision: bfloat16 on a CPU, mm's AMP elsewhere.
+
+    If it was not ``asked`` for by ``--amp``, an ``AmpOptimWrapper`` of the config is
+    replaced on a CPU, and any other wrapper stays.
+    """
+    wrapper, on_cpu = cfg.get('optim_wrapper') or {}, get_device() == 'cpu'
+    kind = str(getattr(wrapper.get('type'), '__name__', wrapper.get('type')))
+    if not asked and not (on_cpu and kind == 'AmpOptimWrapper'):
+        return
+    if not on_cpu:
+        wrapper.type = 'AmpOptimWrapper'
+        wrapper.setdefault('loss_scale', 'dynamic')
+        return
+    key, value = ('--amp', True) if asked else ('optim_wrapper.type', kind)
+    no_detector = "on a CPU no model of mmdet, as mmcv's NMS has no bfloat16"
+    check(cfg.get('default_scope') != 'mmdet', key, value, no_detector)
+    if not asked:
+        print(f'{kind} needs an accelerator: training in bfloat16 on the CPU.')
+    wrapper.type = 'BF16OptimWrapper'
+    for key in ('loss_scale', 'dtype', 'use_fsdp'):  # of AmpOptimWrapper
+        wrapper.pop(key, None)
+
+
+def run_on_cpus(cfg: Config) -> None:
+    """Make a launched config run on CPUs: gloo, BN for SyncBN, averaged buffers."""
+    cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
+    for node in dicts_in(cfg._cfg_dict):
+        if node.get('type') in SYNC_BN:
+            node['type'] = 'BN'
+    cfg.sync_bn = None
+    # As in mmengine's own wrapping, which this replaces, but for the devices.
+    wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False)
+    wrapper['find_unused_parameters'] = cfg.get('find_unused_parameters', False)
+    wrapper |= cfg.get('model_wrapper_cfg') or {}
+    cfg.model_wrapper_cfg = wrapper | dict(device_ids=None)
+    strategy = cfg.get('strategy') or {}
+    if strategy.get('type') == 'DDPStrategy':  # of FlexibleRunner
+        given = strategy.get('model_wrapper') or {}
+        strategy['model_wrapper'] = {**cfg.model_wrapper_cfg, **given}
+    hooks, sync = cfg.get('custom_hooks') or [], dict(type='SyncBuffersHook')
+    cfg.custom_hooks = [*hooks, *([] if sync in hooks else [sync])]
+
+
+def set_test(cfg: Config, **settings: Any) -> None:
+    """Test stitches with settings of :class:`StitchTestLoop`; None leaves one out."""
+    settings = {key: value for key, value in settings.items() if value is not None}
+    if settings and not tests_stitches(cfg):
+        cfg.test_cfg = dict(type='StitchTestLoop')
+    cfg.test_cfg.update(settings)
+    screened = 'keep' not in settings or cfg.test_cfg.get('screen') is not None
+    with_screen = 'with --screen (config key: test_cfg.screen)'
+    check(screened, '--keep', settings.get('keep'), with_screen)
+
+
+def tests_stitches(cfg: Config) -> bool:
+    """Return whether a config tests stitches."""
+    # mmpretrain's own configs have test_cfg=dict().
+    return cfg.test_cfg.get('type') == 'StitchTestLoop'
+
+
+def set_visualization(cfg: Config, folder: str) -> None:
+    """Draw predictions: the loop of a stitched model does it, else mm's hook."""
+    if tests_stitches(cfg):
+        cfg.test_cfg.show_dir = folder
+        return
+    hook = cfg.get('default_hooks', {}).get('visualization')
+    check(hook, 'default_hooks.visualization', hook, 'a hook, for --show-dir')
+    if cfg.get('default_scope') == 'mmpretrain':
+        hook.enable, hook.out_dir = True, folder
+    else:
+        hook.draw, cfg.visualizer.save_dir = True, folder
+
+
+def set_augmentation(cfg: Config) -> None:
+    """Average predictions over the config's augmentations."""
+    for key in ('tta_model', 'tta_pipeline'):
+        check(cfg.get(key), key, cfg.get(key), 'one, for --tta')
+    cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
+    cfg.tta_model.module = cfg.model
+    cfg.model = cfg.tta_model

@@ -5,15 +5,13 @@ graphs that share one file of weights.
 """
 
 import argparse
-from itertools import product
 from pathlib import Path
 
 from rich.table import Table
 
-from snnet_mm.stitching import StitchResults
+from snnet_mm.stitching import Selection
 from snnet_mm.utils import (
     ToolParser,
-    check,
     check_file,
     check_writable,
     parse_size,
@@ -61,36 +59,32 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.exports import FORMATS, PRECISIONS, StitchExporter
+    from snnet_mm.exports import ExportRequest, StitchExporter
     from snnet_mm.inference.init_model import check_stitches, init_model
     from snnet_mm.utils import load_config
 
     cfg = load_config(args.config, args.cfg_options)
     check_file(args.checkpoint, 'argument: checkpoint')
     check_file(args.bn_statistics, 'option: --bn-statistics')
-    results = StitchResults.read(args.results) if args.results else None
-    chosen = int(args.stitch_id) if args.single else args.stitch_id
-    check_stitches(cfg, chosen, results, by_costs=True)
-    check_writable(args.out, 'option: --out')
-    for kind in args.format:
-        check(kind in FORMATS, '--format', kind, FORMATS)
-    for precision in args.precision:
-        check(precision in PRECISIONS, '--precision', precision, PRECISIONS)
-    for kind, precision in product(args.format, args.precision):
-        FORMATS[kind].check_precision(kind, precision)
-    model = init_model(
-        cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
-    )
-    size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
-    exporter = StitchExporter(cfg, model, args.out, size, results)
-    manifest = (exporter.export_stitch if args.single else exporter.export_bundle)(
-        chosen,
+    selection = Selection(args.stitch_id, args.results)
+    request = ExportRequest(
+        selection,
         args.format,
         args.precision,
+        bundle=not args.single,
         verify_on=args.verify_on,
         limit=args.limit,
         tolerance=args.tolerance,
     )
+    check_stitches(cfg, selection, by_costs=True)
+    check_writable(args.out, 'option: --out')
+    model = init_model(
+        cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
+    )
+    size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
+    results = selection.results[0] if args.results else None
+    exporter = StitchExporter(cfg, model, args.out, size, results)
+    manifest = exporter.export(request)
     report(manifest, args.out, args.tolerance)
     if args.verify_on is None and {*args.precision} != {'fp32'}:
         print('What these lose of the metric is not known: --verify-on val measures it')

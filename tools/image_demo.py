@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import track
 
-from snnet_mm.stitching import Selection, StitchResults
+from snnet_mm.stitching import Selection
 from snnet_mm.utils import (
     ToolParser,
     atomic_path,
@@ -85,11 +85,11 @@ def main() -> None:
     from snnet_mm.utils import load_config
 
     files = list_images(args.img)
-    results = StitchResults.read(args.results) if args.results else None
-    cfg = load_config(args.config)
+    cfg, selection = load_config(args.config), None
     check_file(args.checkpoint, 'argument: checkpoint')
     if args.stitch_id is not None:
-        check_stitches(cfg, args.stitch_id, results)
+        selection = Selection(args.stitch_id, args.results)
+        check_stitches(cfg, selection)
     if args.sheet is not None:
         check_writable(args.sheet.parent, 'option: --sheet')
     folder = args.out_file.parent if args.out_file else args.out_dir
@@ -97,9 +97,8 @@ def main() -> None:
     stems = Counter(Path(file).stem for file in files)
     model = init_model(cfg, args.checkpoint, device=args.device)
     ids = (None,)  # the stitch that is active
-    if args.stitch_id is not None:
-        space = find_stitched_backbone(model).space
-        ids = Selection(args.stitch_id, results).select(space)
+    if selection is not None:
+        ids = selection.select(find_stitched_backbone(model).space)
     single = len(files) * len(ids) == 1
     check(single or not args.out_file, '--out-file', args.out_file, 'one picture')
     inferencer, seen = init_inferencer(model), {}

@@ -18,7 +18,7 @@ from rich.progress import (
 
 from snnet_mm.runtime import Deadline, StitchRuntime, predict_folder
 from snnet_mm.runtime.folder import Summary, parse_duration
-from snnet_mm.stitching import Selection, StitchResults
+from snnet_mm.stitching import Selection
 from snnet_mm.utils import (
     ToolParser,
     check,
@@ -96,17 +96,17 @@ def of_checkpoint(args: argparse.Namespace) -> tuple:
         check(value is None, f'--{key}', value, 'none with a config and a checkpoint')
     cfg = load_config(config)
     check_file(checkpoint, 'argument: checkpoint')
-    results = StitchResults.read(args.results) if args.results else None
     chosen = args.budget if args.stitch_id is None else args.stitch_id
-    chosen = 'pareto' if args.deadline else chosen
+    chosen, selection = 'pareto' if args.deadline else chosen, None
     if chosen is not None:
-        check_stitches(cfg, chosen, results, by_costs=True)
+        selection = Selection(chosen, args.results)
+        check_stitches(cfg, selection, by_costs=True)
     model, costs = init_model(cfg, checkpoint, device=args.device), {}
-    if chosen is not None:
+    if selection is not None:
         space = find_stitched_backbone(model).space
         size = (cfg.get('test_cfg') or {}).get('input_size')
         table = cost_table(model, size) if args.stitch_id is None else None
-        ids = Selection(chosen, results).select(space, table)
+        ids = selection.select(space, table)
         set_stitch(model, ids[0])
         if args.deadline:
             costs = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from snnet_mm.runtime import BudgetController, fit_times
-from snnet_mm.stitching import Selection, StitchResults
+from snnet_mm.stitching import Selection
 from snnet_mm.utils import (
     ToolParser,
     atomic_path,
@@ -105,8 +105,8 @@ def open_output(
 
 def init_controller(
     model: nn.Module,
-    args: argparse.Namespace,
-    results: StitchResults | None,
+    target_fps: float,
+    selection: Selection,
     run: Callable[[], object],
 ) -> BudgetController:
     """Return a controller whose first guess comes from timing two stitches."""
@@ -116,12 +116,12 @@ def init_controller(
     size = (model.cfg.get('test_cfg') or {}).get('input_size')
     costs = cost_table(model, size).column('flops')
     space = find_stitched_backbone(model).space
-    ids = Selection(args.stitch_id or 'all').select(space)
+    ids = selection.select(space)
     scores, higher_is_better = None, True
-    if results is not None:
+    for results in selection.results:
         known, higher_is_better = results.scores(), results.higher_is_better
         ids = [i for i in ids if i in known]
-        check(ids, '--stitch-id', args.stitch_id, known)
+        check(ids, '--stitch-id', [*selection.ids], known)
         scores = {i: known[i] for i in ids}
     costs = {i: costs[i] for i in ids}
     measured = {}
@@ -134,7 +134,7 @@ def init_controller(
         costs, load = fit_times(costs, measured), 1
     except ValueError:  # one stitch, or a machine too busy to tell them apart
         print('the first times tell nothing; starting with the cheapest stitch')
-    goal = dict(target_fps=args.target_fps, load=load)
+    goal = dict(target_fps=target_fps, load=load)
     return BudgetController(costs, scores, higher_is_better, **goal)
 
 
@@ -177,8 +177,8 @@ def main() -> None:
         write = open_output(output, fps, frame, stack) if output else None
         cfg, legend = load_config(args.config), {}
         check_file(args.checkpoint, 'argument: checkpoint')
-        results = StitchResults.read(args.results) if args.results else None
-        check_stitches(cfg, args.stitch_id or 'all', results)
+        selection = Selection(args.stitch_id or 'all', args.results)
+        check_stitches(cfg, selection)
         model = init_model(cfg, args.checkpoint, device=args.device)
         backbone = find_stitched_backbone(model)
         inferencer = init_inferencer(model)
@@ -189,9 +189,9 @@ def main() -> None:
 
         controller = None
         if args.target_fps is not None:
-            controller = init_controller(model, args, results, draw)
+            controller = init_controller(model, args.target_fps, selection, draw)
         elif args.stitch_id is not None:
-            ids = Selection(args.stitch_id).select(backbone.space)
+            ids = selection.select(backbone.space)
             several = 'one stitch; several are for --target-fps to choose from'
             check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
             set_stitch(model, ids[0])

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -101,7 +100,8 @@ class StitchExporter:
         **options,
     ) -> dict:
         """Write one stitch and the manifest; see :class:`ExportRequest`."""
-        return self.export(ExportRequest((stitch_id,), formats, precisions, **options))
+        chosen = Selection(stitch_id)
+        return self.export(ExportRequest(chosen, formats, precisions, **options))
 
     def export_bundle(
         self,
@@ -111,10 +111,9 @@ class StitchExporter:
         **options,
     ) -> dict:
         """Write stitches, see :class:`Selection`, as graphs that share weights."""
-        request = ExportRequest((), formats, precisions, bundle=True, **options)
-        say = partial(print_log, logger='current')
-        ids = Selection(stitches, self.results).select(self.space, self.costs, say)
-        return self.export(replace(request, stitches=ids))
+        chosen = Selection(stitches, self.results)
+        options |= dict(bundle=True)
+        return self.export(ExportRequest(chosen, formats, precisions, **options))
 
     def export(self, request: ExportRequest) -> dict:
         """Write what is asked for, compare every file, then put all in its place.
@@ -126,9 +125,11 @@ class StitchExporter:
         right = self.has_size or not any(format.is_graph for format in formats)
         allowed = 'height and width, or the config key model.data_preprocessor.size'
         check(right, '--shape', None, allowed)
+        say = partial(print_log, logger='current')
+        ids = request.stitches.select(self.space, self.costs, say)
         names = {  # that are written, or replaced by files in fp32
             format.file_name(i, self.size, precision)
-            for i, format in product(request.stitches, formats)
+            for i, format in product(ids, formats)
             for precision in (*request.precisions, 'fp32')
         }
         with folder_lock(self.out_dir, '--out', 'exporting'):
@@ -137,7 +138,7 @@ class StitchExporter:
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export's
                 shutil.rmtree(folder, ignore_errors=True)
             with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
-                manifest = self._write_all(request, Path(folder))
+                manifest = self._write_all(ids, request, Path(folder))
                 written = {path.name for path in Path(folder).iterdir()}
                 for name in written:
                     os.replace(Path(folder, name), self.out_dir / name)
@@ -146,9 +147,11 @@ class StitchExporter:
             write_json(self.out_dir / MANIFEST, manifest)
         return manifest
 
-    def _write_all(self, request: ExportRequest, folder: Path) -> dict:
+    def _write_all(
+        self, ids: Sequence[int], request: ExportRequest, folder: Path
+    ) -> dict:
         """Write all files but the manifest into a folder; return the manifest."""
-        ids, bundle, weights = request.stitches, OnnxBundle(folder), None
+        bundle, weights = OnnxBundle(folder), None
         own = folder, bundle if request.bundle else None
         names = {i: [*request.files(i, self.size)] for i in ids}
         wanted = {i: self._write(i, names[i], *own) for i in ids}

@@ -1,9 +1,10 @@
-"""The wishes of a user who exports stitches."""
+"""Export options, checked once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from snnet_mm.stitching import Selection
 from snnet_mm.utils import check, is_number, is_whole
 
 from .formats import FORMATS, PRECISIONS
@@ -14,7 +15,7 @@ class ExportRequest:
     """Stitches to export, and as what.
 
     Args:
-        stitches: Stitch ids.
+        stitches: Which stitches.
         formats: Some of :data:`FORMATS`.
         precisions: Some of :data:`PRECISIONS`; every format has each.
         bundle: Whether formats that can share the weights of all stitches do.
@@ -23,7 +24,7 @@ class ExportRequest:
         tolerance: What a file may lose; see :func:`lost_points` of ``tolerance.py``.
     """
 
-    stitches: Sequence[int]
+    stitches: Selection
     formats: Sequence[str] = ('mm',)
     precisions: Sequence[str] = ('fp32',)
     bundle: bool = False

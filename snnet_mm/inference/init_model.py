@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -23,11 +23,7 @@ from snnet_mm.models import (
     compile_blocks,
     set_stitch,
 )
-from snnet_mm.stitching import (
-    Selection,
-    StitchingSpace,
-    StitchResults,
-)
+from snnet_mm.stitching import Selection, StitchingSpace
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     dicts_in,
@@ -60,19 +56,14 @@ def space_of(cfg: Config) -> StitchingSpace | None:
         return None
 
 
-def check_stitches(
-    cfg: Config,
-    stitches: str | int | Sequence[int],
-    results: StitchResults | None = None,
-    by_costs: bool = False,
-) -> None:
-    """Raise for a wrong :class:`Selection` before the model of a config is built.
+def check_stitches(cfg: Config, selection: Selection, by_costs: bool = False) -> None:
+    """Raise for a wrong selection before the model of a config is built.
 
     ``by_costs`` means that budgets without results go by costs of the model, later. A
     space that :func:`space_of` does not know is left for later, too.
     """
     if (space := space_of(cfg)) is not None:
-        Selection(stitches, results).check(space, by_costs)
+        selection.check(space, by_costs)
 
 
 def init_model(

@@ -28,9 +28,8 @@ class StitchValLoop(ValLoop):
     Metrics are named ``stitch_<id>/<metric>``.
 
     Args:
-        *args: See mmengine's ``ValLoop``.
+        *args, **kwargs: See mmengine's ``ValLoop``.
         stitches: See :class:`snnet_mm.stitching.Selection`.
-        **kwargs: See mmengine's ``ValLoop``.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class StitchTestLoop(TestLoop):
 
     Args:
         runner: The runner.
-        *args: See mmengine's ``TestLoop``.
+        *args, **kwargs: See mmengine's ``TestLoop``.
         stitches, results, costs, metric, lower_is_better: See :class:`Selection`.
         input_size: See :func:`cost_table`.
         sizes: Heights and widths to test at, one after the other: images, of the
@@ -95,7 +94,6 @@ class StitchTestLoop(TestLoop):
         recalibrate_bn: Before the test, estimate the batch norm statistics of the model
             for every stitch on so many training images; see ``bn_statistics.pth``.
         show_dir: Folder for pictures of all predictions, with a folder per stitch.
-        **kwargs: See mmengine's ``TestLoop``.
     """
 
     def __init__(

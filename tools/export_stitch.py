@@ -125,7 +125,7 @@ def row_of(stitch: dict, file: dict, manifest: dict) -> dict[str, str]:
 def report(manifest: dict, out: Path, tolerance: float) -> None:
     """Print a table of the files, those left out included."""
     from snnet_mm.evaluation import wide_console
-    from snnet_mm.exports.tolerance import tolerance_for
+    from snnet_mm.exports.request import tolerance_for
 
     table = Table(
         title=f'Compared with the stitched model on {manifest["compared_on"]}'

@@ -10,9 +10,10 @@ from snnet_mm.runtime.manifest import DECISIONS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check
-from snnet_mm.utils.configs import inference_pipeline, model_config
+from snnet_mm.utils.configs import inference_pipeline, model_config, takes_rgb
 
-from .graph import INPUT, as_tuple, output_names, takes_rgb
+from .comparison import as_tuple
+from .graph import INPUT, output_names
 
 
 def describe_graphs(

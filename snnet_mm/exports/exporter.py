@@ -29,24 +29,23 @@ from snnet_mm.utils import (
     machine,
     write_json,
 )
+from snnet_mm.utils.configs import takes_rgb
 
-from .description import check_windows, describe_graphs
-from .formats import FORMATS
-from .graph import (
-    StitchBuild,
+from .comparison import (
     check_parity,
     predict_loaded,
     sample_images,
     size_of_test_images,
-    takes_rgb,
 )
+from .description import check_windows, describe_graphs
+from .formats import FORMATS
+from .graph import StitchBuild
 from .heads import FORMAT as HEADS
 from .heads import compare_head, write_heads
 from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
-from .request import ExportRequest
+from .request import PYTORCH, ExportRequest, judge
 from .single import single_stitch
-from .tolerance import judge
-from .verification import PYTORCH, Verified, results_by_kind, verify
+from .verification import Verified, results_by_kind, verify
 
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 UNFINISHED = '.export-'  # start of the names of folders that are written
@@ -153,7 +152,7 @@ class StitchExporter:
         """Write all files but the manifest into a folder; return the manifest."""
         bundle, weights = OnnxBundle(folder), None
         own = folder, bundle if request.bundle else None
-        names = {i: [*request.files(i, self.size)] for i in ids}
+        names = {i: request.files(i, self.size) for i in ids}
         wanted = {i: self._write(i, names[i], *own) for i in ids}
         with_heads = HEADS in request.formats
         heads = write_heads(self.model, self.images, *own) if with_heads else []

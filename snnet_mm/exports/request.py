@@ -1,13 +1,22 @@
-"""Export options, checked once."""
+"""Export options, checked once, and what an exported file may lose."""
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
-from snnet_mm.stitching import Selection
+from snnet_mm.stitching import HIGHER, Selection, key_metric, metric_directions
 from snnet_mm.utils import check, is_number, is_whole
 
 from .formats import FORMATS, PRECISIONS
+
+if TYPE_CHECKING:
+    from .verification import Verified
+
+PYTORCH = 'pytorch'
 
 
 @dataclass(frozen=True)
@@ -21,7 +30,7 @@ class ExportRequest:
         bundle: Whether formats that can share the weights of all stitches do.
         verify_on: ``'val'`` or ``'test'``, to evaluate files on that data; None not to.
         limit: Evaluate on only so many images, evenly spread.
-        tolerance: What a file may lose; see :func:`lost_points` of ``tolerance.py``.
+        tolerance: What a file may lose; see :func:`lost_points`.
     """
 
     stitches: Selection
@@ -53,7 +62,58 @@ class ExportRequest:
 
     def files(
         self, stitch_id: int, size: tuple[int, int]
-    ) -> Iterator[tuple[str, str, str]]:
-        """Yield format, precision and name of every file of a stitch."""
-        for name, precision in product(self.formats, self.precisions):
-            yield name, precision, FORMATS[name].file_name(stitch_id, size, precision)
+    ) -> list[tuple[str, str, str]]:
+        """Return format, precision and name of every file of a stitch."""
+        return [
+            (name, precision, FORMATS[name].file_name(stitch_id, size, precision))
+            for name, precision in product(self.formats, self.precisions)
+        ]
+
+
+def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:
+    """Return what a metric lost: points of 100, or of an error percent of it.
+
+    Shares, from 0 to 1, count as points of 100. NaN lost everything.
+    """
+    if math.isnan(value):
+        return 0.0 if math.isnan(wanted) else math.inf
+    if higher_is_better:
+        return (wanted - value) * (100 if max(value, wanted) <= 1 else 1)
+    return 100 * (value - wanted) / max(abs(wanted), 1e-9)
+
+
+def tolerance_for(lost: float) -> float:
+    """Return the least tolerance of two digits that allows a loss."""
+    return math.ceil(100 * lost - 1e-6) / 100 if math.isfinite(lost) else lost
+
+
+def judge(
+    stitch_id: int, file: Mapping, found: Mapping[str, Verified], request: ExportRequest
+) -> tuple[dict, bool]:
+    """Return the manifest's entry of an evaluated file, and whether it may stay.
+
+    Raises:
+        ValueError: If a file in fp32, in whose place there is none, lost too much.
+    """
+    (own, ms), (wanted, wanted_ms) = found[file['name']], found[PYTORCH]
+    metric = key_metric(wanted.metrics)
+    direction = metric_directions(wanted.metrics).get(metric)
+    check(direction, '--verify-on', metric, 'metrics whose direction is known')
+    scores = own.metrics[metric], wanted.metrics[metric]
+    lost = lost_points(*scores, direction == HIGHER)
+    kept = round(lost, 6) <= request.tolerance
+    what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
+    what += f'{file["format"]} in {file["precision"]}: {metric} {scores[0]:.4g} '
+    what += f'instead of {scores[1]:.4g}'
+    must = file['precision'] == 'fp32'
+    check(kept or not must, '--tolerance', request.tolerance, what)
+    interval = (math.nan,)
+    if own.images and wanted.images:
+        interval = own.images.difference_from(wanted.images)
+    numbers = dict(value=scores[0], pytorch=scores[1], lost=lost)
+    about = dict(on=request.verify_on, images=own.num_images, metric=metric)
+    # JSON has neither NaN nor infinity.
+    about |= {k: v if math.isfinite(v) else None for k, v in numbers.items()}
+    about |= dict(interval=interval if all(map(math.isfinite, interval)) else None)
+    metrics = {k: v for k, v in own.metrics.items() if math.isfinite(v)}
+    return about | dict(ms=ms, pytorch_ms=wanted_ms, metrics=metrics), kept

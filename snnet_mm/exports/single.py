@@ -23,9 +23,14 @@ from snnet_mm.models import (
 from snnet_mm.stitching import Stitch
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, load_weights_only
-from snnet_mm.utils.configs import dicts_in, inference_pipeline, model_config
+from snnet_mm.utils.configs import (
+    dicts_in,
+    inference_pipeline,
+    model_config,
+    takes_rgb,
+)
 
-from .graph import predict_loaded, takes_rgb
+from .comparison import predict_loaded
 
 TRAINING_KEYS = ('lora', 'pretrained')  # of an anchor
 # What mm's tools read of a config besides the arguments of a runner.

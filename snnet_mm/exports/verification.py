@@ -24,9 +24,9 @@ from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import check
 
 from .formats import Run, runtime_setup
+from .request import PYTORCH
 
 WARM_UP = 2  # first images, whose times say little
-PYTORCH = 'pytorch'
 
 
 class Verified(NamedTuple):

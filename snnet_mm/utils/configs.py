@@ -172,6 +172,13 @@ def inference_pipeline(cfg: Config) -> list[dict]:
     return steps
 
 
+def takes_rgb(cfg: Config) -> bool:
+    """Tell whether a model turns the BGR of loaded images into RGB."""
+    preprocessor = model_config(cfg).get('data_preprocessor') or {}
+    keys = 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'  # both exchange the channels
+    return any(preprocessor.get(key) for key in keys)
+
+
 def set_length(
     cfg: Config, iters: int | None = None, epochs: int | None = None
 ) -> None:

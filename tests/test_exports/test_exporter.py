@@ -13,7 +13,7 @@ import snnet_mm
 from snnet_mm.costs import cost_table
 from snnet_mm.evaluation import PerStitchBN
 from snnet_mm.exports import StitchExporter, load_export
-from snnet_mm.exports.graph import check_parity
+from snnet_mm.exports.comparison import check_parity
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults

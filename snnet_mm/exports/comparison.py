@@ -1,0 +1,108 @@
+"""Images that exports are compared on, and the differences that are allowed."""
+
+import sys
+from collections.abc import Sized
+
+import torch
+import torch.nn.functional as F
+from mmengine.config import Config
+from mmengine.logging import print_log
+from mmengine.registry import DATASETS
+from mmengine.structures import BaseDataElement
+from torch import Tensor, nn
+
+from snnet_mm.datasets import check_data_folders
+from snnet_mm.tasks import task_of
+from snnet_mm.tasks.base import Predictions
+from snnet_mm.utils import check, isolated_rng
+
+SIZE = 224, 224  # of noise
+# Largest difference of files, relative to the largest prediction if that exceeds 1.
+TOLERANCES = dict(mm=1e-5, safetensors=1e-5, onnx=1e-4, openvino=1e-3)
+TOLERANCES['torch-export'] = 1e-4
+
+
+@torch.no_grad()
+def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
+    """Predict images ``(B, 3, H, W)`` as mm loads them."""
+    model.eval()
+    # Preprocessors that pad note it in the samples.
+    samples = [BaseDataElement() for _ in images]
+    data = dict(inputs=list(images), data_samples=samples)
+    data = model.data_preprocessor(data, False)
+    with isolated_rng(0):  # some heads draw, as mmseg's LightHamHead its bases
+        return task_of(model).predict(model, data['inputs'], len(images))
+
+
+def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:
+    """Return predictions as a tuple."""
+    return (predictions,) if isinstance(predictions, Tensor) else tuple(predictions)
+
+
+def load_images(dataset: Sized, number: int, size: tuple[int, int]) -> Tensor:
+    """Load images ``(number, 3, *size)``, evenly spread over a data set."""
+    total = len(dataset)
+    images = [dataset[i * total // number]['inputs'] for i in range(number)]
+    return torch.cat([F.interpolate(image[None].float(), size) for image in images])
+
+
+def sample_images(
+    cfg: Config, number: int, size: tuple[int, int]
+) -> tuple[Tensor, str]:
+    """Load images ``(number, 3, *size)`` of the test set, or draw noise; name them."""
+    try:
+        dataset = _test_set(cfg)
+    except ValueError as error:
+        print_log(f'The export is checked on noise, for {error}', logger='current')
+        generator = torch.Generator().manual_seed(0)
+        return 255 * torch.rand(number, 3, *size, generator=generator), 'noise'
+    return load_images(dataset, number, size), 'test images'
+
+
+def size_of_test_images(cfg: Config, model: nn.Module) -> tuple[int, int]:
+    """Return the size of a model's windows, else of its first test image.
+
+    Where neither is known it is :data:`SIZE`, which all strides divide.
+    """
+    settings = getattr(model, 'test_cfg', None) or {}
+    if settings.get('crop_size'):
+        return tuple(settings['crop_size'])
+    try:
+        image = _test_set(cfg)[0]['inputs']
+    except ValueError:
+        return SIZE
+    data = dict(inputs=[image], data_samples=[BaseDataElement()])
+    return tuple(model.data_preprocessor(data, False)['inputs'].shape[-2:])
+
+
+def _test_set(cfg: Config) -> Sized:
+    dataset = (cfg.get('test_dataloader') or {}).get('dataset')
+    check(dataset, 'test_dataloader', None, 'one whose images are compared on')
+    check_data_folders(cfg.test_dataloader, 'test_dataloader')
+    return DATASETS.build(dataset)
+
+
+def check_parity(
+    kind: str,
+    what: str,
+    got: Predictions,
+    wanted: Predictions,
+    precision: str = 'fp32',
+) -> float:
+    """Return the largest difference of predictions; more than rounding is an error.
+
+    In other precisions than float32 it is one only where it is no number.
+    """
+    differences = []
+    for a, b in zip(as_tuple(got), as_tuple(wanted), strict=True):
+        differences.append((a - b).abs().max().item())
+        bound = TOLERANCES.get(kind, 0) * max(1.0, b.abs().max().item())
+        bound = bound if precision == 'fp32' else sys.float_info.max
+        # Written this way round, NaN is refused too.
+        if not differences[-1] <= bound:
+            raise RuntimeError(
+                f'the {kind} export of {what} differs from the stitched '
+                f'model by {differences[-1]:.2g}, allowed is {bound:.2g}: please '
+                'report it'
+            )
+    return max(differences)

@@ -37,8 +37,8 @@ class ToyScenes(BaseDataset):
         feet: Range of the rows that objects stand in, as shares of those below the
             horizon. The lower an object stands, the nearer and larger it is.
         grey: Whether sky and ground are grey, so that objects stand out.
-        max_depth: Greatest valid depth in metres. The ground ends at 40 m and the sky is at
-            80 m; what is farther than this gets depth 0, which is not valid.
+        max_depth: Greatest valid depth in metres. The ground ends at 40 m and the sky
+            is at 80 m; what is farther than this gets depth 0, which is not valid.
     """
 
     METAINFO = dict(classes=CLASSES, palette=PALETTE)

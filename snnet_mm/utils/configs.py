@@ -18,7 +18,6 @@ from torch import nn
 
 from snnet_mm.runtime.checks import check, is_number, is_whole, refusal
 
-
 PACKAGE = 'snnet_mm'
 SYNC_BN = 'SyncBN', 'MMSyncBN', nn.SyncBatchNorm
 # Samplers whose place in the stream of samples seeds augmentation.

@@ -1,4 +1,3 @@
-import runpy
 from pathlib import Path
 
 import pytest
@@ -6,6 +5,7 @@ import torch
 from mmengine.config import Config
 
 from snnet_mm.stitching import StitchResults
+from snnet_mm.utils.configs import set_visualization
 
 ROOT = Path(__file__).parents[2]
 CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
@@ -44,17 +44,16 @@ def test_stitches_by_results_and_budget(run_here, untrained, tmp_path):
     ],
 )
 def test_predictions_are_drawn_in_the_way_of_the_package(scope, test_cfg, loop, hook):
-    draw = runpy.run_path(str(ROOT / 'tools/test.py'))['set_visualization']
     parts = dict(test_cfg=test_cfg, default_hooks=dict(visualization=dict(type='B')))
     cfg = Config(dict(default_scope=scope, visualizer=dict(), **parts))
-    draw(cfg, 's')
+    set_visualization(cfg, 's')
     assert cfg.test_cfg == test_cfg | loop
     assert cfg.default_hooks.visualization == dict(type='B', **hook)
     assert cfg.visualizer.get('save_dir') == ('s' if scope == 'mmdet' else None)
     cfg.default_hooks = dict()
     if not loop:
         with pytest.raises(ValueError, match='default_hooks.visualization'):
-            draw(cfg, 's')
+            set_visualization(cfg, 's')
 
 
 def test_weights_that_are_not_finite_are_not_tested(run_here, untrained, tmp_path):

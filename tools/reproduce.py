@@ -2,7 +2,8 @@
 
 Trains and tests its configs one after the other, draws their fronts, and prints their
 figures beside the paper's. What was trained or tested before is not again; a training
-that was interrupted is resumed. The list is ``configs/papers.yml``.
+that was interrupted is resumed. The list is ``configs/papers.yml``. Its ``small`` says
+how long small runs train, and on how many images they test stitches.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -29,6 +31,26 @@ COLUMNS = dict(
 )
 # Names of configs of stitched models, all of whose stitches are tested.
 STITCHED = re.compile(r'snnet|bridge-|esta-|stitch|fast-slow')
+# The checkpoint of another config, which a config begins with.
+BEGINNING = re.compile(r'work_dirs/([^/]+)/iter_\d+\.pth')
+
+
+class Job(NamedTuple):
+    """A config to train and test, or a variant of it by options of its settings."""
+
+    config: Path
+    variant: str = ''
+    options: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return '-'.join(filter(None, [self.config.stem, self.variant]))
+
+    @property
+    def stitched(self) -> str:
+        """The part of the name that says which stitched model it is, '' for none."""
+        model = next(filter(STITCHED.search, self.config.stem.split('_')), '')
+        return model and '-'.join(filter(None, [model, self.variant]))
 
 
 def parse_args() -> argparse.Namespace:
@@ -37,6 +59,9 @@ def parse_args() -> argparse.Namespace:
     add('item', nargs='?', help="a table or figure, such as 'SN-Netv2 table 2'")
     add('--list', action='store_true', help='print all tables and figures')
     add('--small', action='store_true', help='the small runs, for a CPU, in its place')
+    what = """iterations of each training, 0 for those of the config (default: 0, and
+        with --small what the list says)"""
+    add('--iters', type=int, help=what)
     add('--dry-run', action='store_true', help='print the commands alone')
     launchers = dict(choices=('none', 'pytorch', 'slurm'), default='none')
     add('--launcher', **launchers, help='job launcher (default: none)')
@@ -81,49 +106,88 @@ def find_items(papers: Mapping, wanted: str) -> list[dict]:
     return names[wanted]
 
 
-def find_configs(items: list[dict], small: bool) -> list[Path]:
-    """Return the configs of items, in the order of the list."""
+def find_jobs(items: list[dict], small: bool) -> list[Job]:
+    """Return the configs of items in the order of the list, and their variants.
+
+    Variants are of the stitched models: anchors alone have none.
+    """
     key, found = 'small' if small else 'train', []
-    for pattern in (pattern for item in items for pattern in item.get(key, ())):
-        here = sorted((ROOT / 'configs').glob(f'{pattern}.py'))
-        assert here, pattern
-        found += here
+    for item in items:
+        for pattern in item.get(key, ()):
+            here = sorted((ROOT / 'configs').glob(f'{pattern}.py'))
+            assert here, pattern
+            for job in map(Job, here):
+                found.append(job)
+                variants = item.get('variants', {}) if job.stitched else {}
+                found += [Job(job.config, *variant) for variant in variants.items()]
     if not found:
         what = 'no small run' if small else 'no config'
         notes = '; '.join(item['state'] for item in items)
         raise ValueError(f'There is {what} of it ({notes})')
-    return list(dict.fromkeys(found))
+    return list({job.name: job for job in found}.values())
 
 
-def work_dir(config: Path) -> Path:
-    return Path('work_dirs') / config.stem
+def work_dir(name: str, args: argparse.Namespace) -> Path:
+    """Return the folder of a config, apart from that of its full training."""
+    return Path('work_dirs', f'{args.iters}-iterations' if args.iters else '', name)
 
 
-def command(config: Path, args: argparse.Namespace, checkpoint: str = '') -> list[str]:
+def settings(job: Job, args: argparse.Namespace) -> list[str]:
+    """Return the options of a job: its variant, and the short trainings it begins with.
+
+    ``MODEL`` in a variant is the key of the classifier, in a wrapper or not.
+    """
+    if not (args.iters or job.options):
+        return []
+    from snnet_mm.utils import load_config
+
+    model = load_config(str(job.config)).model
+    key = 'model.model' if 'model' in model else 'model'
+    found = [option.replace('MODEL', key) for option in job.options]
+
+    def search(part: object, key: str) -> None:
+        if isinstance(part, str) and (match := BEGINNING.fullmatch(part)):
+            checkpoint = work_dir(match[1], args) / f'iter_{args.iters}.pth'
+            found.append(f'{key}={checkpoint}')
+        parts = part.items() if isinstance(part, Mapping) else ()
+        parts = enumerate(part) if isinstance(part, list | tuple) else parts
+        for name, value in parts:
+            search(value, f'{key}.{name}')
+
+    if args.iters:
+        search(model, 'model')
+    return ['--cfg-options', *found] if found else []
+
+
+def command(job: Job, args: argparse.Namespace, checkpoint: str = '') -> list[str]:
     """Return the command of a training, or of the test of a checkpoint."""
-    tool, path = 'test' if checkpoint else 'train', os.path.relpath(config)
+    tool, path = 'test' if checkpoint else 'train', os.path.relpath(job.config)
     tools, given = os.path.relpath(ROOT / 'tools'), [path, *filter(None, [checkpoint])]
-    work = work_dir(config)
+    work = work_dir(job.name, args)
     if checkpoint:
-        stitches = ['--stitch-id', 'all'] if STITCHED.search(config.stem) else []
-        options = ['--work-dir', str(work / 'test'), *stitches]
+        options = ['--work-dir', str(work / 'test')]
+        options += ['--stitch-id', 'all'] if job.stitched else []
+        if args.iters and job.stitched:
+            options += ['--limit', str(args.images)]
     else:
         options = ['--work-dir', str(work), '--resume']
+        options += ['--iters', str(args.iters)] if args.iters else []
+    options += settings(job, args)
     if args.launcher == 'pytorch':
         script = ['bash', f'{tools}/dist_{tool}.sh']
         return [*script, *given, str(args.gpus), *options]
     if args.launcher == 'slurm':
         script = ['env', f'GPUS={args.gpus}', 'bash', f'{tools}/slurm_{tool}.sh']
-        return [*script, args.partition, config.stem[:30], *given, *options]
+        return [*script, args.partition, job.name[:30], *given, *options]
     return [sys.executable, f'{tools}/{tool}.py', *given, *options]
 
 
-def results_of(config: Path) -> Path | None:
+def results_of(job: Job, args: argparse.Namespace) -> Path | None:
     """Return the newest results of a test, if it was tested."""
     found = [
         path
         for name in ('stitches.json', 'results.json')
-        for path in (work_dir(config) / 'test').rglob(name)
+        for path in (work_dir(job.name, args) / 'test').rglob(name)
     ]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
@@ -136,30 +200,32 @@ def run(command: list[str]) -> None:
         raise ChildProcessError(f'{shlex.join(command)} ended with status {status}')
 
 
-def reproduce(config: Path, args: argparse.Namespace) -> None:
+def reproduce(job: Job, args: argparse.Namespace) -> None:
     """Train and test a config, as far as that was not done."""
-    trained, last = work_dir(config) / 'trained', work_dir(config) / 'last_checkpoint'
+    work = work_dir(job.name, args)
+    trained, last = work / 'trained', work / 'last_checkpoint'
     if args.dry_run:
-        print(shlex.join(command(config, args)))
-        shown = shlex.join(command(config, args, 'CHECKPOINT'))
+        print(shlex.join(command(job, args)))
+        shown = shlex.join(command(job, args, 'CHECKPOINT'))
         print(shown.replace('CHECKPOINT', f'$(cat {last})'))
         return
     if not trained.exists():
-        run(command(config, args))
+        run(command(job, args))
         trained.touch()
-    if results_of(config) is None:
-        run(command(config, args, last.read_text().strip()))
+    if results_of(job, args) is None:
+        run(command(job, args, last.read_text().strip()))
 
 
-def rows(configs: list[Path]) -> Iterator[tuple[str, str, str]]:
+def rows(jobs: list[Job], args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
     """Yield names of configs, the paper's figures, of their headers, and ours."""
     from snnet_mm.stitching import StitchResults
 
-    for config in configs:
-        lines = config.read_text().splitlines()
+    for job in jobs:
+        lines = job.config.read_text().splitlines()
         head = ' '.join(line.lstrip('# ') for line in lines if line.startswith('#'))
         figures = re.search(r'(?:Paper: |figure in the )(.*?)[.;] [oO]urs', head)
-        ours, path = 'not tested', results_of(config)
+        figures = figures[1] if figures and not job.variant else 'none'
+        ours, path = 'not tested', results_of(job, args)
         if path is not None:
             results = StitchResults.read(path)
             scores, costs = results.scores(), results.column('flops')
@@ -167,16 +233,18 @@ def rows(configs: list[Path]) -> Iterator[tuple[str, str, str]]:
             score = ' - '.join(f'{scores[i]:.4g}' for i in ends)
             cost = ' - '.join(f'{costs[i] / 1e9:.3g}' for i in ends)
             ours = f'{score} {results.metric} at {cost} GFLOPs'
-        yield config.stem, figures[1] if figures else 'none', ours
+        yield job.name, figures, ours
 
 
-def draw(configs: list[Path], items: list[dict], out: Path) -> None:
+def draw(
+    jobs: list[Job], items: list[dict], out: Path, args: argparse.Namespace
+) -> None:
     """Draw the fronts of all stitched configs, and the published one."""
-    tested = [(c, results_of(c)) for c in configs if STITCHED.search(c.stem)]
-    tested = [(c, path) for c, path in tested if path is not None]
+    tested = [(job.stitched, results_of(job, args)) for job in jobs if job.stitched]
+    tested = [(name, path) for name, path in tested if path is not None]
     if not tested:
         return
-    others = [['--compare', c.stem.split('_')[1], str(path)] for c, path in tested[1:]]
+    others = [['--compare', name, str(path)] for name, path in tested[1:]]
     for item in items:
         if 'published' in item:
             others += [
@@ -201,18 +269,21 @@ def main() -> None:
                 print(f'{paper["name"]} {names}: {item["state"]}')
         return
     items = find_items(papers, args.item)
-    configs = find_configs(items, args.small)
+    jobs = find_jobs(items, args.small)
+    if args.iters is None:
+        args.iters = papers['small']['iters'] if args.small else 0
+    args.images = papers['small']['images']
     if args.job is not None:
-        if not 0 <= args.job < len(configs):
-            raise ValueError(f'--job={args.job} is none of 0 to {len(configs) - 1}')
-        configs = configs[args.job : args.job + 1]
-    for config in configs:
-        reproduce(config, args)
+        if not 0 <= args.job < len(jobs):
+            raise ValueError(f'--job={args.job} is none of 0 to {len(jobs) - 1}')
+        jobs = jobs[args.job : args.job + 1]
+    for job in jobs:
+        reproduce(job, args)
     if args.dry_run:
         return
     name = re.sub(r'\W+', '-', args.item) + ('-small' if args.small else '')
-    draw(configs, [] if args.small else items, Path('work_dirs') / name)
-    for row in rows(configs):
+    draw(jobs, [] if args.small else items, Path('work_dirs') / name, args)
+    for row in rows(jobs, args):
         print('{}\n    paper: {}\n    ours:  {}'.format(*row))
 
 

@@ -13,6 +13,8 @@ from torch.testing import assert_close
 from weights import build_from
 
 from snnet_mm.anchors.checkpoint_filters import fit_pos_embed, to_our_names
+from snnet_mm.anchors.timm_stage_anchor import _DERIVED
+from snnet_mm.models import find_stitched_backbone
 
 timm = pytest.importorskip('timm')
 
@@ -135,22 +137,33 @@ def test_a_grid_that_is_told_is_believed():
 
 SETR = 'setr/setr-naive_snnetv2-{}_8xb2-80k_coco-stuff10k-512x512.py'
 DEIT = 'imagenet/snnetv1-deit-ti-s-b_8xb128-50e_in1k-224x224.py'
+ESTA = 'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
+SWIN = 'imagenet/snnetv1-swin-ti-s-b_8xb128-50e_in1k-224x224.py'
+SIZES = 'tiny', 'small', 'base'
 # Configs with the models of timm that have the shapes of their files.
 FILES = {
     SETR.format('deit3-s-l'): ('deit3_small_patch16_224', 'deit3_large_patch16_224'),
+    SETR.format('deit3-b-l'): ('deit3_base_patch16_224', 'deit3_large_patch16_224'),
     SETR.format('mae-b-l'): ('vit_base_patch16_224', 'vit_large_patch16_224'),
     SETR.format('augreg-b-l'): ('vit_base_patch16_384', 'vit_large_patch16_384'),
     SETR.format('beitv2-b-l'): ('beitv2_base_patch16_224', 'beitv2_large_patch16_224'),
     SETR.format('sam-b-l'): ('samvit_base_patch16', 'samvit_large_patch16'),
-    DEIT: tuple(f'deit_{size}_patch16_224' for size in ('tiny', 'small', 'base')),
+    DEIT: tuple(f'deit_{size}_patch16_224' for size in SIZES),
+    ESTA: tuple(f'vit_{size}_patch16_224' for size in SIZES),
 }
+
+
+def shaped_as(weights):
+    """Tensors of these shapes, of no memory."""
+    return {k: torch.zeros(()).expand(v.shape) for k, v in weights.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('config', FILES)
 def test_files_of_configs_fit_by_names_and_shapes(config):
     _, model = load_config(config)
-    for anchor, name in zip(model.backbone.anchors, FILES[config], strict=True):
+    anchors = find_stitched_backbone(model).anchors
+    for anchor, name in zip(anchors, FILES[config], strict=True):
         with torch.device('meta'):
             theirs = timm.create_model(name)
         names = as_published(name, theirs)
@@ -159,13 +172,47 @@ def test_files_of_configs_fit_by_names_and_shapes(config):
             names = {
                 re.sub(r'mlp\.fc(\d)', r'mlp.lin\1', k): v for k, v in names.items()
             }
-        # Of no memory.
-        shaped = {k: torch.zeros(()).expand(v.shape) for k, v in names.items()}
-        found, own = anchor.adapt_weights(shaped), anchor.state_dict()
+        found, own = anchor.adapt_weights(shaped_as(names)), anchor.state_dict()
         lacking = {k for k in own if k not in found}
-        assert all('rel_pos_bias' in k for k in lacking), lacking
+        assert all('rel_pos_bias' in k or '.lora_' in k for k in lacking), lacking
         left = {k for k in found if k not in own}
         assert all(k.startswith(('norm.', 'fc_norm.', 'neck.')) for k in left), left
         shapes = {k: v.shape for k, v in found.items() if k in own}
         assert shapes == {k: own[k].shape for k in shapes}
         assert {*shapes} >= {'patch_embed.proj.weight', 'blocks.0.attn.qkv.weight'}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('size', SIZES)
+def test_official_files_of_swin_fit_by_names_and_shapes(size):
+    """They have downsampling at the end of the stage before, and ``head.weight``."""
+    _, model = load_config(SWIN)
+    anchor = find_stitched_backbone(model).anchors[SIZES.index(size)]
+    with torch.device('meta'):
+        theirs = timm.create_model(f'swin_{size}_patch4_window7_224').state_dict()
+    official = {}
+    for name, value in theirs.items():
+        if '.downsample.' in name:
+            name = re.sub(r'\d', lambda stage: str(int(stage[0]) - 1), name, count=1)
+        official[name.replace('head.fc.', 'head.')] = value
+    assert 'layers.0.downsample.reduction.weight' in official
+    official['layers.0.blocks.0.attn.relative_position_index'] = torch.zeros(49, 49)
+    found, own = anchor.adapt_weights(shaped_as(official)), anchor.state_dict()
+    assert {*own} - {*found} <= {k for k in own if k.endswith(_DERIVED)}
+    assert all(k.startswith(('norm.', 'head.')) for k in {*found} - {*own})
+    for name in own.keys() & found.keys():
+        assert found[name].shape == own[name].shape, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('arch', ['small', 'base', 'large'])
+def test_official_files_of_dinov2_fit_by_names_and_shapes(arch):
+    with torch.device('meta'):
+        theirs = timm.create_model(f'vit_{arch}_patch14_dinov2').state_dict()
+        args = dict(arch=arch, patch_size=14, img_size=(168, 238), layer_scale_init=1.0)
+        anchor = MODELS.build(dict(type='PlainViT', **args))
+    official = dict(theirs, mask_token=torch.zeros(1, theirs['pos_embed'].shape[-1]))
+    found, own = anchor.adapt_weights(shaped_as(official)), anchor.state_dict()
+    assert {*own} <= {*found}
+    assert {*found} - {*own} <= {'norm.weight', 'norm.bias'}
+    assert {k: found[k].shape for k in own} == {k: v.shape for k, v in own.items()}

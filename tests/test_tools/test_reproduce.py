@@ -4,11 +4,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from mmengine.config import DictAction
 
 from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import load_config
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / 'tools' / 'reproduce.py'
@@ -51,7 +54,10 @@ def test_items_have_configs_that_exist(tool):
             )
             for small in (False, True):
                 if item.get('small' if small else 'train'):
-                    assert tool.find_configs([item], small)
+                    jobs = tool.find_jobs([item], small)
+                    stitched = sum(bool(job.stitched) for job in jobs)
+                    variants = item.get('variants', {})
+                    assert not variants or stitched % (1 + len(variants)) == 0
             if 'published' in item:
                 assert (ROOT / 'configs' / item['published']).exists()
 
@@ -82,6 +88,52 @@ def test_commands_of_a_table_are_printed(tmp_path):
     }.items():
         assert message in call(*wrong).stderr
     assert 'SN-Netv2 table 2: not run here' in call('--list').stdout
+
+
+def test_small_runs_begin_with_each_other(tool, monkeypatch, capsys):
+    options = 'SN-Netv1 figure 9', '--small', '--iters', '7', '--dry-run'
+    monkeypatch.setattr(sys, 'argv', ['reproduce.py', *options])
+    tool.main()
+    lines = capsys.readouterr().out.splitlines()
+    trained = [line for line in lines if 'train.py' in line]
+    folders = [line.split('--work-dir ')[1].split()[0] for line in trained]
+    assert len(set(folders)) == len(folders) == 3 + 4
+    assert all(folder.startswith('work_dirs/7-iterations/') for folder in folders)
+    assert all('--iters 7' in line for line in trained)
+    given = [line.partition('--cfg-options ')[2].split() for line in trained]
+    assert given[:3] == [[], [], []]
+    for key in ('anchors.2', 'anchor_heads.2'):  # of the backbone and of the head
+        (value,) = {o.split('=')[1] for o in given[3] if f'{key}.' in o}
+        assert value == f'{folders[2]}/iter_7.pth'
+    assert folders[6].endswith('-layers-only')
+    assert [g[0] for g in given[4:]] == [
+        'model.backbone.direction=SF',
+        'model.backbone.nearest=False',
+        'optim_wrapper.paramwise_cfg.custom_keys.anchor.lr_mult=0',
+    ]
+    tests = [line for line in lines if 'test.py' in line]
+    assert ['--limit 20' in line for line in tests] == [False] * 3 + [True] * 4
+
+
+def test_variants_are_settings_of_the_config(tool):
+    args, papers, models = SimpleNamespace(iters=0), read(tool), {}
+    items = tool.find_items(papers, 'SN-Netv1 figure 9')
+    items += tool.find_items(papers, 'SN-Netv1 supplement')
+    for job in tool.find_jobs(items, small=False):
+        if 'no-teacher' not in job.name:
+            _, *found = tool.settings(job, args) or [None]
+            assert bool(found) == bool(job.options)
+            cfg = load_config(str(job.config), dict(map(parsed, found)))
+            models[job.variant] = cfg.model.model.backbone
+    assert models['slow-to-fast'].direction == 'SF'
+    assert models['windows-of-3'].kernel == models['windows-of-3'].stride == 3
+    assert [a.init_cfg for a in models['from-scratch'].anchors] == [None] * 3
+    assert '50-images' in models
+
+
+def parsed(option):
+    key, value = option.split('=')
+    return key, DictAction._parse_iterable(value)
 
 
 def test_what_was_done_is_not_done_again(tool, tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ import pytest
 from old_torch import writes_onnx
 
 from snnet_mm.exports import exported_latency
-from snnet_mm.stitching import CostTable
+from snnet_mm.stitching import CostTable, StitchResults, TwoWaySpace
 from snnet_mm.stitching.cost_table import group_by_cost
 
 TOOL = 'analysis_tools/stitch_table.py'
@@ -49,6 +49,21 @@ def test_groups_of_the_sampler(run_here, tmp_path):
         assert float(share) == pytest.approx(100 * len(ids) / 14, abs=0.05)
         assert float(drawn) == pytest.approx(100 / len(groups) / len(ids), abs=0.005)
     assert sum(float(d) * int(n) for n, _, d in rows) == pytest.approx(100, abs=0.1)
+
+
+def test_stitches_on_a_front_are_shown(run_here, tmp_path):
+    run_here(TOOL, CONFIG, '--out', tmp_path)
+    costs = CostTable.read(tmp_path / 'costs.json')
+    scores = {0: 10, 9: 5, 2: 20, 1: 30}  # 9 costs more than 0 and is worse
+    results = StitchResults.collect(
+        TwoWaySpace((4, 8)), costs, {i: {'mIoU': s} for i, s in scores.items()}
+    )
+    results.save(tmp_path / 'stitches.json')
+    options = '--results', tmp_path / 'stitches.json', '--draw-routes'
+    printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
+    rows = re.findall(r'^\W*(\d+) \W+(?:anchor|[FS]+) ', printed, re.MULTILINE)
+    assert rows == ['0', '2', '1']
+    assert (tmp_path / 'routes.png').exists()
 
 
 @writes_onnx

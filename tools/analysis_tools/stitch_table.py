@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, middle_stitches
+from snnet_mm.stitching import (
+    UNITS,
+    CostTable,
+    StitchingSpace,
+    StitchResults,
+    middle_stitches,
+)
 from snnet_mm.stitching.cost_table import group_by_cost
 from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_command
 
@@ -52,6 +58,9 @@ def parse_args() -> argparse.Namespace:
         step, in GFLOPs, and how often it draws a stitch of each"""
     add('--groups', type=float, metavar='STEP', help=what)
     add('--kind', nargs='+', help='show only these kinds, such as anchor FS SF')
+    what = """show only stitches on the front of these results, such as those that a
+        training deploys, of its stitch_scores.json"""
+    add('--results', help=what)
     what = f'draw the space, and routes of these stitches, to routes.png {SOME}'
     add('--draw-routes', nargs='*', type=int, metavar='ID', help=what)
     what = 'output folder (default: work_dirs/NAME OF THE CONFIG)'
@@ -149,6 +158,9 @@ def main() -> None:
     for kind in args.kind or ():
         check(kind in kinds, '--kind', kind, sorted(kinds))
     ids = [s.id for s in space if s.kind in (args.kind or kinds)]
+    if args.results:
+        front = StitchResults.read(args.results).front()
+        ids = [i for i in ids if i in front]
     for i in args.draw_routes or ():
         space[i]
     console = wide_console()
@@ -175,7 +187,8 @@ def main() -> None:
             table.save(out / file, checks=[c._asdict() for c in checks])
         console.print(f'Wrote {", ".join(tables)} to {out}', soft_wrap=True)
     if args.draw_routes is not None:
-        plot_routes(space, out / 'routes.png', args.draw_routes or None)
+        drawn = args.draw_routes or (ids if args.results else None)
+        plot_routes(space, out / 'routes.png', drawn)
 
 
 if __name__ == '__main__':

@@ -34,6 +34,8 @@ def parse_args() -> argparse.Namespace:
     add('checkpoint', help='checkpoint file, read weights-only')
     what = "'all' or ids (default: the anchors and the middle one of every kind)"
     add('--stitch-id', help=what)
+    what = 'only weights whose names hold this, such as qkv (default: all of anchors)'
+    add('--weights', default='', metavar='NAME', help=what)
     add('--batches', type=int, default=50, help='training batches (default: 50)')
     add('--device', default='cpu', help='cpu (default) or cuda[:N]')
     add('--out', type=Path, default='gradient_cosines.json', help='file to write')
@@ -43,8 +45,10 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def gradients(model: BaseModel, stitch_id: int, data: dict) -> Gradients:
-    """Return the gradients of the anchors' weights by name."""
+def gradients(
+    model: BaseModel, stitch_id: int, data: dict, weights: str = ''
+) -> Gradients:
+    """Return the gradients of the anchors' weights by name, of those named so."""
     from snnet_mm.models import find_stitched_backbone, set_stitch
 
     set_stitch(model, stitch_id)
@@ -55,7 +59,7 @@ def gradients(model: BaseModel, stitch_id: int, data: dict) -> Gradients:
     return {
         name: parameter.grad.flatten().clone()
         for name, parameter in named
-        if parameter.grad is not None
+        if parameter.grad is not None and weights in name
     }
 
 
@@ -92,7 +96,7 @@ def main() -> None:
     batches = islice(loader, args.batches)
     for batch in track(batches, 'Batches', total=args.batches):
         data = model.data_preprocessor(batch, training=True)
-        of_stitches = [gradients(model, i, data) for i in ids]
+        of_stitches = [gradients(model, i, data, args.weights) for i in ids]
         found.append([[cosine(a, b) for b in of_stitches] for a in of_stitches])
     report([f'{i} {space[i].kind}' for i in ids], np.array(found), args.out)
 
@@ -110,9 +114,17 @@ def report(names: list[str], cosines: np.ndarray, out: Path) -> None:
         table.add_row(name, *('-' if 'nan' in text else text for text in texts))
     console = wide_console()
     console.print(table)
+    pairs = cosines[:, np.triu(np.ones_like(cosines[0], bool), 1)]
+    pairs = pairs[~np.isnan(pairs)].clip(-1, 1)
+    check(len(pairs), '--weights, --stitch-id', names, 'stitches that share weights')
+    angles = np.degrees(np.arccos(pairs)).round(2)
+    console.print(
+        f'Angles of two stitches: {angles.mean():.1f} degrees on average, '
+        f'{(angles > 90).mean():.1%} of {len(angles)} above 90'
+    )
     # JSON has no NaN: stitches without shared weights.
     kept = np.where(np.isnan(mean), None, mean.round(4)).tolist()
-    write_json(out, dict(stitches=names, mean=kept))
+    write_json(out, dict(stitches=names, mean=kept, angles=angles.tolist()))
     console.print(f'Wrote {out}', soft_wrap=True)
 
 

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from config_models import load
 from mmengine.config import DictAction
+from mmengine.optim import build_optim_wrapper
 
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_config
@@ -129,6 +131,25 @@ def test_variants_are_settings_of_the_config(tool):
     assert models['windows-of-3'].kernel == models['windows-of-3'].stride == 3
     assert [a.init_cfg for a in models['from-scratch'].anchors] == [None] * 3
     assert '50-images' in models
+
+
+def test_stitching_layers_alone_have_a_rate(tool):
+    items = tool.find_items(read(tool), 'SN-Netv1 figure 9')
+    jobs = tool.find_jobs(items, small=True)
+    (job,) = (job for job in jobs if job.variant == 'layers-only')
+    _, *options = tool.settings(job, SimpleNamespace(iters=0))
+    cfg, model = load(str(job.config.relative_to(ROOT / 'configs')))
+    wrapper = cfg.optim_wrapper.to_dict()
+    keys = wrapper['paramwise_cfg']['custom_keys']
+    for option in options:
+        (key, value) = parsed(option.split('custom_keys.')[1])
+        name, setting = key.split('.')
+        keys.setdefault(name, {})[setting] = value
+    groups = build_optim_wrapper(model, wrapper).param_groups
+    trained = {id(p) for group in groups if group['lr'] for p in group['params']}
+    names = {name for name, p in model.named_parameters() if id(p) in trained}
+    assert names
+    assert all(name.startswith('backbone.stitching_layers.') for name in names), names
 
 
 def parsed(option):

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from config_models import load
+from config_models import build_on_meta, load
 from mmengine.config import DictAction
 from mmengine.optim import build_optim_wrapper
+from mmengine.registry import TASK_UTILS, init_default_scope
 
+from snnet_mm.models import find_stitched_backbone
+from snnet_mm.models.wrappers.sandwich_wrapper import SandwichWrapper
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_config
 
@@ -150,6 +153,28 @@ def test_stitching_layers_alone_have_a_rate(tool):
     names = {name for name, p in model.named_parameters() if id(p) in trained}
     assert names
     assert all(name.startswith('backbone.stitching_layers.') for name in names), names
+
+
+def test_the_sandwich_of_the_supplement_is_one(tool):
+    items = tool.find_items(read(tool), 'SN-Netv1 supplement D')
+    plain, job = tool.find_jobs(items, small=False)
+    assert (plain.variant, job.variant) == ('', 'sandwich')
+    _, *options = tool.settings(job, SimpleNamespace(iters=0))
+    cfg = load_config(str(job.config), dict(map(parsed, options)))
+    init_default_scope(cfg.default_scope)
+    model = build_on_meta(cfg)
+    assert type(model) is SandwichWrapper
+    sampler = cfg.default_hooks.stitch_sampling.sampler
+    space = find_stitched_backbone(model).space
+    built = TASK_UTILS.build(sampler, default_args=dict(costs=None, space=space))
+    slowest, fastest, stitch = built.sample(0)
+    run = {segment.anchor for segment in space[stitch].segments}
+    assert (slowest, fastest) == (max(run), min(run))
+    assert [*model.on_stitches([space[i] for i in (slowest, fastest, stitch)])] == [
+        'slowest.',
+        'fastest.',
+        'stitch0.',
+    ]
 
 
 def parsed(option):

@@ -109,17 +109,19 @@ def find_items(papers: Mapping, wanted: str) -> list[dict]:
 def find_jobs(items: list[dict], small: bool) -> list[Job]:
     """Return the configs of items in the order of the list, and their variants.
 
-    Variants are of the stitched models: anchors alone have none.
+    Variants are of the stitched models, where there are any: anchors have none.
     """
     key, found = 'small' if small else 'train', []
     for item in items:
+        jobs = []
         for pattern in item.get(key, ()):
             here = sorted((ROOT / 'configs').glob(f'{pattern}.py'))
             assert here, pattern
-            for job in map(Job, here):
-                found.append(job)
-                variants = item.get('variants', {}) if job.stitched else {}
-                found += [Job(job.config, *variant) for variant in variants.items()]
+            jobs += map(Job, here)
+        varied = [job for job in jobs if job.stitched] or jobs
+        for job in jobs:
+            variants = item.get('variants', {}) if job in varied else {}
+            found += [job, *(Job(job.config, *variant) for variant in variants.items())]
     if not found:
         what = 'no small run' if small else 'no config'
         notes = '; '.join(item['state'] for item in items)

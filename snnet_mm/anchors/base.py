@@ -172,6 +172,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         source = options.pop('checkpoint'), 'init_cfg.checkpoint'
         prefix = options.pop('prefix', '')
         left = {i + 1 for i in range(self.depth)} - {i + 1 for i in self.kept_blocks}
+        left |= set() if self.has_embedding else {0}
 
         def adapt(weights: Weights) -> Weights:
             weights = self.adapt_weights(weights, **options)

@@ -64,7 +64,8 @@ class PlainViT(TokenAnchor):
         mlp_shortcut: Whether the feed-forward branch adds its normalised input, as in
             the authors' depth model (with ``norm_eps=1e-5``).
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'`` has
-            ``checkpoint``, ``prefix`` and ``img_size``, see :meth:`adapt_weights`.
+            ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``, see
+            :meth:`adapt_weights`.
     """
 
     biased_layers = 'attn.qkv', 'attn.proj'
@@ -132,14 +133,20 @@ class PlainViT(TokenAnchor):
         self.freeze()
 
     def adapt_weights(
-        self, weights: Weights, img_size: int | Sequence[int] | None = None
+        self,
+        weights: Weights,
+        img_size: int | Sequence[int] | None = None,
+        blocks: tuple[int, int] | None = None,
     ) -> Weights:
         """Rename weights of any family and resize what depends on the grid.
 
         ``img_size``: of the checkpoint's position embedding; needed for other grids
-        than squares and the own.
+        than squares and the own. ``blocks``: first and end of the checkpoint's blocks
+        that are taken, as in a network that was cut. Default: all.
         """
         own, weights = self.state_dict(), to_our_names(weights)
+        if blocks is not None:
+            weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:
             # The classifier's norm; an anchor with final_norm takes it as its own.
             weights = {k: v for k, v in weights.items() if not k.startswith('norm.')}
@@ -214,6 +221,19 @@ class PlainViT(TokenAnchor):
                 nn.init.trunc_normal_(parameter, std=0.02)
             elif in_block and name.endswith('bias'):
                 nn.init.zeros_(parameter)
+
+
+def _cut(weights: Weights, begin: int, end: int) -> Weights:
+    """Return weights with the blocks of a range alone, counted from 0."""
+    cut = {}
+    for key, value in weights.items():
+        part, _, rest = key.partition('.')
+        number, _, name = rest.partition('.')
+        if part != 'blocks':
+            cut[key] = value
+        elif begin <= int(number) < end:
+            cut[f'blocks.{int(number) - begin}.{name}'] = value
+    return cut
 
 
 def _read_arch(arch: str | dict) -> tuple[int, int, int, float]:

@@ -53,10 +53,10 @@ class Attention(nn.Module):
         self.proj = nn.Linear(dim, dim)
         self.rel_pos_bias = rel_pos_bias
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        bias = None
+        bias = mask
         if self.rel_pos_bias is not None:
             bias = self.rel_pos_bias(grid, q).to(q.dtype)
         x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -64,7 +64,11 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A pre-norm transformer block; for its arguments see :class:`PlainViT`."""
+    """A pre-norm transformer block; for its arguments see :class:`PlainViT`.
+
+    ``mask`` of a call, bool ``(B, 1, L, L)``, says which token (row) attends to which;
+    for global attention without relative positions.
+    """
 
     def __init__(
         self,
@@ -92,13 +96,13 @@ class Block(nn.Module):
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid, mask: Tensor | None = None) -> Tensor:
         normed, size = self.norm1(x), self.window_size
         if size:
             windows = self.attn(to_windows(normed, grid, size), (size, size))
             branch = from_windows(windows, grid, size)
         else:
-            branch = self.attn(normed, grid)
+            branch = self.attn(normed, grid, mask)
         x = x + self.drop_path(self.ls1(branch))
         normed = self.norm2(x)
         branch = self.mlp(normed)

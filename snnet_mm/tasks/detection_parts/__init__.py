@@ -6,6 +6,7 @@ from snnet_mm.utils import refusal
 try:
     torchvision_ops.install()
     from .coco_metric import StitchCocoMetric
+    from .eomt import EoMTHead
 except ImportError as error:  # which mmengine would take for a wrong PYTHONPATH
     wanted = f'an environment with onedl-mmdetection, as `make test` sets up: {error}'
     raise refusal('custom_imports', __name__, wanted) from error

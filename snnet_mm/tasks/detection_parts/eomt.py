@@ -1,0 +1,181 @@
+"""EoMT: queries that run through the last blocks of a plain ViT, without a decoder."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from mmdet.models.dense_heads import Mask2FormerHead
+from mmdet.registry import MODELS, TASK_UTILS
+from mmengine.logging import MessageHub
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+
+from snnet_mm.anchors import PlainViT
+from snnet_mm.utils import check, is_whole, register
+
+# The settings of Mask2Former, with its loss on fewer points by default.
+LOSS_CLS = dict(type='mmdet.CrossEntropyLoss', loss_weight=2.0)
+LOSS_MASK = dict(type='mmdet.CrossEntropyLoss', use_sigmoid=True, loss_weight=5.0)
+LOSS_DICE = dict(type='mmdet.DiceLoss', naive_dice=True, eps=1.0, loss_weight=5.0)
+ASSIGNER = dict(
+    type='mmdet.HungarianAssigner',
+    match_costs=[
+        dict(type='mmdet.ClassificationCost', weight=2.0),
+        dict(type='mmdet.CrossEntropyLossCost', weight=5.0, use_sigmoid=True),
+        dict(type='mmdet.DiceCost', weight=5.0, pred_act=True, eps=1.0),
+    ],
+)
+NO_OBJECT_WEIGHT = 0.1  # of the class of queries without an object
+DECAY = 0.9  # power of the decay of masks
+
+Grid = tuple[int, int]
+Maps = Sequence[Tensor | tuple[Tensor, Tensor]]
+
+
+@register(MODELS)
+class EoMTHead(Mask2FormerHead):
+    """The head of "Your ViT is Secretly an Image Segmentation Model" (section 3).
+
+    The backbone is the beginning of a plain ViT, the head its last blocks. Learned
+    queries stand before the tokens of the backbone's last map in these blocks. A linear
+    layer gives the class of a query; its mask is the product of the query, after a
+    perceptron, with the patches, upscaled four times.
+
+    In training a query attends to the patches of its mask alone, which is predicted
+    before every block; all predictions have Mask2Former's losses. This masking ends
+    block by block (:func:`mask_probability`), so that predictions need none.
+
+    As ``panoptic_head`` of mmdet's ``Mask2Former``; ``EoMTSegHead`` is for mmseg.
+
+    Args:
+        vit: Config of the last blocks, a plain ViT without embedding and with a final
+            norm. Weights of a whole ViT: ``init_cfg`` with ``blocks``.
+        num_things_classes, num_stuff_classes: Numbers of classes.
+        num_queries: Number of queries. Default: 100.
+        channels: Channels of the upscaled patches. Default: 128.
+        num_points: Points of a mask that matching and losses read. Default: 2048.
+        masked_attention: Whether attention is masked in training.
+        train_cfg, test_cfg: Given by the detector; not read.
+    """
+
+    def __init__(
+        self,
+        vit: dict,
+        num_things_classes: int,
+        num_stuff_classes: int = 0,
+        num_queries: int = 100,
+        channels: int = 128,
+        num_points: int = 2048,
+        masked_attention: bool = True,
+        train_cfg: dict | None = None,
+        test_cfg: dict | None = None,
+        init_cfg: dict | None = None,
+    ) -> None:
+        BaseModule.__init__(self, init_cfg)
+        check(is_whole(num_queries, 1), 'num_queries', num_queries, '1 or more')
+        self.num_things_classes = num_things_classes
+        self.num_stuff_classes = num_stuff_classes
+        self.num_classes = num_things_classes + num_stuff_classes
+        self.num_queries, self.masked_attention = num_queries, masked_attention
+        self.train_cfg, self.test_cfg = train_cfg, test_cfg
+        self.vit = MODELS.build(dict(vit, embedding=False))
+        plain = isinstance(self.vit, PlainViT)
+        check(plain, 'vit.type', vit.get('type'), PlainViT.__name__)
+        dim = self.vit.block_dims[-1]
+        self.queries = nn.Embedding(num_queries, dim)
+        self.cls_embed = nn.Linear(dim, self.num_classes + 1)
+        self.mask_embed = nn.Sequential(
+            nn.Linear(dim, dim), nn.GELU(),
+            nn.Linear(dim, dim), nn.GELU(),
+            nn.Linear(dim, channels),
+        )  # fmt: skip
+        self.upscale = nn.Sequential(_twice(dim, channels), _twice(channels, channels))
+        self.class_weight = [1.0] * self.num_classes + [NO_OBJECT_WEIGHT]
+        self.loss_cls = MODELS.build(dict(LOSS_CLS, class_weight=self.class_weight))
+        self.loss_mask, self.loss_dice = map(MODELS.build, (LOSS_MASK, LOSS_DICE))
+        self.assigner = TASK_UTILS.build(ASSIGNER)
+        self.sampler = TASK_UTILS.build(dict(type='mmdet.MaskPseudoSampler'))
+        self.num_points = num_points
+        self.oversample_ratio, self.importance_sample_ratio = 3.0, 0.75
+
+    def init_weights(self) -> None:
+        BaseModule.init_weights(self)
+
+    def forward(
+        self, x: Maps, batch_data_samples: Sequence | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return logits of classes and masks, in training also before every block.
+
+        Args:
+            x: Maps ``(B, C, h, w)`` of the backbone, the last of which is read, or maps
+                with their cls tokens ``(B, C)``.
+            batch_data_samples: Not read.
+
+        Returns:
+            Lists of ``(B, queries, classes + 1)`` and ``(B, queries, 4h, 4w)``.
+        """
+        features, *cls = x[-1] if isinstance(x[-1], tuple) else x[-1:]
+        grid = tuple(features.shape[2:])
+        queries = self.queries.weight.expand(len(features), -1, -1)
+        patches = features.flatten(2).transpose(1, 2)
+        tokens = torch.cat([queries, *(c[:, None] for c in cls), patches], 1)
+        found = []
+        for i, block in enumerate(self.vit.blocks):
+            mask = None
+            if self.training and self.masked_attention:
+                found.append(self._read(tokens, grid))
+                mask = self._attended(tokens, grid, found[-1][1], i)
+            tokens = self.vit.maybe_checkpoint(block, tokens, grid, mask)
+        found.append(self._read(tokens, grid))
+        classes, masks = zip(*found, strict=True)
+        return list(classes), list(masks)
+
+    def _read(self, tokens: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        tokens = self.vit.norm(tokens)
+        queries = tokens[:, : self.num_queries]
+        patches = tokens[:, -grid[0] * grid[1] :].transpose(1, 2).unflatten(2, grid)
+        masks = self.mask_embed(queries) @ self.upscale(patches).flatten(2)
+        masks = masks.unflatten(2, (4 * grid[0], 4 * grid[1]))
+        return self.cls_embed(queries), masks
+
+    @torch.no_grad()
+    def _attended(self, tokens: Tensor, grid: Grid, masks: Tensor, i: int) -> Tensor:
+        """Return which token (row) attends to which, bool ``(B, 1, L, L)``."""
+        batch, length, _ = tokens.shape
+        allowed = tokens.new_ones(batch, 1, length, length, dtype=torch.bool)
+        inside = F.interpolate(masks, grid, mode='bilinear').flatten(2) > 0
+        share = mask_probability(i, self.vit.depth, progress())
+        free = torch.rand(batch, self.num_queries, 1, device=tokens.device) >= share
+        allowed[:, 0, : self.num_queries, -inside.shape[2] :] = inside | free
+        return allowed
+
+
+def mask_probability(i: int, blocks: int, done: float) -> float:
+    """Return the probability that a query is masked in a block of the head.
+
+    It falls from 1 to 0 in one block after the other, as in the authors' schedule.
+
+    Args:
+        i: The block.
+        blocks: Number of blocks of the head.
+        done: Share of the training that is done.
+    """
+    begin, end = ((3 * i + n) / (3 * blocks + 3) for n in (2, 4))
+    return min(max((end - done) / (end - begin), 0), 1) ** DECAY
+
+
+def progress() -> float:
+    """Return the share of the running training that is done, 0 outside of one."""
+    hub = MessageHub.get_current_instance()
+    most = hub.get_info('max_iters')
+    return hub.get_info('iter', 0) / most if most else 0.0
+
+
+def _twice(in_channels: int, channels: int) -> nn.Sequential:
+    """Return what doubles height and width of maps."""
+    return nn.Sequential(
+        nn.ConvTranspose2d(in_channels, channels, 2, stride=2),
+        nn.GELU(),
+        nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False),
+        MODELS.build(dict(type='MapLayerNorm', num_channels=channels)),
+    )

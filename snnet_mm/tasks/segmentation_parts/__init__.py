@@ -1,0 +1,5 @@
+"""Segmentation heads on the classes of mmsegmentation and mmdetection."""
+
+from snnet_mm.tasks import detection_parts  # noqa: F401, operators of mmcv
+
+from .eomt import EoMTSegHead

@@ -1,0 +1,31 @@
+"""EoMT as a decode head of mmsegmentation."""
+
+from mmseg.models.decode_heads import Mask2FormerHead
+from mmseg.registry import MODELS
+
+from snnet_mm.utils import register
+
+from ..detection_parts.eomt import EoMTHead
+
+
+@register(MODELS)
+class EoMTSegHead(EoMTHead, Mask2FormerHead):
+    """:class:`EoMTHead` for semantic segmentation, one mask for each class there is.
+
+    Args:
+        num_classes: Number of classes.
+        ignore_index: Label without a class. Default: 255.
+        align_corners: Not read; segmentors ask for it.
+        **kwargs: See :class:`EoMTHead`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        ignore_index: int = 255,
+        align_corners: bool = False,
+        **kwargs,
+    ) -> None:
+        super().__init__(num_things_classes=0, num_stuff_classes=num_classes, **kwargs)
+        self.out_channels, self.ignore_index = num_classes, ignore_index
+        self.align_corners = align_corners

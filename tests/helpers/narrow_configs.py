@@ -119,6 +119,13 @@ def narrow_heads(model, anchors, dims):
         heads.update(in_channels=width[2], channels=8, norm_cfg=dict(type='BN'))
         heads = []
     for head in (*heads, *([model.decode_head] if 'decode_head' in model else [])):
+        if 'vit' in head:  # blocks of the backbone
+            narrow_anchor(head.vit, width)
+            head.update(channels=8, num_points=32)
+            continue
+        if 'pixel_decoder' in head:
+            neck.out_channels = head.out_channels
+            continue
         channels = width if head.get('num_convs') == 0 else 8
         head.update(in_channels=width, channels=channels, norm_cfg=dict(type='BN'))
         if 'post_process_channels' in head:

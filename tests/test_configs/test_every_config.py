@@ -28,6 +28,7 @@ QUICK = (
     'bridging/bridge-vit-s-resnet50',
     'bridging/tiny/bridge-vit-vit-vit-block',
     'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500',
+    'dinov2/eomt_dinov2-s_1xb4',
     'dpt/dpt_snnetv2-deit3-s-l_',
     'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub',
     'imagenet/snnetv2-deit3-s-l_',
@@ -87,8 +88,9 @@ def test_config_says_what_to_expect_and_builds(name):
     cfg, model = load(name)
     classes = cfg.get('metainfo', {}).get('classes')
     if classes:
-        detects = hasattr(model, 'roi_head')
-        head = model.roi_head.bbox_head if detects else model.decode_head
+        parts = ('roi_head', 'decode_head', 'bbox_head', 'panoptic_head')
+        head = next(getattr(model, part) for part in parts if hasattr(model, part))
+        head = getattr(head, 'bbox_head', head)
         assert head.num_classes == len(classes)
 
     hooks = cfg.default_hooks

@@ -1,0 +1,155 @@
+"""EoMT: queries through the last blocks of a plain ViT."""
+
+import pytest
+import torch
+from mmengine.logging import MessageHub
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.structures import InstanceData, PixelData
+from torch.testing import assert_close
+
+from snnet_mm.anchors import PlainViT
+
+pytestmark = pytest.mark.ops
+pytest.importorskip('mmdet')
+pytest.importorskip('mmseg')
+
+eomt = pytest.importorskip('snnet_mm.tasks.detection_parts.eomt')
+import snnet_mm.tasks.segmentation_parts  # noqa: E402, F401
+
+VIT = dict(
+    type='PlainViT',
+    arch=dict(embed_dims=16, depth=2, num_heads=2),
+    img_size=32,
+    patch_size=8,
+    final_norm=True,
+    layer_scale_init=1.0,
+)
+QUERIES, CLASSES = 5, 3
+
+
+@pytest.fixture
+def head():
+    init_default_scope('mmseg')
+    torch.manual_seed(0)
+    settings = dict(num_queries=QUERIES, channels=8, num_points=64)
+    head = dict(type='EoMTSegHead', vit=VIT, num_classes=CLASSES, **settings)
+    return MODELS.build(head)
+
+
+@pytest.fixture
+def maps():
+    generator = torch.Generator().manual_seed(0)
+    drawn = (torch.randn(2, *n, generator=generator) for n in ((16, 4, 4), (16,)))
+    return [tuple(drawn)]
+
+
+@torch.no_grad()
+def test_queries_run_through_the_blocks_with_the_tokens_of_the_backbone(head, maps):
+    classes, masks = head.eval()(maps)
+    assert len(classes) == len(masks) == 1
+    patches, cls = maps[0]
+    tokens = patches.flatten(2).mT
+    tokens = torch.cat([head.queries.weight.expand(2, -1, -1), cls[:, None], tokens], 1)
+    for block in head.vit.blocks:
+        tokens = block(tokens, (4, 4))
+    tokens = head.vit.norm(tokens)
+    assert_close(classes[0], head.cls_embed(tokens[:, :QUERIES]))
+    upscaled = head.upscale(tokens[:, -16:].mT.reshape(2, 16, 4, 4))
+    wanted = torch.einsum(
+        'bqc,bchw->bqhw', head.mask_embed(tokens[:, :QUERIES]), upscaled
+    )
+    assert masks[0].shape == (2, QUERIES, 16, 16)
+    assert_close(masks[0], wanted)
+
+
+def test_a_query_attends_to_the_patches_of_its_mask_until_masking_ends(
+    head, maps, monkeypatch
+):
+    head.train()
+    tokens = torch.zeros(1, QUERIES + 1 + 16, 16)
+    masks = torch.full((1, QUERIES, 16, 16), -1.0)
+    masks[:, 0, :8, :4] = 1  # two patches in the first column
+    allowed = head._attended(tokens, (4, 4), masks, 0)[0, 0]
+    assert allowed[: QUERIES + 1, : QUERIES + 1].all()
+    assert allowed[QUERIES:].all()
+    inside = allowed[:QUERIES, QUERIES + 1 :]
+    assert inside[0].nonzero()[:, 0].tolist() == [0, 4]
+    assert not inside[1:].any()
+    running = MessageHub.get_current_instance().runtime_info
+    monkeypatch.setitem(running, 'max_iters', 10)
+    monkeypatch.setitem(running, 'iter', 9)
+    assert head._attended(tokens, (4, 4), masks, 0).all()
+    classes, _ = head(maps)
+    assert len(classes) == 3  # before both blocks, and at the end
+
+
+def test_masks_have_the_schedule_of_the_authors():
+    """Of four blocks in 24876 steps, as their config for COCO and ViT-L has it."""
+    starts, ends = (3317, 8292, 13268, 18244), (6634, 11609, 16585, 21561)
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        at = (start, (start + end) / 2, end)
+        found = [eomt.mask_probability(i, 4, n / 24876) for n in at]
+        assert found == pytest.approx([1, 0.5**0.9, 0], abs=1e-2)
+
+
+def test_losses_are_those_of_mask2former_after_every_block(head, maps):
+    labels = torch.zeros(1, 32, 32, dtype=torch.long)
+    labels[:, 16:] = 2
+    labels[:, :, :4] = 255
+    sample = PixelData(data=labels)
+    samples = [type('S', (), dict(gt_sem_seg=sample, metainfo={}))() for _ in range(2)]
+    head.train()
+    losses = head.loss(maps, samples, None)
+    kinds = {'loss_cls', 'loss_mask', 'loss_dice'}
+    wanted = kinds | {f'd{i}.{kind}' for i in range(2) for kind in kinds}
+    assert losses.keys() == wanted
+    sum(losses.values()).backward()
+    assert all(p.grad.abs().sum() > 0 for p in head.vit.blocks.parameters())
+    meta = dict(img_shape=(32, 32))
+    logits = head.eval().predict(maps, [meta, meta], None)
+    assert logits.shape == (2, CLASSES, 32, 32)
+
+
+def test_instances(maps):
+    init_default_scope('mmdet')
+    settings = dict(num_queries=QUERIES, channels=8, num_points=64)
+    head = dict(type='EoMTHead', vit=VIT, num_things_classes=1, **settings)
+    head = MODELS.build(head).train()
+    masks = torch.zeros(2, 32, 32, dtype=torch.long)
+    masks[0, :8], masks[1, 20:, 4:9] = 1, 1
+    truth = InstanceData(labels=torch.zeros(2, dtype=torch.long), masks=masks)
+    losses = head.loss_by_feat(*head(maps), [truth, truth], [{}, {}])
+    assert all(value.isfinite() for value in losses.values())
+
+
+def test_other_blocks_than_a_plain_vits_are_refused():
+    init_default_scope('mmdet')
+    vit = dict(type='TimmAnchor', model='vit_tiny_patch16_224', pretrained=False)
+    with pytest.raises(ValueError, match="='TimmAnchor'; .* PlainViT .*vit.type"):
+        eomt.EoMTHead(vit=vit, num_things_classes=1)
+    with pytest.raises(ValueError, match='num_queries=0; '):
+        eomt.EoMTHead(vit=VIT, num_things_classes=1, num_queries=0)
+
+
+@torch.no_grad()
+def test_a_whole_network_is_cut_into_backbone_and_head(tmp_path):
+    arch = dict(embed_dims=16, depth=5, num_heads=2)
+    settings = {k: v for k, v in VIT.items() if k != 'type'}
+    whole = PlainViT(**settings | dict(arch=arch)).eval()
+    for parameter in whole.parameters():
+        parameter.normal_(std=0.2)
+    file = str(tmp_path / 'whole.pth')
+    torch.save(whole.state_dict(), file)
+    weights = dict(type='Pretrained', checkpoint=file)
+    first = settings | dict(arch=dict(arch, depth=3), final_norm=False)
+    first = PlainViT(**first, init_cfg=dict(weights, blocks=(0, 3))).eval()
+    last = settings | dict(init_cfg=dict(weights, blocks=(3, 5)))
+    last = PlainViT(**last, embedding=False).eval()
+    for part in (first, last):
+        part.init_weights()
+    images = torch.randn(2, 3, 32, 32)
+    state = first.embed(images)
+    for anchor in (first, last):
+        for i in range(anchor.depth):
+            state = anchor.run_block(state, i)
+    assert torch.equal(last.to_feature_map(state), whole(images)[0])

@@ -1,7 +1,9 @@
 """Toy models of one network with random weights, as a user has a trained one."""
 
 import torch
+from config_models import CONFIGS as FOLDER
 from mmengine.config import Config
+from stock_configs import WIDTH, narrow
 from toy import TOY, without_weights
 
 from snnet_mm.inference.init_model import init_model
@@ -12,13 +14,18 @@ CONFIGS = dict(
     det='mask-rcnn_vit-fast_1xb8-300',
     cls='cls_vit-fast_1xb16-600',
 )
+# Heads of queries: the data and the network of another task.
+OF_QUERIES = dict(dino='det', mask2former='seg', eomt='seg')
 DEPTH = 4
 
 
 @torch.no_grad()
 def write_trained(task, folder):
     """Write config and checkpoint of four blocks whose weights all show."""
-    cfg = Config.fromfile(TOY / f'{CONFIGS[task]}_toy-scenes-64x64.py')
+    config = CONFIGS[OF_QUERIES.get(task, task)]
+    cfg = Config.fromfile(TOY / f'{config}_toy-scenes-64x64.py')
+    if task in OF_QUERIES:
+        give_queries(cfg, task)
     without_weights(cfg.model)
     cfg.log_level, cfg.param_scheduler = 'ERROR', []
     for name in ('train', 'val', 'test'):
@@ -34,3 +41,28 @@ def write_trained(task, folder):
     meta = dict(dataset_meta=model.dataset_meta)
     torch.save(dict(meta=meta, state_dict=model.state_dict()), files[1])
     return files
+
+
+def give_queries(cfg, kind):
+    """Give a narrow head of queries to the network of a toy config."""
+    file = '_base_/models/{}_vit.py'.format('dino' if kind == 'dino' else 'mask2former')
+    model = Config.fromfile(FOLDER / file).model
+    backbone, preprocessor = cfg.model.backbone, cfg.model.data_preprocessor
+    model.update(backbone=backbone, data_preprocessor=preprocessor)
+    model.neck.update(in_channels=WIDTH, in_stride=8)
+    if kind == 'eomt':
+        vit = dict(backbone, arch=dict(backbone.arch, depth=2), final_norm=True)
+        head = dict(type='EoMTSegHead', vit=vit, channels=8, num_queries=20)
+        del model.neck
+        model.decode_head = dict(head, num_classes=6)
+    elif kind == 'dino':
+        model.bbox_head.num_classes = 1
+        cfg.test_evaluator.metric = 'bbox'
+    else:
+        model.decode_head.update(num_classes=6)
+        model.decode_head.loss_cls.class_weight = [1.0] * 6 + [0.1]
+    if kind != 'dino':
+        parts = ['snnet_mm', 'snnet_mm.tasks.segmentation_parts']
+        cfg.custom_imports = dict(imports=parts, allow_failed_imports=False)
+    narrow(model)
+    cfg.model = model

@@ -20,7 +20,8 @@ from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import load_weights_only
 
 SLOW = pytest.mark.slow
-TASKS = ['seg', *(pytest.param(t, marks=SLOW) for t in ('depth', 'det', 'cls'))]
+OTHERS = 'depth', 'det', 'cls', 'dino', 'mask2former', 'eomt'
+TASKS = ['seg', *(pytest.param(t, marks=SLOW) for t in OTHERS)]
 OPTIONS = dict(device='cpu', num_images=6)
 
 

@@ -1,6 +1,7 @@
 """Predict a video, at a frame rate if wanted: ``video_demo.py VIDEO CONFIG CKPT``.
 
-Every frame tells its stitch and the frames a second that predicting and drawing reach.
+``video_demo.py VIDEO BUNDLE`` does so by exported stitches. Every frame tells its
+stitch and the frames a second that predicting and drawing reach.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import timeit
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from snnet_mm.runtime import BudgetController, fit_times
+from snnet_mm.runtime import BudgetController, StitchRuntime, fit_times, paint
 from snnet_mm.stitching import Selection
 from snnet_mm.utils import (
     ToolParser,
@@ -33,13 +35,23 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+class Source(NamedTuple):
+    """A model that predicts a video."""
+
+    select: Callable[[], tuple[int, str]]  # the stitch of the next frame, its route
+    draw: Callable[[np.ndarray], np.ndarray]  # BGR to BGR
+    learn: Callable[[float], object]  # from the milliseconds of a frame
+    legend: dict  # of the last frame
+
+
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(description='Predict a video')
     add = parser.add_argument
     add('video', help='video file, webcam id, or folder of images')
-    add('config', help='config file')
-    add('checkpoint', help='checkpoint file')
-    add('--device', help='device (default: the best there is)')
+    what = 'config file and checkpoint file, or folder of an exported bundle'
+    add('model', nargs='+', help=what)
+    what = 'device of a checkpoint (default: the best there is)'
+    add('--device', help=what)
     what = 'opacity of the prediction, above 0 to 1 (default: %(default)s)'
     add('--opacity', type=float, default=0.5, help=what)
     what = 'least score of a detection to be drawn (default: %(default)s)'
@@ -49,8 +61,8 @@ def parse_args() -> argparse.Namespace:
     what = """the stitch (default: the slow anchor); with --target-fps those to choose
         from: 'all' (default), 'anchors', or ids such as 0,5,12"""
     add('--stitch-id', help=what)
-    what = """frames a second that predicting and drawing are to reach: stitches are
-        switched as the load of the machine asks for"""
+    what = """frames a second that predicting and drawing are to reach (of a bundle:
+        predicting): stitches are switched as the load of the machine asks for"""
     add('--target-fps', type=float, help=what)
     what = """stitches.json of tools/test.py: --target-fps chooses from its Pareto
         front, and knows which stitch is better"""
@@ -61,6 +73,8 @@ def parse_args() -> argparse.Namespace:
     fps = args.target_fps
     check(fps is None or 0 < fps < float('inf'), '--target-fps', fps, 'above 0')
     check(fps or not args.results, '--results', args.results, 'with --target-fps')
+    right = len(args.model) < 3
+    check(right, 'model', args.model, 'CONFIG CKPT, or the folder of a bundle')
     return args
 
 
@@ -155,60 +169,104 @@ def annotate(frame: np.ndarray, lines: list[str], legend: dict) -> np.ndarray:
     return frame
 
 
-def main() -> None:
-    args = parse_args()
+def of_bundle(args: argparse.Namespace) -> Source:
+    """Return how the stitches of a bundle predict and draw a frame."""
+    for key in ('results', 'device'):
+        value = getattr(args, key)
+        check(value is None, f'--{key}', value, 'none with a bundle')
+    runtime = StitchRuntime(args.model[0])
+    manifest, legend = runtime.manifest, {}
+    classes, palette = manifest['classes'], manifest['palette']
+    heads = all(step['step'] != 'heads' for step in manifest['caller']['after'])
+    allowed = 'detectors whose heads are graphs: docs/how_to/export.md'
+    check(heads, 'model', args.model[0], allowed)
+    if args.target_fps is not None:
+        check(not args.stitch_id, '--stitch-id', args.stitch_id, 'none here')
+        runtime.hold(args.target_fps)
+    elif args.stitch_id is not None:
+        one = args.stitch_id.isdecimal()
+        check(one, '--stitch-id', args.stitch_id, 'one id, as of a bundle')
+        runtime.set_stitch(int(args.stitch_id))
 
-    import cv2
-    import torch
+    def select() -> tuple[int, str]:
+        stitch = runtime.active_stitch
+        return stitch, runtime.stitches[stitch]['route']
 
+    def draw(frame: np.ndarray) -> np.ndarray:
+        image = np.ascontiguousarray(frame[..., ::-1])
+        found, how = runtime(image), (args.opacity, args.score_thr)
+        if manifest['task'] == 'segmentation' and palette:
+            legend.update((classes[i], palette[i]) for i in np.unique(found))
+        return paint(image, found, classes, palette, *how)[..., ::-1]
+
+    return Source(select, draw, lambda ms: None, legend)
+
+
+def of_checkpoint(args: argparse.Namespace, frame: np.ndarray) -> Source:
+    """Return how the stitches of a checkpoint predict and draw a frame."""
     from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
     from snnet_mm.inference.init_model import check_stitches, init_model
     from snnet_mm.models import find_stitched_backbone, set_stitch
     from snnet_mm.utils import load_config
 
+    config, checkpoint = args.model
+    cfg, legend = load_config(config), {}
+    check_file(checkpoint, 'argument: checkpoint')
+    selection = Selection(args.stitch_id or 'all', args.results)
+    check_stitches(cfg, selection)
+    model = init_model(cfg, checkpoint, device=args.device)
+    backbone = find_stitched_backbone(model)
+    inferencer = init_inferencer(model)
+
+    def draw(frame: np.ndarray) -> np.ndarray:
+        settings = dict(score_thr=args.score_thr, legend=legend)
+        return draw_prediction(inferencer, frame, args.opacity, **settings)
+
+    controller = None
+    if args.target_fps is not None:
+        run = partial(draw, frame)
+        controller = init_controller(model, args.target_fps, selection, run)
+    elif args.stitch_id is not None:
+        ids = selection.select(backbone.space)
+        several = 'one stitch; several are for --target-fps to choose from'
+        check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
+        set_stitch(model, ids[0])
+
+    def select() -> tuple[int, str]:
+        if controller is not None:
+            set_stitch(model, controller.stitch)
+        stitch = backbone.active_stitch
+        return stitch.id, backbone.space.describe(stitch)
+
+    learn = (lambda ms: None) if controller is None else controller.update
+    return Source(select, draw, learn, legend)
+
+
+def main() -> None:
+    args = parse_args()
+
+    import cv2
+
     times, used = [], Counter()
     with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
         frames, fps = open_video(args.video)
         frame = next(frames, None)
         known = 'video files with a frame, ids of cameras as 0, and folders of images'
         check(frame is not None, 'video', args.video, known)
         output = args.output_file
         write = open_output(output, fps, frame, stack) if output else None
-        cfg, legend = load_config(args.config), {}
-        check_file(args.checkpoint, 'argument: checkpoint')
-        selection = Selection(args.stitch_id or 'all', args.results)
-        check_stitches(cfg, selection)
-        model = init_model(cfg, args.checkpoint, device=args.device)
-        backbone = find_stitched_backbone(model)
-        inferencer = init_inferencer(model)
-
-        def draw() -> np.ndarray:
-            settings = dict(score_thr=args.score_thr, legend=legend)
-            return draw_prediction(inferencer, frame, args.opacity, **settings)
-
-        controller = None
-        if args.target_fps is not None:
-            controller = init_controller(model, args.target_fps, selection, draw)
-        elif args.stitch_id is not None:
-            ids = selection.select(backbone.space)
-            several = 'one stitch; several are for --target-fps to choose from'
-            check(len(ids) == 1, '--stitch-id', args.stitch_id, several)
-            set_stitch(model, ids[0])
+        bundle = len(args.model) == 1
+        source = of_bundle(args) if bundle else of_checkpoint(args, frame)
         try:
             while frame is not None:
-                if controller is not None:
-                    set_stitch(model, controller.stitch)
+                stitch, route = source.select()
                 begin = time.perf_counter()
-                picture = draw()
+                picture = source.draw(frame)
                 times.append((time.perf_counter() - begin) * 1000)
-                if controller is not None:
-                    controller.update(times[-1])
-                stitch = backbone.active_stitch
-                used[stitch.id] += 1
-                fps = f'stitch {stitch.id}  {1000 / median(times[-10:]):.1f} fps'
-                lines = [fps, backbone.space.describe(stitch)]
-                picture = annotate(picture, lines, legend)
+                source.learn(times[-1])
+                used[stitch] += 1
+                fps = f'stitch {stitch}  {1000 / median(times[-10:]):.1f} fps'
+                picture = annotate(picture, [fps, route], source.legend)
                 if write is not None:
                     write(picture)
                 if args.show:

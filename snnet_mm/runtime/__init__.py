@@ -7,4 +7,5 @@ from .budget_controller import BudgetController, fit_times
 from .detection import Detections
 from .folder import Deadline, predict_folder
 from .manifest import read_manifest
+from .painting import paint
 from .runtime import StitchRuntime

@@ -255,6 +255,37 @@ def test_boxes_and_masks_are_those_of_mm(detector, request, tmp_path, bundled):
         StitchRuntime(tmp_path)
 
 
+def test_a_video_of_a_detector_is_drawn_at_a_held_rate(
+    exported_detector, run_here, tmp_path
+):
+    bundle, frames = tmp_path / 'bundle', tmp_path / 'frames'
+    shutil.copytree(exported_detector, bundle)
+    frames.mkdir()
+    images = [*smooth_images([(64, 96)] * 3)]
+    for n, image in enumerate(images):
+        cv2.imwrite(str(frames / f'{n}.png'), image[..., ::-1])
+    out = tmp_path / 'out.avi'
+    args = (frames, bundle, '--output-file', out, '--score-thr', 0)
+    for options, stitch in (
+        (('--target-fps', 1e-3), 2),
+        (('--target-fps', 1e6), 0),
+        (('--stitch-id', 2), 2),
+    ):
+        printed = run_here('video_demo.py', *args, *options)
+        assert f'frames by stitch: {stitch}: 3\n' in printed
+    capture = cv2.VideoCapture(str(out))
+    for image in images:
+        picture = capture.read()[1][..., ::-1].astype(float)
+        # The masks and boxes of many objects, not the caption alone.
+        changed = np.abs(picture - image).max(-1)[32:] > 60
+        assert changed.mean() > 0.1
+    assert not capture.read()[0]
+    with pytest.raises(ValueError, match="'cpu'; allowed: none with a bundle"):
+        run_here('video_demo.py', *args, '--device', 'cpu')
+    with pytest.raises(ValueError, match="'0,2'; allowed: one id"):
+        run_here('video_demo.py', *args, '--stitch-id', '0,2')
+
+
 def test_images_are_resized_as_by_opencv():
     random = np.random.default_rng(0)
     for _ in range(40):

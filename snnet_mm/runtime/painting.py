@@ -1,0 +1,106 @@
+"""Predictions painted on their images."""
+
+import colorsys
+from collections.abc import Sequence
+
+import numpy as np
+
+from .detection import Detections
+
+GOLDEN = 0.618  # of the circle of hues, between two classes
+WIDTH = 2  # pixels of the outline of a box
+
+
+def paint(
+    image: np.ndarray,
+    found: np.ndarray | Detections,
+    classes: Sequence[str] = (),
+    palette: Sequence[Sequence[int]] = (),
+    opacity: float = 0.5,
+    score_thr: float = 0.3,
+) -> np.ndarray:
+    """Return an image with its prediction painted on it.
+
+    Objects are drawn by the annotators of ``supervision`` with their names and scores,
+    or where it is not installed as outlines and masks. Depths are grey, near ones
+    bright. Probabilities of classes leave the image as it is.
+
+    Args:
+        image: uint8 RGB ``(H, W, 3)``.
+        found: What :class:`StitchRuntime` predicts for it.
+        classes: Names of the classes.
+        palette: RGB colours of the classes. Default: hues.
+        opacity: Of maps and masks.
+        score_thr: Least score of an object that is drawn.
+    """
+    if isinstance(found, Detections):
+        kept = found.scores >= score_thr
+        found = Detections(*(None if x is None else x[kept] for x in found))
+        number = max([len(classes), *(found.labels + 1)])
+        colours = _colours(palette, number)
+        try:
+            return _by_supervision(image, found, classes, colours, opacity)
+        except ImportError:
+            return _by_numpy(image, found, colours, opacity)
+    if found.ndim == 1:
+        return image
+    if found.dtype.kind == 'f':
+        near = 255 * (1 - found / max(float(found.max()), 1e-6))
+        return _blend(image, near[..., None], opacity)
+    colours = _colours(palette, int(found.max()) + 1)
+    return _blend(image, colours[found], opacity)
+
+
+def _colours(palette: Sequence[Sequence[int]], number: int) -> np.ndarray:
+    """Return RGB colours ``(classes, 3)``, of a palette as far as it goes."""
+    hues = (colorsys.hsv_to_rgb(GOLDEN * i % 1, 0.8, 1) for i in range(number))
+    colours = (255 * np.array([*hues]).reshape(-1, 3)).astype(np.uint8)
+    given = np.array(palette, np.uint8).reshape(-1, 3)
+    colours[: len(given)] = given[:number]
+    return colours
+
+
+def _blend(image: np.ndarray, above: np.ndarray, opacity: float) -> np.ndarray:
+    return (image * (1 - opacity) + above * opacity).round().astype(np.uint8)
+
+
+def _by_numpy(
+    image: np.ndarray, found: Detections, colours: np.ndarray, opacity: float
+) -> np.ndarray:
+    painted = image.copy()
+    if found.masks is not None:
+        for mask, label in zip(found.masks, found.labels, strict=True):
+            painted[mask] = _blend(painted[mask], colours[label], opacity)
+    limits = np.array(image.shape[1::-1] * 2) - 1
+    corners = np.clip(found.boxes.round().astype(int), 0, limits)
+    for (left, top, right, bottom), label in zip(corners, found.labels, strict=True):
+        box = painted[top : bottom + 1, left : right + 1]
+        for side in (box[:WIDTH], box[-WIDTH:], box[:, :WIDTH], box[:, -WIDTH:]):
+            side[:] = colours[label]
+    return painted
+
+
+def _by_supervision(
+    image: np.ndarray,
+    found: Detections,
+    classes: Sequence[str],
+    colours: np.ndarray,
+    opacity: float,
+) -> np.ndarray:
+    import supervision
+
+    objects, names = found.to_supervision(), dict(enumerate(classes))
+    palette = supervision.ColorPalette(
+        [supervision.Color(*map(int, colour)) for colour in colours]
+    )
+    scene = np.ascontiguousarray(image[..., ::-1])  # its colours are BGR
+    if found.masks is not None:
+        masks = supervision.MaskAnnotator(color=palette, opacity=opacity)
+        scene = masks.annotate(scene, objects)
+    scene = supervision.BoxAnnotator(color=palette).annotate(scene, objects)
+    labels = [
+        f'{names.get(int(label), label)} {score:.2f}'
+        for label, score in zip(found.labels, found.scores, strict=True)
+    ]
+    scene = supervision.LabelAnnotator(color=palette).annotate(scene, objects, labels)
+    return scene[..., ::-1]

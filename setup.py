@@ -23,10 +23,10 @@ def parse_requirements(name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-runtime, mminstall, optional, onnx, openvino, llama, ray, tests = map(
-    parse_requirements,
-    ('runtime', 'mminstall', 'optional', 'onnx', 'openvino', 'llama', 'ray', 'tests'),
+runtime, mminstall, optional, onnx, openvino = map(
+    parse_requirements, ('runtime', 'mminstall', 'optional', 'onnx', 'openvino')
 )
+hub, llama, ray, tests = map(parse_requirements, ('hub', 'llama', 'ray', 'tests'))
 
 setup(
     name='snnet_mm',
@@ -56,6 +56,7 @@ setup(
     install_requires=runtime,
     extras_require={
         'all': runtime + mminstall + optional + onnx,
+        'hub': hub,
         'llama': llama,
         'mminstall': mminstall,
         'onnx': onnx,

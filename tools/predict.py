@@ -42,6 +42,7 @@ def parse_args() -> argparse.Namespace:
     which_parts.add_argument('--ray', type=int, metavar='N', help=what)
     what = 'part of the images, such as 2/4; parts share the output folder'
     which_parts.add_argument('--shard', default='1/1', metavar='I/N', help=what)
+    add('--address', help='Ray cluster of --ray (default: one on this machine)')
     which = parser.add_mutually_exclusive_group()
     which.add_argument('--stitch-id', type=int, help='stitch to run')
     which.add_argument('--budget', help='run the best stitch within it, such as 25ms')
@@ -122,14 +123,12 @@ def predict_on_ray(args: argparse.Namespace) -> None:
     right = len(args.model) == 1 and args.ray > 0 and args.deadline is None
     allowed = 'whole numbers from 1, with a bundle and without --deadline'
     check(right, '--ray', args.ray, allowed)
-    import ray
-
-    from snnet_mm.serving import predict_folder_on_ray
+    from snnet_mm.serving import predict_folder_on_ray, start_ray
 
     _, *about, _, _ = of_bundle(args)
     settings = args.source, args.out, args.batch_size, args.ray
     # Ray Data wants a CPU beside those of the workers.
-    ray.init(num_cpus=args.ray + 1, log_to_driver=False)
+    start_ray(args.ray + 1, args.address)
     with work_dir_lock(args.out, 'prediction_1of1', '--out'):
         build = lambda: of_bundle(args)[0]  # noqa: E731
         done = predict_folder_on_ray(build, *about, *settings)

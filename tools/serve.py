@@ -13,7 +13,6 @@ from snnet_mm.runtime import StitchRuntime
 from snnet_mm.runtime.device import usable_cores
 from snnet_mm.utils import ToolParser, check, run_command
 
-OBJECT_STORE = 2**28  # bytes, for images on their way between processes
 STOP = signal.SIGINT, signal.SIGTERM
 
 
@@ -47,10 +46,9 @@ def read_settings(path: Path | None, runtime: StitchRuntime) -> dict:
 def main() -> None:
     args = parse_args()
 
-    import ray
     from ray import serve
 
-    from snnet_mm.serving import build_service
+    from snnet_mm.serving import build_service, start_ray
 
     for key in ('replicas', 'threads'):
         value = getattr(args, key)
@@ -60,13 +58,8 @@ def main() -> None:
     check(runtime.manifest['task'] != 'detection' or runtime.manifest['heads'],
           'bundle', str(args.bundle), 'detectors whose heads are graphs')  # fmt: skip
     settings = read_settings(args.settings, runtime)
-    common = dict(log_to_driver=False, logging_level='warning')
-    if args.address:
-        ray.init(args.address, **common)
-    else:
-        cores = max(usable_cores(), args.replicas * args.threads)
-        size = dict(object_store_memory=OBJECT_STORE, include_dashboard=False)
-        ray.init(num_cpus=cores, **size, **common)
+    cores = max(usable_cores(), args.replicas * args.threads)
+    start_ray(cores, args.address)
     serve.start(http_options=dict(host=args.host, port=args.port))
     wake, seen = threading.Event(), []
     for number in (*STOP, signal.SIGHUP):

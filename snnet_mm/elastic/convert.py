@@ -18,6 +18,7 @@ from snnet_mm.models import (
 )
 from snnet_mm.tasks import parts_for
 from snnet_mm.utils import check, model_config, refusal
+from snnet_mm.utils.timm_models import origin_of
 
 # Settings of a backbone by itself, which the elastic one has.
 OUTPUTS = ('out', 'out_indices', 'with_cls')
@@ -28,6 +29,7 @@ class Conversion(NamedTuple):
 
     backbone: dict  # its config, without chains
     prefix: str  # new prefix of weights that began with 'backbone.'
+    origin: str | None  # the checkpoint that the trained model began from
 
     def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return weights of the trained model by their names in the elastic one."""
@@ -52,6 +54,7 @@ class Conversion(NamedTuple):
         chains = [tuple(chain) for chain in chains]
         cfg.model = model_config(cfg)  # without wrappers of its training
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
+        cfg.weights_origin = [self.origin]
         if cfg.model.get('pretrained'):
             cfg.model['pretrained'] = None  # would be set in the backbone
         given = (cfg.get('custom_imports') or {}).get('imports', ())
@@ -97,6 +100,7 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     stitched = isinstance(backbone, StitchedBackbone | SingleStitch)
     check(backbone is not None and not stitched, key, kind, wanted)
     config = deepcopy(dict(model_config(cfg).backbone))
+    origin = origin_of(config) or model_config(cfg).get('pretrained')
     if isinstance(backbone, Anchor):
         outputs = {k: config.pop(k) for k in OUTPUTS if k in config}
         anchor, prefix = config, 'backbone.anchors.0.'
@@ -109,7 +113,7 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     if isinstance(backbone, Anchor):
         config.pop('init_cfg')
     return Conversion(
-        dict(type=ElasticBackbone.__name__, anchors=[anchor], **outputs), prefix
+        dict(type=ElasticBackbone.__name__, anchors=[anchor], **outputs), prefix, origin
     )
 
 

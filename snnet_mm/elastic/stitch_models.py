@@ -27,6 +27,7 @@ from snnet_mm.utils import (
     load_weights_only,
 )
 from snnet_mm.utils.configs import dicts_in, model_config
+from snnet_mm.utils.timm_models import origin_of
 
 Size = tuple[int, int]
 _WHY = dict(
@@ -108,6 +109,8 @@ def stitch_models(
     if not later:
         model['init_cfg'] = dict(type='Pretrained', checkpoint=str(file))
     changes = _changes(slow.cfg, model, costs, input_size)
+    networks = [model_config(anchor.cfg).backbone for anchor in (fast, slow)]
+    changes['weights_origin'] = [origin_of(network) for network in networks]
     if later:
         changes['load_from'] = str(file)
     with atomic_path(file) as temporary:

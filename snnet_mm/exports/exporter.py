@@ -1,13 +1,14 @@
 """Export of one stitch, or of a bundle of several that share their weights."""
 
+import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,8 +19,8 @@ from torch import nn
 from snnet_mm.costs import cost_table, preprocessed_size, size_name
 from snnet_mm.costs.parts import empty_images
 from snnet_mm.models import find_stitched_backbone, set_stitch
-from snnet_mm.runtime.bundle import describe_file
-from snnet_mm.runtime.manifest import MANIFEST, VERSION, check_manifest
+from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
+from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION, check_manifest
 from snnet_mm.stitching import Selection, StitchResults
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import (
@@ -42,13 +43,17 @@ from .formats import FORMATS
 from .graph import StitchBuild
 from .heads import FORMAT as HEADS
 from .heads import compare_head, write_heads
-from .onnx_files import WEIGHTS, OnnxBundle, to_onnx
+from .onnx_files import OnnxBundle, to_onnx
 from .request import PYTORCH, ExportRequest, judge
-from .single import single_stitch
+from .single import anchors_of, single_stitch
 from .verification import Verified, results_by_kind, verify
 
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 UNFINISHED = '.export-'  # start of the names of folders that are written
+GRAPH_FILE = re.compile(  # or its weights
+    rf'(stitch|weights|proposals|boxes|masks)\w*-[0-9a-f]{{{DIGITS}}}'
+    r'\.(onnx|safetensors|xml|bin|pt2)'
+)
 
 
 class StitchExporter:
@@ -126,24 +131,20 @@ class StitchExporter:
         check(right, '--shape', None, allowed)
         say = partial(print_log, logger='current')
         ids = request.stitches.select(self.space, self.costs, say)
-        names = {  # that are written, or replaced by files in fp32
-            format.file_name(i, self.size, precision)
-            for i, format in product(ids, formats)
-            for precision in (*request.precisions, 'fp32')
-        }
         with folder_lock(self.out_dir, '--out', 'exporting'):
-            if request.shares_weights:
-                self._check_no_other_bundle(names)
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export's
                 shutil.rmtree(folder, ignore_errors=True)
             with TemporaryDirectory(prefix=UNFINISHED, dir=self.out_dir) as folder:
                 manifest = self._write_all(ids, request, Path(folder))
-                written = {path.name for path in Path(folder).iterdir()}
-                for name in written:
-                    os.replace(Path(folder, name), self.out_dir / name)
-            for name in names - written:  # of an earlier export, whose weights are gone
-                (self.out_dir / name).unlink(missing_ok=True)
+                for path in Path(folder).iterdir():
+                    os.replace(path, self.out_dir / path.name)
+            # Until here the manifest is that of the earlier export, and its graphs are
+            # there.
             write_json(self.out_dir / MANIFEST, manifest)
+            kept = {file['name'] for file in files_of(manifest)}
+            for path in self.out_dir.iterdir():
+                if GRAPH_FILE.fullmatch(path.name) and path.name not in kept:
+                    path.unlink()
         return manifest
 
     def _write_all(
@@ -191,19 +192,15 @@ class StitchExporter:
         described = self.cfg, self.model, self.size, wanted[ids[0]]
         about = describe_graphs(*described, [file.step for file in heads])
         about['heads'] = [compare_head(file, folder, weights) for file in heads]
+        graphs = (f for i in files for f in files[i] if FORMATS[f['format']].is_graph)
+        new = {f['name']: _rename(f, folder) for f in (*graphs, *about['heads'])}
+        for step in about['caller']['after']:
+            if 'graph' in step:
+                step['graph'] = new[step['graph']]
         manifest = self._manifest(files, left_out, about, weights, results)
         manifest = json.loads(json.dumps(manifest))
         check_manifest(manifest, self.out_dir / MANIFEST)
         return manifest
-
-    def _check_no_other_bundle(self, names: Collection[str]) -> None:
-        """Refuse to replace weights that graphs of another bundle point into."""
-        others = sorted(
-            p.name for p in self.out_dir.glob('stitch_*.onnx') if p.name not in names
-        )
-        alone = not others or not (self.out_dir / WEIGHTS).exists()
-        allowed = f'a folder without the bundle of {", ".join(others)}, which needs '
-        check(alone, '--out', str(self.out_dir), allowed + WEIGHTS)
 
     def _write(
         self,
@@ -314,11 +311,26 @@ class StitchExporter:
             ranked_by=ranked_by,
             compared_on=self.compared_on,
             space=self.space.fingerprint,
-            anchors=[
-                dict(name=names[a], depth=depth)
-                for a, depth in enumerate(self.space.depths)
-            ],
+            anchors=anchors_of(self.cfg, self.model),
             stitches=stitches,
             weights=weights,
             machine=machine(),
         )
+
+
+def _rename(file: dict, folder: Path) -> str:
+    """Name a graph, and weights that it has alone, by their content.
+
+    Returns:
+        The new name, which ``file`` gets, too.
+    """
+    parts = [file, *filter(None, (file['weights'],))]
+    own = [part for part in parts if not GRAPH_FILE.fullmatch(part['name'])]
+    digest = file['sha256']
+    if len(own) > 1:
+        both = ''.join(part['sha256'] for part in own)
+        digest = hashlib.sha256(both.encode()).hexdigest()
+    for part in own:
+        new = name_by_content(part['name'], digest)
+        part['name'] = (folder / part['name']).rename(folder / new).name
+    return file['name']

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from safetensors.numpy import save
 
+from snnet_mm.runtime.bundle import name_by_content
 from snnet_mm.utils import atomic_path, check, refusal
 
 from .graph import INPUT, StitchBuild, output_names
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 # What is no weight, such as shapes and scales, stays in the graph up to this size:
 # onnxruntime must know it to infer the shapes of the rest.
 SMALL = 64
-WEIGHTS = 'weights.safetensors'  # of a bundle
+WEIGHTS = 'weights.safetensors'  # of a bundle, with a digest in its name
 
 
 def to_onnx(build: StitchBuild, precision: str = 'fp32') -> onnx_ir.Model:
@@ -128,7 +129,7 @@ class OnnxBundle:
     """ONNX graphs and one file with the weights of all of them, each stored once."""
 
     def __init__(self, folder: str | os.PathLike) -> None:
-        self.path = Path(folder) / WEIGHTS
+        self.folder, self.path = Path(folder), None
         self._graphs: dict[str, onnx_ir.Model] = {}
         self._arrays: dict[str, np.ndarray] = {}
         self._stored: dict[bytes, str] = {}  # name by content
@@ -159,7 +160,7 @@ class OnnxBundle:
     def drop(self, file: str) -> None:
         """Remove a graph; the next :meth:`save` omits weights of it alone."""
         del self._graphs[file]
-        self.path.with_name(file).unlink()
+        (self.folder / file).unlink()
 
     def save(self) -> Path:
         """Write all files; return the path of the weights."""
@@ -167,6 +168,10 @@ class OnnxBundle:
 
         used = {name for g in self._graphs.values() for name in g.graph.initializers}
         content = save({n: array for n, array in self._arrays.items() if n in used})
+        if self.path is not None:  # saved before, with more weights
+            self.path.unlink()
+        name = name_by_content(WEIGHTS, hashlib.sha256(content).hexdigest())
+        self.path = self.folder / name
         with atomic_path(self.path) as temporary:
             temporary.write_bytes(content)
         # A safetensors file begins with the length of its header, in 8 bytes.
@@ -184,9 +189,9 @@ class OnnxBundle:
                     dtype=value.const_value.dtype,
                     shape=value.const_value.shape,
                     name=name,
-                    base_dir=self.path.parent,
+                    base_dir=self.folder,
                 )
-            save_onnx(model, self.path.parent / file)
+            save_onnx(model, self.folder / file)
             for name in shared:  # saved again, they may lie elsewhere
                 tensor = ir.tensor(self._arrays[name], name=name)
                 model.graph.initializers[name].const_value = tensor

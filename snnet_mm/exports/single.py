@@ -29,6 +29,7 @@ from snnet_mm.utils.configs import (
     model_config,
     takes_rgb,
 )
+from snnet_mm.utils.timm_models import licence_of, origin_of
 
 from .comparison import predict_loaded
 
@@ -91,6 +92,24 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     if out.get('test_dataloader'):
         out['test_pipeline'] = inference_pipeline(cfg)
     return Config(out)
+
+
+def anchors_of(cfg: Config, model: nn.Module) -> list[dict]:
+    """Return the name of every anchor, its depth, pretrained weights and their licence.
+
+    The root key ``weights_origin`` names weights of anchors that were trained alone.
+    Weights and licences are None where they are unknown.
+    """
+    backbone = find_stitched_backbone(model)
+    holder, place = _place(model_config(cfg), _path(model, backbone))
+    origins = cfg.get('weights_origin') or map(origin_of, holder[place]['anchors'])
+    space = backbone.space
+    return [
+        dict(name=name, depth=depth, weights=weights, licence=licence_of(weights))
+        for name, depth, weights in zip(
+            space.anchor_names, space.depths, origins, strict=True
+        )
+    ]
 
 
 def _stitched_only(hook: dict | None) -> bool:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .manifest import MANIFEST
+from .manifest import DIGITS, MANIFEST
 
+DAMAGED = (
+    'the file is damaged, or the stitches were exported again: open the folder anew'
+)
 Run = Callable[..., list[np.ndarray]]  # of arrays, in the order of the inputs
 
 
@@ -34,6 +37,16 @@ def describe_file(path: Path) -> dict:
     return about | dict(sha256=digest_of(path))
 
 
+def name_by_content(name: str, digest: str) -> str:
+    """Return the name of a file with the first digits of its digest.
+
+    Another export has other names, so that a bundle stays whole while the next one is
+    written into its folder.
+    """
+    stem, suffix = os.path.splitext(name)
+    return f'{stem}-{digest[:DIGITS]}{suffix}'
+
+
 def files_of(manifest: Mapping) -> Iterator[Mapping]:
     """Yield every file that a manifest names, shared weights once for each graph."""
     graphs = [file for stitch in manifest['stitches'] for file in stitch['files']]
@@ -53,7 +66,7 @@ def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
         raise ValueError(f'{path}: a link out of the folder; allowed: files inside')
     found, wanted = path.stat().st_size if path.is_file() else 0, file['bytes']
     if found != wanted:
-        allowed = f'{wanted} bytes, as {MANIFEST} has it; the file is damaged'
+        allowed = f'{wanted} bytes, as {MANIFEST} has it; {DAMAGED}'
         raise ValueError(f'{path}: {found} bytes; allowed: {allowed}')
     return path
 
@@ -68,10 +81,7 @@ def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
         path = check_size(folder, about)
         found, allowed = digest_of(path), f'{about["sha256"]}, as {MANIFEST} has it'
         if found != about['sha256']:
-            raise ValueError(
-                f'{path}: sha256={found}; allowed: {allowed}; the file is damaged, or '
-                'the stitches were exported again: open the folder anew'
-            )
+            raise ValueError(f'{path}: sha256={found}; allowed: {allowed}; {DAMAGED}')
     return path
 
 

@@ -12,6 +12,7 @@ from .checks import is_number, is_whole
 
 MANIFEST = 'manifest.json'
 VERSION = 3  # of the layout; the first had no number
+DIGITS = 12  # of the digest in the name of a file
 MOST_PIXELS = 2**14  # of a side of an image
 MADE_BY = 'tools/export_stitch.py writes such folders'
 
@@ -250,8 +251,9 @@ def _check_stitches(manifest: Mapping, require: Callable) -> None:
         for k, (name, file) in enumerate(zip(names, stitch['files'], strict=True)):
             below = f'{place}.files[{k}]'
             graph = 'stitch_{}_{}x{}_{}'.format(i, *size, file['precision'])
-            right = Path(name).stem in (graph, f'stitch_{i}')
-            allowed = f'stitch_{i} or {graph}, and a suffix; each once'
+            stem = re.sub(f'-[0-9a-f]{{{DIGITS}}}$', '', Path(name).stem)
+            right = stem in (graph, f'stitch_{i}')
+            allowed = f'stitch_{i} or {graph}, digits and a suffix; each once'
             right = right and names.count(name) == 1
             require(right, f'{below}.name', name, allowed)
             weights, shares = file['weights'], file['shares_weights']

@@ -68,7 +68,8 @@ class StitchRuntime:
         check(sessions > 0, 'sessions', sessions, '1 or more')
         self.manifest = manifest = read_manifest(self.folder)
         for file in files_of(manifest):
-            check_size(self.folder, file)
+            if file.get('format', 'onnx') in OPENERS:
+                check_size(self.folder, file)
         #: What the manifest says of every stitch, by its id.
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
         self._files = dict(self._choosable(precision))

@@ -3,5 +3,6 @@
 It needs the extra ``ray``, neither torch nor mm.
 """
 
+from .cluster import start_ray
 from .folder import predict_folder_on_ray
 from .service import build_service, check_settings

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from snnet_mm.runtime import predict_folder
 from snnet_mm.runtime.folder import Summary, list_images
 
@@ -19,9 +21,11 @@ class Shards:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         shards = [(int(i) + 1, self._arguments[-1]) for i in batch['id']]
-        for shard in shards:
-            predict_folder(self._predict, *self._arguments[:-1], shard)
-        return batch
+        done = [
+            predict_folder(self._predict, *self._arguments[:-1], shard).predicted
+            for shard in shards
+        ]
+        return dict(predicted=np.array(done))
 
 
 def predict_folder_on_ray(
@@ -57,10 +61,12 @@ def predict_folder_on_ray(
         Shards, fn_constructor_args=(build, (*arguments, number)), batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,
     )  # fmt: skip
-    assert done.materialize().count() == number
+    predicted = sum(row['predicted'] for row in done.take_all())
     # What is left are images that cannot be read, and one file of all.
     found = predict_folder(build(), *arguments)
     for i in range(1, number + 1):
         for path in Path(out).glob(f'*_{i}of{number}.*'):
             path.unlink()
-    return found
+    predicted += found.predicted
+    before = found.before + found.predicted - predicted
+    return Summary(predicted, before, found.unreadable)

@@ -3,14 +3,19 @@
 import importlib
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import yaml
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from snnet_mm.runtime.checks import check
 
+WEIGHTS = Path(__file__).parents[1] / '.mim' / 'configs' / 'weights.yml'
 _GATED = 'gated: accept it on Hugging Face before weights can be fetched'
 
 
@@ -79,6 +84,29 @@ def log_timm_licence(model: nn.Module) -> None:
         f'Weights of {name}: licence {licence}; trained on images with mean {mean} and '
         f'std {std} (config key: data_preprocessor)'
     )
+
+
+def origin_of(config: Mapping[str, Any]) -> str | None:
+    """Return the checkpoint that the config of a network begins from, if any."""
+    listed = config.get('init_cfg') or config.get('pretrained') or ()
+    listed = listed if isinstance(listed, list | tuple) else [listed]
+    found = [i if isinstance(i, str) else i.get('checkpoint') for i in listed]
+    return next(filter(None, found), None)
+
+
+def licence_of(checkpoint: str | None) -> str | None:
+    """Return the licence of published weights, as timm or the list of weights has it.
+
+    Args:
+        checkpoint: A ``timm://`` name or the name of a file in ``configs/weights.yml``.
+    """
+    scheme, _, name = (checkpoint or '').rpartition('://')
+    if scheme == 'timm':
+        with suppress(ImportError):
+            found = _import_timm(name).models.get_pretrained_cfg(name)
+            return getattr(found, 'license', None)
+    listed = yaml.safe_load(WEIGHTS.read_text()) if WEIGHTS.exists() else {}
+    return listed.get(Path(name).name, {}).get('licence')
 
 
 @cache

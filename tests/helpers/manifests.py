@@ -1,7 +1,8 @@
-"""A manifest by hand, and a bundle of it whose graphs are never opened."""
+"""A manifest by hand, a bundle of it whose graphs are never opened, and its files."""
 
 import copy
 import json
+import re
 
 from snnet_mm.runtime.bundle import describe_file, files_of
 
@@ -9,6 +10,17 @@ WEIGHTS = dict(name='weights.safetensors', bytes=9, sha256='0' * 64)
 VERIFIED = dict(on='val', images=3, metric='mIoU', value=40.5, pytorch=41.0, lost=0.5)
 VERIFIED |= dict(interval=[-0.6, 0.1], ms=3.5, pytorch_ms=7.0, metrics=dict(mIoU=40.5))
 LOADED = dict(dtype='float32', range=[0, 255])
+
+
+def plain(name):
+    """The name of an exported file without the digest of its content."""
+    return re.sub(r'-[0-9a-f]{12}(?=\.\w+$)', '', name)
+
+
+def path_of(folder, name):
+    """The path of an exported file, by its name without the digest."""
+    (path,) = (path for path in folder.iterdir() if plain(path.name) == name)
+    return path
 
 
 def file_of(stitch):

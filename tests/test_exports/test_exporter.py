@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from manifests import path_of
 from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
@@ -79,7 +80,7 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     images = 255 * torch.rand(3, 3, 64, 64)
     used = {}
     for i in ids:
-        path = tmp_path / f'stitch_{i}_64x64_fp32.onnx'
+        path = path_of(tmp_path, f'stitch_{i}_64x64_fp32.onnx')
         set_stitch(model, i)
         wanted = logits(model, (images - MEAN) / STD)
         assert_close(load_export(path)(images), wanted, rtol=1e-4, atol=1e-4)
@@ -91,7 +92,8 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
         for name, place in weights.items():
             assert places.setdefault(name, place) == place
     assert len(set(places.values())) == len(places)
-    assert {location for location, _, _ in places.values()} == {'weights.safetensors'}
+    weights = path_of(tmp_path, 'weights.safetensors')
+    assert {location for location, _, _ in places.values()} == {weights.name}
     for name, sharing in (
         ('backbone.anchors.0.pos_embed', {0, 2}),
         ('backbone.anchors.0.blocks.0.norm1.weight', {0, 2}),
@@ -104,12 +106,12 @@ def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
     ):
         assert {i for i in ids if name in used[i]} == sharing, name
     # What is stored is what each part needs once.
-    size = (tmp_path / 'weights.safetensors').stat().st_size
+    size = weights.stat().st_size
     stored = sum(length for _, _, length in places.values())
     sum_of_graphs = sum(length for w in used.values() for _, _, length in w.values())
     assert stored < size < stored + 150 * len(places)
     assert sum_of_graphs > 1.2 * stored
-    with safe_open(tmp_path / 'weights.safetensors', 'pt') as file:
+    with safe_open(weights, 'pt') as file:
         merged = file.get_tensor('backbone.stitching_layers.0to1_0.weight.T')
     layer = model.backbone.stitching_layers['0to1_0'].merged()
     assert torch.equal(merged, layer.weight.T)

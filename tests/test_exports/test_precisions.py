@@ -1,5 +1,6 @@
 """Stitches in other precisions, their metric, and files that are damaged."""
 
+import itertools
 import json
 import math
 import re
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from killing import fork, wait
+from manifests import path_of, plain, write_bundle
 from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
@@ -24,6 +27,7 @@ from snnet_mm.exports.request import lost_points, tolerance_for
 from snnet_mm.exports.verification import verify
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
+from snnet_mm.runtime import bundle
 from snnet_mm.stitching import StitchResults
 from snnet_mm.utils import folder_lock
 
@@ -64,14 +68,16 @@ def relative_error(a, b):
 @writes_onnx
 def test_a_bundle_in_two_precisions(bundled, logits):
     exporter, manifest = bundled
-    folder, files = exporter.out_dir, {f['name']: f for f in files_of(manifest)}
+    folder, files = exporter.out_dir, {plain(f['name']): f for f in files_of(manifest)}
     assert set(files) == {
         f'stitch_{i}_64x64_{p}.onnx' for i in (0, 2) for p in ('fp32', 'int8')
     }
     assert all(file['shares_weights'] for file in files.values())
+    for file in (*files.values(), manifest['weights']):
+        assert f'-{file["sha256"][:12]}.' in file['name']
     ops, used = {}, {}
     for name in files:
-        graph = onnx.load(folder / name, load_external_data=False).graph
+        graph = onnx.load(path_of(folder, name), load_external_data=False).graph
         ops[name] = [node.op_type for node in graph.node]
         used[name] = {t.name for t in graph.initializer if t.external_data}
     first, second = 'stitch_0_64x64_int8.onnx', 'stitch_2_64x64_int8.onnx'
@@ -88,7 +94,7 @@ def test_a_bundle_in_two_precisions(bundled, logits):
         normalise = exporter.model.data_preprocessor
         wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
         name = f'stitch_{i}_64x64_int8.onnx'
-        got = load_export(folder / name)(images)
+        got = load_export(path_of(folder, name))(images)
         assert 1e-5 < relative_error(got, wanted) < 0.1
         assert files[name]['max_difference'] == pytest.approx(
             (got - wanted).abs().max().item(), rel=1e-2
@@ -205,9 +211,9 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
     assert 'pre-processing' not in caplog.text
     first, second = manifest['stitches']
     kept = {0: 'stitch_0_64x64_fp32.onnx', 2: 'stitch_2_64x64_int8.onnx'}
-    assert {s['id']: [f['name'] for f in s['files']] for s in (first, second)} == {
-        i: [name] for i, name in kept.items()
-    }
+    assert {
+        s['id']: [plain(f['name']) for f in s['files']] for s in (first, second)
+    } == {i: [name] for i, name in kept.items()}
     (left,) = first['left_out']
     assert (left['format'], left['precision']) == ('onnx', 'int8')
     assert left['verified']['lost'] > 0.5
@@ -216,7 +222,7 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
     assert file['verified']['value'] == pytest.approx(
         file['verified']['pytorch'], abs=0.1
     )
-    assert {p.name for p in tmp_path.glob('*.onnx')} == {*kept.values()}
+    assert {plain(p.name) for p in tmp_path.glob('*.onnx')} == {*kept.values()}
     for precision, i in (('fp32', 0), ('int8', 2)):
         results = StitchResults.read(tmp_path / f'stitches_onnx_{precision}.json')
         assert [row.id for row in results.stitches] == [i]
@@ -225,11 +231,12 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
         set_stitch(exporter.model, i)
         normalise = exporter.model.data_preprocessor
         wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
-        assert relative_error(load_export(tmp_path / name)(images), wanted) < 0.1
-        graph = onnx.load(tmp_path / name, load_external_data=False).graph
+        path = path_of(tmp_path, name)
+        assert relative_error(load_export(path)(images), wanted) < 0.1
+        graph = onnx.load(path, load_external_data=False).graph
         names |= {t.name for t in graph.initializer if t.external_data}
     # Weights of the graph that is left out are left out, too.
-    with safe_open(tmp_path / 'weights.safetensors', 'np') as stored:
+    with safe_open(path_of(tmp_path, 'weights.safetensors'), 'np') as stored:
         assert {*stored.keys()} == names
 
 
@@ -242,6 +249,47 @@ def test_two_exports_into_one_folder(exporter, tmp_path):
         assert [p.name for p in tmp_path.iterdir()] == ['.export-alive']
     exporter.export_stitch(2, ['mm'])
     assert not (tmp_path / '.export-alive').exists()
+
+
+def test_a_killed_export_leaves_a_whole_bundle(exporter, tmp_path, monkeypatch):
+    """The earlier one up to the new manifest, and nothing of it afterwards."""
+    folders = [tmp_path / name for name in ('first', 'second')]
+    for folder in folders:
+        folder.mkdir()
+        manifest = write_bundle(folder)
+        for path in [path for path in folder.iterdir() if path.suffix != '.json']:
+            path.write_text(f'{folder.name} {path.name}')
+            digest = bundle.digest_of(path)
+            path.rename(folder / bundle.name_by_content(path.name, digest))
+        for file in (*bundle.files_of(manifest), manifest['weights']):
+            file |= bundle.describe_file(path_of(folder, plain(file['name'])))
+        (folder / 'manifest.json').write_text(json.dumps(manifest))
+    first, second = map(read_manifest, folders)
+    out = exporter.out_dir = tmp_path / 'out'
+    folders[1].joinpath('manifest.json').unlink()
+
+    def write_all(ids, request, folder):
+        shutil.copytree(folders[1], folder, dirs_exist_ok=True)
+        return second
+
+    monkeypatch.setattr(exporter, '_write_all', write_all)
+    found, killed = [], True
+    for n in itertools.count(1):
+        shutil.copytree(folders[0], out)
+        killed = wait(fork(lambda: exporter.export_bundle((0,)), out, n))
+        manifest = read_manifest(out)
+        for file in bundle.files_of(manifest):
+            bundle.check_whole(out, file)
+        found.append(manifest == second)
+        if not killed:
+            break
+        shutil.rmtree(out)
+    assert len(found) > 4
+    assert found == sorted(found)
+    assert {p.name for p in out.iterdir()} >= {p.name for p in folders[1].iterdir()}
+    assert not {p.name for p in folders[0].glob('*-*')} & {
+        p.name for p in out.iterdir()
+    }
 
 
 @pytest.mark.parametrize(
@@ -263,8 +311,8 @@ def test_what_a_metric_lost(value, wanted, higher, lost):
 def test_damaged_exports_are_refused(bundled, tmp_path):
     exporter, _ = bundled
     shutil.copytree(exporter.out_dir, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / 'stitch_0_64x64_fp32.onnx'
-    weights = tmp_path / 'weights.safetensors'
+    path = path_of(tmp_path, 'stitch_0_64x64_fp32.onnx')
+    weights = path_of(tmp_path, 'weights.safetensors')
     content = weights.read_bytes()
     weights.write_bytes(content[:-4])
     with pytest.raises(ValueError, match=f'{len(content) - 4} bytes; .*is damaged'):

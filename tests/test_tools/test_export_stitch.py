@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mmseg
 import pytest
-from manifests import MANIFEST, VERIFIED
+from manifests import MANIFEST, VERIFIED, path_of
 from old_torch import writes_onnx
 
 from snnet_mm.runtime.bundle import describe_file
@@ -112,7 +112,7 @@ def test_a_bundle_is_one_command(demo, run_tool, tmp_path):
     done = run_tool('export_stitch.py', *model, '--stitch-id', '0,1', '--out', tmp_path)
     manifest = json.loads((tmp_path / 'manifest.json').read_text())
     assert [s['id'] for s in manifest['stitches']] == [0, 1]
-    weights = tmp_path / 'weights.safetensors'
+    weights = path_of(tmp_path, 'weights.safetensors')
     shared = weights.stat().st_size
     assert manifest['weights'] == describe_file(weights)
-    assert f'weights.safetensors: {shared / 1e6:.2f} MB' in done.stdout
+    assert f'{weights.name}: {shared / 1e6:.2f} MB' in done.stdout

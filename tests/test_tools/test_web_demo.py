@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from chromium import CHROMIUM, Isolated, open_page, served
-from manifests import write_bundle
+from manifests import path_of, write_bundle
 from mmengine.registry import MODELS, init_default_scope
 from narrow_toy import SHORT, disturb, narrow_toy, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
@@ -72,7 +72,7 @@ def images(tmp_path):
 
 def outputs(bundle, stitch, image):
     """What onnxruntime gives here."""
-    path = bundle / f'stitch_{stitch}_64x64_fp32.onnx'
+    path = path_of(bundle, f'stitch_{stitch}_64x64_fp32.onnx')
     pixels = resize_image(image, (64, 64)).transpose(2, 0, 1)[None]
     session = onnxruntime.InferenceSession(path)
     return session.run(None, {'images': pixels.astype(np.float32)})[0][0]
@@ -203,10 +203,10 @@ def test_the_page_in_a_browser(bundle, images, tmp_path, monkeypatch):
     with served(site) as url, open_page(url) as page:
         page.wait('window.demo?.views[0].found')
         check_predictions(page, bundle, images, routes)
-        weights = site / 'bundle/weights.safetensors'
+        weights = path_of(site / 'bundle', 'weights.safetensors')
         weights.write_bytes(weights.read_bytes()[:-10])
         page.call('Page.navigate', url=url)
-        page.wait(broken.format('The file weights.safetensors is damaged'))
+        page.wait(broken.format(f'The file {weights.name} is damaged'))
         (site / 'bundle/manifest.json').write_text('{"version": 1}')
         page.call('Page.navigate', url=url)
         page.wait(broken.format('of another version than this page'))

@@ -44,7 +44,7 @@ ARCHITECTURES = {
 class PlainViT(TokenAnchor):
     """A plain (isotropic) vision transformer: an anchor, or a backbone by itself.
 
-    The defaults are those of DeiT3. Parameters have timm's names.
+    The defaults are DeiT3's. Parameters have timm's names.
 
     Args:
         arch: ``'tiny'``, ``'small'``, ``'base'``, ``'large'``, ``'huge'``, or a dict

@@ -80,7 +80,7 @@ def load_into(
 
 
 def check_shapes(weights: Weights, own: Weights) -> None:
-    """Raise if weights differ in shape from those of the module."""
+    """Raise if weights differ in shape from the module's weights."""
     for key in [k for k in weights if k in own]:
         shapes = tuple(weights[key].shape), tuple(own[key].shape)
         if shapes[0] != shapes[1]:

@@ -1,4 +1,4 @@
-"""Weights of a smaller plain ViT out of those of a larger one."""
+"""Weights of a smaller plain ViT, taken from a larger one."""
 
 import re
 from collections.abc import Sequence

@@ -135,7 +135,7 @@ class TimmStageAnchor(Anchor):
             checkpoint='timm://<model>')``.
         model_args: Further arguments of ``timm.create_model``.
         img_size: Pixels, or height and width. LeViT takes no other size; Swin keeps the
-            windows of this one. Default: that of timm's weights.
+            windows of this one. Default: the size of timm's weights.
         downsampling_blocks: Whether downsampling layers, and the end of the stem, are
             blocks of their own, where bridges leave and enter networks.
         lora: For ConvNeXt, with ``targets`` among ``('fc1', 'fc2')``; see

@@ -79,7 +79,7 @@ class BridgedBackbone(StitchedBackbone):
             self.set_stitch(bridges[0])
 
     def layer_arguments(self, spec: StitchingLayerSpec) -> dict:
-        """See :meth:`StitchedBackbone.layer_arguments`: those of :class:`Adapter`."""
+        """Return arguments of an :class:`Adapter`."""
         fast, slow = self.anchors
         of_fast, of_slow = self._stages
         source, target = spec.source.block, spec.target.block

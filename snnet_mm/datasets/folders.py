@@ -113,7 +113,7 @@ def _divide(items: Sequence) -> tuple[list, list]:
 
 def _check_names(given: list[str], classes: list[str]) -> None:
     ok = not given or sorted(given) == sorted(classes)
-    check(ok, '--classes', given, f'none, or those of the data, {classes}')
+    check(ok, '--classes', given, f'none, or the classes of the data, {classes}')
 
 
 def _read_pairs(

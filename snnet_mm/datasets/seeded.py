@@ -9,7 +9,7 @@ from torch.utils.data import Sampler
 
 from snnet_mm.utils import check, register, seed_everything
 
-# Keeps the seeds of samples apart from those of iterations.
+# Keeps the seeds of samples and of iterations apart.
 SAMPLES = 1
 
 
@@ -64,7 +64,7 @@ class SeededSampler(Sampler):
     """Another sampler whose indices have the seed of their place in the stream.
 
     The place is the epoch, if any, the rank, and how many samples it has drawn before;
-    ``seed`` is that of the run by default.
+    ``seed`` is the run's seed by default.
     """
 
     seeds_samples = True

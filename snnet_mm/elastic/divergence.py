@@ -1,4 +1,4 @@
-"""How far predictions of a chain are from those of the whole network."""
+"""Divergence of a chain's predictions from the whole network's."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class Predictions:
         return [t for t in found if isinstance(t, Tensor) and t.is_floating_point()]
 
     def distance(self, found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
-        """Return the mean divergence of predictions from those of the network."""
+        """Return the mean divergence from the network's predictions."""
         return sum(map(self._divergence, found, target)) / len(target)
 
 

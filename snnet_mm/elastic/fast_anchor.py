@@ -236,7 +236,7 @@ def _write_config(
     for value in (arch, init_cfg):
         value['_delete_'] = True
     changes = dict(_base_=[osp.relpath(options.config, options.work_dir)], model=model)
-    made = f'# A fast anchor made of that of {osp.basename(options.config)} by '
+    made = f'# A fast anchor made of the anchor of {osp.basename(options.config)} by '
     made += f'tools/make_fast_anchor.py.\n{Config(changes).pretty_text}'
     path.write_text(made)
     return fast

@@ -31,7 +31,7 @@ STATES_BYTES = 2**30
 
 @dataclass
 class Chain:
-    """Kept blocks, and how far predictions are from those of the whole network."""
+    """Kept blocks, and the divergence from the whole network's predictions."""
 
     kept: tuple[int, ...]
     divergence: float = 0.0

@@ -84,7 +84,7 @@ class PartialResults:
 def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> str:
     """Return a digest of what the scores of a test depend on.
 
-    ``statistics`` are those of batch norms, by stitch and name.
+    ``statistics`` of batch norms are given by stitch and name.
     """
     cfg, images = runner.cfg, [len(dataset)]
     test_cfg = cfg.get('test_cfg') or {}

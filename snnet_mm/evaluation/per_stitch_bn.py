@@ -158,7 +158,7 @@ def recalibrate_bn(
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     """Return the batch norms that prediction runs and training changes, by name.
 
-    Frozen ones, such as those of mmdet's ResNets (``norm_eval``), are left out.
+    Frozen ones, such as in mmdet's ResNets (``norm_eval``), are left out.
     """
     model = _plain(model)
     modes = {module: module.training for module in model.modules()}

@@ -116,7 +116,7 @@ def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:
 
 
 def check_windows(model: nn.Module, size: tuple[int, int]) -> None:
-    """Refuse graphs of another size than that of the model's sliding windows."""
+    """Raise if graphs have another size than the model's sliding windows."""
     for _ in (step for step in _passes(model, size) if step['step'] == 'windows'):
         window = tuple(model.test_cfg['crop_size'])
         allowed = f'{size_name(window)}, its windows (model.test_cfg.crop_size)'

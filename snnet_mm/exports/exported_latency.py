@@ -1,4 +1,4 @@
-"""Milliseconds of all stitches in other runtimes, from those of a few files."""
+"""Milliseconds of all stitches in other runtimes, interpolated from a few files."""
 
 import time
 from collections.abc import Collection, Sequence

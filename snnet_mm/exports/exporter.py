@@ -59,7 +59,7 @@ GRAPH_FILE = re.compile(  # or its weights
 class StitchExporter:
     """Writes stitches of one model, then reads every file and compares predictions.
 
-    They are compared with those of the stitched model, on images of the test set
+    Predictions are compared with the stitched model's, on images of the test set
     or on noise where there are none; after an error no file is left. All ways of
     export return what they write to ``manifest.json``; see docs/how_to/export.md.
     Graphs take images of ``size``, by default that of the model's data preprocessor.
@@ -138,8 +138,7 @@ class StitchExporter:
                 manifest = self._write_all(ids, request, Path(folder))
                 for path in Path(folder).iterdir():
                     os.replace(path, self.out_dir / path.name)
-            # Until here the manifest is that of the earlier export, and its graphs are
-            # there.
+            # Until here the manifest and the graphs of the earlier export are there.
             write_json(self.out_dir / MANIFEST, manifest)
             kept = {file['name'] for file in files_of(manifest)}
             for path in self.out_dir.iterdir():

@@ -61,7 +61,9 @@ def convert(
             )
         except torch.onnx.OnnxExporterError as error:
             # Such as torch 2.6 with batch norm.
-            allowed = 'what torch can write; that of requirements/constraints.txt can'
+            allowed = (
+                'what torch can write, such as torch of requirements/constraints.txt'
+            )
             raise refusal('--format', 'onnx', allowed) from error
     model = ClearMetadataAndDocStringPass()(exported.model).model
     _name_weights(model, program)

@@ -100,9 +100,9 @@ def draw_prediction(
 def predict_arrays(
     inferencer: BaseInferencer, images: Sequence[np.ndarray]
 ) -> list[np.ndarray | Detections]:
-    """Predict images ``(H, W, 3)`` of uint8 RGB, those of a size as one batch.
+    """Predict images ``(H, W, 3)`` of uint8 RGB, images of equal size as one batch.
 
-    Predictions are as those of :meth:`StitchRuntime.predict_batch`.
+    Predictions are as in :meth:`StitchRuntime.predict_batch`.
     """
     groups, predicted = defaultdict(list), [None] * len(images)
     for i, image in enumerate(images):
@@ -119,7 +119,7 @@ def predict_arrays(
 def predictions_of(found: dict | list | BaseDataElement) -> list:
     """Return what a call of an inferencer for data samples found, by image.
 
-    Predictions are as those of :meth:`StitchRuntime.predict_batch`.
+    Predictions are as in :meth:`StitchRuntime.predict_batch`.
     """
     found = found['predictions'] if isinstance(found, dict) else found
     # mmseg's gives the sample of a single image by itself.

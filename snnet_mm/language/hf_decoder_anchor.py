@@ -155,7 +155,7 @@ class HFDecoderAnchor(Anchor):
         return super().layer_depth(param_name.replace('lm_head', 'norm'))
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        """Rename weights of transformers; a tied head is that of the embedding."""
+        """Rename weights of transformers; a tied head has the embedding's."""
         names = (
             k.removeprefix('model.').replace('layers.', 'blocks.') for k in weights
         )

@@ -79,7 +79,7 @@ def set_stitch(model: nn.Module, stitch_id: int) -> None:
 
 
 def set_input_size(model: nn.Module, size: tuple[int, int] | None) -> None:
-    """Let the backbone run at another height and width than that of its images.
+    """Let the backbone run at another height and width than its images have.
 
     It resizes them, and heads bring what they predict back to the size of the images,
     as those for segmentation, depth and classes do. None runs images as they are.

@@ -153,7 +153,7 @@ class BudgetController:
 def fit_times(
     costs: Mapping[int, float], measured_ms: Mapping[int, float]
 ) -> dict[int, float]:
-    """Fit milliseconds of all stitches to those of a few: the line through them.
+    """Fit a line through the milliseconds of a few stitches; return them for all.
 
     FLOPs leave out what every stitch takes alike, such as loading the image; times of
     the cheapest and the costliest stitch tell that apart.

@@ -93,8 +93,8 @@ def pareto_front(
 ) -> list[int]:
     """Stitch ids on the Pareto front, ascending in cost.
 
-    Their score is strictly better than that of every stitch of equal or lower cost; of
-    stitches equal in both it is the smallest id. NaN is never on the front.
+    Their score is strictly better than the score of every stitch of equal or lower
+    cost; of stitches equal in both it is the smallest id. NaN is never on the front.
     """
     unknown = sorted(set(scores) - set(costs))
     if unknown:

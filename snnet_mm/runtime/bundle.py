@@ -1,4 +1,4 @@
-"""The files of a bundle, opened in their runtime if they are those of its manifest."""
+"""Files of a bundle, opened in their runtime if their digests match the manifest."""
 
 import hashlib
 import os
@@ -72,7 +72,7 @@ def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
 
 
 def check_whole(folder: str | os.PathLike, file: Mapping) -> Path:
-    """Return the path of a file whose digest, and that of its weights, is right.
+    """Return the path of a file after checking its digest and its weights' digest.
 
     Raises:
         ValueError: As :func:`check_size`, or if it is not what was exported.

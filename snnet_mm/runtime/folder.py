@@ -103,7 +103,7 @@ def list_images(source: str | os.PathLike, out: str | os.PathLike) -> list[Image
     else:
         root, here = source.resolve(), source.resolve().rglob('*')
         paths = {p for p in here if p.suffix.lower() in SUFFIXES and p.name[0] != '.'}
-        check(out != root, '--out', str(out), 'another folder than that of the images')
+        check(out != root, '--out', str(out), 'another folder than the images')
         paths = {p for p in paths if out not in p.parents}
     check(paths, 'source', str(source), allowed)
     names = [path.relative_to(root) for path in sorted(paths)]

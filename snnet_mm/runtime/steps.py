@@ -41,7 +41,7 @@ class Steps:
         check(not steps or image.shape[:2] == self.size, 'image', found, allowed)
 
     def predict(self, run: Run, images: Sequence[np.ndarray]) -> list:
-        """Predict images; those of the same size for the graph run as one batch."""
+        """Predict images; images of equal size for the graph run as one batch."""
         prepared, groups = [*map(self._prepare, images)], defaultdict(list)
         for i, (pixels, _) in enumerate(prepared):
             groups[pixels.shape].append(i)
@@ -128,7 +128,7 @@ class Steps:
         return filled
 
     def _maps(self, run: Run, pixels: np.ndarray) -> np.ndarray:
-        """Return maps of images, or their mean with those of the mirrored ones."""
+        """Return maps of images, or their mean with the maps of the mirrored images."""
         flip = self.before.get('flip_average')
         if flip and flip.get('of') == 'image' and 'windows' in self.before:
             both = (self._slide(run, image) for image in (pixels, pixels[..., ::-1]))

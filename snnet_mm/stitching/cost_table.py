@@ -108,7 +108,7 @@ class CostTable:
         return replace(self, costs=costs, setup=setup)
 
     def check_same_model(self, other: CostTable, name: str = 'the cost table') -> None:
-        """Refuse a table of another model or input than that of ``other``.
+        """Raise if a table has another model or input than ``other``.
 
         Measured costs may differ: they belong to a device, not to the model.
         """
@@ -122,7 +122,7 @@ class CostTable:
             why = 'is of another stitching space than the model'
         elif self.scope != other.scope:
             scope, wanted = (t.scope or 'the whole model' for t in (self, other))
-            why = f'holds costs of {scope}, wanted are those of {wanted}'
+            why = f'holds costs of {scope}, wanted are costs of {wanted}'
         elif odd:
             why = f'and the model do not share stitches {odd}'
         elif changed:

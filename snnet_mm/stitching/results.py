@@ -150,7 +150,7 @@ class StitchResults:
         return result.metrics[self.metric]
 
     def updated_by(self, others: StitchResults) -> StitchResults:
-        """These results, with those of ``others`` in place of older ones."""
+        """Return these results, with rows of ``others`` in place of older rows."""
         newer = {r.id: r for r in others.stitches}
         return replace(self, stitches=[newer.get(r.id, r) for r in self.stitches])
 
@@ -195,7 +195,7 @@ class StitchResults:
         if self.space not in (None, space.fingerprint):
             raise ValueError(
                 f'{name} of {len(self.stitches)} stitches are of another stitching '
-                f'space than that of the model, which has depths {space.depths} and '
+                f'space than the model, which has depths {space.depths} and '
                 f'{len(space)} stitches (config keys: backbone.anchors, '
                 'backbone.kinds, backbone.stitch_ids)'
             )

@@ -19,10 +19,10 @@ class StagedSpace(StitchingSpace):
     and leaves the fast one after the block that ``j`` belongs to, ``floor(j * d1 /
     d2)``; of equal depths, after block ``j - 1``.
 
-    Ids and joints are those of the authors: the anchors, fast -> slow, then stage by
+    Ids and joints follow the authors: the anchors, fast -> slow, then stage by
     stage, pair by pair, the joints in ascending order.
 
-    Feature maps are those of the last blocks of stages. Where a route ran a stage
+    Feature maps come from the last blocks of stages. Where a route ran a stage
     to its end in a faster anchor, one layer projects that anchor's map straight to the
     slowest width; it is fitted to the slowest anchor's map after the same stage.
 

@@ -41,7 +41,7 @@ class TwoWaySpace(StitchingSpace):
             still is where FS stitches are: the authors' classifiers hold it.
         end_maps: Whether feature maps are those of the anchor that a route ends in.
             Its own blocks serve them; one that the route lacks is substituted likewise,
-            by slower blocks too, whose layers are those of SF stitches.
+            by slower blocks too, through the layers of SF stitches.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ class StitchInitHook(Hook):
 
 
 FINGERPRINT = 'stitch_costs'
-SIZES = 2**20  # keeps the draws of sizes apart from those of stitches on any rank
+SIZES = 2**20  # keeps draws of sizes and of stitches apart on any rank
 
 
 @register(HOOKS)
@@ -112,7 +112,7 @@ class StitchSamplingHook(Hook):
     their losses, ``''`` for a single one.
 
     Args:
-        sampler: Config of the sampler. Default seed: that of the run.
+        sampler: Config of the sampler. Default seed: the seed of the run.
         input_size: Height and width that costs are counted at. Default: those of the
             data preprocessor, or of the first image.
         costs: ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for samplers

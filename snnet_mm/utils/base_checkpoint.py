@@ -1,4 +1,4 @@
-"""Checkpoints that add weights to those of another file, which they name."""
+"""Checkpoints that add weights to another checkpoint, which they name."""
 
 import hashlib
 import os

@@ -26,12 +26,13 @@ def parse_args() -> argparse.Namespace:
     parser = ToolParser(description=__doc__.split('\n\n')[0])
     add = parser.add_argument
     add('models', nargs='+', metavar='NAME=RESULTS', help='see above')
-    what = 'model whose figures are taken from those of all others (default: the first)'
+    what = 'model that is subtracted from all others (default: the first)'
     add('--baseline', help=what)
     add('--cost', choices=UNITS, default='flops', help='what budgets are of')
     what = 'a costs.json of stitch_table.py with measured costs, for all models'
     add('--costs', help=what)
-    add('--metric', help='the metric to compare by (default: that of the results)')
+    what = 'metric to compare by (default: the metric of the results)'
+    add('--metric', help=what)
     add('--resamples', type=int, default=1000, help='bootstrap resamples of the images')
     what = 'files to write, the ending aside (default: fronts)'
     add('--out', type=Path, default=Path('fronts'), help=what)

@@ -33,7 +33,7 @@ def parse_args() -> argparse.Namespace:
     other = dict(nargs=2, metavar=('LABEL', 'FILE'))
     what = 'results of another model, whose front is drawn'
     add('--compare', action='append', default=[], **other, help=what)
-    add('--metric', help='the metric to draw (default: that of the results)')
+    add('--metric', help='the metric to draw (default: the metric of the results)')
     what = """metrics that are better when lower, none if all are when higher; asked
         for where that is not known of a metric"""
     add('--lower-is-better', nargs='+', metavar='METRIC', help=what)

@@ -24,7 +24,7 @@ def parse_args() -> argparse.Namespace:
     add('results', help='results of all stitches of a two-way space')
     what, depths = 'blocks of the anchors, fast to slow', dict(nargs='+', type=int)
     add('--depths', **depths, required=True, metavar='DEPTH', help=what)
-    add('--metric', help='metric (default: that of the results)')
+    add('--metric', help='metric (default: the metric of the results)')
     what = 'GFLOPs between budgets (default: 10)'
     add('--step', default=10, type=float, help=what)
     args = parser.parse_args()

@@ -59,6 +59,6 @@ def draw_sample(
 ) -> None:
     """Let mm's visualizer of the task draw a sample on an RGB image ``(H, W, 3)``.
 
-    ``settings`` are those of the visualizer's method.
+    ``settings`` are arguments of the visualizer's method.
     """
     task_of(visualizer).draw(visualizer, name, image, sample, **settings)

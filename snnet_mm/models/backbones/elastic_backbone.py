@@ -23,7 +23,7 @@ class ElasticBackbone(StitchedBackbone):
         chains: Blocks that each chain keeps, in order of falling cost.
         stitching_layer: Config of the stitching layers, without their widths; by
             default prefix tokens have a map of their own where ``out='end'``.
-        out_indices: Blocks whose maps are returned. Default: those of the network.
+        out_indices: Blocks whose maps are returned. Default: the network's.
         stitch_ids: Stitches to keep besides the network. Default: all.
         out, **kwargs: See :class:`StitchedBackbone`.
 

@@ -20,7 +20,7 @@ from .distillation import Distillation, TeacherWrapper, find_head, recorded_logi
 class FastAnchorWrapper(TeacherWrapper):
     """A model whose anchor is distilled from a larger one, block by block.
 
-    The loss is that of the task, plus ``logits_weight`` times the Kullback-Leibler
+    The loss is the task's, plus ``logits_weight`` times the Kullback-Leibler
     divergence of the logits, plus ``1 - cosine`` of each token with the teacher's: the
     mean over the blocks, and once more after the last.
 

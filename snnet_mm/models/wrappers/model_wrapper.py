@@ -11,7 +11,7 @@ from snnet_mm.utils import check
 
 
 class ModelWrapper(BaseModel):
-    """An mm model with another ``loss``; all else is that of the model.
+    """An mm model with another ``loss``; all else stays the model's.
 
     The model is a child, ``wrapped``, which shows in no name: modules, parameters and
     the state dict have the names of the model, and checkpoints go both ways.
@@ -80,7 +80,7 @@ class ModelWrapper(BaseModel):
 def _name_as_in_model(
     wrapper: ModelWrapper, state_dict: dict, prefix: str, *_: Any
 ) -> None:
-    """Take the name of the child out of those of its weights, and of their versions."""
+    """Remove the child's name from names of its weights and of their versions."""
     inner = f'{prefix}wrapped.'
     for key in [k for k in state_dict if k.startswith(inner)]:
         state_dict[prefix + key.removeprefix(inner)] = state_dict.pop(key)

@@ -127,7 +127,7 @@ function drawRoute(svg, stitch) {
   anchors.forEach(({ name, depth }, row) => {
     const y = 2 + row * high, width = 350 / depth;
     for (let i = 0; i < depth; i++) add('rect', { x: 45 + i * width, y, width: width - 2, rx: 2,
-      height: 0.9 * high, class: `${used.has(`${name} ${i}`) ? 'on' : ''} ${row ? 'later' : ''}` });
+      height: 0.9 * high, class: `${used.has(`${name} ${i}`) ? 'on' : ''} ${row < anchors.length - 1 ? 'fast' : ''}` });
     add('text', { y: (row + 0.6) * high }, name);
   });
   add('polyline', { points: points.join(' ') });

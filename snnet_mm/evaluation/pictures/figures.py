@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELL_WIDTH = 2.8  # inches
+FAST, SLOW = '#e8a22f', '#3a76cc'  # colours of anchors, also in tools/web/index.html
 FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 

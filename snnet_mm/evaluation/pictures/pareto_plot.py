@@ -11,15 +11,16 @@ from xml.etree import ElementTree
 from snnet_mm.stitching import UNITS, StitchResult, StitchResults
 from snnet_mm.utils import atomic_path
 
-from .figures import new_figure
+from .figures import FAST, SLOW, new_figure
 
+# The colour of a route is the anchor's that it ends in.
 KIND_STYLES = {
-    'anchor': dict(color='goldenrod', marker='*', s=220, edgecolor='black', zorder=5),
-    'FS': dict(color='tab:blue', marker='o', s=36, zorder=3),
-    'SF': dict(color='tab:orange', marker='s', s=36, zorder=3),
+    'anchor': dict(color='white', marker='*', s=220, edgecolor='black', zorder=5),
+    'FS': dict(color=SLOW, marker='o', s=36, zorder=3),
+    'SF': dict(color=FAST, marker='s', s=36, zorder=3),
     'FSF': dict(color='tab:green', marker='^', s=30, zorder=2),
     'SFS': dict(color='tab:purple', marker='v', s=30, zorder=2),
-    'skip': dict(color='tab:blue', marker='o', s=40, zorder=3),
+    'skip': dict(color=SLOW, marker='o', s=40, zorder=3),
 }
 # Of other fronts and of baselines.
 OTHER_COLORS = ('dimgray', 'tab:cyan', 'tab:brown', 'tab:olive')

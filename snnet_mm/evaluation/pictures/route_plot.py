@@ -17,13 +17,13 @@ from snnet_mm.stitching import (
     middle_stitches,
 )
 
-from .figures import new_figure, save_figure
+from .figures import FAST, SLOW, new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Fast -> slow; of more than four anchors they repeat.
-ANCHOR_COLORS = ('#e8a22f', '#3a76cc', '#7d4fa8', '#3c9a6b')
+ANCHOR_COLORS = (FAST, SLOW, '#7d4fa8', '#3c9a6b')
 UNUSED_COLOR, LINE_COLOR, BACK_COLOR = '#e6e7ea', '#20242b', '#b03a2e'
 COLUMNS, BLOCK_HEIGHT, STAGE_GAP = 2, 0.46, 0.025
 TITLE = dict(loc='left', fontsize='small', pad=2)

@@ -153,6 +153,9 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
         words = f'Left out: {len(left)}, by more than {tolerance} worse{words}'
         console.print(words, soft_wrap=True)
     console.print(f'Wrote manifest.json and these files to {out}', soft_wrap=True)
+    graphs = {file['format'] for s in manifest['stitches'] for file in s['files']}
+    if graphs & {'onnx', 'openvino'}:
+        console.print(f'Next: python tools/serve.py {out}', soft_wrap=True)
 
 
 if __name__ == '__main__':

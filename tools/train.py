@@ -61,8 +61,10 @@ def main() -> None:
         dumped = Path(cfg.work_dir, Path(args.config).name)  # with all options
         config = dumped if args.cfg_options and dumped.is_file() else args.config
         stitched = any('anchors' in part for part in dicts_in(cfg.model))
-        tool = osp.relpath(Path(__file__).with_name('test.py'))
-        stitches = ' --stitch-id all' if stitched else ''
+        name, stitches = 'make_elastic.py', ''
+        if stitched:
+            name, stitches = 'test.py', ' --stitch-id all'
+        tool = osp.relpath(Path(__file__).with_name(name))
         print(f'Checkpoint: {last}\nNext: python {tool} {config} {last}{stitches}')
 
 

@@ -162,7 +162,7 @@ def predict_folder(
     check(is_whole(batch_size, 1), '--batch-size', batch_size, 'whole numbers from 1')
     images = list_images(source, out)
     suffix = f'_{index}of{number}' if number > 1 else ''
-    store = (_Maps if task in ('segmentation', 'depth') else _Records)(out, suffix)
+    store = _store(task, out, suffix)
     own = dict(enumerate(images[index - 1 :: number]))
     left = [image for image in own.values() if not store.has(image)]
     before, unreadable = len(own) - len(left), {}
@@ -196,6 +196,16 @@ def predict_folder(
     ids = {image.name: index + number * i for i, image in own.items()}
     store.finish(ids, task, classes)
     return Summary(len(left) - len(unreadable), before, unreadable)
+
+
+def count_done(task: str, source: str | os.PathLike, out: str | os.PathLike) -> int:
+    """Return the number of images that have a prediction."""
+    store = _store(task, out, '')
+    return sum(store.has(image) for image in list_images(source, out))
+
+
+def _store(task: str, out: str | os.PathLike, suffix: str) -> '_Maps':
+    return (_Maps if task in ('segmentation', 'depth') else _Records)(out, suffix)
 
 
 def _read(images: Sequence[ImageFile]) -> list[np.ndarray | Exception]:

@@ -5,10 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from snnet_mm.runtime import predict_folder
-from snnet_mm.runtime.folder import Summary, list_images
+from snnet_mm.runtime.folder import Summary, count_done, list_images
 
 PARTS = 4  # shards of each worker, so that none waits long for the last
 
@@ -21,11 +19,9 @@ class Shards:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         shards = [(int(i) + 1, self._arguments[-1]) for i in batch['id']]
-        done = [
-            predict_folder(self._predict, *self._arguments[:-1], shard).predicted
-            for shard in shards
-        ]
-        return dict(predicted=np.array(done))
+        for shard in shards:
+            predict_folder(self._predict, *self._arguments[:-1], shard)
+        return batch
 
 
 def predict_folder_on_ray(
@@ -54,6 +50,7 @@ def predict_folder_on_ray(
     import ray.data
 
     number = min(PARTS * workers, len(list_images(source, out)))
+    before = count_done(task, source, out)
     arguments = task, tuple(classes), str(source), str(out), batch_size
     ids = [dict(id=i) for i in range(number)]
     shards = ray.data.from_items(ids, override_num_blocks=number)
@@ -61,12 +58,11 @@ def predict_folder_on_ray(
         Shards, fn_constructor_args=(build, (*arguments, number)), batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1,
     )  # fmt: skip
-    predicted = sum(row['predicted'] for row in done.take_all())
+    assert done.materialize().count() == number
     # What is left are images that cannot be read, and one file of all.
     found = predict_folder(build(), *arguments)
     for i in range(1, number + 1):
         for path in Path(out).glob(f'*_{i}of{number}.*'):
             path.unlink()
-    predicted += found.predicted
-    before = found.before + found.predicted - predicted
+    predicted = found.predicted + found.before - before
     return Summary(predicted, before, found.unreadable)

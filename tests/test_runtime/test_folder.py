@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from snnet_mm.runtime import Deadline, Detections, predict_folder
-from snnet_mm.runtime.folder import list_images, parse_duration, read_image
+from snnet_mm.runtime.folder import count_done, list_images, parse_duration, read_image
 
 CLASSES = 'a', 'b', 'c'
 SIZES = (8, 6), (5, 9)
@@ -162,7 +162,7 @@ def test_three_kills_lose_nothing_and_nothing_is_written_twice(images, tmp_path,
             about = dict(kill_at=2, counted='open')
         assert wait(fork(lambda: predict(task, source, out), out, **about))
         now = outputs()
-        assert len(now) == 2 * (number + 1)
+        assert len(now) == 2 * (number + 1) == count_done(task, source, out)
         assert {name: now[name] for name in written} == written
         written = now
         if task == 'detection':  # as if killed within a line

@@ -30,8 +30,8 @@ def parse_args() -> argparse.Namespace:
     add('--out', type=Path, required=True, help='output folder')
     what = 'formats (default: mm; of a bundle onnx, which shares the weights)'
     add('--format', nargs='+', help=what)
-    what = """precisions of graphs (default: fp32); int8 is that of the backbone's
-        linear layers"""
+    what = """precisions of graphs (default: fp32); int8 quantises the linear
+        layers of the backbone"""
     add('--precision', nargs='+', default=['fp32'], help=what)
     what = """evaluate every file on this data, beside the stitch in PyTorch; metric and
         milliseconds of both go to the manifest"""
@@ -42,7 +42,7 @@ def parse_args() -> argparse.Namespace:
         written in fp32 instead"""
     add('--tolerance', type=float, default=0.5, help=what)
     what = """size of a graph's images (default: test_cfg.input_size of the config, or
-        that of the data preprocessor); checkpoints need none"""
+        the data preprocessor's); checkpoints need none"""
     add('--shape', metavar='HxW', help=what)
     what = 'stitches.json of a test: metrics for the manifest, and for choosing'
     add('--results', help=what)

@@ -29,7 +29,7 @@ def parse_args() -> argparse.Namespace:
     which.add_argument('--keep', help=what)
     what = 'blocks that each budget keeps, such as 0,1,2,4,5 1,4'
     which.add_argument('--blocks', nargs='+', help=what)
-    what = """iterations that tune the maps on the training images, or those of
+    what = """iterations that tune the maps on the training images, or on
         --images; the model stays as it is (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
     what = 'tune with labels of the training images, too'

@@ -127,7 +127,7 @@ def predict_on_ray(args: argparse.Namespace) -> None:
 
     _, *about, _, _ = of_bundle(args)
     settings = args.source, args.out, args.batch_size, args.ray
-    # Ray Data wants a CPU beside those of the workers.
+    # Ray Data needs a CPU beside the workers' CPUs.
     start_ray(args.ray + 1, args.address)
     with work_dir_lock(args.out, 'prediction_1of1', '--out'):
         build = lambda: of_bundle(args)[0]  # noqa: E731

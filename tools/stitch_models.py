@@ -13,8 +13,8 @@ def parse_args() -> argparse.Namespace:
         add(f'config_{name}', help='config of a trained model')
         add(f'checkpoint_{name}', help='its checkpoint')
     add('--out', required=True, help='config to write; weights: the same name, .pth')
-    what = """input size that costs are counted at (default: that of the data
-        preprocessor, or of a classifier's anchor)"""
+    what = """input size that costs are counted at (default: the data
+        preprocessor's, or a classifier's anchor's)"""
     add('--shape', metavar='HxW', help=what)
     return parser.parse_args()
 

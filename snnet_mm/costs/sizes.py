@@ -26,7 +26,7 @@ def is_size(value: object) -> bool:
 def check_sizes(
     model: nn.Module, sizes: Sequence[Sequence[int]], key: str
 ) -> tuple[Size, ...]:
-    """Return the sizes; refuse wrong ones, and say which are padded."""
+    """Return the sizes; raise for wrong ones, and say which are padded."""
     right = isinstance(sizes, Sequence) and all(map(is_size, sizes))
     found = tuple(map(tuple, sizes)) if right else ()
     once = right and len({*found}) == len(found)

@@ -55,7 +55,7 @@ class Format:
     weights_suffix: str = ''
 
     def check_precision(self, name: str, precision: str) -> None:
-        """Refuse a precision that the format lacks, or whose packages are missing."""
+        """Raise if the format lacks a precision, or its packages are missing."""
         reason = self.cannot.get(precision)
         check(reason is None, '--precision', precision, f'not with {name}: {reason}')
         needed = (*self.packages.get('any', ()), *self.packages.get(precision, ()))

@@ -161,8 +161,8 @@ def as_bgr(array: np.ndarray) -> np.ndarray:
     """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
 
     Grey becomes three equal channels, the alpha of BGRA is dropped. Integers become
-    uint8, others float32. Values of 16 bits, or from 0 to 1, are refused: only the user
-    knows which of them is white.
+    uint8, others float32. Values of 16 bits, or from 0 to 1, raise an error: only the
+    user knows which of them is white.
     """
     image = array[..., None] if array.ndim == 2 else array
     fits = image.ndim == 3 and image.size and image.shape[-1] in (1, 3, 4)
@@ -171,7 +171,7 @@ def as_bgr(array: np.ndarray) -> np.ndarray:
     image = image[..., :3] if image.shape[-1] > 1 else image.repeat(3, axis=-1)
     kind, low, high = image.dtype.kind, image.min(), image.max()
     numbers = kind in 'uif' and image.dtype not in (np.uint16, np.int16)
-    # Written this way round, NaN is refused too.
+    # Written this way round, NaN raises too.
     in_range = numbers and 0 <= low <= high <= 255
     scaled = kind != 'f' or not 0 < high <= 1
     found = f'an array of {image.dtype} from {low} to {high}'

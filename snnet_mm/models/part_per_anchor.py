@@ -50,7 +50,7 @@ class PartPerAnchor(BaseModule):
         self._active = stitch.end_anchor
 
     def check_space(self, space: StitchingSpace) -> None:
-        """Refuse other parts than one for each anchor."""
+        """Raise unless there is one part for each anchor."""
         wanted = f'one for each of the {len(space.depths)} anchors of the backbone'
         fits = len(self.parts) == len(space.depths)
         check(fits, 'PartPerAnchor.parts', f'{len(self.parts)} parts', wanted)

@@ -101,7 +101,7 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
-    try:  # weights outside of the folder are refused by onnxruntime
+    try:  # onnxruntime raises for weights outside of the folder
         session = onnxruntime.InferenceSession(
             path, settings, providers=['CPUExecutionProvider']
         )

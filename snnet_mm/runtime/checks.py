@@ -1,4 +1,4 @@
-"""One way to refuse what a user got wrong, and to tell numbers from what is none."""
+"""Validation helpers."""
 
 import math
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def check(ok: object, key: str, value: object, allowed: str | Collection) -> None:
-    """Refuse a value that a user gave, unless ``ok`` is true; see :func:`refusal`."""
+    """Raise if a value of a user is wrong; see :func:`refusal`."""
     if not ok:
         raise refusal(key, value, allowed)
 

@@ -30,7 +30,7 @@ class Steps:
             self.left.add('resize')
 
     def check_image(self, image: np.ndarray) -> None:
-        """Refuse what is no image, or one that wants steps that are not known."""
+        """Raise if the array is not an image or needs unsupported preprocessing."""
         is_array = isinstance(image, np.ndarray)
         found = f'{image.dtype} {image.shape}' if is_array else type(image).__name__
         fits = is_array and image.dtype == np.uint8 and image.ndim == 3

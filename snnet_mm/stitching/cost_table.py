@@ -198,7 +198,7 @@ def split_cost_range(
 def check_rows(
     rows: Collection[Mapping], costs: Mapping[int, Any], optional: Collection[str]
 ) -> None:
-    """Refuse stitches as they were read, or their costs, that no model can have.
+    """Raise if stitches that were read, or their costs, are impossible.
 
     ``costs`` have the fields of :class:`Cost`, of which the ``optional`` may be None.
     """

@@ -191,7 +191,7 @@ class StitchResults:
         return replace(self, stitches=stitches, setup=costs.setup)
 
     def check_space(self, space: StitchingSpace, name: str = 'results') -> None:
-        """Refuse results that are not of this stitching space, if theirs is known."""
+        """Raise if results are of another stitching space, if theirs is known."""
         if self.space not in (None, space.fingerprint):
             raise ValueError(
                 f'{name} of {len(self.stitches)} stitches are of another stitching '
@@ -251,7 +251,7 @@ class StitchResults:
 
 
 def check_comparable(results: Collection[StitchResults]) -> None:
-    """Refuse results that cannot stand on one front."""
+    """Raise if results cannot be compared on one front."""
     ranked_by = {(r.metric, r.space, r.higher_is_better) for r in results}
     allowed = 'results of one stitching space, ranked by one metric'
     check(len(ranked_by) == 1, '--results', sorted(ranked_by), allowed)

@@ -86,7 +86,7 @@ def visiting_order(stitches: Iterable[Stitch]) -> list[Stitch]:
 
 
 def check_route(stitch: Stitch, depths: Sequence[int], layers: Collection[str]) -> None:
-    """Refuse a route that anchors of these depths and these layers cannot run."""
+    """Raise if anchors of these depths and these layers cannot run a route."""
     segments = tuple(tuple(segment) for segment in stitch.segments)
     k = len(depths)
     runs = all(0 <= a < k and 0 <= i <= j <= depths[a] for a, i, j in segments)

@@ -16,7 +16,7 @@ from snnet_mm.utils import register
 class BF16OptimWrapper(OptimWrapper):
     """Runs the forward pass in bfloat16 autocast; weights and steps stay float32.
 
-    mmengine's ``AmpOptimWrapper`` refuses to run without an accelerator. bfloat16 has
+    mmengine's ``AmpOptimWrapper`` raises without an accelerator. bfloat16 has
     the exponent of float32, so no loss scale is needed. It pays on processors that
     multiply in bfloat16 (AVX512-BF16, AMX), and costs time on others.
     """

@@ -15,7 +15,7 @@ LEAST = dict(max_iters=1, max_epochs=1, val_interval=1, val_begin=0)
 
 
 def check_loop(train_cfg: Mapping | None) -> None:
-    """Refuse lengths and intervals of a training by which nothing would be trained."""
+    """Raise for lengths and intervals of a training that would train nothing."""
     for key, least in LEAST.items():
         if (value := (train_cfg or {}).get(key)) is not None:
             allowed = f'whole numbers from {least} on'

@@ -101,7 +101,7 @@ def _explained(path: Path, error: Exception) -> ValueError:
 def load_url(url: str) -> dict[str, Any]:
     """Fetch a checkpoint into torch's cache, unless it is there, and read it.
 
-    One that :func:`load_weights_only` refuses is not kept.
+    One for which :func:`load_weights_only` raises is not kept.
     """
     path = _download(url)
     try:

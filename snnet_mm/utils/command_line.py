@@ -70,7 +70,7 @@ def run_command(main: Callable[[], None]) -> None:
             main()
     except Exception as error:
         text = str(error).strip()
-        # mm's own classes refuse a setting so; ours raise a ValueError.
+        # mm's own classes raise this for a wrong setting; ours raise a ValueError.
         expected = isinstance(error, USERS_ERRORS) or 'unexpected keyword' in text
         if TRACEBACK in sys.argv or not expected:
             raise
@@ -89,7 +89,7 @@ def parse_size(text: str, option: str) -> tuple[int, int]:
 
 
 def check_file(path: str | os.PathLike | None, key: str) -> None:
-    """Refuse a local file that does not exist, and name the nearest."""
+    """Raise if a local file does not exist, and name the nearest."""
     if path is None or ':' in str(path) or Path(path).expanduser().is_file():
         return
     path = Path(path).expanduser()

@@ -118,7 +118,7 @@ def read_json(
 
 
 def require(right: object, name: str, value: object, allowed: str | Collection) -> None:
-    """Refuse an entry of a file unless it is right."""
+    """Raise if an entry of a file is wrong."""
     if not right:
         raise ValueError(f'{name} is {value!r}; allowed: {allowed}')
 

@@ -19,11 +19,11 @@ MISSING_TYPE = re.compile(r'(\S+) is not in the (\w+)::(.+?) registry')
 def register(
     registry: Registry, name: str | None = None, passes_on: bool = False
 ) -> Callable[[type], type]:
-    """Register a class, and refuse settings that it does not have.
+    """Register a class, and raise for settings that it does not have.
 
     A misspelt or unknown key of a config ends in a ValueError that names the key, its
     value and the nearest setting, in whichever tool the class is built. Where a class
-    ``passes_on`` its ``**kwargs`` to another than its bases, that one may refuse them.
+    ``passes_on`` its ``**kwargs`` to another than its bases, that one may raise.
     """
 
     def decorate(cls: type) -> type:

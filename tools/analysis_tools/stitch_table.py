@@ -36,8 +36,8 @@ def parse_args() -> argparse.Namespace:
     add('config', help='config file path')
     add('--latency', action='store_true', help='time the parts of the model')
     add('--memory', action='store_true', help='measure the peak memory, on a GPU')
-    what = """input size (default: test_cfg.input_size of the config, or that of the
-        data preprocessor)"""
+    what = """input size (default: test_cfg.input_size of the config, or the
+        data preprocessor's)"""
     add('--shape', metavar='HxW', help=what)
     what = 'input sizes, each of which gets a costs_HxW.json, instead of one'
     add('--sizes', nargs='+', metavar='HxW', help=what)
@@ -46,7 +46,7 @@ def parse_args() -> argparse.Namespace:
     dtypes = ('float32', 'float16', 'bfloat16')
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
     what = """time stitches as files of these precisions instead, and write
-        costs_PRECISION.json; those of --check are exported, the others fitted"""
+        costs_PRECISION.json; stitches of --check are exported, the others fitted"""
     add('--precision', nargs='+', choices=('fp32', 'fp16', 'int8'), help=what)
     what = 'what runs the files of --precision (default: onnx)'
     add('--runtime', choices=('onnx', 'openvino'), default='onnx', help=what)

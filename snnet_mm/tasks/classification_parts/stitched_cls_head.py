@@ -74,7 +74,7 @@ class StitchedClsHead(ClsHead):
         return self
 
     def check_space(self, space: StitchingSpace) -> None:
-        """Refuse heads of anchors that are not there, which nothing would train."""
+        """Raise for heads of missing anchors, which nothing would train."""
         held, needed = len(self.anchor_heads), len(space.depths)
         wanted = f'one for each of the {needed} anchors of the backbone'
         check(held == needed, KEYS, f'heads for {held} anchors', wanted)

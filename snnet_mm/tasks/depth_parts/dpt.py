@@ -69,7 +69,7 @@ class ScaleInvariantLogLoss(nn.Module):
 
 
 def check_depth_range(min_depth: float, max_depth: float) -> tuple[float, float]:
-    """Return a range of depths in metres; refuse one that is empty or begins at 0."""
+    """Return a range of depths in metres; raise if it is empty or begins at 0."""
     depths = min_depth, max_depth
     ok = 0 < min_depth < max_depth
     check(ok, 'min_depth, max_depth', depths, '0 < min_depth < max_depth')

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv ready for one purpose, or returns at once if it already is.
 #
-#   tools/setup_env.sh demo   torch, the OpenMMLab packages, timm and this package
-#   tools/setup_env.sh test   demo, onnxruntime, transformers, ray, pytest, ruff
+#   tools/setup_env.sh demo   torch, the OpenMMLab packages, timm, onnxruntime, Ray
+#   tools/setup_env.sh test   demo, transformers, pytest, ruff
 #   tools/setup_env.sh ops    demo, and mmcv's operators compiled
 #   tools/setup_env.sh docs   demo, and mkdocs
 #   tools/setup_env.sh lint   ruff alone
@@ -131,7 +131,7 @@ if [ "$mode" = test ]; then
   pip_install 'the OpenMMLab stack and the test tools' -e '.[all,llama,ray,tests]'
   check 'onnxruntime, onnxscript, pytest, transformers, xdist'
 else
-  pip_install 'the OpenMMLab stack' -e '.[mminstall,optional]'
+  pip_install 'the OpenMMLab stack, onnxruntime and Ray' -e '.[mminstall,optional,ray]'
 fi
 if [ "$mode" = ops ]; then install_ops; fi
 if [ "$mode" = docs ]; then pip_install 'mkdocs' -r requirements/docs.txt; fi

@@ -18,6 +18,9 @@ USERS_ERRORS = ValueError, OSError, ImportError
 TRACEBACK, VERBOSE = '--traceback', '--verbose'
 TRUST = '--trust-checkpoint'
 LAUNCHERS = 'pytorch', 'slurm', 'mpi'
+# Extras of this package that bring a missing package.
+EXTRAS = dict(onnxruntime='onnx', openvino='openvino', ray='ray')
+EXTRAS |= dict(huggingface_hub='hub', transformers='llama')
 
 
 class ToolParser(argparse.ArgumentParser):
@@ -74,6 +77,9 @@ def run_command(main: Callable[[], None]) -> None:
         expected = isinstance(error, USERS_ERRORS) or 'unexpected keyword' in text
         if TRACEBACK in sys.argv or not expected:
             raise
+        missing = (getattr(error, 'name', None) or '').partition('.')[0]
+        if missing in EXTRAS:
+            text += f"; pip install 'snnet_mm[{EXTRAS[missing]}]' installs it"
         kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
         print(f'Error: {kind}{text} ({TRACEBACK} shows where)', file=sys.stderr)
         raise SystemExit(1) from None

@@ -21,6 +21,17 @@ def test_errors_of_users_are_short(capsys, monkeypatch):
         run_command(main)
 
 
+def test_the_extra_of_a_missing_package_is_named(capsys, monkeypatch):
+    def main():
+        raise ModuleNotFoundError("No module named 'ray.serve'", name='ray.serve')
+
+    monkeypatch.setattr(sys, 'argv', ['tool'])
+    with pytest.raises(SystemExit, match='1'):
+        run_command(main)
+    words = "'ray.serve'; pip install 'snnet_mm[ray]' installs it"
+    assert words in capsys.readouterr().err
+
+
 def test_the_nearest_file_is_named(tmp_path):
     (tmp_path / 'iter_300.pth').touch()
     for path in (None, 'timm://vit', tmp_path / 'iter_300.pth'):

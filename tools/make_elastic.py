@@ -8,9 +8,9 @@ from snnet_mm.utils import ToolParser, check_file, run_command
 
 def parse_args() -> argparse.Namespace:
     parser = ToolParser(
-        description='Make a trained model elastic: the model itself is untouched, and '
-        'smaller budgets run some of its blocks with one linear map in place of each '
-        'run of the others'
+        description='Give a trained model smaller budgets. Each budget skips some '
+        'blocks, and one linear map replaces each run of skipped blocks. The model '
+        'itself is not changed.'
     )
     add = parser.add_argument
     add('config', help='config of a trained model of mmseg, mmdet or mmpretrain')

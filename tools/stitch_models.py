@@ -1,4 +1,4 @@
-"""Stitch two trained models: writes the config, and the weights that it starts from."""
+"""Stitch two trained models: write a config and the weights that it starts from."""
 
 import argparse
 from pathlib import Path

@@ -15,7 +15,7 @@ from snnet_mm.utils import (
 
 
 def parse_args() -> argparse.Namespace:
-    parser = ToolParser(description='Test (and eval) a model')
+    parser = ToolParser(description='Test stitches, or a model without stitches')
     add = parser.add_argument
     add('config', help='test config file path')
     add('checkpoint', help='checkpoint file')

@@ -26,10 +26,11 @@ EXTRAS |= dict(huggingface_hub='hub', transformers='llama')
 class ToolParser(argparse.ArgumentParser):
     """A parser with the options that all tools have; see :func:`run_command`."""
 
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, description: str = '', **kwargs) -> None:
+        # Docstrings of tools end in the command, which the usage shows.
+        super().__init__(description=description.partition(': ``')[0], **kwargs)
         group = self.add_argument_group('output')
-        what = 'show the whole log of mmengine, which its file has in any case'
+        what = "show mmengine's whole log, which is always in its file"
         group.add_argument(VERBOSE, action='store_true', help=what)
         what = 'show where in the code an error was raised'
         group.add_argument(TRACEBACK, action='store_true', help=what)

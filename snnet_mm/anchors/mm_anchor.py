@@ -13,6 +13,8 @@ from snnet_mm.utils import check, refusal, register
 
 from .base import Anchor, BackboneMap, MapState, TokenState
 
+State = TokenState | MapState
+
 
 class MMAnchor(Anchor):
     """A backbone of mmseg, mmdet or mmpretrain, run one block at a time.
@@ -72,28 +74,31 @@ class MMAnchor(Anchor):
         """Return width and stride of every stage."""
 
     @abstractmethod
-    def to_output(
-        self, state: TokenState | MapState, with_cls: bool = False, place: int = -1
-    ) -> BackboneMap:
+    def output_at(self, state: State, place: int) -> BackboneMap | list[Tensor]:
         """Return the output of the network at a place of its ``out_indices``."""
 
-    def enter(self, state: TokenState | MapState, stage: int) -> TokenState | MapState:
+    def to_output(
+        self, state: State, with_cls: bool = False, place: int = -1
+    ) -> BackboneMap:
+        return self.output_at(state, place)
+
+    def enter(self, state: State, stage: int) -> State:
         """Run what leads from the last block of a stage into the next ``stage``."""
         return state
 
-    def run_block(self, state: TokenState | MapState, i: int) -> TokenState | MapState:
+    def run_block(self, state: State, i: int) -> State:
         stage, j = self._places[i]
         if j == 0 and stage:
             state = self.enter(state, stage)
         return self.run_own(state, self.get_submodule(self._paths[i]), i)
 
-    def run_own(
-        self, state: TokenState | MapState, block: nn.Module, i: int
-    ) -> TokenState | MapState:
+    def run_own(self, state: State, block: nn.Module, i: int) -> State:
         """Run block i, after what leads into its stage."""
-        return MapState(block(state.map))
+        if isinstance(state, MapState):
+            return MapState(block(state.map))
+        return state._replace(tokens=block(state.tokens, state.grid))
 
-    def to_feature_map(self, state: TokenState | MapState) -> Tensor:
+    def to_feature_map(self, state: State) -> Tensor:
         return self.to_output(state)
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
@@ -173,9 +178,7 @@ class MMSegViT(_TokenNet):
         """Apply the final norm."""
         return self.net.norm1(x)
 
-    def to_output(
-        self, state: TokenState, with_cls: bool = False, place: int = -1
-    ) -> BackboneMap | list[Tensor]:
+    def output_at(self, state: TokenState, place: int) -> BackboneMap | list[Tensor]:
         net, x = self.net, state.tokens
         patches = x[:, 1:] if getattr(net, 'with_cls_token', True) else x
         out = patches.reshape(len(x), *state.grid, x.shape[-1])
@@ -190,17 +193,12 @@ class MMPretrainViT(_TokenNet):
     mirrors = ('mmpretrain', 'VisionTransformer'), ('mmpretrain', 'BEiTViT')
 
     def embed(self, images: Tensor) -> TokenState:
-        from mmpretrain.models.utils import resize_pos_embed
-
         net = self.net
         x, grid = net.patch_embed(images)
         if net.cls_token is not None:
             x = torch.cat((net.cls_token.expand(len(x), -1, -1), x), dim=1)
         if net.pos_embed is not None:
-            settings = dict(mode=net.interpolate_mode)
-            settings['num_extra_tokens'] = net.num_extra_tokens
-            sizes = net.patch_resolution, grid
-            x = x + resize_pos_embed(net.pos_embed, *sizes, **settings)
+            x = x + _resized_positions(net, net.pos_embed, grid)
         x = net.drop_after_pos(x)
         if hasattr(net, 'pre_norm'):
             x = net.pre_norm(x)
@@ -216,9 +214,7 @@ class MMPretrainViT(_TokenNet):
         """Apply the final norm."""
         return self.net.ln1(x)
 
-    def to_output(
-        self, state: TokenState, with_cls: bool = False, place: int = -1
-    ) -> BackboneMap:
+    def output_at(self, state: TokenState, place: int) -> BackboneMap:
         return self.net._format_output(state.tokens, state.grid)
 
     def other_levels(self) -> list[tuple[str, int]]:
@@ -246,15 +242,7 @@ class MMSwin(MMAnchor):
         net = self.net
         x, grid = net.patch_embed(images)
         if net.use_abs_pos_embed and hasattr(net, 'num_extra_tokens'):  # mmpretrain
-            from mmpretrain.models.utils import resize_pos_embed
-
-            x = x + resize_pos_embed(
-                net.absolute_pos_embed,
-                net.patch_resolution,
-                grid,
-                net.interpolate_mode,
-                net.num_extra_tokens,
-            )
+            x = x + _resized_positions(net, net.absolute_pos_embed, grid)
         elif net.use_abs_pos_embed:
             x = x + net.absolute_pos_embed
         return TokenState(net.drop_after_pos(x), tuple(grid))
@@ -263,12 +251,7 @@ class MMSwin(MMAnchor):
         x, grid = self.net.stages[stage - 1].downsample(state.tokens, state.grid)
         return TokenState(x, tuple(grid))
 
-    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
-        return state._replace(tokens=block(state.tokens, state.grid))
-
-    def to_output(
-        self, state: TokenState, with_cls: bool = False, place: int = -1
-    ) -> Tensor:
+    def output_at(self, state: TokenState, place: int) -> Tensor:
         net = self.net
         stage = net.out_indices[place]
         out = getattr(net, f'norm{stage}')(state.tokens)
@@ -307,9 +290,7 @@ class MMResNet(MMAnchor):
             x = net.relu(net.norm1(net.conv1(images)))
         return MapState(net.maxpool(x))
 
-    def to_output(
-        self, state: MapState, with_cls: bool = False, place: int = -1
-    ) -> Tensor:
+    def output_at(self, state: MapState, place: int) -> Tensor:
         return state.map
 
 
@@ -325,11 +306,9 @@ class MMConvNeXt(MMAnchor):
 
     @staticmethod
     def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
-        stem = next(
-            m for m in net.downsample_layers[0].modules() if isinstance(m, nn.Conv2d)
-        )
-        strides = [stem.stride[0] * 2**s for s in range(len(net.channels))]
-        return list(net.channels), strides
+        stem = net.downsample_layers[0].modules()
+        stride = next(m.stride[0] for m in stem if isinstance(m, nn.Conv2d))
+        return list(net.channels), [stride * 2**s for s in range(len(net.channels))]
 
     def embed(self, images: Tensor) -> MapState:
         return MapState(self.net.downsample_layers[0](images))
@@ -337,9 +316,7 @@ class MMConvNeXt(MMAnchor):
     def enter(self, state: MapState, stage: int) -> MapState:
         return MapState(self.net.downsample_layers[stage](state.map))
 
-    def to_output(
-        self, state: MapState, with_cls: bool = False, place: int = -1
-    ) -> Tensor:
+    def output_at(self, state: MapState, place: int) -> Tensor:
         net = self.net
         norm = getattr(net, f'norm{net.out_indices[place]}')
         if net.gap_before_final_norm:
@@ -379,12 +356,7 @@ class MMMiT(MMAnchor):
         x, grid = self.net.layers[stage][0](self._map_after(state, stage - 1))
         return TokenState(x, tuple(grid))
 
-    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
-        return state._replace(tokens=block(state.tokens, state.grid))
-
-    def to_output(
-        self, state: TokenState, with_cls: bool = False, place: int = -1
-    ) -> Tensor:
+    def output_at(self, state: TokenState, place: int) -> Tensor:
         return self._map_after(state, self.net.out_indices[place])
 
     def _map_after(self, state: TokenState, stage: int) -> Tensor:
@@ -393,14 +365,19 @@ class MMMiT(MMAnchor):
         return nlc_to_nchw(self.net.layers[stage][2](state.tokens), state.grid)
 
     def other_levels(self) -> list[tuple[str, int]]:
-        levels = []
-        for s in range(len(self.net.layers)):
-            first = self.first_block(s) + 1 if s else 0
-            last = (
-                self.first_block(s + 1) if s + 1 < len(self.net.layers) else self.depth
-            )
-            levels += [(f'layers.{s}.0.', first), (f'layers.{s}.2.', last)]
-        return levels
+        numbers = range(len(self.net.layers))
+        firsts = [self.first_block(s) + 1 for s in numbers]
+        into = [(f'layers.{s}.0.', firsts[s] if s else 0) for s in numbers]
+        lasts = [*(first - 1 for first in firsts[1:]), self.depth]
+        return [*into, *((f'layers.{s}.2.', lasts[s]) for s in numbers)]
+
+
+def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
+    """Return a position embedding of mmpretrain for a grid of patches."""
+    from mmpretrain.models.utils import resize_pos_embed
+
+    sizes = net.patch_resolution, grid, net.interpolate_mode, net.num_extra_tokens
+    return resize_pos_embed(table, *sizes)
 
 
 def mm_family(net: nn.Module) -> type[MMAnchor]:

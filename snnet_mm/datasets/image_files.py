@@ -8,7 +8,8 @@ from typing import Any
 
 from PIL import Image
 
-SUFFIXES = '.jpg', '.jpeg', '.png', '.bmp', '.tif', '.tiff', '.webp'
+from snnet_mm.runtime.folder import SUFFIXES
+
 ORIENTATION = 0x0112  # of EXIF; rows and columns are exchanged from 5 on
 Size = tuple[int, int]
 

@@ -57,16 +57,11 @@ class Conversion(NamedTuple):
         cfg.weights_origin = [self.origin]
         if cfg.model.get('pretrained'):
             cfg.model['pretrained'] = None  # would be set in the backbone
-        given = (cfg.get('custom_imports') or {}).get('imports', ())
-        imports = [given] if isinstance(given, str) else list(given)
-        cfg.custom_imports = dict(
-            imports=[*dict.fromkeys([*imports, 'snnet_mm', *parts_for(cfg)])],
-            allow_failed_imports=False,
-        )
+        own_imports = dict(imports=imports_of(cfg), allow_failed_imports=False)
+        cfg.custom_imports = own_imports
         for key, kind in (('val_cfg', 'StitchValLoop'), ('test_cfg', 'StitchTestLoop')):
             if cfg.get(key) is not None:
                 fp16 = {k: v for k, v in cfg[key].items() if k == 'fp16'}
-                cfg.pop(key)
                 cfg[key] = dict(type=kind, stitches='all', **fp16)
         if input_size is not None and cfg.get('test_cfg') is not None:
             cfg.test_cfg.input_size = tuple(input_size)
@@ -79,9 +74,15 @@ class Conversion(NamedTuple):
             stitch_statistics=dict(type='StitchStatisticsHook', num_images=200),
         )
         cfg.find_unused_parameters = True
-        cfg.pop('load_from', None)
         cfg.load_from, cfg.resume = None, False
         return cfg
+
+
+def imports_of(cfg: Config) -> list[str]:
+    """Return what a config imports, this package and the parts of its task."""
+    given = (cfg.get('custom_imports') or {}).get('imports', ())
+    imports = [given] if isinstance(given, str) else list(given)
+    return [*dict.fromkeys([*imports, 'snnet_mm', *parts_for(cfg)])]
 
 
 def convert_model(cfg: Config, model: nn.Module) -> Conversion:

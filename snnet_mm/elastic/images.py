@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 from mmengine.config import Config
@@ -11,11 +12,11 @@ from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.registry import DATASETS
 from torch import Tensor, nn
 
+from snnet_mm.datasets.image_files import SUFFIXES, find_images
 from snnet_mm.utils import check, is_whole, refusal, register
 from snnet_mm.utils.configs import inference_pipeline, innermost
 
 MAX_BATCH = 8
-SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 
 
 class ImageBatches:
@@ -105,13 +106,7 @@ class UnlabelledImages(BaseDataset):
 
 def image_files(folder: str | os.PathLike) -> list[str]:
     """Return the paths of the images of a folder, searched recursively, in order."""
-    found = (
-        os.path.join(root, name)
-        for root, _, names in os.walk(folder)
-        for name in names
-        if name.lower().endswith(SUFFIXES)
-    )
-    files = sorted(found)
+    files = sorted(map(str, find_images(Path(folder))))
     wanted = f'a folder with images ({", ".join(SUFFIXES)})'
     check(files, '--images', str(folder), wanted)
     return files

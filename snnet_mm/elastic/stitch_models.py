@@ -17,7 +17,7 @@ from snnet_mm.anchors import Anchor, check_tokens_correspond
 from snnet_mm.anchors.mm_backbones import FITTING, anchor_model
 from snnet_mm.costs import cost_table, whole_model_cost
 from snnet_mm.stitching import CostTable
-from snnet_mm.tasks import import_parts_for, known_scopes, parts_for, task_of
+from snnet_mm.tasks import import_parts_for, known_scopes, task_of
 from snnet_mm.utils import (
     atomic_path,
     check,
@@ -28,6 +28,8 @@ from snnet_mm.utils import (
 )
 from snnet_mm.utils.configs import dicts_in, model_config
 from snnet_mm.utils.timm_models import origin_of
+
+from .convert import imports_of
 
 Size = tuple[int, int]
 _WHY = dict(
@@ -215,9 +217,6 @@ def _changes(
     cfg: Config, model: dict, costs: CostTable, input_size: Size | None
 ) -> dict[str, Any]:
     """Find what a stitched config changes in the slow one, by top-level key."""
-    given = (cfg.get('custom_imports') or {}).get('imports', ())
-    imports = [given] if isinstance(given, str) else list(given)
-    imports += ['snnet_mm', *parts_for(cfg)]
     # A twelfth of the range, in round numbers.
     step = float(f'{(costs[1].flops - costs[0].flops) / 12:.1g}')
     different = 'two models of different FLOPs'
@@ -225,7 +224,7 @@ def _changes(
     sized = {} if input_size is None else dict(input_size=tuple(input_size))
     sampler = dict(type='ResourceConstrainedSampler', step=step)
     changes = dict(
-        custom_imports=dict(imports=[*dict.fromkeys(imports)]),
+        custom_imports=dict(imports=imports_of(cfg)),
         model=dict(_delete_=True, **model),
         optim_wrapper=_slower(cfg.optim_wrapper),
         default_hooks=dict(

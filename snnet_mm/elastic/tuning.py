@@ -1,6 +1,5 @@
 """Training of the maps of an elastic network, from the network itself."""
 
-from collections.abc import Mapping
 from copy import deepcopy
 from math import ceil
 
@@ -16,6 +15,7 @@ from snnet_mm.models import (
     find_stitched_backbone,
     set_stitch,
 )
+from snnet_mm.models.wrappers.distillation import weighted
 from snnet_mm.utils import check, register
 
 from .divergence import Predictions, alignment_loss, recorded_output
@@ -74,24 +74,13 @@ class ElasticTuningWrapper(ModelWrapper):
             with recorded_output(backbone) as output:
                 losses = super().loss(inputs, data_samples)
             found = output()
-            losses = _weighted(losses, self.labels)
+            losses = weighted(losses, self.labels)
         else:
             found = backbone(inputs)
         read = predictions.read(inputs, found)
         losses['loss_divergence'] = predictions.distance(read, target)
         losses['loss_alignment'] = alignment_loss(found, whole)
         return losses
-
-
-def _weighted(losses: Mapping, weight: float) -> dict:
-    return {
-        name: value
-        if 'loss' not in name
-        else [weight * v for v in value]
-        if isinstance(value, list)
-        else weight * value
-        for name, value in losses.items()
-    }
 
 
 def tuning_config(
@@ -123,12 +112,9 @@ def tuning_config(
             sampler=dict(type='InfiniteSampler'),
         ) | {k: loader[k] for k in kept if k in loader}
     optimizer = dict(type='AdamW', lr=lr, weight_decay=0.0)
-    cfg.pop('optim_wrapper', None)
     cfg.optim_wrapper = dict(type='OptimWrapper', optimizer=optimizer)
-    cfg.pop('param_scheduler', None)
     falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)
     cfg.param_scheduler = [dict(falling, begin=0, end=iters, T_max=iters)]
-    cfg.pop('train_cfg', None)
     loop = dict(type='IterBasedTrainLoop', max_iters=iters, val_interval=iters + 1)
     cfg.train_cfg = loop
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None

@@ -156,7 +156,6 @@ class FrontComparison:
         found = {
             'area under front': sign * self._area(run.costs, scores),
             'hypervolume': self._hypervolume(run.costs, scores),
-            'Spearman': _correlations(run.costs, sign * scores),
         }
         for budget, column in zip(self.budgets, best.T, strict=True):
             found[f'{BEST_WITHIN} {budget:.6g}'] = sign * column
@@ -181,11 +180,3 @@ def _affordable(costs: Array, scores: Array, budgets: Array) -> Array:
     fits = costs <= budgets[:, None] * (1 + 1e-9)
     best = np.where(fits, scores[:, None], -np.inf).max(axis=-1)
     return np.where(np.isinf(best), np.nan, best)
-
-
-def _correlations(costs: Array, scores: Array) -> Array:
-    """Return the rank correlation of costs and every row of scores; NaN for two."""
-    from scipy.stats import spearmanr  # slow to import
-
-    few = len(costs) < 3
-    return np.array([np.nan if few else spearmanr(costs, r).statistic for r in scores])

@@ -73,10 +73,7 @@ def draw_prediction(
     :func:`add_legend`.
     """
     image = as_bgr(image)
-    found = inferencer(image, return_datasamples=True)
-    found = found['predictions'] if isinstance(found, dict) else found
-    # mmseg's gives the sample of a single image by itself.
-    sample = found[0] if isinstance(found, list) else found
+    (sample,) = _samples(inferencer(image, return_datasamples=True))
     visualizer, settings = inferencer.visualizer, {}
     visualizer.dataset_meta, visualizer.alpha = inferencer.model.dataset_meta, opacity
     if 'pred_instances' in sample:
@@ -121,10 +118,13 @@ def predictions_of(found: dict | list | BaseDataElement) -> list:
 
     Predictions are as in :meth:`StitchRuntime.predict_batch`.
     """
+    return [_prediction(sample) for sample in _samples(found)]
+
+
+def _samples(found: dict | list | BaseDataElement) -> list[BaseDataElement]:
     found = found['predictions'] if isinstance(found, dict) else found
     # mmseg's gives the sample of a single image by itself.
-    found = found if isinstance(found, list) else [found]
-    return [_prediction(sample) for sample in found]
+    return found if isinstance(found, list) else [found]
 
 
 def _prediction(sample: BaseDataElement) -> np.ndarray | Detections:

@@ -37,22 +37,3 @@ def test_settings_that_are_refused(settings, message):
     with pytest.raises(ValueError, match=message) as error:
         PlainViT(**dict(arch=ARCH, img_size=32, patch_size=8) | settings)
     assert 'config key: ' in str(error.value)
-
-
-@torch.no_grad()
-def test_positions_are_resampled_once_per_size(build_vit, monkeypatch):
-    vit, images = build_vit().eval(), torch.randn(2, 3, 24, 56)
-    before = vit.embed(images).tokens
-    with monkeypatch.context() as patch:
-        patch.delattr('torch.nn.functional.interpolate')
-        assert vit.embed(images).tokens.equal(before)
-        vit.embed(images[..., :24, :24].repeat(1, 1, 2, 2)[..., :32, :32])  # its own
-        with pytest.raises(AttributeError):
-            vit.embed(images[..., :48])
-    vit.pos_embed += 1
-    after = vit.embed(images).tokens
-    assert_close(after[:, 1:], before[:, 1:] + 1)
-    vit.pos_embed.data -= 1  # as averages are swapped in, which torch does not count
-    assert_close(vit.eval().embed(images).tokens, before)
-    with torch.enable_grad():
-        assert vit.embed(images).tokens.requires_grad

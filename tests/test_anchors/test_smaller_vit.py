@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from snnet_mm.anchors import contract_width, keep_blocks, principal_directions
+from snnet_mm.anchors import contract_width, keep_blocks
 
 VIT = dict(embed_dims=16, depth=4, num_heads=4, img_size=16, layer_scale_init=0.5)
 
@@ -15,21 +15,6 @@ def test_a_network_of_some_blocks_runs_these_one_after_the_other(build_vit, bloc
     for i in blocks:
         state = wide.run_block(state, i)
     torch.testing.assert_close(short(images)[-1], wide.to_feature_map(state))
-
-
-def test_directions_span_what_tokens_vary_in_whatever_their_scale():
-    # Zero-mean directions, as layer norms take the mean out.
-    true = torch.linalg.qr(torch.randn(8, 3) - torch.randn(8, 3).mean(0))[0]
-    true = torch.linalg.qr(true - true.mean(0))[0]
-    small = torch.randn(50, 2) @ true[:, :2].T + 5
-    large = 1000 * torch.randn(50, 1) @ true[:, 2:].T
-    basis = principal_directions([small, large], 3)
-    torch.testing.assert_close(basis.T @ basis, torch.eye(3))
-    torch.testing.assert_close(basis @ basis.T, true @ true.T, atol=1e-5, rtol=0)
-    # Both tensors count alike: the one direction of `large` explains half.
-    torch.testing.assert_close(
-        (basis[:, 0] @ true[:, 2]).abs(), torch.tensor(1.0), atol=1e-4, rtol=0
-    )
 
 
 def test_tokens_in_the_directions_are_mapped_as_by_the_wide_network(build_vit):

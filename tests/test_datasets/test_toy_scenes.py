@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 from torch.utils.data import DataLoader
 
-from snnet_mm.datasets import ToyInstances, ToyLabels, ToyObjects, ToyScenes
-from snnet_mm.datasets.toy_drawing import DISK, SKY_DEPTH
+from snnet_mm.datasets import ToyScenes
+from snnet_mm.datasets.toy_drawing import SKY_DEPTH
 
 
 def assert_same(first, second):
@@ -30,50 +30,6 @@ def test_a_scene_depends_on_its_index_alone():
         assert len(reduced) == 2
         assert_same(reduced[1], expected[2])
         assert reduced[1]['img_path'] == 'toy_scenes/train/000002.png'
-
-
-def test_labels_tell_how_much_of_a_scene_is_objects():
-    dataset, labels = ToyLabels(num_scenes=30, num_objects=(0, 8)), set()
-    for i in range(30):
-        share = dataset.draw(i).masks.any(0).mean()
-        info = dataset.get_data_info(i)
-        lower, upper = ((0, 0.1), (0.1, 0.3), (0.3, 1.1))[info['gt_label']]
-        assert lower <= share < upper
-        assert info['seg_fields'] == []
-        labels.add(info['gt_label'])
-    assert labels == {0, 1, 2}
-
-
-def decode(run_lengths):
-    """A mask from COCO's uncompressed run lengths, one run after the other."""
-    counts = run_lengths['counts']
-    flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
-    return flat.reshape(run_lengths['size'], order='F')
-
-
-def test_instances_are_what_is_seen_of_the_objects():
-    dataset, objects = ToyInstances(num_scenes=30), ToyObjects(num_scenes=30)
-    flags = []
-    for i in range(30):
-        found, scene = dataset.get_data_info(i)['instances'], dataset.draw(i)
-        objects_of_scene = zip(scene.labels, scene.masks, strict=True)
-        seen = [(label, mask) for label, mask in objects_of_scene if mask.any()]
-        for instance, (label, mask) in zip(found, seen, strict=True):
-            assert np.array_equal(decode(instance['mask']), mask)
-            x1, y1, x2, y2 = map(int, instance['bbox'])
-            inside = mask[y1:y2, x1:x2]
-            assert inside.sum() == mask.sum()
-            # The box is tight.
-            assert inside[[0, -1]].any(axis=1).all()
-            assert inside[:, [0, -1]].any(axis=0).all()
-            assert instance['bbox_label'] == label - DISK
-            assert instance['ignore_flag'] == (mask.sum() < 12)
-            flags.append(instance['ignore_flag'])
-        ones = [dict(instance, bbox_label=0) for instance in found]
-        assert objects.get_data_info(i)['instances'] == ones
-    assert len(flags) > 100
-    assert set(flags) == {0, 1}
-    assert ToyInstances(num_scenes=1, num_objects=(0, 0))[0]['instances'] == []
 
 
 def test_depth_maps():

@@ -54,25 +54,6 @@ def test_blocks_that_cannot_be_narrowed(fast_backbone, setting):
         fast_backbone(dict(width=48), **setting)
 
 
-def test_whatever_reads_a_narrow_backbone_is_narrowed():
-    narrow = fast_anchor._narrow_readers
-    uper, fcn = dict(type='UPerHead', in_channels=[96] * 4), dict(in_channels=96)
-    model = dict(neck=None, decode_head=uper, auxiliary_head=[dict(fcn, channels=8)])
-    assert narrow(model, 48) == dict(
-        decode_head=dict(in_channels=[48] * 4),
-        auxiliary_head=[dict(in_channels=48, channels=8)],
-    )
-    head = dict(type='StitchedClsHead', anchor_heads=[dict(fcn, type='LinearClsHead')])
-    narrowed = [dict(type='LinearClsHead', in_channels=48)]
-    assert narrow(dict(head=head), 48) == dict(head=dict(anchor_heads=narrowed))
-    # After a neck maps are as wide as before.
-    assert narrow(dict(neck=fcn, head=head), 48) == dict(neck=dict(in_channels=48))
-    pooled = dict(neck=dict(type='GlobalAveragePooling'), head=fcn)
-    assert narrow(pooled, 48) == dict(head=dict(in_channels=48))
-    with pytest.raises(ValueError, match='of the ClsHead'):
-        narrow(dict(head=dict(type='ClsHead')), 48)
-
-
 def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
     """Else the new config would come with the network of the old blocks."""
     path = tmp_path / 'slow.pth'

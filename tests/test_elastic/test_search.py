@@ -1,13 +1,12 @@
 """Greedy choice of the blocks of chains."""
 
 from itertools import combinations
-from types import SimpleNamespace
 
 import pytest
 import torch
 from mmengine.registry import MODELS
 
-from snnet_mm.elastic import ChainSearch, choose_lengths, images_wanted
+from snnet_mm.elastic import ChainSearch, choose_lengths
 from snnet_mm.models import fit_in_turn, set_stitch
 
 pytest.importorskip('mmseg.models')
@@ -121,18 +120,3 @@ def test_lengths_are_spread_evenly_below_the_network():
     heavy = {n: 10 + n / 12 for n in range(1, 12)}
     assert choose_lengths(heavy, 11, 2) == [10, 1]
     assert choose_lengths({3: 0.9}, 1, 5) == [3]
-
-
-@pytest.mark.parametrize(
-    ('dims', 'strides', 'size', 'number'),
-    [
-        ([384] * 12, [14] * 12, (168, 238), 19),  # 204 tokens for 384 channels
-        ([96] * 8, [8] * 8, (64, 64), 16),
-        ([256, 2048], [4, 32], (224, 224), 64),  # 418 without the limit
-        ([1024] * 24, [16] * 24, (512, 512), 10),  # 101 MB of states an image
-        ([256] * 3 + [512] * 4, [4] * 3 + [8] * 4, (800, 1344), 4),
-    ],
-)
-def test_images_that_a_search_needs(dims, strides, size, number):
-    anchor = SimpleNamespace(block_dims=dims, block_strides=strides)
-    assert images_wanted(anchor, size) == number

@@ -39,8 +39,6 @@ def test_figures_of_fronts_by_hand(sign):
     # Better than 5 points under the worst anchor, up to 1.05 of the largest cost.
     assert comparison.reference == pytest.approx((5.25, 35))
     assert values['a']['hypervolume'] == pytest.approx((15 * 2 + 25 * 2.25) / 5.25)
-    assert values['a']['Spearman'] == pytest.approx(sign * 0.5)
-    assert np.isnan(values['b']['Spearman'])
     best = [values['a'][k] for k in values['a'] if k.startswith('best within')]
     assert best == pytest.approx([sign * 50] * 6 + [sign * 60] * 7)
     # Images are alike, so that no resample differs.

@@ -45,16 +45,6 @@ def test_a_fast_block_is_left_for_the_slow_blocks_that_belong_to_it():
     assert joints(StagedSpace([(3, 1), (2, 1)])) == {2: (0, 1, 1)}
 
 
-def test_layers_are_fitted_to_what_enters_the_slow_block():
-    space = StagedSpace([(1, 2, 1), (1, 3, 1)], maps=False)
-    assert space.layers == {
-        '0to1_2': (Position(0, 1), Position(1, 1)),
-        '0to1_3': (Position(0, 2), Position(1, 2)),
-    }
-    assert space.joints == {name: (spec,) for name, spec in space.layers.items()}
-    assert [s.layers for s in space] == [(), (), ('0to1_2',), ('0to1_3',)]
-
-
 def test_joints_share_layers_as_in_the_code_of_the_authors():
     own, shared = (
         StagedSpace(SWIN, (0, 1, 2), maps=False, share_layers=shares)

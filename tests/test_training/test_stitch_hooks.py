@@ -155,38 +155,6 @@ def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, cap
     assert losses.told == list(zip(tags, losses.losses, range(1, 5), strict=True))
 
 
-@pytest.mark.parametrize('collated', [[[0]], [torch.zeros(1, 3, 64, 64)]])
-def test_images_of_several_views(toy_cfg, caplog, monkeypatch, collated):
-    """Stitches are sampled without costs, by a sampler that goes by none."""
-    toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
-    sampling = toy_cfg.default_hooks.stitch_sampling
-    by_costs, sampling.sampler = HOOKS.build(sampling), dict(type='UniformSampler')
-    toy_cfg.log_level = 'WARNING'
-    runner = Runner.from_cfg(toy_cfg)
-    runner.logger.addHandler(caplog.handler)
-    runner.train_dataloader.collate_fn = lambda _: dict(inputs=collated)
-    monkeypatch.setattr(
-        type(runner.model.data_preprocessor),
-        'forward',
-        lambda self, batch, training: dict(inputs=[torch.zeros(1, 3, 64, 64)] * 2),
-    )
-    with pytest.raises(ValueError, match='without costs, such as UniformSampler'):
-        by_costs.before_train(runner)
-    caplog.clear()
-    runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
-    hook, report = stitch_hooks.sampling_hook(runner), stitch_hooks.StitchReportHook()
-    hook.before_train(runner)
-    (said,) = [m for m in caplog.messages if 'without costs' in m]
-    assert 'size=None; allowed: height' in said
-    report.before_train(runner)
-    hook.before_train_iter(runner)
-    report.after_train_iter(runner, dict(loss=torch.ones(())))
-    report.after_train(runner)
-    (stitch,) = hook.stitches.values()
-    assert runner.message_hub.get_info('stitch_histogram') == {stitch.id: 1}
-    assert 'train/stitch_gflops' not in runner.message_hub.log_scalars
-
-
 def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
     class Picky(torch.nn.Module):
         def check_space(self, space):

@@ -58,13 +58,18 @@ class Distillation:
 
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
         """Return task losses in their share, with ``loss_distill`` in its own."""
-        weighed, share = dict(losses), 1 - self.alpha
-        for name, value in losses.items():
-            if 'loss' in name:
-                listed = isinstance(value, list)
-                weighed[name] = [share * v for v in value] if listed else share * value
-        weighed['loss_distill'] = self.alpha * self.loss(student, teacher)
-        return weighed
+        distilled = self.alpha * self.loss(student, teacher)
+        return weighted(losses, 1 - self.alpha) | dict(loss_distill=distilled)
+
+
+def weighted(losses: dict, weight: float) -> dict:
+    """Return losses, and lists of them, times a weight; other values stay."""
+    weighed = dict(losses)
+    for name, value in losses.items():
+        if 'loss' in name:
+            listed = isinstance(value, list)
+            weighed[name] = [weight * v for v in value] if listed else weight * value
+    return weighed
 
 
 class TeacherWrapper(ModelWrapper):

@@ -3,13 +3,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from mmengine.optim import OptimWrapper
 
 from snnet_mm.models import Distillation, SandwichWrapper, set_stitch, set_stitches
 
 # 0 and 1 are the anchors of a 3/7 space.
 IDS = (5, 0, 8, 1)
-NAMES = 'loss_cls', 'accuracy'
 ROLES = {'slowest.': 1, 'fastest.': 0, 'stitch0.': 5, 'stitch1.': 8}
 
 
@@ -57,23 +55,6 @@ def test_gradients_are_the_sum_of_those_of_single_stitches(
     assert got.keys() == wanted.keys()
     assert any(k.startswith('backbone.stitching_layers') for k in got)
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
-
-
-def test_the_images_are_preprocessed_once(build_classifier, batch, data):
-    wrapper = SandwichWrapper(build_classifier())
-    calls = []
-    wrapper.data_preprocessor.register_forward_hook(lambda *_: calls.append(1))
-    set_stitches(wrapper, IDS)
-    optimizer = OptimWrapper(torch.optim.SGD(wrapper.parameters(), 0.01))
-    logged = wrapper.train_step(copy.deepcopy(batch), optimizer)
-    assert len(calls) == 1
-    assert logged['loss'].isclose(total({k: v for k, v in logged.items() if '.' in k}))
-    assert {f'{role}{name}' for role in ROLES for name in NAMES} <= logged.keys()
-    # Another sandwich in the next iteration.
-    set_stitches(wrapper, (7, 1))
-    losses = wrapper(**data, mode='loss')
-    names = {f'{role}{n}' for role in ('slowest.', 'stitch0.') for n in NAMES}
-    assert set(losses) == {*names, 'stitch0.loss_distill'}
 
 
 def test_what_is_no_sandwich_is_refused(build_classifier):

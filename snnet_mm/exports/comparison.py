@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from snnet_mm.datasets import check_data_folders
 from snnet_mm.tasks import task_of
-from snnet_mm.tasks.base import Predictions
+from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, isolated_rng
 
 SIZE = 224, 224  # of noise
@@ -32,11 +32,6 @@ def predict_loaded(model: nn.Module, images: Tensor) -> Predictions:
     data = model.data_preprocessor(data, False)
     with isolated_rng(0):  # some heads draw, as mmseg's LightHamHead its bases
         return task_of(model).predict(model, data['inputs'], len(images))
-
-
-def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:
-    """Return predictions as a tuple."""
-    return (predictions,) if isinstance(predictions, Tensor) else tuple(predictions)
 
 
 def load_images(dataset: Sized, number: int, size: tuple[int, int]) -> Tensor:

@@ -8,12 +8,11 @@ from torch import nn
 from snnet_mm.costs import size_name
 from snnet_mm.runtime.manifest import DECISIONS
 from snnet_mm.tasks import task_of
-from snnet_mm.tasks.base import Predictions
+from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check
 from snnet_mm.utils.configs import inference_pipeline, model_config, takes_rgb
 
-from .comparison import as_tuple
-from .graph import INPUT, output_names
+INPUT, OUTPUT = 'images', 'predictions'
 
 
 def describe_graphs(
@@ -65,6 +64,11 @@ def describe_graphs(
         classes=list(meta.get('classes') or ()),
         palette=list(palette),
     )
+
+
+def output_names(number: int) -> list[str]:
+    """Return the names of a graph's outputs."""
+    return [OUTPUT] if number == 1 else [f'level_{i}' for i in range(number)]
 
 
 def described_task(model: nn.Module) -> str:

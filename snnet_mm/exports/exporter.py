@@ -39,7 +39,7 @@ from .comparison import (
     size_of_test_images,
 )
 from .description import check_windows, describe_graphs
-from .formats import FORMATS
+from .formats import FORMATS, Run
 from .graph import StitchBuild
 from .heads import FORMAT as HEADS
 from .heads import compare_head, write_heads
@@ -157,13 +157,16 @@ class StitchExporter:
         with_heads = HEADS in request.formats
         heads = write_heads(self.model, self.images, *own) if with_heads else []
         judged, rows, left_out = {}, defaultdict(dict), {i: [] for i in ids}
-        lost = True
+        lost, shares = True, request.shares_weights
         while lost:
-            if request.shares_weights:
+            if shares:
                 weights = describe_file(bundle.save())
             compared = folder, weights if request.bundle else None
-            files = {i: self._compare(names[i], wanted[i], *compared) for i in ids}
-            lost = self._verify(request, folder, files, judged, rows)
+            files, lost = {}, []
+            for i in ids:
+                files[i], runs = self._compare(names[i], wanted[i], *compared)
+                if request.verify_on:
+                    lost += self._verify(i, files[i], runs, request, judged, rows)
             for i, file in lost:
                 kind, precision, name = (
                     file[key] for key in ('format', 'precision', 'name')
@@ -225,13 +228,17 @@ class StitchExporter:
         wanted: Predictions,
         folder: Path,
         shared: Mapping | None,
-    ) -> list[dict]:
-        """Open the files of one stitch again; return what the manifest says of them."""
-        written = []
+    ) -> tuple[list[dict], dict[str, Run]]:
+        """Open the files of one stitch again.
+
+        Returns what the manifest says of them, and the opened files by name.
+        """
+        written, runs = [], {}
         for kind, precision, name in files:
             format, path = FORMATS[kind], folder / name
             options = dict(format.options.get(precision, {}))
-            got = format.load(path, options)(self.graph_images)
+            runs[name] = format.load(path, options)
+            got = runs[name](self.graph_images)
             difference = check_parity(kind, name, got, wanted, precision)
             shares = format.shares_weights and shared is not None
             about = dict(format=kind, precision=precision, **describe_file(path))
@@ -241,42 +248,38 @@ class StitchExporter:
                 own = path.with_suffix(format.weights_suffix)
                 about['weights'] = describe_file(own)
             written.append(about | dict(options=options, verified=None))
-        return written
+        return written, runs
 
     def _verify(
         self,
+        stitch_id: int,
+        files: Sequence[dict],
+        runs: Mapping[str, Run],
         request: ExportRequest,
-        folder: Path,
-        files: Mapping[int, Sequence[dict]],
         judged: dict[str, tuple[dict, bool]],
         rows: dict[tuple[str, str], dict[int, Verified]],
     ) -> list[tuple[int, dict]]:
-        """Evaluate files beside their stitches; return those that lost too much.
+        """Evaluate files beside their stitch; return those that lost too much.
 
         What was ``judged`` before, by name, stays. ``rows`` get the metrics by format,
         precision and stitch id, and ``files`` what the manifest says of it.
         """
-        lost, data = [], (request.verify_on, request.limit)
-        for i, written in files.items() if request.verify_on else ():
-            if new := [file for file in written if file['name'] not in judged]:
-                set_stitch(self.model, i)
-                _, single = single_stitch(self.cfg, self.model, i)
-                runs = {
-                    f['name']: FORMATS[f['format']].load(
-                        folder / f['name'], f['options']
-                    )
-                    for f in new
-                }
-                found = verify(self.cfg, single, runs, self.size, *data)
-                rows[PYTORCH, 'fp32'][i] = found[PYTORCH]
-                for file in new:
-                    judged[file['name']] = judge(i, file, found, request)
-                    kind = file['format'], file['precision']
-                    rows[kind][i] = found[file['name']]
-            for file in written:
-                file['verified'], kept = judged[file['name']]
-                if not kept:
-                    lost.append((i, file))
+        new = {name: run for name, run in runs.items() if name not in judged}
+        if new:
+            set_stitch(self.model, stitch_id)
+            _, single = single_stitch(self.cfg, self.model, stitch_id)
+            data = self.size, request.verify_on, request.limit
+            found = verify(self.cfg, single, new, *data)
+            rows[PYTORCH, 'fp32'][stitch_id] = found[PYTORCH]
+            for file in (file for file in files if file['name'] in new):
+                judged[file['name']] = judge(stitch_id, file, found, request)
+                kind = file['format'], file['precision']
+                rows[kind][stitch_id] = found[file['name']]
+        lost = []
+        for file in files:
+            file['verified'], kept = judged[file['name']]
+            if not kept:
+                lost.append((stitch_id, file))
         return lost
 
     def _manifest(

@@ -18,8 +18,7 @@ from snnet_mm.utils import check, isolated_rng
 from snnet_mm.utils.configs import innermost, model_config, takes_rgb
 
 from .comparison import load_images
-
-INPUT, OUTPUT = 'images', 'predictions'
+from .description import INPUT
 
 
 class PredictionGraph(nn.Module):
@@ -48,11 +47,6 @@ class PredictionGraph(nn.Module):
 
     def forward(self, images: Tensor) -> Predictions:
         return self.task.predict(self.model, (images - self.mean) / self.std, 1)
-
-
-def output_names(number: int) -> list[str]:
-    """Return the names of a graph's outputs."""
-    return [OUTPUT] if number == 1 else [f'level_{i}' for i in range(number)]
 
 
 def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:

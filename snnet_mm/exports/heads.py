@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from snnet_mm.runtime.bundle import OPENERS, describe_file
 from snnet_mm.tasks import Task, task_of
+from snnet_mm.tasks.base import as_tuple
 
-from .comparison import as_tuple, check_parity, predict_loaded
-from .graph import output_names
+from .comparison import check_parity, predict_loaded
+from .description import output_names
 from .onnx_files import OnnxBundle, convert, save_onnx
 
 FORMAT = 'onnx'  # OpenVINO pools boxes otherwise than mmcv

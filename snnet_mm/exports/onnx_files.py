@@ -19,7 +19,8 @@ from safetensors.numpy import save
 from snnet_mm.runtime.bundle import name_by_content
 from snnet_mm.utils import atomic_path, check, refusal
 
-from .graph import INPUT, StitchBuild, output_names
+from .description import INPUT, output_names
+from .graph import StitchBuild
 
 if TYPE_CHECKING:
     import onnx_ir

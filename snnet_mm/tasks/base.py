@@ -152,6 +152,11 @@ class Task:
         return iter(())
 
 
+def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:
+    """Return predictions as a tuple."""
+    return (predictions,) if isinstance(predictions, Tensor) else tuple(predictions)
+
+
 class OtherTask(Task):
     """The task of models that no other task knows."""
 

@@ -40,14 +40,10 @@ class LowRankUpdate(nn.Linear):
     @torch.no_grad()
     def merged(self) -> nn.Linear:
         """Return a plain layer of equal output."""
-        with self.weight.device:
-            layer = self.plain(self.in_features, self.out_features).to(self.weight)
-        layer.weight.copy_(self.weight + self.scaling * self.lora_B @ self.lora_A)
-        if self.bias is None:
-            layer.register_parameter('bias', None)
-        else:
-            layer.bias.copy_(self.bias)
-        return layer
+        with torch.device('meta'):
+            layer = self.plain(self.in_features, self.out_features)
+        weight = self.weight + self.scaling * self.lora_B @ self.lora_A
+        return _with_parameters(layer, weight.to(self.weight), self.bias)
 
 
 class LoRALinear(LowRankUpdate):
@@ -83,12 +79,18 @@ class LoRAConv2d(nn.Conv2d):
     @torch.no_grad()
     def merged(self) -> nn.Conv2d:
         """Return a plain convolution of equal output."""
-        with self.weight.device:
-            layer = nn.Conv2d(**_conv_arguments(self)).to(self.weight)
-        layer.weight.copy_(self.updated_weight)
-        if self.bias is not None:
-            layer.bias.copy_(self.bias)
-        return layer
+        with torch.device('meta'):
+            layer = nn.Conv2d(**_conv_arguments(self))
+        return _with_parameters(layer, self.updated_weight, self.bias)
+
+
+def _with_parameters(
+    layer: nn.Linear | nn.Conv2d, weight: Tensor, bias: Tensor | None
+) -> nn.Linear | nn.Conv2d:
+    """Give a layer without content a weight and a bias."""
+    layer.weight = nn.Parameter(weight)
+    layer.bias = None if bias is None else nn.Parameter(bias.clone())
+    return layer
 
 
 def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:

@@ -32,13 +32,11 @@ from .parts import (
     parts_by_stitch,
     run_parts,
 )
+from .tracing import tracing, unknown
 
-# What forwards raise besides NotImplementedError, and the AssertionError of mm's heads,
-# where they need data samples, the content of tensors, operations for meta tensors, or,
-# as PointRend's head, the output of another head.
-UNTRACEABLE = (
-    r"'NoneType' object|required positional argument|on meta tensors|device meta|"
-    'must be a CPU tensor|expected Tensor as element'
+# What heads say that read ground truth or texts.
+NEED_MORE = (
+    r"'(NoneType|BaseDataElement|InstanceData)' object|required positional argument"
 )
 # What modules call the width of their input, and the axis of it.
 WIDTHS = dict(in_channels=1, num_features=1, num_channels=1, in_features=-1)
@@ -50,14 +48,15 @@ def cost_table(
 ) -> CostTable:
     """FLOPs and parameters of all stitches of a model, in well under a second.
 
-    On meta tensors every embedding, block and stitching layer is run once, and once
-    what comes after the backbone; a stitch costs the sum of its parts. Counted are the
-    maps computed in eval mode and the heads that prediction runs; auxiliary heads are
-    not, low-rank updates count as merged, and test-time augmentation is not counted.
+    On tensors of unknown content every embedding, block and stitching layer is run
+    once, and once what comes after the backbone; a stitch costs the sum of its parts.
+    Counted are the maps computed in eval mode and all that prediction runs, on as many
+    boxes as it may find; auxiliary heads are not, low-rank updates count as merged, and
+    test-time augmentation is not counted.
 
-    Heads that cannot run on meta tensors, as they need ground truth, proposals or the
-    content of their images, are left out: the table's ``scope`` is then ``'backbone and
-    neck alone'``, and the reason is logged.
+    Heads that need more than images, such as texts or ground truth, and those with
+    operations that have no shape without content, are left out: the table's ``scope``
+    is then ``'backbone and neck alone'``, and the reason is logged.
 
     Args:
         model: A stitched backbone, or an mm model that holds one.
@@ -76,35 +75,50 @@ def _counted_scope(
     """Count a model, or its backbone and neck alone if its heads cannot be traced."""
     try:
         return count(forward_of(model, None)), None
-    except Exception as error:
-        reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
-        untraceable = isinstance(error, (NotImplementedError, AssertionError))
-        if not untraceable and not re.search(UNTRACEABLE, reason):
-            raise _explained(error, size) from error
+    except (NotImplementedError, AttributeError, TypeError) as error:
+        reason = _reason(error)
+        traced = not isinstance(error, NotImplementedError)
+        if traced and not re.search(NEED_MORE, reason):
+            raise
+        *_, (path, part, _) = [('', model, {}), *_modules_in(error)]
+    except RuntimeError as error:
+        raise _explained(error, size) from error
     try:
         counted = count(forward_of(model, FEATURES))
     except RuntimeError as error:
         raise _explained(error, size) from error
     words = f'Costs of {type(model).__name__} are those of {FEATURES}. What follows '
-    print_log(f'{words}cannot be counted: {reason}', 'current', logging.WARNING)
+    words += (
+        f'cannot be counted: {reason} (in {path or "model"}, {type(part).__name__})'
+    )
+    print_log(words, 'current', logging.WARNING)
     return counted, FEATURES
 
 
-def _explained(error: Exception, size: tuple[int, int]) -> Exception:
-    """Return the error to raise for a model that does not run at a size.
+def _reason(error: Exception) -> str:
+    return f'{type(error).__name__}: {error}'.partition('\n')[0]
 
-    If a module cannot read the width of its input, the error names both and the key.
-    """
-    if not isinstance(error, RuntimeError):
-        return error
-    reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
+
+def _modules_in(error: Exception) -> list[tuple[str, nn.Module, dict]]:
+    """Return paths, modules and local names of all calls that an error went through."""
     frames, trace = [], error.__traceback__
     while trace:
         frames.append(trace.tb_frame.f_locals)
         trace = trace.tb_next
     frames = [f for f in frames if isinstance(f.get('self'), nn.Module)]
-    model, leaf = (frames[i]['self'] if frames else None for i in (0, -1))
-    found = frames[-1].get('input') if frames else None
+    paths = {part: n for n, part in frames[0]['self'].named_modules()} if frames else {}
+    return [(paths.get(f['self'], ''), f['self'], f) for f in frames]
+
+
+def _explained(error: RuntimeError, size: tuple[int, int]) -> ValueError:
+    """Return the error to raise for a model that does not run at a size.
+
+    If a module cannot read the width of its input, the error names both and the key.
+    """
+    reason, running = _reason(error), _modules_in(error)
+    model = running[0][1] if running else None
+    path, leaf, frame = running[-1] if running else ('', None, {})
+    found = frame.get('input')
     width = next((name for name in WIDTHS if hasattr(leaf, name)), None)
     shape = tuple(getattr(found, 'shape', ()))
     wanted = getattr(leaf, width) if width and shape else None
@@ -113,7 +127,6 @@ def _explained(error: Exception, size: tuple[int, int]) -> Exception:
     if wanted == given:
         allowed = 'one that the model, its in_channels and backbone.maps_of can run'
         return refusal('input_size', size, f'{allowed}: {reason}')
-    path = next((n for n, part in model.named_modules() if part is leaf), '')
     allowed = f'{given}, the channels that {path or type(leaf)} is given'
     if width == 'in_features' and len(shape) == 4:
         allowed = f'of vectors, not of maps {shape}: set backbone.out or a pooling neck'
@@ -127,7 +140,7 @@ def _explained(error: Exception, size: tuple[int, int]) -> Exception:
 
 @torch.no_grad()
 def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, Cost]:
-    model = _on_meta(model)
+    model = _without_content(model)
     backbone = find_stitched_backbone(model)
     flops: dict[Part, int] = {}
     held: dict[Part, set[int]] = defaultdict(set)  # ids of parameters
@@ -138,7 +151,7 @@ def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, C
             held[part] = used & outside
         return result
 
-    with as_shipped(model):
+    with tracing(), as_shipped(model):
         numbers = {id(p): p.numel() for p in model.parameters()}
         outside = numbers.keys() - {id(p) for p in backbone.parameters()}
         for part, parameters in parameters_by_part(backbone).items():
@@ -153,14 +166,20 @@ def _count(model: nn.Module, size: tuple[int, int], run: Forward) -> dict[int, C
         }
 
 
-def _on_meta(model: nn.Module) -> nn.Module:
-    """Return a copy without data, in which what names or modules share is shared."""
+def _without_content(model: nn.Module) -> nn.Module:
+    """Return a copy for tracing, in which what names or modules share is shared.
+
+    Integers and masks keep their content, by which others are indexed.
+    """
     copies: dict[int, object] = {}
     for held in tree_leaves([vars(module) for module in model.modules()]):
         if isinstance(held, Tensor):
-            meta = held.detach().to('meta')
-            is_weight = isinstance(held, nn.Parameter)
-            copies[id(held)] = nn.Parameter(meta) if is_weight else meta
+            copy = unknown(held.shape, held.dtype)
+            if isinstance(held, nn.Parameter):
+                copy = nn.Parameter(copy, requires_grad=False)
+            elif not held.is_floating_point() and not held.is_meta:
+                copy = held.detach().cpu().clone()
+            copies[id(held)] = copy
         elif isinstance(held, ProcessGroup):  # as of SyncBN; it cannot be copied
             copies[id(held)] = held
     return deepcopy(model, copies)
@@ -174,11 +193,12 @@ def whole_model_cost(
 
     The second value is their ``scope``; see :func:`cost_table`.
     """
-    model = _on_meta(unwrapped(model)).eval()
-    images = empty_images(model, input_size, batch=1)
+    model = _without_content(unwrapped(model)).eval()
 
     def count(run: Forward) -> Cost:
-        _, flops, used = _counted(partial(run, model, images))
+        with tracing():
+            images = empty_images(model, input_size, batch=1)
+            _, flops, used = _counted(partial(run, model, images))
         return Cost(flops, sum(p.numel() for p in model.parameters() if id(p) in used))
 
     return _counted_scope(model, input_size, count)

@@ -92,12 +92,16 @@ class HFDecoderAnchor(Anchor):
         check(length <= longest, 'model.data_preprocessor.length', length, wanted)
         number = self.config.vocab_size
         wanted = 'more than the largest token of the tokenizer'
-        known = ids.is_meta or ids.max() < number
-        check(known, 'anchors.model.vocab_size, dataset.tokenizer', number, wanted)
+        check(
+            ids.max() < number,
+            'anchors.model.vocab_size, dataset.tokenizer',
+            number,
+            wanted,
+        )
         real = ids >= 0
         mask, places = None, torch.arange(length, device=ids.device)
         positions = places[None]
-        if not (ids.is_meta or real.all()):
+        if not real.all():
             # A padded place, which nothing reads, attends to itself.
             itself, before = places == positions.mT, places < positions.mT
             mask = (itself | before & real[:, None])[:, None]
@@ -109,10 +113,7 @@ class HFDecoderAnchor(Anchor):
         """Return a state that has the rotation of this anchor."""
         if self.rotation not in state.rotary:
             x = state.tokens.to(self.dtype)
-            if x.is_meta:  # which autocast, in there, does not know
-                found = (x.new_empty(1, x.shape[1], self.config.head_dim),) * 2
-            else:
-                found = self.rotary_emb(x, position_ids=state.positions)
+            found = self.rotary_emb(x, position_ids=state.positions)
             state = state._replace(rotary={**state.rotary, self.rotation: found})
         return state
 

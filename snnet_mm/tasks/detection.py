@@ -4,12 +4,16 @@ import math
 from collections.abc import Callable, Iterator
 
 from mmengine.evaluator import BaseMetric
+from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
 from .base import Task, Values, class_names, register_task
 from .detector_heads import two_stage_graphs
-from .two_stage import run_two_stage
+from .two_stage import most_boxes
 
+# These run convolutions for all locations above a threshold, of which nothing says the
+# most; they are run up to there.
+UNBOUNDED = {'SOLO', 'SOLOv2'}
 PRECISIONS = 'mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l'
 
 
@@ -38,9 +42,11 @@ class Detection(Task):
     inferencer = 'mmdet.apis', 'DetInferencer'
 
     def run(self, model: nn.Module, images: Tensor) -> object:
-        if 'TwoStageDetector' in class_names(model):
-            return run_two_stage(model, images)
-        return super().run(model, images)
+        """Run all that prediction runs, on the most boxes that there may be."""
+        if UNBOUNDED & {*class_names(model)}:
+            return super().run(model, images)
+        with most_boxes(model, images):
+            return model.predict(images, samples_of(images), rescale=False)
 
     def predict(
         self, model: nn.Module, images: Tensor, number: int
@@ -81,3 +87,10 @@ class Detection(Task):
     ) -> Iterator[tuple[str, nn.Module, list[str], tuple[Tensor, ...], dict]]:
         if 'TwoStageDetector' in class_names(model):
             yield from two_stage_graphs(model, maps)
+
+
+def samples_of(images: Tensor) -> list:
+    """Return data samples of images, which are as large as their batch."""
+    sizes = 'img_shape', 'ori_shape', 'pad_shape', 'batch_input_shape'
+    about = dict.fromkeys(sizes, tuple(images.shape[2:])) | dict(scale_factor=(1, 1))
+    return [BaseDataElement(metainfo=about) for _ in images]

@@ -16,6 +16,10 @@ class DenseTask(Task):
     saving_keys = ('output_dir',)
     inferencer = 'mmseg.apis', 'MMSegInferencer'
 
+    def run(self, model: nn.Module, images: Tensor) -> object:
+        """Run all that prediction runs on a whole image or window."""
+        return self.predict(model, images, len(images))
+
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
         """Return maps of the images' size; heads of queries read their number."""
         return model.encode_decode(images, [dict(img_shape=images.shape[2:])] * number)

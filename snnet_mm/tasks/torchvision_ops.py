@@ -153,7 +153,6 @@ def deform_conv_forward(
     input: Tensor, weight: Tensor, offset: Tensor, output: Tensor, *buffers, **settings
 ) -> None:
     """Write a deformable convolution to ``output``."""
-    _check_not_meta(input)
     output.copy_(ops.deform_conv2d(input, offset, weight, **_geometry(settings)))
 
 
@@ -174,7 +173,6 @@ def deform_conv_backward_parameters(*tensors: Tensor, **settings) -> None:
 def modulated_deform_conv_forward(*tensors: Tensor, **settings) -> None:
     """Write a modulated deformable convolution to the tensor after the mask."""
     input, weight, bias, _, offset, mask, output, _ = tensors
-    _check_not_meta(input)
     bias = [bias] * settings['with_bias']
     output.copy_(_modulated(settings)(input, offset, mask, weight, *bias))
 
@@ -186,13 +184,6 @@ def modulated_deform_conv_backward(*tensors: Tensor, **settings) -> None:
     inputs = [input, offset, mask, weight, bias][: 4 + settings['with_bias']]
     grads = [grad_input, grad_offset, grad_mask, grad_weight, grad_bias][: len(inputs)]
     _write_gradients(_modulated(settings), inputs, grad_output, grads)
-
-
-def _check_not_meta(x: Tensor) -> None:
-    # As compiled ones raise: cost tables then leave out the heads, which torch would
-    # count without these convolutions.
-    if x.is_meta:
-        raise NotImplementedError('deformable convolutions do not run on meta tensors')
 
 
 def _modulated(settings: dict) -> Callable[..., Tensor]:

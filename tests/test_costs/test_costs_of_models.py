@@ -95,6 +95,11 @@ def test_without_a_size_or_a_backbone_nothing_is_counted(build_snnet, alone):
         cost_table(nn.Conv2d(3, 3, 1), SIZE)
 
 
+def counts_of(x):
+    """Return what has as many elements as the largest of x says."""
+    return torch.bincount(x.flatten().abs().long())
+
+
 class SharedHead(BaseModel):
     """A model whose head is held under two names, and a tensor of it as well."""
 
@@ -117,7 +122,7 @@ class SharedHead(BaseModel):
             self.register_buffer('offset', torch.zeros_like(self.grid))
         x = x * self.grid + self.offset
         x = self.third(self.norms[1](self.second(self.norms[0](self.first(x)))))
-        return x if self.traced else x[x > 0]
+        return x if self.traced else counts_of(x)
 
 
 @pytest.mark.parametrize('traced', [False, True])
@@ -166,7 +171,7 @@ class ByContent(nn.Conv2d):
     """A head whose shapes depend on what its images hold."""
 
     def forward(self, x):
-        return super().forward(x)[x[:, :3] > 0]
+        return counts_of(super().forward(x))
 
 
 class WithNeck(Model):
@@ -208,7 +213,8 @@ def test_heads_that_need_more_than_images_are_left_out(
     table = cost_table(model, SIZE)
     assert table.scope == 'backbone and neck alone'
     (warning,) = warnings()
-    assert re.search(f'Costs of .* are those of {table.scope}.*{reason}', warning)
+    named = rf'{reason}.*\(in head, {head.__name__}\)'
+    assert re.search(f'Costs of .* are those of {table.scope}.*{named}', warning)
     macs, params = (NUM_PATCHES * 12 * 12, 13 * 12) if neck else (0, 0)
     for stitch in net.space:
         expected = cost_by_hand(stitch, [6])
@@ -219,6 +225,25 @@ def test_heads_that_need_more_than_images_are_left_out(
     assert CostTable.from_dict(table.to_dict()) == table
     with pytest.raises(ValueError, match='holds costs of backbone and neck alone, wan'):
         table.check_same_model(cost_table(Model(net, nn.Identity()), SIZE))
+
+
+class Chosen(nn.Conv2d):
+    """A head that convolves at the places which its images choose."""
+
+    def forward(self, x):
+        places = x[0].sum(0).gt(0).nonzero()
+        chosen = x[0, :, places[:, 0], places[:, 1]]
+        return super().forward(chosen[None, ..., None])
+
+
+def test_content_chooses_the_most_that_it_may(build_snnet):
+    net = build_snnet(DEPTHS, stitching_layer=LAYERS[0])
+    table = cost_table(Model(net, Chosen(12, 3, 1)), SIZE)
+    assert table.scope is None
+    for stitch in net.space:
+        macs, params = cost_by_hand(stitch, [6])
+        expected = macs + NUM_PATCHES * 12 * 3, params + 13 * 3
+        assert table[stitch.id][:2] == expected
 
 
 class Faulty(nn.Conv2d):

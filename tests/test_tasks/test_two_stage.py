@@ -5,6 +5,8 @@ import torch
 from config_models import num_parameters
 
 from snnet_mm.costs import cost_table
+from snnet_mm.tasks import task_of
+from snnet_mm.tasks.detection import samples_of
 
 pytest.importorskip('mmdet')
 
@@ -31,16 +33,27 @@ def test_heads_run_on_as_many_boxes_as_prediction_allows(detector):
         assert costs[i].params == backbone[i].params + others
 
 
-def test_where_prediction_runs_more_backbone_and_neck_are_counted_alone(detector):
-    """As with the point head of PointRend, RoI extractors with weights and cascades."""
-    scope, roi = 'backbone and neck alone', detector.roi_head
-    for owner, name in ((roi, 'point_head'), (roi.bbox_roi_extractor, 'convs')):
-        owner.add_module(name, torch.nn.Linear(2, 3))
-        assert cost_table(detector).scope == scope
-        delattr(owner, name)
-    assert cost_table(detector).scope is None
-    roi.bbox_head = torch.nn.ModuleList([roi.bbox_head])
-    costs, alone = cost_table(detector), cost_table(detector.backbone, (64, 64))
-    assert costs.scope == scope
-    for i in alone:
-        assert costs[i].params == alone[i].params + num_parameters(detector.neck)
+def test_all_that_prediction_runs_is_counted(detector):
+    """As RoI extractors with weights are, and every head of a cascade."""
+    roi, whole = detector.roi_head, cost_table(detector)
+    convs = torch.nn.Conv2d(32, 32, 1)
+    roi.bbox_roi_extractor.register_forward_hook(lambda *args: convs(args[2]))
+    more = cost_table(detector)
+    assert more.scope is None
+    assert more[1].flops == whole[1].flops + 30 * 49 * 32 * 32
+
+
+def test_even_boxes_stand_in_for_those_that_were_not_found(detector):
+    roi = detector.roi_head
+    detector.test_cfg.rcnn.score_thr = 2.0
+    seen = dict(box=[], mask=[])
+    for kind, part in dict(box=roi.bbox_head, mask=roi.mask_head).items():
+        part.register_forward_pre_hook(lambda _, x, k=kind: seen[k].append(len(x[0])))
+    images = torch.randn(2, 3, 64, 64)
+    task_of(detector).run(detector, images)
+    assert seen == dict(box=[2 * 30], mask=[2 * 20])
+    assert all('predict' not in vars(m) for m in detector.modules())
+    assert all('predict_bbox' not in vars(m) for m in detector.modules())
+    with torch.no_grad():
+        (first, _) = detector.predict(images, samples_of(images), rescale=False)
+    assert len(first.pred_instances) == 0

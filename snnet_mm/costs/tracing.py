@@ -1,0 +1,202 @@
+"""Forwards of models on tensors of unknown content, to read shapes alone.
+
+Meta tensors do not do here: heads build priors, sizes of levels and masks on the device
+of their maps, read them, and choose locations by content. An unknown tensor is a CPU
+tensor of any shape made of one element; everything computed from it is unknown, too.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache, partial
+from itertools import chain
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+aten = torch.ops.aten
+
+
+@cache
+def _element(dtype: torch.dtype) -> Tensor:
+    """Return 0 as an index, which is in range, and 1 as a divisor, or that is true."""
+    index = not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+    return torch.full((), not index, dtype=dtype, device='cpu')
+
+
+def unknown(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Return a tensor of unknown content."""
+    return _element(dtype).expand(shape)
+
+
+def is_unknown(x: Tensor) -> bool:
+    """Tell whether the content of a tensor is unknown."""
+    if x.device.type != 'cpu':
+        return False
+    element = _element(x.dtype)
+    return x.untyped_storage().data_ptr() == element.untyped_storage().data_ptr()
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Run operations with unknown inputs by their shapes alone, and others as ever.
+
+    Where a shape depends on content it is the largest: masks choose everything, and NMS
+    keeps all boxes. Attention is split into operations that can be counted.
+    """
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), _mmcv_operators(), _ByShape():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+class _ByShape(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        leaves, spec = tree_flatten((args, kwargs))
+        if not any(isinstance(x, Tensor) and is_unknown(x) for x in leaves):
+            return func(*args, **kwargs)
+        # Views of an unknown tensor are unknown, and quickly made.
+        if func in BY_ELEMENT or func.is_view and func not in RESHAPES:
+            return func(*args, **kwargs)
+        if func in LARGEST:
+            return LARGEST[func](*args, **kwargs)
+        if func is aten.index.Tensor:
+            indices = [*chain.from_iterable(map(_chosen, args[1]))]
+            leaves, spec = tree_flatten(((args[0], indices), kwargs))
+        # Layers are often repeated. As a key, 1 equals 1.0 and True.
+        keys = tuple(
+            _Meta(x.shape, x.dtype) if isinstance(x, Tensor) else (type(x), x)
+            for x in leaves
+        )
+        returned = func._schema.returns
+        if returned and returned[0].alias_info and returned[0].alias_info.is_write:
+            return kwargs.get('out', args[0])
+        found, spec = _results(func, spec, tuple(keys))
+        found = [unknown(*x) if isinstance(x, _Meta) else x for x in found]
+        return tree_unflatten(found, spec)
+
+
+class _Meta(NamedTuple):
+    """What is known of an unknown tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, x: Tensor) -> '_Meta':
+        return cls(x.shape, x.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _results(func: OpOverload, spec: TreeSpec, leaves: tuple) -> tuple[list, TreeSpec]:
+    """Run an operation on meta tensors; leaves are those, or types and values."""
+    args, kwargs = tree_unflatten(map(_on_meta, leaves), spec)
+    found, spec = tree_flatten(func(*args, **kwargs))
+    return [
+        _Meta(x.shape, x.dtype) if isinstance(x, Tensor) else x for x in found
+    ], spec
+
+
+def _on_meta(leaf: _Meta | tuple[type, object]) -> object:
+    if isinstance(leaf, _Meta):
+        return torch.empty(leaf.shape, dtype=leaf.dtype, device='meta')
+    kind, value = leaf
+    return torch.device('meta') if kind is torch.device else value
+
+
+def _chosen(index: Tensor | None) -> list[Tensor | None]:
+    """Return the indices that stand for an index, of which a mask has several."""
+    if index is None or index.dtype not in (torch.bool, torch.uint8):
+        return [index]
+    number = index.numel() if is_unknown(index) else int(index.sum())
+    return [unknown((number,), torch.long)] * index.dim()
+
+
+def _unique(x: Tensor, *_, **__) -> tuple[Tensor, ...]:
+    return (unknown((1,), x.dtype), *[unknown(x.shape, torch.long)] * 2)
+
+
+def _equal(x: Tensor, _: object) -> Tensor:
+    """Let no number of what was found be 0."""
+    return unknown(x.shape, torch.bool) if x.dim() else torch.tensor(False)
+
+
+def _repeated(*_, **__) -> Tensor:
+    raise NotImplementedError('what is repeated depends on content')
+
+
+def _sampled(x: Tensor, grid: Tensor, *_) -> Tensor:
+    return unknown((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+
+
+def _nms(boxes: Tensor, *_, **__) -> Tensor:
+    return torch.arange(len(boxes))
+
+
+# Operations that read the one element of an unknown tensor.
+BY_ELEMENT = {aten._local_scalar_dense.default}
+# Views that need the strides of a tensor with memory.
+RESHAPES = {aten.view.default, aten._reshape_alias.default, aten.as_strided.default}
+# Operations whose results have shapes that depend on content, and a slow one.
+LARGEST: dict[Callable, Callable] = {
+    aten.nonzero.default: lambda x: unknown((x.numel(), x.dim()), torch.long),
+    aten.masked_select.default: lambda x, mask: unknown(
+        (torch.broadcast_shapes(x.shape, mask.shape).numel(),), x.dtype
+    ),
+    aten.eq.Scalar: _equal,
+    aten.equal.default: lambda *_: True,
+    aten._unique2.default: _unique,
+    aten.repeat_interleave.Tensor: _repeated,
+    aten.grid_sampler_2d.default: _sampled,  # which takes a tenth of a second
+}
+
+
+@contextmanager
+def _mmcv_operators() -> Iterator[None]:
+    """Let mmcv's operators, which read memory, do nothing but what can be counted.
+
+    Python calls them in mmcv's extension and hands them buffers to write to. Where
+    mmcv changes that, tests/test_costs/test_tracing.py fails.
+    """
+    extension = sys.modules.get('mmcv._ext', ModuleType('none'))
+    own = {k: v for k, v in vars(extension).items() if callable(v) and k[0] != '_'}
+    for name in own:
+        setattr(extension, name, OPERATORS.get(name, partial(_operator, name)))
+    try:
+        yield
+    finally:
+        vars(extension).update(own)
+
+
+def _operator(name: str, *tensors: object, **_) -> None:
+    if not name.endswith('_forward'):
+        raise NotImplementedError(f"mmcv's {name} cannot be counted")
+    for x in tensors:
+        if isinstance(x, Tensor):
+            x.detach()  # is read
+
+
+def _convolution(output: int, *tensors: Tensor, **_) -> None:
+    """Multiply as a deformable convolution does, whose input and weight are given."""
+    _operator('_forward', *tensors)
+    number, channels = tensors[output].numel(), tensors[output].shape[1]
+    weight = tensors[1].reshape(channels, -1)
+    unknown((number // channels, weight.shape[1]), weight.dtype) @ weight.T
+
+
+OPERATORS = dict(
+    nms=_nms,
+    softnms=_nms,
+    deform_conv_forward=partial(_convolution, 3),
+    modulated_deform_conv_forward=partial(_convolution, 6),
+)

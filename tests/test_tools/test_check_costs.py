@@ -1,0 +1,24 @@
+"""Whole models, counted and watched by torch's own counter while they predict."""
+
+import pytest
+
+TOOL = 'research/check_costs.py'
+MORE = (
+    *('conditional', 'dab', 'mmdet/deformable', 'dino', 'mask2former', 'maskformer'),
+    *('cascade-mask', 'htc_', 'point', 'sparse', 'queryinst', 'rtmdet-ins', 'condinst'),
+    *('vfnet', 'gfl', 'atss', 'fcos', 'retinanet', 'yolox', 'knet'),
+)
+
+
+@pytest.mark.ops
+@pytest.mark.parametrize(
+    'names', [['mmdet/detr'], pytest.param(MORE, marks=pytest.mark.slow)]
+)
+def test_counted_is_what_is_seen(run_here, names):
+    pytest.importorskip('mmdet')
+    rows = run_here(TOOL, *names, '--side', 64).splitlines()[2:]
+    assert len(rows) >= len(names)
+    for row in rows:
+        _, counted, seen, _, scope, _ = (cell.strip() for cell in row[1:-1].split('|'))
+        assert float(counted) == pytest.approx(float(seen), rel=0.01, abs=1e-4), row
+        assert scope == 'all', row

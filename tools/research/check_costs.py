@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snnet_mm.utils import ToolParser, dicts_in, run_command
+from snnet_mm.utils import ToolParser, run_command
 
 if TYPE_CHECKING:
     import torch
@@ -103,6 +103,7 @@ def build(package: str, stock: str) -> nn.Module:
     from mmengine.registry import MODELS, init_default_scope
 
     from snnet_mm.tasks import import_parts_for
+    from snnet_mm.utils import dicts_in
 
     folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
     cfg = Config.fromfile(folder / f'{stock}.py')

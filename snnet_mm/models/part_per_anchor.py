@@ -10,7 +10,10 @@ from snnet_mm.stitching import Stitch, StitchingSpace
 from snnet_mm.utils import check, register
 
 # Settings of a head that models read, the same for all stitches.
-OF_THE_MODEL = 'align_corners', 'num_classes', 'out_channels', 'threshold'
+OF_THE_MODEL = (
+    *('align_corners', 'num_classes', 'out_channels', 'threshold'),
+    *('with_bbox', 'with_mask', 'with_shared_head'),
+)
 
 
 @register(MODELS, passes_on=True)

@@ -17,6 +17,7 @@ from snnet_mm.exports import single_stitch
 from snnet_mm.exports.single import _drop_pretrained, load_single, save_single
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import set_stitch
+from snnet_mm.tasks.detection import samples_of
 
 SegDataSample = pytest.importorskip('mmseg.structures').SegDataSample
 DET = TOY.parent / 'mask-rcnn_snnetv2-fast-slow_1xb8-300_toy-scenes-64x64.py'
@@ -135,6 +136,7 @@ def test_pyramids_and_roi_heads_of_detectors(randomise):
     model = randomise(MODELS.build(copy.deepcopy(cfg.model))).eval()
     images, costs = torch.randn(1, 3, 64, 64), cost_table(model)
     assert costs.scope is None
+    assert len(model.predict(images, samples_of(images), rescale=False)) == 1
     for i in (0, 1, 2, 6, 13):
         set_stitch(model, i)
         exported, single = single_stitch(cfg, model, i)

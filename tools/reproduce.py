@@ -130,7 +130,7 @@ def find_jobs(items: list[dict], small: bool) -> list[Job]:
 
 
 def work_dir(name: str, args: argparse.Namespace) -> Path:
-    """Return the folder of a config, apart from that of its full training."""
+    """Return the folder of a config, apart from the folder of its full training."""
     return Path('work_dirs', f'{args.iters}-iterations' if args.iters else '', name)
 
 

@@ -14,7 +14,7 @@ class LowRankUpdate(nn.Linear):
     """A linear layer with a low-rank update, as a base for any class of them.
 
     ``y = x W' + b + (alpha / rank) (x A') B'`` with A random and B zero, so that the
-    first forward is that of the layer alone. The letters are those of loralib and peft.
+    first forward equals the layer's. The letters are as in loralib and peft.
     """
 
     plain: type[nn.Linear] = nn.Linear  # what it is once merged
@@ -32,7 +32,7 @@ class LowRankUpdate(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map activations ``(..., in_features)`` to ``(..., out_features)``."""
-        # The layer may be of another precision, as that of a large frozen model is.
+        # The layer may be of another precision, such as in a large frozen model.
         down, up = self.lora_A.to(x.dtype), self.lora_B.to(x.dtype)
         update = F.linear(F.linear(x, down), up)
         return super().forward(x) + self.scaling * update

@@ -239,8 +239,8 @@ def widen_by_stages(
 ) -> tuple[tuple[int, int], ...]:
     """Return width and stride after each of ``num`` adapters between two of them.
 
-    From the source on both double (or the width halves) up to those of the target, as
-    in the authors' code.
+    From the source on both double (or the width halves) up to the target's, as in
+    the authors' code.
     """
     (width, stride), (last_width, last_stride) = source, target
     hops = []

@@ -108,7 +108,7 @@ class BridgeSpace(StitchingSpace):
     """Routes ``fast[0:i] > slow[j:]`` for chosen pairs ``(i, j)``.
 
     Ids are 0 and 1 for the networks themselves, then the pairs as given. Feature maps
-    are those of blocks that every route runs: with ``maps`` the first network by
+    come from blocks that every route runs: with ``maps`` the first network by
     itself, which has none, is no stitch.
     """
 

@@ -120,7 +120,7 @@ def measure_memory(
 
     That is the stitch's own weights, as if it were shipped alone, the images, and the
     most that torch's allocator hands out for activations, workspaces of cuDNN and
-    cuBLAS included. Torch tells no peak on other devices. Arguments are those of
+    cuBLAS included. Torch tells no peak on other devices. Arguments are as in
     :func:`measure_latency`.
     """
     model = unwrapped(model)

@@ -45,8 +45,8 @@ class ChainSearch:
     In each step every block that may be skipped is tried: the map for its gap is fitted
     to what reaches the gap, and removals are ranked by the variance that the map leaves
     unexplained. The best of them run to the end, with later gaps fitted in turn, and
-    the one wins whose :class:`Predictions` diverge least from those of the whole
-    network per FLOP saved.
+    the one wins whose :class:`Predictions` diverge least from the whole
+    network's per FLOP saved.
 
     States of all blocks are kept, so use tens of images; see :func:`images_wanted`.
 

@@ -44,7 +44,7 @@ class HFDecoderAnchor(Anchor):
 
     Inputs are token ids ``(B, 1, L)``, negative where a text is padded: a text is an
     image of one row. Rotations, positions and the causal mask are made once, by
-    :meth:`embed`. Keys and values are not cached. Parameters are those of
+    :meth:`embed`. Keys and values are not cached. Parameters are named as in
     ``LlamaForCausalLM``, with ``blocks`` for its layers.
 
     Args:

@@ -48,8 +48,8 @@ Weights = dict[str, Tensor]
 def convert_ziplab(state_dict: Mapping[str, Tensor]) -> Weights:
     """Rename the weights of the authors' SN-Netv1 or v2 to ours.
 
-    They are those of a backbone, of a segmentor that holds it under ``backbone.``, or
-    of their classifier, for ours with a ``StitchedClsHead``; of networks with stages
+    They fit a backbone, a segmentor that holds it under ``backbone.``, or
+    their classifier, for ours with a ``StitchedClsHead``; of networks with stages
     for ``share_layers=True``. Where they tell their stitching space its record is
     added: of sliding windows, they tell those of two blocks with stride one.
     """

@@ -33,14 +33,14 @@ Key = tuple[str, int]  # precision and stitch id
 class StitchRuntime:
     """Predicts images by the stitches of a folder of ``tools/export_stitch.py``.
 
-    Resizing, sliding windows and what follows the graph are those of the model's test
-    pipeline, so that predictions are those of mm's inferencer. Where mm would run an
+    Resizing, sliding windows and what follows the graph are as in the model's test
+    pipeline, so that predictions equal the predictions of mm's inferencer. Where mm would run an
     image at another size than the graph's, as in a pipeline without ``Resize``, the
     image is resized to the graph's size and predictions differ. Calls are safe from any
     thread: each runs the stitch that is active when it begins.
 
     A graph is opened when its stitch is chosen, not in a call, and only if its SHA-256
-    digest is that of the manifest as it was read: stitches exported into the folder
+    digest equals the digest in the manifest as it was read: stitches exported into the folder
     meanwhile are a ValueError.
 
     Args:

@@ -29,7 +29,7 @@ class StitchingSpace:
             a route lacks it: blocks, and the layers that project their maps. Places are
             in the last anchor, with ``end_maps`` in all anchors that routes end in.
         unused: Names of layers to keep although nothing uses them.
-        end_maps: Whether feature maps are those of the anchor that a route ends in.
+        end_maps: Whether feature maps come from the anchor that a route ends in.
     """
 
     has_prior = True  # whether :func:`prior_scores` may guess

@@ -39,7 +39,7 @@ class TwoWaySpace(StitchingSpace):
         ids: See :class:`StitchingSpace`.
         maps: Whether there are layers for feature maps. Without, the last FS layer
             still is where FS stitches are: the authors' classifiers hold it.
-        end_maps: Whether feature maps are those of the anchor that a route ends in.
+        end_maps: Whether feature maps come from the anchor that a route ends in.
             Its own blocks serve them; one that the route lacks is substituted likewise,
             by slower blocks too, through the layers of SF stitches.
     """

@@ -22,7 +22,7 @@ def check_loop(train_cfg: Mapping | None) -> None:
             check(is_whole(value, least), f'train_cfg.{key}', value, allowed)
 
 
-# Keeps the seeds of iterations apart from those of samples.
+# Keeps the seeds of iterations and of samples apart.
 ITERATIONS = 0
 
 

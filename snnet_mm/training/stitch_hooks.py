@@ -113,8 +113,8 @@ class StitchSamplingHook(Hook):
 
     Args:
         sampler: Config of the sampler. Default seed: the seed of the run.
-        input_size: Height and width that costs are counted at. Default: those of the
-            data preprocessor, or of the first image.
+        input_size: Height and width that costs are counted at. Default: the data
+            preprocessor's, or the first image's.
         costs: ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for samplers
             by measured costs, such as ROS with ``cost='latency', step=5`` (ms).
         sizes: Heights and widths, one of which is drawn for every step, the same on all

@@ -1,6 +1,6 @@
 """Make folders of classes from lists of images, or draw few images of each class.
 
-Lists are those of visual prompt tuning for fine-grained sets (JSON, image to class) or
+Lists are as in visual prompt tuning for fine-grained sets (JSON, image to class) or
 of VTAB-1k (lines of an image and its class). Folders hold links and ``ids.txt``.
 """
 

@@ -1,6 +1,6 @@
 """Make a cascade of two segmentation models: ``tools/research/cascade.py``.
 
-Every image goes through the fast model; those of the highest entropy, a share of all,
+Every image goes through the fast model; images of the highest entropy, a share of all,
 go through the slow one as well. Writes a results file with one row per share, FLOPs
 being the mean over images, for ``compare_fronts.py``. No training: what stitching is to
 be measured against.

@@ -204,7 +204,7 @@ def fit_in_turn(
 ) -> None:
     """Fit the stitching layers of chains one after the other along each route.
 
-    A layer maps the state that reaches it in its own chain to that of the whole network
+    A layer maps the state that reaches it in its own chain to the whole network's state
     at the same place, so that it corrects errors of earlier layers.
 
     Args:

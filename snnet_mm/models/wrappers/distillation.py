@@ -80,8 +80,8 @@ class TeacherWrapper(ModelWrapper):
     Args:
         model, data_preprocessor: See :class:`ModelWrapper`.
         teacher: Config of the teacher, an mm model.
-        teacher_checkpoint: File of the teacher's weights. Default: those of
-            ``pretrained`` or ``init_cfg`` in its config.
+        teacher_checkpoint: File of the teacher's weights. Default:
+            ``pretrained`` or ``init_cfg`` of its config.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ class StitchedClsHead(ClsHead):
     """A final norm and a classifier per anchor (SN-Netv2, section 5.1).
 
     Reads the final state of a backbone with ``out='end'``. A stitch is classified by
-    the head of the anchor that it ends in, a new model by that of the last anchor.
+    the head of the anchor that it ends in, a new model by the last anchor's.
 
     Args:
         anchor_heads: Arguments of :class:`AnchorClassifier` for each anchor:

@@ -119,7 +119,7 @@ def recalibrate_bn(
     """Estimate mean and variance of every batch norm that a stitch runs, for each.
 
     The model stays as it is. Statistics are means over batches of a data loader, of
-    equal number on every rank, and over ranks. ``mode`` is the mode of mm's forward which
+    equal number on every rank, and over ranks. ``mode`` is mm's mode of a forward that
     reaches all batch norms: ``'predict'`` if some see detections.
     """
     model = _plain(model)

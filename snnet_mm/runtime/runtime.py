@@ -34,14 +34,14 @@ class StitchRuntime:
     """Predicts images by the stitches of a folder of ``tools/export_stitch.py``.
 
     Resizing, sliding windows and what follows the graph are as in the model's test
-    pipeline, so that predictions equal the predictions of mm's inferencer. Where mm would run an
-    image at another size than the graph's, as in a pipeline without ``Resize``, the
-    image is resized to the graph's size and predictions differ. Calls are safe from any
-    thread: each runs the stitch that is active when it begins.
+    pipeline, so that predictions equal the predictions of mm's inferencer. Where mm
+    would run an image at another size than the graph's, as in a pipeline without
+    ``Resize``, the image is resized to the graph's size and predictions differ. Calls
+    are safe from any thread: each runs the stitch that is active when it begins.
 
     A graph is opened when its stitch is chosen, not in a call, and only if its SHA-256
-    digest equals the digest in the manifest as it was read: stitches exported into the folder
-    meanwhile are a ValueError.
+    digest equals the digest in the manifest as it was read: stitches exported into the
+    folder meanwhile are a ValueError.
 
     Args:
         folder: Folder with ``manifest.json`` and the graphs, ONNX or OpenVINO.

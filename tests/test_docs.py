@@ -157,7 +157,7 @@ def test_a_config_for_other_data(tmp_path):
     )
     path.write_text(snippet)
     cfg = load_config(path)
-    base = load_config('snnet_mm::' + re.search(r"CONFIGS . '/(.*?)'", snippet)[1])
+    base = load_config('snnet_mm::' + re.search(r"'/(\S+\.py)'", snippet)[1])
     dataset = cfg.train_dataloader.dataset
     assert dataset.data_root == cfg.test_dataloader.dataset.data_root == 'data/streets'
     assert dataset.data_prefix == base.train_dataloader.dataset.data_prefix

@@ -135,6 +135,8 @@ def report(manifest: dict, out: Path, tolerance: float) -> None:
         for stitch in manifest['stitches']
         for file in (*stitch['files'], *stitch['left_out'])
     ]
+    if any(file['verified'] for s in manifest['stitches'] for file in s['files']):
+        rows = [{k: v for k, v in row.items() if k != 'difference'} for row in rows]
     for name in rows[0]:
         left = name in ('route', 'file')
         justify = 'left' if left else 'right'

@@ -153,7 +153,10 @@ class StitchExporter:
         bundle, weights = OnnxBundle(folder), None
         own = folder, bundle if request.bundle else None
         names = {i: request.files(i, self.size) for i in ids}
-        wanted = {i: self._write(i, names[i], *own) for i in ids}
+        wanted = {}
+        for n, i in enumerate(ids, start=1):
+            print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
+            wanted[i] = self._write(i, names[i], *own)
         with_heads = HEADS in request.formats
         heads = write_heads(self.model, self.images, *own) if with_heads else []
         judged, rows, left_out = {}, defaultdict(dict), {i: [] for i in ids}
@@ -266,6 +269,8 @@ class StitchExporter:
         """
         new = {name: run for name, run in runs.items() if name not in judged}
         if new:
+            place = f'on {request.verify_on}'
+            print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
             set_stitch(self.model, stitch_id)
             _, single = single_stitch(self.cfg, self.model, stitch_id)
             data = self.size, request.verify_on, request.limit

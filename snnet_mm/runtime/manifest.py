@@ -12,7 +12,7 @@ from .checks import is_number, is_whole
 
 MANIFEST = 'manifest.json'
 VERSION = 3  # of the layout; the first had no number
-DIGITS = 12  # of the digest in the name of a file
+DIGITS = 8  # of the digest in the name of a file
 MOST_PIXELS = 2**14  # of a side of an image
 MADE_BY = 'tools/export_stitch.py writes such folders'
 

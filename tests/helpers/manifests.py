@@ -14,7 +14,7 @@ LOADED = dict(dtype='float32', range=[0, 255])
 
 def plain(name):
     """The name of an exported file without the digest of its content."""
-    return re.sub(r'-[0-9a-f]{12}(?=\.\w+$)', '', name)
+    return re.sub(r'-[0-9a-f]{8}(?=\.\w+$)', '', name)
 
 
 def path_of(folder, name):

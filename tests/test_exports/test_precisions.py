@@ -74,7 +74,7 @@ def test_a_bundle_in_two_precisions(bundled, logits):
     }
     assert all(file['shares_weights'] for file in files.values())
     for file in (*files.values(), manifest['weights']):
-        assert f'-{file["sha256"][:12]}.' in file['name']
+        assert f'-{file["sha256"][:8]}.' in file['name']
     ops, used = {}, {}
     for name in files:
         graph = onnx.load(path_of(folder, name), load_external_data=False).graph

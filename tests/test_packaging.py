@@ -138,10 +138,9 @@ def test_figures_of_a_metafile_are_those_of_its_page(path):
     experiments = 'docs/explanation/experiments.md'
     pages = str(Path(path).with_name('README.md')), experiments
     assert collection['README'] in pages
-    page = (ROOT / collection['README']).read_text()
-    if collection['README'] == experiments:
-        parts = (ROOT / experiments).parent.glob('experiments_*.md')
-        page += ''.join(part.read_text() for part in parts)
+    folder = (ROOT / collection['README']).parent
+    own = 'experiments*.md' if collection['README'] == experiments else '*.md'
+    page = ''.join(part.read_text() for part in folder.glob(own))
     figures = set(re.findall(r'\d+\.\d+', page))
     for model in data['Models']:
         assert model['In Collection'] == collection['Name']

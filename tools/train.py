@@ -58,7 +58,7 @@ def main() -> None:
         runner.train()
     last = runner.message_hub.runtime_info.get('last_ckpt')
     if first and last:
-        dumped = Path(cfg.work_dir, Path(args.config).name)  # with all options
+        dumped = Path(cfg.work_dir, Path(cfg.filename).name)  # with all options
         config = dumped if args.cfg_options and dumped.is_file() else args.config
         stitched = any('anchors' in part for part in dicts_in(cfg.model))
         name, stitches = 'make_elastic.py', ''

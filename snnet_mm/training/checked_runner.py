@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.runner import Runner
@@ -59,8 +60,18 @@ def checked_runner(
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
     empty = naming_empty_data(cfg, *loaders)
     guard = guard_checkpoints(trust)
+    _keep_config(cfg, mode)
     with lock, guard, closing_process_group(), suggesting_types(), empty:
         runner = build_runner(cfg, mode, verbose)
         if mode == 'test':
             runner.register_hook(WeightCheckHook())
         yield runner
+
+
+def _keep_config(cfg: Config, mode: str) -> None:
+    """Rename the copy that a runner writes if it would replace the config itself."""
+    path = Path(cfg.filename or '')
+    copy = Path(cfg.work_dir, path.name)
+    if path.name and copy.is_file() and copy.samefile(path):
+        renamed = path.with_stem(f'{path.stem}_{mode}')
+        object.__setattr__(cfg, '_filename', str(renamed))

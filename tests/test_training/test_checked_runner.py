@@ -26,6 +26,18 @@ def test_runners_of_both_modes(cfg, mode):
     assert locked is (mode == 'train')
 
 
+@pytest.mark.parametrize('mode', ['train', 'test'])
+def test_a_config_in_its_work_directory_stays_as_it_is(files, tmp_path, mode):
+    """As ``elastic.py``, which is in the folder that tests of it write to."""
+    path = tmp_path / 'elastic.py'
+    path.write_bytes(files[0].read_bytes())
+    options = dict(work_dir=str(tmp_path), custom='an option of one run')
+    with checked_runner(load_config(path, options), mode):
+        pass
+    assert path.read_bytes() == files[0].read_bytes()
+    assert 'an option of one run' in (tmp_path / f'elastic_{mode}.py').read_text()
+
+
 @pytest.mark.parametrize(
     ('mode', 'setting', 'words'),
     [

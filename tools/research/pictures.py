@@ -5,8 +5,8 @@ Photos and the slider of the README need trained weights and are not redrawn.
 
 from pathlib import Path
 
-from snnet_mm.evaluation import plot_pareto, plot_routes
 from snnet_mm.stitching import StitchResults, TwoWaySpace
+from snnet_mm.utils import ToolParser, run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / 'docs' / 'pictures'
@@ -18,6 +18,9 @@ RESULTS = {
 
 
 def main() -> None:
+    ToolParser(description=__doc__.splitlines()[0]).parse_args()
+    from snnet_mm.evaluation import plot_pareto, plot_routes
+
     plot_routes(TwoWaySpace((6, 12)), PICTURES / 'routes.png')
     for name, results in RESULTS.items():
         found = StitchResults.read(ROOT / 'configs' / f'{results}.json')
@@ -26,4 +29,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run_command(main)

@@ -171,7 +171,8 @@ class Worker:
         """Choose among the stitches; without a deadline the best one runs."""
         if slack == math.inf:
             return list(self._times)[-1]
-        rate = len(self._arrivals) / max(now - self._arrivals[0], 1)
+        # The first arrival begins the time in which the others are counted.
+        rate = (len(self._arrivals) - 1) / max(now - self._arrivals[0], 1)
         planned = slack / (1 + MARGIN * self._error)
         key = self.choose(self._times, planned, waiting, rate)
         return key or choose(self._times, slack, math.inf)

@@ -9,7 +9,7 @@ from snnet_mm.costs import size_name
 from snnet_mm.runtime.manifest import DECISIONS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
-from snnet_mm.utils import check
+from snnet_mm.utils import check, is_number
 from snnet_mm.utils.configs import inference_pipeline, model_config, takes_rgb
 
 INPUT, OUTPUT = 'images', 'predictions'
@@ -35,17 +35,25 @@ def describe_graphs(
     loaded = dict(dtype='float32', range=[0, 255])
     images = dict(name=INPUT, shape=['batch', 3, *size], channels=channels, **loaded)
     images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
+    after = list(heads) or task_of(model).caller_steps(model, size)
+    filled = _padding(pipeline) if task == 'detection' else None
+    if filled is not None:  # mm takes what it fills in for a part of the image
+        pipeline = [step for step in pipeline if _kind(step) != 'Pad']
+        after = [step | dict(within='graph') for step in after]
     before = [*_steps_before(pipeline), dict(step='channels', order=channels)]
     padded = preprocessor.get('test_cfg') or {}
-    padded = dict(size=size) if task == 'detection' else padded
+    fills = any(step.get('fills') for step in after)
+    padded = dict(size=size) if task == 'detection' and not fills else padded
     if padded:  # mm pads what it has normalised
         empty = preprocessor.get('pad_value', preprocessor.get('pad_val', 0))
         mean, scale = (images[key] or [n] * 3 for key, n in (('mean', 0), ('std', 1)))
         value = [m + empty * s for m, s in zip(mean, scale, strict=True)]
+        value = value if filled is None else filled[:: -1 if takes_rgb(cfg) else 1]
         more = {key: padded.get(key) for key in ('size', 'size_divisor')}
         before.append(dict(step='pad', value=value, **more))
     before += _passes(model, size)
     before.append(dict(step='batch', layout='NCHW', **loaded))
+    names = output_names(model, len(tensors))
     resized = list(size) if task in ('segmentation', 'depth') else None
     normalises = images['mean'] is not None
     palette = meta.get('palette') or ()  # or the word 'random'
@@ -54,20 +62,22 @@ def describe_graphs(
         input=images,
         outputs=[
             dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
-            for name, tensor in zip(output_names(len(tensors)), tensors, strict=True)
+            for name, tensor in zip(names, tensors, strict=True)
         ],
         graph=dict(
             normalises=normalises, resizes_images=False, resizes_predictions_to=resized
         ),
-        caller=dict(before=before, after=list(heads) or _steps_after(task, model)),
+        caller=dict(before=before, after=after or _steps_after(task, model)),
         task=task,
         classes=list(meta.get('classes') or ()),
         palette=list(palette),
     )
 
 
-def output_names(number: int) -> list[str]:
-    """Return the names of a graph's outputs."""
+def output_names(model: nn.Module, number: int) -> list[str]:
+    """Return the names of the outputs of a model's graph."""
+    if names := task_of(model).output_names(model):
+        return list(names[:number])
     return [OUTPUT] if number == 1 else [f'level_{i}' for i in range(number)]
 
 
@@ -82,7 +92,7 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
     steps = []
     for step in pipeline:
         more = {key: value for key, value in step.items() if key != 'type'}
-        name = getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
+        name = _kind(step)
         known = name == 'Resize' and 'scale' in more
         # Pillow resizes otherwise, and one step of a name is all that runtimes know.
         known = known and more.get('backend', 'cv2') == 'cv2'
@@ -101,6 +111,20 @@ def _steps_before(pipeline: Sequence[dict]) -> list[dict]:
         elif not name.startswith(('Load', 'Pack')):
             steps.append(dict(step=name, **more))
     return steps
+
+
+def _kind(step: dict) -> str:
+    return getattr(step['type'], '__name__', step['type']).rpartition('.')[2]
+
+
+def _padding(pipeline: Sequence[dict]) -> list[float] | None:
+    """Return the pixel that a pipeline fills images up with, right and below."""
+    for step in pipeline:
+        if _kind(step) == 'Pad' and step.get('padding_mode', 'constant') == 'constant':
+            value = step.get('pad_val', 0)
+            value = value.get('img', 0) if isinstance(value, dict) else value
+            return [float(v) for v in ([value] * 3 if is_number(value) else value)]
+    return None
 
 
 def _passes(model: nn.Module, size: tuple[int, int]) -> list[dict]:

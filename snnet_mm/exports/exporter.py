@@ -22,6 +22,7 @@ from snnet_mm.models import find_stitched_backbone, set_stitch
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION, check_manifest
 from snnet_mm.stitching import Selection, StitchResults
+from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import (
     check,
@@ -131,6 +132,12 @@ class StitchExporter:
         check(right, '--shape', None, allowed)
         say = partial(print_log, logger='current')
         ids = request.stitches.select(self.space, self.costs, say)
+        task, instead = task_of(self.model), 'mm and safetensors'
+        if task.name == 'detection':
+            instead += ', or graphs that end before the heads (--maps)'
+        if any(format.is_graph for format in formats) and not request.maps:
+            lacks = task.without_heads(self.model, request.formats)
+            check(lacks is None, '--format', request.formats, f'{instead}; {lacks}')
         with folder_lock(self.out_dir, '--out', 'exporting'):
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export's
                 shutil.rmtree(folder, ignore_errors=True)
@@ -242,7 +249,9 @@ class StitchExporter:
             options = dict(format.options.get(precision, {}))
             runs[name] = format.load(path, options)
             got = runs[name](self.graph_images)
-            difference = check_parity(kind, name, got, wanted, precision)
+            reordered = task_of(self.model).reordered(self.model)
+            compared = kind, name, got, wanted, precision, reordered
+            difference = check_parity(*compared)
             shares = format.shares_weights and shared is not None
             about = dict(format=kind, precision=precision, **describe_file(path))
             about |= dict(max_difference=difference, shares_weights=shares)

@@ -1,9 +1,11 @@
 """A model as a graph: images as they are loaded go in, predictions come out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from unittest.mock import patch
 
 import torch
 from mmengine.config import Config
@@ -33,7 +35,7 @@ class PredictionGraph(nn.Module):
         for module in self.model.modules():
             if isinstance(module, SingleStitch):
                 module.fix_input_size(size)
-        if self.task.name == 'detection':
+        if self.task.name == 'detection' and not self.task.output_names(model):
             for name in [n for n, _ in self.model.named_children()]:
                 if name not in ('backbone', 'neck'):
                     delattr(self.model, name)
@@ -58,16 +60,48 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
     # first run makes the index of the lookup, which tracing takes as it is. No weight
     # may need a gradient: attention is then decomposed into another layout.
     graph.requires_grad_(False)
-    with torch.enable_grad():
+    with torch.enable_grad(), _constant_shapes():
         graph(images)
         program = torch.export.export(
             graph, (images,), dynamic_shapes={INPUT: {0: batch}}, strict=False
         )
-    # A file that is given away names no lines of code and holds no images.
-    for node in program.graph.nodes:
+    same = torch.ops.aten.type_as.default
+    for node in [*program.graph.nodes]:
+        # A file that is given away names no lines of code and holds no images.
         node.meta.pop('stack_trace', None)
+        # Of a buffer, as in GFL's head, torch 2.12 writes none that does nothing.
+        if node.target is same and _dtype(node) == _dtype(node.args[0]):
+            node.replace_all_uses_with(node.args[0])
+            program.graph.erase_node(node)
+    program.graph_module.recompile()
     program.example_inputs = ((images.new_zeros(()).expand(images.shape),), {})
     return program
+
+
+def _dtype(node: torch.fx.Node) -> torch.dtype:
+    return node.meta['val'].dtype
+
+
+@contextmanager
+def _constant_shapes() -> Iterator[None]:
+    """Trace tensors made of the sizes of maps as constants.
+
+    mmdet's transformers read sizes of maps from tensors. When torch traces, it
+    knows the values of tensors with one element alone (as of torch 2.12), a constant of
+    two of its modules; tests/test_exports/test_whole_detectors.py fails if they change.
+    """
+    with ExitStack() as stack:
+        for module in ('_subclasses.fake_tensor', 'fx.experimental.proxy_tensor'):
+            limit = patch(f'torch.{module}.CONSTANT_NUMEL_LIMIT', 1024)
+            stack.enter_context(limit)
+        shape = patch('torch._shape_as_tensor', _shape_as_tensor)
+        stack.enter_context(shape)
+        yield
+
+
+def _shape_as_tensor(x: Tensor) -> Tensor:
+    """Return the shape of maps, without the number of images that may vary."""
+    return torch.tensor([0, *x.shape[1:]])
 
 
 @dataclass

@@ -48,7 +48,7 @@ def write_heads(
         sizes = [None if example.ndim > 2 else some for example in examples]
         dynamic = dict(dynamic_shapes=(tuple(sizes),), strict=False)
         program = torch.export.export(graph, examples, **dynamic)
-        inputs = [*output_names(len(maps)), BOXES][: len(examples)]
+        inputs = [*output_names(model, len(maps)), BOXES][: len(examples)]
         onnx = convert(program, examples, inputs, outputs)
         if bundle is None:
             save_onnx(onnx, folder / name)

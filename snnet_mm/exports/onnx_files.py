@@ -37,7 +37,7 @@ def to_onnx(build: StitchBuild, precision: str = 'fp32') -> onnx_ir.Model:
     Weights have the names that they have in the checkpoint, ``.T`` if transposed.
     """
     program = build.program
-    outputs = output_names(len(program.graph_signature.user_outputs))
+    outputs = output_names(build.model, len(program.graph_signature.user_outputs))
     batch = dict(dynamic_shapes={INPUT: {0: 'batch'}})
     model = convert(program, (build.images,), [INPUT], outputs, **batch)
     return {'fp32': lambda m: m, 'int8': _to_int8, 'fp16': _to_fp16}[precision](model)

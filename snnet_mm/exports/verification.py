@@ -116,7 +116,9 @@ class _Network:
         """Run a file, or the network itself, from now on."""
         self.active = name
 
-    def _timed(self, network: Callable) -> Callable[..., Predictions]:
+    def _timed(
+        self, network: Callable, conclude: Callable | None = None
+    ) -> Callable[..., Predictions]:
         def run(images: Tensor, *args) -> Predictions:
             run, found = self.runs.get(self.active), tuple(images.shape[2:])
             allowed = f'{size_name(found)}, as images are'
@@ -128,6 +130,8 @@ class _Network:
             start = time.perf_counter()
             # Graphs get images alone.
             result = network(images, *args) if run is None else run(images)
+            if run is not None and conclude is not None:
+                result = conclude(result, *args)
             elapsed = 1e3 * (time.perf_counter() - start)
             self.times[self.active].append(elapsed / len(images))
             return result

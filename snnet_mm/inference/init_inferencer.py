@@ -14,7 +14,7 @@ from mmengine.structures import BaseDataElement
 from torch import nn
 
 from snnet_mm.evaluation import draw_sample
-from snnet_mm.runtime import Detections
+from snnet_mm.runtime import Detections, Panoptic
 from snnet_mm.runtime.folder import SUFFIXES as IMAGE_SUFFIXES
 from snnet_mm.tasks import TASKS, task_of
 from snnet_mm.utils import check
@@ -127,11 +127,17 @@ def _samples(found: dict | list | BaseDataElement) -> list[BaseDataElement]:
     return found if isinstance(found, list) else [found]
 
 
-def _prediction(sample: BaseDataElement) -> np.ndarray | Detections:
+def _prediction(sample: BaseDataElement) -> np.ndarray | Detections | Panoptic:
+    objects = None
     if 'pred_instances' in sample:
         found = sample.pred_instances.cpu().numpy()
         masks = found.masks if 'masks' in found else None
-        return Detections(found.bboxes, found.scores, found.labels, masks)
+        objects = Detections(found.bboxes, found.scores, found.labels, masks)
+    if 'pred_panoptic_seg' in sample:
+        segments = sample.pred_panoptic_seg.sem_seg[0].cpu().numpy()
+        return Panoptic(segments, objects)
+    if objects is not None:
+        return objects
     if 'pred_score' in sample:
         return sample.pred_score.cpu().numpy()
     key = 'pred_depth_map' if 'pred_depth_map' in sample else 'pred_sem_seg'

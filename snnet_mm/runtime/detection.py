@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .bundle import Run
+from .images import resize_maps
 
 if TYPE_CHECKING:
     import supervision
+
+
+OFFSET = 1000  # of instances in the segments of mmdet
 
 
 class Detections(NamedTuple):
@@ -31,21 +35,46 @@ class Detections(NamedTuple):
         return supervision.Detections(mask=self.masks, **found)
 
 
+class Panoptic(NamedTuple):
+    """The segments of an image, and its objects where the model predicts them, too.
+
+    ``segments`` ``(H, W)`` are classes, of things plus 1000 times the number of the
+    instance, from 1 on. Pixels of none have the number of all classes.
+    """
+
+    segments: np.ndarray
+    objects: Detections | None
+
+    def as_detections(self, num_classes: int) -> Detections:
+        """Return the objects, else all segments as objects with the score 1."""
+        if self.objects is not None:
+            return self.objects
+        ids = np.unique(self.segments)
+        ids = ids[ids != num_classes]
+        masks = self.segments == ids[:, None, None]
+        boxes = np.float32([box_of(mask) for mask in masks]).reshape(-1, 4)
+        return Detections(boxes, np.ones(len(ids), np.float32), ids % OFFSET, masks)
+
+
 def detect(
     maps: Sequence[np.ndarray],
     steps: Mapping[str, Mapping],
     open_head: Callable[[str], Run],
     size: tuple[int, int],
-    resized: tuple[int, int],
+    factors: Sequence[float],
+    within: tuple[int, int],
 ) -> Detections:
-    """Predict the objects of an image of a size, which was resized for the maps."""
+    """Predict the objects of an image of a size.
+
+    The image was resized by ``factors`` ``(x, y)``. Boxes end at the size ``within``.
+    """
     heads = {name: open_head(step['graph']) for name, step in steps.items()}
-    sides = np.float32([resized[1], resized[0]] * 2)
+    sides = np.float32([within[1], within[0]] * 2)
     boxes, scores = heads['proposals'](*maps)
     boxes = _propose(np.clip(boxes, 0, sides), scores, steps['proposals'])
     boxes, scores = heads['boxes'](*maps, boxes)
     boxes, scores, labels = _choose(np.clip(boxes, 0, sides), scores, steps['boxes'])
-    found = boxes / (sides / np.float32([size[1], size[0]] * 2)).astype(np.float32)
+    found = boxes / np.tile(np.float32(factors), 2)
     if 'masks' not in steps:
         return Detections(found, scores, labels, None)
     masks, above = np.zeros((len(found), *size), bool), steps['masks']['above']
@@ -53,6 +82,120 @@ def detect(
     for whole, box, label, parts in zip(masks, found, labels, inside, strict=True):
         _paste(whole, box, parts[min(label, len(parts) - 1)], above)
     return Detections(found, scores, labels, masks)
+
+
+def choose_objects(
+    found: Sequence[np.ndarray],
+    step: Mapping,
+    factors: Sequence[float],
+    within: tuple[int, int],
+) -> Detections:
+    """Choose among the boxes and scores of a graph, as its step ``objects`` says.
+
+    The image was resized by ``factors`` ``(x, y)``. Boxes end at the size ``within``.
+    """
+    boxes, scores, *multipliers = found
+    rows, labels, begin = [], [], 0
+    for number in step['levels']:
+        own = scores[begin : begin + number]
+        label = own.argmax(1)
+        row = np.arange(number)
+        if step['one_class']:
+            chosen = own[row, label] > step['above']
+            row, label = row[chosen], label[chosen]
+        else:
+            row, label = np.nonzero(own > step['above'])
+        best = np.argsort(-own[row, label], kind='stable')
+        best = best[: min(step['per_level'], len(best))]  # as mmdet, also of -1
+        rows.append(begin + row[best])
+        labels.append(label[best])
+        begin += number
+    row, label = np.concatenate(rows), np.concatenate(labels)
+    boxes, scores = boxes[row], scores[row, label]
+    if step['clip']:
+        boxes = np.clip(boxes, 0, np.float32([within[1], within[0]] * 2))
+    boxes = boxes / np.tile(np.float32(factors), 2)
+    for multiplier in multipliers:
+        scores = scores * multiplier[row]
+    if step['larger_than'] >= 0:
+        large = (boxes[:, 2:] - boxes[:, :2] > step['larger_than']).all(1)
+        boxes, scores, label = boxes[large], scores[large], label[large]
+    if step['iou'] is None:
+        best = np.argsort(-scores, kind='stable')
+    else:
+        groups = np.zeros_like(label) if step['all_classes'] else label
+        best = suppress(boxes, scores, groups, step['iou'])
+    best = best[: step['number']]
+    return Detections(boxes[best], scores[best], label[best], None)
+
+
+def choose_queries(
+    found: Sequence[np.ndarray],
+    step: Mapping,
+    size: tuple[int, int],
+    within: tuple[int, int],
+) -> Detections | Panoptic:
+    """Choose among the scores and masks of queries, as the step ``queries`` says.
+
+    The image of a size covers the part ``within`` of the masks.
+    """
+    scores, masks = found
+    masks = masks[:, : within[0], : within[1]]
+    objects = None
+    if step['number'] is not None:
+        objects = _masked_objects(scores[:, :-1], masks, step, size)
+    if step['panoptic'] is None:
+        return objects
+    labels = scores.argmax(1)
+    best = scores.max(1)
+    nothing = scores.shape[1] - 1
+    chosen = (labels != nothing) & (best > step['panoptic']['above'])
+    segments = np.full(size, nothing, np.int32)
+    labels, best = labels[chosen], best[chosen]
+    inside = [_sigmoid(resize_maps(m[None], size, False)[0]) for m in masks[chosen]]
+    owner = np.argmax([b * m for b, m in zip(best, inside, strict=True)] or [0], 0)
+    number = 0
+    for k, (label, mask) in enumerate(zip(labels, inside, strict=True)):
+        own, whole = owner == k, mask >= 0.5
+        area, total = own.sum(), whole.sum()
+        if not area or not total or area / total < step['panoptic']['iou']:
+            continue
+        if step['panoptic']['inside']:
+            own &= whole
+        thing = label < step['things']
+        number += thing
+        segments[own] = label + OFFSET * number * thing
+    return Panoptic(segments, objects)
+
+
+def _masked_objects(
+    scores: np.ndarray, masks: np.ndarray, step: Mapping, size: tuple[int, int]
+) -> Detections:
+    best = np.argsort(-scores, axis=None, kind='stable')[: step['number']]
+    queries, labels = np.divmod(best, scores.shape[1])
+    things = labels < step['things']
+    queries, labels, scores = queries[things], labels[things], scores.flat[best[things]]
+    boxes, rated = np.zeros((len(masks), 4), np.float32), np.zeros_like(masks[:, 0, 0])
+    whole = np.zeros((len(masks), *size), bool)
+    for query in np.unique(queries):
+        logits = resize_maps(masks[query][None], size, False)[0]
+        whole[query] = mask = logits > 0
+        rated[query] = _sigmoid(logits[mask]).sum() / (mask.sum() + 1e-6)
+        boxes[query] = box_of(mask)
+    scores = scores * rated[queries]
+    order = np.argsort(-scores, kind='stable')
+    queries = queries[order]
+    return Detections(boxes[queries], scores[order], labels[order], whole[queries])
+
+
+def box_of(mask: np.ndarray) -> tuple[int, int, int, int]:
+    """Return the box around a mask ``(H, W)``, zeros if that is empty."""
+    y, x = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+    return (x[0], y[0], x[-1] + 1, y[-1] + 1) if len(x) else (0, 0, 0, 0)
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits))
 
 
 def suppress(

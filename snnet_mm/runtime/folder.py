@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from .checks import check, is_number, is_whole
-from .detection import Detections
+from .detection import Detections, Panoptic
 
 SUFFIXES = '.bmp', '.jpeg', '.jpg', '.png', '.ppm', '.tif', '.tiff', '.webp'
 STATE = '.predict'  # start of the names of folders with the state of a shard
@@ -181,7 +181,11 @@ def predict_folder(
                     unreadable[image.name] = ' '.join(words.split())
             sizes = [np.shape(p)[:2] for p in pixels]
             rows = zip(batch, sizes, found, strict=True)
-            rows = [row for row in rows if not isinstance(row[2], Exception)]
+            rows = [
+                (image, size, _as_file(result, len(classes)))
+                for image, size, result in rows
+                if not isinstance(result, Exception)
+            ]
             store.add(rows)
             elapsed, begin = time.perf_counter() - begin, time.perf_counter()
             done += len(batch)
@@ -206,6 +210,11 @@ def count_done(task: str, source: str | os.PathLike, out: str | os.PathLike) -> 
 
 def _store(task: str, out: str | os.PathLike, suffix: str) -> '_Maps':
     return (_Maps if task in ('segmentation', 'depth') else _Records)(out, suffix)
+
+
+def _as_file(found: Any, num_classes: int) -> Any:
+    """Return a prediction as files hold it."""
+    return found.as_detections(num_classes) if isinstance(found, Panoptic) else found
 
 
 def _read(images: Sequence[ImageFile]) -> list[np.ndarray | Exception]:

@@ -130,6 +130,11 @@ AFTER = dict(
     threshold=dict(above=NUMBER),
     top=dict(number=FROM_1),
     heads={},
+    objects=dict(levels=[FROM_1], per_level=WHOLE, above=NUMBER, number=COUNT)
+    | dict(clip=FLAG, fills=FLAG, one_class=FLAG, all_classes=FLAG)
+    | dict(larger_than=NUMBER, iou=Maybe(SHARE)),
+    queries=dict(things=COUNT, number=Maybe(FROM_1))
+    | dict(panoptic=Maybe(dict(above=NUMBER, iou=NUMBER, inside=FLAG))),
     proposals=dict(graph=NAME, levels=[FROM_1], per_level=WHOLE)
     | dict(larger_than=NUMBER, iou=SHARE, number=WHOLE),
     boxes=dict(graph=NAME, above=NUMBER, iou=SHARE, number=WHOLE),
@@ -143,7 +148,13 @@ DECISIONS = dict(  # steps after the graph that make a prediction, by task
         ('sigmoid', 'threshold'),
         ('sigmoid', 'top'),
     ),
-    detection=(('heads',), ('proposals', 'boxes'), ('proposals', 'boxes', 'masks')),
+    detection=(
+        ('heads',),
+        ('objects',),
+        ('queries',),
+        ('proposals', 'boxes'),
+        ('proposals', 'boxes', 'masks'),
+    ),
 )
 
 

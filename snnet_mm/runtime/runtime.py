@@ -19,7 +19,7 @@ from .budget_controller import BudgetController
 from .budgets import UNITS, pareto_front, parse_budget
 from .bundle import OPENERS, RUNTIMES, Run, check_size, files_of, open_graph
 from .checks import check, is_number, is_whole
-from .detection import Detections
+from .detection import Detections, Panoptic
 from .device import processor, usable_cores
 from .manifest import read_manifest
 from .steps import Steps
@@ -160,13 +160,14 @@ class StitchRuntime:
 
     def __call__(
         self, image: np.ndarray
-    ) -> np.ndarray | Detections | tuple[np.ndarray, ...]:
+    ) -> np.ndarray | Detections | Panoptic | tuple[np.ndarray, ...]:
         """Predict an image ``(H, W, 3)`` of uint8 RGB.
 
         Returns:
             Of segmentors classes ``(H, W)``, of depth models metres ``(H, W)``, of
             classifiers probabilities ``(classes,)``, of detectors :class:`Detections`,
-            or where the manifest has no ``heads`` the maps of their pyramid.
+            of panoptic models :class:`Panoptic`. Of detectors whose heads have no graph
+            the maps of their pyramid.
         """
         return self.predict_batch([image])[0]
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from .bundle import Run
 from .checks import check
-from .detection import detect
+from .detection import choose_objects, choose_queries, detect
 from .images import fit_size, resize_image, resize_maps, windows
 
 # Steps before the graph that are taken here; others stay those of the caller.
 KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
+OF_OBJECTS = {'objects', 'queries', 'proposals', 'heads'}
 
 
 class Steps:
@@ -25,6 +26,7 @@ class Steps:
             {step['step']: step for step in manifest['caller'][key]}
             for key in ('before', 'after')
         )
+        self.objects = bool(OF_OBJECTS & self.after.keys())
         self.left = {*self.before} - KNOWN
         if self.before.get('resize', {}).get('interpolation') not in (None, 'bilinear'):
             self.left.add('resize')
@@ -62,7 +64,7 @@ class Steps:
 
     def _raw(self, run: Run, pixels: np.ndarray) -> Iterable:
         """Return the maps or scores of each image of a batch ``(B, 3, H, W)``."""
-        if {'proposals', 'heads'} & self.after.keys():
+        if self.objects:
             return zip(*run(pixels), strict=True)
         return self._maps(run, pixels) if 'resize' in self.after else run(pixels)[0]
 
@@ -70,9 +72,17 @@ class Steps:
         self, found: Any, size: tuple[int, int], resized: tuple[int, int]
     ) -> Any:
         """Return the prediction of an image; see :class:`StitchRuntime`."""
-        if 'proposals' in self.after:
+        steps = self.after
+        if {'objects', 'queries', 'proposals'} & steps.keys():
+            padded = any(step.get('within') == 'graph' for step in steps.values())
+            within = self.size if padded else resized
+            factors = resized[1] / size[1], resized[0] / size[0]
+            if 'objects' in steps:
+                return choose_objects(found, steps['objects'], factors, within)
+            if 'queries' in steps:
+                return choose_queries(found, steps['queries'], size, within)
             maps = [level[None] for level in found]
-            return detect(maps, self.after, self.open_head, size, resized)
+            return detect(maps, steps, self.open_head, size, factors, within)
         if 'heads' in self.after:
             return found
         if 'resize' not in self.after:  # no maps: classifiers
@@ -103,9 +113,9 @@ class Steps:
             allowed = f'what is {self.size} or larger once resized, for the windows'
             check(large, 'image', found, allowed)
         elif (height, width) != self.size:
-            boxes = {'proposals', 'heads'} & self.after.keys()
+            padded = self.objects and 'pad' in self.before
             allowed = f'what is {self.size} or smaller once resized'
-            check(not boxes, 'image', found, allowed)
+            check(not padded, 'image', found, allowed)
             return self.size
         return fitted
 

@@ -4,7 +4,7 @@ Tasks stand below models and costs, which ask them where the heads of a model ar
 how it is run. They need no package of mm: classes are known by their names.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TypeVar
@@ -92,13 +92,31 @@ class Task:
         """
         return model(images, mode='tensor')
 
-    def replace_network(
-        self, model: nn.Module, wrap: Callable[[Callable], Callable]
-    ) -> None:
-        """Let a model predict with ``wrap(network)``; see :meth:`predict`."""
+    def replace_network(self, model: nn.Module, wrap: Callable[..., Callable]) -> None:
+        """Let a model predict with ``wrap(network)``; see :meth:`predict`.
+
+        If the task knows :meth:`caller_steps`, they are ``wrap``'s second argument, a
+        call for outputs of :meth:`predict` and the other arguments of the network.
+        """
         features, head = model.extract_feat, model.head.forward
         model.head.forward = lambda logits: logits
         model.extract_feat = wrap(lambda images: head(features(images)))
+
+    def output_names(self, model: nn.Module) -> tuple[str, ...]:
+        """Return the names of several tensors of :meth:`predict`, if they have any."""
+        return ()
+
+    def caller_steps(self, model: nn.Module, size: tuple[int, int]) -> list[dict]:
+        """Return the steps after a graph that the task alone knows."""
+        return []
+
+    def reordered(self, model: nn.Module) -> float:
+        """Return the share of rows of a graph's outputs that rounding may exchange."""
+        return 0.0
+
+    def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
+        """Return which heads graphs of some formats lack and why, or None."""
+        return None
 
     def num_classes(self, model: nn.Module) -> int:
         """Return the number of classes of a model's logits, 0 without any."""
@@ -206,6 +224,12 @@ def task_of(part: object) -> Task:
 def class_names(part: object) -> list[str]:
     """Return the names of the class of an object and its bases, the class first."""
     return [kind.__name__ for kind in type(part).__mro__]
+
+
+def is_method(part: object, name: str, *owners: str) -> bool:
+    """Return whether a method is the one that a class of these names defines."""
+    method = getattr(type(part), name, None)
+    return getattr(method, '__qualname__', '') in [f'{own}.{name}' for own in owners]
 
 
 def known(attribute: str) -> set[str]:

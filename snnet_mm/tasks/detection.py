@@ -1,15 +1,26 @@
 """Detection and instance segmentation with mmdet."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cache, partial
 
+import numpy as np
+import torch
 from mmengine.evaluator import BaseMetric
-from mmengine.structures import BaseDataElement
+from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import Tensor, nn
 
+from snnet_mm.runtime.detection import (
+    Detections,
+    Panoptic,
+    choose_objects,
+    choose_queries,
+)
+
 from .base import Task, Values, class_names, register_task
-from .detector_heads import two_stage_graphs
+from .detector_heads import fault_of_two_stages, two_stage_graphs
 from .two_stage import most_boxes
+from .whole_detectors import fault_of, whole_detector
 
 # These run convolutions for all locations above a threshold, of which nothing says the
 # most; they are run up to there.
@@ -51,13 +62,40 @@ class Detection(Task):
     def predict(
         self, model: nn.Module, images: Tensor, number: int
     ) -> tuple[Tensor, ...]:
-        """Return the maps of all levels; later steps depend on the image."""
+        """Return boxes and scores, or maps if what follows is not in the graph."""
+        if (whole := whole_detector(model)) is not None:
+            return whole.predict(images)
         return tuple(model.extract_feat(images))
 
-    def replace_network(
-        self, model: nn.Module, wrap: Callable[[Callable], Callable]
-    ) -> None:
-        model.extract_feat = wrap(model.extract_feat)
+    def replace_network(self, model: nn.Module, wrap: Callable[..., Callable]) -> None:
+        if (whole := whole_detector(model)) is None:
+            model.extract_feat = wrap(model.extract_feat)
+        else:
+            conclude = partial(_concluded, model, cache(whole.step))
+            model.predict = wrap(model.predict, conclude)
+
+    def output_names(self, model: nn.Module) -> tuple[str, ...]:
+        whole = whole_detector(model)
+        return () if whole is None else whole.outputs
+
+    def caller_steps(self, model: nn.Module, size: tuple[int, int]) -> list[dict]:
+        whole = whole_detector(model)
+        return [] if whole is None else [whole.step(size)]
+
+    def reordered(self, model: nn.Module) -> float:
+        """Return a share for DETRs whose queries have the ranks of proposals.
+
+        Two proposals with almost the same score get each other's query.
+        """
+        return 0.05 if getattr(model, 'as_two_stage', False) else 0.0
+
+    def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
+        if 'TwoStageDetector' not in class_names(model):
+            return fault_of(model)
+        why = fault_of_two_stages(model)
+        if why is None and 'onnx' not in formats:
+            return 'heads with two stages have graphs in --format onnx alone'
+        return why
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
         """Return COCO metrics, 0 where nothing was found and NaN where undefined.
@@ -94,3 +132,40 @@ def samples_of(images: Tensor) -> list:
     sizes = 'img_shape', 'ori_shape', 'pad_shape', 'batch_input_shape'
     about = dict.fromkeys(sizes, tuple(images.shape[2:])) | dict(scale_factor=(1, 1))
     return [BaseDataElement(metainfo=about) for _ in images]
+
+
+def _concluded(
+    model: nn.Module,
+    step_for: Callable[[tuple[int, int]], dict],
+    outputs: tuple[Tensor, ...],
+    samples: list[BaseDataElement],
+) -> list[BaseDataElement]:
+    """Return samples with what the caller's step makes of a graph's outputs."""
+    results, step = [], step_for(tuple(samples[0].batch_input_shape))
+    for *found, sample in zip(*(x.numpy() for x in outputs), samples, strict=True):
+        within, segments = sample.img_shape, None
+        if step['step'] == 'objects':
+            objects = choose_objects(found, step, sample.scale_factor, within)
+        else:
+            objects = choose_queries(found, step, sample.ori_shape, within)
+        if isinstance(objects, Panoptic):
+            segments, objects = objects
+        results.append(_results(objects, segments))
+    if step['step'] == 'objects':
+        results = [found['ins_results'] for found in results]
+    return model.add_pred_to_datasample(samples, results)
+
+
+def _results(objects: Detections | None, segments: np.ndarray | None) -> dict:
+    """Return what was found as mmdet holds it."""
+    results = {}
+    if objects is not None:
+        boxes, scores, labels, masks = objects
+        found = InstanceData(bboxes=boxes, scores=scores, labels=labels)
+        results['ins_results'] = found.to_tensor()
+        if masks is not None:
+            results['ins_results'].masks = torch.from_numpy(masks)
+    if segments is not None:
+        data = torch.from_numpy(segments)[None]
+        results['pan_results'] = PixelData(sem_seg=data)
+    return results

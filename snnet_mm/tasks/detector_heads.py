@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .two_stage import even_boxes
 
 NUM_BOXES = 16  # to trace on
+PARTS = 'rpn_head', 'roi_head'
 
 
 class ProposalGraph(nn.Module):
@@ -83,7 +84,7 @@ def two_stage_graphs(
 
     Yields nothing for unsupported or stitch-dependent heads.
     """
-    if not _are_plain(detector):
+    if fault_of_two_stages(detector):
         return
     rpn, rcnn = detector.test_cfg.rpn, detector.test_cfg.rcnn
     roi, found = detector.roi_head, ['boxes', 'scores']
@@ -104,9 +105,17 @@ def two_stage_graphs(
         yield 'masks', graph, ['masks'], (*maps, boxes), step
 
 
+def fault_of_two_stages(detector: nn.Module) -> str | None:
+    """Return why a two-stage detector's heads have no graphs, or None."""
+    if _are_plain(detector):
+        return None
+    names = [type(getattr(detector, part, None)).__name__ for part in PARTS]
+    return f'{names[0]} or {names[1]} predicts otherwise than the graphs of heads'
+
+
 def _are_plain(detector: nn.Module) -> bool:
     """Return whether the heads predict as the graphs do, alike for all stitches."""
-    rpn, roi = detector.rpn_head, detector.roi_head
+    rpn, roi = (getattr(detector, part, None) for part in PARTS)
     if not _named(RPNHead=rpn, StandardRoIHead=roi):
         return False
     coders, chosen = (rpn.bbox_coder, roi.bbox_head.bbox_coder), detector.test_cfg

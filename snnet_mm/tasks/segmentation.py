@@ -1,12 +1,12 @@
 """Segmentation with mmseg."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from torch import Tensor, nn
 
-from .base import ImageStatistics, Task, register_task
+from .base import ImageStatistics, Task, is_method, register_task
 
 
 class DenseTask(Task):
@@ -28,6 +28,12 @@ class DenseTask(Task):
         self, model: nn.Module, wrap: Callable[[Callable], Callable]
     ) -> None:
         model.encode_decode = wrap(model.encode_decode)
+
+    def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
+        head = model.decode_head
+        loops = is_method(head, 'forward', 'MaskFormerHead')
+        why = 'it loops over the images of a batch, whose number may vary'
+        return f'{type(head).__name__}: {why}' if loops else None
 
 
 @register_task

@@ -163,6 +163,11 @@ def test_an_export_that_differs_is_refused():
         check_parity('onnx', 'stitch 5', wanted + 2e-3, wanted)
     with pytest.raises(RuntimeError, match='mm export .* by 0.0005'):
         check_parity('mm', 'stitch 5', wanted + 5e-4, wanted)
+    rows, moved = torch.zeros(2, 20, 4), torch.zeros(2, 20, 4)
+    moved[0, 3:5] = 1
+    check_parity('onnx', 'stitch 5', moved, rows, 'fp32', 0.05)
+    with pytest.raises(RuntimeError, match='differs'):
+        check_parity('onnx', 'stitch 5', moved, rows, 'fp32', 0.04)
     with pytest.raises(RuntimeError, match='by nan'):
         check_parity('onnx', 'stitch 5', wanted * torch.nan, wanted)
 

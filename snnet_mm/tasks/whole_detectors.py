@@ -1,0 +1,320 @@
+"""mmdet's one-stage detectors and DETRs as one graph, up to where objects are chosen.
+
+How many objects there are depends on the image: thresholds, sorting and NMS are left to
+the caller, as the step ``objects`` of a manifest says.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from types import FunctionType, SimpleNamespace
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from .base import class_names, is_method
+
+FAR = 2**15  # pixels; no box reaches the border of an image of this size
+NMS_KEYS = {'type', 'iou_threshold', 'class_agnostic', 'split_thr'}
+OTHERWISE = 'it chooses objects in a way of its own'
+DEFORMABLE = {'DeformConv2d', 'ModulatedDeformConv2d'}
+
+
+class WholeDetector:
+    """What a detector computes before objects are chosen.
+
+    Args:
+        model: A detector of a kind without a :meth:`fault`.
+    """
+
+    outputs: tuple[str, ...] = 'boxes', 'scores', 'factors'
+    head_name = 'bbox_head'
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.head = model, getattr(model, self.head_name)
+
+    @classmethod
+    def fault(cls, model: nn.Module) -> str | None:
+        """Return why a detector predicts otherwise, or None if it does not."""
+        raise NotImplementedError
+
+    def predict(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Predict preprocessed images ``(B, 3, H, W)``.
+
+        Returns:
+            Boxes ``(B, n, 4)``, left, top, right and bottom in pixels of the images,
+            scores ``(B, n, classes)``, and of some heads factors ``(B, n)`` of the
+            scores of those boxes that are chosen.
+        """
+        raise NotImplementedError
+
+    def step(self, size: tuple[int, int]) -> dict:
+        """Return the caller's step for images of a size."""
+        raise NotImplementedError
+
+
+class DenseDetector(WholeDetector):
+    """A detector with boxes at all places of its maps, which the head's code decodes.
+
+    That code takes the maps of one image. It decodes every place by itself, so a batch
+    is handed to it as one high image.
+    """
+
+    base = 'BaseDenseHead'
+
+    @classmethod
+    def fault(cls, model: nn.Module) -> str | None:
+        head, nms = model.bbox_head, dict(model.bbox_head.test_cfg.get('nms') or {})
+        known = is_method(model, 'predict', 'SingleStageDetector')
+        known &= is_method(head, 'predict', 'BaseDenseHead')
+        for name in ('predict_by_feat', '_bbox_post_process'):
+            known &= is_method(head, name, cls.base)
+        if not known or not cls._decodes_alone(head):
+            return OTHERWISE
+        if any(DEFORMABLE & {*class_names(part)} for part in head.modules()):
+            return 'ONNX Runtime has no deformable convolutions'
+        plain = nms.get('type', 'nms') == 'nms' and {*nms} <= NMS_KEYS
+        return None if plain else f'its NMS is {nms}'
+
+    @classmethod
+    def _decodes_alone(cls, head: nn.Module) -> bool:
+        return is_method(head, '_predict_by_feat_single', cls.base, 'GFLHead')
+
+    def predict(self, images: Tensor) -> tuple[Tensor, ...]:
+        return self._decode(self.model.extract_feat(images), (FAR, FAR))[0]
+
+    def _decode(
+        self, maps: Sequence[Tensor], limits: tuple[int, int]
+    ) -> tuple[tuple[Tensor, ...], list[int]]:
+        """Return boxes and scores of all levels, and the boxes of each."""
+        parts, head, number = self.head(maps), self.head, maps[0].shape[0]
+        about = dict(dtype=maps[0].dtype, device=maps[0].device)
+        sizes = [level.shape[2:] for level in parts[0]]
+        priors = head.prior_generator.grid_priors(sizes, **about)
+        high = [[x.transpose(0, 1).flatten(1, 2) for x in part] for part in parts]
+        high += [[None] * len(priors)] * (3 - len(high))  # heads without factors
+        # mmdet's class of results compares lengths, which cannot vary then.
+        names = dict(filter_scores_and_topk=_keep_all, InstanceData=SimpleNamespace)
+        single = _with_names(type(head)._predict_by_feat_single, **names)
+        repeated = [level.repeat(number, 1) for level in priors]
+        about = dict(img_shape=limits), head.test_cfg
+        with patch.object(head, '_bbox_post_process', lambda results, **_: results):
+            found = single(head, *high, repeated, *about)
+        values = found.bboxes, found.scores, getattr(found, 'score_factors', None)
+        counts = [len(level) for level in priors]
+        return tuple(
+            torch.cat(
+                [
+                    level.unflatten(0, (number, -1))
+                    for level in value.split([number * count for count in counts])
+                ],
+                dim=1,
+            )
+            for value in values
+            if value is not None
+        ), counts
+
+    @torch.no_grad()
+    def step(self, size: tuple[int, int]) -> dict:
+        image = next(self.model.parameters()).new_zeros(1, 3, *size)
+        (boxes, *_), levels = self._decode(self.model.extract_feat(image), (1, 1))
+        chosen = self.head.test_cfg
+        return objects_step(
+            levels,
+            per_level=chosen.get('nms_pre', -1),
+            above=chosen.get('score_thr', 0),
+            clip=bool(((boxes >= 0) & (boxes <= 1)).all()),
+            larger_than=chosen.get('min_bbox_size', -1),
+            iou=chosen.nms.iou_threshold,
+            all_classes=chosen.nms.get('class_agnostic', False),
+            number=chosen.max_per_img,
+        )
+
+
+class YOLOX(DenseDetector):
+    """YOLOX: a box has one class, and none is clipped or left out by its rank."""
+
+    base = 'YOLOXHead'
+
+    @classmethod
+    def _decodes_alone(cls, head: nn.Module) -> bool:
+        return is_method(head, '_bbox_decode', cls.base)
+
+    def predict(self, images: Tensor) -> tuple[Tensor, ...]:
+        parts = self.head(self.model.extract_feat(images))
+        sizes = [level.shape[2:] for level in parts[0]]
+        about = dict(dtype=images.dtype, device=images.device, with_stride=True)
+        priors = torch.cat(self.head.prior_generator.grid_priors(sizes, **about))
+        classes, deltas, objects = (
+            torch.cat([level.flatten(2) for level in part], 2).transpose(1, 2)
+            for part in parts
+        )
+        boxes = self.head._bbox_decode(priors, deltas)
+        return boxes, classes.sigmoid() * objects.sigmoid()
+
+    @torch.no_grad()
+    def step(self, size: tuple[int, int]) -> dict:
+        image = next(self.model.parameters()).new_zeros(1, 3, *size)
+        number, chosen = self.predict(image)[0].shape[1], self.head.test_cfg
+        return objects_step(
+            [number],
+            per_level=number,
+            above=chosen.score_thr,
+            one_class=True,
+            iou=chosen.nms.iou_threshold,
+            all_classes=chosen.nms.get('class_agnostic', False),
+            number=number,
+        )
+
+
+class QueryDetector(WholeDetector):
+    """A DETR: every query has a box, and the best scores are chosen.
+
+    mmdet tells it where an image ends in a padded one; the graph takes none of these.
+    """
+
+    @classmethod
+    def fault(cls, model: nn.Module) -> str | None:
+        head = model.bbox_head
+        known = is_method(model, 'predict', 'DetectionTransformer')
+        known &= is_method(head, '_predict_by_feat_single', 'DETRHead')
+        known &= is_method(head, 'predict_by_feat', 'DETRHead', 'DeformableDETRHead')
+        return None if known else OTHERWISE
+
+    def predict(self, images: Tensor) -> tuple[Tensor, ...]:
+        model, head, samples = self.model, self.head, [_sample(images)]
+        height, width = images.shape[2:]
+        # DINO compares the number of images with its queries', to add zero if equal.
+        decode = _with_names(type(model).forward_decoder, len=_length)
+        with (
+            patch.object(model, 'forward_decoder', partial(decode, model)),
+            patch.object(head, 'predict_by_feat', lambda *layers, **_: layers),
+        ):
+            inputs = model.forward_transformer(model.extract_feat(images), samples)
+            layers = head.predict(**inputs, batch_data_samples=samples)
+        logits, (x, y, w, h) = layers[0][-1], layers[1][-1].unbind(-1)
+        one_class = not head.loss_cls.use_sigmoid
+        scores = logits.softmax(-1)[..., :-1] if one_class else logits.sigmoid()
+        left, right = (x - 0.5 * w) * width, (x + 0.5 * w) * width
+        top, bottom = (y - 0.5 * h) * height, (y + 0.5 * h) * height
+        return torch.stack([left, top, right, bottom], -1), scores
+
+    def step(self, size: tuple[int, int]) -> dict:
+        number = self.model.num_queries
+        best = self.head.test_cfg.get('max_per_img', number)
+        one_class = not self.head.loss_cls.use_sigmoid
+        own = dict(above=-1, clip=True, fills=True, one_class=one_class, number=best)
+        return objects_step([number], per_level=best, **own)
+
+
+class MaskQueries(WholeDetector):
+    """A Mask2Former: every query has a mask of the image's size."""
+
+    outputs = 'scores', 'masks'
+    head_name = 'panoptic_head'
+
+    @classmethod
+    def fault(cls, model: nn.Module) -> str | None:
+        known = is_method(model, 'predict', 'MaskFormer')
+        known &= is_method(model.panoptic_head, 'predict', 'MaskFormerHead')
+        # MaskFormer's own loops over the images of a batch, which may vary.
+        known &= is_method(model.panoptic_head, 'forward', 'Mask2FormerHead')
+        for name in ('predict', 'panoptic_postprocess', 'instance_postprocess'):
+            known &= is_method(model.panoptic_fusion_head, name, 'MaskFormerFusionHead')
+        return None if known else OTHERWISE
+
+    def predict(self, images: Tensor) -> tuple[Tensor, ...]:
+        maps = self.model.extract_feat(images)
+        logits, masks = self.head.predict(maps, [_sample(images)])
+        return logits.softmax(-1), masks
+
+    def step(self, size: tuple[int, int]) -> dict:
+        fusion = self.model.panoptic_fusion_head
+        chosen, panoptic = fusion.test_cfg, None
+        if chosen.get('panoptic_on', True):
+            panoptic = dict(above=chosen.get('object_mask_thr', 0.8))
+            panoptic |= dict(iou=chosen.get('iou_thr', 0.8))
+            panoptic |= dict(inside=chosen.get('filter_low_score', False))
+        number = chosen.get('max_per_image', 100)
+        number = number if chosen.get('instance_on', False) else None
+        step = dict(step='queries', things=fusion.num_things_classes)
+        return step | dict(number=number, panoptic=panoptic)
+
+
+def objects_step(
+    levels: list[int],
+    per_level: int,
+    above: float,
+    number: int,
+    clip: bool = False,
+    fills: bool = False,
+    one_class: bool = False,
+    larger_than: float = -1,
+    iou: float | None = None,
+    all_classes: bool = False,
+) -> dict:
+    """Return the step ``objects`` of a manifest.
+
+    Args:
+        levels: Number of boxes of each level.
+        per_level: Pairs of a box and a class that are kept of each level.
+        above: Scores that objects exceed, without factors.
+        number: Objects that are kept.
+        clip: Whether boxes end at the border of the image.
+        fills: Whether the image fills the graph's.
+        one_class: Whether a box has its best class alone.
+        larger_than: Pixels that both sides of boxes exceed; negative for all boxes.
+        iou: Overlap that NMS allows; None without NMS.
+        all_classes: Whether NMS takes objects of all classes for one.
+    """
+    return dict(step='objects', **locals())
+
+
+def kind_of(model: nn.Module) -> type[WholeDetector] | None:
+    """Return the kind of a one-stage detector or DETR; it may have a fault."""
+    names = class_names(model)
+    if 'MaskFormer' in names:
+        return MaskQueries
+    if 'DetectionTransformer' in names:
+        return QueryDetector
+    if 'SingleStageDetector' in names and getattr(model, 'bbox_head', None):
+        of_yolox = 'YOLOXHead' in class_names(model.bbox_head)
+        return YOLOX if of_yolox else DenseDetector
+    return None
+
+
+def whole_detector(model: nn.Module) -> WholeDetector | None:
+    """Return a detector that is one graph, or None for others."""
+    kind = kind_of(model)
+    return None if kind is None or kind.fault(model) else kind(model)
+
+
+def fault_of(model: nn.Module) -> str | None:
+    """Return the name of a head that is not in the graph and why, or None."""
+    if (kind := kind_of(model)) is None:
+        return f'{type(model).__name__} is neither a one-stage detector nor a DETR'
+    why = kind.fault(model)
+    return why and f'{type(getattr(model, kind.head_name)).__name__}: {why}'
+
+
+def _sample(images: Tensor) -> SimpleNamespace:
+    """Return what mmdet reads of a sample whose image fills the graph's."""
+    size = tuple(images.shape[2:])
+    about = dict(img_shape=size, batch_input_shape=size)
+    return SimpleNamespace(metainfo=about, **about)
+
+
+def _with_names(function: FunctionType, **names: object) -> FunctionType:
+    """Return a function that finds other values under some of its global names."""
+    args = function.__name__, function.__defaults__, function.__closure__
+    return FunctionType(function.__code__, function.__globals__ | names, *args)
+
+
+def _keep_all(scores: Tensor, threshold: float, number: int, results: dict) -> tuple:
+    """Stand in for mmdet's ``filter_scores_and_topk``."""
+    return scores, scores[:, 0], slice(None), results
+
+
+def _length(values: Sequence | Tensor) -> int:
+    """Return the length of a sequence; of tensors it may vary, and 0 stands for it."""
+    return 0 if isinstance(values, Tensor) else len(values)

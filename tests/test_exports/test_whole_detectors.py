@@ -1,0 +1,256 @@
+"""Detectors as one graph: objects are those of mmdet's inferencer."""
+
+from copy import deepcopy
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from mmengine.evaluator import BaseMetric
+from mmengine.registry import MODELS, init_default_scope
+from narrow_configs import write_data
+from narrow_toy import smooth_images
+from numpy.testing import assert_allclose, assert_array_equal
+from old_torch import writes_onnx
+from stock_configs import (
+    WIDTH,
+    convnexts,
+    narrow,
+    plain_vits,
+    pyramid,
+    read_own,
+    shrink,
+)
+
+from snnet_mm.exports import StitchExporter
+from snnet_mm.exports.comparison import as_tuple
+from snnet_mm.exports.description import describe_graphs
+from snnet_mm.exports.graph import PredictionGraph
+from snnet_mm.exports.verification import verify
+from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
+from snnet_mm.models import set_stitch
+from snnet_mm.runtime import Detections, Panoptic, StitchRuntime
+from snnet_mm.runtime.steps import Steps
+from snnet_mm.tasks import task_of
+
+pytest.importorskip('cv2')
+pytestmark = pytest.mark.ops
+STRIDES = 8, 16, 32, 64, 128
+THREE, FIVE = pyramid(8, 16, 32), pyramid(*STRIDES)
+QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
+LAST = dict(backbone=plain_vits(out_indices=(3,)))
+STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
+# By mechanism; those of the first list have an export in the default suite.
+DENSE = {
+    'rtmdet/rtmdet_tiny_8xb32-300e_coco': THREE,
+    'retinanet/retinanet_r50_fpn_1x_coco': FIVE,
+    'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco': FIVE,
+    'atss/atss_r50_fpn_1x_coco': FIVE,
+    'gfl/gfl_r50_fpn_1x_coco': FIVE,
+    'yolox/yolox_tiny_8xb8-300e_coco': THREE,
+}
+DETRS = {
+    'detr/detr_r50_8xb2-150e_coco': LAST,
+    'deformable_detr/deformable-detr_r50_16xb2-50e_coco': QUERIES,
+    'dino/dino-4scale_r50_8xb2-12e_coco': QUERIES,
+}
+MASKS = {
+    'mask2former/mask2former_r50_8xb2-lsj-50e_coco': STAGES,
+    'mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic': STAGES,
+}
+ALL = DENSE | DETRS | MASKS
+REFUSED = {
+    'tood/tood_r50_fpn_1x_coco': FIVE,
+    'paa/paa_r50_fpn_1x_coco': FIVE,
+    'vfnet/vfnet_r50_fpn_1x_coco': FIVE,
+    'solov2/solov2_r50_fpn_1x_coco': FIVE,
+    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': FIVE,
+    'maskformer/maskformer_r50_ms-16xb1-75e_coco': STAGES,
+}
+NAMED = (
+    *('TOODHead: it chooses objects in', 'PAAHead: it', 'VFNetHead: ONNX Runtime has'),
+    *('SOLOv2 is neither', 'RPNHead or CascadeRoIHead', 'MaskFormerHead: it'),
+)
+GRAPH = 128, 160
+SIZES = GRAPH, (96, 100), (200, 180)
+CLOSE = partial(assert_allclose, rtol=0, atol=1e-3)
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Builds a narrow detector with weights that matter, and its config."""
+
+    def build(stock):
+        cfg = read_own('mmdet', stock, (ALL | REFUSED)[stock], tmp_path / 'own.py')
+        narrow(cfg.model)
+        shrink(cfg.model.data_preprocessor)
+        size = GRAPH if stock in DETRS else (160, 160)
+        ratio = stock not in DETRS
+        resize = dict(type='Resize', scale=size[::-1], keep_ratio=ratio)
+        pads = [s for s in cfg.test_dataloader.dataset.pipeline if s['type'] == 'Pad']
+        pads = [dict(s, size=size, pad_to_square=False) for s in pads]
+        divisor = 160 if ratio and not pads else 1
+        cfg.model.data_preprocessor.pad_size_divisor = divisor
+        keys = 'img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'
+        pack = dict(type='PackDetInputs', meta_keys=keys)
+        pipeline = [dict(type='LoadImageFromFile'), resize, *pads, pack]
+        cfg.test_dataloader.dataset.pipeline = pipeline
+        init_default_scope('mmdet')
+        torch.manual_seed(0)
+        model = MODELS.build(deepcopy(cfg.model)).eval()  # DETRs write into theirs
+        model.init_weights()
+        for weight in model.parameters():
+            if weight.dim() > 1 and weight.std() < 0.05:
+                torch.nn.init.normal_(weight, std=0.08)
+        names = [f'class {i}' for i in range(133)]
+        model.dataset_meta = dict(classes=names, palette='random')
+        model.cfg = cfg
+        set_stitch(model, 4)
+        return cfg, model, size
+
+    return build
+
+
+def assert_same(found, wanted):
+    """Assert that objects or segments are those of mmdet."""
+    assert type(found) is type(wanted)
+    if isinstance(found, Panoptic):
+        assert (found.segments != wanted.segments).mean() < 1e-3
+        assert (found.objects is None) == (wanted.objects is None)
+        found, wanted = found.objects, wanted.objects
+        if found is None:
+            return
+    assert isinstance(found, Detections)
+    order = np.argsort(-wanted.scores, kind='stable')  # mmdet's masks have none
+    wanted = Detections(*(v if v is None else v[order] for v in wanted))
+    assert_allclose(found.scores, wanted.scores, rtol=0, atol=1e-5)
+    assert_array_equal(found.labels, wanted.labels)
+    CLOSE(found.boxes, wanted.boxes)
+    if wanted.masks is not None:
+        assert (found.masks != wanted.masks).mean() < 1e-4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('stock', ALL)
+def test_objects_are_those_of_mm(build, stock):
+    cfg, model, size = build(stock)
+    assert task_of(model).without_heads(model, ['onnx']) is None
+    graph = PredictionGraph(model, size, cfg.model.data_preprocessor).eval()
+
+    def run(images):
+        return [x.numpy() for x in as_tuple(graph(torch.from_numpy(images)))]
+
+    outputs = as_tuple(graph(torch.zeros(1, 3, *size)))
+    steps = Steps(describe_graphs(cfg, model, size, outputs), None)
+    images = [*smooth_images(SIZES)]
+    wanted, seen = predict_arrays(init_inferencer(model), images), 0
+    for found, right in zip(steps.predict(run, images), wanted, strict=True):
+        assert_same(found, right)
+        objects = found if isinstance(found, Detections) else found.objects
+        seen += len(objects.scores) if objects else len(np.unique(found.segments))
+    assert seen > 10
+
+
+def export(build, stock, folder, **settings):
+    pytest.importorskip('onnxruntime')
+    cfg, model, size = build(stock)
+    exporter = StitchExporter(cfg, model, folder, size)
+    return model, exporter.export_stitch(4, ['onnx'], **settings)
+
+
+@writes_onnx
+@pytest.mark.parametrize(
+    'stock',
+    [pytest.param(s, marks=pytest.mark.slow if i else ()) for i, s in enumerate(ALL)],
+)
+def test_a_file_predicts_as_mm(build, stock, tmp_path):
+    model, manifest = export(build, stock, tmp_path / 'out')
+    assert manifest['heads'] == []
+    (step,) = manifest['caller']['after']
+    assert step['step'] == ('queries' if stock in MASKS else 'objects')
+    runtime = StitchRuntime(tmp_path / 'out')
+    images = [*smooth_images(SIZES)]
+    wanted = predict_arrays(init_inferencer(model), images)
+    for found, right in zip(runtime.predict_batch(images), wanted, strict=True):
+        assert_same(found, right)
+
+
+class Sums(BaseMetric):
+    """Sums of what was predicted, in the place of a metric that random boxes fail."""
+
+    default_prefix = 'sum'
+
+    def process(self, batch, samples):
+        found = [sample['pred_instances'] for sample in samples]
+        self.results += [(f['scores'].sum(), f['bboxes'].sum()) for f in found]
+
+    def compute_metrics(self, results):
+        scores, boxes = np.sum([[float(v) for v in row] for row in results], 0)
+        return dict(scores=scores, boxes=boxes)
+
+
+def add_data(cfg, folder, evaluator):
+    """Give a config an image to evaluate on."""
+    write_data(folder, [f'class {i}' for i in range(80)])
+    dataset = dict(type='CocoDataset', data_root=str(folder), test_mode=True)
+    dataset |= dict(ann_file='annotations/instances_val2017.json')
+    dataset |= dict(data_prefix=dict(img='val2017/'))
+    dataset |= dict(pipeline=cfg.test_dataloader.dataset.pipeline)
+    sampler = dict(type='DefaultSampler', shuffle=False)
+    cfg.val_dataloader = dict(batch_size=1, sampler=sampler, dataset=dataset)
+    cfg.val_evaluator = evaluator
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('stock', [next(iter(DENSE)), next(iter(DETRS)), *MASKS][:3])
+def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
+    """In the metric of ``--verify-on`` objects are chosen as in the runtime."""
+    cfg, model, size = build(stock)
+    add_data(cfg, tmp_path, dict(type=Sums))
+    graph = PredictionGraph(model, size, cfg.model.data_preprocessor).eval()
+    (wanted, found) = verify(cfg, model, dict(file=graph), size).values()
+    assert wanted.scores.metrics['sum/scores'] > 0.1
+    assert found.scores.metrics == pytest.approx(wanted.scores.metrics, rel=1e-4)
+    assert min(found.ms, wanted.ms) > 0
+
+
+@pytest.mark.parametrize(('stock', 'named'), [*zip(REFUSED, NAMED, strict=True)])
+def test_other_heads_are_refused_by_name(build, stock, named):
+    model = build(stock)[1]
+    assert task_of(model).without_heads(model, ['onnx']).startswith(named)
+
+
+def test_what_can_be_done_instead(build, tmp_path):
+    cfg, model, size = build('paa/paa_r50_fpn_1x_coco')
+    exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
+    allowed = r"format=\['mm', 'onnx'\]; allowed: mm and safetensors, or .*--maps.*PAAH"
+    with pytest.raises(ValueError, match=allowed):
+        exporter.export_stitch(4, ['mm', 'onnx'])
+    assert not (tmp_path / 'out').exists() or not [*(tmp_path / 'out').iterdir()]
+
+
+def test_nms_of_other_kinds_is_refused(build):
+    model = build('retinanet/retinanet_r50_fpn_1x_coco')[1]
+    model.bbox_head.test_cfg.nms = dict(type='soft_nms', iou_threshold=0.5)
+    why = task_of(model).without_heads(model, ['onnx'])
+    assert why == "RetinaHead: its NMS is {'type': 'soft_nms', 'iou_threshold': 0.5}"
+
+
+@writes_onnx
+@pytest.mark.slow
+def test_int8_with_its_metric(build, tmp_path):
+    pytest.importorskip('onnxruntime')
+    cfg, model, size = build('detr/detr_r50_8xb2-150e_coco')
+    path = tmp_path / 'annotations/instances_val2017.json'
+    add_data(cfg, tmp_path, dict(type='CocoMetric', ann_file=str(path)))
+    exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
+    about = dict(verify_on='val', tolerance=100)
+    manifest = exporter.export_bundle((0, 4), precisions=('fp32', 'int8'), **about)
+    for stitch in manifest['stitches']:
+        exact, small = stitch['files']
+        assert exact['verified']['value'] == exact['verified']['pytorch']
+        assert small['verified']['metric'] == 'coco/bbox_mAP'
+        assert small['bytes'] > 0
+    runtime = StitchRuntime(tmp_path / 'out', precision='int8')
+    (image,) = smooth_images(SIZES[:1])
+    assert len(runtime(image).scores) == 30

@@ -5,7 +5,6 @@ the caller, as the step ``objects`` of a manifest says.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from types import FunctionType, SimpleNamespace
 from unittest.mock import patch
 
@@ -185,9 +184,17 @@ class QueryDetector(WholeDetector):
         model, head, samples = self.model, self.head, [_sample(images)]
         height, width = images.shape[2:]
         # DINO compares the number of images with its queries', to add zero if equal.
-        decode = _with_names(type(model).forward_decoder, len=_length)
+        # Strides of expanded queries are compared with those of two images, too.
+        own = _with_names(type(model).forward_decoder, len=_length)
+
+        def decode(**inputs: object) -> dict:
+            for name, value in inputs.items():
+                if isinstance(value, Tensor):
+                    inputs[name] = value.contiguous()
+            return own(model, **inputs)
+
         with (
-            patch.object(model, 'forward_decoder', partial(decode, model)),
+            patch.object(model, 'forward_decoder', decode),
             patch.object(head, 'predict_by_feat', lambda *layers, **_: layers),
         ):
             inputs = model.forward_transformer(model.extract_feat(images), samples)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .detection import Detections
+from .detection import Detections, Panoptic
 
 GOLDEN = 0.618  # of the circle of hues, between two classes
 WIDTH = 2  # pixels of the outline of a box
@@ -13,7 +13,7 @@ WIDTH = 2  # pixels of the outline of a box
 
 def paint(
     image: np.ndarray,
-    found: np.ndarray | Detections,
+    found: np.ndarray | Detections | Panoptic,
     classes: Sequence[str] = (),
     palette: Sequence[Sequence[int]] = (),
     opacity: float = 0.5,
@@ -33,6 +33,8 @@ def paint(
         opacity: Of maps and masks.
         score_thr: Least score of an object that is drawn.
     """
+    if isinstance(found, Panoptic):
+        found = found.as_detections(len(classes))
     if isinstance(found, Detections):
         kept = found.scores >= score_thr
         found = Detections(*(None if x is None else x[kept] for x in found))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from snnet_mm.runtime import Detections
+from snnet_mm.runtime import Detections, Panoptic
 from snnet_mm.runtime.folder import describe, to_pixels
 
 FORMATS = 'BMP', 'JPEG', 'PNG', 'PPM', 'TIFF', 'WEBP'
@@ -49,8 +49,10 @@ def check_body(body: bytes, max_pixels: int) -> Answer | None:
     return None
 
 
-def encode(found: np.ndarray | Detections) -> tuple[bytes, str]:
+def encode(found: np.ndarray | Detections | Panoptic) -> tuple[bytes, str]:
     """Return a prediction as PNG, if it is a map, or JSON, and its media type."""
+    if isinstance(found, Panoptic):
+        found = found.segments if found.objects is None else found.objects
     if isinstance(found, Detections) or found.ndim == 1:
         return json.dumps(describe(found)).encode(), 'application/json'
     file = io.BytesIO()

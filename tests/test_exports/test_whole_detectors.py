@@ -30,6 +30,7 @@ from snnet_mm.exports.verification import verify
 from snnet_mm.inference.init_inferencer import init_inferencer, predict_arrays
 from snnet_mm.models import set_stitch
 from snnet_mm.runtime import Detections, Panoptic, StitchRuntime
+from snnet_mm.runtime.painting import paint
 from snnet_mm.runtime.steps import Steps
 from snnet_mm.tasks import task_of
 
@@ -255,3 +256,17 @@ def test_int8_with_its_metric(build, tmp_path):
     runtime = StitchRuntime(tmp_path / 'out', precision='int8')
     (image,) = smooth_images(SIZES[:1])
     assert len(runtime(image).scores) == 30
+
+
+def test_segments_as_objects():
+    """Files and pictures hold segments as objects; pixels of none are left out."""
+    segments = np.full((6, 8), 3, np.int32)  # nothing, of three classes
+    segments[1:3, 2:5], segments[4:, :] = 1002, 2
+    found = Panoptic(segments, None).as_detections(3)
+    assert found.labels.tolist() == [2, 2]
+    assert found.boxes.tolist() == [[0, 4, 8, 6], [2, 1, 5, 3]]
+    assert found.masks.sum((1, 2)).tolist() == [16, 6]
+    objects = found._replace(masks=None)
+    assert Panoptic(segments, objects).as_detections(3) is objects
+    painted = paint(np.zeros((6, 8, 3), np.uint8), Panoptic(segments, None), 'abc')
+    assert painted[4].any()

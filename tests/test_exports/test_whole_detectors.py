@@ -231,6 +231,15 @@ def test_what_can_be_done_instead(build, tmp_path):
     assert not (tmp_path / 'out').exists() or not [*(tmp_path / 'out').iterdir()]
 
 
+@writes_onnx
+@pytest.mark.slow
+def test_maps_of_a_detector_with_another_head(build, tmp_path):
+    stock = 'paa/paa_r50_fpn_1x_coco'
+    manifest = export(build, stock, tmp_path / 'out', maps=True)[1]
+    assert [step['step'] for step in manifest['caller']['after']] == ['heads']
+    assert [output['name'] for output in manifest['outputs']][-1] == 'level_4'
+
+
 def test_nms_of_other_kinds_is_refused(build):
     model = build('retinanet/retinanet_r50_fpn_1x_coco')[1]
     model.bbox_head.test_cfg.nms = dict(type='soft_nms', iou_threshold=0.5)

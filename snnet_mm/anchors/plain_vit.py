@@ -146,6 +146,9 @@ class PlainViT(TokenAnchor):
         """
         own, weights = self.state_dict(), to_our_names(weights)
         if blocks is not None:
+            right = len(blocks) == 2 and blocks[1] - blocks[0] == self.depth
+            allowed = f'first and end of {self.depth} blocks'
+            check(right, 'init_cfg.blocks', tuple(blocks), allowed)
             weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:
             # The classifier's norm; an anchor with final_norm takes it as its own.

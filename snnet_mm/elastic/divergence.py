@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from snnet_mm.costs import cost_table
-from snnet_mm.costs.parts import forward_of
 from snnet_mm.models import StitchedBackbone, find_stitched_backbone
 from snnet_mm.tasks import map_divergence, task_of
 
@@ -18,8 +17,8 @@ class Predictions:
 
     Models that classify images or pixels are compared by the Kullback-Leibler
     divergence of their class probabilities, all others by the squared error over the
-    variance: of depth maps, or, where heads need ground truth or proposals, of the maps
-    of the neck.
+    variance: of depth maps, of the maps of dense heads, or of those that other heads
+    of detectors read.
 
     Args:
         model: An mm model with a stitched backbone.
@@ -28,8 +27,8 @@ class Predictions:
 
     def __init__(self, model: nn.Module, input_size: tuple[int, int]) -> None:
         self.model, self.backbone = model, find_stitched_backbone(model)
-        scope = cost_table(model, input_size).scope
-        self._run, task = forward_of(model, scope), task_of(model)
+        scope, task = cost_table(model, input_size).scope, task_of(model)
+        self._run = task.run_features if scope else task.outputs
         self._divergence = map_divergence if scope else task.divergence(model)
 
     def read(self, images: Tensor, output: object) -> list[Tensor]:

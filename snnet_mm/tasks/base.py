@@ -77,6 +77,13 @@ class Task:
             return model(images, mode='tensor')
         return model(images)
 
+    def outputs(self, model: nn.Module, images: Tensor) -> object:
+        """Return what heads give before thresholds and NMS, or the maps they read.
+
+        Chains of an elastic model are compared by this.
+        """
+        return Task.run(self, model, images)
+
     def run_features(self, model: nn.Module, images: Tensor) -> object:
         """Run backbone and neck alone; the model may be inside wrappers."""
         for name in ('extract_feat', 'backbone'):
@@ -125,7 +132,7 @@ class Task:
         return max(counts, default=0) if self.classifies else 0
 
     def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return the loss between predictions of :meth:`run` and a teacher's."""
+        """Return the loss between :meth:`outputs` of a model and a teacher's."""
         return class_divergence if self.num_classes(model) > 1 else map_divergence
 
     def data_of_stitch(

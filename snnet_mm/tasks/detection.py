@@ -59,6 +59,11 @@ class Detection(Task):
         with most_boxes(model, images):
             return model.predict(images, samples_of(images), rescale=False)
 
+    def outputs(self, model: nn.Module, images: Tensor) -> object:
+        """Return maps of a dense head, or those that other heads read."""
+        dense = 'BaseDenseHead' in class_names(getattr(model, 'bbox_head', None))
+        return (super().outputs if dense else self.run_features)(model, images)
+
     def predict(
         self, model: nn.Module, images: Tensor, number: int
     ) -> tuple[Tensor, ...]:

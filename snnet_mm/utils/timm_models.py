@@ -88,6 +88,8 @@ def log_timm_licence(model: nn.Module) -> None:
 
 def origin_of(config: Mapping[str, Any]) -> str | None:
     """Return the checkpoint that the config of a network begins from, if any."""
+    if config.get('pretrained') is True:
+        return f'timm://{config["model"]}'
     listed = config.get('init_cfg') or config.get('pretrained') or ()
     listed = listed if isinstance(listed, list | tuple) else [listed]
     found = [i if isinstance(i, str) else i.get('checkpoint') for i in listed]

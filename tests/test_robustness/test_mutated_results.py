@@ -34,7 +34,7 @@ FILES = dict(results=RESULTS, costs=COSTS, scores=SCORES)
 DATA = {name: json.loads(json.dumps(x.to_dict())) for name, x in FILES.items()}
 
 # Of what can only be told when it is used.
-WORDS = 'of another model: stitch', 'was not measured', 'wanted are those of'
+WORDS = 'of another model: stitch', 'was not measured', 'wanted are costs of'
 
 
 def use(name, path):

@@ -100,7 +100,7 @@ def test_nothing_is_left_of_a_failure(get, tmp_path, name, message):
 def test_the_list_has_all_files_that_configs_read():
     files = yaml.safe_load((ROOT / 'configs' / 'weights.yml').read_text())
     for name, entry in files.items():
-        assert {*entry} <= {'what', 'url', 'sha256'}, name
+        assert {*entry} <= {'what', 'url', 'sha256', 'licence'}, name
         assert entry['url'].startswith('https://'), name
         assert entry.get('sha256', '') in entry['url'], name
     done = subprocess.run(

@@ -7,7 +7,7 @@ from tiny import TOY
 
 from snnet_mm.elastic import fast_anchor
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.utils import load_config
+from snnet_mm.utils import load_config, load_weights_only
 
 SLOW = TOY.with_name(TOY.name.replace('snnetv2-fast-slow', 'vit-slow'))
 OPTIONS = (
@@ -84,6 +84,31 @@ def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
     (folder / 'made_of.json').unlink()
     with pytest.raises(ValueError, match='of an older version'):
         check()
+
+
+def test_weights_are_those_that_an_ema_averaged(tmp_path):
+    options = dict(option.split('=') for option in OPTIONS)
+    cfg = load_config(SLOW, {k: int(v) for k, v in options.items()})
+    slow, first = tmp_path / 'slow.pth', tmp_path / 'cut.pth'
+    weights = init_model(cfg, None, device='cpu').state_dict()
+    for path in (slow, first):
+        torch.save(dict(state_dict=weights), path)
+    args = dict(width=None, blocks=None, every=2, iters=3, labels=False, resume=False)
+    args |= dict(config=str(SLOW), checkpoint=str(slow), work_dir=tmp_path)
+    places = range(cfg.model.backbone.arch.depth)
+    training = fast_anchor._training_config(
+        cfg, cfg, [*places], SimpleNamespace(**args)
+    )
+    training.custom_hooks = [dict(type='EMAHook', momentum=0.5)]
+    training.val_cfg = training.val_dataloader = training.val_evaluator = None
+    fast_anchor._train(training, tmp_path / 'fast.pth', False)
+    written = torch.load(tmp_path / 'fast.pth')['state_dict']
+    kept = load_weights_only(tmp_path / 'training' / 'iter_3.pth')
+    averaged, last = kept['state_dict'], kept['ema_state_dict']
+    assert written.keys() == weights.keys()
+    assert all(torch.equal(v, averaged[k]) for k, v in written.items())
+    name = 'backbone.blocks.0.attn.qkv.weight'
+    assert not torch.equal(written[name], last[f'module.{name}'])
 
 
 @pytest.mark.slow

@@ -5,7 +5,10 @@ from mmengine.config import ConfigDict
 from mmengine.runner import Runner
 from toy import runner_of
 
-from snnet_mm.evaluation import BrokenImagesHook
+from snnet_mm.evaluation import BrokenImagesHook, evaluate_whole_model
+from snnet_mm.evaluation.image_scores import ImageScores
+from snnet_mm.stitching import StitchResults
+from snnet_mm.utils import digest
 
 LOAD = [dict(type='LoadImageFromFile'), dict(type='LoadAnnotations')]
 BROKEN = dict(empty=b'', cut=b'\x89PNG\r\n')
@@ -75,3 +78,24 @@ def test_a_test_of_broken_images_alone_raises(cfg, tmp_path):
     runner.register_hook(BrokenImagesHook(skip=True))
     with pytest.raises(ValueError, match='dataset=4; allowed: not all broken'):
         runner.test()
+
+
+def test_images_that_are_dropped_do_not_count(cfg, tmp_path):
+    cfg.test_dataloader.update(batch_size=3, drop_last=True)
+    for loop, name in (
+        ('StitchTestLoop', 'stitches.json'),
+        ('TestLoop', 'results.json'),
+    ):
+        cfg.test_cfg = ConfigDict(type=loop)
+        runner = Runner.from_cfg(cfg)
+        if loop == 'TestLoop':
+            evaluate_whole_model(runner)
+        else:
+            runner.test()
+        (path,) = tmp_path.glob(f'*/{name}')
+        assert {r.num_images for r in StitchResults.read(path).stitches} == {3}
+        images = ImageScores.read(path.with_name('per_image.npz'))
+        assert images.numerators.shape[1] == 3
+        assert images.names == digest(
+            [f'{tmp_path.name}/images/{i}.png' for i in range(3)]
+        )

@@ -35,6 +35,16 @@ def test_a_file_has_its_digest(folder):
         check_whole(folder, other)
 
 
+def test_links_may_not_leave_the_folder(folder):
+    for path in (folder.parent / 'key', folder / 'inside'):
+        path.write_bytes(b'secret')
+    (folder / 'link').symlink_to('inside')
+    assert check_whole(folder, describe_file(folder / 'link')) == folder / 'link'
+    (folder / 'out').symlink_to('../key')
+    with pytest.raises(ValueError, match='bundle/out: a link out of the folder'):
+        check_whole(folder, describe_file(folder / 'out'))
+
+
 @pytest.mark.parametrize('place', ['../key', '{above}/key', 'link', 'gone'])
 def test_weights_outside_of_the_folder(folder, place):
     onnx = pytest.importorskip('onnx')

@@ -66,7 +66,7 @@ class Task:
     inferencer: tuple[str, str] | None = None
 
     def run(self, model: nn.Module, images: Tensor) -> object:
-        """Run a model from preprocessed images to the raw output of its heads.
+        """Run on preprocessed images all that prediction runs.
 
         Costs are counted and measured on this.
 

@@ -3,6 +3,7 @@
 Photos and the slider of the README need trained weights and are not redrawn.
 """
 
+import json
 from pathlib import Path
 
 from snnet_mm.stitching import StitchResults, TwoWaySpace
@@ -16,6 +17,34 @@ RESULTS = {
     'elastic_pareto': 'dinov2/results/elastic_1200_seed0_test',
 }
 
+LOADS = ROOT / 'configs' / 'dinov2' / 'results' / 'serving_fp32.json'
+
+
+def plot_loads(path: Path, out: Path) -> None:
+    """Draw the effective metric of each policy over the rate of requests."""
+    import matplotlib
+
+    matplotlib.use('Agg')
+    from matplotlib import pyplot as plt
+
+    loads = json.loads(path.read_text())['loads']
+    cases = sorted({(row['deadline'], row['bursts']) for row in loads})
+    figure, axes = plt.subplots(1, len(cases), figsize=(3 * len(cases), 3), sharey=True)
+    for axis, (deadline, bursts) in zip(axes, cases, strict=True):
+        for name in dict.fromkeys(row['policy'] for row in loads):
+            about = dict(policy=name, deadline=deadline, bursts=bursts)
+            rows = [row for row in loads if about.items() <= row.items()]
+            rates, values = ([r[key] for r in rows] for key in ('rate', 'effective'))
+            axis.plot(
+                rates, values, marker='o', label=name, lw=3 if name == 'rule' else 1
+            )
+        axis.set_title(f'{deadline:g} ms' + ', bursts' * bursts)
+        axis.set_xlabel('requests per second')
+    axes[0].set_ylabel('mIoU, a miss counts 0')
+    axes[0].legend()
+    figure.savefig(out, bbox_inches='tight', dpi=110)
+    plt.close(figure)
+
 
 def main() -> None:
     ToolParser(description=__doc__.splitlines()[0]).parse_args()
@@ -25,7 +54,8 @@ def main() -> None:
     for name, results in RESULTS.items():
         found = StitchResults.read(ROOT / 'configs' / f'{results}.json')
         plot_pareto(found, PICTURES / f'{name}.png')
-    print(f'Wrote {len(RESULTS) + 1} pictures to {PICTURES}')
+    plot_loads(LOADS, PICTURES / 'serving.png')
+    print(f'Wrote {len(RESULTS) + 2} pictures to {PICTURES}')
 
 
 if __name__ == '__main__':

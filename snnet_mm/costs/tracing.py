@@ -92,10 +92,6 @@ class _Meta(NamedTuple):
     shape: tuple[int, ...]
     dtype: torch.dtype
 
-    @classmethod
-    def of(cls, x: Tensor) -> '_Meta':
-        return cls(x.shape, x.dtype)
-
 
 @lru_cache(maxsize=4096)
 def _results(func: OpOverload, spec: TreeSpec, leaves: tuple) -> tuple[list, TreeSpec]:

@@ -4,6 +4,7 @@ How many objects there are depends on the image: thresholds, sorting and NMS are
 the caller, as the step ``objects`` of a manifest says.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import FunctionType, SimpleNamespace
 from unittest.mock import patch
@@ -19,7 +20,7 @@ OTHERWISE = 'it chooses objects in a way of its own'
 DEFORMABLE = {'DeformConv2d', 'ModulatedDeformConv2d'}
 
 
-class WholeDetector:
+class WholeDetector(ABC):
     """What a detector computes before objects are chosen.
 
     Args:
@@ -33,10 +34,11 @@ class WholeDetector:
         self.model, self.head = model, getattr(model, self.head_name)
 
     @classmethod
+    @abstractmethod
     def fault(cls, model: nn.Module) -> str | None:
         """Return why a detector predicts otherwise, or None if it does not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def predict(self, images: Tensor) -> tuple[Tensor, ...]:
         """Predict preprocessed images ``(B, 3, H, W)``.
 
@@ -45,11 +47,10 @@ class WholeDetector:
             scores ``(B, n, classes)``, and of some heads factors ``(B, n)`` of the
             scores of those boxes that are chosen.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, size: tuple[int, int]) -> dict:
         """Return the caller's step for images of a size."""
-        raise NotImplementedError
 
 
 class DenseDetector(WholeDetector):

@@ -119,7 +119,8 @@ def _chosen(index: Tensor | None) -> list[Tensor | None]:
 
 
 def _unique(x: Tensor, *_, **__) -> tuple[Tensor, ...]:
-    return (unknown((1,), x.dtype), *[unknown(x.shape, torch.long)] * 2)
+    number = unknown((1,), torch.long)
+    return unknown((1,), x.dtype), unknown(x.shape, torch.long), number
 
 
 def _equal(x: Tensor, _: object) -> Tensor:

@@ -71,14 +71,16 @@ class DenseDetector(WholeDetector):
             known &= is_method(head, name, cls.base)
         if not known or not cls._decodes_alone(head):
             return OTHERWISE
-        if any(DEFORMABLE & {*class_names(part)} for part in head.modules()):
+        if any(DEFORMABLE & {*class_names(part)} for part in model.modules()):
             return 'ONNX Runtime has no deformable convolutions'
         plain = nms.get('type', 'nms') == 'nms' and {*nms} <= NMS_KEYS
         return None if plain else f'its NMS is {nms}'
 
     @classmethod
     def _decodes_alone(cls, head: nn.Module) -> bool:
-        return is_method(head, '_predict_by_feat_single', cls.base, 'GFLHead')
+        # mmdet 3.5 itself fails to predict with SSD, which has no ``loss_cls``.
+        known = is_method(head, '_predict_by_feat_single', cls.base, 'GFLHead')
+        return known and hasattr(head, 'loss_cls')
 
     def predict(self, images: Tensor) -> tuple[Tensor, ...]:
         return self._decode(self.model.extract_feat(images), (FAR, FAR))[0]

@@ -13,6 +13,7 @@ from narrow_toy import smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 from stock_configs import (
+    AT_MOST,
     WIDTH,
     convnexts,
     narrow,
@@ -41,7 +42,7 @@ THREE, FIVE = pyramid(8, 16, 32), pyramid(*STRIDES)
 QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
 LAST = dict(backbone=plain_vits(out_indices=(3,)))
 STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
-# By mechanism; those of the first list have an export in the default suite.
+# By mechanism.
 DENSE = {
     'rtmdet/rtmdet_tiny_8xb32-300e_coco': THREE,
     'retinanet/retinanet_r50_fpn_1x_coco': FIVE,
@@ -50,26 +51,49 @@ DENSE = {
     'gfl/gfl_r50_fpn_1x_coco': FIVE,
     'yolox/yolox_tiny_8xb8-300e_coco': THREE,
 }
+# Other heads that are accepted, in the slow suite.
+MORE = {
+    'yolof/yolof_r50-c5_8xb8-1x_coco': pyramid(32),
+    'autoassign/autoassign_r50-caffe_fpn_1x_coco': FIVE,
+    'centernet/centernet-update_r50-caffe_fpn_ms-1x_coco': FIVE,
+    'fsaf/fsaf_r50_fpn_1x_coco': FIVE,
+    'free_anchor/freeanchor_r50_fpn_1x_coco': FIVE,
+    'pisa/retinanet-r50_fpn_pisa_1x_coco': FIVE,
+    'nas_fpn/retinanet_r50_fpn_crop640-50e_coco': FIVE,
+}
 DETRS = {
     'detr/detr_r50_8xb2-150e_coco': LAST,
     'deformable_detr/deformable-detr_r50_16xb2-50e_coco': QUERIES,
     'dino/dino-4scale_r50_8xb2-12e_coco': QUERIES,
 }
+# Their code has widths of 256.
+WIDE = {
+    'conditional_detr/conditional-detr_r50_8xb2-50e_coco': LAST
+    | dict(neck=dict(in_channels=[WIDTH])),
+    'deformable_detr/deformable-detr-refine-twostage_r50_16xb2-50e_coco': dict(
+        backbone=plain_vits(out_indices=(3,)),
+        neck=dict(QUERIES['neck'], out_channels=256),
+    ),
+}
+MORE_DETRS = WIDE | {'dab_detr/dab-detr_r50_8xb2-50e_coco': LAST}
 MASKS = {
     'mask2former/mask2former_r50_8xb2-lsj-50e_coco': STAGES,
     'mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic': STAGES,
 }
-ALL = DENSE | DETRS | MASKS
+QUICK = DENSE | DETRS | MASKS
+ALL = QUICK | MORE | MORE_DETRS
 REFUSED = {
     'tood/tood_r50_fpn_1x_coco': FIVE,
     'paa/paa_r50_fpn_1x_coco': FIVE,
     'vfnet/vfnet_r50_fpn_1x_coco': FIVE,
+    'ssd/ssd300_coco': FIVE,
     'solov2/solov2_r50_fpn_1x_coco': FIVE,
     'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': FIVE,
     'maskformer/maskformer_r50_ms-16xb1-75e_coco': STAGES,
 }
 NAMED = (
     *('TOODHead: it chooses objects in', 'PAAHead: it', 'VFNetHead: ONNX Runtime has'),
+    'SSDHead: it chooses',
     *('SOLOv2 is neither', 'RPNHead or CascadeRoIHead', 'MaskFormerHead: it'),
 )
 GRAPH = 128, 160
@@ -78,15 +102,19 @@ CLOSE = partial(assert_allclose, rtol=0, atol=1e-3)
 
 
 @pytest.fixture
-def build(tmp_path):
+def build(tmp_path, monkeypatch):
     """Builds a narrow detector with weights that matter, and its config."""
 
     def build(stock):
         cfg = read_own('mmdet', stock, (ALL | REFUSED)[stock], tmp_path / 'own.py')
+        if stock in WIDE:
+            wide = AT_MOST | dict(embed_dims=256, num_feats=128)
+            monkeypatch.setattr('stock_configs.WIDTH', 256)
+            monkeypatch.setattr('stock_configs.AT_MOST', wide)
         narrow(cfg.model)
         shrink(cfg.model.data_preprocessor)
-        size = GRAPH if stock in DETRS else (160, 160)
-        ratio = stock not in DETRS
+        size = GRAPH if stock in DETRS | MORE_DETRS else (160, 160)
+        ratio = stock not in DETRS | MORE_DETRS
         resize = dict(type='Resize', scale=size[::-1], keep_ratio=ratio)
         pads = [s for s in cfg.test_dataloader.dataset.pipeline if s['type'] == 'Pad']
         pads = [dict(s, size=size, pad_to_square=False) for s in pads]
@@ -99,7 +127,7 @@ def build(tmp_path):
         init_default_scope('mmdet')
         torch.manual_seed(0)
         model = MODELS.build(deepcopy(cfg.model)).eval()  # DETRs write into theirs
-        if stock in DETRS:
+        if stock in DETRS | MORE_DETRS:
             model.init_weights()
         for weight in model.parameters():
             if weight.dim() > 1 and weight.std() < 0.05:
@@ -132,8 +160,14 @@ def assert_same(found, wanted):
         assert (found.masks != wanted.masks).mean() < 1e-4
 
 
+def slow_but(quick):
+    """All configs, of which only some are in the default suite."""
+    slow = pytest.mark.slow
+    return [pytest.param(s, marks=() if s in quick else slow) for s in ALL]
+
+
 @torch.no_grad()
-@pytest.mark.parametrize('stock', ALL)
+@pytest.mark.parametrize('stock', slow_but(QUICK))
 def test_objects_are_those_of_mm(build, stock):
     cfg, model, size = build(stock)
     assert task_of(model).without_heads(model, ['onnx']) is None
@@ -161,10 +195,7 @@ def export(build, stock, folder, **settings):
 
 
 @writes_onnx
-@pytest.mark.parametrize(
-    'stock',
-    [pytest.param(s, marks=pytest.mark.slow if i else ()) for i, s in enumerate(ALL)],
-)
+@pytest.mark.parametrize('stock', slow_but([next(iter(ALL))]))
 def test_a_file_predicts_as_mm(build, stock, tmp_path):
     model, manifest = export(build, stock, tmp_path / 'out')
     assert manifest['heads'] == []
@@ -238,6 +269,14 @@ def test_maps_of_a_detector_with_another_head(build, tmp_path):
     manifest = export(build, stock, tmp_path / 'out', maps=True)[1]
     assert [step['step'] for step in manifest['caller']['after']] == ['heads']
     assert [output['name'] for output in manifest['outputs']][-1] == 'level_4'
+
+
+def test_necks_with_deformable_convolutions_are_refused(build):
+    cfg, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
+    neck = dict(type='DyHead', in_channels=WIDTH, out_channels=WIDTH, num_blocks=1)
+    model.neck = torch.nn.Sequential(model.neck, MODELS.build(neck))
+    why = task_of(model).without_heads(model, ['onnx'])
+    assert why == 'RetinaHead: ONNX Runtime has no deformable convolutions'
 
 
 def test_nms_of_other_kinds_is_refused(build):

@@ -3,7 +3,7 @@
 Trains and tests its configs one after the other, draws their fronts, and prints their
 figures beside the paper's. What was trained or tested before is not again; a training
 that was interrupted is resumed. The list is ``configs/papers.yml``. Its ``small`` says
-how long small runs train, and on how many images they test stitches.
+how long small runs train, in what batches, and on how many images they test.
 """
 
 import argparse
@@ -135,15 +135,17 @@ def work_dir(name: str, args: argparse.Namespace) -> Path:
 
 
 def settings(job: Job, args: argparse.Namespace) -> list[str]:
-    """Return the options of a job: its variant, and the short trainings it begins with.
+    """Return the options of a job: its variant, and what makes a short run short.
 
-    ``MODEL`` in a variant is the key of the classifier, in a wrapper or not.
+    ``MODEL`` in a variant is the key of the classifier, in a wrapper or not. A small
+    run begins with small runs, is not validated, and fits and tests with few images.
     """
     if not (args.iters or job.options):
         return []
     from snnet_mm.utils import load_config
 
-    model = load_config(str(job.config)).model
+    cfg = load_config(str(job.config))
+    model = cfg.model
     key = 'model.model' if 'model' in model else 'model'
     found = [option.replace('MODEL', key) for option in job.options]
 
@@ -158,6 +160,15 @@ def settings(job: Job, args: argparse.Namespace) -> list[str]:
 
     if args.iters:
         search(model, 'model')
+    if args.iters and args.small:
+        found.append(f'train_cfg.val_begin={args.iters + 1}')
+        found.append(f'train_dataloader.batch_size={args.batch}')
+        for name in ('stitch_init', 'stitch_statistics'):
+            hook = cfg.default_hooks.get(name) or {}
+            if hook.get('num_images'):
+                found.append(f'default_hooks.{name}.num_images={args.images}')
+        if not job.stitched:
+            found.append(f'test_dataloader.dataset.indices={args.images}')
     return ['--cfg-options', *found] if found else []
 
 
@@ -274,7 +285,7 @@ def main() -> None:
     jobs = find_jobs(items, args.small)
     if args.iters is None:
         args.iters = papers['small']['iters'] if args.small else 0
-    args.images = papers['small']['images']
+    args.images, args.batch = papers['small']['images'], papers['small']['batch']
     if args.job is not None:
         if not 0 <= args.job < len(jobs):
             raise ValueError(f'--job={args.job} is none of 0 to {len(jobs) - 1}')

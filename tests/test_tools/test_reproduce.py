@@ -21,6 +21,8 @@ from snnet_mm.utils import load_config
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / 'tools' / 'reproduce.py'
 DATA = ROOT / 'tests' / 'data'
+WHOLE = SimpleNamespace(iters=0, small=False)
+TESTED = 'test_dataloader.dataset.indices=4'
 STITCH_LORA = 'esta/fgvc/snnetv1-augreg-ti-s-b-stitch-lora_1xb64-100e_cub-224x224.py'
 PUBLISHED = {
     'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k': 'ade20k_setr_deit3_s_l',
@@ -106,7 +108,10 @@ def test_small_runs_begin_with_each_other(tool, monkeypatch, capsys):
     assert all(folder.startswith('work_dirs/7-iterations/') for folder in folders)
     assert all('--iters 7' in line for line in trained)
     given = [line.partition('--cfg-options ')[2].split() for line in trained]
-    assert given[:3] == [[], [], []]
+    short = {'train_cfg.val_begin=8', 'train_dataloader.batch_size=4'}
+    assert all({*options} == short | {TESTED} for options in given[:3])
+    assert all(short < {*options} and TESTED not in options for options in given[3:])
+    assert 'default_hooks.stitch_init.num_images=4' in given[3]
     for key in ('anchors.2', 'anchor_heads.2'):  # of the backbone and of the head
         (value,) = {o.split('=')[1] for o in given[3] if f'{key}.' in o}
         assert value == f'{folders[2]}/iter_7.pth'
@@ -117,11 +122,11 @@ def test_small_runs_begin_with_each_other(tool, monkeypatch, capsys):
         'optim_wrapper.paramwise_cfg.custom_keys.anchor.lr_mult=0',
     ]
     tests = [line for line in lines if 'test.py' in line]
-    assert ['--limit 20' in line for line in tests] == [False] * 3 + [True] * 4
+    assert ['--limit 4' in line for line in tests] == [False] * 3 + [True] * 4
 
 
 def test_variants_are_settings_of_the_config(tool):
-    args, papers, models = SimpleNamespace(iters=0), read(tool), {}
+    args, papers, models = WHOLE, read(tool), {}
     items = tool.find_items(papers, 'SN-Netv1 figure 9')
     items += tool.find_items(papers, 'SN-Netv1 supplement')
     items += tool.find_items(papers, 'ESTA figure 12')
@@ -144,7 +149,7 @@ def test_stitching_layers_alone_have_a_rate(tool):
     items = tool.find_items(read(tool), 'SN-Netv1 figure 9')
     jobs = tool.find_jobs(items, small=True)
     (job,) = (job for job in jobs if job.variant == 'layers-only')
-    _, *options = tool.settings(job, SimpleNamespace(iters=0))
+    _, *options = tool.settings(job, WHOLE)
     cfg, model = load(str(job.config.relative_to(ROOT / 'configs')))
     wrapper = cfg.optim_wrapper.to_dict()
     keys = wrapper['paramwise_cfg']['custom_keys']
@@ -163,7 +168,7 @@ def test_the_sandwich_of_the_supplement_is_one(tool):
     items = tool.find_items(read(tool), 'SN-Netv1 supplement D')
     plain, job = tool.find_jobs(items, small=False)
     assert (plain.variant, job.variant) == ('', 'sandwich')
-    _, *options = tool.settings(job, SimpleNamespace(iters=0))
+    _, *options = tool.settings(job, WHOLE)
     cfg = load_config(str(job.config), dict(map(parsed, options)))
     init_default_scope(cfg.default_scope)
     model = build_on_meta(cfg)

@@ -77,20 +77,6 @@ def test_imports_point_one_way(path):
     assert wrong_imports(path, (PACKAGE / path).read_text()) == []
 
 
-def test_importing_the_package_pulls_in_no_mm_package_and_nothing_slow():
-    script = (
-        'import sys, mmengine.runner; before = set(sys.modules);'
-        'import snnet_mm;'
-        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
-    )
-    command = [sys.executable, '-c', script]
-    imported = set(
-        subprocess.check_output(command, text=True, cwd=PACKAGE.parent).split()
-    )
-    assert 'snnet_mm' in imported
-    assert imported & {*MM_PACKAGES, *SLOW_PACKAGES} == set()
-
-
 TOOLS = [
     p for p in (PACKAGE.parent / 'tools').rglob('*.py') if '__main__' in p.read_text()
 ]
@@ -108,43 +94,45 @@ def test_help_needs_neither_torch_nor_mmengine_nor_ray(tool):
     assert {'torch', 'mmengine', 'ray', 'aiohttp'} & {*modules.split()} == set()
 
 
-def fresh(script):
-    """Modules that a new process has imported after a script."""
-    command = [sys.executable, '-c', f'import sys; {script}; print(*sys.modules)']
-    printed = subprocess.check_output(command, text=True, cwd=PACKAGE.parent)
-    return {*printed.splitlines()[-1].split()}
+def fresh(script, *options, **env):
+    """What a new process prints that runs a script, as a set of words."""
+    command = [sys.executable, *options, '-c', f'import sys; {script}']
+    settings = dict(env=env) if env else dict(cwd=PACKAGE.parent)
+    return {*subprocess.check_output(command, text=True, **settings).split()}
+
+
+REGISTERED = 'from mmengine.registry import LOOPS, MODELS;'
+REGISTERED += "assert 'StitchTestLoop' in LOOPS and 'SNNetv2' in MODELS;"
+
+
+def test_the_package_registers_its_classes_and_imports_no_mm_package_and_nothing_slow():
+    script = 'import mmengine.runner; before = {*sys.modules}; import snnet_mm;'
+    imported = fresh(f'{script}{REGISTERED} print(*{{*sys.modules}} - before)')
+    assert 'snnet_mm.esta' in imported
+    tops = {name.partition('.')[0] for name in imported}
+    assert tops & {*MM_PACKAGES, *SLOW_PACKAGES} == set()
+
+
+def test_a_config_that_names_the_package_registers_its_classes(tmp_path):
+    (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['snnet_mm'])")
+    script = f"import snnet_mm.utils as u; u.load_config('{tmp_path}/a.py');"
+    assert 'snnet_mm.esta' in fresh(f'{script}{REGISTERED} print(*sys.modules)')
 
 
 def test_the_package_and_its_runtime_are_cheap_where_all_is_installed():
-    imported = fresh('import snnet_mm.runtime, snnet_mm.stitching')
-    assert {'torch', 'mmengine'} & imported == set()
+    script = 'import snnet_mm as sn, snnet_mm.stitching; sn.Runtime, sn.Results;'
+    imported = fresh(f'{script} print(*sys.modules)')
     assert 'snnet_mm.runtime' in imported
-
-
-@pytest.mark.parametrize(
-    'script',
-    [
-        'import mmengine, snnet_mm',
-        'import snnet_mm.utils; snnet_mm.utils.load_config(sys.argv[0])',
-    ],
-)
-def test_classes_are_registered(script, tmp_path):
-    (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['snnet_mm'])")
-    script = script.replace('sys.argv[0]', repr(str(tmp_path / 'a.py')))
-    script += '; from mmengine.registry import LOOPS, MODELS'
-    script += "; assert 'StitchTestLoop' in LOOPS and 'SNNetv2' in MODELS"
-    assert 'snnet_mm.esta' in fresh(script)
+    assert {'torch', 'mmengine', 'snnet_mm.api'} & imported == set()
 
 
 def test_the_runtime_pulls_in_numpy_alone():
     # As where mmengine is not installed.
-    script = "import sys; sys.modules['mmengine'] = None; import snnet_mm.runtime;"
-    script += 'print(*sys.modules)'
-    command = [sys.executable, '-S', '-c', script]
+    script = "sys.modules['mmengine'] = None; import snnet_mm.runtime;"
     # -S: an editable install imports what it likes.
     path = os.pathsep.join([str(PACKAGE.parent), str(Path(numpy.__file__).parents[1])])
-    printed = subprocess.check_output(command, text=True, env=dict(PYTHONPATH=path))
-    imported = {name.partition('.')[0] for name in printed.split()}
+    imported = fresh(f'{script} print(*sys.modules)', '-S', PYTHONPATH=path)
+    imported = {name.partition('.')[0] for name in imported}
     ours = {'__main__', 'mmengine', 'snnet_mm'}
     assert imported - sys.stdlib_module_names <= ours | {'numpy'}
 

@@ -3,8 +3,6 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.model import BaseModel
-from mmengine.registry import MODELS
 from torch.testing import assert_close
 
 from snnet_mm.costs import cost_table
@@ -118,15 +116,3 @@ def test_the_config_is_that_of_a_plain_model(toy_cfg, build):
     # The source is as it was.
     assert cfg.model.backbone.type == 'SNNetv2'
     assert cfg.model.backbone.anchors[0].init_cfg.type == 'Pretrained'
-
-
-@MODELS.register_module(force=True)
-class _EndReader(BaseModel):
-    """Stands for a classifier: reads the final state, whatever its width."""
-
-    def __init__(self, backbone):
-        super().__init__()
-        self.backbone = MODELS.build(backbone)
-
-    def forward(self, images, mode='tensor'):
-        return self.backbone(images).tokens.mean(1)

@@ -82,16 +82,27 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize('tool', TOOLS, ids=lambda path: path.name)
-def test_help_needs_neither_torch_nor_mmengine_nor_ray(tool):
-    script = "import atexit, runpy, sys; sys.argv = [sys.argv[1], '--help'];"
-    script += "atexit.register(lambda: print('modules', *sys.modules));"
-    script += "runpy.run_path(sys.argv[0], run_name='__main__')"
-    command = [sys.executable, '-c', script, str(tool)]
+HELP = """
+import os, runpy, sys, numpy, snnet_mm.runtime
+for tool in sys.argv[1:]:
+    if not os.fork():
+        sys.argv = [tool, '--help']
+        try:
+            runpy.run_path(tool, run_name='__main__')
+        finally:
+            print('MODULES', *sys.modules, 'TOOL', end='', flush=True)
+    os.wait()
+"""
+
+
+def test_help_needs_neither_torch_nor_mmengine_nor_ray():
+    command = [sys.executable, '-c', HELP, *map(str, TOOLS)]
     printed = subprocess.check_output(command, text=True, cwd=PACKAGE.parent)
-    text, _, modules = printed.partition('modules ')
-    assert 'show this help message' in text
-    assert {'torch', 'mmengine', 'ray', 'aiohttp'} & {*modules.split()} == set()
+    for tool, part in zip(TOOLS, printed.split('TOOL')[:-1], strict=True):
+        text, _, modules = part.partition('MODULES ')
+        assert 'show this help message' in text, tool
+        slow = {'torch', 'mmengine', 'ray', 'aiohttp'} & {*modules.split()}
+        assert slow == set(), tool
 
 
 def fresh(script, *options, **env):

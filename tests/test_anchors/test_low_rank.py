@@ -7,61 +7,51 @@ IMAGES = torch.randn(2, 3, 32, 32)
 
 
 @pytest.mark.parametrize(
-    'lora', [dict(), dict(targets=('qkv',), alpha=6), dict(targets=('proj',))]
+    'lora',
+    [
+        *(dict(), dict(targets=('qkv',), alpha=6), dict(targets=('proj',))),
+        *(dict(targets='all'), dict(targets='all', merged=True)),
+    ],
 )
 def test_it_is_the_plain_vit_with_updated_weights(build_vit, lora):
+    """As in loralib; all layers are updated, or some."""
+    lora, everything = dict(lora), lora.get('targets') == 'all'
+    merged = lora.pop('merged', False)
     kwargs = dict(final_norm=True, layer_scale_init=None)
     plain, vit = build_vit(**kwargs), build_vit(lora=dict(rank=2) | lora, **kwargs)
     vit.load_state_dict(plain.state_dict(), strict=False)
-    before = states_of(plain, IMAGES)[-1].tokens
-    for name, update in vit.state_dict().items():
-        if name.endswith('lora_A'):
-            up = vit.state_dict()[name.replace('lora_A', 'lora_B')]
-            weight = plain.get_parameter(name.replace('lora_A', 'weight'))
-            weight.data += lora.get('alpha', 1) / 2 * up @ update
-    wanted = states_of(plain, IMAGES)[-1].tokens
-    found = states_of(vit, IMAGES)[-1].tokens
+    before, state = states_of(plain, IMAGES)[-1].tokens, vit.state_dict()
+    updated = {k.removesuffix('.lora_A') for k in state if k.endswith('lora_A')}
+    names = 'attn.qkv', 'attn.proj', 'mlp.fc1', 'mlp.fc2'
+    blocks = {f'blocks.{i}.{name}' for i in range(3) for name in names}
+    if everything:
+        assert updated == {'patch_embed.proj'} | blocks
+        size = vit.patch_size
+        assert state['patch_embed.proj.lora_A'].shape == (2 * size, 3 * size)
+    for name in updated:
+        weight = plain.get_parameter(f'{name}.weight').data
+        update = state[f'{name}.lora_B'] @ state[f'{name}.lora_A']
+        weight += lora.get('alpha', 1) / 2 * update.view_as(weight)
+    if merged:
+        vit.patch_embed.proj = vit.patch_embed.proj.merged()
+    wanted, found = (states_of(net, IMAGES)[-1].tokens for net in (plain, vit))
     assert_close(found, wanted, rtol=1e-4, atol=1e-5)
     assert (wanted - before).abs().max() > 0.01
 
 
-@pytest.mark.parametrize('frozen', [-1, 2])
-def test_only_the_updates_are_trained(build_vit, frozen):
-    vit = build_vit(lora=dict(rank=2), frozen_stages=frozen)
+@pytest.mark.parametrize(
+    ('frozen', 'targets'), [(-1, ('qkv', 'proj')), (2, ('qkv', 'proj')), (-1, 'all')]
+)
+def test_only_the_updates_are_trained(build_vit, frozen, targets):
+    vit = build_vit(lora=dict(rank=2, targets=targets), frozen_stages=frozen)
     trained = {k for k, p in vit.named_parameters() if p.requires_grad}
     updates = [k for k, _ in vit.named_parameters() if 'lora' in k]
-    assert trained == {k for k in updates if int(k.split('.')[1]) >= frozen}
+    assert trained == {
+        k for k in updates if frozen < 0 or int(k.split('.')[1]) >= frozen
+    }
     vit(IMAGES)[0].square().sum().backward()
     for name, parameter in vit.named_parameters():
         assert (parameter.grad is not None and bool(parameter.grad.any())) == (
             name in trained
         )
     assert vit.layer_depth('blocks.1.attn.qkv.lora_A') == (2, 5)
-
-
-@pytest.mark.parametrize('merged', [False, True])
-def test_all_layers_have_updates_as_in_loralib(build_vit, merged):
-    kwargs = dict(final_norm=True, layer_scale_init=None)
-    plain, vit = (
-        build_vit(lora=lora, **kwargs) for lora in (None, dict(rank=2, targets='all'))
-    )
-    vit.load_state_dict(plain.state_dict(), strict=False)
-    before, state = states_of(plain, IMAGES)[-1].tokens, vit.state_dict()
-    updated = {k.removesuffix('.lora_A') for k in state if k.endswith('lora_A')}
-    names = 'attn.qkv', 'attn.proj', 'mlp.fc1', 'mlp.fc2'
-    blocks = {f'blocks.{i}.{name}' for i in range(3) for name in names}
-    assert updated == {'patch_embed.proj'} | blocks
-    size = vit.patch_size
-    assert state['patch_embed.proj.lora_A'].shape == (2 * size, 3 * size)
-    for name in updated:
-        weight = plain.get_parameter(f'{name}.weight').data
-        update = state[f'{name}.lora_B'] @ state[f'{name}.lora_A']
-        weight += update.view_as(weight) / 2
-    if merged:
-        vit.patch_embed.proj = vit.patch_embed.proj.merged()
-    wanted, found = (states_of(net, IMAGES)[-1].tokens for net in (plain, vit))
-    assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-    assert (wanted - before).abs().max() > 0.01
-    if not merged:
-        trained = {k for k, p in vit.named_parameters() if p.requires_grad}
-        assert trained == {k for k in state if 'lora_' in k}

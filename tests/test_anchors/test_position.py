@@ -7,27 +7,14 @@ from snnet_mm.anchors.position import (
 )
 
 
-def index_by_formula(grid, num_prefix):
-    h, w = grid
-    num_offsets = (2 * h - 1) * (2 * w - 1)
-    tokens = [None] * num_prefix + [(y, x) for y in range(h) for x in range(w)]
-
-    def row(query, key):
-        if query is None:
-            return num_offsets + (2 if key is None else 0)
-        if key is None:
-            return num_offsets + 1
-        dy, dx = query[0] - key[0], query[1] - key[1]
-        return (dy + h - 1) * (2 * w - 1) + dx + w - 1
-
-    return torch.tensor([[row(q, k) for k in tokens] for q in tokens])
-
-
-@pytest.mark.parametrize('grid', [(1, 1), (2, 3), (1, 4)])
-@pytest.mark.parametrize('num_prefix', [0, 1, 3])
-def test_index_by_formula(grid, num_prefix):
-    expected = index_by_formula(grid, num_prefix)
-    assert relative_position_index(grid, num_prefix).equal(expected)
+def test_pairs_share_rows_by_their_offset_and_prefix_tokens_have_three():
+    """Of 2x3 patches there are 3 x 5 offsets; timm's BEiT and the golden have more."""
+    index = relative_position_index((2, 3), 1)
+    assert index[0].tolist() == [17] + [15] * 6  # from the prefix token
+    assert index[1:, 0].tolist() == [16] * 6
+    assert index[1, 1:].tolist() == [7, 6, 5, 2, 1, 0]
+    assert index[6, 1:].tolist() == [14, 13, 12, 9, 8, 7]
+    assert relative_position_index((2, 3), 0).equal(index[1:, 1:])
 
 
 @pytest.fixture
@@ -38,7 +25,7 @@ def bias():
 
 
 def gathered(table, grid):
-    return table[index_by_formula(grid, 1)].permute(2, 0, 1)[None]
+    return table[relative_position_index(grid, 1)].permute(2, 0, 1)[None]
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """mmcv's operators on torchvision's: by hand, and beside compiled ones."""
 
 import sys
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -167,34 +168,25 @@ def test_other_operators_are_named(on_torchvision):
 
 @compiled
 @pytest.mark.parametrize('offset', [0, 1])
-def test_nms_is_the_compiled_one(on_torchvision, offset):
-    """Also where scores are equal."""
-    boxes, scores = random_boxes(), torch.rand(200).round(decimals=1)
-    for threshold in (0.1, 0.5, 0.9):
-        args = boxes, scores, threshold, offset, 0.2, 50
-        wanted = ops.nms(*args)
-        assert_close(on_torchvision(ops.nms, *args), wanted, rtol=0, atol=0)
-
-
-@compiled
-@pytest.mark.parametrize('method', ['naive', 'linear', 'gaussian'])
-@pytest.mark.parametrize('offset', [0, 1])
-def test_soft_nms_is_the_compiled_one(on_torchvision, method, offset):
+@pytest.mark.parametrize('kind', ['nms', 'naive', 'linear', 'gaussian'])
+def test_boxes_are_kept_as_by_the_compiled_operators(on_torchvision, kind, offset):
+    """Also where scores are equal, and where classes are split."""
     boxes, scores = random_boxes(), torch.rand(200)
-    settings = dict(method=method, offset=offset, min_score=0.05)
-    wanted = ops.soft_nms(boxes, scores, **settings)
-    assert 10 < len(wanted[1]) < 200
-    assert_close(on_torchvision(ops.soft_nms, boxes, scores, **settings), wanted)
-
-
-@compiled
-@pytest.mark.parametrize('split_thr', [10000, 100])
-@pytest.mark.parametrize('kind', ['nms', 'soft_nms'])
-def test_batched_nms_is_the_compiled_one(on_torchvision, kind, split_thr):
-    args = random_boxes(), torch.rand(200), torch.arange(200) % 3
-    settings = dict(type=kind, iou_threshold=0.5, split_thr=split_thr)
-    wanted = ops.batched_nms(*args, settings)
-    assert_close(on_torchvision(ops.batched_nms, *args, settings), wanted)
+    if kind == 'nms':
+        scores = scores.round(decimals=1)
+        calls = [(ops.nms, scores, t, offset, 0.2, 50) for t in (0.1, 0.5, 0.9)]
+    else:
+        run = partial(ops.soft_nms, method=kind, offset=offset, min_score=0.05)
+        calls = [(run, scores)]
+    for name in ('nms', 'soft_nms'):
+        for split_thr in (10000, 100):
+            settings = dict(type=name, iou_threshold=0.5, split_thr=split_thr)
+            args = torch.rand(200), torch.arange(200) % 3, settings
+            calls.append((ops.batched_nms, *args))
+    for run, *args in calls:
+        wanted = run(boxes, *args)
+        assert 10 < len(wanted[1]) < 200
+        assert_close(on_torchvision(run, boxes, *args), wanted)
 
 
 @compiled

@@ -230,18 +230,11 @@ def test_maps_of_a_detector_whose_heads_are_no_graphs(
         runtime(np.zeros((100, 80, 3), np.uint8))
 
 
-@pytest.mark.parametrize('bundled', [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_boxes_and_masks_are_those_of_mm(detector, request, tmp_path, bundled):
-    cfg, model = detector
-    ids = (0, 2) if bundled else (2,)
-    if bundled:
-        bundle = request.getfixturevalue('exported_detector')
-        shutil.copytree(bundle, tmp_path, dirs_exist_ok=True)
-    else:
-        StitchExporter(cfg, model, tmp_path).export_stitch(2, ['onnx'])
+def test_boxes_and_masks_are_those_of_mm(detector, exported_detector, tmp_path):
+    shutil.copytree(exported_detector, tmp_path, dirs_exist_ok=True)
     runtime, seen = StitchRuntime(tmp_path), []
     assert len(runtime.manifest['heads']) == 3
-    for sample, found in predictions(cfg, model, runtime, ids):
+    for sample, found in predictions(*detector, runtime, (0, 2)):
         wanted = sample['predictions'][0].pred_instances.numpy()
         assert_array_equal(found.labels, wanted.labels)
         assert_allclose(found.boxes, wanted.bboxes, atol=1e-3)
@@ -342,9 +335,7 @@ def test_budgets(bundle):
     runtime.hold(None)
     assert runtime.active_stitch == 1
 
-
-def test_a_budget_below_the_fastest_stitch(bundle):
-    runtime = StitchRuntime(bundle)
+    # A budget below the fastest stitch.
     assert runtime.set_budget('9ms', fallback='cheapest') == 0
     assert runtime.active_stitch == 0
     assert runtime.set_budget('25ms', fallback='cheapest') == 2
@@ -394,6 +385,7 @@ def test_stitches_exported_under_a_live_runtime(bundle):
 def test_times_are_of_a_processor_and_a_runtime(bundle, monkeypatch):
     runtime, path = StitchRuntime(bundle), bundle / 'latencies.json'
     assert runtime.latencies() == {('fp32', i): ms for i, ms in MS.items()}
+    assert [*runtime.front().items()] == [(('fp32', i), MS[i]) for i in IDS]
     (key,) = {*json.loads(path.read_text())} - {'of another device'}
     version = snnet_mm.runtime.runtime.import_module('onnxruntime').__version__
     for part in (processor(), f'{usable_cores()} cores', f'onnxruntime {version}'):
@@ -527,11 +519,6 @@ def test_a_held_rate_counts_the_images_of_a_batch(bundle, monkeypatch):
     monkeypatch.setattr('time.perf_counter', lambda: next(clock))
     runtime.predict_batch([*smooth_images(SIZES[:1])] * 4)
     assert times == pytest.approx([25])
-
-
-def test_the_front(bundle):
-    runtime = StitchRuntime(bundle)
-    assert [*runtime.front().items()] == [(('fp32', i), MS[i]) for i in IDS]
 
 
 def test_switching_while_another_thread_predicts(bundle):

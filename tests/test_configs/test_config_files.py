@@ -1,7 +1,7 @@
 """Configs of plain ViTs: the authors' stitches, groups, costs and parameters."""
 
 import pytest
-from config_models import GROUPS_OF_134, load, num_parameters, paths, read
+from config_models import GROUPS_OF_134, load, num_parameters
 
 from snnet_mm.costs import cost_table
 from snnet_mm.training import ResourceConstrainedSampler
@@ -72,12 +72,6 @@ def test_published_parameters_of_setr(name, millions):
     # Low-rank updates are merged for tests.
     found = (num_parameters(model) - updates) / 1e6
     assert found == pytest.approx(millions, abs=0.05)
-
-
-@pytest.mark.parametrize('name', [n for n in paths('setr/*.py') if 'sam-b-l' not in n])
-def test_setr_of_the_paper_has_position_bias(name):
-    backbone = read(name).model.backbone
-    assert all(a.rel_pos_bias for a in backbone.get('anchors', [backbone]))
 
 
 def test_published_costs_of_setr(published):

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from config_models import CONFIGS, load, paths, read
+from config_models import CONFIGS, load, read
 from mmengine.runner import Runner
 from narrow_configs import narrow
 
@@ -13,14 +13,6 @@ from snnet_mm.stitching import StitchResults
 PAGE = CONFIGS.parent / 'docs/how_to/esta.md'
 TOY = CONFIGS / 'toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py'
 CUB = 'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub-224x224.py'
-
-
-@pytest.mark.parametrize('name', paths('esta/fgvc/*.py') + paths('esta/vtab/*.py'))
-def test_images_are_normalised_as_in_visual_prompt_tuning(name):
-    model = read(name).model
-    data = model.get('model', model).data_preprocessor
-    assert data.mean == [123.675, 116.28, 103.53]
-    assert data.std == [58.395, 57.12, 57.375]
 
 
 def test_adapted_anchors_are_stitched_by_the_recipe_of_esta():

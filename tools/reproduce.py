@@ -121,12 +121,20 @@ def find_jobs(items: list[dict], small: bool) -> list[Job]:
         varied = [job for job in jobs if job.stitched] or jobs
         for job in jobs:
             variants = item.get('variants', {}) if job in varied else {}
-            found += [job, *(Job(job.config, *variant) for variant in variants.items())]
+            found.append(job)
+            for name, parts in variants.items():
+                found.append(Job(job.config, name, tuple(flattened(parts))))
     if not found:
         what = 'no small run' if small else 'no config'
         notes = '; '.join(item['state'] for item in items)
         raise ValueError(f'There is {what} of it ({notes})')
     return list({job.name: job for job in found}.values())
+
+
+def flattened(options: list) -> Iterator[str]:
+    """Yield options of a list, in which lists of other variants may be."""
+    for option in options:
+        yield from flattened(option) if isinstance(option, list) else [option]
 
 
 def work_dir(name: str, args: argparse.Namespace) -> Path:
@@ -179,7 +187,9 @@ def command(job: Job, args: argparse.Namespace, checkpoint: str = '') -> list[st
     work = work_dir(job.name, args)
     if checkpoint:
         options = ['--work-dir', str(work / 'test')]
-        options += ['--stitch-id', 'all'] if job.stitched else []
+        ids = re.search(r'sampler\.ids=\[(.+?)\]', ' '.join(job.options))
+        if job.stitched:  # all stitches, or those that the variant trains
+            options += ['--stitch-id', ids[1] if ids else 'all']
         if args.iters and job.stitched:
             options += ['--limit', str(args.images)]
     else:
@@ -260,9 +270,8 @@ def draw(
     others = [['--compare', name, str(path)] for name, path in tested[1:]]
     for item in items:
         if 'published' in item:
-            others += [
-                ['--compare', 'paper', str(ROOT / 'configs' / item['published'])]
-            ]
+            path = ROOT / 'configs' / item['published']
+            others.append(['--compare', path.stem, str(path)])
     tool = str(ROOT / 'tools' / 'analysis_tools' / 'plot_pareto.py')
     first = [sys.executable, tool, str(tested[0][1]), '--out', str(out)]
     run([*first, *(part for other in others for part in other)])

@@ -63,6 +63,8 @@ class PlainViT(TokenAnchor):
         decomposed_rel_pos: Whether attention has ViTDet's relative position embeddings.
         mlp_shortcut: Whether the feed-forward branch adds its normalised input, as in
             the authors' depth model (with ``norm_eps=1e-5``).
+        adapter: ``width`` and ``parallel`` (default: False) of an :class:`Adapter` in
+            every block; adapters alone are then trained, in place of ``lora``.
         **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'`` has
             ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``, see
             :meth:`adapt_weights`.
@@ -90,6 +92,7 @@ class PlainViT(TokenAnchor):
         global_blocks: Sequence[int] = (),
         decomposed_rel_pos: bool = False,
         mlp_shortcut: bool = False,
+        adapter: Mapping | None = None,
         final_norm: bool = False,
         drop_path_rate: float = 0,
         norm_eps: float = 1e-6,
@@ -121,6 +124,12 @@ class PlainViT(TokenAnchor):
             self.register_parameter(name, nn.Parameter(zeros) if number else None)
         settings = dict(mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, norm_eps=norm_eps)
         settings |= dict(layer_scale_init=layer_scale_init, mlp_shortcut=mlp_shortcut)
+        self._adapter = settings['adapter'] = adapter
+        if adapter is not None:
+            right = is_whole(adapter.get('width'), 1) and kwargs.get('lora') is None
+            right = right and {*adapter} <= {'width', 'parallel'}
+            allowed = 'a dict with width of 1 or more and parallel, without lora'
+            check(right, 'adapter', dict(adapter), allowed)
         rates = torch.linspace(0, drop_path_rate, depth, device='cpu').tolist()
         self.blocks = nn.ModuleList(nn.Identity() for _ in rates)
         for i in sorted(self.kept_blocks):
@@ -175,6 +184,12 @@ class PlainViT(TokenAnchor):
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
         return self.blocks[i](tokens, grid)
 
+    def freeze(self) -> None:
+        if self._adapter is not None:
+            for name, parameter in self.named_parameters():
+                parameter.requires_grad = '.adapter.' in name
+        super().freeze()
+
     @torch.no_grad()
     def fix_input_size(self, size: tuple[int, int]) -> None:
         grid = grid_of(size, self.patch_size)
@@ -216,7 +231,7 @@ class PlainViT(TokenAnchor):
     def _randomise(self) -> None:
         """Draw weights as DeiT and timm do: truncated normal, std 0.02."""
         for name, parameter in self.named_parameters():
-            if '.rel_pos_bias.' in name:
+            if '.rel_pos_bias.' in name or '.adapter.' in name:
                 continue  # has its own
             in_block = name.startswith('blocks')
             matrix = in_block and parameter.ndim == 2

@@ -18,8 +18,8 @@ from snnet_mm.utils.timm_models import create_timm_model
 
 Weights = Mapping[str, Tensor]
 
-# Low-rank updates start from nothing; old files lack what batch norms count.
-_OPTIONAL = re.compile(r'\.lora_[AB]$|num_batches_tracked$')
+# Updates and adapters start from zero; old files lack what batch norms count.
+_OPTIONAL = re.compile(r'\.lora_[AB]$|\.adapter\.|num_batches_tracked$')
 
 
 def pretrained_options(init_cfg: Mapping | None, *allowed: str) -> dict | None:

@@ -1,6 +1,7 @@
 """The transformer block of a plain ViT, with timm's names inside."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -63,6 +64,35 @@ class Attention(nn.Module):
         return self.proj(x.transpose(1, 2).flatten(2))
 
 
+class Adapter(nn.Module):
+    """A trained bottleneck at a frozen feed-forward branch; it starts from zero.
+
+    It reads the branch's output (Houlsby et al., GELU) or, if ``parallel``, its input
+    (AdaptFormer, ReLU, scaled by 0.1). Tokens ``(B, L, C)`` keep their shape.
+    """
+
+    def __init__(self, dim: int, width: int, parallel: bool = False) -> None:
+        super().__init__()
+        self.parallel = parallel
+        self.down, self.up = nn.Linear(dim, width), nn.Linear(width, dim)
+        nn.init.zeros_(self.up.weight)
+        nn.init.zeros_(self.up.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.down(x)
+        return (
+            0.1 * self.up(hidden.relu()) if self.parallel else self.up(F.gelu(hidden))
+        )
+
+
+class AdaptedMLP(nn.Sequential):
+    """The feed-forward branch ``fc1, act, fc2`` with an adapter."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.fc2(self.act(self.fc1(x)))
+        return y + self.adapter(x if self.adapter.parallel else y)
+
+
 class Block(nn.Module):
     """A pre-norm transformer block; for its arguments see :class:`PlainViT`.
 
@@ -82,6 +112,7 @@ class Block(nn.Module):
         layer_scale_init: float | None = None,
         norm_eps: float = 1e-6,
         mlp_shortcut: bool = False,
+        adapter: Mapping | None = None,
     ) -> None:
         super().__init__()
         self.mlp_shortcut, self.window_size = mlp_shortcut, window_size
@@ -93,6 +124,11 @@ class Block(nn.Module):
         hidden = int(dim * mlp_ratio)
         fc1, fc2 = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
         self.mlp = nn.Sequential(OrderedDict(fc1=fc1, act=nn.GELU(), fc2=fc2))
+        if adapter is not None:
+            parts = OrderedDict(
+                self.mlp.named_children(), adapter=Adapter(dim, **adapter)
+            )
+            self.mlp = AdaptedMLP(parts)
         self.ls2 = LayerScale(dim, init) if scaled else nn.Identity()
         self.drop_path = DropPath(drop_path)
 

@@ -6,6 +6,7 @@ from timm.models.vision_transformer_sam import VisionTransformerSAM
 from torch.testing import assert_close
 from weights import load
 
+from snnet_mm.anchors import PlainViT
 from snnet_mm.anchors.vit_block import DropPath
 
 WINDOWS = dict(
@@ -56,3 +57,33 @@ def test_weights_of_vitdet_have_an_entry_for_a_lost_cls_token(build_vit, tmp_pat
     load(vit, tmp_path / 'vitdet.pth')
     images = torch.randn(1, 3, 40, 32)
     assert_close(vit(images), source(images))
+
+
+@pytest.mark.parametrize('parallel', [False, True])
+def test_adapters_begin_at_zero_and_are_trained_alone(build_vit, tmp_path, parallel):
+    """As the papers write them: behind the feed-forward branch, or beside it."""
+    plain, images = build_vit(layer_scale_init=None), torch.randn(2, 3, 32, 32)
+    torch.save(plain.state_dict(), tmp_path / 'vit.pth')
+    adapter = dict(width=5, parallel=parallel)
+    kwargs = dict(layer_scale_init=None, adapter=adapter)
+    arch = dict(embed_dims=8, depth=3, num_heads=2)
+    vit = PlainViT(arch, 32, 8, **kwargs)
+    load(vit, tmp_path / 'vit.pth')
+    assert_close(vit(images), plain(images))
+    trained = {k for k, p in vit.named_parameters() if p.requires_grad}
+    parts = [f'{part}.{name}' for part in ('down', 'up') for name in ('weight', 'bias')]
+    assert trained == {f'blocks.{i}.mlp.adapter.{p}' for i in range(3) for p in parts}
+    block, x = build_vit(**kwargs).blocks[0], torch.randn(2, 17, 8)
+    plain = torch.nn.Sequential(*list(block.mlp)[:3])(x)
+    down, up = block.mlp.adapter.down, block.mlp.adapter.up
+    if parallel:
+        assert_close(block.mlp(x), plain + 0.1 * up(down(x).relu()))
+    else:
+        assert_close(block.mlp(x), plain + up(torch.nn.functional.gelu(down(plain))))
+
+
+@pytest.mark.parametrize('more', [dict(width=0), dict(rank=2), dict(lora=True)])
+def test_adapters_have_a_width_and_no_low_rank_updates_beside_them(build_vit, more):
+    lora = dict(rank=2) if more.pop('lora', False) else None
+    with pytest.raises(ValueError, match='adapter'):
+        build_vit(adapter=dict(width=2) | more, lora=lora)

@@ -39,6 +39,9 @@ def test_every_stitch_is_loaded_in_one_call(build_lm, tmp_path, tied, plugins):
             ids[0, :4],
         )
         assert said == model.generate(prompt.tolist(), 4)
+        beams = dict(do_sample=True, top_p=0.75, num_beams=4)  # as in ESTA
+        found = loaded.generate(ids[:1, :4], **greedy | beams)
+        assert found.shape == (1, 8)
         until = said[: said.index(said[1]) + 1]
         assert model.generate(prompt.tolist(), 4, eos=said[1]) == until
         set_stitch(model, 1)

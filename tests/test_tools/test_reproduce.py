@@ -145,6 +145,43 @@ def test_variants_are_settings_of_the_config(tool):
     assert '50-images' in models
 
 
+def test_adapters_train_as_many_parameters_as_low_rank_updates(tool):
+    """Biases of the adapters aside (ESTA, figure 7, left)."""
+    jobs = tool.find_jobs(tool.find_items(read(tool), 'ESTA figure 7'), small=False)
+    jobs = [job for job in jobs if '_cub-' in job.name and 'ranks' not in job.variant]
+    assert [job.variant for job in jobs] == ['', 'adapter', 'adaptformer']
+    numbers = []
+    for job in jobs:
+        _, *options = tool.settings(job, WHOLE) or [None]
+        cfg = load_config(str(job.config), dict(map(parsed, options)))
+        init_default_scope(cfg.default_scope)
+        anchors = find_stitched_backbone(build_on_meta(cfg)).anchors
+        weights = [dict(a.named_parameters()) for a in anchors]
+        numbers.append(
+            [
+                sum(p.numel() for p in w.values() if p.requires_grad and p.ndim > 1)
+                for w in weights
+            ]
+        )
+        kinds = {
+            a.blocks[0].mlp.adapter.parallel for a in anchors if 'adapt' in job.name
+        }
+        assert kinds == ({job.variant == 'adaptformer'} if job.variant else set())
+    assert numbers[0] == numbers[1] == numbers[2] == [12 * 6 * 32 * 192] * 3
+
+
+def test_stitches_of_table_1_are_trained_and_tested_alone(tool, monkeypatch, capsys):
+    args = ['reproduce.py', 'SN-Netv1 table 1 individual', '--dry-run']
+    monkeypatch.setattr(sys, 'argv', args)
+    tool.main()
+    tests = capsys.readouterr().out.splitlines()[3::2]
+    found = [line.split('--stitch-id ')[1].split()[0] for line in tests]
+    name = 'imagenet/published/snnetv1-deit-ti-s-b_in1k.json'
+    results = StitchResults.read(ROOT / 'configs' / name)
+    scores = [results.scores()[int(stitch_id)] for stitch_id in found]
+    assert scores == [72.6, 76.48, 78.2, 79.96, 81.502, 81.962]
+
+
 def test_stitching_layers_alone_have_a_rate(tool):
     items = tool.find_items(read(tool), 'SN-Netv1 figure 9')
     jobs = tool.find_jobs(items, small=True)

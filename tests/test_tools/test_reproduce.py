@@ -126,16 +126,18 @@ def test_small_runs_begin_with_each_other(tool, monkeypatch, capsys):
 
 
 def test_variants_are_settings_of_the_config(tool):
-    args, papers, models = WHOLE, read(tool), {}
+    args, papers, models, samplers = WHOLE, read(tool), {}, {}
     items = tool.find_items(papers, 'SN-Netv1 figure 9')
     items += tool.find_items(papers, 'SN-Netv1 supplement')
     items += tool.find_items(papers, 'ESTA figure 12')
+    items += tool.find_items(papers, 'ESTA figure 6')
     for job in tool.find_jobs(items, small=False):
-        if 'vtab' not in job.name:
+        if '-deit-' in job.name or '_cub-' in job.name:
             _, *found = tool.settings(job, args) or [None]
             assert bool(found) == bool(job.options)
             cfg = load_config(str(job.config), dict(map(parsed, found)))
             models[job.variant] = cfg.model.model.backbone
+            samplers[job.variant] = cfg.default_hooks.stitch_sampling.sampler
     assert models['no-bias'].plugins is None
     alone = load_config(str(ROOT / 'configs' / STITCH_LORA)).model.model.backbone
     assert models['stitch-lora'] == alone
@@ -143,6 +145,9 @@ def test_variants_are_settings_of_the_config(tool):
     assert models['windows-of-3'].kernel == models['windows-of-3'].stride == 3
     assert [a.init_cfg for a in models['from-scratch'].anchors] == [None] * 3
     assert '50-images' in models
+    assert models['full-sl'].stitching_layer == dict(type='StitchingLayer')
+    assert [a.lora for a in models['full'].anchors] == [None] * 3
+    assert samplers['uniform'].sampler is None
 
 
 def test_adapters_train_as_many_parameters_as_low_rank_updates(tool):

@@ -53,18 +53,44 @@ def resize_maps(
         length, wanted = maps.shape[axis], size[axis - 1]
         if length == wanted:
             continue
-        place = np.arange(wanted, dtype=np.float32)
-        if align_corners:
-            place *= np.float32((length - 1) / max(wanted - 1, 1))
-        else:
-            place = (place + np.float32(0.5)) * np.float32(length / wanted)
-            place = np.maximum(place - np.float32(0.5), 0)
-        begin = place.astype(np.intp).clip(0, length - 1)
-        share = (place - begin).astype(np.float32)
+        begin, end, share = _neighbours(length, wanted, align_corners)
         share = share if axis == 2 else share[:, None]
-        end = np.minimum(begin + 1, length - 1)
         maps = maps.take(begin, axis) * (1 - share) + maps.take(end, axis) * share
     return maps
+
+
+def best_class(
+    maps: np.ndarray, size: tuple[int, int], align_corners: bool
+) -> np.ndarray:
+    """Return the argmax over maps ``(C, H, W)`` resized as by :func:`resize_maps`.
+
+    The resized maps, often hundreds of MB, are never held: a few rows stay in the cache.
+    """
+    wide = resize_maps(maps, (maps.shape[1], size[1]), align_corners)
+    begin, end, share = _neighbours(maps.shape[1], size[0], align_corners)
+    classes = np.zeros(size, np.int64)
+    for top in range(0, size[0], 16):
+        rows = slice(top, top + 16)
+        above, below, part = begin[rows], end[rows], share[rows, None]
+        found = classes[rows]
+        best = np.full(found.shape, -np.inf, np.float32)
+        for index, plane in enumerate(wide):
+            values = plane[above] * (1 - part) + plane[below] * part
+            found[values > best] = index
+            np.maximum(best, values, out=best)
+    return classes
+
+
+def _neighbours(length: int, wanted: int, align_corners: bool) -> tuple:
+    """Return, per place, both neighbours and the share of the second."""
+    place = np.arange(wanted, dtype=np.float32)
+    if align_corners:
+        place *= np.float32((length - 1) / max(wanted - 1, 1))
+    elif length != wanted:
+        place = (place + np.float32(0.5)) * np.float32(length / wanted)
+        place = np.maximum(place - np.float32(0.5), 0)
+    begin = place.astype(np.intp).clip(0, length - 1)
+    return begin, np.minimum(begin + 1, length - 1), (place - begin).astype(np.float32)
 
 
 def windows(

@@ -9,7 +9,7 @@ import numpy as np
 from .bundle import Run
 from .checks import check
 from .detection import choose_objects, choose_queries, detect
-from .images import fit_size, resize_image, resize_maps, windows
+from .images import best_class, fit_size, resize_image, resize_maps, windows
 
 # Steps before the graph that are taken here; others stay those of the caller.
 KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
@@ -91,9 +91,10 @@ class Steps:
             exponents = np.exp(found - found.max())
             return exponents / exponents.sum()
         corners = self.after['resize']['align_corners']
-        maps = resize_maps(found[:, : resized[0], : resized[1]], size, corners)
+        found = found[:, : resized[0], : resized[1]]
         if 'argmax' in self.after:
-            return maps.argmax(0)
+            return best_class(found, size, corners)
+        maps = resize_maps(found, size, corners)
         if 'threshold' in self.after:
             above = self.after['threshold']['above']
             return (1 / (1 + np.exp(-maps[0])) > above).astype(np.int64)

@@ -64,7 +64,7 @@ def best_class(
 ) -> np.ndarray:
     """Return the argmax over maps ``(C, H, W)`` resized as by :func:`resize_maps`.
 
-    The resized maps, often hundreds of MB, are never held: a few rows stay in the cache.
+    A few rows at a time are resized, as all of them often take hundreds of MB.
     """
     wide = resize_maps(maps, (maps.shape[1], size[1]), align_corners)
     begin, end, share = _neighbours(maps.shape[1], size[0], align_corners)

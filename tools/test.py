@@ -66,8 +66,6 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(option, type=int, help=words)
     what = 'go on after the last finished pass of an interrupted test'
     group.add_argument('--resume', action='store_true', help=what)
-    what = 'leave out images that cannot be loaded, and list them'
-    group.add_argument('--skip-broken', action='store_true', help=what)
 
 
 def main() -> None:
@@ -98,7 +96,7 @@ def main() -> None:
     for costs in args.costs or ():
         check_file(costs, 'option: --costs')
     with checked_runner(cfg, 'test', args.verbose, args.trust_checkpoint) as runner:
-        runner.register_hook(BrokenImagesHook(args.skip_broken))
+        runner.register_hook(BrokenImagesHook())
         if configs.tests_stitches(cfg):
             runner.test()
         else:

@@ -46,8 +46,7 @@ def subset(dataloader: DataLoader, indices: Sequence[int]) -> DataLoader:
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset have no subsets.
     allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
-    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen, '
-    allowed += '--skip-broken)'
+    allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
     part = dataset.get_subset(list(indices))
     names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'

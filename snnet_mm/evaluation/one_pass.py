@@ -1,19 +1,17 @@
 """Several stitches over the data once."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 
 import torch
 from mmengine.evaluator import Evaluator
 from mmengine.runner import Runner, autocast
-from torch import nn
 from torch.utils.data import DataLoader
 
 from snnet_mm.datasets.batches import Predictions
 from snnet_mm.models import find_stitched_backbone, set_stitch, unwrapped
-from snnet_mm.tasks import task_of
 from snnet_mm.utils import check, isolated_rng
 
 from .metric_buffers import MetricBuffers, numbers_of
@@ -48,54 +46,30 @@ def run_one_pass(
         fp16: Whether to run with autocast.
         on_prediction: Called for every stitch and batch.
     """
-    model, backbone, ids = (
-        runner.model,
-        find_stitched_backbone(runner.model),
-        buffers.ids,
-    )
-    start = logged = time.time()
-    with _switching(model, ids, fp16) as switch:
-        for idx, data_batch in enumerate(dataloader):
-            event = dict(batch_idx=idx, data_batch=data_batch)
-            runner.call_hook(f'before_{mode}_iter', **event)
-            with backbone.sharing_prefixes(), autocast(enabled=fp16):
-                for i, outputs in buffers.predict(model, data_batch, switch):
-                    if on_prediction is not None:
-                        on_prediction(i, data_batch, outputs)
-            runner.call_hook(f'after_{mode}_iter', **event, outputs=outputs)
-            left = len(dataloader) - idx - 1
-            if not idx or time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
-                logged = time.time()
-                each = (logged - start) / (idx + 1)
-                runner.logger.info(
-                    f'{len(ids)} stitches in one pass: batch {idx + 1} of '
-                    f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'
-                )
-
-
-@contextmanager
-def _switching(
-    model: nn.Module, ids: Sequence[int], fp16: bool
-) -> Iterator[Callable[[int], None]]:
-    """Give what switches a model, with what it computes from a data set, if it does."""
-    active = find_stitched_backbone(model).active_stitch
-    data = task_of(model).data_of_stitch(unwrapped(model))
-    put_back: dict[int, Callable[[], None]] = {}
-
-    def switch(stitch_id: int) -> None:
-        set_stitch(model, stitch_id)
-        if stitch_id in put_back:
-            put_back[stitch_id]()
-
-    try:
-        with data or nullcontext() as prepare_data:
-            for i in ids if data else ():
-                set_stitch(model, i)
-                with autocast(enabled=fp16):
-                    put_back[i] = prepare_data()
-            yield switch
-    finally:
-        set_stitch(model, active.id)
+    model, ids = runner.model, buffers.ids
+    backbone = find_stitched_backbone(model)
+    wanted = 'a model without a gallery of images, which each stitch sees differently'
+    alone = not hasattr(unwrapped(model), 'prototype') or len(ids) == 1
+    check(alone, 'model.type', type(unwrapped(model)).__name__, wanted)
+    active, start = backbone.active_stitch.id, time.time()
+    logged, switch = start, partial(set_stitch, model)
+    for idx, data_batch in enumerate(dataloader):
+        event = dict(batch_idx=idx, data_batch=data_batch)
+        runner.call_hook(f'before_{mode}_iter', **event)
+        with backbone.sharing_prefixes(), autocast(enabled=fp16):
+            for i, outputs in buffers.predict(model, data_batch, switch):
+                if on_prediction is not None:
+                    on_prediction(i, data_batch, outputs)
+        runner.call_hook(f'after_{mode}_iter', **event, outputs=outputs)
+        left = len(dataloader) - idx - 1
+        if not idx or time.time() - logged > SECONDS_BETWEEN_LOGS or not left:
+            logged = time.time()
+            each = (logged - start) / (idx + 1)
+            runner.logger.info(
+                f'{len(ids)} stitches in one pass: batch {idx + 1} of '
+                f'{len(dataloader)}, {each:.2f} s each, eta {each * left:.0f} s'
+            )
+    set_stitch(model, active)
 
 
 @torch.no_grad()
@@ -112,8 +86,7 @@ def check_metric(
     buffers = MetricBuffers(deepcopy(evaluator), ids)
     with isolated_rng(runner.seed):
         data_batch = dataloader.collate_fn([dataloader.dataset[0]])
-    with _switching(model, ids, False) as switch:
-        [*buffers.predict(model, data_batch, switch)]
+    [*buffers.predict(model, data_batch, partial(set_stitch, model))]
     metrics, found = buffers.evaluator.metrics, {}
     with buffers.of(*ids):
         for part in metrics:

@@ -1,7 +1,7 @@
 """Tables of costs and results, and the report of an evaluation."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -46,23 +46,13 @@ def as_text(table: Table) -> str:
     return console.file.getvalue()
 
 
-def cost_report(
-    space: StitchingSpace,
-    costs: CostTable,
-    ids: Sequence[int],
-    latencies: Mapping[str, Mapping[int, float]] | None = None,
-) -> Table:
-    """Return a table of costs, one row per stitch in the order of the ids.
-
-    ``latencies`` are further columns of milliseconds, by precision.
-    """
+def cost_report(space: StitchingSpace, costs: CostTable, ids: Sequence[int]) -> Table:
+    """Return a table of costs, one row per stitch in the order of the ids."""
     notes = '; '.join(str(note) for note in (costs.setup, costs.scope) if note)
     title = f'{len(ids)} stitches at ' + '{}x{}'.format(*costs.input_size)
     known = next(iter(costs.costs.values()))
     names = [name for name in UNITS if getattr(known, name) is not None]
     columns = {UNITS[name].heading: (UNITS[name], costs.column(name)) for name in names}
-    for precision, column in (latencies or {}).items():
-        columns[f'{UNITS["latency"].heading} {precision}'] = UNITS['latency'], column
     table = _table(title + (notes and f' ({notes})'), columns)
     for i in ids:
         cells = [unit.cell(column[i]) for unit, column in columns.values()]

@@ -2,7 +2,6 @@
 
 from snnet_mm.runtime import BudgetController, fit_times, read_manifest
 
-from .exported_latency import measure_exported
 from .exporter import StitchExporter
 from .formats import FORMATS, PRECISIONS, load_export
 from .request import ExportRequest

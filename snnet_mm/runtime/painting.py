@@ -21,9 +21,8 @@ def paint(
 ) -> np.ndarray:
     """Return an image with its prediction painted on it.
 
-    Objects are drawn by the annotators of ``supervision`` with their names and scores,
-    or where it is not installed as outlines and masks. Depths are grey, near ones
-    bright. Probabilities of classes leave the image as it is.
+    Objects have outlines, masks, names and scores. Depths are grey, near ones bright.
+    Probabilities of classes leave the image as it is.
 
     Args:
         image: uint8 RGB ``(H, W, 3)``.
@@ -40,10 +39,7 @@ def paint(
         found = Detections(*(None if x is None else x[kept] for x in found))
         number = max([len(classes), *(found.labels + 1)])
         colours = _colours(palette, number)
-        try:
-            return _by_supervision(image, found, classes, colours, opacity)
-        except ImportError:
-            return _by_numpy(image, found, colours, opacity)
+        return _paint_objects(image, found, classes, colours, opacity)
     if found.ndim == 1:
         return image
     if found.dtype.kind == 'f':
@@ -66,43 +62,26 @@ def _blend(image: np.ndarray, above: np.ndarray, opacity: float) -> np.ndarray:
     return (image * (1 - opacity) + above * opacity).round().astype(np.uint8)
 
 
-def _by_numpy(
-    image: np.ndarray, found: Detections, colours: np.ndarray, opacity: float
-) -> np.ndarray:
-    painted = image.copy()
-    if found.masks is not None:
-        for mask, label in zip(found.masks, found.labels, strict=True):
-            painted[mask] = _blend(painted[mask], colours[label], opacity)
-    limits = np.array(image.shape[1::-1] * 2) - 1
-    corners = np.clip(found.boxes.round().astype(int), 0, limits)
-    for (left, top, right, bottom), label in zip(corners, found.labels, strict=True):
-        box = painted[top : bottom + 1, left : right + 1]
-        for side in (box[:WIDTH], box[-WIDTH:], box[:, :WIDTH], box[:, -WIDTH:]):
-            side[:] = colours[label]
-    return painted
-
-
-def _by_supervision(
+def _paint_objects(
     image: np.ndarray,
     found: Detections,
     classes: Sequence[str],
     colours: np.ndarray,
     opacity: float,
 ) -> np.ndarray:
-    import supervision
+    from PIL import Image, ImageDraw
 
-    objects, names = found.to_supervision(), dict(enumerate(classes))
-    palette = supervision.ColorPalette(
-        [supervision.Color(*map(int, colour)) for colour in colours]
-    )
-    scene = np.ascontiguousarray(image[..., ::-1])  # its colours are BGR
-    if found.masks is not None:
-        masks = supervision.MaskAnnotator(color=palette, opacity=opacity)
-        scene = masks.annotate(scene, objects)
-    scene = supervision.BoxAnnotator(color=palette).annotate(scene, objects)
-    labels = [
-        f'{names.get(int(label), label)} {score:.2f}'
-        for label, score in zip(found.labels, found.scores, strict=True)
-    ]
-    scene = supervision.LabelAnnotator(color=palette).annotate(scene, objects, labels)
-    return scene[..., ::-1]
+    painted, names = image.copy(), dict(enumerate(classes))
+    for i, label in enumerate(found.labels if found.masks is not None else ()):
+        mask = found.masks[i]
+        painted[mask] = _blend(painted[mask], colours[label], opacity)
+    picture = Image.fromarray(painted)
+    draw = ImageDraw.Draw(picture)
+    for box, label, score in zip(found.boxes, found.labels, found.scores, strict=True):
+        colour = tuple(colours[label].tolist())
+        draw.rectangle(box.round().tolist(), outline=colour, width=WIDTH)
+        words = f'{names.get(int(label), label)} {score:.2f}'
+        left, top = box[0].item() + WIDTH, box[1].item() + WIDTH
+        draw.rectangle(draw.textbbox((left, top), words), fill=colour)
+        draw.text((left, top), words, fill='white' if sum(colour) < 382 else 'black')
+    return np.asarray(picture)

@@ -5,7 +5,6 @@ how it is run. They need no package of mm: classes are known by their names.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TypeVar
 
@@ -23,9 +22,6 @@ Predictions = Tensor | tuple[Tensor, ...]
 Values = Mapping[str, object]
 # Numerators and denominators (images, columns), and a scale; see ImageScores.
 ImageStatistics = tuple[np.ndarray, np.ndarray, float]
-# A call that computes something for the active stitch, and returns one that restores
-# it.
-Prepare = Callable[[], Callable[[], None]]
 T = TypeVar('T', bound='Task')
 
 
@@ -134,12 +130,6 @@ class Task:
     def divergence(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         """Return the loss between :meth:`outputs` of a model and a teacher's."""
         return class_divergence if self.num_classes(model) > 1 else map_divergence
-
-    def data_of_stitch(
-        self, model: nn.Module
-    ) -> AbstractContextManager[Prepare] | None:
-        """Return a context for models that process a data set before they predict."""
-        return None
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
         """Return the values of a metric, with those that it left out."""

@@ -1,16 +1,11 @@
-"""Classification and retrieval of images with mmpretrain."""
-
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+"""Classification of images with mmpretrain."""
 
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
-from torch import nn
 
-from .base import ImageStatistics, Prepare, Task, class_names, register_task
+from .base import ImageStatistics, Task, register_task
 
 MIN_SIDE = 256  # pixels of the shorter side of a drawn image
 
@@ -31,12 +26,6 @@ class Classification(Task):
     )  # fmt: skip
     ranking = 'top1', 'map'
     inferencer = 'mmpretrain.apis', 'ImageClassificationInferencer'
-
-    def data_of_stitch(
-        self, model: nn.Module
-    ) -> AbstractContextManager[Prepare] | None:
-        retrieves = 'ImageToImageRetriever' in class_names(model)
-        return _galleries(model) if retrieves else None
 
     def image_statistics(
         self, metric: BaseMetric, results: list
@@ -60,17 +49,3 @@ class Classification(Task):
         """Draw on an image that is large enough for text."""
         side = max(MIN_SIDE, min(image.shape[:2]))
         visualizer.visualize_cls(image, sample, name=name, resize=side, **settings)
-
-
-@contextmanager
-def _galleries(model: nn.Module) -> Iterator[Prepare]:
-    """Let a retriever compare images with a data set, as each stitch sees both."""
-
-    def prepare() -> Callable[[], None]:
-        model.prepare_prototype()
-        return partial(setattr, model, 'prototype_vecs', model.prototype_vecs)
-
-    try:
-        yield prepare
-    finally:
-        model.prototype_inited = False  # the active stitch is another, or will be

@@ -44,40 +44,12 @@ def test_a_broken_image_is_named(cfg, tmp_path, damage, workers):
     cfg.test_dataloader.update(num_workers=workers, persistent_workers=False)
     runner = runner_of(cfg, [0, 4])
     runner.register_hook(BrokenImagesHook())
-    words = rf'^{tmp_path}/images/2.png cannot be loaded: \w.*--skip-broken\)$'
+    words = (
+        rf'^{tmp_path}/images/2.png cannot be loaded: \w.*test_dataloader.dataset\)$'
+    )
     with pytest.raises(ValueError, match=words) as error:
         runner.test()
     assert '\n' not in str(error.value)
-
-
-@pytest.mark.parametrize('loop', ['StitchTestLoop', 'TestLoop'])
-def test_broken_images_are_skipped_and_listed(cfg, tmp_path, loop, caplog):
-    cfg.log_level, cfg.test_cfg = 'INFO', ConfigDict(type=loop)
-    cfg.test_dataloader.dataset.indices = [1, 3]
-    wanted = Runner.from_cfg(cfg).test()
-    del cfg.test_dataloader.dataset['indices']
-    (tmp_path / 'images/0.png').write_bytes(b'')
-    (tmp_path / 'maps/2.png').write_bytes(b'')  # its truth
-    runner = Runner.from_cfg(cfg)
-    runner.register_hook(BrokenImagesHook(skip=True))
-    runner.logger.addHandler(caplog.handler)
-    assert runner.test() == wanted
-    (message,) = [r.getMessage() for r in caplog.records if 'skipped' in r.getMessage()]
-    first, *others = message.splitlines()
-    assert first == '2 of 4 images are skipped (--skip-broken)'
-    assert [line.partition('.png')[0][-8:] for line in others] == [
-        'images/0',
-        'images/2',
-    ]
-
-
-def test_a_test_of_broken_images_alone_raises(cfg, tmp_path):
-    for i in range(4):
-        (tmp_path / f'images/{i}.png').write_bytes(b'')
-    runner = runner_of(cfg, [0])
-    runner.register_hook(BrokenImagesHook(skip=True))
-    with pytest.raises(ValueError, match='dataset=4; allowed: not all broken'):
-        runner.test()
 
 
 def test_images_that_are_dropped_do_not_count(cfg, tmp_path):

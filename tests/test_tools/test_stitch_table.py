@@ -1,12 +1,8 @@
 import json
 import re
-from itertools import accumulate, cycle
-from types import SimpleNamespace
 
 import pytest
-from old_torch import writes_onnx
 
-from snnet_mm.exports import exported_latency
 from snnet_mm.stitching import CostTable, StitchResults, TwoWaySpace
 from snnet_mm.stitching.cost_table import group_by_cost
 
@@ -64,35 +60,3 @@ def test_stitches_on_a_front_are_shown(run_here, tmp_path):
     rows = re.findall(r'^\W*(\d+) \W+(?:anchor|[FS]+) ', printed, re.MULTILINE)
     assert rows == ['0', '2', '1']
     assert (tmp_path / 'routes.png').exists()
-
-
-@writes_onnx
-def test_columns_of_precisions(run_here, tmp_path, monkeypatch):
-    pytest.importorskip('onnxruntime')
-    # 1 ms for the two files of stitch 0, 2 ms for those of stitch 1.
-    ticks = accumulate(cycle([0, 1e-3, 0, 1e-3, 0, 2e-3, 0, 2e-3]))
-    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
-    monkeypatch.setattr(exported_latency, 'time', clock)
-    sizes = (('0.arch.depth', 2), ('1.arch.depth', 3), ('1.arch.embed_dims', 48))
-    anchors = 'model.backbone.anchors'
-    options = ('--latency', '--precision', 'fp32', 'int8', '--check', 0, 1)
-    options += ('--cfg-options', *(f'{anchors}.{k}={v}' for k, v in sizes))
-    options += ('model.decode_head.in_channels=48',)
-    printed = run_here(TOOL, CONFIG, *options, '--rounds', 2, '--out', tmp_path)
-    tables = {p: CostTable.read(tmp_path / f'costs_{p}.json') for p in ('fp32', 'int8')}
-    assert 'ms fp32 ' in printed
-    assert 'ms int8 ' in printed
-    for precision, table in tables.items():
-        assert (table.setup.dtype, table.setup.batch) == (precision, 1)
-        assert table.setup.device.startswith('onnx on a cpu')
-        # Two stitches lie on the line that the others are read from.
-        latency, flops = table.column('latency'), table.column('flops')
-        assert (latency[0], latency[1]) == (pytest.approx(1), pytest.approx(2))
-        at_4 = 1 + (flops[4] - flops[0]) / (flops[1] - flops[0])
-        assert latency[4] == pytest.approx(at_4)
-        (first, last) = json.loads((tmp_path / f'costs_{precision}.json').read_text())[
-            'checks'
-        ]
-        assert first['measured'] == pytest.approx(latency[0])
-        assert last['measured'] == pytest.approx(latency[1])
-    assert CostTable.read(tmp_path / 'costs.json').setup is None

@@ -19,7 +19,7 @@ from snnet_mm.stitching import UNITS, CostTable, StitchResults
 from snnet_mm.utils import ToolParser, check, run_command, write_json
 
 if TYPE_CHECKING:
-    from snnet_mm.evaluation.front_comparison import FrontComparison, Run
+    from front_comparison import FrontComparison, Run
 
 
 def parse_args() -> argparse.Namespace:
@@ -42,7 +42,8 @@ def parse_args() -> argparse.Namespace:
 
 
 def read_run(files: str, args: argparse.Namespace) -> Run:
-    from snnet_mm.evaluation.front_comparison import Run
+    from front_comparison import Run
+
     from snnet_mm.evaluation.image_scores import ImageScores
 
     runs = []
@@ -92,7 +93,7 @@ def as_plain(figures: dict) -> dict:
 
 
 def print_table(title: str, figures: dict, unit: float) -> None:
-    from snnet_mm.evaluation.front_comparison import BEST_WITHIN
+    from front_comparison import BEST_WITHIN
 
     table = Table('figure', *figures, title=title)
     for key in next(iter(figures.values())):
@@ -107,7 +108,7 @@ def print_table(title: str, figures: dict, unit: float) -> None:
 def main() -> None:
     args = parse_args()
 
-    from snnet_mm.evaluation.front_comparison import FrontComparison
+    from front_comparison import FrontComparison
 
     comparison = FrontComparison(read_models(args), args.resamples)
     figures, unit = comparison.figures(), UNITS[args.cost]

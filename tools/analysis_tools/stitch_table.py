@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from snnet_mm.stitching import (
-    UNITS,
-    CostTable,
-    StitchingSpace,
-    StitchResults,
-    middle_stitches,
-)
+from snnet_mm.stitching import UNITS, CostTable, StitchingSpace, StitchResults
 from snnet_mm.stitching.cost_table import group_by_cost
 from snnet_mm.utils import ToolParser, check, check_writable, parse_size, run_command
 
@@ -45,11 +39,6 @@ def parse_args() -> argparse.Namespace:
     add('--batch', type=int, default=1, help='images in a batch (default: 1)')
     dtypes = ('float32', 'float16', 'bfloat16')
     add('--dtype', choices=dtypes, default='float32', help='(default: float32)')
-    what = """time stitches as files of these precisions instead, and write
-        costs_PRECISION.json; stitches of --check are exported, the others fitted"""
-    add('--precision', nargs='+', choices=('fp32', 'fp16', 'int8'), help=what)
-    what = 'what runs the files of --precision (default: onnx)'
-    add('--runtime', choices=('onnx', 'openvino'), default='onnx', help=what)
     add('--rounds', type=int, default=20, help='rounds of timing (default: 20)')
     what = f'stitches to time end to end too {SOME}'
     add('--check', nargs='+', type=int, metavar='ID', help=what)
@@ -71,11 +60,6 @@ def parse_args() -> argparse.Namespace:
         check(getattr(args, name) > 0, f'--{name}', getattr(args, name), '1 or more')
     args.shape = args.shape and parse_size(args.shape, '--shape')
     args.sizes = [parse_size(size, '--sizes') for size in args.sizes or ()]
-    timed = args.latency and args.device == 'cpu'
-    needed = 'with --latency, and --device cpu'
-    check(timed or not args.precision, '--precision', args.precision, needed)
-    as_built = args.dtype == 'float32' or not args.precision
-    check(as_built, '--dtype', args.dtype, 'float32 with --precision')
     on_gpu = args.device.startswith('cuda')
     check(on_gpu or not args.memory, '--memory', True, 'with --device cuda: on a GPU')
     return args
@@ -92,7 +76,7 @@ def measure(
     )
 
     costs, latency, memory, args.checks = cost_table(model, shape), None, None, ()
-    if args.latency and not args.precision:
+    if args.latency:
         measured = measure_latency(
             model, shape, args.batch, args.rounds, args.check, progress=True
         )
@@ -139,7 +123,6 @@ def main() -> None:
 
     from snnet_mm.costs import size_name
     from snnet_mm.evaluation import cost_report, plot_routes, wide_console
-    from snnet_mm.exports import StitchExporter, measure_exported
     from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone
     from snnet_mm.utils import load_config
@@ -166,26 +149,17 @@ def main() -> None:
     console = wide_console()
     for size in args.sizes or [args.shape and tuple(args.shape)]:
         costs = measure(model, args, size)
-        files = {}
-        if args.precision:
-            timed = args.check or middle_stitches(space), args.precision
-            exporter = StitchExporter(cfg, model, out, size)
-            files = measure_exported(exporter, *timed, args.runtime, args.rounds)
         if args.sort != 'id':
             column = costs.column(args.sort)
             ids.sort(key=lambda i: (column[i], i))
-        columns = {p: table.column('latency') for p, (table, _) in files.items()}
-        console.print(cost_report(space, costs, ids, columns))
+        console.print(cost_report(space, costs, ids))
         if args.groups is not None:
             console.print(group_table(costs, args.groups))
-        suffix = f'_{size_name(size)}' if args.sizes else ''
-        tables = {f'costs{suffix}_{p}.json': found for p, found in files.items()}
-        tables[f'costs{suffix}.json'] = costs, args.checks
-        for file, (table, checks) in tables.items():
-            if checks:
-                console.print(check_table(space, checks, str(table.setup)))
-            table.save(out / file, checks=[c._asdict() for c in checks])
-        console.print(f'Wrote {", ".join(tables)} to {out}', soft_wrap=True)
+        if args.checks:
+            console.print(check_table(space, args.checks, str(costs.setup)))
+        file = f'costs_{size_name(size)}.json' if args.sizes else 'costs.json'
+        costs.save(out / file, checks=[c._asdict() for c in args.checks])
+        console.print(f'Wrote {file} to {out}', soft_wrap=True)
     if args.draw_routes is not None:
         drawn = args.draw_routes or (ids if args.results else None)
         plot_routes(space, out / 'routes.png', drawn)

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from front_comparison import FrontComparison, Run
 
-from snnet_mm.evaluation.front_comparison import FrontComparison, Run
 from snnet_mm.evaluation.image_scores import ImageScores
 
 

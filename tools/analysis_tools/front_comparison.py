@@ -8,11 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from snnet_mm.evaluation.image_scores import Array, ImageScores, resampled_images
 from snnet_mm.stitching import StitchResults
 from snnet_mm.stitching.routes import ANCHOR_KIND
 from snnet_mm.utils import check
-
-from .image_scores import Array, ImageScores, resampled_images
 
 NUM_BUDGETS = 13
 BEST_WITHIN = 'best within'

@@ -12,6 +12,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain
 from types import ModuleType
 from typing import NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -53,7 +54,8 @@ def tracing() -> Iterator[None]:
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH), _mmcv_operators(), _ByShape():
+        copied = patch.object(Tensor, '__deepcopy__', lambda x, _: x.clone())
+        with sdpa_kernel(SDPBackend.MATH), copied, _mmcv_operators(), _ByShape():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)

@@ -1,6 +1,7 @@
 """Forwards on tensors of unknown content."""
 
 import sys
+from copy import deepcopy
 from functools import partial
 
 import pytest
@@ -21,6 +22,8 @@ CHOICES = dict(
     places=(lambda: (X > 2).nonzero(), (12, 2)),
     selected=(lambda: X.masked_select(X[0] > 2), (12,)),
     unique=(lambda: torch.unique(X), (1,)),
+    counts=(lambda: torch.unique(X, return_counts=True)[1], (1,)),
+    copied=(lambda: deepcopy(X).mul_(2), (3, 4)),
     sampled=(lambda: sampled(X[None, None], X[None, :, None, :2]), (1, 1, 3, 1)),
     written=(lambda: torch.zeros_like(X).index_put_((X > 2,), X[0, 0]), (3, 4)),
     added=(lambda: X.new_zeros(5, 3, 4).add_(X), (5, 3, 4)),

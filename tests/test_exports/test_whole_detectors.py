@@ -187,11 +187,11 @@ def test_objects_are_those_of_mm(build, stock):
     assert seen > 10
 
 
-def export(build, stock, folder, **settings):
+def export(build, stock, folder, kind='onnx', **settings):
     pytest.importorskip('onnxruntime')
     cfg, model, size = build(stock)
     exporter = StitchExporter(cfg, model, folder, size)
-    return model, exporter.export_stitch(4, ['onnx'], **settings)
+    return model, exporter.export_stitch(4, [kind], **settings)
 
 
 @writes_onnx
@@ -201,6 +201,19 @@ def test_a_file_predicts_as_mm(build, stock, tmp_path):
     assert manifest['heads'] == []
     (step,) = manifest['caller']['after']
     assert step['step'] == ('queries' if stock in MASKS else 'objects')
+    runtime = StitchRuntime(tmp_path / 'out')
+    images = [*smooth_images(SIZES)]
+    wanted = predict_arrays(init_inferencer(model), images)
+    for found, right in zip(runtime.predict_batch(images), wanted, strict=True):
+        assert_same(found, right)
+
+
+@writes_onnx
+@pytest.mark.slow
+@pytest.mark.parametrize('stock', QUICK)
+def test_openvino_predicts_as_mm(build, stock, tmp_path):
+    pytest.importorskip('openvino')
+    model, _ = export(build, stock, tmp_path / 'out', 'openvino')
     runtime = StitchRuntime(tmp_path / 'out')
     images = [*smooth_images(SIZES)]
     wanted = predict_arrays(init_inferencer(model), images)

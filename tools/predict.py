@@ -61,7 +61,7 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
     check(args.results is None, '--results', args.results, 'none with a bundle')
     runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
     manifest = runtime.manifest
-    heads = manifest['task'] != 'detection' or manifest['heads']
+    heads = all(step['step'] != 'heads' for step in manifest['caller']['after'])
     check(
         heads,
         'model',

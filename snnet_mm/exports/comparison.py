@@ -1,5 +1,6 @@
 """Images that exports are compared on, and the differences that are allowed."""
 
+import math
 import sys
 from collections.abc import Sized
 
@@ -87,14 +88,15 @@ def check_parity(
 ) -> float:
     """Return the largest difference of predictions; more than rounding is an error.
 
-    In other precisions than float32 it is one only where it is no number. A share
-    ``reordered`` of the rows ``(B, n, ...)`` may be others.
+    In other precisions than float32 it is one only where it is no number. With a share
+    ``reordered`` rows ``(B, n, ...)`` may have another order, and that share others.
     """
     differences = []
+    wanted = _nearest(got, wanted) if reordered else wanted
     for a, b in zip(as_tuple(got), as_tuple(wanted), strict=True):
         apart = (a - b).abs()
         if reordered:
-            apart = apart.flatten(2).amax(2).flatten().sort().values
+            apart = apart.reshape(*apart.shape[:2], -1).amax(2).flatten().sort().values
             apart = apart[: len(apart) - int(reordered * len(apart))]
         differences.append(apart.max().item())
         bound = TOLERANCES.get(kind, 0) * max(1.0, b.abs().max().item())
@@ -107,3 +109,14 @@ def check_parity(
                 'report it'
             )
     return max(differences)
+
+
+def _nearest(got: Predictions, wanted: Predictions) -> Predictions:
+    """Return of each row ``(B, n, ...)`` of ``got`` the nearest one of ``wanted``."""
+    images = torch.arange(len(wanted[0]))[:, None]
+    rows = [
+        torch.cat([x.reshape(*x.shape[:2], -1) for x in found], 2)
+        for found in (got, wanted)
+    ]
+    nearest = torch.cdist(*rows, p=math.inf).argmin(2)
+    return tuple(x[images, nearest] for x in wanted)

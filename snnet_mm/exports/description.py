@@ -20,22 +20,21 @@ def describe_graphs(
     model: nn.Module,
     size: tuple[int, int],
     predictions: Predictions,
-    heads: Sequence[dict] = (),
 ) -> dict:
     """Return what the manifest says of a model's graphs for images of a size.
 
     ``before`` and ``after`` are the steps that a caller takes, on images as they are
     read and on predictions; steps of a pipeline without a name of ours keep theirs.
-    ``heads`` are the steps after graphs of a detector's heads.
     """
     preprocessor = model_config(cfg).get('data_preprocessor') or {}
     task, meta = described_task(model), getattr(model, 'dataset_meta', None) or {}
     pipeline = inference_pipeline(cfg) if cfg.get('test_dataloader') else ()
     channels, tensors = 'RGB' if takes_rgb(cfg) else 'BGR', as_tuple(predictions)
     loaded = dict(dtype='float32', range=[0, 255])
-    images = dict(name=INPUT, shape=['batch', 3, *size], channels=channels, **loaded)
+    batch = 1 if task_of(model).takes_one(model) else 'batch'
+    images = dict(name=INPUT, shape=[batch, 3, *size], channels=channels, **loaded)
     images |= {key: preprocessor.get(key) for key in ('mean', 'std')}
-    after = list(heads) or task_of(model).caller_steps(model, size)
+    after = task_of(model).caller_steps(model, size)
     filled = _padding(pipeline) if task == 'detection' else None
     if filled is not None:  # mm takes what it fills in for a part of the image
         pipeline = [step for step in pipeline if _kind(step) != 'Pad']

@@ -42,8 +42,6 @@ from .comparison import (
 from .description import check_windows, describe_graphs
 from .formats import FORMATS, Run
 from .graph import StitchBuild
-from .heads import FORMAT as HEADS
-from .heads import compare_head, write_heads
 from .onnx_files import OnnxBundle, to_onnx
 from .request import PYTORCH, ExportRequest, judge
 from .single import anchors_of, single_stitch
@@ -52,7 +50,7 @@ from .verification import Verified, results_by_kind, verify
 NUM_IMAGES = 2  # to compare on; tracing needs two or more
 UNFINISHED = '.export-'  # start of the names of folders that are written
 GRAPH_FILE = re.compile(  # or its weights
-    rf'(stitch|weights|proposals|boxes|masks)\w*-[0-9a-f]{{{DIGITS}}}'
+    rf'(stitch|weights)\w*-[0-9a-f]{{{DIGITS}}}'
     r'\.(onnx|safetensors|xml|bin|pt2)'
 )
 
@@ -164,8 +162,6 @@ class StitchExporter:
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
             wanted[i] = self._write(i, names[i], *own)
-        with_heads = HEADS in request.formats
-        heads = write_heads(self.model, self.images, *own) if with_heads else []
         judged, rows, left_out = {}, defaultdict(dict), {i: [] for i in ids}
         lost, shares = True, request.shares_weights
         while lost:
@@ -202,13 +198,10 @@ class StitchExporter:
             # Those of the stitches in PyTorch.
             results = by_kind[PYTORCH, 'fp32'] if results is None else results
         described = self.cfg, self.model, self.size, wanted[ids[0]]
-        about = describe_graphs(*described, [file.step for file in heads])
-        about['heads'] = [compare_head(file, folder, weights) for file in heads]
+        about = describe_graphs(*described)
         graphs = (f for i in files for f in files[i] if FORMATS[f['format']].is_graph)
-        new = {f['name']: _rename(f, folder) for f in (*graphs, *about['heads'])}
-        for step in about['caller']['after']:
-            if 'graph' in step:
-                step['graph'] = new[step['graph']]
+        for file in graphs:
+            _rename(file, folder)
         manifest = self._manifest(files, left_out, about, weights, results)
         manifest = json.loads(json.dumps(manifest))
         check_manifest(manifest, self.out_dir / MANIFEST)
@@ -224,7 +217,8 @@ class StitchExporter:
         """Write files of one stitch; return what it predicts."""
         set_stitch(self.model, stitch_id)
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
-        build = StitchBuild(cfg, single, self.graph_images)
+        number = 1 if task_of(self.model).takes_one(self.model) else NUM_IMAGES
+        build = StitchBuild(cfg, single, self.graph_images[:number])
         for kind, precision, name in files:
             if bundle and FORMATS[kind].shares_weights:
                 bundle.add(name, to_onnx(build, precision))
@@ -334,12 +328,8 @@ class StitchExporter:
         )
 
 
-def _rename(file: dict, folder: Path) -> str:
-    """Name a graph, and weights that it has alone, by their content.
-
-    Returns:
-        The new name, which ``file`` gets, too.
-    """
+def _rename(file: dict, folder: Path) -> None:
+    """Name a graph, and weights that it has alone, by their content."""
     parts = [file, *filter(None, (file['weights'],))]
     own = [part for part in parts if not GRAPH_FILE.fullmatch(part['name'])]
     digest = file['sha256']
@@ -349,4 +339,3 @@ def _rename(file: dict, folder: Path) -> str:
     for part in own:
         new = name_by_content(part['name'], digest)
         part['name'] = (folder / part['name']).rename(folder / new).name
-    return file['name']

@@ -43,6 +43,7 @@ class PredictionGraph(nn.Module):
             # Checkpointing has nothing to save here, and cannot be traced.
             if getattr(module, 'with_cp', False):
                 module.with_cp = False
+        self.model.data_preprocessor = None
         for name, default in (('mean', 0.0), ('std', 1.0)):
             values = preprocessor.get(name) or [default] * 3
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
@@ -52,9 +53,9 @@ class PredictionGraph(nn.Module):
 
 
 def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:
-    """Trace a graph on two images or more, for any number of images of their size."""
+    """Trace a graph for images of a size: for one on one, for any number on more."""
     # Without a bound torch 2.6 says that 2 ** 63 - 1 images are not allowed.
-    batch = torch.export.Dim('batch', max=2**31 - 1)
+    batch = torch.export.Dim('batch', max=2**31 - 1) if len(images) > 1 else None
     # With gradients enabled, a relative position bias stays a table and its lookup;
     # kept for one size, it would be stored once per block, many times as large. The
     # first run makes the index of the lookup, which tracing takes as it is. No weight

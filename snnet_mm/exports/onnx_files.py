@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # What is no weight, such as shapes and scales, stays in the graph up to this size:
 # onnxruntime must know it to infer the shapes of the rest.
 SMALL = 64
+EXACT = 'rpn_head.', 'roi_head.'  # heads that stay in float32 with all that follows
 WEIGHTS = 'weights.safetensors'  # of a bundle, with a digest in its name
 
 
@@ -38,27 +39,30 @@ def to_onnx(build: StitchBuild, precision: str = 'fp32') -> onnx_ir.Model:
     """
     program = build.program
     outputs = output_names(build.model, len(program.graph_signature.user_outputs))
-    batch = dict(dynamic_shapes={INPUT: {0: 'batch'}})
-    model = convert(program, (build.images,), [INPUT], outputs, **batch)
+    batch = {0: 'batch'} if len(build.images) > 1 else {}
+    model = convert(program, build.images, outputs, batch)
     return {'fp32': lambda m: m, 'int8': _to_int8, 'fp16': _to_fp16}[precision](model)
 
 
 def convert(
     program: torch.export.ExportedProgram,
-    examples: tuple[torch.Tensor, ...],
-    inputs: Sequence[str],
+    images: torch.Tensor,
     outputs: Sequence[str],
-    **settings,
+    dimensions: Mapping[int, str],
 ) -> onnx_ir.Model:
-    """Turn a traced graph into an ONNX model whose weights have their names."""
+    """Turn a traced graph into an ONNX model whose weights have their names.
+
+    ``dimensions`` are those of the images that may vary.
+    """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-    settings |= dict(input_names=inputs, output_names=outputs)
+    settings = dict(input_names=[INPUT], output_names=outputs)
+    settings |= dict(dynamic_shapes={INPUT: dimensions})
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
             exported = torch.onnx.export(
-                program, examples, dynamo=True, verbose=False, **settings
+                program, (images,), dynamo=True, verbose=False, **settings
             )
         except torch.onnx.OnnxExporterError as error:
             # Such as torch 2.6 with batch norm.
@@ -107,12 +111,18 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
 
 
 def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
-    """Halve weights and activations; images and predictions stay float32."""
+    """Halve weights and activations; images, predictions and RoI heads stay float32."""
     import onnx_ir as ir
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    proto = convert_float_to_float16(ir.to_proto(model), keep_io_types=True)
-    return ir.from_proto(proto)
+    exact = {}  # by name: halves hold no coordinates of boxes
+    for node in model.graph:
+        node.name = node.name or node.outputs[0].name
+        for value in filter(None, node.inputs):
+            if value.name.startswith(EXACT) or value.producer() in exact.values():
+                exact[node.name] = node
+    settings = dict(keep_io_types=True, node_block_list=[*exact])
+    return ir.from_proto(convert_float_to_float16(ir.to_proto(model), **settings))
 
 
 def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:

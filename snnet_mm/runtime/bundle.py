@@ -13,7 +13,7 @@ from .manifest import DIGITS, MANIFEST
 DAMAGED = (
     'the file is damaged, or the stitches were exported again: open the folder anew'
 )
-Run = Callable[..., list[np.ndarray]]  # of arrays, in the order of the inputs
+Run = Callable[[np.ndarray], list[np.ndarray]]
 
 
 def digest_of(path: str | os.PathLike) -> str:
@@ -49,9 +49,9 @@ def name_by_content(name: str, digest: str) -> str:
 
 def files_of(manifest: Mapping) -> Iterator[Mapping]:
     """Yield every file that a manifest names, shared weights once for each graph."""
-    graphs = [file for stitch in manifest['stitches'] for file in stitch['files']]
-    for file in (*graphs, *manifest['heads']):
-        yield from filter(None, (file, file['weights']))
+    for stitch in manifest['stitches']:
+        for file in stitch['files']:
+            yield from filter(None, (file, file['weights']))
 
 
 def check_size(folder: str | os.PathLike, file: Mapping) -> Path:
@@ -107,8 +107,16 @@ def open_onnx(path: Path, threads: int, options: Mapping) -> Run:
         )
     except Exception as error:  # its classes of errors have no public base
         raise ValueError(f'{path} cannot be opened: {error}') from error
-    names = [found.name for found in session.get_inputs()]
-    return lambda *arrays: session.run(None, dict(zip(names, arrays, strict=True)))
+    (images,) = session.get_inputs()
+
+    def run(array: np.ndarray) -> list[np.ndarray]:
+        return session.run(None, {images.name: array})
+
+    def run_each(array: np.ndarray) -> list[np.ndarray]:
+        found = [run(image[None]) for image in array]
+        return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
+
+    return run_each if images.shape[0] == 1 else run
 
 
 def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
@@ -121,9 +129,9 @@ def open_openvino(path: Path, threads: int, options: Mapping) -> Run:
     except RuntimeError as error:
         raise ValueError(f'{path} cannot be opened: {error}') from error
 
-    def run(*arrays: np.ndarray) -> list[np.ndarray]:
+    def run(array: np.ndarray) -> list[np.ndarray]:
         # A request of its own, for calls of several threads.
-        found = model.create_infer_request().infer(list(arrays))
+        found = model.create_infer_request().infer([array])
         return [found[output].copy() for output in model.outputs]
 
     return run

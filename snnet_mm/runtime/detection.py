@@ -1,11 +1,10 @@
-"""Boxes and masks from the graphs of a detector's heads, as mmdet chooses them."""
+"""Objects and segments from the outputs of a detector's graph, as mmdet has them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .bundle import Run
 from .images import resize_maps
 
 if TYPE_CHECKING:
@@ -56,32 +55,25 @@ class Panoptic(NamedTuple):
         return Detections(boxes, np.ones(len(ids), np.float32), ids % OFFSET, masks)
 
 
-def detect(
-    maps: Sequence[np.ndarray],
-    steps: Mapping[str, Mapping],
-    open_head: Callable[[str], Run],
+def place_objects(
+    found: Sequence[np.ndarray],
+    step: Mapping,
     size: tuple[int, int],
     factors: Sequence[float],
-    within: tuple[int, int],
 ) -> Detections:
-    """Predict the objects of an image of a size.
+    """Place the objects of a graph, see the step ``instances``, in an image of a size.
 
-    The image was resized by ``factors`` ``(x, y)``. Boxes end at the size ``within``.
+    The image was resized by ``factors`` ``(x, y)``.
     """
-    heads = {name: open_head(step['graph']) for name, step in steps.items()}
-    sides = np.float32([within[1], within[0]] * 2)
-    boxes, scores = heads['proposals'](*maps)
-    boxes = _propose(np.clip(boxes, 0, sides), scores, steps['proposals'])
-    boxes, scores = heads['boxes'](*maps, boxes)
-    boxes, scores, labels = _choose(np.clip(boxes, 0, sides), scores, steps['boxes'])
-    found = boxes / np.tile(np.float32(factors), 2)
-    if 'masks' not in steps:
-        return Detections(found, scores, labels, None)
-    masks, above = np.zeros((len(found), *size), bool), steps['masks']['above']
-    inside = heads['masks'](*maps, boxes)[0]
-    for whole, box, label, parts in zip(masks, found, labels, inside, strict=True):
-        _paste(whole, box, parts[min(label, len(parts) - 1)], above)
-    return Detections(found, scores, labels, masks)
+    number = (found[1] >= 0).sum()
+    boxes, scores, labels, *inside = (x[:number] for x in found)
+    boxes, labels = boxes / np.tile(np.float32(factors), 2), labels.astype(int)
+    if step['above'] is None:
+        return Detections(boxes, scores, labels, None)
+    masks = np.zeros((number, *size), bool)
+    for mask, box, part in zip(masks, boxes, *inside, strict=True):
+        _paste(mask, box, part, step['above'])
+    return Detections(boxes, scores, labels, masks)
 
 
 def choose_objects(
@@ -222,29 +214,6 @@ def suppress(
             overlap = common / (areas[first] + areas[rest] - common)
         rest = rest[~(overlap > iou)]
     return order[kept]
-
-
-def _propose(boxes: np.ndarray, scores: np.ndarray, step: Mapping) -> np.ndarray:
-    levels = np.repeat(np.arange(len(step['levels'])), step['levels'])
-    kept, most = np.argsort(-scores, kind='stable'), step['per_level']
-    own = [kept[levels[kept] == level] for level in range(len(step['levels']))]
-    kept = np.concatenate([level[: most if most > 0 else None] for level in own])
-    if step['larger_than'] >= 0:
-        sides = boxes[kept, 2:] - boxes[kept, :2]
-        kept = kept[(sides > step['larger_than']).all(1)]
-    best = suppress(boxes[kept], scores[kept], levels[kept], step['iou'])
-    return boxes[kept[best[: step['number']]]]
-
-
-def _choose(boxes: np.ndarray, scores: np.ndarray, step: Mapping) -> tuple:
-    """Choose among all classes of all proposals; the background is no class."""
-    scores = scores[:, :-1]
-    row, label = np.nonzero(scores > step['above'])
-    boxes = boxes[row, np.minimum(label, boxes.shape[1] - 1)]
-    scores = scores[row, label]
-    best, most = suppress(boxes, scores, label, step['iou']), step['number']
-    best = best[: most if most > 0 else None]
-    return boxes[best], scores[best], label[best]
 
 
 def _paste(whole: np.ndarray, box: np.ndarray, part: np.ndarray, above: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .checks import is_number, is_whole
 
 MANIFEST = 'manifest.json'
-VERSION = 3  # of the layout; the first had no number
+VERSION = 4  # of the layout; the first had no number
 DIGITS = 8  # of the digest in the name of a file
 MOST_PIXELS = 2**14  # of a side of an image
 MADE_BY = 'tools/export_stitch.py writes such folders'
@@ -50,7 +50,7 @@ FROM_1 = Value(lambda v: is_whole(v, 1), 'a whole number from 1')
 SIDE = Value(
     lambda v: is_whole(v, 1) and v <= MOST_PIXELS, f'1 to {MOST_PIXELS} pixels'
 )
-BATCH = _one_of('batch')
+BATCH = _one_of('batch', 1)
 DIMENSION = Value(lambda v: v == 'batch' or is_whole(v, 1), '"batch" or a length')
 # Nothing that a path could leave its folder with.
 NAME = _matches(r'\w[\w.@-]*', 'the name of a file in the folder of the manifest')
@@ -104,7 +104,6 @@ LAYOUT = dict(
     caller=dict(before=[dict(step=TEXT)], after=[dict(step=TEXT)]),
     classes=[TEXT],
     palette=[RGB],
-    heads=[GRAPH],
     ranked_by=Maybe(dict(metric=TEXT, higher_is_better=FLAG)),
     compared_on=TEXT,
     space=TEXT,
@@ -135,10 +134,7 @@ AFTER = dict(
     | dict(larger_than=NUMBER, iou=Maybe(SHARE)),
     queries=dict(things=COUNT, number=Maybe(FROM_1))
     | dict(panoptic=Maybe(dict(above=NUMBER, iou=NUMBER, inside=FLAG))),
-    proposals=dict(graph=NAME, levels=[FROM_1], per_level=WHOLE)
-    | dict(larger_than=NUMBER, iou=SHARE, number=WHOLE),
-    boxes=dict(graph=NAME, above=NUMBER, iou=SHARE, number=WHOLE),
-    masks=dict(graph=NAME, above=NUMBER),
+    instances=dict(above=Maybe(NUMBER)),
 )
 DECISIONS = dict(  # steps after the graph that make a prediction, by task
     segmentation=(('resize', 'argmax'), ('resize', 'sigmoid', 'threshold')),
@@ -152,8 +148,7 @@ DECISIONS = dict(  # steps after the graph that make a prediction, by task
         ('heads',),
         ('objects',),
         ('queries',),
-        ('proposals', 'boxes'),
-        ('proposals', 'boxes', 'masks'),
+        ('instances',),
     ),
 )
 
@@ -237,11 +232,6 @@ def _check_steps(manifest: Mapping, require: Callable) -> None:
     names = tuple(step['step'] for step in caller['after'])
     wanted = ' or '.join(map(str, DECISIONS[task])) + f', of task={task!r}'
     require(names in DECISIONS[task], 'caller.after', names, wanted)
-    graphs = [head['name'] for head in manifest['heads']]
-    for step in caller['after']:
-        graph, key = step.get('graph'), f'caller.after.{step["step"]}.graph'
-        right = 'graph' not in AFTER[step['step']] or graph in graphs
-        require(right, key, graph, f'{graphs}, the names of heads')
 
 
 def _check_stitches(manifest: Mapping, require: Callable) -> None:

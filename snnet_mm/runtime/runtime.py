@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -73,16 +72,13 @@ class StitchRuntime:
         #: What the manifest says of every stitch, by its id.
         self.stitches = {stitch['id']: stitch for stitch in manifest['stitches']}
         self._files = dict(self._choosable(precision))
-        self._heads = {head['name']: head for head in manifest['heads']}
-        self._steps = Steps(self.manifest, cache(self._open_head))
+        self._steps = Steps(self.manifest)
         self._sessions: OrderedDict[Key, Run] = OrderedDict()
         self._opening, self._measuring = threading.Lock(), threading.Lock()
         self._lock = threading.RLock()  # of what is active
         self._controller: BudgetController | None = None
         self._latencies: dict[Key, float] = {}
         self._set(max(self._scores()[0], key=self._column('flops').get))
-        for name in self._heads:
-            self._steps.open_head(name)
 
     @property
     def active_stitch(self) -> int:
@@ -243,9 +239,6 @@ class StitchRuntime:
         low, high = found['interval'] or (1, 0)
         equal = low <= 0 <= high and found['lost'] <= EQUAL
         return 0.0 if equal else found['pytorch'] - found['value']
-
-    def _open_head(self, name: str) -> Run:
-        return open_graph(self.folder, 'onnx', self._heads[name], self.threads or 0)
 
     def _session(self, key: Key) -> Run:
         with self._opening:

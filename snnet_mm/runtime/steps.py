@@ -1,26 +1,25 @@
 """What the caller of a graph does before and after it, as the manifest says."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .bundle import Run
 from .checks import check
-from .detection import choose_objects, choose_queries, detect
+from .detection import choose_objects, choose_queries, place_objects
 from .images import best_class, fit_size, resize_image, resize_maps, windows
 
 # Steps before the graph that are taken here; others stay those of the caller.
 KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
-OF_OBJECTS = {'objects', 'queries', 'proposals', 'heads'}
+OF_OBJECTS = {'objects', 'queries', 'instances', 'heads'}
 
 
 class Steps:
     """Resizing, windows and decisions around a graph, as in mm's test pipeline."""
 
-    def __init__(self, manifest: Mapping, open_head: Callable[[str], Run]) -> None:
-        self.open_head = open_head  # by the name of its file
+    def __init__(self, manifest: Mapping) -> None:
         self.size = tuple(manifest['input']['shape'][2:])
         self.before, self.after = (
             {step['step']: step for step in manifest['caller'][key]}
@@ -73,7 +72,7 @@ class Steps:
     ) -> Any:
         """Return the prediction of an image; see :class:`StitchRuntime`."""
         steps = self.after
-        if {'objects', 'queries', 'proposals'} & steps.keys():
+        if self.objects and 'heads' not in steps:
             padded = any(step.get('within') == 'graph' for step in steps.values())
             within = self.size if padded else resized
             factors = resized[1] / size[1], resized[0] / size[0]
@@ -81,8 +80,7 @@ class Steps:
                 return choose_objects(found, steps['objects'], factors, within)
             if 'queries' in steps:
                 return choose_queries(found, steps['queries'], size, within)
-            maps = [level[None] for level in found]
-            return detect(maps, steps, self.open_head, size, factors, within)
+            return place_objects(found, steps['instances'], size, factors)
         if 'heads' in self.after:
             return found
         if 'resize' not in self.after:  # no maps: classifiers

@@ -4,7 +4,7 @@ Tasks stand below models and costs, which ask them where the heads of a model ar
 how it is run. They need no package of mm: classes are known by their names.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import TypeVar
 
@@ -117,6 +117,10 @@ class Task:
         """Return the share of rows of a graph's outputs that rounding may exchange."""
         return 0.0
 
+    def takes_one(self, model: nn.Module) -> bool:
+        """Return whether graphs take one image at a time."""
+        return False
+
     def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
         """Return which heads graphs of some formats lack and why, or None."""
         return None
@@ -155,16 +159,6 @@ class Task:
     ) -> None:
         """Draw a sample on an RGB image ``(H, W, 3)``."""
         visualizer.add_datasample(name, image, data_sample=sample, **settings)
-
-    def head_graphs(
-        self, model: nn.Module, maps: tuple[Tensor, ...]
-    ) -> Iterator[tuple[str, nn.Module, list[str], tuple[Tensor, ...], dict]]:
-        """Yield the graphs that follow the maps of :meth:`predict`.
-
-        Each is a name, the graph, the names of its outputs, inputs to trace it with,
-        and the step for the caller.
-        """
-        return iter(())
 
 
 def as_tuple(predictions: Predictions) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
 """Detection and instance segmentation with mmdet."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import cache, partial
 
 import numpy as np
@@ -15,10 +15,10 @@ from snnet_mm.runtime.detection import (
     Panoptic,
     choose_objects,
     choose_queries,
+    place_objects,
 )
 
 from .base import Task, Values, class_names, register_task
-from .detector_heads import fault_of_two_stages, two_stage_graphs
 from .two_stage import most_boxes
 from .whole_detectors import fault_of, whole_detector
 
@@ -88,19 +88,23 @@ class Detection(Task):
         return [] if whole is None else [whole.step(size)]
 
     def reordered(self, model: nn.Module) -> float:
-        """Return a share for DETRs whose queries have the ranks of proposals.
+        """Return a share for detectors that rank proposals.
 
-        Two proposals with almost the same score get each other's query.
+        Two proposals with almost the same score get each other's query, and NMS keeps
+        the other one.
         """
-        return 0.05 if getattr(model, 'as_two_stage', False) else 0.0
+        ranks = getattr(model, 'as_two_stage', False) or self.takes_one(model)
+        return 0.05 if ranks else 0.0
+
+    def takes_one(self, model: nn.Module) -> bool:
+        whole = whole_detector(model)
+        return whole is not None and whole.takes_one
 
     def without_heads(self, model: nn.Module, formats: Collection[str]) -> str | None:
-        if 'TwoStageDetector' not in class_names(model):
-            return fault_of(model)
-        why = fault_of_two_stages(model)
-        if why is None and 'onnx' not in formats:
-            return 'heads with two stages have graphs in --format onnx alone'
-        return why
+        other = {'openvino', 'torch-export'} & {*formats}
+        if self.takes_one(model) and other:
+            return 'detectors with two stages have graphs in --format onnx alone'
+        return fault_of(model)
 
     def metric_values(self, metric: BaseMetric, values: Values) -> Values:
         """Return COCO metrics, 0 where nothing was found and NaN where undefined.
@@ -125,12 +129,6 @@ class Detection(Task):
         exact = 'StitchCocoMetric' in class_names(metric)
         return None if exact else "type='StitchCocoMetric'"
 
-    def head_graphs(
-        self, model: nn.Module, maps: tuple[Tensor, ...]
-    ) -> Iterator[tuple[str, nn.Module, list[str], tuple[Tensor, ...], dict]]:
-        if 'TwoStageDetector' in class_names(model):
-            yield from two_stage_graphs(model, maps)
-
 
 def samples_of(images: Tensor) -> list:
     """Return data samples of images, which are as large as their batch."""
@@ -151,12 +149,14 @@ def _concluded(
         within, segments = sample.img_shape, None
         if step['step'] == 'objects':
             objects = choose_objects(found, step, sample.scale_factor, within)
-        else:
+        elif step['step'] == 'queries':
             objects = choose_queries(found, step, sample.ori_shape, within)
+        else:
+            objects = place_objects(found, step, sample.ori_shape, sample.scale_factor)
         if isinstance(objects, Panoptic):
             segments, objects = objects
         results.append(_results(objects, segments))
-    if step['step'] == 'objects':
+    if step['step'] != 'queries':
         results = [found['ins_results'] for found in results]
     return model.add_pred_to_datasample(samples, results)
 

@@ -1,71 +1,82 @@
-"""Heads of mmdet's two-stage detectors as graphs, up to where boxes are chosen.
-
-How many boxes are left depends on the image: sorting and NMS are left to the caller.
-"""
-
-from collections.abc import Iterator
+"""Parts of mmdet's two-stage detectors as a graph runs them, for one image."""
 
 import torch
 import torch.nn.functional as F
+from mmengine.config import ConfigDict
 from torch import Tensor, nn
 
-from .two_stage import even_boxes
 
-NUM_BOXES = 16  # to trace on
-PARTS = 'rpn_head', 'roi_head'
+def sides_of(image: Tensor) -> Tensor:
+    """Return where boxes of a normalised image ``(C, H, W)`` end: width, height, twice.
 
-
-class ProposalGraph(nn.Module):
-    """Boxes and scores of all anchors of the maps of a pyramid, level after level."""
-
-    def __init__(self, rpn_head: nn.Module, maps: tuple[Tensor, ...]) -> None:
-        super().__init__()
-        self.rpn_head = rpn_head
-        sizes = [level.shape[2:] for level in maps]
-        priors = rpn_head.prior_generator.grid_priors(sizes, device=maps[0].device)
-        self.levels = [len(level) for level in priors]
-        self.register_buffer('priors', torch.cat(priors))
-
-    def forward(self, *maps: Tensor) -> tuple[Tensor, Tensor]:
-        scores, deltas = (
-            torch.cat([x[0].permute(1, 2, 0).reshape(-1, of) for x in found])
-            for found, of in zip(self.rpn_head(maps), (1, 4), strict=True)
-        )
-        boxes = self.rpn_head.bbox_coder.decode(self.priors, deltas)
-        return boxes, scores[:, 0].sigmoid()
+    What is 0 in all channels, right and below, is padding.
+    """
+    filled = (image != 0).any(0)
+    height, width = (
+        (filled.any(axis) * torch.arange(1, length + 1, device=image.device)).amax(0)
+        for axis, length in zip((1, 0), image.shape[1:], strict=True)
+    )
+    return torch.stack([width, height, width, height]).to(image)
 
 
-class RoIGraph(nn.Module):
-    """A head of the boxes ``(n, 4)`` that come after the maps."""
-
-    def __init__(self, head: nn.Module, extractor: nn.Module) -> None:
-        super().__init__()
-        self.head, self.extractor = head, extractor
-
-
-class BoxGraph(RoIGraph):
-    """Boxes ``(n, classes or 1, 4)`` and scores, background last, of proposals."""
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        scores, deltas = self.head(pool(self.extractor, *inputs))
-        number = deltas.shape[1] // 4
-        repeated = inputs[-1].repeat_interleave(number, 0)
-        boxes = self.head.bbox_coder.decode(repeated, deltas.reshape(-1, 4))
-        return boxes.reshape(-1, number, 4), scores.softmax(-1)
-
-
-class MaskGraph(RoIGraph):
-    """Probabilities ``(n, classes or 1, h, w)`` inside of boxes."""
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.head(pool(self.extractor, *inputs)).sigmoid()
+def propose(
+    rpn_head: nn.Module, maps: tuple[Tensor, ...], sides: Tensor, chosen: ConfigDict
+) -> Tensor:
+    """Return the boxes ``(n, 4)`` that an RPN proposes."""
+    parts, found = rpn_head(maps), []
+    sizes, device = [x.shape[2:] for x in maps], sides.device
+    priors = rpn_head.prior_generator.grid_priors(sizes, device=device)
+    for level, (scores, deltas, own) in enumerate(zip(*parts, priors, strict=True)):
+        scores = scores[0].permute(1, 2, 0).flatten().sigmoid()
+        deltas = deltas[0].permute(1, 2, 0).reshape(-1, 4)
+        most = chosen.get('nms_pre', -1)
+        scores, best = scores.topk(min(most, len(own)) if most > 0 else len(own))
+        boxes = rpn_head.bbox_coder.decode(own[best], deltas[best])
+        found.append((boxes, scores, torch.full_like(scores, level)))
+    boxes, scores, levels = map(torch.cat, zip(*found, strict=True))
+    boxes = torch.minimum(boxes.clamp(min=0), sides)
+    if chosen.get('min_bbox_size', -1) >= 0:
+        large = (boxes[:, 2:] - boxes[:, :2] > chosen.min_bbox_size).all(1)
+        (large,) = large.nonzero(as_tuple=True)
+        boxes, scores, levels = boxes[large], scores[large], levels[large]
+    return boxes[_suppress(boxes, scores, levels, chosen)]
 
 
-def pool(extractor: nn.Module, *inputs: Tensor) -> Tensor:
-    """Pool boxes ``(n, 4)``, the last input, from the maps of their sizes."""
+def choose(
+    head: nn.Module,
+    pooled: Tensor,
+    proposals: Tensor,
+    sides: Tensor,
+    chosen: ConfigDict,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return boxes ``(n, 4)``, scores and labels that a box head finds."""
+    scores, deltas = head(pooled)
+    number = deltas.shape[1] // 4
+    repeated = proposals.repeat_interleave(number, 0)
+    boxes = head.bbox_coder.decode(repeated, deltas.reshape(-1, 4))
+    boxes = torch.minimum(boxes.clamp(min=0), sides).reshape(-1, number, 4)
+    scores = scores.softmax(-1)[:, :-1]
+    row, label = (scores > chosen.score_thr).nonzero(as_tuple=True)
+    boxes, scores = boxes[row, label.clamp(max=number - 1)], scores[row, label]
+    best = _suppress(boxes, scores, label, chosen)
+    return boxes[best], scores[best], label[best]
+
+
+def _suppress(
+    boxes: Tensor, scores: Tensor, groups: Tensor, chosen: ConfigDict
+) -> Tensor:
+    """Return what NMS keeps; groups are moved apart, as in mmcv's batched NMS."""
+    from torchvision.ops import nms
+
+    end = F.pad(boxes.flatten(), (0, 1)).amax(0) + 1  # there may be no boxes
+    apart = boxes + (groups * end)[:, None]
+    return nms(apart, scores, chosen.nms.iou_threshold)[: chosen.max_per_img]
+
+
+def pool(extractor: nn.Module, maps: tuple[Tensor, ...], boxes: Tensor) -> Tensor:
+    """Pool boxes ``(n, 4)`` from the maps of their sizes."""
     from torchvision.ops import roi_align
 
-    *maps, boxes = inputs
     layers, total = extractor.roi_layers, 0
     levels = extractor.map_roi_levels(F.pad(boxes, (1, 0)), len(layers))
     for level, (layer, features) in enumerate(zip(layers, maps, strict=False)):
@@ -77,45 +88,9 @@ def pool(extractor: nn.Module, *inputs: Tensor) -> Tensor:
     return total
 
 
-def two_stage_graphs(
-    detector: nn.Module, maps: tuple[Tensor, ...]
-) -> Iterator[tuple[str, nn.Module, list[str], tuple[Tensor, ...], dict]]:
-    """Yield the graphs of :meth:`Task.head_graphs` for a two-stage detector.
-
-    Yields nothing for unsupported or stitch-dependent heads.
-    """
-    if fault_of_two_stages(detector):
-        return
-    rpn, rcnn = detector.test_cfg.rpn, detector.test_cfg.rcnn
-    roi, found = detector.roi_head, ['boxes', 'scores']
-    graph = ProposalGraph(detector.rpn_head, maps)
-    step = dict(levels=graph.levels, per_level=rpn.get('nms_pre', -1))
-    step |= dict(larger_than=rpn.get('min_bbox_size', -1))
-    step |= dict(iou=rpn.nms.iou_threshold, number=rpn.max_per_img)
-    yield 'proposals', graph, found, maps, step
-    height, width = (4 * n for n in maps[0].shape[2:])
-    boxes = even_boxes(maps[0].new_empty(1, 3, height, width), NUM_BOXES)[:, 1:]
-    step = dict(above=rcnn.score_thr, iou=rcnn.nms.iou_threshold)
-    step |= dict(number=rcnn.max_per_img)
-    graph = BoxGraph(roi.bbox_head, roi.bbox_roi_extractor)
-    yield 'boxes', graph, found, (*maps, boxes), step
-    if roi.with_mask:
-        graph = MaskGraph(roi.mask_head, roi.mask_roi_extractor)
-        step = dict(above=rcnn.mask_thr_binary)
-        yield 'masks', graph, ['masks'], (*maps, boxes), step
-
-
-def fault_of_two_stages(detector: nn.Module) -> str | None:
-    """Return why a two-stage detector's heads have no graphs, or None."""
-    if _are_plain(detector):
-        return None
-    names = [type(getattr(detector, part, None)).__name__ for part in PARTS]
-    return f'{names[0]} or {names[1]} predicts otherwise than the graphs of heads'
-
-
-def _are_plain(detector: nn.Module) -> bool:
-    """Return whether the heads predict as the graphs do, alike for all stitches."""
-    rpn, roi = (getattr(detector, part, None) for part in PARTS)
+def are_plain(detector: nn.Module) -> bool:
+    """Return whether a two-stage detector's heads predict as the functions here do."""
+    rpn, roi = detector.rpn_head, detector.roi_head
     if not _named(RPNHead=rpn, StandardRoIHead=roi):
         return False
     coders, chosen = (rpn.bbox_coder, roi.bbox_head.bbox_coder), detector.test_cfg
@@ -127,14 +102,10 @@ def _are_plain(detector: nn.Module) -> bool:
         layers = extractor.roi_layers
         right &= _named(SingleRoIExtractor=extractor) and _named(RoIAlign=layers[0])
         right &= all(layer.aligned and layer.pool_mode == 'avg' for layer in layers)
-    for nms in (chosen.rpn.nms, chosen.rcnn.nms):
-        right &= dict(nms, iou_threshold=0) == dict(type='nms', iou_threshold=0)
-    right &= rpn.use_sigmoid_cls and not roi.bbox_head.custom_activation
-    return right and not any(
-        isinstance(part, nn.modules.batchnorm._BatchNorm)
-        or hasattr(type(part), 'on_stitch')
-        for part in (*rpn.modules(), *roi.modules())
-    )
+    for stage in (chosen.rpn, chosen.rcnn):
+        right &= dict(stage.nms, iou_threshold=0) == dict(type='nms', iou_threshold=0)
+        right &= stage.max_per_img > 0
+    return right and rpn.use_sigmoid_cls and not roi.bbox_head.custom_activation
 
 
 def _named(**parts: object) -> bool:

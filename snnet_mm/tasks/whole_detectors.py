@@ -1,7 +1,7 @@
-"""mmdet's one-stage detectors and DETRs as one graph, up to where objects are chosen.
+"""mmdet's detectors as one graph, up to what the caller does with its outputs.
 
-How many objects there are depends on the image: thresholds, sorting and NMS are left to
-the caller, as the step ``objects`` of a manifest says.
+Of one-stage detectors and DETRs the caller chooses objects, by thresholds, sorting and
+NMS, as the step ``objects`` of a manifest says.
 """
 
 from abc import ABC, abstractmethod
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import class_names, is_method
+from .detector_heads import are_plain, choose, pool, propose, sides_of
 
 FAR = 2**15  # pixels; no box reaches the border of an image of this size
 NMS_KEYS = {'type', 'iou_threshold', 'class_agnostic', 'split_thr'}
@@ -29,6 +30,7 @@ class WholeDetector(ABC):
 
     outputs: tuple[str, ...] = 'boxes', 'scores', 'factors'
     head_name = 'bbox_head'
+    takes_one = False  # image at a time
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.head = model, getattr(model, self.head_name)
@@ -251,6 +253,61 @@ class MaskQueries(WholeDetector):
         return step | dict(number=number, panoptic=panoptic)
 
 
+class TwoStages(WholeDetector):
+    """A Faster or Mask R-CNN, which chooses its objects in the graph.
+
+    A graph takes one image at a time, whose end it finds by the padding. Outputs have
+    ``test_cfg.rcnn.max_per_img`` rows; those without an object have the score -1. Masks
+    ``(B, n, h, w)`` are probabilities inside of boxes.
+    """
+
+    head_name = 'roi_head'
+    takes_one = True
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        masks = ('masks',) if self.head.with_mask else ()
+        self.outputs = 'boxes', 'scores', 'labels', *masks
+
+    @classmethod
+    def fault(cls, model: nn.Module) -> str | None:
+        known = is_method(model, 'predict', 'TwoStageDetector')
+        if not known or not model.with_rpn or not are_plain(model):
+            name = type(getattr(model, 'rpn_head', None)).__name__
+            return f'it or {name} chooses objects in a way of its own'
+        about = model.data_preprocessor
+        if about is None:  # in a graph, which was asked before
+            return None
+        mean = getattr(about, 'mean', torch.zeros(1))
+        apart = not about.pad_value and (mean % 1).any()
+        return None if apart else 'pixels may look like padding (data_preprocessor)'
+
+    def predict(self, images: Tensor) -> tuple[Tensor, ...]:
+        found = [self._predict(image) for image in images.split(1)]
+        return tuple(map(torch.stack, zip(*found, strict=True)))
+
+    def _predict(self, image: Tensor) -> list[Tensor]:
+        model, roi, chosen = self.model, self.head, self.model.test_cfg
+        maps, sides = model.extract_feat(image), sides_of(image[0])
+        proposals = propose(model.rpn_head, maps, sides, chosen.rpn)
+        pooled = pool(roi.bbox_roi_extractor, maps, proposals)
+        found = choose(roi.bbox_head, pooled, proposals, sides, chosen.rcnn)
+        boxes, _, labels = found
+        if roi.with_mask:
+            masks = roi.mask_head(pool(roi.mask_roi_extractor, maps, boxes)).sigmoid()
+            rows = torch.arange(labels.shape[0], device=labels.device)
+            found += (masks[rows, labels.clamp(max=masks.shape[1] - 1)],)
+        most = chosen.rcnn.max_per_img
+        return [
+            torch.cat([x, x.new_full((most, *x.shape[1:]), -1)])[:most].to(image)
+            for x in found
+        ]
+
+    def step(self, size: tuple[int, int]) -> dict:
+        chosen, masks = self.model.test_cfg.rcnn, self.head.with_mask
+        return dict(step='instances', above=chosen.mask_thr_binary if masks else None)
+
+
 def objects_step(
     levels: list[int],
     per_level: int,
@@ -281,12 +338,14 @@ def objects_step(
 
 
 def kind_of(model: nn.Module) -> type[WholeDetector] | None:
-    """Return the kind of a one-stage detector or DETR; it may have a fault."""
+    """Return the kind of a detector, which may have a fault."""
     names = class_names(model)
     if 'MaskFormer' in names:
         return MaskQueries
     if 'DetectionTransformer' in names:
         return QueryDetector
+    if 'TwoStageDetector' in names:
+        return TwoStages
     if 'SingleStageDetector' in names and getattr(model, 'bbox_head', None):
         of_yolox = 'YOLOXHead' in class_names(model.bbox_head)
         return YOLOX if of_yolox else DenseDetector
@@ -302,7 +361,7 @@ def whole_detector(model: nn.Module) -> WholeDetector | None:
 def fault_of(model: nn.Module) -> str | None:
     """Return the name of a head that is not in the graph and why, or None."""
     if (kind := kind_of(model)) is None:
-        return f'{type(model).__name__} is neither a one-stage detector nor a DETR'
+        return f'{type(model).__name__} is none of the known detectors'
     why = kind.fault(model)
     return why and f'{type(getattr(model, kind.head_name)).__name__}: {why}'
 

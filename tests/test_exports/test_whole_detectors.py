@@ -94,7 +94,7 @@ REFUSED = {
 NAMED = (
     *('TOODHead: it chooses objects in', 'PAAHead: it', 'VFNetHead: ONNX Runtime has'),
     'SSDHead: it chooses',
-    *('SOLOv2 is neither', 'RPNHead or CascadeRoIHead', 'MaskFormerHead: it'),
+    *('SOLOv2 is none', 'CascadeRoIHead: it or RPNHead', 'MaskFormerHead: it'),
 )
 GRAPH = 128, 160
 SIZES = GRAPH, (96, 100), (200, 180)
@@ -177,7 +177,7 @@ def test_objects_are_those_of_mm(build, stock):
         return [x.numpy() for x in as_tuple(graph(torch.from_numpy(images)))]
 
     outputs = as_tuple(graph(torch.zeros(1, 3, *size)))
-    steps = Steps(describe_graphs(cfg, model, size, outputs), None)
+    steps = Steps(describe_graphs(cfg, model, size, outputs))
     images = [*smooth_images(SIZES)]
     wanted, seen = predict_arrays(init_inferencer(model), images), 0
     for found, right in zip(steps.predict(run, images), wanted, strict=True):
@@ -198,7 +198,6 @@ def export(build, stock, folder, kind='onnx', **settings):
 @pytest.mark.parametrize('stock', slow_but([next(iter(ALL))]))
 def test_a_file_predicts_as_mm(build, stock, tmp_path):
     model, manifest = export(build, stock, tmp_path / 'out')
-    assert manifest['heads'] == []
     (step,) = manifest['caller']['after']
     assert step['step'] == ('queries' if stock in MASKS else 'objects')
     runtime = StitchRuntime(tmp_path / 'out')

@@ -10,7 +10,7 @@ def test_an_image_too_thin_to_resize_is_refused():
     resize = dict(step='resize', size=[64, 64], keep_ratio=True)
     caller = dict(before=[resize, dict(step='channels', order='RGB')], after=[])
     manifest = dict(input=dict(shape=['batch', 3, 64, 64]), caller=caller)
-    steps = Steps(manifest, open_head=None)
+    steps = Steps(manifest)
     with pytest.raises(ValueError, match=r'image=\(1, 200\); .*pixels once resized'):
         steps.predict(None, [np.zeros((1, 200, 3), np.uint8)])
 

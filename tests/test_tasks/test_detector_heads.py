@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS, init_default_scope
 
-from snnet_mm.tasks.detector_heads import pool, two_stage_graphs
+from snnet_mm.tasks.detector_heads import pool
+from snnet_mm.tasks.whole_detectors import fault_of
 
 pytestmark = pytest.mark.ops
 extractors = pytest.importorskip('mmdet.models.roi_heads.roi_extractors')
@@ -21,19 +22,21 @@ def test_boxes_are_pooled_as_mmdet_does(ratio):
     layer = dict(type='RoIAlign', output_size=7, sampling_ratio=ratio)
     extractor = extractors.SingleRoIExtractor(layer, 4, [4, 8, 16, 32])
     wanted = extractor(maps, F.pad(boxes, (1, 0)))
-    torch.testing.assert_close(pool(extractor, *maps, boxes), wanted)
+    torch.testing.assert_close(pool(extractor, maps, boxes), wanted)
 
 
-@pytest.mark.parametrize('changed', ['clip_border', 'mask_thr_binary', None])
-def test_heads_that_choose_otherwise_are_no_graphs(det_cfg, changed):
+@pytest.mark.parametrize(
+    ('changed', 'why'),
+    [
+        (dict(roi_head=dict(bbox_head=dict(bbox_coder=dict(clip_border=False)))), 'it'),
+        (dict(test_cfg=dict(rcnn=dict(mask_thr_binary=-1))), 'it'),  # soft masks
+        (dict(test_cfg=dict(rcnn=dict(max_per_img=-1))), 'it'),
+        (dict(data_preprocessor=dict(mean=[0, 0, 0])), 'pixels may look like'),
+        ({}, None),
+    ],
+)
+def test_detectors_that_choose_otherwise_are_refused(det_cfg, changed, why):
     init_default_scope('mmdet')
-    model = det_cfg.model
-    if changed == 'clip_border':
-        model.roi_head.bbox_head.bbox_coder.clip_border = False
-    elif changed:  # gives soft masks
-        model.test_cfg.rcnn.mask_thr_binary = -1
-    detector = MODELS.build(model).eval()
-    with torch.no_grad():
-        maps = detector.extract_feat(torch.zeros(1, 3, 64, 64))
-    names = [name for name, *_ in two_stage_graphs(detector, maps)]
-    assert names == ([] if changed else ['proposals', 'boxes', 'masks'])
+    det_cfg.merge_from_dict(dict(model=changed))
+    fault = fault_of(MODELS.build(det_cfg.model))
+    assert fault is why or fault.startswith(f'StandardRoIHead: {why}')

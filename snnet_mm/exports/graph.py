@@ -109,12 +109,13 @@ def _shape_as_tensor(x: Tensor) -> Tensor:
 class StitchBuild:
     """A stitch as a model of its own, traced when a format asks for it.
 
-    ``images`` are as graphs take them.
+    ``images`` are as graphs take them. ``onnx`` is the ONNX model once there is one.
     """
 
     cfg: Config
     model: nn.Module
     images: Tensor
+    onnx: object = None
 
     @cached_property
     def program(self) -> torch.export.ExportedProgram:

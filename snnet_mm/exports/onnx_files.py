@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,32 +36,25 @@ def to_onnx(build: StitchBuild, precision: str = 'fp32') -> onnx_ir.Model:
 
     Weights have the names that they have in the checkpoint, ``.T`` if transposed.
     """
-    program = build.program
-    outputs = output_names(build.model, len(program.graph_signature.user_outputs))
-    batch = {0: 'batch'} if len(build.images) > 1 else {}
-    model = convert(program, build.images, outputs, batch)
+    if build.onnx is None:  # torch cannot convert data-dependent shapes again
+        build.onnx = _convert(build)
+    model = build.onnx.clone()
     return {'fp32': lambda m: m, 'int8': _to_int8, 'fp16': _to_fp16}[precision](model)
 
 
-def convert(
-    program: torch.export.ExportedProgram,
-    images: torch.Tensor,
-    outputs: Sequence[str],
-    dimensions: Mapping[int, str],
-) -> onnx_ir.Model:
-    """Turn a traced graph into an ONNX model whose weights have their names.
-
-    ``dimensions`` are those of the images that may vary.
-    """
+def _convert(build: StitchBuild) -> onnx_ir.Model:
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
+    program = build.program
+    outputs = output_names(build.model, len(program.graph_signature.user_outputs))
     settings = dict(input_names=[INPUT], output_names=outputs)
-    settings |= dict(dynamic_shapes={INPUT: dimensions})
+    batch = {0: 'batch'} if len(build.images) > 1 else {}
+    settings |= dict(dynamic_shapes={INPUT: batch})
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
             exported = torch.onnx.export(
-                program, (images,), dynamo=True, verbose=False, **settings
+                program, (build.images,), dynamo=True, verbose=False, **settings
             )
         except torch.onnx.OnnxExporterError as error:
             # Such as torch 2.6 with batch norm.
@@ -102,6 +94,11 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     with TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
         proto = ir.to_proto(model)
+        # Weights are transposed, and their shapes must not be given beside them.
+        given = proto.graph.value_info
+        shapes = [v for v in given if v.name not in model.graph.initializers]
+        del given[:]
+        given.extend(shapes)
         # The exporter has inferred all shapes; without this a warning asks for it.
         add_pre_process_metadata(proto)
         quantize_dynamic(proto, path, nodes_to_quantize=chosen, **settings)
@@ -116,13 +113,20 @@ def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     exact = {}  # by name: halves hold no coordinates of boxes
-    for node in model.graph:
-        node.name = node.name or node.outputs[0].name
+    for i, node in enumerate(model.graph):
+        node.name = f'node_{i}'  # some have the same
         for value in filter(None, node.inputs):
-            if value.name.startswith(EXACT) or value.producer() in exact.values():
+            head = value.name.startswith(EXACT) and value.dtype == ir.DataType.FLOAT
+            if head or value.producer() in exact.values():
                 exact[node.name] = node
     settings = dict(keep_io_types=True, node_block_list=[*exact])
-    return ir.from_proto(convert_float_to_float16(ir.to_proto(model), **settings))
+    proto = convert_float_to_float16(ir.to_proto(model), **settings)
+    # It casts a value once for each of its readers, always by the same name.
+    unique = {node.output[0]: node for node in reversed(proto.graph.node)}
+    nodes = [node for node in proto.graph.node if unique[node.output[0]] is node]
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    return ir.from_proto(proto)
 
 
 def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:

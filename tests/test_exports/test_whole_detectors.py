@@ -80,7 +80,11 @@ MASKS = {
     'mask2former/mask2former_r50_8xb2-lsj-50e_coco': STAGES,
     'mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic': STAGES,
 }
-QUICK = DENSE | DETRS | MASKS
+TWO_STAGES = {
+    'faster_rcnn/faster-rcnn_r50_fpn_1x_coco': pyramid(4, 8, 16, 32, 64),
+    'mask_rcnn/mask-rcnn_r50_fpn_1x_coco': pyramid(4, 8, 16, 32, 64),
+}
+QUICK = DENSE | DETRS | MASKS | TWO_STAGES
 ALL = QUICK | MORE | MORE_DETRS
 REFUSED = {
     'tood/tood_r50_fpn_1x_coco': FIVE,
@@ -199,7 +203,8 @@ def export(build, stock, folder, kind='onnx', **settings):
 def test_a_file_predicts_as_mm(build, stock, tmp_path):
     model, manifest = export(build, stock, tmp_path / 'out')
     (step,) = manifest['caller']['after']
-    assert step['step'] == ('queries' if stock in MASKS else 'objects')
+    others = dict.fromkeys(MASKS, 'queries') | dict.fromkeys(TWO_STAGES, 'instances')
+    assert step['step'] == others.get(stock, 'objects')
     runtime = StitchRuntime(tmp_path / 'out')
     images = [*smooth_images(SIZES)]
     wanted = predict_arrays(init_inferencer(model), images)
@@ -209,7 +214,7 @@ def test_a_file_predicts_as_mm(build, stock, tmp_path):
 
 @writes_onnx
 @pytest.mark.slow
-@pytest.mark.parametrize('stock', QUICK)
+@pytest.mark.parametrize('stock', DENSE | DETRS | MASKS)
 def test_openvino_predicts_as_mm(build, stock, tmp_path):
     pytest.importorskip('openvino')
     model, _ = export(build, stock, tmp_path / 'out', 'openvino')

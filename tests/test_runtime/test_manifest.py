@@ -116,7 +116,7 @@ def test_every_other_value_is_used_or_named(tmp_path):
                 refused.append(str(error))
                 continue
             with suppress(ValueError):  # steps that are left to the caller
-                (found,) = Steps(manifest, None).predict(lambda _: maps, [image])
+                (found,) = Steps(manifest).predict(lambda _: maps, [image])
                 assert found.shape == image.shape[:2]
                 used += 1
     assert len(refused) > 1000

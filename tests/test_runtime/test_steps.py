@@ -26,7 +26,7 @@ def test_probabilities_of_one_label_and_of_several(after, wanted):
     caller = dict(before=[dict(step='channels', order='RGB')])
     caller['after'] = [dict(step=step) for step in after]
     manifest = dict(input=dict(shape=['batch', 3, 2, 2]), caller=caller)
-    steps = Steps(manifest, open_head=None)
+    steps = Steps(manifest)
     images = [np.zeros((2, 2, 3), np.uint8)] * 2
     scores = np.float32([[0, np.log(3)], [np.log(3), 0]])
     found = steps.predict(lambda pixels: [scores[: len(pixels)]], images)

@@ -34,9 +34,10 @@ from .parts import (
 )
 from .tracing import tracing, unknown
 
-# What heads say that read ground truth or texts.
+# What heads say that read ground truth, texts or proposals.
 NEED_MORE = (
     r"'(NoneType|BaseDataElement|InstanceData)' object|required positional argument"
+    "|no attribute 'rpn_head'"
 )
 # What modules call the width of their input, and the axis of it.
 WIDTHS = dict(in_channels=1, num_features=1, num_channels=1, in_features=-1)

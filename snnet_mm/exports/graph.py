@@ -55,7 +55,8 @@ class PredictionGraph(nn.Module):
 def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgram:
     """Trace a graph for images of a size: for one on one, for any number on more."""
     # Without a bound torch 2.6 says that 2 ** 63 - 1 images are not allowed.
-    batch = torch.export.Dim('batch', max=2**31 - 1) if len(images) > 1 else None
+    shapes = {INPUT: {0: torch.export.Dim('batch', max=2**31 - 1)}}
+    shapes = shapes if len(images) > 1 else None
     # With gradients enabled, a relative position bias stays a table and its lookup;
     # kept for one size, it would be stored once per block, many times as large. The
     # first run makes the index of the lookup, which tracing takes as it is. No weight
@@ -64,7 +65,7 @@ def trace(graph: PredictionGraph, images: Tensor) -> torch.export.ExportedProgra
     with torch.enable_grad(), _constant_shapes():
         graph(images)
         program = torch.export.export(
-            graph, (images,), dynamic_shapes={INPUT: {0: batch}}, strict=False
+            graph, (images,), dynamic_shapes=shapes, strict=False
         )
     same = torch.ops.aten.type_as.default
     for node in [*program.graph.nodes]:

@@ -14,7 +14,7 @@ def parse_args() -> argparse.Namespace:
         add(f'checkpoint_{name}', help='its checkpoint')
     add('--out', required=True, help='config to write; weights: the same name, .pth')
     what = """input size that costs are counted at (default: the data
-        preprocessor's, or a classifier's anchor's)"""
+        preprocessor's, or a classifier's backbone's)"""
     add('--shape', metavar='HxW', help=what)
     return parser.parse_args()
 
@@ -34,8 +34,6 @@ def main() -> None:
     ]
     if kinds[0] != kinds[1]:
         print(f'Note: the heads differ, {kinds[1]} is kept')
-    if 'norm_eval' in str(slow.cfg.model):
-        print('Note: norm_eval is left out, batch norms of the anchors are trained')
     low, high = (f'{costs[i].flops / 1e9:.3g}' for i in (0, 1))
     print(f'Wrote {args.out}: {len(costs)} stitches, {low} to {high} GFLOPs')
     train = slow.cfg.train_cfg

@@ -3,7 +3,6 @@
 from .base import (
     Anchor,
     BackboneMap,
-    MapState,
     TokenState,
     check_outputs,
     check_tokens_correspond,
@@ -11,7 +10,6 @@ from .base import (
 )
 from .low_rank import LoRALinear, LowRankUpdate
 from .mm_anchor import MMAnchor, mm_family
-from .mm_backbones import MMSwinAnchor
 from .plain_vit import PlainViT
 from .smaller_vit import contract_width, keep_blocks, principal_directions
 from .timm_anchor import TimmAnchor

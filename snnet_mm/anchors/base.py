@@ -48,21 +48,6 @@ class TokenState(NamedTuple):
         return self._replace(tokens=layer(self.tokens))
 
 
-class MapState(NamedTuple):
-    """Activations of a network that computes on maps ``(B, C, H, W)``."""
-
-    map: Tensor
-
-    @property
-    def fitted(self) -> Tensor:
-        """Activations ``(B, H, W, C)`` that stitching layers are fitted to."""
-        return self.map.permute(0, 2, 3, 1)
-
-    def mapped(self, layer: Callable[[Tensor], Tensor]) -> 'MapState':
-        """Return the state with a layer applied at every place of the map."""
-        return MapState(layer(self.fitted).permute(0, 3, 1, 2).contiguous())
-
-
 class Anchor(BaseModule, metaclass=ABCMeta):
     """A network that can be stitched; by itself, a backbone for any mm model.
 

@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from snnet_mm.utils import check, refusal, register
 
-from .base import Anchor, BackboneMap, MapState, TokenState
-
-State = TokenState | MapState
+from .base import Anchor, BackboneMap, TokenState
 
 
 class MMAnchor(Anchor):
@@ -45,9 +43,11 @@ class MMAnchor(Anchor):
         check(isinstance(self, family), 'backbone.type', type(self).__name__, wanted)
         stages = self.stages_of(net)
         dims, strides = self.scales_of(net)
+        num_prefix = self.num_prefix_of(net)
         super().__init__(
             [d for d, stage in zip(dims, stages, strict=True) for _ in stage],
             [s for s, stage in zip(strides, stages, strict=True) for _ in stage],
+            *(num_prefix, num_prefix > 0),
             kept_blocks=kept_blocks,
             embedding=embedding,
             init_cfg=init_cfg,
@@ -73,32 +73,35 @@ class MMAnchor(Anchor):
     def scales_of(net: nn.Module) -> tuple[list[int], list[int]]:
         """Return width and stride of every stage."""
 
+    @staticmethod
+    def num_prefix_of(net: nn.Module) -> int:
+        """Return the number of tokens before the patches."""
+        return 0
+
     @abstractmethod
-    def output_at(self, state: State, place: int) -> BackboneMap | list[Tensor]:
+    def output_at(self, state: TokenState, place: int) -> BackboneMap | list[Tensor]:
         """Return the output of the network at a place of its ``out_indices``."""
 
     def to_output(
-        self, state: State, with_cls: bool = False, place: int = -1
+        self, state: TokenState, with_cls: bool = False, place: int = -1
     ) -> BackboneMap:
         return self.output_at(state, place)
 
-    def enter(self, state: State, stage: int) -> State:
+    def enter(self, state: TokenState, stage: int) -> TokenState:
         """Run what leads from the last block of a stage into the next ``stage``."""
         return state
 
-    def run_block(self, state: State, i: int) -> State:
+    def run_block(self, state: TokenState, i: int) -> TokenState:
         stage, j = self._places[i]
         if j == 0 and stage:
             state = self.enter(state, stage)
         return self.run_own(state, self.get_submodule(self._paths[i]), i)
 
-    def run_own(self, state: State, block: nn.Module, i: int) -> State:
+    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
         """Run block i, after what leads into its stage."""
-        if isinstance(state, MapState):
-            return MapState(block(state.map))
         return state._replace(tokens=block(state.tokens, state.grid))
 
-    def to_feature_map(self, state: State) -> Tensor:
+    def to_feature_map(self, state: TokenState) -> Tensor:
         return self.to_output(state)
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
@@ -156,11 +159,22 @@ class _TokenNet(MMAnchor):
         return [i % self.depth for i in places]
 
 
+class _MapNet(MMAnchor):
+    """A network that computes on maps."""
+
+    def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
+        return TokenState.of_map(block(_map_of(state)))
+
+
 @register(MODELS)
 class MMSegViT(_TokenNet):
     """mmsegmentation's ViT, BEiT and MAE."""
 
     mirrors = tuple(('mmseg', name) for name in ('VisionTransformer', 'BEiT', 'MAE'))
+
+    @staticmethod
+    def num_prefix_of(net: nn.Module) -> int:
+        return int(getattr(net, 'with_cls_token', True))
 
     def embed(self, images: Tensor) -> TokenState:
         net = self.net
@@ -191,6 +205,10 @@ class MMPretrainViT(_TokenNet):
     """mmpretrain's ViT and BEiT, which give classifiers their last token."""
 
     mirrors = ('mmpretrain', 'VisionTransformer'), ('mmpretrain', 'BEiTViT')
+
+    @staticmethod
+    def num_prefix_of(net: nn.Module) -> int:
+        return int(net.cls_token is not None)
 
     def embed(self, images: Tensor) -> TokenState:
         net = self.net
@@ -267,7 +285,7 @@ class MMSwin(MMAnchor):
 
 
 @register(MODELS)
-class MMResNet(MMAnchor):
+class MMResNet(_MapNet):
     """ResNet and its relatives of mmseg, mmdet and mmpretrain."""
 
     mirrors = tuple((p, 'ResNet') for p in ('mmseg', 'mmdet', 'mmpretrain'))
@@ -282,20 +300,20 @@ class MMResNet(MMAnchor):
         dims = [getattr(b, 'conv3', b.conv2).out_channels for b in last]
         return dims, [4 * prod(net.strides[: s + 1]) for s in range(len(dims))]
 
-    def embed(self, images: Tensor) -> MapState:
+    def embed(self, images: Tensor) -> TokenState:
         net = self.net
         if net.deep_stem:
             x = net.stem(images)
         else:
             x = net.relu(net.norm1(net.conv1(images)))
-        return MapState(net.maxpool(x))
+        return TokenState.of_map(net.maxpool(x))
 
-    def output_at(self, state: MapState, place: int) -> Tensor:
-        return state.map
+    def output_at(self, state: TokenState, place: int) -> Tensor:
+        return _map_of(state)
 
 
 @register(MODELS)
-class MMConvNeXt(MMAnchor):
+class MMConvNeXt(_MapNet):
     """mmpretrain's ConvNeXt."""
 
     mirrors = (('mmpretrain', 'ConvNeXt'),)
@@ -310,18 +328,18 @@ class MMConvNeXt(MMAnchor):
         stride = next(m.stride[0] for m in stem if isinstance(m, nn.Conv2d))
         return list(net.channels), [stride * 2**s for s in range(len(net.channels))]
 
-    def embed(self, images: Tensor) -> MapState:
-        return MapState(self.net.downsample_layers[0](images))
+    def embed(self, images: Tensor) -> TokenState:
+        return TokenState.of_map(self.net.downsample_layers[0](images))
 
-    def enter(self, state: MapState, stage: int) -> MapState:
-        return MapState(self.net.downsample_layers[stage](state.map))
+    def enter(self, state: TokenState, stage: int) -> TokenState:
+        return TokenState.of_map(self.net.downsample_layers[stage](_map_of(state)))
 
-    def output_at(self, state: MapState, place: int) -> Tensor:
-        net = self.net
+    def output_at(self, state: TokenState, place: int) -> Tensor:
+        net, x = self.net, _map_of(state)
         norm = getattr(net, f'norm{net.out_indices[place]}')
         if net.gap_before_final_norm:
-            return norm(state.map.mean([-2, -1], keepdim=True)).flatten(1)
-        return norm(state.map)
+            return norm(x.mean([-2, -1], keepdim=True)).flatten(1)
+        return norm(x)
 
     def other_levels(self) -> list[tuple[str, int]]:
         between = [
@@ -370,6 +388,11 @@ class MMMiT(MMAnchor):
         into = [(f'layers.{s}.0.', firsts[s] if s else 0) for s in numbers]
         lasts = [*(first - 1 for first in firsts[1:]), self.depth]
         return [*into, *((f'layers.{s}.2.', lasts[s]) for s in numbers)]
+
+
+def _map_of(state: TokenState) -> Tensor:
+    # In the layout of the network's own maps, for outputs that are equal to the bit.
+    return state.as_map().contiguous()
 
 
 def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:

@@ -5,10 +5,7 @@ Written for timm 1.0, tried with 1.0.31. If equality with timm fails after an up
 here; where timm does the thing by itself by now, drop the function and its call.
 """
 
-from functools import partial
-
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 
 def take_bias_from_outside(attention: nn.Module) -> None:
@@ -46,20 +43,6 @@ def fix_mask(block: nn.Module, grid: tuple[int, int]) -> None:
     if hasattr(block, 'dynamic_mask'):  # not what merges patches
         block.dynamic_mask, block.input_resolution = False, grid
         block._init_buffers()
-
-
-def pad_before_shift(block: nn.Module) -> None:
-    """Let a ``SwinTransformerBlock`` pad maps to whole windows before it shifts them.
-
-    mm's Swin does; timm shifts first. ``forward`` calls ``_attn`` on maps (B, H, W, C).
-    """
-    block._attn = partial(_pad_and_attend, block)
-
-
-def _pad_and_attend(block: nn.Module, x: Tensor) -> Tensor:
-    (rows, columns), (height, width) = block.window_size, x.shape[1:3]
-    x = F.pad(x, (0, 0, 0, -width % columns, 0, -height % rows))
-    return type(block)._attn(block, x)[:, :height, :width]
 
 
 def forget_biases(levit: nn.Module) -> None:

@@ -1,11 +1,13 @@
 """The config and weights of a trained model, for its elastic version."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
 import torch
 from mmengine.config import Config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import MODELS, DefaultScope
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -39,6 +41,14 @@ class Conversion(NamedTuple):
             else k: v
             for k, v in weights.items()
         }
+
+    def build(
+        self, cfg: Config, chains: Sequence[Sequence[int]], trained: nn.Module
+    ) -> nn.Module:
+        """Build the elastic model with these chains and the weights of the network."""
+        model = build_model(cfg, self.config(cfg, chains).model)
+        model.load_state_dict(self.renamed(trained.state_dict()), strict=False)
+        return model.to(next(trained.parameters()).device)
 
     def config(
         self,
@@ -76,6 +86,14 @@ class Conversion(NamedTuple):
         cfg.find_unused_parameters = True
         cfg.load_from, cfg.resume = None, False
         return cfg
+
+
+def build_model(cfg: Config, model: Mapping) -> nn.Module:
+    """Build a model in eval mode, in the default scope of a config."""
+    with DefaultScope.overwrite_default_scope(cfg.get('default_scope', 'mmengine')):
+        built = revert_sync_batchnorm(MODELS.build(deepcopy(dict(model))))
+    built.eval()  # returns nothing in some
+    return built
 
 
 def imports_of(cfg: Config) -> list[str]:

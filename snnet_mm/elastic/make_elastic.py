@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner, find_latest_checkpoint
 from torch import nn
 
@@ -29,7 +28,6 @@ from snnet_mm.utils import (
     is_whole,
     load_config,
     load_weights_only,
-    model_config,
     read_json,
     set_length,
     work_dir_lock,
@@ -186,12 +184,7 @@ class _Job:
 
     def build(self, chains: Sequence[Sequence[int]]) -> nn.Module:
         """Build the elastic model of some chains with the weights of the network."""
-        cfg = self.conversion.config(self.cfg, chains)
-        init_default_scope(cfg.get('default_scope', 'mmengine'))
-        model = MODELS.build(model_config(cfg))
-        model.load_state_dict(self.conversion.renamed(self.weights), strict=False)
-        model.eval()
-        return model.to(next(self.model.parameters()).device)
+        return self.conversion.build(self.cfg, chains, self.model)
 
     def choose(
         self,

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from snnet_mm.anchors import Anchor, MapState, TokenState
+from snnet_mm.anchors import Anchor, TokenState
 from snnet_mm.costs import cost_table
 from snnet_mm.models import (
     ElasticBackbone,
@@ -22,7 +22,6 @@ from snnet_mm.utils import check
 
 from .divergence import Predictions
 
-State = TokenState | MapState
 RIDGE = 1e-4
 # Removals of a step that run to the end; the others lose by their error at the gap.
 SHORTLIST = 4
@@ -36,7 +35,7 @@ class Chain:
     kept: tuple[int, ...]
     divergence: float = 0.0
     # States of all batches after each kept block and each gap; -1 is the embedding.
-    states: dict[int, list[State]] = field(default_factory=dict, repr=False)
+    states: dict[int, list[TokenState]] = field(default_factory=dict, repr=False)
 
 
 class ChainSearch:
@@ -163,7 +162,9 @@ class ChainSearch:
                 i += 1
         return chain
 
-    def _map(self, reached: list[State], target: int) -> list[tuple[State, State]]:
+    def _map(
+        self, reached: list[TokenState], target: int
+    ) -> list[tuple[TokenState, TokenState]]:
         """Return states after the map to a block of the whole network, and its own."""
         wanted = self.whole.states[target]
         dims, device = (

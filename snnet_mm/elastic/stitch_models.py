@@ -8,28 +8,19 @@ from typing import Any, NamedTuple
 
 import torch
 from mmengine.config import Config
-from mmengine.model import BaseModule, revert_sync_batchnorm
-from mmengine.registry import MODELS, DefaultScope
+from mmengine.model import BaseModule
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, check_tokens_correspond
-from snnet_mm.anchors.mm_backbones import FITTING, anchor_model
 from snnet_mm.costs import cost_table, whole_model_cost
+from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import CostTable
-from snnet_mm.tasks import import_parts_for, known_scopes, task_of
-from snnet_mm.utils import (
-    atomic_path,
-    check,
-    is_number,
-    load_config,
-    load_fitting,
-    load_weights_only,
-)
-from snnet_mm.utils.configs import dicts_in, model_config
+from snnet_mm.tasks import known_scopes, task_of
+from snnet_mm.utils import atomic_path, check, dicts_in, is_number, load_config
+from snnet_mm.utils.configs import model_config
 from snnet_mm.utils.timm_models import origin_of
 
-from .convert import imports_of
+from .convert import build_model, check_equal, convert_model, imports_of
 
 Size = tuple[int, int]
 _WHY = dict(
@@ -44,27 +35,22 @@ _WHY = dict(
     find_unused_parameters='An iteration trains one stitch; other blocks get no '
     'gradient.',
     val_cfg='The anchors alone; tools/test.py --stitch-id all tests every stitch.',
-    sync_bn='As in the backbone before.',
 )
 
 
 class TrainedModel(NamedTuple):
-    """A trained model on an anchor of ours; ``facts`` are what a pair has in common."""
+    """A trained model and its anchor; ``facts`` are what a pair has in common."""
 
     config: str
     checkpoint: str
     cfg: Config
     model: dict
-    weights: dict[str, Tensor]
+    backbone: dict  # that runs the anchor block by block
+    weights: dict[str, Tensor]  # of the model on this backbone
     anchor: Anchor
+    size: Size  # that costs are counted at
     flops: int
     facts: dict[str, Any]
-
-    @property
-    def backbone(self) -> dict:
-        """Config of the anchor, as one of a stitched backbone."""
-        alone = ('init_cfg', 'out', 'out_indices', 'pretrained', 'with_cls')
-        return {k: v for k, v in self.model['backbone'].items() if k not in alone}
 
 
 def stitch_models(
@@ -83,7 +69,7 @@ def stitch_models(
         b: Those of the other.
         out: The config to write.
         input_size: Height and width that costs are counted at; by default those that
-            the data preprocessor, or the anchor of a classifier, is for.
+            the data preprocessor, or the backbone of a classifier, is for.
 
     Returns:
         The fast model, the slow one, and the costs of all stitches.
@@ -104,14 +90,14 @@ def stitch_models(
         check(fast.facts[key] == value, key, fast.facts[key], wanted)
     check_tokens_correspond(fast.anchor, slow.anchor)
     model, weights = _stitched(fast, slow)
-    built, file = _build(slow.cfg, model), out.with_suffix('.pth')
+    built, file = build_model(slow.cfg, model), out.with_suffix('.pth')
     built.load_state_dict(weights, strict=False)
-    costs = cost_table(built, input_size)
+    costs = cost_table(built, slow.size)
     later = type(built).init_weights is not BaseModule.init_weights
     if not later:
         model['init_cfg'] = dict(type='Pretrained', checkpoint=str(file))
     changes = _changes(slow.cfg, model, costs, input_size)
-    networks = [model_config(anchor.cfg).backbone for anchor in (fast, slow)]
+    networks = [anchor.model['backbone'] for anchor in (fast, slow)]
     changes['weights_origin'] = [origin_of(network) for network in networks]
     if later:
         changes['load_from'] = str(file)
@@ -125,48 +111,34 @@ def stitch_models(
 def read_trained(
     config: str, checkpoint: str, input_size: Size | None = None
 ) -> TrainedModel:
-    """Read a trained model; on an anchor of ours it must have equal outputs."""
+    """Read a trained model; its backbone run block by block has equal features."""
     cfg = Config(load_config(config).to_dict())
-    scope, loaded = cfg.get('default_scope'), load_weights_only(checkpoint)
+    scope = cfg.get('default_scope')
     check(scope in known_scopes(), 'default_scope', scope, known_scopes())
-    import_parts_for(cfg)
-    before = model_config(cfg)
-    theirs = _build(cfg, before)
-    load_fitting(theirs, loaded, checkpoint)
-    model, weights, anchor = anchor_model(before, theirs)
-    ours = _build(cfg, model)
-    ours.load_state_dict(weights, strict=False)
+    net = init_model(cfg, checkpoint, device='cpu')
+    conversion = convert_model(cfg, net)
+    elastic = conversion.build(cfg, [], net)
+    (anchor,) = elastic.backbone.anchors
     # Classifiers see images of the size that they are built for.
-    sizes = [getattr(part, 'size', None) for part in ours.data_preprocessor.modules()]
-    sizes = [input_size, *sizes, anchor.input_size if 'head' in model else None]
+    sizes = [getattr(part, 'size', None) for part in net.data_preprocessor.modules()]
+    embedding = getattr(net.backbone, 'patch_embed', None)
+    own = anchor.input_size, getattr(embedding, 'init_input_size', None), (224, 224)
+    model = model_config(cfg)
+    sizes = [input_size, *sizes, *own[: 3 * ('head' in model)]]
     size = next(filter(None, sizes), None)
     wanted = 'height and width of images, which no preprocessor pads to a size'
     check(size, '--shape', size, wanted)
-    _check_equal(theirs, ours, size)
-    facts = _facts(cfg, model, ours, loaded.get('meta') or {})
-    flops = whole_model_cost(anchor, size)[0].flops
-    return TrainedModel(config, checkpoint, cfg, model, weights, anchor, flops, facts)
-
-
-def _build(cfg: Config, model: Mapping) -> nn.Module:
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        built = revert_sync_batchnorm(MODELS.build(deepcopy(dict(model))))
-    built.eval()
-    return built
-
-
-@torch.no_grad()
-def _check_equal(theirs: nn.Module, ours: nn.Module, size: Size) -> None:
     images = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
-    run = [m if hasattr(m, 'head') else m.extract_feat for m in (theirs, ours)]
-    kind = type(theirs.backbone).__name__
-    for a, b in zip(*(tree_leaves(f(images)) for f in run), strict=True):
-        alike = a.shape == b.shape and (a - b).abs().max() <= 1e-4 * a.abs().max()
-        check(alike, 'model.backbone', kind, FITTING.get(kind, 'one with a known head'))
+    check_equal(net, elastic, images)
+    backbone = dict(conversion.backbone, out_indices=elastic.backbone.out_indices)
+    flops = whole_model_cost(anchor, size)[0].flops
+    weights = conversion.renamed(net.state_dict())
+    read = cfg, model, backbone, weights, anchor, size, flops
+    return TrainedModel(config, checkpoint, *read, _facts(cfg, model, backbone, net))
 
 
 def _facts(
-    cfg: Config, model: Mapping, ours: nn.Module, meta: Mapping
+    cfg: Config, model: Mapping, backbone: Mapping, net: nn.Module
 ) -> dict[str, Any]:
     data = (cfg.get('train_dataloader') or {}).get('dataset', {})
     while 'dataset' in data:
@@ -178,35 +150,48 @@ def _facts(
     heads = {k: v for k, v in model.items() if k.endswith('head')}
     counts = {node['num_classes'] for node in dicts_in(heads) if 'num_classes' in node}
     return {
-        'model.type': task_of(ours).name,
+        'model.type': task_of(net).name,
+        'backbone.out': backbone.get('out', 'maps'),
         'num_classes': sorted(counts),
         'train_dataloader.dataset': files,
-        'classes': (meta.get('dataset_meta') or {}).get('classes'),
+        'classes': net.dataset_meta['classes'],
         'data_preprocessor': {k: v for k, v in images.items() if k in colours},
     }
 
 
 def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, Tensor]]:
     """Config and weights of the stitched model, but for its stitching layers."""
-    pair, model = (fast, slow), deepcopy(slow.model)
-    outer, classifies = model['backbone'], 'head' in model
-    kept = {k: outer[k] for k in ('out', 'out_indices', 'with_cls') if k in outer}
-    backbone = dict(type='SNNetv1', anchors=[m.backbone for m in pair], **kept)
+    pair, model = (fast, slow), deepcopy(dict(slow.model))
+    anchors = [m.backbone['anchors'][0] for m in pair]
+    backbone = dict(slow.backbone, type='SNNetv1', anchors=anchors)
     if all(len(m.anchor.stages) == 1 for m in pair):
         rank = min(16, *(width for m in pair for width in m.anchor.block_dims))
         layer = dict(type='LoRAStitchingLayer', rank=rank)
         backbone |= dict(type='SNNetv2', stitching_layer=layer)
-    model['backbone'] = deepcopy(backbone)
-    if classifies:
+    own: dict[str, str] = {}  # parts that each anchor has of its own, and their place
+    if 'head' in model and backbone.get('out') == 'end':
         heads = [m.model['head']['anchor_heads'][0] for m in pair]
         model['head']['anchor_heads'] = [dict(h, init_cfg=None) for h in heads]
+        own['head'] = 'anchor_heads.{}.'
+    elif 'head' in model:
+        backbone['maps_of'] = 'end'
+        for part in ('neck', 'head'):
+            if any(key.startswith(f'{part}.') for key in slow.weights):
+                parts = [m.model[part] for m in pair]
+                model[part] = dict(type='PartPerAnchor', parts=parts)
+                own[part] = 'parts.{}.'
+    model['backbone'] = deepcopy(backbone)
+    if model.get('pretrained'):
+        model['pretrained'] = None  # would be set in the backbone
     weights = {}
     for i, m in enumerate(pair):
         for key, value in m.weights.items():
-            if key.startswith('backbone.'):
-                key = key.replace('backbone.', f'backbone.anchors.{i}.', 1)
-            elif classifies:
-                key = key.replace('anchor_heads.0.', f'anchor_heads.{i}.', 1)
+            part, _, name = key.partition('.')
+            if part == 'backbone':
+                key = key.replace('anchors.0.', f'anchors.{i}.', 1)
+            elif part in own:
+                name = name.removeprefix('anchor_heads.0.')
+                key = f'{part}.{own[part].format(i)}{name}'
             elif m is fast:
                 continue
             weights[key] = value
@@ -239,8 +224,6 @@ def _changes(
     loops['test_cfg'] = dict(type='StitchTestLoop', **sized)
     for name in (name for name in loops if cfg.get(name) is not None):
         changes[name] = dict(_delete_=True, stitches='anchors', **loops[name])
-    if 'SyncBN' in str(cfg.model.get('backbone')):
-        changes['sync_bn'] = 'torch'
     own = dict(load_from=None, resume=False, work_dir=None)
     return changes | {k: v for k, v in own.items() if cfg.get(k)}
 

@@ -107,12 +107,13 @@ def test_a_pair(pair, make, tmp_path):
         for a, b in zip(wanted, found, strict=True):
             torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-5)
     # Whatever the head, the fast anchor is the trained one.
-    anchors = {k[9:]: v for k, v in read[0].weights.items() if k[:9] == 'backbone.'}
-    for key, value in stitched.backbone.anchors[0].state_dict().items():
-        assert torch.equal(value, anchors[key]), key
+    for key, value in stitched.state_dict().items():
+        if key.startswith('backbone.anchors.0.'):
+            assert torch.equal(value, read[0].weights[key]), key
 
 
 LOW = dict(num_layers=1, embed_dims=64, out_indices=(0,))
+NOT_MIRRORED = dict(_delete_=True, type='MobileNetV3')
 OTHER_DATA = "train_dataloader = dict(dataset=dict(of='Other'))"
 # What differs in the slow model, and what is said of it.
 MISFITS = dict(
@@ -120,16 +121,11 @@ MISFITS = dict(
     data=({}, OTHER_DATA, "'Other'.*train_dataloader.dataset"),
     images=(dict(data_preprocessor=dict(mean=[0, 0, 0])), '', 'data_preprocessor'),
     patches=(dict(backbone=dict(patch_size=16)), '', r'patch_size=\(\(16,\), \(8,\)\)'),
-    settings=(
-        dict(backbone=dict(pre_norm=True)),
-        '',
-        "'VisionTransformer'; allowed: one without pre_norm",
-    ),
     depth=(dict(backbone=LOW, decode_head=dict(in_channels=64)), '', 'depth'),
     twins=(dict(), '', 'FLOPs twice'),
     rate=({}, 'optim_wrapper = dict(optimizer=dict(lr=None))', 'a learning rate'),
-    numbers=(dict(backbone=dict(act_cfg=dict(type='ReLU'))), '', 'without pre_norm'),
-    kind=(dict(backbone=dict(type='MAE')), '', "type='MAE'; allowed: an anchor"),
+    prefix=(dict(backbone=dict(with_cls_token=False)), '', 'num_registers'),
+    kind=(dict(backbone=NOT_MIRRORED), '', "type='MobileNetV3'; allowed: an anchor"),
 )
 
 
@@ -139,7 +135,8 @@ def test_what_does_not_fit_is_refused(misfit, make, tmp_path):
     size = (16, 2) if misfit == 'twins' else (24, 4)
     model, changed = seg_vit(16, 2), seg_vit(*size)
     for part, settings in change.items():
-        changed[part] = changed.get(part, {}) | settings
+        old = {} if '_delete_' in settings else changed.get(part, {})
+        changed[part] = old | settings
     fast, slow = make('fast', SEG, model), make('slow', SEG, changed, text)
     with pytest.raises(ValueError, match=message) as error:
         stitch_models(fast, slow, tmp_path / 'both.py')

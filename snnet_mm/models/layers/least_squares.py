@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from snnet_mm.anchors import Anchor, MapState, TokenState
+from snnet_mm.anchors import Anchor, TokenState
 from snnet_mm.stitching import Position, StitchingLayerSpec
 from snnet_mm.utils import check
 
@@ -119,7 +119,7 @@ class LayerFit:
         self.layer, self._all = layer, LeastSquares(*widths, False, ridge, device)
         self._prefix = LeastSquares(*widths, False, ridge, device)
 
-    def update(self, x: TokenState | MapState, y: TokenState | MapState) -> None:
+    def update(self, x: TokenState, y: TokenState) -> None:
         """Add the states before and after the gap."""
         self._all.update(x.fitted, y.fitted)
         if number := self.layer.num_prefix:

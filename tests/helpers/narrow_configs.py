@@ -213,7 +213,7 @@ def narrow(cfg, root, work_dir):
         layer.rank = 2
     for loader in (cfg.train_dataloader, cfg.test_dataloader):
         narrow_loader(loader, root, kind)
-    cfg.test_dataloader.batch_size = 1
+    cfg.test_dataloader.batch_size = cfg.test_dataloader.dataset.indices = 1
     if kind == 'head':
         cfg.test_evaluator.topk = (1,)
         if 'num_scenes' not in cfg.train_dataloader.dataset:

@@ -23,13 +23,11 @@ EVERY = [
 LEFT_OUT = 'nuclei', 'llama'
 ALL = [n for n in paths('**/*.py') if not any(part in n for part in LEFT_OUT)]
 # One of each kind; the others differ in widths, ranks, weights or stitches, and take
-# their step where slow tests are run.
+# their step where slow tests are run. Toy configs of SETR and DPT do it elsewhere.
 QUICK = (
     'bridging/bridge-vit-s-resnet50',
     'bridging/tiny/bridge-vit-vit-vit-block',
-    'camvid/setr-naive_snnetv2-fast-slow_1xb8-1500',
     'dinov2/eomt_dinov2-s_1xb4',
-    'dpt/dpt_snnetv2-deit3-s-l_',
     'esta/fgvc/snnetv1-augreg-ti-s-b_1xb64-100e_cub',
     'imagenet/snnetv2-deit3-s-l_',
     'imagenet/snnetv1-levit',

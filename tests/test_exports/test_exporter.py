@@ -4,36 +4,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from manifests import path_of
 from narrow_toy import SHORT
 from old_torch import writes_onnx
 from safetensors import safe_open
-from torch.testing import assert_close
 
 import snnet_mm
 from snnet_mm.costs import cost_table
-from snnet_mm.evaluation import PerStitchBN
-from snnet_mm.exports import StitchExporter, load_export
+from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.comparison import check_parity
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import set_stitch
 from snnet_mm.stitching import StitchResults
 
 onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
 
 MEAN = torch.tensor([123.675, 116.28, 103.53]).view(3, 1, 1)
-STD = torch.tensor([58.395, 57.12, 57.375]).view(3, 1, 1)
-
-
-def read_places(path):
-    """Where the weights of a graph lie, by name: file, offset and length."""
-    places = {}
-    for tensor in onnx.load(path, load_external_data=False).graph.initializer:
-        if place := {entry.key: entry.value for entry in tensor.external_data}:
-            numbers = int(place['offset']), int(place['length'])
-            places[tensor.name] = place['location'], *numbers
-    return places
 
 
 # Tracing takes its time for every block: depths 2 and 3, of which stitch 2 runs one
@@ -62,59 +47,6 @@ def test_graphs_for_images_of_another_size(
     source = str(Path(snnet_mm.__file__).parent).encode()
     for path in tmp_path.glob('stitch_2_*'):
         assert source not in path.read_bytes()
-
-
-@writes_onnx
-def test_a_bundle_stores_every_weight_once(toy_cfg, build, logits, tmp_path):
-    cfg = toy_cfg(sizes=SHORT)
-    model = build(cfg)
-    ids = (0, 1, 2)
-    # Stitch 0 has batch norm statistics of its own.
-    mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
-    statistics = dict.fromkeys(ids, mixed)
-    statistics[0] = {name: 0.5 + value.abs() for name, value in mixed.items()}
-    PerStitchBN(model, statistics).attach()
-    manifest = StitchExporter(cfg, model, tmp_path).export_bundle(ids)
-    assert manifest == json.loads((tmp_path / 'manifest.json').read_text())
-
-    images = 255 * torch.rand(3, 3, 64, 64)
-    used = {}
-    for i in ids:
-        path = path_of(tmp_path, f'stitch_{i}_64x64_fp32.onnx')
-        set_stitch(model, i)
-        wanted = logits(model, (images - MEAN) / STD)
-        assert_close(load_export(path)(images), wanted, rtol=1e-4, atol=1e-4)
-        used[i] = read_places(path)
-
-    # A name has one place, in all graphs, and a place one name.
-    places = {}
-    for weights in used.values():
-        for name, place in weights.items():
-            assert places.setdefault(name, place) == place
-    assert len(set(places.values())) == len(places)
-    weights = path_of(tmp_path, 'weights.safetensors')
-    assert {location for location, _, _ in places.values()} == {weights.name}
-    for name, sharing in (
-        ('backbone.anchors.0.pos_embed', {0, 2}),
-        ('backbone.anchors.0.blocks.0.norm1.weight', {0, 2}),
-        ('backbone.anchors.0.blocks.0.attn.qkv.weight.T', {0, 2}),
-        ('backbone.anchors.1.blocks.2.mlp.fc2.weight.T', {1, 2}),
-        ('backbone.stitching_layers.0to1_0.weight.T', {2}),
-        ('decode_head.conv_seg.weight', {0, 1, 2}),
-        ('decode_head.up_convs.0.0.conv.weight', {0}),
-        ('decode_head.up_convs.0.0.conv.weight@2', {1, 2}),
-    ):
-        assert {i for i in ids if name in used[i]} == sharing, name
-    # What is stored is what each part needs once.
-    size = weights.stat().st_size
-    stored = sum(length for _, _, length in places.values())
-    sum_of_graphs = sum(length for w in used.values() for _, _, length in w.values())
-    assert stored < size < stored + 150 * len(places)
-    assert sum_of_graphs > 1.2 * stored
-    with safe_open(weights, 'pt') as file:
-        merged = file.get_tensor('backbone.stitching_layers.0to1_0.weight.T')
-    layer = model.backbone.stitching_layers['0to1_0'].merged()
-    assert torch.equal(merged, layer.weight.T)
 
 
 def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_path):

@@ -19,9 +19,11 @@ from mmengine.registry import MODELS, init_default_scope
 from narrow_toy import SHORT, SIZES, smooth_images
 from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
+from safetensors import safe_open
 
 import snnet_mm
-from snnet_mm.exports import StitchExporter
+from snnet_mm.evaluation import PerStitchBN
+from snnet_mm.exports import StitchExporter, load_export, read_manifest
 from snnet_mm.exports.description import describe_graphs
 from snnet_mm.inference.init_inferencer import init_inferencer
 from snnet_mm.models import set_stitch
@@ -30,6 +32,7 @@ from snnet_mm.runtime.device import processor, usable_cores
 from snnet_mm.runtime.images import resize_image
 
 cv2 = pytest.importorskip('cv2')
+onnx = pytest.importorskip('onnx')
 pytest.importorskip('onnxruntime')
 pytestmark = writes_onnx
 
@@ -89,14 +92,140 @@ def copy_for(model, cfg, exported, folder):
     return StitchRuntime(folder)
 
 
+def with_statistics(model):
+    """Give stitch 0 batch norm statistics of its own."""
+    mixed = {k: v.clone() for k, v in model.state_dict().items() if 'running' in k}
+    statistics = dict.fromkeys(IDS, mixed)
+    statistics[0] = {name: 0.5 + value.abs() for name, value in mixed.items()}
+    PerStitchBN(model, statistics).attach()
+    return model
+
+
 @pytest.fixture(scope='module')
-def exported(toy_cfg, build, tmp_path_factory):
-    """A bundle of :data:`IDS`, whose latencies in float32 were measured."""
+def exporter(toy_cfg, build, tmp_path_factory):
+    """A bundle of :data:`IDS` in two precisions, which is written once."""
     folder, cfg = tmp_path_factory.mktemp('bundle'), toy_cfg(sizes=SHORT)
-    exporter = StitchExporter(cfg, build(cfg), folder)
-    exporter.export_bundle(IDS, precisions=('fp32', 'int8'))
-    StitchRuntime(folder).latencies()
-    return folder
+    exporter = StitchExporter(cfg, with_statistics(build(cfg)), folder)
+    exporter.manifest = exporter.export_bundle(IDS, precisions=('fp32', 'int8'))
+    return exporter
+
+
+@pytest.fixture(scope='module')
+def exported(exporter):
+    """The folder of the bundle, whose latencies in float32 were measured."""
+    StitchRuntime(exporter.out_dir).latencies()
+    return exporter.out_dir
+
+
+def read_places(path):
+    """Where the weights of a graph lie, by name: file, offset and length."""
+    places = {}
+    for tensor in onnx.load(path, load_external_data=False).graph.initializer:
+        if place := {entry.key: entry.value for entry in tensor.external_data}:
+            numbers = int(place['offset']), int(place['length'])
+            places[tensor.name] = place['location'], *numbers
+    return places
+
+
+@pytest.fixture
+def compare(exporter, logits):
+    """How far a file is from its stitch, on images; in units of their logits."""
+    normalise = exporter.model.data_preprocessor
+
+    def compare(stitch, precision, images):
+        set_stitch(exporter.model, stitch)
+        wanted = logits(exporter.model, (images - normalise.mean) / normalise.std)
+        name = f'stitch_{stitch}_64x64_{precision}.onnx'
+        got = load_export(path_of(exporter.out_dir, name))(images)
+        return got - wanted, ((got - wanted).norm() / wanted.norm()).item()
+
+    return compare
+
+
+def test_a_bundle_in_two_precisions(exporter, compare):
+    folder, manifest = exporter.out_dir, exporter.manifest
+    assert manifest == json.loads((folder / 'manifest.json').read_text())
+    files = [file for stitch in manifest['stitches'] for file in stitch['files']]
+    files = {plain(file['name']): file for file in files}
+    precisions = 'fp32', 'int8'
+    assert set(files) == {f'stitch_{i}_64x64_{p}.onnx' for i in IDS for p in precisions}
+    assert all(file['shares_weights'] for file in files.values())
+    for file in (*files.values(), manifest['weights']):
+        assert f'-{file["sha256"][:8]}.' in file['name']
+    ops = {}
+    for p in precisions:
+        path = path_of(folder, f'stitch_0_64x64_{p}.onnx')
+        nodes = onnx.load(path, load_external_data=False).graph.node
+        ops[p] = [node.op_type for node in nodes]
+    # Two blocks of four linear layers, and one for the map; the head stays as it is.
+    assert ops['int8'].count('MatMulInteger') == 9
+    assert 'MatMulInteger' not in ops['fp32']
+    assert ops['int8'].count('Conv') == ops['fp32'].count('Conv')
+    for i in IDS:
+        images = 255 * torch.rand(3, 3, 64, 64)
+        assert compare(i, 'fp32', images)[0].abs().max() < 1e-3
+        off, error = compare(i, 'int8', exporter.graph_images)
+        assert 1e-5 < error < 0.1
+        most = files[f'stitch_{i}_64x64_int8.onnx']['max_difference']
+        assert most == pytest.approx(off.abs().max().item(), rel=1e-2)
+
+
+def test_a_bundle_stores_every_weight_once(exporter):
+    names = {
+        (i, p): f'stitch_{i}_64x64_{p}.onnx' for i in IDS for p in ('fp32', 'int8')
+    }
+    folder, places = exporter.out_dir, {}
+    used = {key: read_places(path_of(folder, name)) for key, name in names.items()}
+    # A name has one place, in all graphs, and a place one name.
+    for weights in used.values():
+        for name, place in weights.items():
+            assert places.setdefault(name, place) == place
+    assert len(set(places.values())) == len(places)
+    weights = path_of(folder, 'weights.safetensors')
+    assert {location for location, _, _ in places.values()} == {weights.name}
+    for name, sharing in (
+        ('backbone.anchors.0.pos_embed', {0, 2}),
+        ('backbone.anchors.0.blocks.0.norm1.weight', {0, 2}),
+        ('backbone.anchors.0.blocks.0.attn.qkv.weight.T', {0, 2}),
+        ('backbone.anchors.1.blocks.2.mlp.fc2.weight.T', {1, 2}),
+        ('backbone.stitching_layers.0to1_0.weight.T', {2}),
+        ('decode_head.conv_seg.weight', {0, 1, 2}),
+        ('decode_head.up_convs.0.0.conv.weight', {0}),
+        ('decode_head.up_convs.0.0.conv.weight@2', {1, 2}),
+    ):
+        assert {i for i in IDS if name in used[i, 'fp32']} == sharing, name
+    shared = used[0, 'int8'].keys() & used[2, 'int8'].keys()
+    assert 'backbone.anchors.0.blocks.0.attn.qkv.weight.T_quantized' in shared
+    assert 'decode_head.conv_seg.weight' in used[0, 'int8'].keys() & used[2, 'fp32']
+    # What is stored is what each part needs once.
+    size = weights.stat().st_size
+    stored = sum(length for _, _, length in places.values())
+    sum_of_graphs = sum(length for w in used.values() for _, _, length in w.values())
+    assert stored < size < stored + 150 * len(places)
+    assert sum_of_graphs > 1.2 * stored
+    with safe_open(weights, 'pt') as file:
+        merged = file.get_tensor('backbone.stitching_layers.0to1_0.weight.T')
+    layer = exporter.model.backbone.stitching_layers['0to1_0'].merged()
+    assert torch.equal(merged, layer.weight.T)
+
+
+def test_damaged_exports_are_refused(exporter, tmp_path):
+    shutil.copytree(exporter.out_dir, tmp_path, dirs_exist_ok=True)
+    path = path_of(tmp_path, 'stitch_0_64x64_fp32.onnx')
+    weights = path_of(tmp_path, 'weights.safetensors')
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-4])
+    with pytest.raises(ValueError, match=f'{len(content) - 4} bytes; .*is damaged'):
+        load_export(path)
+    weights.write_bytes(content)
+    assert load_export(path)(exporter.graph_images).shape == (2, 6, 64, 64)
+    with pytest.raises(ValueError, match="stitch_9.onnx'; allowed: 'stitch_0_64x64"):
+        load_export(tmp_path / 'stitch_9.onnx')
+    manifest = json.loads((tmp_path / 'manifest.json').read_text())
+    del manifest['version']
+    (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match='version=None; allowed: 3; export the st'):
+        read_manifest(tmp_path)
 
 
 @pytest.mark.parametrize('padded', [{}, dict(size=(64, 64)), dict(size_divisor=16)])
@@ -112,7 +241,7 @@ def test_masks_are_those_of_mm(toy_cfg, build, exported, tmp_path, mode, padded)
         resize['scale'] = (50, 60)
     cfg.model.data_preprocessor.test_cfg = padded
     cfg = pipeline_of(cfg, resize)
-    model, varied = build(cfg), 0
+    model, varied = with_statistics(build(cfg)), 0
     runtime = copy_for(model, cfg, exported, tmp_path)
     for sample, mask in predictions(cfg, model, runtime):
         assert_array_equal(mask, sample.pred_sem_seg.data[0].numpy())

@@ -165,7 +165,8 @@ class OnnxBundle:
                 continue
             content = _digest(array)
             if content not in self._stored:
-                base = value.name
+                # Another graph may call a result as this one calls a constant.
+                base = value.name if '.' in value.name else 'constant'
                 numbered = (f'{base}@{n}' if n > 1 else base for n in count(1))
                 name = next(n for n in numbered if n not in self._arrays)
                 self._stored[content] = name

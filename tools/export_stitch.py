@@ -63,7 +63,7 @@ def main() -> None:
     args = parse_args()
 
     from snnet_mm.exports import ExportRequest, StitchExporter
-    from snnet_mm.inference.init_model import check_stitches, init_model
+    from snnet_mm.inference.init_model import init_model, space_of
     from snnet_mm.utils import load_config
 
     cfg = load_config(args.config, args.cfg_options)
@@ -80,7 +80,7 @@ def main() -> None:
         tolerance=args.tolerance,
         maps=args.maps,
     )
-    check_stitches(cfg, selection, by_costs=True)
+    selection.check(space_of(cfg), counted=True)
     check_writable(args.out, 'option: --out')
     model = init_model(
         cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics

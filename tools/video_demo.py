@@ -205,7 +205,7 @@ def of_bundle(args: argparse.Namespace) -> Source:
 def of_checkpoint(args: argparse.Namespace, frame: np.ndarray) -> Source:
     """Return how the stitches of a checkpoint predict and draw a frame."""
     from snnet_mm.inference.init_inferencer import draw_prediction, init_inferencer
-    from snnet_mm.inference.init_model import check_stitches, init_model
+    from snnet_mm.inference.init_model import init_model, space_of
     from snnet_mm.models import find_stitched_backbone, set_stitch
     from snnet_mm.utils import load_config
 
@@ -213,7 +213,7 @@ def of_checkpoint(args: argparse.Namespace, frame: np.ndarray) -> Source:
     cfg, legend = load_config(config), {}
     check_file(checkpoint, 'argument: checkpoint')
     selection = Selection(args.stitch_id or 'all', args.results)
-    check_stitches(cfg, selection)
+    selection.check(space_of(cfg))
     model = init_model(cfg, checkpoint, device=args.device)
     backbone = find_stitched_backbone(model)
     inferencer = init_inferencer(model)

@@ -1,6 +1,6 @@
 """Data sets, and checks of the data that a config names."""
 
-from .batches import prepare, random_batches, spread, subset
+from .batches import prepare, random_batches, spread
 from .folder_check import (
     check_annotation_file,
     check_data_folders,

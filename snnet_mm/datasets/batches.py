@@ -36,19 +36,13 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
 
 def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     """Return the same data loader over a few images, evenly spread over its data."""
-    total = len(dataloader.dataset)
-    number = min(num_images, total)
-    return subset(dataloader, [i * total // number for i in range(number)])
-
-
-def subset(dataloader: DataLoader, indices: Sequence[int]) -> DataLoader:
-    """Return the same data loader over some images of its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
     # Wrappers such as mmengine's ConcatDataset have no subsets.
     allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
     allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
-    part = dataset.get_subset(list(indices))
+    total, number = len(dataset), min(num_images, len(dataset))
+    part = dataset.get_subset([i * total // number for i in range(number)])
     names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
     settings = {name: getattr(dataloader, name) for name in names}
     settings['batch_size'] = dataloader.batch_size or 1  # of batch samplers none

@@ -9,6 +9,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,7 @@ from torch import nn
 
 from snnet_mm.costs import cost_table, preprocessed_size, size_name
 from snnet_mm.costs.parts import empty_images
-from snnet_mm.models import find_stitched_backbone, set_stitch
+from snnet_mm.models import find_stitched_backbone
 from snnet_mm.runtime.bundle import describe_file, files_of, name_by_content
 from snnet_mm.runtime.manifest import DIGITS, MANIFEST, VERSION, check_manifest
 from snnet_mm.stitching import Selection, StitchResults
@@ -42,7 +43,7 @@ from .comparison import (
 from .description import check_windows, describe_graphs
 from .formats import FORMATS, Run
 from .graph import StitchBuild
-from .onnx_files import OnnxBundle, to_onnx
+from .onnx_files import OnnxBundle
 from .request import PYTORCH, ExportRequest, judge
 from .single import anchors_of, single_stitch
 from .verification import Verified, results_by_kind, verify
@@ -157,15 +158,15 @@ class StitchExporter:
         """Write all files but the manifest into a folder; return the manifest."""
         bundle, weights = OnnxBundle(folder), None
         own = folder, bundle if request.bundle else None
-        names = {i: request.files(i, self.size) for i in ids}
-        wanted = {}
+        pairs = [*product(request.formats, request.precisions)]
+        names, wanted = {}, {}
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
-            wanted[i] = self._write(i, names[i], *own)
+            names[i], wanted[i] = self._write(i, pairs, *own)
         judged, rows, left_out = {}, defaultdict(dict), {i: [] for i in ids}
-        lost, shares = True, request.shares_weights
+        lost = True
         while lost:
-            if shares:
+            if bundle.graphs:
                 weights = describe_file(bundle.save())
             compared = folder, weights if request.bundle else None
             files, lost = {}, []
@@ -187,9 +188,7 @@ class StitchExporter:
                     for part in filter(None, (file, file['weights'])):
                         (folder / part['name']).unlink()
                 if kind not in [name for name, *_ in names[i]]:
-                    name = FORMATS[kind].file_name(i, self.size, 'fp32')
-                    names[i].append((kind, 'fp32', name))
-                    self._write(i, names[i][-1:], *own)
+                    names[i] += self._write(i, [(kind, 'fp32')], *own)[0]
         results = self.results
         if request.verify_on:
             by_kind = results_by_kind(self.space, self.costs, rows)
@@ -210,21 +209,25 @@ class StitchExporter:
     def _write(
         self,
         stitch_id: int,
-        files: Sequence[tuple[str, str, str]],
+        pairs: Sequence[tuple[str, str]],
         folder: Path,
         bundle: OnnxBundle | None,
-    ) -> Predictions:
-        """Write files of one stitch; return what it predicts."""
-        set_stitch(self.model, stitch_id)
+    ) -> tuple[list[tuple[str, str, str]], Predictions]:
+        """Write one stitch in pairs of a format and a precision.
+
+        Returns format, precision and name of every file, such as
+        ``stitch_28_176x240_int8.onnx``, and what the stitch predicts.
+        """
         cfg, single = single_stitch(self.cfg, self.model, stitch_id)
         number = 1 if task_of(self.model).takes_one(self.model) else NUM_IMAGES
-        build = StitchBuild(cfg, single, self.graph_images[:number])
-        for kind, precision, name in files:
-            if bundle and FORMATS[kind].shares_weights:
-                bundle.add(name, to_onnx(build, precision))
-            else:
-                FORMATS[kind].write(build, folder / name, precision)
-        return predict_loaded(self.model, self.images)
+        build, files = StitchBuild(cfg, single, self.graph_images[:number]), []
+        for kind, precision in pairs:
+            format = FORMATS[kind]
+            about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
+            name = f'stitch_{stitch_id}{about}{format.suffix}'
+            format.write(build, folder / name, precision, bundle)
+            files.append((kind, precision, name))
+        return files, predict_loaded(self.model, self.images)
 
     def _compare(
         self,
@@ -244,8 +247,8 @@ class StitchExporter:
             runs[name] = format.load(path, options)
             got = runs[name](self.graph_images)
             reordered = task_of(self.model).reordered(self.model)
-            compared = kind, name, got, wanted, precision, reordered
-            difference = check_parity(*compared)
+            bound = format.tolerance if precision == 'fp32' else math.inf
+            difference = check_parity(name, got, wanted, bound, reordered)
             shares = format.shares_weights and shared is not None
             about = dict(format=kind, precision=precision, **describe_file(path))
             about |= dict(max_difference=difference, shares_weights=shares)
@@ -274,7 +277,6 @@ class StitchExporter:
         if new:
             place = f'on {request.verify_on}'
             print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
-            set_stitch(self.model, stitch_id)
             _, single = single_stitch(self.cfg, self.model, stitch_id)
             data = self.size, request.verify_on, request.limit
             found = verify(self.cfg, single, new, *data)

@@ -1,6 +1,5 @@
 """Formats of exported stitches as plain data, and the loader of all of them."""
 
-import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, check
 
 from .graph import StitchBuild
-from .onnx_files import write_onnx
+from .onnx_files import OnnxBundle, write_onnx
 from .openvino_files import write_openvino
 from .single import load_checkpoint, save_single
 
@@ -32,46 +31,36 @@ class Format:
 
     Args:
         suffix: End of its files.
-        write: Called with a build, the path and the precision.
+        write: Called with a build, the path, the precision, and the bundle if there is
+            one.
         load: Opens a file, with the ``options`` of its precision.
         packages: What writing and reading need, and for ``int8`` what that needs.
         extra: Extra of this package that brings them.
-        cannot: Reasons why it has no other precision, by precision.
+        casts: Why it has no precision but fp32, if so.
         options: What its runtime is told, by precision.
         is_graph: Whether files are graphs for one size of images.
         shares_weights: Whether files of a bundle do.
         weights_suffix: End of a second file with the weights.
+        tolerance: Largest difference of predictions in fp32, relative to the largest
+            prediction if that exceeds 1.
     """
 
     suffix: str
-    write: Callable[[StitchBuild, Path, str], None]
+    write: Callable[[StitchBuild, Path, str, OnnxBundle | None], None]
     load: Callable[[Path, Mapping], Run]
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     extra: str = ''
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    casts: str = ''
     options: Mapping[str, Mapping] = field(default_factory=dict)
     is_graph: bool = True
     shares_weights: bool = False
     weights_suffix: str = ''
-
-    def check_precision(self, name: str, precision: str) -> None:
-        """Raise if the format lacks a precision, or its packages are missing."""
-        reason = self.cannot.get(precision)
-        check(reason is None, '--precision', precision, f'not with {name}: {reason}')
-        needed = (*self.packages.get('any', ()), *self.packages.get(precision, ()))
-        missing = [n for n in needed if importlib.util.find_spec(n) is None]
-        allowed = f"{name!r} after pip install -e '.[{self.extra}]', for "
-        check(not missing, '--format', name, allowed + ', '.join(missing))
-
-    def file_name(self, stitch_id: int, size: tuple[int, int], precision: str) -> str:
-        """Return the name of a stitch's file: ``stitch_28_176x240_int8.onnx``."""
-        about = '_{}x{}_{}'.format(*size, precision) if self.is_graph else ''
-        return f'stitch_{stitch_id}{about}{self.suffix}'
+    tolerance: float = 1e-4
 
 
-def _load_graph(kind: str, path: Path, options: Mapping) -> Run:
+def _load_graph(opener: Callable, path: Path, options: Mapping) -> Run:
     """Open a graph on the CPU, with as many threads as torch has."""
-    run = OPENERS[kind](path, torch.get_num_threads(), options)
+    run = opener(path, torch.get_num_threads(), options)
 
     def predict(images: Tensor) -> Predictions:
         outputs = tuple(map(torch.from_numpy, run(images.numpy())))
@@ -80,17 +69,17 @@ def _load_graph(kind: str, path: Path, options: Mapping) -> Run:
     return predict
 
 
-def _save_program(build: StitchBuild, path: Path, precision: str) -> None:
+def _save_program(build: StitchBuild, path: Path, *_) -> None:
     with atomic_path(path) as temporary:
         torch.export.save(build.program, temporary)
 
 
-_AS_TRAINED = 'a checkpoint is as trained; mm casts it when it runs (--amp)'
 _CHECKPOINT = dict(
-    write=lambda build, path, _: save_single(build.cfg, build.model, path),
+    write=lambda build, path, *_: save_single(build.cfg, build.model, path),
     load=load_checkpoint,
-    cannot=dict.fromkeys(PRECISIONS[1:], _AS_TRAINED),
+    casts='a checkpoint is as trained; mm casts it when it runs (--amp)',
     is_graph=False,
+    tolerance=1e-5,
 )
 _ONNX_PACKAGES = ('onnx', 'onnxruntime', 'onnxscript')
 FORMATS = {
@@ -99,7 +88,7 @@ FORMATS = {
     'onnx': Format(
         '.onnx',
         write_onnx,
-        partial(_load_graph, 'onnx'),
+        partial(_load_graph, OPENERS['onnx']),
         packages=dict(any=_ONNX_PACKAGES),
         extra='onnx',
         shares_weights=True,
@@ -108,10 +97,11 @@ FORMATS = {
     'openvino': Format(
         '.xml',
         write_openvino,
-        partial(_load_graph, 'openvino'),
+        partial(_load_graph, OPENERS['openvino']),
         packages=dict(any=(*_ONNX_PACKAGES, 'openvino'), int8=('nncf',)),
         extra='openvino',
         weights_suffix='.bin',
+        tolerance=1e-3,
         # Unless it is told, it computes in bf16 on a CPU that can.
         options=dict.fromkeys(PRECISIONS, {'INFERENCE_PRECISION_HINT': 'f32'}),
     ),
@@ -119,7 +109,7 @@ FORMATS = {
         '.pt2',
         _save_program,
         lambda path, _: torch.no_grad()(torch.export.load(path).module()),
-        cannot=dict.fromkeys(PRECISIONS[1:], 'torch casts it when it runs (autocast)'),
+        casts='torch casts it when it runs (autocast)',
     ),
 }
 

@@ -31,15 +31,14 @@ EXACT = 'rpn_head.', 'roi_head.'  # heads that stay in float32 with all that fol
 WEIGHTS = 'weights.safetensors'  # of a bundle, with a digest in its name
 
 
-def to_onnx(build: StitchBuild, precision: str = 'fp32') -> onnx_ir.Model:
-    """Turn a build into an ONNX model of a precision.
+def to_onnx(build: StitchBuild) -> onnx_ir.Model:
+    """Turn a build into an ONNX model.
 
     Weights have the names that they have in the checkpoint, ``.T`` if transposed.
     """
     if build.onnx is None:  # torch cannot convert data-dependent shapes again
         build.onnx = _convert(build)
-    model = build.onnx.clone()
-    return {'fp32': lambda m: m, 'int8': _to_int8, 'fp16': _to_fp16}[precision](model)
+    return build.onnx.clone()
 
 
 def _convert(build: StitchBuild) -> onnx_ir.Model:
@@ -129,9 +128,17 @@ def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
     return ir.from_proto(proto)
 
 
-def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
-    """Write an ONNX file with its weights inside."""
-    save_onnx(to_onnx(build, precision), path)
+def write_onnx(
+    build: StitchBuild, path: Path, precision: str, bundle: OnnxBundle | None
+) -> None:
+    """Write an ONNX file of a precision, or add it to a bundle."""
+    model = to_onnx(build)
+    if precision != 'fp32':
+        model = dict(int8=_to_int8, fp16=_to_fp16)[precision](model)
+    if bundle is None:
+        save_onnx(model, path)
+    else:
+        bundle.add(path.name, model)
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
@@ -147,7 +154,7 @@ class OnnxBundle:
 
     def __init__(self, folder: str | os.PathLike) -> None:
         self.folder, self.path = Path(folder), None
-        self._graphs: dict[str, onnx_ir.Model] = {}
+        self.graphs: dict[str, onnx_ir.Model] = {}
         self._arrays: dict[str, np.ndarray] = {}
         self._stored: dict[bytes, str] = {}  # name by content
 
@@ -173,18 +180,18 @@ class OnnxBundle:
                 self._arrays[name] = np.ascontiguousarray(array)
             value.name = name = self._stored[content]
             value.const_value = ir.tensor(self._arrays[name], name=name)
-        self._graphs[file] = model
+        self.graphs[file] = model
 
     def drop(self, file: str) -> None:
         """Remove a graph; the next :meth:`save` omits weights of it alone."""
-        del self._graphs[file]
+        del self.graphs[file]
         (self.folder / file).unlink()
 
     def save(self) -> Path:
         """Write all files; return the path of the weights."""
         import onnx_ir as ir
 
-        used = {name for g in self._graphs.values() for name in g.graph.initializers}
+        used = {name for g in self.graphs.values() for name in g.graph.initializers}
         content = save({n: array for n, array in self._arrays.items() if n in used})
         if self.path is not None:  # saved before, with more weights
             self.path.unlink()
@@ -195,7 +202,7 @@ class OnnxBundle:
         # A safetensors file begins with the length of its header, in 8 bytes.
         start = 8 + int.from_bytes(content[:8], 'little')
         header = json.loads(content[8:start])
-        for file, model in self._graphs.items():
+        for file, model in self.graphs.items():
             shared = header.keys() & model.graph.initializers.keys()
             for name in shared:
                 value = model.graph.initializers[name]

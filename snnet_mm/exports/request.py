@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from importlib.util import find_spec
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from snnet_mm.stitching import HIGHER, Selection, key_metric, metric_directions
@@ -56,21 +57,14 @@ class ExportRequest:
         known = self.precisions and set(self.precisions) <= set(PRECISIONS)
         check(known, '--precision', tuple(self.precisions), PRECISIONS)
         for name, precision in product(self.formats, self.precisions):
-            FORMATS[name].check_precision(name, precision)
-
-    @property
-    def shares_weights(self) -> bool:
-        """Whether some of the files point into shared weights."""
-        return self.bundle and any(FORMATS[f].shares_weights for f in self.formats)
-
-    def files(
-        self, stitch_id: int, size: tuple[int, int]
-    ) -> list[tuple[str, str, str]]:
-        """Return format, precision and name of every file of a stitch."""
-        return [
-            (name, precision, FORMATS[name].file_name(stitch_id, size, precision))
-            for name, precision in product(self.formats, self.precisions)
-        ]
+            format = FORMATS[name]
+            allowed = f'not with {name}: {format.casts}'
+            right = precision == 'fp32' or not format.casts
+            check(right, '--precision', precision, allowed)
+            needed = format.packages.get('any', ()), format.packages.get(precision, ())
+            missing = [n for n in chain(*needed) if find_spec(n) is None]
+            allowed = f"{name!r} after pip install -e '.[{format.extra}]', for "
+            check(not missing, '--format', name, allowed + ', '.join(missing))
 
 
 def lost_points(value: float, wanted: float, higher_is_better: bool) -> float:

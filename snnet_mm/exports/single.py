@@ -19,6 +19,7 @@ from snnet_mm.models import (
     PartPerAnchor,
     StitchedBackbone,
     find_stitched_backbone,
+    set_stitch,
 )
 from snnet_mm.stitching import Stitch
 from snnet_mm.tasks.base import Predictions
@@ -41,14 +42,16 @@ TOOL_KEYS = ('custom_imports', 'model_wrapper_cfg', 'tta_model', 'tta_pipeline')
 def single_stitch(
     cfg: Config, model: nn.Module, stitch_id: int
 ) -> tuple[Config, nn.Module]:
-    """Build the active stitch of a stitched model as its own model, in eval mode.
+    """Build one stitch of a stitched model as its own model, in eval mode.
 
-    Its ``exported_from`` names the stitch, its route and the space.
+    The stitch is then active. ``exported_from`` of the new model names the stitch, its
+    route and the space.
     """
-    exported = single_stitch_config(cfg, model, stitch_id)
+    set_stitch(model, stitch_id)
+    exported = single_stitch_config(cfg, model)
     init_default_scope(exported.get('default_scope', 'mmengine'))
     single = MODELS.build(deepcopy(exported.model))  # DETRs write into theirs
-    state = merged_state(model, stitch_id)
+    state = merged_state(model)
     single.load_state_dict({name: state[name] for name in single.state_dict()})
     if hasattr(model, 'dataset_meta'):
         single.dataset_meta = model.dataset_meta
@@ -59,8 +62,8 @@ def single_stitch(
     return exported, single
 
 
-def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Config:
-    """Write the config of one stitch of a stitched model as a plain model.
+def single_stitch_config(cfg: Config, model: nn.Module) -> Config:
+    """Return the config of the active stitch of a stitched model as a plain model.
 
     A part of the model with a method ``config_of_stitch(config, stitch)`` gives its own
     config for the stitch. Auxiliary heads, hooks with ``stitched_only = True``,
@@ -70,7 +73,7 @@ def single_stitch_config(cfg: Config, model: nn.Module, stitch_id: int) -> Confi
     out = {k: deepcopy(v) for k, v in cfg.items() if k in kept}
     config = out['model'] = model_config(cfg)
     backbone = find_stitched_backbone(model)
-    stitch = backbone.space[stitch_id]
+    stitch = backbone.active_stitch
     # Not always ``backbone``: the encoder of a retriever is a list.
     holder, place = _place(config, _path(model, backbone))
     holder[place] = _backbone_config(holder[place], backbone, stitch)
@@ -152,15 +155,15 @@ def load_checkpoint(path: Path, options: Mapping) -> Callable[[Tensor], Predicti
     return lambda images: predict_loaded(model, images.flip(1) if flip else images)
 
 
-def merged_state(model: nn.Module, stitch_id: int) -> dict[str, Tensor]:
-    """Merge low-rank updates, and what plug-ins add, into the weights of a stitch."""
+def merged_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return all weights, with low-rank updates and plug-ins of the active stitch."""
     state = model.state_dict()
     for name, module in model.named_modules():
         if hasattr(type(module), 'merged'):
             for key, value in module.merged().state_dict().items():
                 state[f'{name}.{key}'] = value
     backbone = find_stitched_backbone(model)
-    stitch = backbone.space[stitch_id]
+    stitch = backbone.active_stitch
     for name, module in model.named_modules():
         if isinstance(module, PartPerAnchor):
             own = f'{name}.parts.{stitch.end_anchor}.'

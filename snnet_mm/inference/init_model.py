@@ -23,7 +23,7 @@ from snnet_mm.models import (
     compile_blocks,
     set_stitch,
 )
-from snnet_mm.stitching import Selection, StitchingSpace
+from snnet_mm.stitching import StitchingSpace
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
     dicts_in,
@@ -54,16 +54,6 @@ def space_of(cfg: Config) -> StitchingSpace | None:
     except (NotImplementedError, RuntimeError):
         # An anchor that needs real tensors: what asks looks again at the real model.
         return None
-
-
-def check_stitches(cfg: Config, selection: Selection, by_costs: bool = False) -> None:
-    """Raise for a wrong selection before the model of a config is built.
-
-    ``by_costs`` means that budgets without results go by costs of the model, later. A
-    space that :func:`space_of` does not know is left for later, too.
-    """
-    if (space := space_of(cfg)) is not None:
-        selection.check(space, by_costs)
 
 
 def init_model(

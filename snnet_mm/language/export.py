@@ -90,7 +90,8 @@ def export_stitch(
     model = unwrapped(model)
     net = find_stitched_backbone(model)
     active, stitch = net.active_stitch, net.space[stitch_id]
-    weights = merged_state(model, stitch_id)
+    net.set_stitch(stitch_id)
+    weights = merged_state(model)
     if stitch.kind == ANCHOR_KIND:
         anchor = net.anchors[stitch.end_anchor]
         exported = AutoModelForCausalLM.from_config(

@@ -68,15 +68,17 @@ class Selection:
         self.costs = [
             t if isinstance(t, CostTable) else CostTable.read(t) for t in tables
         ]
-        keys, once = [variant_of(t) for t in self.costs], 'one table of each size and '
-        once += 'precision (stitch_table.py --precision)'
+        keys = [variant_of(t) for t in self.costs]
+        once = 'one table of each size and precision'
         check(len({*keys}) == len(keys), '--costs', keys, once)
 
-    def check(self, space: StitchingSpace, counted: bool = False) -> None:
-        """Raise for what can be told without a model.
+    def check(self, space: StitchingSpace | None, counted: bool = False) -> None:
+        """Raise for what can be told without a model, with the space as far as known.
 
         ``counted`` means that budgets without results go by counted costs, later.
         """
+        if space is None:
+            return
         for results in self.results:
             results.check_space(space)
         sizes = {table.input_size for table in self.costs}

@@ -132,10 +132,10 @@ def test_single_stitch_holds_the_route_alone(layer):
     net = build(*anchors, layer, stages=[(0, 2), (0, 3)])
     cfg = Config(dict(model=dict(type='Held', backbone=dict(anchors=anchors))))
     held = torch.nn.ModuleDict(dict(backbone=net))
-    plain = single_stitch_config(cfg, held, 3).model.backbone
+    net.set_stitch(3)
+    plain = single_stitch_config(cfg, held).model.backbone
     single, state = MODELS.build(plain).eval(), net.state_dict()
     single.load_state_dict({k: state[k] for k in single.state_dict()})
-    net.set_stitch(3)
     with torch.no_grad():
         assert single(images).tokens.equal(net(images).tokens)
     held = sum(p.numel() for p in single.parameters())

@@ -88,20 +88,18 @@ def test_the_manifest_tells_costs_metrics_and_how_to_feed(toy_cfg, build, tmp_pa
 
 def test_an_export_that_differs_is_refused():
     wanted = torch.full((2, 3), 10.0)
-    assert check_parity('onnx', 'stitch 5', wanted + 5e-4, wanted) == pytest.approx(
-        5e-4, 1e-2
-    )
-    with pytest.raises(RuntimeError, match='onnx export of stitch 5 .* by 0.002'):
-        check_parity('onnx', 'stitch 5', wanted + 2e-3, wanted)
-    with pytest.raises(RuntimeError, match='mm export .* by 0.0005'):
-        check_parity('mm', 'stitch 5', wanted + 5e-4, wanted)
+    found = check_parity('5.onnx', wanted + 5e-4, wanted, 1e-4)
+    assert found == pytest.approx(5e-4, 1e-2)
+    with pytest.raises(RuntimeError, match='export of 5.onnx .* by 0.002'):
+        check_parity('5.onnx', wanted + 2e-3, wanted, 1e-4)
+    assert check_parity('5.onnx', wanted + 2, wanted, math.inf) == 2
     rows, moved = torch.zeros(2, 20, 4), torch.zeros(2, 20, 4)
     moved[0, 3:5] = 1
-    check_parity('onnx', 'stitch 5', moved, rows, 'fp32', 0.05)
+    check_parity('5.onnx', (moved,), (rows,), 1e-4, 0.05)
     with pytest.raises(RuntimeError, match='differs'):
-        check_parity('onnx', 'stitch 5', moved, rows, 'fp32', 0.04)
+        check_parity('5.onnx', (moved,), (rows,), 1e-4, 0.04)
     with pytest.raises(RuntimeError, match='by nan'):
-        check_parity('onnx', 'stitch 5', wanted * torch.nan, wanted)
+        check_parity('5.onnx', wanted * torch.nan, wanted, math.inf)
 
 
 def test_a_checkpoint_needs_no_size(toy_cfg, build, tmp_path):

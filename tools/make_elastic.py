@@ -34,12 +34,8 @@ def parse_args() -> argparse.Namespace:
     add('--iters', type=int, default=0, help=what)
     what = 'tune with labels of the training images, too'
     add('--labels', action='store_true', help=what)
-    what = 'learning rate of tuning (default: 1e-4, with --labels 3e-4)'
-    add('--rate', type=float, help=what)
-    what = (
-        'rank of updates of each budget that are tuned (default: 0, with --labels 16)'
-    )
-    add('--lora-rank', type=int, help=what)
+    what = 'learning rate of tuning (default: %(default)s)'
+    add('--rate', type=float, default=1e-4, help=what)
     what = 'iterations that train the model and all budgets jointly; changes the model'
     add('--train', type=int, default=0, help=what)
     what = 'write a checkpoint that holds the model, too'
@@ -74,7 +70,6 @@ def main() -> None:
         iters=args.iters,
         labels=args.labels,
         rate=args.rate,
-        lora_rank=args.lora_rank,
         train=args.train,
         num_images=args.num_images,
         whole=args.whole,

@@ -65,8 +65,7 @@ def make_elastic(
     blocks: Sequence[Sequence[int]] = (),
     iters: int = 0,
     labels: bool = False,
-    rate: float | None = None,
-    lora_rank: int | None = None,
+    rate: float = 1e-4,
     train: int = 0,
     num_images: int = NUM_IMAGES,
     whole: bool = False,
@@ -98,9 +97,7 @@ def make_elastic(
         blocks: Blocks that each chain keeps, in place of a search.
         iters: Iterations of tuning of the maps; the network stays frozen.
         labels: Whether tuning learns from labels, too, and not from the network alone.
-        rate: Highest learning rate of tuning; by default 3e-4 with labels, else 1e-4.
-        lora_rank: Rank of low-rank updates of each chain, which are tuned with its
-            maps; by default 16 with labels, else 0 for none.
+        rate: Highest learning rate of tuning.
         train: Iterations of a joint training of the network and all chains with the
             schedule of the config. It changes the network.
         num_images: Number of images that maps are fitted on.
@@ -132,19 +129,15 @@ def make_elastic(
     labelled = labels or train
     wanted = 'no folder with --labels or --train, which need labels'
     check(not labelled or images is None, '--images', images, wanted)
-    lora_rank = (16 if labels else 0) if lora_rank is None else lora_rank
-    check(is_whole(lora_rank, 0), '--lora-rank', lora_rank, '0 or more')
-    rate = (3e-4 if labels else 1e-4) if rate is None else rate
     check(rate > 0, '--rate', rate, 'more than 0')
-    for key, given in (('--labels', labels), ('--lora-rank', lora_rank)):
-        check(iters or not given, '--iters', iters, f'1 or more with {key}')
+    check(iters or not labels, '--iters', iters, '1 or more with --labels')
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
         chains = job.choose(budgets, keep, blocks)
         job.fit(chains, num_images, whole)
         if iters:
-            job.tune(iters, whole, labels, rate, lora_rank)
+            job.tune(iters, whole, labels, rate)
         if train:
             job.train(train)
         return job.evaluate()
@@ -168,7 +161,6 @@ class _Job:
         written = folder / 'elastic.pth'
         other = not written.exists() or not written.samefile(checkpoint)
         check(other, '--work-dir', folder, f'a folder without {checkpoint}')
-        self.plugins: dict = {}  # settings of the backbone that tuning adds
         self.model = init_model(cfg, checkpoint, device=device)
         self.meta = dict(dataset_meta=self.model.dataset_meta)
         self.weights = self.model.state_dict()
@@ -288,7 +280,6 @@ class _Job:
     def _save(self, state: dict[str, torch.Tensor], whole: bool) -> None:
         path = self.folder / 'elastic.pth'
         config = self.conversion.config(self.cfg, self.chains, self.size)
-        config.model.backbone.update(self.plugins)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             config.dump(temporary)
         base = weights_of(load_weights_only(self.checkpoint))
@@ -301,15 +292,9 @@ class _Job:
         renames = ('backbone.', self.conversion.prefix)
         save_added(path, new, self.checkpoint, base, renames, self.meta)
 
-    def tune(
-        self, iters: int, whole: bool, labels: bool, rate: float, lora_rank: int
-    ) -> None:
+    def tune(self, iters: int, whole: bool, labels: bool, rate: float) -> None:
         """Train the maps, and write the checkpoint anew."""
         elastic = Config.fromfile(self.folder / 'elastic.py')
-        if lora_rank:
-            lora = dict(type='StitchLoRA', ranks=[lora_rank])
-            self.plugins = dict(plugins=dict(stitch_lora=lora))
-            elastic.model.backbone.update(self.plugins)
         data = None
         if self.images is not None:
             data = unlabelled_dataset(self.cfg, self.images)
@@ -317,7 +302,7 @@ class _Job:
         weight = LABELS_WEIGHT if labels else 0
         cfg = tuning_config(elastic, start, iters, weight, rate, data)
         self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
-        options = dict(iters=iters, labels=labels, rate=rate, lora_rank=lora_rank)
+        options = dict(iters=iters, labels=labels, rate=rate)
         self._save(self._trained(cfg, 'tuning', options), whole)
 
     def train(self, iters: int) -> None:

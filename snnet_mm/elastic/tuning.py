@@ -25,10 +25,10 @@ from .divergence import Predictions, alignment_loss, recorded_output
 class ElasticTuningWrapper(ModelWrapper):
     """A model whose chains learn to predict what the whole network predicts.
 
-    The network and its heads are frozen and in eval mode; stitching layers and plug-ins
-    of the backbone are trained. The loss of the active chain is the divergence of its
-    :class:`Predictions` and one less the cosine of the maps that heads read, plus the
-    losses of the labels, where they have a weight.
+    The network and its heads are frozen and in eval mode; stitching layers are trained.
+    The loss of the active chain is the divergence of its :class:`Predictions` and one
+    less the cosine of the maps that heads read, plus the losses of the labels, where
+    they have a weight.
 
     Args:
         model, data_preprocessor: See :class:`ModelWrapper`.
@@ -49,8 +49,6 @@ class ElasticTuningWrapper(ModelWrapper):
         self.labels = labels
         self.requires_grad_(False)
         backbone.stitching_layers.requires_grad_(True)
-        for name in backbone.plugins:
-            getattr(backbone, name).requires_grad_(True)
         self._predictions: Predictions | None = None
 
     def train(self, mode: bool = True) -> 'ElasticTuningWrapper':

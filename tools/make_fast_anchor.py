@@ -1,7 +1,7 @@
 """Make a fast anchor of a slow one: ``tools/make_fast_anchor.py CONFIG CKPT``.
 
-Leaves out blocks (``--every``, ``--blocks``) or narrows all of them (``--width``), then
-trains the smaller network to do what the slow one does on the images of the config.
+Leaves out blocks, then trains the smaller network to do what the slow one does on the
+images of the config.
 Writes ``fast.py``, the config of the fast anchor alone, and ``fast.pth``, its weights,
 and says how good the slow anchor, the cut one and the trained one are.
 """
@@ -27,8 +27,6 @@ def parse_args() -> argparse.Namespace:
     size.add_argument('--every', type=int, default=2, help=what)
     what = 'blocks to keep, such as 0 3 6 9'
     size.add_argument('--blocks', type=int, nargs='+', help=what)
-    what = 'keep all blocks, this wide, a multiple of the width of a head'
-    size.add_argument('--width', type=int, help=what)
     what = 'output folder (default: work_dirs/NAME_fast)'
     add('--work-dir', type=Path, help=what)
     add('--iters', type=int, default=300, help='iterations of training (default: 300)')
@@ -54,7 +52,6 @@ def main() -> None:
         args.work_dir,
         every=args.every,
         blocks=args.blocks,
-        width=args.width,
         iters=args.iters,
         labels=not args.no_labels,
         amp=args.amp,

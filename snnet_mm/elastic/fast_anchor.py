@@ -8,30 +8,22 @@ import os.path as osp
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from mmengine.runner import Runner, find_latest_checkpoint
+from mmengine.runner import find_latest_checkpoint
 
-from snnet_mm.anchors import (
-    PlainViT,
-    contract_width,
-    keep_blocks,
-    principal_directions,
-)
+from snnet_mm.anchors import PlainViT, keep_blocks
 from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.inference.init_model import init_model
-from snnet_mm.models import recorded_tokens
 from snnet_mm.training import build_runner
 from snnet_mm.utils import (
     atomic_path,
     check,
     check_writable,
     guard_checkpoints,
-    isolated_rng,
     load_config,
     make_safe,
     model_config,
@@ -41,7 +33,6 @@ from snnet_mm.utils import (
 )
 
 LAST = 'last_checkpoint'  # mmengine's name of the file that names it
-NUM_IMAGES = 64  # that the directions of a narrow network are from
 
 
 @dataclass
@@ -53,7 +44,6 @@ class Options:
     work_dir: Path
     every: int
     blocks: list[int] | None
-    width: int | None
     iters: int
     labels: bool
     resume: bool
@@ -65,7 +55,6 @@ def make_fast_anchor(
     work_dir: str | os.PathLike,
     every: int = 2,
     blocks: Sequence[int] | None = None,
-    width: int | None = None,
     iters: int = 300,
     labels: bool = True,
     amp: bool = False,
@@ -75,10 +64,9 @@ def make_fast_anchor(
 ) -> dict[str, dict[str, float]]:
     """Make a fast anchor of a slow one.
 
-    Leaves out blocks or narrows all of them, then trains the smaller network to do what
-    the slow one does on the training images of the config. ``work_dir`` gets
-    ``fast.py``, the config of the fast anchor alone, ``fast.pth``, its weights, and
-    ``fast_anchor.json``, the metrics.
+    Leaves out blocks, then trains the smaller network to do what the slow one does on
+    the training images of the config. ``work_dir`` gets ``fast.py``, the config of the
+    fast anchor alone, ``fast.pth``, its weights, and ``fast_anchor.json``, the metrics.
 
     Args:
         config: Config of the slow anchor alone, a ``PlainViT`` in any mm model.
@@ -86,7 +74,6 @@ def make_fast_anchor(
         work_dir: Output folder.
         every: Every n-th block is kept.
         blocks: Blocks to keep, in place of ``every``.
-        width: Width of the new network, which then keeps all blocks.
         iters: Iterations of training.
         labels: Whether training uses the labels, too.
         amp: Whether to train in mixed precision.
@@ -111,7 +98,7 @@ def make_fast_anchor(
     kept = None if blocks is None else list(blocks)
     options = Options(
         *(str(config), str(checkpoint), Path(work_dir)),
-        *(every, kept, width, iters, labels, resume),
+        *(every, kept, iters, labels, resume),
     )
     cfg = load_config(options.config, cfg_options)
     train_in_half_precision(cfg, amp)
@@ -122,7 +109,7 @@ def make_fast_anchor(
         _check_resumed(options)
         fast = _write_config(cfg, arch, places, options)
         student = MODELS.build(model_config(fast))
-        student.load_state_dict(weights, strict=False)  # a narrow one has a new head
+        student.load_state_dict(weights)
         _save(first, state_dict=student.state_dict())
         _train(_training_config(cfg, fast, places, options), last, verbose)
         fast.work_dir = cfg.work_dir = str(folder)
@@ -147,42 +134,11 @@ def _cut(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
     heads = anchor.blocks[0].attn.num_heads
     arch = dict(embed_dims=width, depth=depth, num_heads=heads)
     arch['mlp_ratio'] = anchor.blocks[0].mlp.fc1.out_features / width
-    own = anchor.state_dict()
-    if options.width is None:
-        blocks = options.blocks = options.blocks or list(range(0, depth, options.every))
-        own = keep_blocks(own, blocks)
-        places = [*(b - 1 for b in blocks[1:]), depth - 1]
-        arch['depth'] = len(blocks)
-    else:
-        block = anchor.blocks[0]
-        for key, value, right in (
-            ('mlp_shortcut', block.mlp_shortcut, False),
-            ('qkv_bias', block.attn.qkv.bias is not None, True),
-        ):
-            check(value is right, f'backbone.{key}', value, f'{right}, for --width')
-        basis, places = _find_directions(model, cfg, options), list(range(depth))
-        own = contract_width(own, basis, heads)
-        arch |= dict(embed_dims=options.width, num_heads=heads * options.width // width)
-        weights = {}  # a head is of one width
-        _save(options.work_dir / 'basis.pth', basis=basis)
+    blocks = options.blocks = options.blocks or list(range(0, depth, options.every))
+    own, arch['depth'] = keep_blocks(anchor.state_dict(), blocks), len(blocks)
+    places = [*(b - 1 for b in blocks[1:]), depth - 1]
     rest = {k: v for k, v in weights.items() if not k.startswith(prefix)}
     return arch, places, rest | {prefix + k: v for k, v in own.items()}
-
-
-def _find_directions(model, cfg: Config, options: Options) -> torch.Tensor:
-    """Return the principal directions of the tokens of all blocks."""
-    collected = {i: [] for i in range(model.backbone.depth)}
-    loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
-    # A training that is resumed keeps its directions.
-    with isolated_rng(0), torch.no_grad():
-        for batch in islice(loader, math.ceil(NUM_IMAGES / loader.batch_size)):
-            with recorded_tokens(model.backbone) as tokens:
-                model.backbone(model.data_preprocessor(batch)['inputs'])
-            for i, found in tokens.items():
-                collected[i].append(found.flatten(0, 1))
-    return principal_directions(
-        [torch.cat(x) for x in collected.values()], options.width
-    )
 
 
 def _check_resumed(options: Options) -> None:
@@ -194,7 +150,7 @@ def _check_resumed(options: Options) -> None:
     file, name = Path(options.checkpoint), options.checkpoint.encode()
     content = file.read_bytes() if file.is_file() else name  # a URL
     made_of = dict(checkpoint=hashlib.sha256(content).hexdigest()[:16])
-    made_of |= dict(blocks=options.blocks, width=options.width)
+    made_of |= dict(blocks=options.blocks)
     if options.resume and last.is_file():
         known = (
             json.loads(note.read_text()) if note.is_file() else 'of an older version'
@@ -219,7 +175,7 @@ def _write_config(
     if maps is not None:  # of the first blocks that stand for these, or for later ones
         maps = [next(i for i, p in enumerate(places) if p >= j % depth) for j in maps]
         backbone['out_indices'] = tuple(maps)
-    if options.blocks is not None and (old := slow.get('global_blocks')):
+    if old := slow.get('global_blocks'):
         kept = tuple(n for n, block in enumerate(options.blocks) if block in old)
         wanted = f'some with one of {tuple(old)}, which attend among all tokens'
         check(kept, '--blocks', options.blocks, wanted)
@@ -227,8 +183,6 @@ def _write_config(
     if 'frozen_stages' in slow:
         backbone['frozen_stages'] = -1  # what was cut has to adapt
     model = dict(backbone=backbone)
-    if options.width is not None:
-        model |= _narrow_readers(cfg.model, options.width)
     fast = deepcopy(cfg)
     fast.model.backbone.pop('arch')
     fast.model.backbone.pop('init_cfg', None)
@@ -240,25 +194,6 @@ def _write_config(
     made += f'tools/make_fast_anchor.py.\n{Config(changes).pretty_text}'
     path.write_text(made)
     return fast
-
-
-def _narrow_readers(model: Config, width: int) -> dict:
-    """Return configs of the parts that read a backbone, for maps of a width."""
-
-    def narrow(part: dict | list) -> dict | list:
-        if isinstance(part, list):  # a config replaces lists as a whole
-            return [dict(each, **narrow(each)) for each in part]
-        if 'anchor_heads' in part:  # of a StitchedClsHead
-            return dict(anchor_heads=narrow(part['anchor_heads']))
-        old = part.get('in_channels')
-        check(old is not None, 'in_channels', old, f'some, of the {part.get("type")}')
-        new = [width] * len(old) if isinstance(old, Sequence) else width
-        return dict(in_channels=new)
-
-    # A neck without widths, such as a pooling, passes them on.
-    has_neck = 'in_channels' in (model.get('neck') or {})
-    names = ['neck'] if has_neck else ['decode_head', 'head', 'auxiliary_head']
-    return {n: narrow(model[n]) for n in names if model.get(n) is not None}
 
 
 def _has_classes(model: dict) -> bool:
@@ -284,8 +219,6 @@ def _training_config(
         labels=options.labels,
         logits_weight=0.1 if _has_classes(cfg.model) else 0,
     )
-    if options.width is not None:
-        cfg.model.basis = str(options.work_dir / 'basis.pth')
     # Those of the slow anchor's config may be by epoch, or further apart.
     hook = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
     hook['interval'] = math.ceil(options.iters / 10)

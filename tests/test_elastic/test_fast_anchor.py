@@ -24,7 +24,7 @@ def fast_backbone(tmp_path):
 
     def write(size=None, **settings):
         cfg = load_config(SLOW, {f'model.backbone.{k}': v for k, v in settings.items()})
-        args = dict(width=None, blocks=None, every=2) | (size or {})
+        args = dict(blocks=None, every=2) | (size or {})
         files = dict(config=str(SLOW), checkpoint=None, work_dir=tmp_path)
         args = SimpleNamespace(**args, **files)
         arch, places, _ = fast_anchor._cut(cfg, args)
@@ -47,13 +47,6 @@ def test_settings_that_number_blocks_follow_those_that_are_kept(fast_backbone):
     assert chosen.global_blocks == (0, 1)
 
 
-@pytest.mark.parametrize('setting', [dict(mlp_shortcut=True), dict(qkv_bias=False)])
-def test_blocks_that_cannot_be_narrowed(fast_backbone, setting):
-    ((key, value),) = setting.items()
-    with pytest.raises(ValueError, match=f'{key}={value}; .*{not value}, for --width'):
-        fast_backbone(dict(width=48), **setting)
-
-
 def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
     """Else the new config would come with the network of the old blocks."""
     path = tmp_path / 'slow.pth'
@@ -61,18 +54,16 @@ def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
     folder = tmp_path / 'training'
     last = folder / 'last_checkpoint'
 
-    def check(resume=True, blocks=(0, 2), width=None):
-        options = dict(resume=resume, blocks=blocks and [*blocks], width=width)
+    def check(resume=True, blocks=(0, 2)):
+        options = dict(resume=resume, blocks=[*blocks])
         options |= dict(checkpoint=str(path), work_dir=tmp_path)
         fast_anchor._check_resumed(SimpleNamespace(**options))
 
     check()  # nothing to resume yet
     last.touch()
     check()
-    others = [dict(blocks=(0, 1)), dict(blocks=None, width=8)]
-    for other in others:
-        with pytest.raises(ValueError, match=r'is \{.*\[0, 2\].* this \{.*: --resume'):
-            check(**other)
+    with pytest.raises(ValueError, match=r'is \{.*\[0, 2\].* this \{.*: --resume'):
+        check(blocks=(0, 1))
     path.write_bytes(b'other')
     with pytest.raises(ValueError, match='checkpoint'):
         check()
@@ -93,7 +84,7 @@ def test_weights_are_those_that_an_ema_averaged(tmp_path):
     weights = init_model(cfg, None, device='cpu').state_dict()
     for path in (slow, first):
         torch.save(dict(state_dict=weights), path)
-    args = dict(width=None, blocks=None, every=2, iters=3, labels=False, resume=False)
+    args = dict(blocks=None, every=2, iters=3, labels=False, resume=False)
     args |= dict(config=str(SLOW), checkpoint=str(slow), work_dir=tmp_path)
     places = range(cfg.model.backbone.arch.depth)
     training = fast_anchor._training_config(
@@ -112,14 +103,13 @@ def test_weights_are_those_that_an_ema_averaged(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('size, depth, width', [((), 4, 16), (('--width', 8), 8, 8)])
-def test_a_fast_anchor_is_made_of_a_slow_one(run_here, tmp_path, size, depth, width):
+def test_a_fast_anchor_is_made_of_a_slow_one(run_here, tmp_path):
     options = dict(option.split('=') for option in OPTIONS)
     options = {k: int(v) for k, v in options.items()}
     slow = init_model(SLOW, None, cfg_options=options, device='cpu')
     torch.save(dict(state_dict=slow.state_dict()), tmp_path / 'slow.pth')
     command = (
-        *('make_fast_anchor.py', SLOW, tmp_path / 'slow.pth', *size, '--iters', 2),
+        *('make_fast_anchor.py', SLOW, tmp_path / 'slow.pth', '--iters', 2),
         *('--work-dir', tmp_path / 'fast', '--resume', '--cfg-options', *OPTIONS),
     )
     run_here(*command)  # nothing to resume yet
@@ -130,10 +120,10 @@ def test_a_fast_anchor_is_made_of_a_slow_one(run_here, tmp_path, size, depth, wi
     metrics = json.loads((tmp_path / 'fast' / 'fast_anchor.json').read_text())
     assert list(metrics) == ['slow anchor', 'cut', 'trained']
     assert all('mIoU' in found for found in metrics.values())
-    options = {} if size else {'model.decode_head.in_channels': 16}
+    options = {'model.decode_head.in_channels': 16}
     paths = (tmp_path / 'fast' / f'fast.{end}' for end in ('py', 'pth'))
     model = init_model(*paths, cfg_options=options)
-    assert (model.backbone.depth, model.backbone.block_dims[0]) == (depth, width)
+    assert (model.backbone.depth, model.backbone.block_dims[0]) == (4, 16)
     cut = torch.load(tmp_path / 'fast' / 'cut.pth')['state_dict']
     moved = [k for k, v in model.state_dict().items() if not torch.equal(v, cut[k])]
     assert 'backbone.blocks.0.attn.qkv.weight' in moved

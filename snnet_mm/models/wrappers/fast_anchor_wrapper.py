@@ -10,7 +10,6 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from snnet_mm.anchors import Anchor
-from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.utils import register
 
 from .distillation import Distillation, TeacherWrapper, find_head, recorded_logits
@@ -30,8 +29,6 @@ class FastAnchorWrapper(TeacherWrapper):
         teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
         places: For every block of the small anchor, the block of the large one after
             which tokens are compared.
-        basis: File with directions ``(C, c)`` onto which the teacher's tokens are
-            projected, for a small anchor of another width.
         labels: Whether images have labels; else tokens alone are learnt from.
         logits_weight: Weight of the logits of classes; 0 where there are none.
     """
@@ -42,7 +39,6 @@ class FastAnchorWrapper(TeacherWrapper):
         teacher: dict,
         teacher_checkpoint: str | None = None,
         places: Sequence[int] = (),
-        basis: str | None = None,
         labels: bool = True,
         logits_weight: float = 0.1,
         data_preprocessor: dict | None = None,
@@ -56,7 +52,6 @@ class FastAnchorWrapper(TeacherWrapper):
         self.places, self.labels = tuple(places), labels
         self.logits_weight = logits_weight if labels else 0
         self._logits = Distillation('soft', alpha=1)
-        self._basis = None if basis is None else read_weights(basis)['basis']
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
         """Return the losses of preprocessed images by name."""
@@ -64,8 +59,6 @@ class FastAnchorWrapper(TeacherWrapper):
         with torch.no_grad():
             theirs, taught, _ = self._run(teacher, inputs, None, set(self.places))
         wanted = [theirs[i] for i in self.places]
-        if self._basis is not None:
-            wanted = [tokens @ self._basis.to(tokens) for tokens in wanted]
         samples = data_samples if self.labels else None
         ours, logits, losses = self._run(self.wrapped, inputs, samples)
         distances = [

@@ -62,8 +62,21 @@ def _convert(build: StitchBuild) -> onnx_ir.Model:
             )
             raise refusal('--format', 'onnx', allowed) from error
     model = ClearMetadataAndDocStringPass()(exported.model).model
+    _register_constants(model)
     _name_weights(model, program)
     return model
+
+
+def _register_constants(model: onnx_ir.Model) -> None:
+    """Register constants that the optimizer dropped for others of the same name."""
+    known = model.graph.initializers
+    for node in model.graph:
+        for value in node.inputs:
+            if value is None or value.const_value is None or value.producer():
+                continue
+            if known.get(value.name) is not value:
+                value.name = f'{value.name}@{node.name}'
+                model.graph.register_initializer(value)
 
 
 def _name_weights(model: onnx_ir.Model, program: torch.export.ExportedProgram) -> None:

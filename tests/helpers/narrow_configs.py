@@ -136,7 +136,9 @@ def narrow_heads(model, anchors, dims):
         model.data_preprocessor.size = (SIDE, SIDE)
         if model.test_cfg.mode == 'slide':
             model.test_cfg.update(crop_size=(SIDE, SIDE), stride=(SIDE, SIDE))
-    if 'bbox_head' in model:
+    if 'encoder' in model:  # DETRs read the neck
+        neck.out_channels = model.bbox_head.embed_dims
+    elif 'bbox_head' in model:
         model.bbox_head.update(in_channels=width, feat_channels=32)
     if 'roi_head' in model:
         _narrow_detector(model)

@@ -21,8 +21,9 @@ def paint(
 ) -> np.ndarray:
     """Return an image with its prediction painted on it.
 
-    Objects have outlines, masks, names and scores. Depths are grey, near ones bright.
-    Probabilities of classes leave the image as it is.
+    Objects have outlines, masks, names and scores, drawn by ``supervision`` where it is
+    installed. Depths are grey, near ones bright. Probabilities of classes leave the
+    image as it is.
 
     Args:
         image: uint8 RGB ``(H, W, 3)``.
@@ -39,7 +40,10 @@ def paint(
         found = Detections(*(None if x is None else x[kept] for x in found))
         number = max([len(classes), *(found.labels + 1)])
         colours = _colours(palette, number)
-        return _paint_objects(image, found, classes, colours, opacity)
+        try:
+            return _by_supervision(image, found, classes, colours, opacity)
+        except ImportError:
+            return _by_pillow(image, found, classes, colours, opacity)
     if found.ndim == 1:
         return image
     if found.dtype.kind == 'f':
@@ -62,7 +66,7 @@ def _blend(image: np.ndarray, above: np.ndarray, opacity: float) -> np.ndarray:
     return (image * (1 - opacity) + above * opacity).round().astype(np.uint8)
 
 
-def _paint_objects(
+def _by_pillow(
     image: np.ndarray,
     found: Detections,
     classes: Sequence[str],
@@ -85,3 +89,29 @@ def _paint_objects(
         draw.rectangle(draw.textbbox((left, top), words), fill=colour)
         draw.text((left, top), words, fill='white' if sum(colour) < 382 else 'black')
     return np.asarray(picture)
+
+
+def _by_supervision(
+    image: np.ndarray,
+    found: Detections,
+    classes: Sequence[str],
+    colours: np.ndarray,
+    opacity: float,
+) -> np.ndarray:
+    import supervision
+
+    objects, names = found.to_supervision(), dict(enumerate(classes))
+    palette = supervision.ColorPalette(
+        [supervision.Color(*map(int, colour)) for colour in colours]
+    )
+    scene = np.ascontiguousarray(image[..., ::-1])  # its colours are BGR
+    if found.masks is not None:
+        masks = supervision.MaskAnnotator(color=palette, opacity=opacity)
+        scene = masks.annotate(scene, objects)
+    scene = supervision.BoxAnnotator(color=palette).annotate(scene, objects)
+    labels = [
+        f'{names.get(int(label), label)} {score:.2f}'
+        for label, score in zip(found.labels, found.scores, strict=True)
+    ]
+    scene = supervision.LabelAnnotator(color=palette).annotate(scene, objects, labels)
+    return scene[..., ::-1]

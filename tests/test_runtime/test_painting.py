@@ -1,6 +1,9 @@
 """Predictions painted on images."""
 
+import sys
+
 import numpy as np
+import pytest
 
 from snnet_mm.runtime import Detections, paint
 
@@ -26,7 +29,8 @@ def test_maps_have_the_colours_of_their_classes_or_are_grey():
     assert np.array_equal(paint(GREY, np.float32([0.2, 0.8])), GREY)
 
 
-def test_objects_have_outlines_masks_names_and_scores():
+def test_objects_without_supervision(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'supervision', None)
     image = np.full((60, 120, 3), 100, np.uint8)
     masks = np.zeros((2, 60, 120), bool)
     masks[0, 52:56, 60:70] = True
@@ -48,3 +52,18 @@ def test_objects_have_outlines_masks_names_and_scores():
     assert (both[9, 80:] == PALETTE[0]).all()  # up to the border of the image
     nothing = Detections(*(x[:0] for x in found))
     assert np.array_equal(paint(image, nothing), image)
+
+
+def test_objects_with_supervision():
+    pytest.importorskip('supervision')
+    image = np.full((60, 80, 3), 100, np.uint8)
+    masks = np.zeros((2, 60, 80), bool)
+    masks[0, 32:38, 42:48] = True
+    boxes = np.float32([[40, 30, 70, 50], [0, 0, 9, 9]])
+    found = Detections(boxes, np.float32([0.9, 0.2]), np.array([1, 0]), masks)
+    painted = paint(image, found, ['car', 'sky'], PALETTE, opacity=0.5)
+    assert painted[35, 45].tolist() == pytest.approx([50, 150, 75], abs=1)
+    assert painted[40, 40].tolist() == PALETTE[1]
+    assert (image == 100).all()
+    unnamed = paint(image, found._replace(masks=None), palette=PALETTE)
+    assert (unnamed != painted).any()

@@ -21,6 +21,7 @@ from snnet_mm.costs.counting import cost_table
 from snnet_mm.costs.parts import size_of_images
 from snnet_mm.datasets import random_batches
 from snnet_mm.models import (
+    ElasticBackbone,
     ModelWrapper,
     find_stitched_backbone,
     set_input_size,
@@ -359,7 +360,9 @@ def own_statistics(
     model, hook = runner.model, statistics_hook(runner)
     if statistics is None and hook is not None:
         statistics = hook.of(runner, ids)
-        if hook.num_images and not statistics and batch_norms(model):
+        # Budgets below a network that is not trained again run with its statistics.
+        own = not isinstance(find_stitched_backbone(model), ElasticBackbone)
+        if own and hook.num_images and not statistics and batch_norms(model):
             runner.logger.warning(
                 'The weights came without batch norm statistics of each stitch, as '
                 'from a checkpoint before the last: all run with mixed ones (option: '

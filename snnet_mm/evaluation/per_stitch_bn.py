@@ -361,8 +361,8 @@ def own_statistics(
     if statistics is None and hook is not None:
         statistics = hook.of(runner, ids)
         # Budgets below a network that is not trained again run with its statistics.
-        own = not isinstance(find_stitched_backbone(model), ElasticBackbone)
-        if own and hook.num_images and not statistics and batch_norms(model):
+        elastic = isinstance(find_stitched_backbone(model), ElasticBackbone)
+        if not elastic and hook.num_images and not statistics and batch_norms(model):
             runner.logger.warning(
                 'The weights came without batch norm statistics of each stitch, as '
                 'from a checkpoint before the last: all run with mixed ones (option: '

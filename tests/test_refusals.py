@@ -47,7 +47,7 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
         (lambda: StitchInitHook(num_images=0), 'num_images=0.*StitchInitHook.num_im'),
         (lambda: StitchStatisticsHook(-1), 'num_images=-1; allowed: 1 or more'),
         (lambda: check_loop(dict(max_iters=-1)), 'max_iters=-1.*from 1 on .*train_cfg'),
-        (lambda: ExportRequest((0,), precisions=['bf16']), "'fp32', 'fp16', 'int8'"),
+        (lambda: ExportRequest((0,), precisions=['bf16']), "'fp32', 'int8'"),
         (lambda: ExportRequest((0,), ['mm'], ['int8']), 'not with mm: a checkpoint is'),
         (lambda: ExportRequest((0,), tolerance=-1), 'numbers from 0'),
         (lambda: BudgetController({0: 1, 1: math.nan}, target_ms=1), 'costs'),

@@ -41,9 +41,6 @@ def parse_args() -> argparse.Namespace:
         (default: %(default)s); one that loses more is left out, and its stitch is
         written in fp32 instead"""
     add('--tolerance', type=float, default=0.5, help=what)
-    what = """graphs of backbone and neck alone for a detector whose heads cannot be
-        exported; mmdet runs the heads on the maps"""
-    add('--maps', action='store_true', help=what)
     what = """size of a graph's images (default: test_cfg.input_size of the config, or
         the data preprocessor's); checkpoints need none"""
     add('--shape', metavar='HxW', help=what)
@@ -78,7 +75,6 @@ def main() -> None:
         verify_on=args.verify_on,
         limit=args.limit,
         tolerance=args.tolerance,
-        maps=args.maps,
     )
     selection.check(space_of(cfg), counted=True)
     check_writable(args.out, 'option: --out')

@@ -61,13 +61,6 @@ def of_bundle(args: argparse.Namespace) -> tuple[Callable, str, tuple, dict, Cal
     check(args.results is None, '--results', args.results, 'none with a bundle')
     runtime = StitchRuntime(args.model[0], args.threads, precision=args.precision)
     manifest = runtime.manifest
-    heads = all(step['step'] != 'heads' for step in manifest['caller']['after'])
-    check(
-        heads,
-        'model',
-        args.model,
-        'detectors whose heads are graphs: docs/how_to/export.md',
-    )
     if args.stitch_id is not None:
         runtime.set_stitch(args.stitch_id)
     if args.budget is not None:

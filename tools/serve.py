@@ -55,9 +55,6 @@ def main() -> None:
         check(value > 0, f'--{key}', value, 'whole numbers from 1')
     # Times are measured here, before replicas share the machine.
     runtime = StitchRuntime(args.bundle, args.threads, precision=args.precision)
-    after = runtime.manifest['caller']['after']
-    check(all(step['step'] != 'heads' for step in after),
-          'bundle', str(args.bundle), 'detectors whose heads are graphs')  # fmt: skip
     settings = read_settings(args.settings, runtime)
     cores = max(usable_cores(), args.replicas * args.threads)
     start_ray(cores, args.address)

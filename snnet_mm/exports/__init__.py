@@ -1,6 +1,6 @@
 """Stitches as models of their own, as graphs for other runtimes, and under a budget."""
 
-from snnet_mm.runtime import BudgetController, fit_times, read_manifest
+from snnet_mm.runtime import read_manifest
 
 from .exporter import StitchExporter
 from .formats import FORMATS, PRECISIONS, load_export

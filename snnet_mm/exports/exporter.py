@@ -131,12 +131,10 @@ class StitchExporter:
         check(right, '--shape', None, allowed)
         say = partial(print_log, logger='current')
         ids = request.stitches.select(self.space, self.costs, say)
-        task, instead = task_of(self.model), 'mm and safetensors'
-        if task.name == 'detection':
-            instead += ', or graphs that end before the heads (--maps)'
-        if any(format.is_graph for format in formats) and not request.maps:
-            lacks = task.without_heads(self.model, request.formats)
-            check(lacks is None, '--format', request.formats, f'{instead}; {lacks}')
+        if any(format.is_graph for format in formats):
+            lacks = task_of(self.model).without_heads(self.model, request.formats)
+            allowed = f'mm and safetensors; {lacks}'
+            check(lacks is None, '--format', request.formats, allowed)
         with folder_lock(self.out_dir, '--out', 'exporting'):
             for folder in self.out_dir.glob(f'{UNFINISHED}*'):  # a killed export's
                 shutil.rmtree(folder, ignore_errors=True)

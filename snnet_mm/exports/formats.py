@@ -20,7 +20,7 @@ from .onnx_files import OnnxBundle, write_onnx
 from .openvino_files import write_openvino
 from .single import load_checkpoint, save_single
 
-PRECISIONS = ('fp32', 'fp16', 'int8')
+PRECISIONS = ('fp32', 'int8')
 # Predicts images (B, 3, H, W) as the manifest says that graphs take them.
 Run = Callable[[Tensor], Predictions]
 

@@ -35,10 +35,6 @@ class PredictionGraph(nn.Module):
         for module in self.model.modules():
             if isinstance(module, SingleStitch):
                 module.fix_input_size(size)
-        if self.task.name == 'detection' and not self.task.output_names(model):
-            for name in [n for n, _ in self.model.named_children()]:
-                if name not in ('backbone', 'neck'):
-                    delattr(self.model, name)
         for module in self.model.modules():
             # Checkpointing has nothing to save here, and cannot be traced.
             if getattr(module, 'with_cp', False):

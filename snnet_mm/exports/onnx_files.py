@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # What is no weight, such as shapes and scales, stays in the graph up to this size:
 # onnxruntime must know it to infer the shapes of the rest.
 SMALL = 64
-EXACT = 'rpn_head.', 'roi_head.'  # heads that stay in float32 with all that follows
 WEIGHTS = 'weights.safetensors'  # of a bundle, with a digest in its name
 
 
@@ -119,35 +118,13 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     return quantised
 
 
-def _to_fp16(model: onnx_ir.Model) -> onnx_ir.Model:
-    """Halve weights and activations; images, predictions and RoI heads stay float32."""
-    import onnx_ir as ir
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    exact = {}  # by name: halves hold no coordinates of boxes
-    for i, node in enumerate(model.graph):
-        node.name = f'node_{i}'  # some have the same
-        for value in filter(None, node.inputs):
-            head = value.name.startswith(EXACT) and value.dtype == ir.DataType.FLOAT
-            if head or value.producer() in exact.values():
-                exact[node.name] = node
-    settings = dict(keep_io_types=True, node_block_list=[*exact])
-    proto = convert_float_to_float16(ir.to_proto(model), **settings)
-    # It casts a value once for each of its readers, always by the same name.
-    unique = {node.output[0]: node for node in reversed(proto.graph.node)}
-    nodes = [node for node in proto.graph.node if unique[node.output[0]] is node]
-    del proto.graph.node[:]
-    proto.graph.node.extend(nodes)
-    return ir.from_proto(proto)
-
-
 def write_onnx(
     build: StitchBuild, path: Path, precision: str, bundle: OnnxBundle | None
 ) -> None:
     """Write an ONNX file of a precision, or add it to a bundle."""
     model = to_onnx(build)
-    if precision != 'fp32':
-        model = dict(int8=_to_int8, fp16=_to_fp16)[precision](model)
+    if precision == 'int8':
+        model = _to_int8(model)
     if bundle is None:
         save_onnx(model, path)
     else:

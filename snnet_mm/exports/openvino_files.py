@@ -27,4 +27,4 @@ def write_openvino(build: StitchBuild, path: Path, precision: str, *_) -> None:
             data = nncf.Dataset([image[None].numpy() for image in images])
             settings = dict(model_type=nncf.ModelType.TRANSFORMER)
             model = nncf.quantize(model, data, subset_size=len(images), **settings)
-        openvino.save_model(model, path, compress_to_fp16=precision == 'fp16')
+        openvino.save_model(model, path, compress_to_fp16=False)

@@ -32,8 +32,6 @@ class ExportRequest:
         verify_on: ``'val'`` or ``'test'``, to evaluate files on that data; None not to.
         limit: Evaluate on only so many images, evenly spread.
         tolerance: What a file may lose; see :func:`lost_points`.
-        maps: Allow graphs that end at the maps of backbone and neck, for detectors
-            whose heads have no graphs.
     """
 
     stitches: Selection
@@ -43,7 +41,6 @@ class ExportRequest:
     verify_on: str | None = None
     limit: int | None = None
     tolerance: float = 0.5
-    maps: bool = False
 
     def __post_init__(self) -> None:
         modes = None, 'val', 'test'

@@ -3,7 +3,7 @@
 Neither torch nor an mm package need be there; snnet_mm imports this package.
 """
 
-from .budget_controller import BudgetController, fit_times
+from .budget_controller import BudgetController
 from .detection import Detections, Panoptic
 from .folder import Deadline, predict_folder
 from .manifest import read_manifest

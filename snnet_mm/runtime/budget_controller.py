@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from statistics import linear_regression, median
+from statistics import median
 
 from .budgets import pareto_front
 from .checks import check, is_number
@@ -148,19 +148,3 @@ class BudgetController:
         self._index, self._stepped_up, self._waited = index, stepped_up, 0
         # Costs are never quite right: what comes is measured for itself.
         self._ratios.clear()
-
-
-def fit_times(
-    costs: Mapping[int, float], measured_ms: Mapping[int, float]
-) -> dict[int, float]:
-    """Fit a line through the milliseconds of a few stitches; return them for all.
-
-    FLOPs leave out what every stitch takes alike, such as loading the image; times of
-    the cheapest and the costliest stitch tell that apart.
-    """
-    known, times = [costs[i] for i in measured_ms], list(measured_ms.values())
-    slope, offset = linear_regression(known, times) if len({*known}) > 1 else (0, 0)
-    allowed = 'times that rise with the costs of two stitches or more'
-    check(slope > 0, 'measured_ms', dict(measured_ms), allowed)
-    # A line may cross zero beyond the measured ones; times do not.
-    return {i: max(offset + slope * c, min(times) / 10) for i, c in costs.items()}

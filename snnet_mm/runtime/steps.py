@@ -13,7 +13,7 @@ from .images import best_class, fit_size, resize_image, resize_maps, windows
 
 # Steps before the graph that are taken here; others stay those of the caller.
 KNOWN = {'resize', 'windows', 'flip_average', 'channels', 'pad', 'batch'}
-OF_OBJECTS = {'objects', 'queries', 'instances', 'heads'}
+OF_OBJECTS = {'objects', 'queries', 'instances'}
 
 
 class Steps:
@@ -72,7 +72,7 @@ class Steps:
     ) -> Any:
         """Return the prediction of an image; see :class:`StitchRuntime`."""
         steps = self.after
-        if self.objects and 'heads' not in steps:
+        if self.objects:
             padded = any(step.get('within') == 'graph' for step in steps.values())
             within = self.size if padded else resized
             factors = resized[1] / size[1], resized[0] / size[0]
@@ -81,8 +81,6 @@ class Steps:
             if 'queries' in steps:
                 return choose_queries(found, steps['queries'], size, within)
             return place_objects(found, steps['instances'], size, factors)
-        if 'heads' in self.after:
-            return found
         if 'resize' not in self.after:  # no maps: classifiers
             if 'sigmoid' in self.after:
                 return 1 / (1 + np.exp(-found))

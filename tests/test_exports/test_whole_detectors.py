@@ -273,19 +273,10 @@ def test_other_heads_are_refused_by_name(build, stock, named):
 def test_what_can_be_done_instead(build, tmp_path):
     cfg, model, size = build('paa/paa_r50_fpn_1x_coco')
     exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
-    allowed = r"format=\['mm', 'onnx'\]; allowed: mm and safetensors, or .*--maps.*PAAH"
+    allowed = r"format=\['mm', 'onnx'\]; allowed: mm and safetensors; PAAHead"
     with pytest.raises(ValueError, match=allowed):
         exporter.export_stitch(4, ['mm', 'onnx'])
     assert not (tmp_path / 'out').exists() or not [*(tmp_path / 'out').iterdir()]
-
-
-@writes_onnx
-@pytest.mark.slow
-def test_maps_of_a_detector_with_another_head(build, tmp_path):
-    stock = 'paa/paa_r50_fpn_1x_coco'
-    manifest = export(build, stock, tmp_path / 'out', maps=True)[1]
-    assert [step['step'] for step in manifest['caller']['after']] == ['heads']
-    assert [output['name'] for output in manifest['outputs']][-1] == 'level_4'
 
 
 def test_necks_with_deformable_convolutions_are_refused(build):

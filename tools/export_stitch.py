@@ -46,8 +46,6 @@ def parse_args() -> argparse.Namespace:
     add('--shape', metavar='HxW', help=what)
     what = 'stitches.json of a test: metrics for the manifest, and for choosing'
     add('--results', help=what)
-    what = 'bn_statistics.pth of a test with --recalibrate-bn, used for each stitch'
-    add('--bn-statistics', help=what)
     parser.add_cfg_options()
     args = parser.parse_args()
     args.single = args.stitch_id.isdecimal()
@@ -65,7 +63,6 @@ def main() -> None:
 
     cfg = load_config(args.config, args.cfg_options)
     check_file(args.checkpoint, 'argument: checkpoint')
-    check_file(args.bn_statistics, 'option: --bn-statistics')
     selection = Selection(args.stitch_id, args.results)
     request = ExportRequest(
         selection,
@@ -78,9 +75,7 @@ def main() -> None:
     )
     selection.check(space_of(cfg), counted=True)
     check_writable(args.out, 'option: --out')
-    model = init_model(
-        cfg, args.checkpoint, device='cpu', bn_statistics=args.bn_statistics
-    )
+    model = init_model(cfg, args.checkpoint, device='cpu')
     size = args.shape or (cfg.get('test_cfg') or {}).get('input_size')
     results = selection.results[0] if args.results else None
     exporter = StitchExporter(cfg, model, args.out, size, results)

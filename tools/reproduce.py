@@ -304,7 +304,7 @@ def main() -> None:
     if args.dry_run:
         return
     name = re.sub(r'\W+', '-', args.item) + ('-small' if args.small else '')
-    draw(jobs, [] if args.small else items, Path('work_dirs') / name, args)
+    draw(jobs, [] if args.small else items, Path('work_dirs', f'{name}.png'), args)
     for row in rows(jobs, args):
         print('{}\n    paper: {}\n    ours:  {}'.format(*row))
 

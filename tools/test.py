@@ -59,8 +59,6 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         '--screen': 'screen the stitches on so many images, then test only the best of '
         'every budget group, and the anchors, on all',
         '--keep': 'how many stitches of a budget group pass the screening (3)',
-        '--recalibrate-bn': "estimate the heads' batch norm statistics anew for every "
-        'stitch, on so many training images',
     }.items():
         group.add_argument(option, type=int, help=words)
     what = 'go on after the last finished pass of an interrupted test'
@@ -77,7 +75,7 @@ def main() -> None:
     cfg = configs.runner_config(args.config, args.work_dir, args.cfg_options)
     cfg.launcher, cfg.load_from = args.launcher, args.checkpoint
     same = ('results', 'costs', 'lower_is_better', 'stitches_per_pass', 'limit')
-    same += ('screen', 'keep', 'recalibrate_bn', 'metric')
+    same += ('screen', 'keep', 'metric')
     sizes = args.sizes and [parse_size(size, '--sizes') for size in args.sizes]
     configs.set_test(
         cfg,

@@ -91,8 +91,6 @@ class StitchTestLoop(TestLoop):
             evaluate the anchors and the best of every budget group on everything.
         keep: How many stitches of a budget group (ten equal parts of the FLOPs range)
             pass the screening.
-        recalibrate_bn: Before the test, estimate the batch norm statistics of the model
-            for every stitch on so many training images; see ``bn_statistics.pth``.
         show_dir: Folder for pictures of all predictions, with a folder per stitch.
     """
 
@@ -114,7 +112,6 @@ class StitchTestLoop(TestLoop):
         limit: int | None = None,
         screen: int | None = None,
         keep: int = 3,
-        recalibrate_bn: int | None = None,
         show_dir: str | os.PathLike | None = None,
         **kwargs,
     ) -> None:
@@ -128,8 +125,8 @@ class StitchTestLoop(TestLoop):
         self.out_dir = Path(self.runner.log_dir if out_dir is None else out_dir)
         self.quiet, self.resume, self.show_dir = quiet, resume, show_dir
         self.stitches_per_pass, self.limit = stitches_per_pass, limit
-        self.screen, self.keep, self.recalibrate_bn = screen, keep, recalibrate_bn
-        for name in ('stitches_per_pass', 'limit', 'screen', 'keep', 'recalibrate_bn'):
+        self.screen, self.keep = screen, keep
+        for name in ('stitches_per_pass', 'limit', 'screen', 'keep'):
             if (number := getattr(self, name)) is not None:
                 check(is_whole(number, 1), f'test_cfg.{name}', number, '1 or more')
         enough = not (limit and screen) or limit > screen

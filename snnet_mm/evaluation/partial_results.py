@@ -19,7 +19,7 @@ from .metric_buffers import StitchScores
 
 # Parts of a config that change the scores of a stitch.
 CONFIG_KEYS = 'model', 'data_preprocessor', 'test_dataloader', 'test_evaluator'
-TEST_KEYS = 'type', 'fp16', 'metric', 'recalibrate_bn'
+TEST_KEYS = 'type', 'fp16', 'metric'
 
 
 class PartialResults:
@@ -90,8 +90,6 @@ def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> str:
     test_cfg = cfg.get('test_cfg') or {}
     settings = [cfg.get(key) for key in CONFIG_KEYS]
     settings += [test_cfg.get(key) for key in TEST_KEYS]
-    if test_cfg.get('recalibrate_bn'):
-        settings += [cfg.get('train_dataloader'), runner.seed]
     if isinstance(dataset, BaseDataset):  # whose subclasses may load or draw the image
         infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
         images = [info.get('img_path') for info in infos]

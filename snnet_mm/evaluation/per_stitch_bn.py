@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from itertools import islice
 from logging import WARNING
 
 import torch
@@ -49,7 +48,7 @@ class PerStitchBN(nn.Module):
     def __init__(self, model: nn.Module, statistics: Statistics) -> None:
         super().__init__()
         model = _plain(model)
-        norms, space = batch_norms(model), find_stitched_backbone(model).space
+        norms = batch_norms(model)
         # In tuples, which hide modules that are registered elsewhere.
         self._model, self._norms, self.statistics = (model,), (norms,), statistics
         self._mixed = {
@@ -57,15 +56,6 @@ class PerStitchBN(nn.Module):
             for name, norm in norms.items()
             for key in KEYS
         }
-        for i, values in statistics.items():
-            optional = _norms_of_some_stitches(model, norms, space[i])
-            needed = {k for k in self._mixed if k.rpartition('.')[0] not in optional}
-            wrong = (needed - values.keys()) | (values.keys() - self._mixed.keys())
-            wanted = (
-                f'all {len(norms)} batch norms of the model, for stitch {i}; '
-                'tools/test.py --recalibrate-bn writes the file of an older model anew'
-            )
-            check(not wrong, '--bn-statistics', sorted(wrong)[:3], wanted)
 
     def on_stitch(self, stitch: Stitch) -> None:
         """Copy the statistics of a stitch into the batch norms."""
@@ -102,15 +92,18 @@ def attach_statistics(
     """
     if not statistics or not (norms := batch_norms(model)):
         return None
-    ids = {*find_stitched_backbone(model).space.ids} & statistics.keys()
+    space, own = find_stitched_backbone(model).space, {}
     here = {f'{name}.{key}' for name in norms for key in KEYS}
-    own = {i: {k: statistics[i][k] for k in here & statistics[i].keys()} for i in ids}
-    try:
-        return PerStitchBN(model, own).attach()
-    except ValueError as error:
-        words = f'Stitches keep mixed batch norm statistics: {error}'
-        print_log(words, 'current', WARNING)
-        return None
+    for i in {*space.ids} & statistics.keys():
+        own[i] = {k: v for k, v in statistics[i].items() if k in here}
+        known = {k.rpartition('.')[0] for k in own[i]}
+        optional = _norms_of_some_stitches(_plain(model), norms, space[i])
+        if missing := sorted(norms.keys() - known - optional):
+            words = 'Stitches keep mixed batch norm statistics: the checkpoint has '
+            words += f'none of {missing[0]} for stitch {i}'
+            print_log(words, 'current', WARNING)
+            return None
+    return PerStitchBN(model, own).attach()
 
 
 @torch.no_grad()
@@ -126,7 +119,7 @@ def recalibrate_bn(
     model = _plain(model)
     backbone, norms = find_stitched_backbone(model), batch_norms(model)
     wanted = 'a model with batch norms'
-    check(norms, '--recalibrate-bn', type(model).__name__, wanted)
+    check(norms, 'model', type(model).__name__, wanted)
     share = nullcontext if batch_norms(backbone) else backbone.sharing_prefixes
     stitches = visiting_order(backbone.space[i] for i in ids)
     # Sums of mean, variance and 1 over batches: a detector's heads may not see all.
@@ -194,7 +187,7 @@ def _average(
         all_reduce(total)
         reached, wanted = bool(total[-1]), 'more images or better weights: none reached'
         wanted += f' {name} with stitch {stitch.id}, as where nothing was detected'
-        check(reached or name in optional, '--recalibrate-bn', 0, wanted)
+        check(reached or name in optional, 'num_images', 0, wanted)
         if reached:
             values = (total[:-1] / total[-1]).chunk(2)
             for key, value in zip(KEYS, values, strict=True):
@@ -335,38 +328,18 @@ def statistics_hook(runner: Runner) -> StitchStatisticsHook | None:
     return next((h for h in runner.hooks if isinstance(h, StitchStatisticsHook)), None)
 
 
-def recalibrated(
-    runner: Runner, number: int, ids: Sequence[int], scope: str | None
-) -> Statistics:
-    """Estimate the statistics of stitches anew, on so many training images."""
-    train_cfg = runner.cfg.get('train_dataloader')
-    allowed = 'training images, to recalibrate batch norm with'
-    check(train_cfg, 'train_dataloader', train_cfg, allowed)
-    train = Runner.build_dataloader(train_cfg, seed=runner.seed)
-    runner.logger.info(
-        f'Recalibrating batch norm for {len(ids)} stitches on {number} images'
-    )
-    together = (train.batch_size or 1) * get_world_size()
-    batches = islice(train, math.ceil(number / together))
-    mode = _forward_mode(runner.model, scope)
-    return recalibrate_bn(runner.model, batches, ids, mode)
-
-
 @contextmanager
-def own_statistics(
-    runner: Runner, ids: Iterable[int], statistics: Statistics | None = None
-) -> Iterator[None]:
-    """Let stitches run with statistics of their own, by default those of a hook."""
-    model, hook = runner.model, statistics_hook(runner)
-    if statistics is None and hook is not None:
+def own_statistics(runner: Runner, ids: Sequence[int]) -> Iterator[None]:
+    """Let stitches run with the statistics that a hook holds for them."""
+    model, hook, statistics = runner.model, statistics_hook(runner), None
+    if hook is not None:
         statistics = hook.of(runner, ids)
         # Budgets below a network that is not trained again run with its statistics.
         elastic = isinstance(find_stitched_backbone(model), ElasticBackbone)
         if not elastic and hook.num_images and not statistics and batch_norms(model):
             runner.logger.warning(
                 'The weights came without batch norm statistics of each stitch, as '
-                'from a checkpoint before the last: all run with mixed ones (option: '
-                '--recalibrate-bn)'
+                'from a checkpoint before the last: all run with mixed ones'
             )
     norms = attach_statistics(model, statistics)
     if norms is None:

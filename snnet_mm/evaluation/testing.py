@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from mmengine.dist import is_main_process
 
 from snnet_mm.costs.counting import cost_table
@@ -23,13 +22,13 @@ from snnet_mm.stitching import (
     visiting_order,
 )
 from snnet_mm.tasks import check_partial, check_saved
-from snnet_mm.utils import atomic_path, link_latest
+from snnet_mm.utils import link_latest
 
 from .image_scores import save_image_scores
 from .metric_buffers import MetricBuffers, StitchScores
 from .one_pass import check_metric, run_one_pass
 from .partial_results import PartialResults, identify
-from .per_stitch_bn import own_statistics, recalibrated, statistics_hook
+from .per_stitch_bn import own_statistics, statistics_hook
 from .pictures.prediction_drawer import PredictionDrawer
 from .tables import report_sizes, report_stitches
 
@@ -97,14 +96,9 @@ class OneSize:
 
     def run(self) -> StitchResults:
         """Evaluate the stitches, or those that pass a screening, and report them."""
-        loop, anew = self.loop, None
+        loop = self.loop
         folder = loop.out_dir / size_name(self.size) if self.size else loop.out_dir
-        if (number := loop.recalibrate_bn) is not None:
-            anew = recalibrated(self.runner, number, self.ids, self.costs.scope)
-            if is_main_process():
-                with atomic_path(folder / 'bn_statistics.pth') as temporary:
-                    torch.save(anew, temporary)
-        with own_statistics(self.runner, self.ids, anew), self._watched_sizes():
+        with own_statistics(self.runner, self.ids), self._watched_sizes():
             report, scores = self._evaluate(self.ids, loop.screen or loop.limit)
             if loop.screen is not None:
                 kept = best_per_budget_group(report, loop.keep)

@@ -13,16 +13,8 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
-from snnet_mm.evaluation.per_stitch_bn import (
-    STATISTICS,
-    PerStitchBN,
-    attach_statistics,
-)
-from snnet_mm.models import (
-    StitchedBackbone,
-    compile_blocks,
-    set_stitch,
-)
+from snnet_mm.evaluation.per_stitch_bn import STATISTICS, attach_statistics
+from snnet_mm.models import StitchedBackbone, compile_blocks, set_stitch
 from snnet_mm.stitching import StitchingSpace
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
@@ -63,12 +55,13 @@ def init_model(
     device: str | torch.device | None = None,
     compile: bool = False,
     cfg_options: dict | None = None,
-    bn_statistics: str | os.PathLike | None = None,
 ) -> nn.Module:
     """Build the model of a config in eval mode, with the weights of a checkpoint.
 
     The checkpoint is read as data: nothing in it can run. The model knows its config
-    as ``model.cfg`` and its classes and colours as ``model.dataset_meta``.
+    as ``model.cfg`` and its classes and colours as ``model.dataset_meta``. Its batch
+    norms have the checkpoint's statistics of each stitch, unless the config has 0 for
+    ``default_hooks.stitch_statistics.num_images``.
 
     Args:
         config: A config, its file, or its name for :func:`load_config`.
@@ -77,10 +70,6 @@ def init_model(
         device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
         compile: Whether to compile the blocks; see :func:`compile_blocks`.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
-        bn_statistics: A ``bn_statistics.pth`` of ``tools/test.py --recalibrate-bn``:
-            batch norms then have these statistics of each stitch. By default they have
-            those of the checkpoint, unless the config has 0 for
-            ``default_hooks.stitch_statistics.num_images``.
     """
     try:
         torch.empty(0, device=(device := device or get_device()))
@@ -113,12 +102,9 @@ def init_model(
     # One process predicts: there is nothing to synchronise, and a CPU cannot.
     model = revert_sync_batchnorm(model).to(device)
     model.eval()  # by itself: train() of mmdet's distilled detectors returns nothing
-    if bn_statistics is not None:
-        PerStitchBN(model, load_weights_only(bn_statistics)).attach()
-    else:
-        hook = (cfg.get('default_hooks') or {}).get(STATISTICS) or {}
-        own = hook.get('num_images') != 0
-        attach_statistics(model, weights.get(STATISTICS) if weights and own else None)
+    hook = (cfg.get('default_hooks') or {}).get(STATISTICS) or {}
+    if weights and hook.get('num_images') != 0:
+        attach_statistics(model, weights.get(STATISTICS))
     return model
 
 

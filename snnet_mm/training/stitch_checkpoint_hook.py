@@ -18,20 +18,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mmengine.dist import broadcast_object_list, is_main_process
-from mmengine.fileio import LocalBackend, get_file_backend
+from mmengine.fileio import LocalBackend, get_file_backend, register_backend
 from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, Runner
 
 from snnet_mm.models import unwrapped
-from snnet_mm.utils import (
-    atomic_backend,  # noqa: F401
-    register,
-    remove_leftovers,
-)
+from snnet_mm.utils import atomic_path, register, remove_leftovers
 from snnet_mm.utils.checkpoints import check_weights_fit, non_finite
 
 from .resume import check_resumable, diverged, find_resumable
+
+
+@register_backend('snnet_atomic', force=True)
+class AtomicBackend(LocalBackend):
+    """A backend of local files that have their names only when they are whole."""
+
+    def put(self, obj: bytes, filepath: str) -> None:
+        with atomic_path(filepath) as temporary:
+            super().put(obj, temporary)
 
 
 @register(HOOKS)

@@ -178,5 +178,5 @@ def test_batch_samplers(toy_cfg):
         loader = toy_cfg[name]
         loader.batch_sampler = dict(batches, batch_size=loader.pop('batch_size'))
     toy_cfg.test_dataloader.sampler = dict(type='DefaultSampler', shuffle=False)
-    metrics = runner_of(toy_cfg, [0, 4], limit=2, recalibrate_bn=2).test()
+    metrics = runner_of(toy_cfg, [0, 4], limit=2).test()
     assert 0 < metrics['stitch_0/mIoU'] < 100

@@ -101,7 +101,7 @@ CHANGES = [
     dict(data_preprocessor=dict(mean=[900.0])),
     dict(test_dataloader=dict(batch_size=1)),
     dict(test_evaluator=dict(iou_metrics=['mDice'])),
-    *(dict(test_cfg={key: 7}) for key in ('fp16', 'metric', 'recalibrate_bn')),
+    *(dict(test_cfg={key: 7}) for key in ('fp16', 'metric')),
 ]
 
 

@@ -54,18 +54,6 @@ def test_a_data_preprocessor_at_the_top_level(cfg, checkpoint):
     assert model.data_preprocessor.mean.flatten().tolist() == [1.0, 2.0, 3.0]
 
 
-def test_batch_norm_statistics_of_each_stitch(cfg, checkpoint, tmp_path):
-    plain = init_model(cfg, checkpoint)
-    keys = [k for k in plain.state_dict() if k.endswith(('_mean', '_var'))]
-    own = {k: torch.rand_like(plain.state_dict()[k]) for k in keys}
-    torch.save({3: own}, tmp_path / 'bn.pth')
-    model = init_model(cfg, checkpoint, bn_statistics=tmp_path / 'bn.pth')
-    for stitch, wanted in ((1, plain.state_dict()), (3, own), (0, plain.state_dict())):
-        set_stitch(model, stitch)
-        assert keys
-        assert all(torch.equal(model.state_dict()[k], wanted[k]) for k in keys)
-
-
 def test_classes_come_from_the_checkpoint_or_the_config(cfg, checkpoint, tmp_path):
     model = init_model(cfg, checkpoint, device='cpu')
     assert model.dataset_meta == dict(cfg.test_dataloader.dataset.metainfo)

@@ -13,9 +13,7 @@ CONFIG = 'configs/toy/setr-naive_snnetv2-fast-slow_1xb16-300_toy-scenes-64x64.py
 def test_costs_are_printed_and_saved(run_here, tmp_path):
     options = ('--latency', '--batch', 2, '--shape', '64x96', '--rounds', 2)
     options += ('--check', 0, 9, '--sort', 'params', '--kind', 'FS', 'SF')
-    options += ('--draw-routes', 3)
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
-    assert (tmp_path / 'routes.png').read_bytes().startswith(b'\x89PNG')
     table = CostTable.read(tmp_path / 'costs.json')
     assert len(table) == 14
     assert table.input_size == (64, 96)
@@ -55,8 +53,7 @@ def test_stitches_on_a_front_are_shown(run_here, tmp_path):
         TwoWaySpace((4, 8)), costs, {i: {'mIoU': s} for i, s in scores.items()}
     )
     results.save(tmp_path / 'stitches.json')
-    options = '--results', tmp_path / 'stitches.json', '--draw-routes'
+    options = '--results', tmp_path / 'stitches.json'
     printed = run_here(TOOL, CONFIG, *options, '--out', tmp_path)
     rows = re.findall(r'^\W*(\d+) \W+(?:anchor|[FS]+) ', printed, re.MULTILINE)
     assert rows == ['0', '2', '1']
-    assert (tmp_path / 'routes.png').exists()

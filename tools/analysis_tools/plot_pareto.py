@@ -1,7 +1,4 @@
-"""Draw metric over cost: ``tools/analysis_tools/plot_pareto.py stitches.json``.
-
-Writes a PNG and an SVG, in which hovering a point shows the stitch.
-"""
+"""Draw metric over cost: ``tools/analysis_tools/plot_pareto.py stitches.json``."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def parse_args() -> argparse.Namespace:
         for where that is not known of a metric"""
     add('--lower-is-better', nargs='+', metavar='METRIC', help=what)
     add('--title', help='heading')
-    what = 'files to write, the ending aside (default: pareto beside the results)'
+    what = 'PNG or SVG to write (default: pareto.png beside the results)'
     add('--out', type=Path, help=what)
     return parser.parse_args()
 
@@ -78,11 +75,9 @@ def main() -> None:
         others=[(label, read_results(file, args)) for label, file in args.compare],
         title=args.title,
     )
-    out = args.out or Path(args.results).with_name('pareto')
-    paths = [out.with_name(out.name + suffix) for suffix in ('.png', '.svg')]
-    for path in paths:
-        plot_pareto(results, path, **drawn)
-    print('Wrote', ', '.join(map(str, paths)))
+    out = args.out or Path(args.results).with_name('pareto.png')
+    plot_pareto(results, out, **drawn)
+    print(f'Wrote {out}')
 
 
 if __name__ == '__main__':

@@ -50,8 +50,6 @@ def parse_args() -> argparse.Namespace:
     what = """show only stitches on the front of these results, such as those that a
         training deploys, of its stitch_scores.json"""
     add('--results', help=what)
-    what = f'draw the space, and routes of these stitches, to routes.png {SOME}'
-    add('--draw-routes', nargs='*', type=int, metavar='ID', help=what)
     what = 'output folder (default: work_dirs/NAME OF THE CONFIG)'
     add('--out', type=Path, help=what)
     parser.add_cfg_options()
@@ -122,7 +120,7 @@ def main() -> None:
     import torch
 
     from snnet_mm.costs import size_name
-    from snnet_mm.evaluation import cost_report, plot_routes, wide_console
+    from snnet_mm.evaluation import cost_report, wide_console
     from snnet_mm.inference.init_model import init_model
     from snnet_mm.models import find_stitched_backbone
     from snnet_mm.utils import load_config
@@ -144,8 +142,6 @@ def main() -> None:
     if args.results:
         front = StitchResults.read(args.results).front()
         ids = [i for i in ids if i in front]
-    for i in args.draw_routes or ():
-        space[i]
     console = wide_console()
     for size in args.sizes or [args.shape and tuple(args.shape)]:
         costs = measure(model, args, size)
@@ -160,9 +156,6 @@ def main() -> None:
         file = f'costs_{size_name(size)}.json' if args.sizes else 'costs.json'
         costs.save(out / file, checks=[c._asdict() for c in args.checks])
         console.print(f'Wrote {file} to {out}', soft_wrap=True)
-    if args.draw_routes is not None:
-        drawn = args.draw_routes or (ids if args.results else None)
-        plot_routes(space, out / 'routes.png', drawn)
 
 
 if __name__ == '__main__':

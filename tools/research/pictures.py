@@ -48,7 +48,9 @@ def plot_loads(path: Path, out: Path) -> None:
 
 def main() -> None:
     ToolParser(description=__doc__.splitlines()[0]).parse_args()
-    from snnet_mm.evaluation import plot_pareto, plot_routes
+    from route_plot import plot_routes
+
+    from snnet_mm.evaluation import plot_pareto
 
     plot_routes(TwoWaySpace((6, 12)), PICTURES / 'routes.png')
     for name, results in RESULTS.items():

@@ -4,14 +4,11 @@ import os
 import textwrap
 from collections.abc import Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
-from snnet_mm.stitching import UNITS, StitchResult, StitchResults
-from snnet_mm.utils import atomic_path
+from snnet_mm.stitching import UNITS, StitchResults
 
-from .figures import FAST, SLOW, new_figure
+from .figures import FAST, SLOW, new_figure, save_figure
 
 # The colour of a route is the anchor's that it ends in.
 KIND_STYLES = {
@@ -24,7 +21,6 @@ KIND_STYLES = {
 }
 # Of other fronts and of baselines.
 OTHER_COLORS = ('dimgray', 'tab:cyan', 'tab:brown', 'tab:olive')
-SVG = {'': 'http://www.w3.org/2000/svg', 'xlink': 'http://www.w3.org/1999/xlink'}
 
 
 class Baseline(NamedTuple):
@@ -45,9 +41,6 @@ def plot_pareto(
 ) -> None:
     """Draw every stitch by kind, with the Pareto front as a line.
 
-    In an SVG file, as browsers show it, hovering a point tells the stitch, its route,
-    metrics and costs.
-
     Args:
         results: The evaluated stitches.
         path: Picture to write; the ending tells the format.
@@ -58,15 +51,13 @@ def plot_pareto(
     """
     figure = new_figure(8, 4.5)
     axes = figure.subplots()
-    drawn: dict[str, list[StitchResult]] = {}
     scores = results.scores()
     skips = any(r.kind == 'skip' for r in results.stitches)
     names = dict(anchor='network', skip='budgets') if skips else {}
     for kind, style in KIND_STYLES.items():
         found = [r for r in results.complete if r.kind == kind and r.id in scores]
         if found:
-            drawn[kind] = found
-            style = dict(linewidth=0.6, gid=f'stitches-{kind}') | style
+            style = dict(linewidth=0.6) | style
             points = _points(results, cost, [r.id for r in found])
             axes.scatter(
                 *points, label=f'{names.get(kind, kind)} ({len(found)})', **style
@@ -91,10 +82,7 @@ def plot_pareto(
     axes.grid(alpha=0.3)
     # Beside the axes: inside, it would hide stitches.
     figure.legend(fontsize='small', loc='outside right upper')
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=160)
-        if temporary.suffix == '.svg':
-            _add_tooltips(temporary, drawn)
+    save_figure(figure, path, dpi=160)
 
 
 def _points(
@@ -103,28 +91,6 @@ def _points(
     column, factor = results.column(cost), UNITS[cost].factor
     rows = {r.id: r for r in results.stitches}
     return [column[i] / factor for i in ids], [results.score(rows[i]) for i in ids]
-
-
-def _add_tooltips(path: Path, drawn: dict[str, list[StitchResult]]) -> None:
-    """Name the stitch of every point of an SVG file, which browsers show."""
-    for prefix, uri in SVG.items():
-        ElementTree.register_namespace(prefix, uri)
-    # Comments hold the texts, which are drawn as outlines.
-    builder = ElementTree.TreeBuilder(insert_comments=True)
-    tree = ElementTree.parse(path, ElementTree.XMLParser(target=builder))
-    for kind, found in drawn.items():
-        points = tree.iterfind(f".//g[@id='stitches-{kind}']//use", SVG)
-        for r, point in zip(found, points, strict=True):
-            lines = [f'stitch {r.id} ({r.kind}): {r.route}']
-            lines += [f'{name}: {value:.5g}' for name, value in r.metrics.items()]
-            lines += [
-                f'{unit.heading}: {unit.cell(getattr(r, name))}'
-                for name, unit in UNITS.items()
-                if getattr(r, name) is not None
-            ]
-            title = ElementTree.SubElement(point, f'{{{SVG[""]}}}title')
-            title.text = '\n'.join(lines)
-    tree.write(path)
 
 
 def _cost_label(results: StitchResults, cost: str) -> str:

@@ -46,7 +46,7 @@ def add_stitch_arguments(parser: argparse.ArgumentParser) -> None:
         importance, to choose stitches by"""
     group.add_argument('--results', help=what)
     what = """costs.json of stitch_table.py with measured costs, for budgets in ms;
-        they go into the report too; several for --sizes, one of each"""
+        they go into the report too; several for --sizes"""
     group.add_argument('--costs', nargs='+', help=what)
     what = 'metric that ranks stitches, in stitches.json too (mIoU, RMSE, box AP, ...)'
     group.add_argument('--metric', help=what)

@@ -112,7 +112,7 @@ def add_lora(
     """Give linear layers of an attention, or an MLP, low-rank updates."""
     for name in targets:
         layer = getattr(module, name, None)
-        # EVA's and BEiT's attention reads the weight of qkv and adds a bias.
+        # EVA's attention reads the weight of qkv and adds a bias.
         read = name == 'qkv' and getattr(module, 'q_bias', None) is not None
         right = type(layer) is nn.Linear and not read
         allowed = f'linear layers that the module calls, which {name} is not'

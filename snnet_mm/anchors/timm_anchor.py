@@ -19,17 +19,13 @@ from .position import (
     Grid,
     KeptTensors,
     add_positions,
-    gather_bias,
     grid_of,
-    resize_bias_table,
-    resize_offsets,
     resize_pos_embed,
 )
 from .pretrained import Weights
-from .timm_internals import split_attention, take_bias_from_outside
 
 # Modules of timm's models after the features of a backbone.
-_HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool', 'neck'}
+_HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool'}
 # Arguments that the anchor sets itself, and patches that would be dropped.
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 _OWN_KEYS |= {'patch_drop_rate'}
@@ -120,7 +116,6 @@ class TimmAnchor(TokenAnchor):
             vit.norm = nn.Identity()
         for name in vit._modules.keys() & _HEADS:
             setattr(vit, name, nn.Identity())
-        self.adapt_modules()
         self.drop_unused(self.shared)
         self.freeze()
 
@@ -153,9 +148,6 @@ class TimmAnchor(TokenAnchor):
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         return super().layer_depth(param_name.removeprefix('vit.'))
-
-    def adapt_modules(self) -> None:
-        """Change modules of a new network, where timm's fit one size of images."""
 
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
         patches = self.vit.patch_embed(images).flatten(1, 2)
@@ -203,80 +195,9 @@ class EvaAnchor(TimmAnchor):
         return self.vit.blocks[i](tokens, rope=rope)
 
 
-class BeitAnchor(TimmAnchor):
-    """timm's ``Beit``: BEiT and BEiTv2, with relative position biases."""
-
-    arguments: dict = {}
-    shared = ('rel_pos_bias',)
-
-    def adapt_modules(self) -> None:
-        self.vit.patch_embed.strict_img_size = False
-        for block in self.vit.blocks:
-            take_bias_from_outside(block.attn)
-
-    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        return self.to_tokens(self.vit.patch_embed(images), grid)
-
-    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        block, bias = self.vit.blocks[i], None
-        for slot, module in ((i, block.attn), (-1, self.vit.rel_pos_bias)):
-            table = getattr(module, 'relative_position_bias_table', None)
-            if table is not None:
-                make = partial(gather_bias, table, self.grid, grid, self.num_prefix)
-                own = self.kept.get(slot, grid, table, make)
-                bias = own if bias is None else bias + own
-        return block(tokens, shared_rel_pos_bias=bias)
-
-    @torch.no_grad()
-    def fix_input_size(self, size: tuple[int, int]) -> None:
-        grid = grid_of(size, self.patch_size)
-        for name, table in self.vit.named_parameters():
-            if name.endswith('relative_position_bias_table'):
-                table.data = resize_bias_table(table.data, self.grid, grid)
-        super().fix_input_size(size)
-
-
-class SamAnchor(TimmAnchor):
-    """timm's ``VisionTransformerSAM`` without neck; its blocks take maps."""
-
-    arguments: dict = {}
-    shared = ('rope_global', 'rope_window')
-
-    def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        vit = self.vit
-        right = vit.rope_global is None or grid == self.grid
-        check(right, 'img_size', grid, f'{self.grid} patches, for which its RoPE is')
-        x = vit.patch_embed(images)
-        if vit.pos_embed is not None:
-            x = x + self.pos_embed(grid)
-        return vit.norm_pre(vit.pos_drop(x)).flatten(1, 2)
-
-    def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        return self.vit.blocks[i](tokens.unflatten(1, grid)).flatten(1, 2)
-
-    @torch.no_grad()
-    def fix_input_size(self, size: tuple[int, int]) -> None:
-        grid = grid_of(size, self.patch_size)
-        for block in self.vit.blocks:
-            if isinstance(block, nn.Identity):
-                continue
-            split_attention(block.attn)
-            if block.window_size == 0 and block.attn.use_rel_pos:
-                for side, name in zip(grid, ('rel_pos_h', 'rel_pos_w'), strict=True):
-                    table = getattr(block.attn, name)
-                    table.data = resize_offsets(table.data, side)
-        super().fix_input_size(size)
-
-    def pos_embed(self, grid: Grid) -> Tensor:
-        table = self.vit.pos_embed.flatten(1, 2)
-        return resize_pos_embed(table, self.grid, grid, 0).unflatten(1, grid)
-
-
 # By the name of timm's class.
 TIMM_FAMILIES: dict[str, type[TimmAnchor]] = {
     'VisionTransformer': TimmAnchor,
     'VisionTransformerDistilled': TimmAnchor,
     'Eva': EvaAnchor,
-    'Beit': BeitAnchor,
-    'VisionTransformerSAM': SamAnchor,
 }

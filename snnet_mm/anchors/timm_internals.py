@@ -8,19 +8,6 @@ here; where timm does the thing by itself by now, drop the function and its call
 from torch import nn
 
 
-def take_bias_from_outside(attention: nn.Module) -> None:
-    """Leave the relative position bias of ``beit.Attention`` to its caller.
-
-    Its own is gathered in every forward, for one grid alone. ``forward`` adds the
-    result of ``_get_rel_pos_bias`` to its argument ``shared_rel_pos_bias``.
-    """
-    attention._get_rel_pos_bias = _no_bias
-
-
-def _no_bias() -> float:
-    return 0.0
-
-
 def accept_any_size(swin: nn.Module) -> None:
     """Let ``SwinTransformer`` and ``SwinTransformerV2`` take images of any size.
 
@@ -54,8 +41,3 @@ def forget_biases(levit: nn.Module) -> None:
 
 def _forget(attention: nn.Module, args: tuple) -> None:
     attention.attention_bias_cache = {}
-
-
-def split_attention(attention: nn.Module) -> None:
-    """Leave fused attention of SAM for a graph: ONNX has 4 dimensions, timm's has 3."""
-    attention.fused_attn = False

@@ -84,7 +84,7 @@ class OneSize:
         known, log = size or loop.input_size, self.runner.logger.info
         known = known or size_of_images(model, loop.dataloader, self.runner.seed)
         counted = cost_table(model, known)
-        self.costs = loop.selection.costs_at(counted)[0]
+        self.costs = loop.selection.costs_at(counted)
         images = size_name(self.costs.input_size)
         self.ids = loop.selection.select(
             self.space, counted, lambda reason: log(f'{reason}; images of {images}')

@@ -14,7 +14,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
 from snnet_mm.evaluation.per_stitch_bn import STATISTICS, attach_statistics
-from snnet_mm.models import StitchedBackbone, compile_blocks, set_stitch
+from snnet_mm.models import StitchedBackbone, set_stitch
 from snnet_mm.stitching import StitchingSpace
 from snnet_mm.tasks import import_parts_for
 from snnet_mm.utils import (
@@ -53,7 +53,6 @@ def init_model(
     checkpoint: str | os.PathLike | None,
     stitch: int | None = None,
     device: str | torch.device | None = None,
-    compile: bool = False,
     cfg_options: dict | None = None,
 ) -> nn.Module:
     """Build the model of a config in eval mode, with the weights of a checkpoint.
@@ -68,7 +67,6 @@ def init_model(
         checkpoint: A checkpoint file; None leaves the weights random, with a warning.
         stitch: The stitch id to begin with, by default the slow anchor.
         device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
-        compile: Whether to compile the blocks; see :func:`compile_blocks`.
         cfg_options: Settings to override in the config, as ``'a.b'`` to value.
     """
     try:
@@ -97,8 +95,6 @@ def init_model(
         stitch = stitched[0].active_stitch.id
     if stitch is not None:
         set_stitch(model, stitch)  # from here on it is safe from any thread
-    if compile:
-        compile_blocks(model)
     # One process predicts: there is nothing to synchronise, and a CPU cannot.
     model = revert_sync_batchnorm(model).to(device)
     model.eval()  # by itself: train() of mmdet's distilled detectors returns nothing

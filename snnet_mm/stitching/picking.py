@@ -29,7 +29,7 @@ class Choice(NamedTuple):
 def pick(
     space: StitchingSpace,
     budget: str | Budget,
-    costs: CostTable | Sequence[CostTable] | None = None,
+    costs: CostTable | None = None,
     results: StitchResults | Sequence[StitchResults] | None = None,
 ) -> Choice:
     """Choose the best stitch within a budget, of all sizes and precisions given.
@@ -40,34 +40,30 @@ def pick(
     Args:
         space: The stitching space.
         budget: Such as ``'120G'``, ``'60M'`` or ``'25ms'``.
-        costs: Cost tables; by default the costs that the results hold.
-        results: Results of the same sizes and precisions, or one for all.
+        costs: Costs of the stitches; by default those that the results hold.
+        results: Results; without costs also several, one of each size and precision.
     """
     budget = budget if isinstance(budget, Budget) else parse_budget(budget)
-    costs, results = listed(costs), listed(results)
-    given = costs or results
-    check(given, '--results', None, 'results or a cost table, which budgets go by')
+    results = listed(results)
+    needed = 'results or a cost table, which budgets go by'
+    check(results or costs, '--results', None, needed)
     if results:
         check_comparable(results)
-    scored = {variant_of(r): r for r in results}
+    pairs = [(r, r) for r in results]
+    if costs is not None:
+        check(len(results) < 2, '--costs', 'a table', 'none with several results')
+        pairs = [(costs, results[0] if results else None)]
     found, errors = [], []
-    for priced in given:
-        own = results[0] if len(results) == 1 else scored.get(variant_of(priced))
-        if results and own is None:
-            continue
-        where = _where(priced, given)
+    for priced, own in pairs:
+        where = _where(priced, results)
         try:
             found.append((*_best(space, budget, priced, own), priced, where))
         except ValueError as error:  # nothing is that cheap here
             errors.append(where + ': ' * bool(where) + str(error))
     if not found:
-        same = 'costs at sizes and precisions of the results'
-        raise ValueError('; '.join(errors) or f'--costs: allowed are {same}')
+        raise ValueError('; '.join(errors))
     _, best, reason, priced, where = max(found, key=lambda of: of[0])
-    if where and costs and len(results) == 1:
-        where += ', whose own metric the results do not tell'
-    reason += f'; {where}' if where else ''
-    return Choice(best, *variant_of(priced), reason)
+    return Choice(best, *variant_of(priced), f'{reason}; {where}' if where else reason)
 
 
 def _best(
@@ -106,10 +102,10 @@ def _best(
     return (sign * scores[best], -priced.column('flops')[best]), best, reason
 
 
-def _where(one: CostTable | StitchResults, of: Sequence) -> str:
-    """Return what tells one table or results from the others, in words."""
+def _where(one: CostTable | StitchResults, of: Sequence[StitchResults]) -> str:
+    """Return what tells one of several results from the others, in words."""
     (size, precision), parts = variant_of(one), []
-    sizes, precisions = ({*column} for column in zip(*map(variant_of, of), strict=True))
+    sizes, precisions = ({variant_of(r)[n] for r in of} for n in (0, 1))
     if len(sizes) > 1:
         parts.append('images of {}x{}'.format(*size))
     if len(precisions) > 1:

@@ -8,7 +8,7 @@ from snnet_mm.utils import check, is_whole
 
 from .cost_table import CostTable
 from .picking import listed, pick
-from .results import StitchResults, variant_of
+from .results import StitchResults
 from .space import StitchingSpace
 
 WORDS = 'all', 'anchors', 'pareto'
@@ -27,7 +27,7 @@ class Selection:
             one id, several ids, or several budgets for the best stitch within each;
             lists also as text such as ``'0,5,12'`` or ``'60G,120G'``.
         results: Results or their file, or several, one for each size and precision.
-        costs: Measured costs or their file, or several, likewise.
+        costs: Measured costs or their file, or several, one for each size.
         metric: The metric that ranks stitches, by default that of the results.
         lower_is_better: See :func:`metric_directions`.
     """
@@ -68,9 +68,8 @@ class Selection:
         self.costs = [
             t if isinstance(t, CostTable) else CostTable.read(t) for t in tables
         ]
-        keys = [variant_of(t) for t in self.costs]
-        once = 'one table of each size and precision'
-        check(len({*keys}) == len(keys), '--costs', keys, once)
+        sizes = [table.input_size for table in self.costs]
+        check(len({*sizes}) == len(sizes), '--costs', sizes, 'one table of each size')
 
     def check(self, space: StitchingSpace | None, counted: bool = False) -> None:
         """Raise for what can be told without a model, with the space as far as known.
@@ -81,19 +80,20 @@ class Selection:
             return
         for results in self.results:
             results.check_space(space)
-        sizes = {table.input_size for table in self.costs}
-        if not self.budgets or (self.results and len(sizes) < 2) or not counted:
+        known = self.results and len(self.costs) < 2
+        if not self.budgets or known or not counted:
             self.select(space)
 
-    def costs_at(self, counted: CostTable) -> list[CostTable]:
+    def costs_at(self, counted: CostTable) -> CostTable:
         """Return the measured costs at the size of counted ones, by default these."""
         if not self.costs:
-            return [counted]
-        known = [*zip(self.names, self.costs, strict=True)]
-        same = [p for p in known if p[1].input_size == counted.input_size] or known[:1]
-        for name, table in same:
-            table.check_same_model(counted, f'{name} {COST_KEYS}')
-        return [table for _, table in same]
+            return counted
+        sizes = [table.input_size for table in self.costs]
+        size = counted.input_size
+        place = sizes.index(size) if size in sizes else 0
+        name, table = self.names[place], self.costs[place]
+        table.check_same_model(counted, f'{name} {COST_KEYS}')
+        return table
 
     def select(
         self,
@@ -117,8 +117,8 @@ class Selection:
             return space.ids if self.word == 'all' else space.anchor_ids
         if not self.budgets:
             return tuple(space[i].id for i in self.ids)
-        costs = self.costs
-        if counted is not None and (costs or not self.results):
+        costs = next(iter(self.costs), None)
+        if counted is not None and (self.costs or not self.results):
             costs = self.costs_at(counted)
         found = [pick(space, budget, costs, self.results) for budget in self.budgets]
         for choice in found if log else ():

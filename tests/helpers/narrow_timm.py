@@ -11,8 +11,6 @@ timm = pytest.importorskip('timm')
 
 DINOV2 = 'vit_small_patch14_reg4_dinov2'
 EVA02 = 'eva02_small_patch14_224'
-BEIT = dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True)
-SAM = dict(window_size=3, global_attn_indexes=(1,))
 # Arguments beside width, depth and heads; prefix tokens.
 FAMILIES = {
     DINOV2: ({}, 5),
@@ -28,9 +26,6 @@ FAMILIES = {
     'vit_pe_core_base_patch16_224': ({}, 1),
     'vit_small_patch16_rope_mixed_224': ({}, 1),
     'vit_base_patch16_rope_reg1_gap_256': ({}, 1),
-    'beitv2_base_patch16_224': ({}, 1),
-    'beit_base_patch16_224': (BEIT, 1),
-    'samvit_base_patch16': (SAM, 0),
 }
 NARROW = dict(embed_dim=32, depth=3, num_heads=2)
 
@@ -66,34 +61,26 @@ def resize_tables(weights, model):
     }
 
 
-def timm_of(name, anchor, img_size=None, **kwargs):
+def timm_of(name, anchor, **kwargs):
     """timm's model with the weights of an anchor."""
-    if not name.startswith(('beit', 'samvit')):
-        kwargs |= dict(dynamic_img_size=True, dynamic_img_pad=True)
-    size = img_size or anchor.input_size
-    kwargs = dict(NARROW, num_classes=0, img_size=size) | FAMILIES[name][0] | kwargs
+    kwargs |= dict(dynamic_img_size=True, dynamic_img_pad=True)
+    args = dict(NARROW, num_classes=0, img_size=anchor.input_size)
+    kwargs = args | FAMILIES[name][0] | kwargs
     model = timm.create_model(name, **kwargs)
     if next(model.parameters()).is_meta:
         return model.eval()
     weights = anchor.vit.state_dict()
-    if img_size and 'beit' in name:
-        weights = resize_tables(weights, model)
-        if 'pos_embed' in weights:
-            new = model.patch_embed.grid_size, anchor.grid
-            resized = timm.layers.resample_abs_pos_embed(weights['pos_embed'], *new)
-            weights['pos_embed'] = resized
     missing, unexpected = model.load_state_dict(weights, strict=False)
-    assert {k.split('.')[0] for k in missing} <= {'neck', 'attn_pool', 'fc_norm'}
+    assert {k.split('.')[0] for k in missing} <= {'attn_pool', 'fc_norm'}
     assert not unexpected
     return model.eval()
 
 
 @torch.no_grad()
-def assert_equal_to_timm(name, anchor, model, images):
+def assert_equal_to_timm(anchor, model, images):
     end = states_of(anchor, images)[-1].tokens
     wanted = model.forward_intermediates(images, intermediates_only=True)
-    if 'sam' not in name:
-        assert_close(end, model.forward_features(images), rtol=1e-5, atol=1e-5)
-        wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
+    assert_close(end, model.forward_features(images), rtol=1e-5, atol=1e-5)
+    wanted[-1] = model.norm(wanted[-1].transpose(1, 3)).transpose(1, 3)
     assert end.std() > 0.1
     assert_close(anchor(images), tuple(wanted), rtol=1e-5, atol=1e-5)

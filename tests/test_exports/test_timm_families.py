@@ -8,31 +8,29 @@ from snnet_mm.exports import StitchExporter
 pytest.importorskip('timm')
 pytest.importorskip('onnxruntime')
 
-SAM = dict(window_size=3, global_attn_indexes=(1,))
-FAMILIES = {
-    'vit_small_patch14_reg4_dinov2': {},
-    'deit_small_distilled_patch16_224': {},
-    'vit_base_patch16_clip_224.openai': {},
-    'eva02_small_patch14_224': {},
-    'vit_small_patch16_dinov3': {},
-    'vit_small_patch16_rope_mixed_224': {},
-    'beit_base_patch16_224': dict(use_shared_rel_pos_bias=True, use_abs_pos_emb=True),
-    'samvit_base_patch16': SAM,
-}
-SFS, FSF = 7, 8
+FAMILIES = (
+    'vit_small_patch14_reg4_dinov2',
+    'deit_small_distilled_patch16_224',
+    'vit_base_patch16_clip_224.openai',
+    'eva02_small_patch14_224',
+    'vit_small_patch16_dinov3',
+    'vit_small_patch16_rope_mixed_224',
+)
+FSF = 8
 
 
 @pytest.fixture
 def stitched(toy_cfg, build):
     """Config and model of a segmentor on two narrow anchors of a family."""
 
-    def stitched(name, **backbone):
-        cfg = toy_cfg(**backbone)
+    def stitched(name):
+        cfg = toy_cfg()
         anchor = dict(type='TimmAnchor', model=name, pretrained=True)
         anchor['img_size'] = 56 if 'patch14' in name else 64
-        args = dict(FAMILIES[name], num_heads=2)
         cfg.model.backbone.anchors = [
-            ConfigDict(anchor, model_args=dict(args, embed_dim=width, depth=depth))
+            ConfigDict(
+                anchor, model_args=dict(num_heads=2, embed_dim=width, depth=depth)
+            )
             for width, depth in ((16, 3), (24, 5))
         ]
         cfg.model.decode_head.in_channels = 24

@@ -71,20 +71,15 @@ def test_the_best_stitch_and_precision_within_a_budget():
         assert (choice.precision, choice.id) == best
         assert choice.input_size == COSTS.input_size
         assert choice.reason.endswith(f'; in {best[0]}')
-    # One set of results: as good in int8, taken where float32 is too slow.
-    costs = [COSTS, HALVES]
-    choice = pick(SPACE, '6ms', costs, RESULTS)
-    assert (choice.id, choice.precision) == (7, 'int8')
-    assert choice.reason.endswith('in int8, whose own metric the results do not tell')
-    assert pick(SPACE, '15ms', costs, RESULTS).precision == 'float32'
-    assert Selection('6ms,2.5ms', RESULTS, costs).select(SPACE) == (7, 3)
-    assert pick(SPACE, '1G', costs)[:3] == (0, COSTS.input_size, 'float32')
+    assert Selection('6ms,2.5ms', results).select(SPACE) == (8, 3)
     words = r'in float32: .*stitch 0 .*1ms; in int8: .*0\.3334ms'
     with pytest.raises(ValueError, match=words):
-        pick(SPACE, '0.1ms', costs, RESULTS)
+        pick(SPACE, '0.1ms', results=results)
+    with pytest.raises(ValueError, match='none with several results'):
+        pick(SPACE, '6ms', COSTS, results)
     with pytest.raises(ValueError, match='ranked by one metric'):
         pick(SPACE, '6ms', results=[RESULTS, results_of(metric='aAcc')])
-    with pytest.raises(ValueError, match='one table of each size and precision'):
+    with pytest.raises(ValueError, match='one table of each size'):
         Selection('6ms', costs=[COSTS, COSTS])
 
 

@@ -28,7 +28,7 @@ from snnet_mm.stitching import (
     split_cost_range,
 )
 from snnet_mm.training import StitchSampler
-from snnet_mm.training.stitch_hooks import sampling_hook, write_by_group
+from snnet_mm.training.stitch_hooks import sampling_hook
 from snnet_mm.utils import check, is_number, is_whole, register
 
 # Ranks stitches: the paper deploys the most important one of every cost interval.
@@ -69,7 +69,7 @@ class ImportanceSampler(StitchSampler):
         check(right, 'sampler.momentum', momentum, '0 to below 1')
         check(not self.per_rank, 'sampler.per_rank', self.per_rank, 'False')
         self.warm_up, self.momentum, self.num_groups = warm_up, momentum, num_groups
-        self.groups = self.split(num_groups)
+        self.groups = split_cost_range(self.flops(), num_groups)
         self.scores: dict[int, float] = {}
         self.num_scored_steps = 0
 
@@ -111,9 +111,9 @@ class ImportanceHook(Hook):
     It reads the gradients right before the optimizer does: summed over ranks and
     accumulated iterations, clipped, without the scale of AMP, whose skipped steps score
     nothing. If a step trains several stitches, gradients of what they share are those
-    of all; the paper does not say otherwise. Scores go to visualisers by cost group, to
-    the message hub as ``stitch_scores``, and with checkpoints to
-    ``stitch_scores.json``; see :func:`importance_results`.
+    of all; the paper does not say otherwise. Scores go to the message hub as
+    ``stitch_scores``, and with checkpoints to ``stitch_scores.json``; see
+    :func:`importance_results`.
     """
 
     def __init__(self, sampler: ImportanceSampler) -> None:
@@ -135,9 +135,6 @@ class ImportanceHook(Hook):
         self.trained = list(sampling_hook(runner).stitches.values())
 
     def after_train_iter(self, runner: Runner, **_) -> None:
-        for stitch in self.trained:
-            score = self.sampler.scores.get(stitch.id)
-            write_by_group(runner, 'importance', stitch.id, score)
         if self.sampler.scores:
             runner.message_hub.update_info(SCORES, self.sampler.state_dict())
 

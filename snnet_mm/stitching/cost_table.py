@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -40,8 +38,7 @@ def cost_column(rows: Mapping[int, Any], name: str) -> dict[int, float]:
         raise ValueError(
             f'the {name} of these stitches was not measured; measure it with '
             f'tools/analysis_tools/stitch_table.py CONFIG --{name} and give the '
-            'costs.json that it writes (config key: StitchSamplingHook.costs; option: '
-            '--costs)'
+            'costs.json that it writes (config key: test_cfg.costs; option: --costs)'
         )
     return column
 
@@ -85,12 +82,6 @@ class CostTable:
 
     def __len__(self) -> int:
         return len(self.costs)
-
-    @property
-    def fingerprint(self) -> str:
-        """Differs between tables that differ in anything they hold."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def column(self, name: str) -> dict[int, float]:
         """One cost by stitch id."""
@@ -139,7 +130,7 @@ class CostTable:
             input_size=list(self.input_size),
             space=self.space,
             setup=None if self.setup is None else asdict(self.setup),
-            # Left out where it says nothing: fingerprints stay what they were.
+            # Left out where it says nothing.
             **({} if self.scope is None else dict(scope=self.scope)),
             units={name: unit.meaning for name, unit in UNITS.items()},
             stitches=[dict(id=i, **c._asdict()) for i, c in self.costs.items()],

@@ -1,23 +1,16 @@
 """Samplers that draw the stitches of each training iteration."""
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 from mmengine.registry import TASK_UTILS
 
-from snnet_mm.stitching import (
-    CostTable,
-    StitchingSpace,
-    group_by_cost,
-    split_cost_range,
-)
+from snnet_mm.stitching import CostTable, StitchingSpace, group_by_cost
 from snnet_mm.utils import check, is_whole, register
 
-NUM_LOGGED_GROUPS = 10
-DEFAULT_STEP = 10e9
 # The anchors that a sandwich may add to its random stitches.
 SANDWICH_ANCHORS = ('route', 'slowest')
 
@@ -48,8 +41,6 @@ class StitchSampler(metaclass=ABCMeta):
         self.ids = tuple(known if ids is None else ids)
         right = self.ids and {*self.ids} <= {*known}
         check(right, 'sampler.ids', list(self.ids), f'some of the ids {sorted(known)}')
-        # Cost groups that the log tells apart; some samplers draw by them.
-        self.groups = [] if costs is None else self.split(NUM_LOGGED_GROUPS)
 
     def hooks(self) -> list[Hook]:
         """Return hooks to register before training; by default none."""
@@ -64,20 +55,11 @@ class StitchSampler(metaclass=ABCMeta):
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """Draw one or more stitch ids."""
 
-    def column(self, cost: str) -> dict[int, float]:
-        """Return a cost of the stitches to draw from, by stitch id."""
+    def flops(self) -> dict[int, float]:
+        """Return the FLOPs of the stitches to draw from, by stitch id."""
         kind, other = type(self).__name__, 'a sampler without costs, such as Uniform'
         check(self.costs is not None, 'sampler.type', kind, f'{other}Sampler')
-        column = self.costs.column(cost)
-        return {i: column[i] for i in self.ids}
-
-    def split(self, num_groups: int, cost: str = 'flops') -> list[tuple[int, ...]]:
-        """Return groups of stitches by equal parts of the range of a cost."""
-        return split_cost_range(self.column(cost), num_groups)
-
-    def mean_gflops(self, group: Sequence[int]) -> str:
-        """Return the mean GFLOPs of a cost group, by which logs name it."""
-        return f'{sum(self.costs[i].flops for i in group) / len(group) / 1e9:.3g}'
+        return {i: self.costs[i].flops for i in self.ids}
 
 
 @register(TASK_UTILS)
@@ -106,37 +88,19 @@ class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
     Args:
-        step: Width of a cost group. Default: 10e9, the paper's for dense tasks.
-        num_groups: Number of equal parts of the cost range, in place of a step.
-        cost: ``'flops'``, ``'params'``, or measured ``'latency'`` (ms) or ``'memory'``
-            (bytes) of ``StitchSamplingHook.costs``.
+        step: FLOPs within a cost group. Default: 10e9, the paper's for dense tasks.
     """
 
-    def __init__(
-        self,
-        costs: CostTable,
-        step: float | None = None,
-        num_groups: int | None = None,
-        cost: str = 'flops',
-        **kwargs,
-    ) -> None:
+    def __init__(self, costs: CostTable, step: float = 10e9, **kwargs) -> None:
         super().__init__(costs, **kwargs)
-        one = step is None or num_groups is None
-        check(one, 'sampler.step', step, 'None, as num_groups is given')
-        column = self.column(cost)
-        if num_groups is not None:
-            self.groups = self.split(num_groups, cost)
-            key, value = 'sampler.num_groups', num_groups
-        else:
-            value = DEFAULT_STEP if step is None else step
-            self.groups = group_by_cost(column, value)
-            key = 'sampler.step'
-        low, high = min(column.values()), max(column.values())
+        flops = self.flops()
+        self.groups = group_by_cost(flops, step)
+        low, high = min(flops.values()), max(flops.values())
         allowed = (
-            f'a step well below {high - low:g}, or two groups or more, as {cost} range '
-            f'from {low:g} to {high:g} and one cost group would hold all stitches'
+            f'a step well below {high - low:g}, as FLOPs range from {low:g} to '
+            f'{high:g} and one cost group would hold all stitches'
         )
-        check(len(self.groups) > 1, key, value, allowed)
+        check(len(self.groups) > 1, 'sampler.step', step, allowed)
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         group = self.groups[rng.integers(len(self.groups))]

@@ -1,12 +1,11 @@
 """Hooks of stitched models: the first stitching layers, sampling, its report."""
 
 import math
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from mmengine.dist import broadcast_object_list, get_world_size
+from mmengine.dist import get_world_size
 from mmengine.hooks import EMAHook, Hook
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.registry import HOOKS, TASK_UTILS
@@ -98,7 +97,6 @@ class StitchInitHook(Hook):
             yield images if isinstance(images, Tensor) else images[0]
 
 
-FINGERPRINT = 'stitch_costs'
 SIZES = 2**20  # keeps draws of sizes and of stitches apart on any rank
 
 
@@ -115,8 +113,6 @@ class StitchSamplingHook(Hook):
         sampler: Config of the sampler. Default seed: the seed of the run.
         input_size: Height and width that costs are counted at. Default: the data
             preprocessor's, or the first image's.
-        costs: ``costs.json`` of ``tools/analysis_tools/stitch_table.py``, for samplers
-            by measured costs, such as ROS with ``cost='latency', step=5`` (ms).
         sizes: Heights and widths, one of which is drawn for every step, the same on all
             ranks, to resize images to. Default: none.
     """
@@ -128,14 +124,13 @@ class StitchSamplingHook(Hook):
         self,
         sampler: dict,
         input_size: Sequence[int] | None = None,
-        costs: str | os.PathLike | None = None,
         sizes: Sequence[Sequence[int]] = (),
     ) -> None:
         typed = isinstance(sampler, dict) and 'type' in sampler
         wanted = 'a dict with a type, such as ResourceConstrainedSampler'
         check(typed, 'StitchSamplingHook.sampler', sampler, wanted)
         self._sampler_cfg, self._input_size = sampler, input_size
-        self._costs_file, self._sizes = costs, sizes
+        self._sizes = sizes
         self.stitches: dict[str, Stitch] = {}
 
     def before_train(self, runner: Runner) -> None:
@@ -144,8 +139,6 @@ class StitchSamplingHook(Hook):
             if hasattr(type(module), 'check_space'):
                 module.check_space(space)
         costs = self._count(runner)
-        if self._costs_file is not None:
-            costs = self._read_costs(runner, costs)
         defaults = dict(costs=costs, seed=shared_seed(runner.seed), space=space)
         self.sampler = TASK_UTILS.build(self._sampler_cfg, default_args=defaults)
         for hook in self.sampler.hooks():
@@ -178,25 +171,9 @@ class StitchSamplingHook(Hook):
             if size is None:
                 size = size_of_images(runner.model, runner.train_dataloader, seed)
         except ValueError as error:
-            if self._costs_file is not None:
-                raise
             runner.logger.warning(f'Stitches are sampled without costs: {error}')
             return None
         return cost_table(runner.model, size)
-
-    def _read_costs(self, runner: Runner, counted: CostTable) -> CostTable:
-        """Read saved costs: measured again they, and so all draws, would differ."""
-        key = 'StitchSamplingHook.costs'
-        of_rank_0 = [CostTable.read(self._costs_file)]
-        broadcast_object_list(of_rank_0)
-        (saved,) = of_rank_0
-        saved.check_same_model(counted, f'{self._costs_file} (config key: {key})')
-        info = runner.message_hub.runtime_info
-        same = info.get(FINGERPRINT, saved.fingerprint) == saved.fingerprint
-        wanted = 'a file with the costs in the run that is resumed'
-        check(same, key, str(self._costs_file), wanted)
-        runner.message_hub.update_info(FINGERPRINT, saved.fingerprint)
-        return saved
 
 
 def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
@@ -217,10 +194,9 @@ HISTOGRAM = 'stitch_histogram'
 
 @register(HOOKS)
 class StitchReportHook(Hook):
-    """Reports which stitches were sampled, and the loss of each cost group.
+    """Counts how often each stitch was sampled.
 
-    Visualisers get ``loss_by_gflops/<mean of the group>``, the message hub, and so
-    checkpoints, counts by stitch as ``stitch_histogram``.
+    The message hub, and so checkpoints, have counts by stitch as ``stitch_histogram``.
     """
 
     stitched_only = True  # see StitchSamplingHook
@@ -232,40 +208,11 @@ class StitchReportHook(Hook):
         check(there, 'default_hooks.stitch_sampling', None, wanted)
         self._histogram = dict(runner.message_hub.runtime_info.get(HISTOGRAM, {}))
 
-    def after_train_iter(self, runner: Runner, outputs: dict | None, **_) -> None:
-        for role, stitch in self._sampling.stitches.items():
+    def after_train_iter(self, runner: Runner, **_) -> None:
+        for stitch in self._sampling.stitches.values():
             self._histogram[stitch.id] = self._histogram.get(stitch.id, 0) + 1
-            write_by_group(runner, 'loss', stitch.id, _loss_of(role, outputs or {}))
         runner.message_hub.update_info(HISTOGRAM, self._histogram)
 
     def after_train(self, runner: Runner) -> None:
-        sampler = self._sampling.sampler
-        if not sampler.groups:
-            return
-        counts = ', '.join(
-            f'{sampler.mean_gflops(group)} G: '
-            f'{sum(self._histogram.get(i, 0) for i in group)}'
-            for group in sampler.groups
-        )
-        runner.logger.info(f'Sampled stitches by mean GFLOPs of their group: {counts}')
-
-
-def write_by_group(
-    runner: Runner, name: str, stitch_id: int, value: float | None
-) -> None:
-    """Give visualisation backends a value of a stitch under its cost group."""
-    sampler = sampling_hook(runner).sampler
-    if value is None or not sampler.groups:
-        return
-    group = next((group for group in sampler.groups if stitch_id in group), None)
-    if group is None:  # an anchor that a sampler draws beside its ids
-        return
-    tag = f'{name}_by_gflops/{sampler.mean_gflops(group)}'
-    runner.visualizer.add_scalar(tag, value, step=runner.iter + 1)
-
-
-def _loss_of(role: str, logged: Mapping[str, Tensor]) -> float | None:
-    if not role:
-        return logged['loss'].item() if 'loss' in logged else None
-    own = [v.item() for k, v in logged.items() if k.startswith(role) and 'loss' in k]
-    return sum(own) if own else None
+        counts = ', '.join(f'{i}: {n}' for i, n in sorted(self._histogram.items()))
+        runner.logger.info(f'Iterations of each stitch: {counts}')

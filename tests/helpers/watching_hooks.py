@@ -46,23 +46,3 @@ def train(cfg, *hooks, handler=None, **changes):
         runner.register_hook(hook)
     runner.train()
     return runner, recorder
-
-
-class Losses(Hook):
-    """Keeps every loss, and what the visualizer was told."""
-
-    def __init__(self):
-        self.losses, self.told = [], []
-
-    def before_train(self, runner):
-        add_scalar = runner.visualizer.add_scalar
-
-        def spy(name, value, step=0, **kwargs):
-            if name.startswith('loss_by_gflops/'):
-                self.told.append((name, value, step))
-            return add_scalar(name, value, step=step, **kwargs)
-
-        runner.visualizer.add_scalar = spy
-
-    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        self.losses.append(float(outputs['loss']))

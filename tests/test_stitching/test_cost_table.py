@@ -45,11 +45,6 @@ def test_json_gives_an_equal_table(table, tmp_path):
     assert CostTable.read(path) == table
 
 
-def test_fingerprints_of_tables_in_checkpoints_stay():
-    table = CostTable({0: Cost(5, 3, 2.5, 7)}, (48, 64), 'ab', SETUP)
-    assert table.fingerprint == '40ab535b4bcaa48b'
-
-
 @pytest.mark.parametrize(
     ('other', 'words'),
     [

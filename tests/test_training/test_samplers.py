@@ -57,18 +57,6 @@ def test_ranks_draw_alike_unless_asked_otherwise(costs, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    'settings, groups',
-    [
-        (dict(step=70, cost='params'), [(0,), (2, 3, 4, 5), (1,)]),
-        # Parts of width 25: 0, then 40 to 50, none up to 75, then 100.
-        (dict(num_groups=4), [(0,), (2, 3, 4), (5,), (1,)]),
-    ],
-)
-def test_groups_of_ros(costs, settings, groups):
-    assert ResourceConstrainedSampler(costs, **settings).groups == groups
-
-
-@pytest.mark.parametrize(
     'config, drawn',
     [
         (dict(type='UniformSampler'), UNIFORM),
@@ -128,7 +116,7 @@ def test_another_sampler_draws_the_middle():
     assert set(sandwich(space, num_random=12).sample(0)) == set(space.ids)
     with pytest.raises(ValueError, match='num_random=13; allowed: 1 to 12'):
         sandwich(space, num_random=13)
-    config = dict(type='ResourceConstrainedSampler', num_groups=2)
+    config = dict(type='ResourceConstrainedSampler', step=75)
     sampler = sandwich(space, sampler=config)
     low, high = sampler.sampler.groups
     assert {*low, *high} == set(space.ids) - {0, 1}

@@ -1,21 +1,18 @@
 import copy
-import json
 from collections import Counter
 
 import pytest
 import torch
 from equality import assert_same
-from mmengine.config import ConfigDict
 from mmengine.hooks import EMAHook
-from mmengine.registry import DATA_SAMPLERS, HOOKS
+from mmengine.registry import DATA_SAMPLERS
 from mmengine.runner import Runner
 from torch.utils.data import BatchSampler
-from watching_hooks import Losses, Recorder, train
+from watching_hooks import Recorder, train
 
 from snnet_mm.costs import cost_table
 from snnet_mm.models import find_stitched_backbone, set_input_size
-from snnet_mm.stitching import Setup
-from snnet_mm.training import SandwichSampler, StitchInitHook, stitch_hooks
+from snnet_mm.training import StitchInitHook, stitch_hooks
 from snnet_mm.utils import load_weights_only
 
 
@@ -95,64 +92,17 @@ def test_random_layers_stay_as_they_were_built_and_loaded_ones_are_kept(toy_cfg)
 
 # --- sampling
 
-LATENCY = {3: 20, 7: 22, 0: 30}
 
-
-def write_costs(cfg, path, latency=LATENCY):
-    table = cost_table(Runner.from_cfg(cfg).model)
-    milliseconds = {i: float(latency.get(i, 1)) for i in table}
-    table = table.measured(Setup('a board', 1, 'float32'), milliseconds)
-    path.write_text(json.dumps(table.to_dict()))
-
-
-@pytest.fixture
-def ros_cfg(toy_cfg, tmp_path):
-    """ROS by milliseconds: stitches 3 and 7 are a group by themselves."""
-    del toy_cfg.default_hooks.stitch_init
-    sampler = dict(type='ResourceConstrainedSampler', cost='latency', step=5)
-    costs = tmp_path / 'costs.json'
-    write_costs(toy_cfg, costs)
-    toy_cfg.default_hooks.stitch_sampling = ConfigDict(
-        type='StitchSamplingHook', sampler=sampler, costs=str(costs)
-    )
-    return toy_cfg
-
-
-def test_draws_by_milliseconds_and_costs_that_were_measured_again(ros_cfg, tmp_path):
-    runner, first = train(ros_cfg, **{'train_cfg.max_iters': 3})
-    sampler = stitch_hooks.sampling_hook(runner).sampler
-    others = tuple(i for i in sampler.costs if i not in LATENCY)
-    assert sampler.groups == [others, (3, 7), (0,)]
-    resumed = {'train_cfg.max_iters': 6, 'resume': True}
-    _, second = train(ros_cfg, **resumed)
-    drawn = [sampler.sample(n)[0] for n in range(6)]
-    assert first.stitches + second.stitches == drawn
-
-    write_costs(ros_cfg, tmp_path / 'costs.json', {**LATENCY, 0: 31})
-    with pytest.raises(ValueError, match='the costs in the run that is resumed'):
-        train(ros_cfg, **resumed)
-    hook = HOOKS.build(dict(ros_cfg.default_hooks.stitch_sampling, input_size=(32, 32)))
-    with pytest.raises(ValueError, match='costs.json .*holds for images of 64x64'):
-        hook.before_train(runner)
-
-
-def test_costs_are_of_the_first_image_and_losses_are_logged_by_them(toy_cfg, caplog):
+def test_costs_are_of_the_first_image(toy_cfg, caplog):
     costs = cost_table(Runner.from_cfg(toy_cfg).model)
     toy_cfg.model.data_preprocessor.update(size=None, size_divisor=32)
     toy_cfg.log_level = 'INFO'
-    toy_cfg.train_cfg.max_iters = 4
-    runner, recorder = train(toy_cfg, losses := Losses(), handler=caplog.handler)
-    assert stitch_hooks.sampling_hook(runner).sampler.costs == costs
+    runner = Runner.from_cfg(toy_cfg)
+    runner.logger.addHandler(caplog.handler)
+    hook = stitch_hooks.sampling_hook(runner)
+    hook.before_train(runner)
+    assert hook.sampler.costs == costs
     assert 'Costs are counted at 64x64, that of the first image' in caplog.text
-    # The toy groups: the fast anchor, three groups of four, the slow anchor.
-    groups = [(0,), (4, 12, 14, 6), (3, 13, 7, 10), (2, 8, 9, 11), (1,)]
-    names = {
-        i: f'loss_by_gflops/{sum(costs[j].flops for j in g) / len(g) / 1e9:.3g}'
-        for g in groups
-        for i in g
-    }
-    tags = [names[i] for i in recorder.stitches]
-    assert losses.told == list(zip(tags, losses.losses, range(1, 5), strict=True))
 
 
 def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
@@ -166,35 +116,20 @@ def test_parts_of_the_model_are_asked_about_the_space(toy_cfg):
         stitch_hooks.sampling_hook(runner).before_train(runner)
 
 
-def test_every_stitch_of_a_sandwich_is_logged(toy_cfg):
+def test_every_stitch_of_a_sandwich_is_counted(toy_cfg):
     toy_cfg.model = dict(type='SandwichWrapper', model=toy_cfg.model)
     toy_cfg.default_hooks.stitch_sampling.sampler = dict(
         type='SandwichSampler', num_random=2
     )
     toy_cfg.train_cfg.max_iters = 3
-    runner, recorder = train(toy_cfg, losses := Losses())
+    runner, recorder = train(toy_cfg)
     costs = cost_table(runner.model)
-    sampler = SandwichSampler(
-        costs, find_stitched_backbone(runner.model).space, num_random=2, seed=0
-    )
-    drawn = [sampler.sample(t) for t in range(3)]
+    drawn = [stitch_hooks.sampling_hook(runner).sampler.sample(t) for t in range(3)]
     assert runner.message_hub.get_info('stitch_histogram') == Counter(
         i for ids in drawn for i in ids
     )
     gflops = [sum(costs[i].flops for i in ids) / 1e9 for ids in drawn]
     assert recorder.logged == pytest.approx(gflops)
-    # Four losses an iteration, which add up to what was trained.
-    assert [step for *_, step in losses.told] == [1] * 4 + [2] * 4 + [3] * 4
-    sums = [sum(v for _, v, step in losses.told if step == n + 1) for n in range(3)]
-    assert sums == pytest.approx(losses.losses)
-    slowest, fastest = losses.told[0], losses.told[1]
-    assert slowest[0] == f'loss_by_gflops/{costs[1].flops / 1e9:.3g}'
-    assert fastest[0] == f'loss_by_gflops/{costs[0].flops / 1e9:.3g}'
-    # A sampler of some ids has no cost group for the anchors that it draws beside them.
-    stitch_hooks.sampling_hook(runner).sampler.groups = [(2, 3)]
-    for stitch_id in (0, 2):
-        stitch_hooks.write_by_group(runner, 'loss', stitch_id, 1.0)
-    assert len(losses.told) == 13
 
 
 SIZES = (32, 48), (64, 64)

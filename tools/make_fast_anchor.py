@@ -1,9 +1,9 @@
 """Make a fast anchor of a slow one: ``tools/make_fast_anchor.py CONFIG CKPT``.
 
-Leaves out blocks, then trains the smaller network to do what the slow one does on the
-images of the config.
+Replaces blocks by affine maps, then trains the smaller network to do what the slow one
+does on the images of the config.
 Writes ``fast.py``, the config of the fast anchor alone, and ``fast.pth``, its weights,
-and says how good the slow anchor, the cut one and the trained one are.
+and prints the metrics of the slow anchor, of the chain and of the trained network.
 """
 
 from __future__ import annotations

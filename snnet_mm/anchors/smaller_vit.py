@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from snnet_mm.utils import check, is_whole
@@ -27,3 +28,18 @@ def keep_blocks(weights: Weights, blocks: Sequence[int]) -> dict[str, Tensor]:
         elif (number := numbers.get(int(match[1]))) is not None:
             kept[f'blocks.{number}.{name[match.end() :]}'] = value
     return kept
+
+
+def map_embedding(weights: Weights, weight: Tensor, bias: Tensor) -> Weights:
+    """Return weights of a plain ViT whose embedding is followed by an affine map.
+
+    Patches, positions and prefix tokens are linear, so the map needs no layer.
+    """
+    mapped = dict(weights)
+    proj = 'patch_embed.proj.weight', 'patch_embed.proj.bias'
+    mapped[proj[0]] = torch.einsum('oc,cihw->oihw', weight, weights[proj[0]])
+    mapped[proj[1]] = weight @ weights[proj[1]] + bias
+    for name, offset in (('pos_embed', 0), ('cls_token', bias), ('reg_token', bias)):
+        if name in weights:
+            mapped[name] = weights[name] @ weight.T + offset
+    return mapped

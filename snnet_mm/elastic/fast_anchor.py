@@ -5,7 +5,7 @@ import json
 import math
 import os
 import os.path as osp
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,12 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import find_latest_checkpoint
+from torch import Tensor
 
-from snnet_mm.anchors import PlainViT, keep_blocks
+from snnet_mm.anchors import PlainViT, keep_blocks, map_embedding
 from snnet_mm.anchors.pretrained import read_weights
 from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import ElasticBackbone, StitchingLayer, fit_in_turn
 from snnet_mm.training import build_runner
 from snnet_mm.utils import (
     atomic_path,
@@ -32,6 +34,9 @@ from snnet_mm.utils import (
     write_json,
 )
 
+from .images import ImageBatches
+
+NUM_IMAGES = 64  # that the maps are fitted on
 LAST = 'last_checkpoint'  # mmengine's name of the file that names it
 
 
@@ -64,8 +69,9 @@ def make_fast_anchor(
 ) -> dict[str, dict[str, float]]:
     """Make a fast anchor of a slow one.
 
-    Leaves out blocks, then trains the smaller network to do what the slow one does on
-    the training images of the config. ``work_dir`` gets ``fast.py``, the config of the
+    Replaces runs of blocks by affine maps, fitted in turn by least squares as in
+    :func:`make_elastic`, then trains this chain to do what the slow anchor does on the
+    training images of the config. ``work_dir`` gets ``fast.py``, the config of the
     fast anchor alone, ``fast.pth``, its weights, and ``fast_anchor.json``, the metrics.
 
     Args:
@@ -82,8 +88,8 @@ def make_fast_anchor(
         verbose: Whether to show the whole log of mmengine.
 
     Returns:
-        Test metrics of the slow anchor, the cut and the trained network, by these
-        names: ``'slow anchor'``, ``'cut'``, ``'trained'``.
+        Test metrics of the slow anchor, the chain and the trained network, by these
+        names: ``'slow anchor'``, ``'chain'``, ``'trained'``.
 
     Raises:
         ValueError: If the model or a setting does not fit; the message names the value
@@ -103,17 +109,17 @@ def make_fast_anchor(
     cfg = load_config(options.config, cfg_options)
     train_in_half_precision(cfg, amp)
     folder = check_writable(options.work_dir, 'option: --work-dir')
-    first, last = folder / 'cut.pth', folder / 'fast.pth'
+    first, last = folder / 'chain.pth', folder / 'fast.pth'
     with guard_checkpoints():
-        arch, places, weights = _cut(cfg, options)
+        settings, places, weights = _chain(cfg, options)
         _check_resumed(options)
-        fast = _write_config(cfg, arch, places, options)
+        fast = _write_config(cfg, settings, places, options)
         student = MODELS.build(model_config(fast))
         student.load_state_dict(weights)
         _save(first, state_dict=student.state_dict())
         _train(_training_config(cfg, fast, places, options), last, verbose)
         fast.work_dir = cfg.work_dir = str(folder)
-        networks = {'slow anchor': (cfg, checkpoint), 'cut': (fast, first)}
+        networks = {'slow anchor': (cfg, checkpoint), 'chain': (fast, first)}
         networks['trained'] = fast, last
         metrics = {n: _evaluate(*of, n, verbose) for n, of in networks.items()}
     write_json(folder / 'fast_anchor.json', metrics)
@@ -125,20 +131,48 @@ def _save(path: Path, **content: object) -> None:
         torch.save(content, temporary)
 
 
-def _cut(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
-    """Cut the slow anchor; return arch, places, and the weights to begin with."""
+def _chain(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
+    """Fit a chain of blocks; return its backbone settings, places and weights."""
     model = init_model(cfg, options.checkpoint, device='cpu')
     anchor, prefix = model.backbone, 'backbone.'
     check(type(anchor) is PlainViT, 'backbone.type', type(anchor).__name__, 'PlainViT')
+    gaps = cfg.model.backbone.get('gaps', ())
+    check(not gaps, 'backbone.gaps', gaps, 'none: a network with all of its blocks')
     weights, depth, (width, *_) = model.state_dict(), anchor.depth, anchor.block_dims
     heads = anchor.blocks[0].attn.num_heads
     arch = dict(embed_dims=width, depth=depth, num_heads=heads)
     arch['mlp_ratio'] = anchor.blocks[0].mlp.fc1.out_features / width
     blocks = options.blocks = options.blocks or list(range(0, depth, options.every))
     own, arch['depth'] = keep_blocks(anchor.state_dict(), blocks), len(blocks)
+    maps = _fit_gaps(anchor, blocks, ImageBatches(cfg, model, NUM_IMAGES))
+    if (front := maps.pop(-1, None)) is not None:
+        own = map_embedding(own, front.weight, front.bias)
+    if depth - 1 not in blocks:  # the last map leads to tokens after the final norm
+        own = {k: v for k, v in own.items() if not k.startswith('norm.')}
+    numbers = {blocks.index(block): layer for block, layer in maps.items()}
+    for number, layer in numbers.items():
+        for name, value in layer.state_dict().items():
+            own[f'blocks.{number}.gap.{name}'] = value
+    settings = dict(arch=arch, gaps=tuple(numbers))
+    if depth - 1 not in blocks:
+        settings['final_norm'] = False
     places = [*(b - 1 for b in blocks[1:]), depth - 1]
     rest = {k: v for k, v in weights.items() if not k.startswith(prefix)}
-    return arch, places, rest | {prefix + k: v for k, v in own.items()}
+    return settings, places, rest | {prefix + k: v for k, v in own.items()}
+
+
+def _fit_gaps(
+    anchor: PlainViT, blocks: list[int], batches: Iterable[Tensor]
+) -> dict[int, StitchingLayer]:
+    """Return the map of every gap by the block before it, -1 for the embedding."""
+    layer = dict(type='StitchingLayer')
+    backbone = ElasticBackbone([anchor], [blocks], layer, out='end')
+    fit_in_turn(backbone, batches)
+    layers = backbone.space.layers
+    return {
+        layers[name].source.block: backbone.stitching_layers[name].requires_grad_(False)
+        for name in backbone.space[1].layers
+    }
 
 
 def _check_resumed(options: Options) -> None:
@@ -164,13 +198,13 @@ def _check_resumed(options: Options) -> None:
 
 
 def _write_config(
-    cfg: Config, arch: dict, places: list[int], options: Options
+    cfg: Config, settings: dict, places: list[int], options: Options
 ) -> Config:
     """Write the config of the fast anchor alone, and return it."""
     path, checkpoint = options.work_dir / 'fast.py', str(options.work_dir / 'fast.pth')
     init_cfg = dict(type='Pretrained', checkpoint=checkpoint, prefix='backbone.')
-    backbone, slow, depth = dict(arch=arch), cfg.model.backbone, places[-1] + 1
-    backbone['init_cfg'] = init_cfg
+    slow, depth = cfg.model.backbone, places[-1] + 1
+    backbone = dict(settings, init_cfg=init_cfg)
     maps = slow.get('out_indices')
     if maps is not None:  # of the first blocks that stand for these, or for later ones
         maps = [next(i for i, p in enumerate(places) if p >= j % depth) for j in maps]
@@ -181,13 +215,13 @@ def _write_config(
         check(kept, '--blocks', options.blocks, wanted)
         backbone['global_blocks'] = kept
     if 'frozen_stages' in slow:
-        backbone['frozen_stages'] = -1  # what was cut has to adapt
+        backbone['frozen_stages'] = -1  # the chain has to adapt
     model = dict(backbone=backbone)
     fast = deepcopy(cfg)
     fast.model.backbone.pop('arch')
     fast.model.backbone.pop('init_cfg', None)
     fast.merge_from_dict(dict(model=model))
-    for value in (arch, init_cfg):
+    for value in (settings['arch'], init_cfg):
         value['_delete_'] = True
     changes = dict(_base_=[osp.relpath(options.config, options.work_dir)], model=model)
     made = f'# A fast anchor made of the anchor of {osp.basename(options.config)} by '
@@ -231,7 +265,7 @@ def _training_config(
     cfg.train_cfg, cfg.param_scheduler = plan.train_cfg, plan.param_scheduler
     cfg.work_dir = str(options.work_dir / 'training')
     interrupted = find_latest_checkpoint(cfg.work_dir) if options.resume else None
-    cfg.load_from = interrupted or str(options.work_dir / 'cut.pth')
+    cfg.load_from = interrupted or str(options.work_dir / 'chain.pth')
     cfg.resume = interrupted is not None
     make_safe(cfg)
     return cfg

@@ -3,19 +3,24 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from narrow_timm import randomise
 from tiny import TOY
 
 from snnet_mm.elastic import fast_anchor
+from snnet_mm.elastic.images import ImageBatches
 from snnet_mm.inference.init_model import init_model
+from snnet_mm.models import ElasticBackbone, fit_in_turn
 from snnet_mm.utils import load_config, load_weights_only
 
 SLOW = TOY.with_name(TOY.name.replace('snnetv2-fast-slow', 'vit-slow'))
-OPTIONS = (
-    'model.backbone.arch.embed_dims=16',
-    'model.decode_head.in_channels=16',
-    'test_dataloader.dataset.num_scenes=4',
-    'train_dataloader.batch_size=2',
-)
+SMALL = {
+    'model.backbone.arch.embed_dims': 16,
+    'model.decode_head.in_channels': 16,
+    'train_dataloader.dataset.num_scenes': 8,
+    'test_dataloader.dataset.num_scenes': 4,
+    'train_dataloader.batch_size': 2,
+}
+OPTIONS = [f'{key}={value}' for key, value in SMALL.items()]
 
 
 @pytest.fixture
@@ -23,12 +28,13 @@ def fast_backbone(tmp_path):
     """The config that is written for the backbone, of a slow one with settings."""
 
     def write(size=None, **settings):
-        cfg = load_config(SLOW, {f'model.backbone.{k}': v for k, v in settings.items()})
+        settings = {f'model.backbone.{k}': v for k, v in settings.items()}
+        cfg = load_config(SLOW, SMALL | settings)
         args = dict(blocks=None, every=2) | (size or {})
         files = dict(config=str(SLOW), checkpoint=None, work_dir=tmp_path)
         args = SimpleNamespace(**args, **files)
-        arch, places, _ = fast_anchor._cut(cfg, args)
-        return fast_anchor._write_config(cfg, arch, places, args).model.backbone
+        found, places, _ = fast_anchor._chain(cfg, args)
+        return fast_anchor._write_config(cfg, found, places, args).model.backbone
 
     return write
 
@@ -45,6 +51,37 @@ def test_settings_that_number_blocks_follow_those_that_are_kept(fast_backbone):
         fast_backbone(**windows, global_blocks=(1, 3))
     chosen = fast_backbone(dict(blocks=[1, 3, 7]), **windows, global_blocks=(1, 3))
     assert chosen.global_blocks == (0, 1)
+
+
+@pytest.mark.parametrize('final_norm', [False, True])
+@pytest.mark.parametrize('blocks', [[0, 2], [1, 3]])
+def test_the_network_to_begin_with_is_the_chain_of_an_elastic_one(
+    tmp_path, blocks, final_norm
+):
+    options = {'model.backbone.arch.depth': 4, 'model.backbone.final_norm': final_norm}
+    cfg = load_config(SLOW, SMALL | options)
+    path = tmp_path / 'slow.pth'
+    slow = init_model(cfg, None, device='cpu')
+    randomise(slow)
+    torch.save(dict(state_dict=slow.state_dict()), path)
+    files = dict(config=str(SLOW), checkpoint=str(path), work_dir=tmp_path)
+    options = SimpleNamespace(blocks=blocks, every=2, **files)
+    settings, places, weights = fast_anchor._chain(cfg, options)
+    first = blocks[0] == 0
+    assert (settings['gaps'], places) == (((0, 1), [1, 3]) if first else ((0,), [2, 3]))
+    fast = init_model(fast_anchor._write_config(cfg, settings, places, options), None)
+    fast.load_state_dict(weights)
+
+    layer = dict(type='StitchingLayer')
+    chain = ElasticBackbone([slow.backbone], [blocks], layer)
+    batches = ImageBatches(cfg, slow, fast_anchor.NUM_IMAGES)
+    fit_in_turn(chain, batches)
+    chain.set_stitch(1)
+    images = next(iter(batches))
+    with torch.no_grad():
+        found, expected = fast.backbone(images)[-1], chain.eval()(images)[-1]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert (found - slow.backbone.eval()(images)[-1]).abs().max() > 0.01
 
 
 def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
@@ -78,9 +115,8 @@ def test_a_training_of_other_blocks_is_not_resumed(tmp_path):
 
 
 def test_weights_are_those_that_an_ema_averaged(tmp_path):
-    options = dict(option.split('=') for option in OPTIONS)
-    cfg = load_config(SLOW, {k: int(v) for k, v in options.items()})
-    slow, first = tmp_path / 'slow.pth', tmp_path / 'cut.pth'
+    cfg = load_config(SLOW, SMALL)
+    slow, first = tmp_path / 'slow.pth', tmp_path / 'chain.pth'
     weights = init_model(cfg, None, device='cpu').state_dict()
     for path in (slow, first):
         torch.save(dict(state_dict=weights), path)
@@ -104,9 +140,7 @@ def test_weights_are_those_that_an_ema_averaged(tmp_path):
 
 @pytest.mark.slow
 def test_a_fast_anchor_is_made_of_a_slow_one(run_here, tmp_path):
-    options = dict(option.split('=') for option in OPTIONS)
-    options = {k: int(v) for k, v in options.items()}
-    slow = init_model(SLOW, None, cfg_options=options, device='cpu')
+    slow = init_model(SLOW, None, cfg_options=SMALL, device='cpu')
     torch.save(dict(state_dict=slow.state_dict()), tmp_path / 'slow.pth')
     command = (
         *('make_fast_anchor.py', SLOW, tmp_path / 'slow.pth', '--iters', 2),
@@ -118,12 +152,12 @@ def test_a_fast_anchor_is_made_of_a_slow_one(run_here, tmp_path):
     again = torch.load(tmp_path / 'fast' / 'fast.pth')['state_dict']
     assert all(torch.equal(v, again[k]) for k, v in first.items())
     metrics = json.loads((tmp_path / 'fast' / 'fast_anchor.json').read_text())
-    assert list(metrics) == ['slow anchor', 'cut', 'trained']
+    assert list(metrics) == ['slow anchor', 'chain', 'trained']
     assert all('mIoU' in found for found in metrics.values())
     options = {'model.decode_head.in_channels': 16}
     paths = (tmp_path / 'fast' / f'fast.{end}' for end in ('py', 'pth'))
     model = init_model(*paths, cfg_options=options)
     assert (model.backbone.depth, model.backbone.block_dims[0]) == (4, 16)
-    cut = torch.load(tmp_path / 'fast' / 'cut.pth')['state_dict']
-    moved = [k for k, v in model.state_dict().items() if not torch.equal(v, cut[k])]
+    chain = torch.load(tmp_path / 'fast' / 'chain.pth')['state_dict']
+    moved = [k for k, v in model.state_dict().items() if not torch.equal(v, chain[k])]
     assert 'backbone.blocks.0.attn.qkv.weight' in moved

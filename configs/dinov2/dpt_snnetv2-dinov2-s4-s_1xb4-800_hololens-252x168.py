@@ -27,6 +27,7 @@ model = dict(
         anchors=[
             dict(
                 arch=dict(embed_dims=384, depth=4, num_heads=6),
+                gaps=(0, 1, 2, 3),
                 init_cfg=dict(checkpoint=fast_checkpoint, **weights),
                 **anchor,
             ),

@@ -74,7 +74,7 @@ class PlainViT(TokenAnchor):
 
     biased_layers = 'attn.qkv', 'attn.proj'
     # One name per block, and the embedding: depth and kind of the network.
-    strict_keys = r'blocks\.\d+\.norm1\.weight|patch_embed\.proj'
+    strict_keys = r'blocks\.\d+\.(norm1|gap)\.weight|patch_embed\.proj'
 
     def __init__(
         self,

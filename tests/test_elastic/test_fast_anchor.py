@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from mmengine.registry import MODELS
 from narrow_timm import randomise
 from tiny import TOY
 
@@ -82,6 +83,12 @@ def test_the_network_to_begin_with_is_the_chain_of_an_elastic_one(
         found, expected = fast.backbone(images)[-1], chain.eval()(images)[-1]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert (found - slow.backbone.eval()(images)[-1]).abs().max() > 0.01
+    # A stitched config that forgets the maps is told so.
+    torch.save(dict(state_dict=weights), path)
+    forgotten = fast.cfg.model.backbone
+    forgotten.update(gaps=(), init_cfg=dict(forgotten.init_cfg, checkpoint=str(path)))
+    with pytest.raises(ValueError, match=r'it has blocks\.0\.gap\.weight'):
+        MODELS.build(forgotten).init_weights()
 
 
 def test_a_training_of_other_blocks_is_not_resumed(tmp_path):

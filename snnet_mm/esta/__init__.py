@@ -1,8 +1,8 @@
-"""ESTA: biases of every stitch, and importance."""
+"""ESTA: biases or low-rank updates of every stitch, and importance."""
 
 from snnet_mm.utils.checkpoints import ADDED
 
 from .importance import DEPLOYMENT, IMPORTANCE, ImportanceSampler, importance_results
-from .stitch_biases import StitchBiases
+from .stitch_parameters import StitchBiases, StitchLoRA
 
-ADDED[r'(^|\.)stitch_biases\.'] = 'model.backbone.plugins'
+ADDED[r'(^|\.)stitch_(biases|lora)\.'] = 'model.backbone.plugins'

@@ -55,6 +55,11 @@ def test_trained_parameters_of_the_paper():
     }
     assert sum(counts.values()) / 1e6 == pytest.approx(4.6, abs=0.2)
     assert len(model.backbone.space) == 71
+    # Updates of rank 1 of every stitch, with 4 widths of qkv and 2 of proj.
+    _, model = load(CUB.replace('-b_', '-b-stitch-lora_'))
+    counts |= {'backbone.anchors': 0, 'backbone.stitch_lora': biases * 6 // 4}
+    del counts['backbone.stitch_biases']
+    assert {k: c.trained for k, c in count_parameters(model).items()} == counts
 
 
 def test_convnexts():

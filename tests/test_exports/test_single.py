@@ -31,6 +31,9 @@ OPTIONS = {
         anchor=dict(lora=dict(rank=2), qkv_bias=False),
         plugins=dict(stitch_biases=dict(type='StitchBiases')),
     ),
+    'stitch-lora': dict(
+        plugins=dict(stitch_lora=dict(type='StitchLoRA', ranks=(2, 3)))
+    ),
     'three-maps': dict(out_indices=(0, 2, 4)),
     'v1': dict(type='SNNetv1', out_indices=(1, 4)),
     'chain': dict(sizes=((8, 2), (10, 3), (12, 5)), out_indices=(0, 2, 4)),

@@ -68,10 +68,12 @@ def test_one_stitch_alone(name, tmp_path):
     assert sum(p.numel() for p in single.parameters()) == costs.params
 
 
+@pytest.mark.parametrize(
+    'plugin', [dict(type='StitchBiases'), dict(type='StitchLoRA', ranks=(2, 3))]
+)
 @torch.no_grad()
-def test_low_rank_updates_and_what_a_stitch_adds_are_merged():
-    plugins = dict(added=dict(type='StitchBiases'))
-    settings = dict(anchor=dict(lora=dict(rank=2)), plugins=plugins)
+def test_low_rank_updates_and_what_a_stitch_adds_are_merged(plugin):
+    settings = dict(anchor=dict(lora=dict(rank=2)), plugins=dict(added=plugin))
     cfg, model = classifier('convnext', **settings)
     for parameter in model.backbone.added.parameters():
         parameter.mul_(0.1)

@@ -100,9 +100,10 @@ def test_weights_that_are_nothing_without_what_was_added(cfg, tmp_path):
     assert (model.backbone.stitch_biases.get_parameter('6') == 3).all()
     with pytest.raises(ValueError, match='qkv.lora_A and others.*anchors.lora'):
         init_model(plain, tmp_path / 'a.pth', device='cpu')
-    for name in [name for name in weights if '.lora_' in name]:
-        del weights[name]
+    lora = dict(type='StitchLoRA', ranks=(2, 2))
+    cfg = copy.deepcopy(plain)
+    cfg.model.backbone.plugins = dict(stitch_lora=lora)
+    weights = init_model(cfg, None, device='cpu').state_dict()
     torch.save(weights, tmp_path / 'a.pth')
-    words = 'stitch_biases.0 and others.*backbone.plugins'
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match='stitch_lora.0 and others.*backbone.plugins'):
         init_model(plain, tmp_path / 'a.pth', device='cpu')

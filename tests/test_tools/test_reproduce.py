@@ -23,6 +23,7 @@ TOOL = ROOT / 'tools' / 'reproduce.py'
 DATA = ROOT / 'tests' / 'data'
 WHOLE = SimpleNamespace(iters=0, small=False)
 TESTED = 'test_dataloader.dataset.indices=4'
+STITCH_LORA = 'esta/fgvc/snnetv1-augreg-ti-s-b-stitch-lora_1xb64-100e_cub-224x224.py'
 PUBLISHED = {
     'setr/published/setr-naive_snnetv2-deit3-s-l_ade20k': 'ade20k_setr_deit3_s_l',
     'imagenet/published/snnetv2-deit3-s-l_in1k': 'imagenet_deit3_s_l',
@@ -138,6 +139,8 @@ def test_variants_are_settings_of_the_config(tool):
             models[job.variant] = cfg.model.model.backbone
             samplers[job.variant] = cfg.default_hooks.stitch_sampling.sampler
     assert models['no-bias'].plugins is None
+    alone = load_config(str(ROOT / 'configs' / STITCH_LORA)).model.model.backbone
+    assert models['stitch-lora'] == alone
     assert models['slow-to-fast'].direction == 'SF'
     assert models['windows-of-3'].kernel == models['windows-of-3'].stride == 3
     assert [a.init_cfg for a in models['from-scratch'].anchors] == [None] * 3

@@ -1,4 +1,4 @@
-"""Biases of every stitch (ESTA, section 4.1)."""
+"""Biases (ESTA, section 4.1) and low-rank updates (figure 12) of every stitch."""
 
 import copy
 
@@ -12,16 +12,20 @@ from snnet_mm.stitching import visiting_order
 
 IMAGES = (2, 3, 16, 24)
 BIASES = dict(stitch_biases=dict(type='StitchBiases'))
+RANKS = 2, 3
+LORA = dict(stitch_lora=dict(type='StitchLoRA', ranks=RANKS))
+PLUGINS = pytest.mark.parametrize('plugins', [BIASES, LORA], ids=['biases', 'lora'])
 ANCHORS = {
+    'cls': dict(),
     'lora': dict(lora=dict(rank=2)),
     'windows': dict(cls_token=False, window_size=2, global_blocks=(1,)),
 }
 
 
-def layers_of(net):
-    """The layers that the active stitch adds to, in their order."""
+def added_to(net):
+    """Anchors and layers that the active stitch adds to, in their order."""
     return [
-        layer
+        (a, layer)
         for a, begin, end in net.active_stitch.segments
         for block in net.anchors[a].blocks[begin:end]
         for layer in linear_of(block)
@@ -35,10 +39,15 @@ def linear_of(block):
     return block.mlp.fc1, block.mlp.fc2
 
 
+def plugin_of(net):
+    (name,) = net.plugins
+    return getattr(net, name)
+
+
 def without(net):
     """A copy to whose layers stitches add nothing."""
     plain = copy.deepcopy(net)
-    for added in plain.stitch_biases.parameters():
+    for added in plugin_of(plain).parameters():
         added.data.zero_()
     return plain
 
@@ -47,17 +56,25 @@ def by_hand(net, stitch_id):
     """The same network without the plug-in; its layers hold what a stitch adds."""
     plain = without(net)
     plain.set_stitch(stitch_id)
-    given = net.stitch_biases.get_parameter(str(stitch_id)).detach()
-    layers = layers_of(plain)
-    parts = given.split([layer.out_features for layer in layers])
-    for layer, bias in zip(layers, parts, strict=True):
-        layer.bias.data += bias
+    given = plugin_of(net).get_parameter(str(stitch_id)).detach()
+    for anchor, layer in added_to(plain):
+        before, after, rank = layer.in_features, layer.out_features, RANKS[anchor]
+        if 'stitch_biases' in net.plugins:
+            layer.bias.data += given[:after]
+            given = given[after:]
+        else:
+            down, up, given = given.tensor_split(
+                (rank * before, rank * (before + after))
+            )
+            layer.weight.data += up.view(after, rank) @ down.view(rank, before)
+    assert not len(given)
     return plain
 
 
+@PLUGINS
 @pytest.mark.parametrize('anchor', ANCHORS.values(), ids=ANCHORS)
-def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor):
-    net = build_snnet(anchor=anchor, plugins=BIASES, out_indices=(6, 0, 3)).eval()
+def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor, plugins):
+    net = build_snnet(anchor=anchor, plugins=plugins, out_indices=(6, 0, 3)).eval()
     images = torch.randn(IMAGES)
     plain = without(net)
     for stitch in net.space:
@@ -70,16 +87,20 @@ def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor):
         assert (maps[0] - plain(images)[0]).abs().max() > 0.01
 
 
+@PLUGINS
 @pytest.mark.parametrize('with_cp', [False, True])
-def test_convnext(with_cp):
+def test_convnext(plugins, with_cp):
     pytest.importorskip('timm')
     more = dict(lora=dict(rank=2), with_cp=with_cp)
     pair = [convnext(**more), convnext((12, 16, 20, 24), (2, 2, 4, 2), **more)]
-    net = disturb(SNNetv1(pair, out='end', plugins=BIASES)).eval()
-    for parameter in net.stitch_biases.parameters():
+    net = disturb(SNNetv1(pair, out='end', plugins=plugins)).eval()
+    added = plugin_of(net).parameters()
+    for parameter in added:
         parameter.data.mul_(0.1)
     # Blocks of widths 8, 12, 12, 16, 16, 16 and 20, whose MLPs are four times as wide.
-    assert len(net.stitch_biases.get_parameter('0')) == 5 * 100
+    sizes = {'stitch_biases': 5 * 100, 'stitch_lora': 2 * 10 * 100}
+    (name,) = plugins
+    assert len(plugin_of(net).get_parameter('0')) == sizes[name]
     images, plain = torch.randn(2, 3, 64, 64), without(net)
     for stitch in net.space:
         net.set_stitch(stitch.id), plain.set_stitch(stitch.id)
@@ -87,24 +108,27 @@ def test_convnext(with_cp):
         assert_close(found, wanted, rtol=1e-4, atol=1e-4)
         assert (found - plain(images).tokens).abs().max() > 0.01
     found.square().mean().backward()
-    trained = [k for k, p in net.stitch_biases.named_parameters() if p.grad is not None]
+    trained = [k for k, p in plugin_of(net).named_parameters() if p.grad is not None]
     assert trained == [str(stitch.id)]
 
 
-def test_only_those_of_the_stitch_are_trained(build_snnet):
-    net = build_snnet(plugins=BIASES)
+@PLUGINS
+def test_only_those_of_the_stitch_are_trained(build_snnet, plugins):
+    net = build_snnet(plugins=plugins)
     images = torch.randn(IMAGES)
     net.set_stitch(5)
     net(images)[0].square().sum().backward()
-    parameters = dict(net.stitch_biases.named_parameters())
+    parameters = dict(plugin_of(net).named_parameters())
     assert [k for k, p in parameters.items() if p.grad is not None] == ['5']
-    idle = net.stitch_biases.idle_parameters(net.space[5])
+    idle = plugin_of(net).idle_parameters(net.space[5])
     assert {id(p) for k, p in parameters.items() if k != '5'} == {id(p) for p in idle}
+    if plugins is LORA:
+        return
     # Each is what a bias of the layer itself would get.
     plain = by_hand(net, 5)
     plain.zero_grad()
     plain(images)[0].square().sum().backward()
-    wanted = [layer.bias.grad for layer in layers_of(plain)]
+    wanted = [layer.bias.grad for _, layer in added_to(plain)]
     got = net.stitch_biases.get_parameter('5').grad
     assert_close(got, torch.cat(wanted), rtol=1e-3, atol=1e-3)
 

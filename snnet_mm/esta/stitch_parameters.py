@@ -1,0 +1,194 @@
+"""Parameters that belong to one stitch each: biases or low-rank updates (ESTA)."""
+
+import math
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+import torch.nn.functional as F
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from snnet_mm.models import StitchedBackbone
+from snnet_mm.stitching import Stitch
+from snnet_mm.utils import check, is_whole, register
+
+
+class StitchParameters(nn.Module, metaclass=ABCMeta):
+    """Parameters of every stitch that are added to linear layers of the anchors.
+
+    A plug-in of a backbone of anchors with ``biased_layers``, as :class:`PlainViT` has.
+    A stitch has parameters for these layers in the blocks that it runs, in one flat
+    tensor named after the stitch id: no optimizer moves those of a stitch that is not
+    trained. The layers get theirs while the backbone runs, and while a block runs again
+    for its gradient (``with_cp``), when other stitches may have run since.
+    """
+
+    shares_prefixes = False  # stitches have no states in common
+    exported_settings: dict = {}  # of anchors; they hold what a stitch adds
+
+    def __init__(self, backbone: StitchedBackbone) -> None:
+        super().__init__()
+        for anchor in backbone.anchors:
+            fits = getattr(anchor, 'biased_layers', ())
+            wanted = 'anchors of PlainViT, ConvNeXt in TimmStageAnchor, or LLaMA'
+            check(fits, 'backbone.plugins', type(anchor).__name__, wanted)
+            single = 'checkpoint_context' not in vars(anchor)
+            wanted = 'one plug-in that adds to the layers of anchors'
+            check(single, 'backbone.plugins', type(self).__name__, wanted)
+            anchor.checkpoint_context = self._contexts
+        # By stitch and name; a plain dict, as they are registered where they belong.
+        self._layers: dict[int, dict[str, nn.Linear]] = {}
+        self._sizes: dict[int, list[int]] = {}
+        for stitch in backbone.space:
+            self._layers[stitch.id] = layers = _layers_of(backbone, stitch)
+            flat = [
+                self._new(layer, anchor=int(name.split('.')[1]))
+                for name, layer in layers.items()
+            ]
+            self.register_parameter(str(stitch.id), nn.Parameter(torch.cat(flat)))
+            self._sizes[stitch.id] = [len(part) for part in flat]
+        for layer in set().union(*(of.values() for of in self._layers.values())):
+            layer.of_stitch = None
+            layer.register_forward_hook(self._add)
+        self._running: Stitch | None = None
+        self.active = True  # not while a stitch is measured as it is shipped
+        backbone.register_forward_pre_hook(self._before_forward)
+        backbone.register_forward_hook(self._after_forward, always_call=True)
+
+    @abstractmethod
+    def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
+        """Return new parameters ``(N,)`` for a layer, which change nothing."""
+
+    @staticmethod
+    @abstractmethod
+    def _add(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
+        """Add what ``layer.of_stitch`` says, if not None, to the output of a layer."""
+
+    @abstractmethod
+    def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
+        """Return the parameter of a layer that holds its part, and what to add."""
+
+    def idle_parameters(self, stitch: Stitch) -> list[nn.Parameter]:
+        """Return the parameters of all other stitches."""
+        return [p for name, p in self.named_parameters() if name != str(stitch.id)]
+
+    def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
+        """Return what is added to parameters of the backbone, by their names."""
+        added = {}
+        layers, parts = self._layers[stitch.id], self._parts(stitch)
+        for (name, layer), part in zip(layers.items(), parts, strict=True):
+            parameter, value = self._exported(layer, part.detach())
+            added[f'{name}.{parameter}'] = value
+        return added
+
+    def _parts(self, stitch: Stitch) -> tuple[Tensor, ...]:
+        return getattr(self, str(stitch.id)).split(self._sizes[stitch.id])
+
+    def _before_forward(self, backbone: StitchedBackbone, *_) -> None:
+        self._running = backbone.active_stitch
+        if self.active:
+            self._give(self._running, self._parts(self._running))
+
+    def _after_forward(self, *_) -> None:
+        self._give(self._running)
+
+    def _give(self, stitch: Stitch, parts: tuple[Tensor, ...] | None = None) -> None:
+        layers = self._layers[stitch.id].values()
+        for layer, part in zip(layers, parts or [None] * len(layers), strict=True):
+            layer.of_stitch = part
+
+    def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
+        return nullcontext(), self._running_again(self._running)
+
+    @contextmanager
+    def _running_again(self, stitch: Stitch) -> Iterator[None]:
+        self._give(stitch, self._parts(stitch))
+        try:
+            yield
+        finally:
+            self._give(stitch)
+
+
+@register(MODELS)
+class StitchBiases(StitchParameters):
+    """A set of biases ``b^s`` for every stitch: ``W x + b + b^s`` (ESTA, section 4.1).
+
+    They begin at zero; see :class:`StitchParameters`.
+    """
+
+    def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
+        if layer.bias is None:
+            self.exported_settings = dict(qkv_bias=True)
+        return torch.zeros(layer.out_features)
+
+    @staticmethod
+    def _add(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
+        bias = layer.of_stitch
+        return output if bias is None else output + bias.to(output.dtype)
+
+    def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
+        return 'bias', part
+
+
+@register(MODELS)
+class StitchLoRA(StitchParameters):
+    """A set of low-rank updates for every stitch: ``W x + b + B^s A^s x``.
+
+    What ESTA is compared with in its figure 12; see :class:`StitchParameters`. ``A``
+    begins as in :class:`LoRALinear`, ``B`` at zero. Nothing else freezes the
+    anchors: ``frozen_stages`` equal to their depth does.
+
+    Args:
+        ranks: Rank of the updates of every anchor.
+    """
+
+    def __init__(self, backbone: StitchedBackbone, ranks: Sequence[int]) -> None:
+        self._ranks = tuple(ranks)
+        one_each = len(self._ranks) == len(backbone.anchors)
+        key, wanted = 'backbone.plugins.ranks', 'a rank for each anchor'
+        check(one_each, key, ranks, f'{wanted}: {len(backbone.anchors)}')
+        super().__init__(backbone)
+
+    def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
+        rank, most = self._ranks[anchor], min(layer.in_features, layer.out_features)
+        right = is_whole(rank, 1) and rank <= most
+        wanted = f'1 to {most}, the smaller width'
+        check(right, 'backbone.plugins.ranks', rank, wanted)
+        down = torch.empty(rank, layer.in_features)
+        nn.init.kaiming_uniform_(down, a=math.sqrt(5))
+        return torch.cat([down.flatten(), torch.zeros(layer.out_features * rank)])
+
+    @staticmethod
+    def _add(layer: nn.Linear, args: tuple, output: Tensor) -> Tensor:
+        if layer.of_stitch is None:
+            return output
+        (x,) = args
+        down, up = _low_rank(layer, layer.of_stitch.to(x.dtype))
+        return output + F.linear(F.linear(x, down), up)
+
+    def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
+        down, up = _low_rank(layer, part)
+        return 'weight', up @ down
+
+
+def _layers_of(backbone: StitchedBackbone, stitch: Stitch) -> dict[str, nn.Linear]:
+    """Return the layers that a stitch adds to, by their names in the backbone."""
+    layers = {}
+    for number, begin, end in stitch.segments:
+        anchor = backbone.anchors[number]
+        # What leads into a stage may be joined to a block, or be one by itself.
+        names = tuple(f'.{name}' for name in anchor.biased_layers)
+        for block in range(begin, end):
+            for name, layer in anchor.blocks[block].named_modules(prefix=f'{block}'):
+                if name.endswith(names):
+                    layers[f'anchors.{number}.blocks.{name}'] = layer
+    return layers
+
+
+def _low_rank(layer: nn.Linear, part: Tensor) -> tuple[Tensor, Tensor]:
+    widths = layer.in_features, layer.out_features
+    rank = len(part) // sum(widths)
+    down, up = part.split([rank * width for width in widths])
+    return down.unflatten(0, (rank, -1)), up.unflatten(0, (-1, rank))

@@ -40,7 +40,6 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
     [
         (lambda: UniformSampler(COSTS, space=PAIR, anchors=False), 'are all anchors'),
         (lambda: ResourceConstrainedSampler(COSTS, step=1000), 'step=1000; .*0 to 100'),
-        (lambda: ResourceConstrainedSampler(COSTS, num_groups=1), 'num_groups=1; '),
         (lambda: ImportanceSampler(COSTS, 0, 2), 'warm_up=0; allowed: 1 step'),
         (lambda: ImportanceSampler(COSTS, 1, 2, momentum=1), '=1; allowed: 0 to below'),
         (lambda: StitchInitHook(method='xavier'), 'method=.*StitchInitHook.method'),

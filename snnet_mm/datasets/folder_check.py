@@ -4,12 +4,8 @@ import os
 import os.path as osp
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
 
-from mmengine.config import Config
-from mmengine.registry import DATASETS
-
-from snnet_mm.utils import check, dicts_in
+from snnet_mm.utils import check
 
 EMPTY = 'need at least one array to concatenate'  # of mmengine, where there is no image
 
@@ -48,35 +44,17 @@ def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> N
 
 
 @contextmanager
-def naming_empty_data(cfg: Config, *keys: str) -> Iterator[None]:
-    """Name the dataloader whose data set has no images, where mmengine does not.
+def naming_empty_data(*keys: str) -> Iterator[None]:
+    """Name the config keys of dataloaders, one of which has a data set without images.
 
-    Args:
-        cfg: Config that a runner in the block is built from.
-        keys: Config keys of its dataloaders.
+    mmengine, which builds them in the block, names none.
     """
     try:
         yield
     except ValueError as error:
         if EMPTY not in str(error):
             raise
-        for key in keys:
-            dataset = (cfg.get(key) or {}).get('dataset')
-            if dataset and _is_empty(dataset):
-                parts = [
-                    p for p in dicts_in(dataset) if {'data_root', 'ann_file'} & {*p}
-                ]
-                names = [[p.get('data_root'), p.get('ann_file')] for p in parts]
-                where = [osp.join(*filter(None, pair)) for pair in names if any(pair)]
-                of = f'{key}.dataset.filter_cfg, {key}.dataset.ann_file'
-                allowed = 'data with at least one image that no filter leaves out'
-                check(False, of, ', '.join(where), allowed)
-        raise
-
-
-def _is_empty(dataset: Mapping) -> bool:
-    try:
-        DATASETS.build(deepcopy(dataset))
-    except ValueError as error:
-        return EMPTY in str(error)
-    return False
+        raise ValueError(
+            'a data set has no images, or a filter leaves all of them out (config '
+            f'keys: {", ".join(f"{key}.dataset" for key in keys)})'
+        ) from error

@@ -1,7 +1,6 @@
 """Scores on disk, from which an interrupted test goes on."""
 
 from collections.abc import Mapping
-from itertools import chain
 from logging import Logger
 from pathlib import Path
 
@@ -9,10 +8,10 @@ import torch
 from mmengine.dataset import BaseDataset
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.runner import Runner
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from snnet_mm.utils import atomic_path, digest, load_weights_only, remove_leftovers
+from snnet_mm.utils.base_checkpoint import digest_of
 
 from .image_scores import ImageScores
 from .metric_buffers import StitchScores
@@ -93,12 +92,6 @@ def identify(runner: Runner, dataset: Dataset, statistics: Mapping) -> str:
     if isinstance(dataset, BaseDataset):  # whose subclasses may load or draw the image
         infos = (BaseDataset.get_data_info(dataset, i) for i in range(len(dataset)))
         images = [info.get('img_path') for info in infos]
-    tensors = [*runner.model.state_dict().items()]
-    for _, own in sorted(statistics.items()):
-        tensors += own.items()
-    weights = ((k, _bytes(t)) for k, t in tensors if isinstance(t, Tensor))
-    return digest([repr(settings), repr(images), *chain.from_iterable(weights)])
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data
+    weights = dict(runner.model.state_dict())
+    weights |= {f'{i} {k}': v for i, own in statistics.items() for k, v in own.items()}
+    return digest([repr(settings), repr(images), digest_of(weights)])

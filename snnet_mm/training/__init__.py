@@ -7,7 +7,6 @@ from .checking_hooks import (
     LabelCheckHook,
     LossCheckHook,
     TrainableParamsHook,
-    WeightCheckHook,
 )
 from .layer_decay import AnchorLayerDecayConstructor
 from .safe_training import ExactResumeHook, check_loop

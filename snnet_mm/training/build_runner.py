@@ -28,7 +28,7 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
     """
     kind = RUNNERS.get(cfg.get('runner_type', 'Runner'))
     if verbose:
-        return _watched(kind.from_cfg(cfg), mode)
+        return kind.from_cfg(cfg)
     if is_main_process():
         print(_summary(cfg, mode), flush=True)
     runner = type(kind.__name__, (_ShortLog, kind), {}).from_cfg(cfg)
@@ -36,7 +36,7 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
     if is_main_process():
         print(f'Long log: {runner.log_dir}', flush=True)
         runner.register_hook(ProgressHook())
-    return _watched(runner, mode)
+    return runner
 
 
 class _ShortLog:
@@ -54,12 +54,6 @@ def _shorten(logger: MMLogger) -> None:
         if not isinstance(handler, logging.FileHandler):
             handler.setFormatter(_Brief())
             handler.addFilter(_is_shown)
-
-
-def _watched(runner: Runner, mode: str) -> Runner:
-    if mode == 'train':
-        runner.register_hook(ScheduleCheckHook())
-    return runner
 
 
 def _summary(cfg: Config, mode: str) -> str:
@@ -91,35 +85,6 @@ class _Brief(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         warned = record.levelno >= logging.WARNING
         return 'Warning: ' * warned + record.getMessage()
-
-
-class ScheduleCheckHook(Hook):
-    """Warns if the schedulers end elsewhere than the training."""
-
-    def before_train(self, runner: Runner) -> None:
-        """Compare with schedulers as they are after a checkpoint was resumed."""
-        schedulers = runner.param_schedulers or []
-        if isinstance(schedulers, dict):  # by optimizer
-            schedulers = [s for several in schedulers.values() for s in several]
-        ends = []
-        for scheduler in schedulers:
-            unit = 'epochs' if scheduler.by_epoch else 'iterations'
-            length = runner.max_epochs if scheduler.by_epoch else runner.max_iters
-            end = scheduler.end
-            if hasattr(scheduler, 'T_max'):
-                end = min(end, scheduler.begin + scheduler.T_max)
-            end = max(end, *getattr(scheduler, 'milestones', ()), 0)
-            # The rate may stay as it is after a warm-up.
-            warm_up = getattr(scheduler, 'start_factor', 1) < 1
-            if end > length or not warm_up:
-                ends.append((end / length, end, unit, length))
-        if ends and (last := max(ends))[0] != 1:
-            _, end, unit, length = last
-            runner.logger.warning(
-                f'The schedule ends after {end} {unit}, the training after {length}. '
-                '--iters or --epochs of tools/train.py scales both; a training that is '
-                'resumed keeps its schedule (config keys: param_scheduler, train_cfg).'
-            )
 
 
 class ProgressHook(Hook):

@@ -26,7 +26,6 @@ from snnet_mm.utils import (
 )
 
 from .build_runner import build_runner
-from .checking_hooks import WeightCheckHook
 
 
 @contextmanager
@@ -58,14 +57,11 @@ def checked_runner(
     prepare_cpu_distributed(cfg)
     alone = mode == 'train' and launched_rank(cfg.get('launcher', 'none')) == 0
     lock = work_dir_lock(cfg.work_dir) if alone else nullcontext()
-    empty = naming_empty_data(cfg, *loaders)
+    empty = naming_empty_data(*loaders)
     guard = guard_checkpoints(trust)
     _keep_config(cfg, mode)
     with lock, guard, closing_process_group(), suggesting_types(), empty:
-        runner = build_runner(cfg, mode, verbose)
-        if mode == 'test':
-            runner.register_hook(WeightCheckHook())
-        yield runner
+        yield build_runner(cfg, mode, verbose)
 
 
 def _keep_config(cfg: Config, mode: str) -> None:

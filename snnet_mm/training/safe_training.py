@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from mmengine.dist import get_rank
-from mmengine.hooks import CheckpointHook, Hook
+from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
-from mmengine.runner import EpochBasedTrainLoop, Runner
+from mmengine.runner import Runner
 
 from snnet_mm.utils import check, is_whole, register, seed_everything
-
-from .stitch_hooks import accumulative_counts
 
 LEAST = dict(max_iters=1, max_epochs=1, val_interval=1, val_begin=0)
 
@@ -50,11 +48,6 @@ def _inexact_settings(runner: Runner) -> Iterator[str]:
     seed = runner.cfg.get('randomness', {}).get('seed')
     if seed is None:
         yield 'every start draws another seed (config key: randomness.seed)'
-    elif seed != runner.seed:  # mmengine takes it over, but not for the data loader
-        yield (
-            f'images are drawn with seed {seed}, all else with that of the checkpoint, '
-            f'{runner.seed} (config key: randomness.seed)'
-        )
     loader = runner.train_dataloader
     sampler = getattr(loader.batch_sampler, 'sampler', loader.sampler)
     if not getattr(sampler, 'seeds_samples', False):
@@ -62,18 +55,3 @@ def _inexact_settings(runner: Runner) -> Iterator[str]:
             f'{type(sampler).__name__} seeds no augmentation, SeededSampler does '
             '(config key: train_dataloader.sampler)'
         )
-    counts = accumulative_counts(runner.optim_wrapper)
-    epoch = len(loader) if isinstance(runner.train_loop, EpochBasedTrainLoop) else 1
-    hooks = (hook for hook in runner.hooks if isinstance(hook, CheckpointHook))
-    for interval in (h.interval for h in hooks if not h.by_epoch and h.interval > 0):
-        if interval % epoch:
-            yield (
-                f'checkpoints every {interval} iterations fall into epochs of {epoch}, '
-                'which begin anew (config key: default_hooks.checkpoint.by_epoch)'
-            )
-        if interval % counts:
-            yield (
-                f'checkpoints every {interval} iterations fall between two steps, as '
-                f'gradients of {counts} are accumulated (config keys: '
-                'default_hooks.checkpoint.interval, optim_wrapper.accumulative_counts)'
-            )

@@ -35,9 +35,8 @@ def test_report_can_be_read_back(tmp_path, capsys):
     # Ranks by FLOPs 0 3 2 1, by RMSE 3 0 2 1: 1 - 6 * 18 / (4 * 15).
     printed = capsys.readouterr().out
     for words in (
-        'correlation of RMSE and FLOPs: -0.80. Good: a larger budget',
+        'correlation of RMSE and FLOPs: -0.80.',
         '* on the Pareto front, 3 of 4 stitches: none that costs as little has less RM',
-        'No row: 3, 4. Ids',
     ):
         assert words in printed
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from traceback import walk_tb
 from typing import NamedTuple
 
 import torch
@@ -39,9 +40,6 @@ NEED_MORE = (
     r"'(NoneType|BaseDataElement|InstanceData)' object|required positional argument"
     "|no attribute 'rpn_head'"
 )
-# What modules call the width of their input, and the axis of it.
-WIDTHS = dict(in_channels=1, num_features=1, num_channels=1, in_features=-1)
-WIDTHS['normalized_shape'] = -1
 
 
 def cost_table(
@@ -81,7 +79,7 @@ def _counted_scope(
         traced = not isinstance(error, NotImplementedError)
         if traced and not re.search(NEED_MORE, reason):
             raise
-        *_, (path, part, _) = [('', model, {}), *_modules_in(error)]
+        *_, (path, part) = [('', model), *_modules_in(error)]
     except RuntimeError as error:
         raise _explained(error, size) from error
     try:
@@ -100,43 +98,21 @@ def _reason(error: Exception) -> str:
     return f'{type(error).__name__}: {error}'.partition('\n')[0]
 
 
-def _modules_in(error: Exception) -> list[tuple[str, nn.Module, dict]]:
-    """Return paths, modules and local names of all calls that an error went through."""
-    frames, trace = [], error.__traceback__
-    while trace:
-        frames.append(trace.tb_frame.f_locals)
-        trace = trace.tb_next
-    frames = [f for f in frames if isinstance(f.get('self'), nn.Module)]
-    paths = {part: n for n, part in frames[0]['self'].named_modules()} if frames else {}
-    return [(paths.get(f['self'], ''), f['self'], f) for f in frames]
+def _modules_in(error: Exception) -> list[tuple[str, nn.Module]]:
+    """Return paths and modules of all calls that an error went through."""
+    frames = (frame.f_locals.get('self') for frame, _ in walk_tb(error.__traceback__))
+    parts = [part for part in frames if isinstance(part, nn.Module)]
+    paths = {part: n for n, part in parts[0].named_modules()} if parts else {}
+    return [(paths.get(part, ''), part) for part in parts]
 
 
 def _explained(error: RuntimeError, size: tuple[int, int]) -> ValueError:
-    """Return the error to raise for a model that does not run at a size.
-
-    If a module cannot read the width of its input, the error names both and the key.
-    """
-    reason, running = _reason(error), _modules_in(error)
-    model = running[0][1] if running else None
-    path, leaf, frame = running[-1] if running else ('', None, {})
-    found = frame.get('input')
-    width = next((name for name in WIDTHS if hasattr(leaf, name)), None)
-    shape = tuple(getattr(found, 'shape', ()))
-    wanted = getattr(leaf, width) if width and shape else None
-    wanted = wanted[-1] if isinstance(wanted, tuple) else wanted
-    given = shape[WIDTHS[width]] if wanted else None
-    if wanted == given:
-        allowed = 'one that the model, its in_channels and backbone.maps_of can run'
-        return refusal('input_size', size, f'{allowed}: {reason}')
-    allowed = f'{given}, the channels that {path or type(leaf)} is given'
-    if width == 'in_features' and len(shape) == 4:
-        allowed = f'of vectors, not of maps {shape}: set backbone.out or a pooling neck'
-    names = path.split('.')
-    for holder in ('.'.join(names[: i + 1]) for i in range(len(names))):
-        channels = getattr(model.get_submodule(holder), 'in_channels', None)
-        if channels == wanted or (isinstance(channels, list) and wanted in channels):
-            return refusal(f'model.{holder}.in_channels', channels, allowed)
-    return refusal(f'model.{path}.{width}', wanted, allowed)
+    """Return the error to raise for a model that does not run at a size."""
+    allowed = 'one that the model can run, with fitting in_channels, backbone.out and '
+    allowed += f'backbone.maps_of: {_reason(error)}'
+    for path, part in _modules_in(error)[-1:]:
+        allowed += f' (in model.{path}, {type(part).__name__}({part.extra_repr()}))'
+    return refusal('input_size', size, allowed)
 
 
 @torch.no_grad()

@@ -25,8 +25,7 @@ from .metrics import (
     rank_correlation,
     short_name,
 )
-from .picking import Choice, pick
-from .prior import prior_scores
+from .picking import Choice, pick, prior_scores
 from .results import (
     NoMetricsError,
     StitchResult,

@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from statistics import median
 from typing import Any, NamedTuple
 
 from snnet_mm.runtime.budgets import UNITS
 from snnet_mm.utils import check, is_number, is_whole, read_json, require, write_json
-
-# FLOPs of stitches of one model differ by less; a slip of a hand by more.
-MAX_SPREAD = 1000
 
 
 class Cost(NamedTuple):
@@ -204,11 +200,6 @@ def check_rows(
             right = is_whole(value) if whole else is_number(value)
             right = value is None and name in optional or right and value >= least
             require(right, f'{name} of stitch {i}', value, wanted)
-    middle = median(row.flops for row in costs.values())
-    for i, row in costs.items():
-        near = middle / MAX_SPREAD <= row.flops <= middle * MAX_SPREAD
-        wanted = f'within {MAX_SPREAD} times the median of the stitches, {middle:g}'
-        require(near, f'flops of stitch {i}', row.flops, wanted)
 
 
 def read_header(data: Mapping) -> tuple[tuple[int, int], str, Setup | None, str | None]:

@@ -121,9 +121,7 @@ def test_frozen_networks_in_train_mode_move_statistics_alone():
 @pytest.mark.parametrize(
     'layer',
     [
-        BOTTLENECK,
-        dict(type='LinearReLUAdapter', layout='code'),
-        dict(type='Conv3x3Adapter', resize='strided'),
+        dict(type='Conv3x3Adapter', resize='strided', layout='code'),
         dict(type='ViTBlockAdapter', head_dim=8),
     ],
 )

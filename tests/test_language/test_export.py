@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from snnet_mm.language import StitchForCausalLM, export_stitch
 
 
-@pytest.mark.parametrize('tied', [False, True])
-@pytest.mark.parametrize('plugins', [None, BIASES])
+@pytest.mark.parametrize(('tied', 'plugins'), [(True, None), (False, BIASES)])
 @torch.no_grad()
 def test_every_stitch_is_loaded_in_one_call(build_lm, tmp_path, tied, plugins):
     model = build_lm(dict(tied=tied, lora=dict(rank=2)), plugins=plugins)

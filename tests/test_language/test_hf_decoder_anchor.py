@@ -27,8 +27,9 @@ def build_pair(randomise):
     return build
 
 
-@pytest.mark.parametrize('tied', [False, True])
-@pytest.mark.parametrize('family', FAMILIES)
+@pytest.mark.parametrize(
+    ('family', 'tied'), [*((family, False) for family in FAMILIES), ('llama', True)]
+)
 @torch.no_grad()
 def test_logits_are_those_of_transformers(build_pair, family, tied):
     anchor, theirs = build_pair(family=family, tied=tied, depth=3)

@@ -137,7 +137,6 @@ CONFIGS = {
     'detection': detector,
 }
 OPS = pytest.param('detection', marks=pytest.mark.ops)
-TASKS = pytest.mark.parametrize('task', [*list(CONFIGS)[:-1], OPS])
 IDS = 0, 1, 2
 
 
@@ -200,7 +199,7 @@ def switching(model, stitch_id):
         yield
 
 
-@TASKS
+@pytest.mark.parametrize('task', [*list(CONFIGS)[:-1], OPS])
 def test_a_forward_keeps_the_stitch_that_it_began_with(build, task):
     model = build(task)
     wanted = {i: predict(model, i) for i in IDS}
@@ -223,7 +222,7 @@ def test_a_waiting_switch_comes_before_the_next_forward(build):
         assert found == [False, True]
 
 
-@TASKS
+@pytest.mark.parametrize('task', ['biases', 'classification'])
 def test_eight_threads_that_switch_and_predict(build, task):
     model = build(task)
     wanted = [predict(model, i) for i in IDS]

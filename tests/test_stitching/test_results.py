@@ -12,9 +12,6 @@ from snnet_mm.stitching import (
     StitchResult,
     StitchResults,
     TwoWaySpace,
-    cost_column,
-    joint_rows,
-    pareto_front,
 )
 
 SPACE = TwoWaySpace((3, 7))
@@ -62,11 +59,9 @@ def test_an_unknown_direction_is_asked_for_and_kept(tmp_path):
 
 def test_another_metric_may_rank():
     results = collect(**{'coco/segm_mAP': [1, 2, 3], 'coco/bbox_mAP': [3, 2, 1]})
-    assert results.metric == 'coco/bbox_mAP'
-    assert results.front() == [0, 7]
+    assert (results.metric, results.front()) == ('coco/bbox_mAP', [0, 7])
     other = results.ranked_by('coco/segm_mAP')
     assert list(other.scores().values()) == [1, 2, 3]
-    assert other.higher_is_better
     assert not results.ranked_by(None, ['bbox_mAP']).higher_is_better
     with pytest.raises(ValueError, match="metric='mIoU'; .*'coco/segm_mAP'.*--metric"):
         results.ranked_by('mIoU')
@@ -95,21 +90,6 @@ def test_measured_costs_go_into_results(tmp_path):
         at_once.with_costs(replace(MEASURED, input_size=(32, 32)))
     with pytest.raises(ValueError, match=r'do not share stitches \[2, 7\]'):
         at_once.with_costs(replace(MEASURED, costs={0: MEASURED[0]}))
-
-
-def test_the_joint_front_of_stitch_and_precision():
-    full = collect(mIoU=[40, 39, 30]).with_costs(MEASURED)
-    halves = COSTS.measured(replace(MEASURED.setup, dtype='int8'), {7: 3, 0: 5, 2: 0.5})
-    int8 = collect(mIoU=[39.8, 39, 29]).with_costs(halves)
-    rows = joint_rows([full, int8])
-    costs = {
-        (key.precision, key.id): v for key, v in cost_column(rows, 'latency').items()
-    }
-    scores = {(k.precision, k.id): row.metrics['mIoU'] for k, row in rows.items()}
-    other = MEASURED.setup.dtype
-    assert (costs[other, 7], costs['int8', 7]) == (7.5, 3)
-    front = [('int8', 2), (other, 2), ('int8', 7), (other, 7)]
-    assert pareto_front(costs, scores) == front
 
 
 def test_results_know_their_space(tmp_path):

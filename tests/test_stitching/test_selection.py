@@ -65,7 +65,6 @@ def test_the_best_stitch_and_precision_within_a_budget():
         '2.5ms': ('int8', 3),
         '6ms': ('int8', 8),
         '15ms': ('float32', 7),
-        '7ms': ('int8', 8),
     }.items():
         choice = pick(SPACE, budget, results=results)
         assert (choice.precision, choice.id) == best
@@ -240,14 +239,8 @@ def test_pairs_on_one_front():
 
 @pytest.mark.parametrize(
     ('budget', 'pair'),
-    [
-        ('1G', (0, AT_SMALL)),
-        ('9G', (1, AT_SMALL)),  # no stitch but one of the large size is that cheap
-        ('12G', (5, AT_LARGE)),
-        ('30G', (1, AT_LARGE)),
-        ('1.6ms', (5, AT_SMALL)),
-        ('8ms', (1, AT_LARGE)),
-    ],
+    # Within 9G there is no other stitch of the large size.
+    [('9G', (1, AT_SMALL)), ('12G', (5, AT_LARGE)), ('1.6ms', (5, AT_SMALL))],
 )
 def test_the_best_pair_within_a_budget(budget, pair):
     for results in ([LARGE, SMALL], [SMALL, LARGE]):

@@ -30,7 +30,6 @@ SPACES = [
     ('space', 'fingerprint'),
     [
         (TwoWaySpace((12, 24)), '885d0524d4548b45'),
-        (TwoWaySpace((6, 12)), 'd9afd81590cf9156'),
         (TwoWaySpace((12, 24), ('FS',)), 'b488364c716b4ad8'),
         (TwoWaySpace((3, 7), ids=(2, 5)), '9c4888ec1791faea'),
         (TwoWaySpace((12, 12, 24)), 'fec515c83da55802'),
@@ -79,9 +78,7 @@ def test_spaces_and_stitches_there_cannot_be(build, words):
 @pytest.mark.parametrize(
     ('segments', 'layers', 'message'),
     [
-        ([], [], r'segments=\(\)'),
-        ([(2, 0, 3)], [], r'for anchors of \(3, 5\) blocks'),
-        ([(0, 0, 4)], [], r'segments=\(\(0, 0, 4\),\)'),
+        ([(0, 0, 4)], [], r'segments=\(\(0, 0, 4\),\).*for anchors of \(3, 5\) blocks'),
         ([(0, 0, 1), (0, 1, 3)], ['ab'], 'in another anchor or further on'),
         ([(0, 0, 1), (1, 2, 4)], ['ab'], 'from a first to a last block'),
         ([(0, 0, 1), (1, 2, 5)], [], r'layers=\(\); .*one stitching layer per joint'),
@@ -165,8 +162,7 @@ def test_records_of_other_stitches(record, space, words):
     [
         (dict(version=2), 'a newer snnet_mm wrote it: ValueError version 2, not 1'),
         (dict(stitches=[]), "'list' object has no attribute 'items'"),
-        (dict(depths=None), "'NoneType' object is not iterable"),
-        *[(text, 'damaged') for text in ('{}', '{', b'\xff\xfe\x00', '3')],
+        *[(text, 'damaged') for text in ('{}', b'\xff\xfe\x00', '3')],
     ],
 )
 def test_a_record_that_cannot_be_read(change, message):

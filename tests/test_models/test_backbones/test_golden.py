@@ -93,7 +93,7 @@ def test_converter_tool(tiny_golden, tmp_path, monkeypatch, capsys):
         ours['decode_head.weight'] = ours.pop('decode_head.conv_depth.0.weight')
         model = nn.ModuleDict(dict(backbone=tiny_golden.build(), decode_head=head))
         model.load_state_dict(ours)
-        assert_golden_outputs(model['backbone'], tiny_golden, [0, 12, 100])
+        assert_golden_outputs(model['backbone'], tiny_golden, [12])
     assert [p.name for p in target.parent.iterdir()] == ['ours.pth']
 
 

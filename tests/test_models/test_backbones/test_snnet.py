@@ -57,7 +57,7 @@ def check_every_route(net, images):
             assert not net.with_cls or x[1].equal(cls), stitch
 
 
-DEPTHS = [(4, 8), (5, 12), (7, 7), (2, 3, 7), (3, 5, 8), (2, 3, 4, 9)]
+DEPTHS = [(5, 12), (7, 7), (2, 3, 7), (2, 3, 4, 9)]
 
 
 @torch.no_grad()
@@ -124,7 +124,7 @@ def test_out_end_is_the_final_state_of_the_end_anchor(
         net = build_snnet((2, 3, 7), WIDTHS[:3], out='end')
     else:
         settings = dict(out='end', nearest=False, direction=direction)
-        anchors = [build_vit(width, 4) for width in WIDTHS[:3]]
+        anchors = [build_vit(width, 3) for width in WIDTHS[:3]]
         net = randomise(SNNetv1(anchors, **settings))
         assert len(net.space) == 3 + 3 * 10 + 63
     images = torch.randn(IMAGES)

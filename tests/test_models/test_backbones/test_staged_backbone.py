@@ -103,7 +103,13 @@ def count_norms(model):
     return flops
 
 
-@pytest.mark.parametrize('name', PUBLISHED)
+SLOW = 'swin_ti_s_b', 'resnet18_50', 'levit'
+
+
+@pytest.mark.parametrize(
+    'name',
+    ['resnet18_swin_ti', *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)],
+)
 def test_costs_are_those_that_the_authors_published(name):
     classifiers = pytest.importorskip('mmpretrain.models')
     from snnet_mm.tasks.classification_parts import StitchedClsHead

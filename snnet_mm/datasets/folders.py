@@ -132,10 +132,7 @@ def _read_pairs(
         return None
     ((image_suffix, label_suffix),) = suffixes
     pairs = [
-        (
-            root / images / f'{stem}{image_suffix}',
-            root / labels / f'{stem}{label_suffix}',
-        )
+        (root / images / (stem + image_suffix), root / labels / (stem + label_suffix))
         for split, (images, labels) in folders.items()
         for stem in found[split]
     ]
@@ -184,11 +181,9 @@ def _match(images: Path, labels: Path, notes: list[str]) -> dict[str, tuple[str,
         few = list(image)[:50]
         tails = Counter(k[len(s) :] for s in few for k in label if k.startswith(s))
         tail = tails.most_common(1)[0][0] if tails else ''
-    without = [stem for stem in image if stem + tail not in label]
-    spare = [name for name in label if name.removesuffix(tail) not in image]
-    notes += note(f'images in {images} without a label, left out', without)
-    notes += note(f'labels in {labels} without an image', spare)
     both = [stem for stem in image if stem + tail in label]
+    without = sorted(image.keys() - {*both})
+    notes += note(f'images in {images} without a label, left out', without)
     return {stem: (image[stem], tail + label[stem + tail]) for stem in both}
 
 
@@ -222,10 +217,6 @@ def _fill_masks(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:
         return size, Counter(dict(zip(values, numbers, strict=True)))
 
     found = read_all(read, pairs)
-    empty = [
-        j for (_, j), (_, n) in zip(pairs, found, strict=True) if {*n} == {IGNORED}
-    ]
-    result.notes += note('masks without a class', empty)
     total = sum((numbers for _, numbers in found), Counter())
     labels = sorted(total.keys() - {IGNORED})
     if not result.classes and (len(labels) < 2 or labels != [*range(len(labels))]):
@@ -250,11 +241,9 @@ def _fill_depth(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:
         return size, np.quantile(valid, [0, 0.5, 1]).tolist() if valid.size else []
 
     found = read_all(read, pairs)
-    empty = [label for (_, label), (_, d) in zip(pairs, found, strict=True) if not d]
-    result.notes += note('depth maps without a depth', empty)
-    if len(empty) == len(pairs):
-        raise ValueError(f'{empty[0].parent} has no depth map with a depth above 0')
-    low, middle, high = zip(*(depth for _, depth in found if depth), strict=True)
+    if not (depths := [depth for _, depth in found if depth]):
+        raise ValueError(f'{pairs[0][1].parent} has no depth map with a depth above 0')
+    low, middle, high = zip(*depths, strict=True)
     result.facts['depths'] = min(low), median(middle), max(high)
     result.sizes = Counter(size for size, _ in found)
 
@@ -298,12 +287,10 @@ def _read_classes(
 
 
 def _read_yolo(root: Path, task: str | None, given: list[str]) -> LabelledFolder | None:
-    notes = []
     for path in sorted([*root.glob('*.yaml'), *root.glob('*.yml')]):
-        contents = yolo_to_coco(path, notes)
-        if contents:
+        if contents := yolo_to_coco(path):
             found = {split: (c, '.', None) for split, c in contents.items()}
-            return _read_objects(root, found, given, notes)
+            return _read_objects(root, found, given)
     return None
 
 
@@ -323,7 +310,7 @@ def _read_coco(root: Path, task: str | None, given: list[str]) -> LabelledFolder
                 contents[split] = content, folder, path
     if 'test' in contents:
         contents.setdefault('val', contents.pop('test'))
-    return _read_objects(root, contents, given, []) if 'train' in contents else None
+    return _read_objects(root, contents, given) if 'train' in contents else None
 
 
 def _is_coco(content: Any) -> bool:
@@ -350,42 +337,28 @@ def _folder_of_images(root: Path, path: Path, split: str, images: list[dict]) ->
 
 
 def _read_objects(
-    root: Path,
-    contents: dict[str, tuple[dict, str, Path | None]],
-    given: list[str],
-    notes: list[str],
+    root: Path, contents: dict[str, tuple[dict, str, Path | None]], given: list[str]
 ) -> LabelledFolder:
     """Check COCO's dict, folder of images and file of every split."""
-    counts, sizes, shares, outlined, most = Counter(), Counter(), [], [], 0
     names = _names(contents['train'][0])
     _check_names(given, [*names.values()])
+    objects, sizes, notes = [], Counter(), []
     for split, (content, folder, path) in contents.items():
-        images, objects = (
-            {i['id']: i for i in content['images']},
-            content['annotations'],
-        )
+        images = {image['id']: image for image in content['images']}
         _check_objects(path or split, content, images, names)
         if path is not None:
             read_all(_check_size, [(root / folder, image) for image in images.values()])
-        numbers = Counter(x['image_id'] for x in objects)
-        empty = [image['file_name'] for i, image in images.items() if i not in numbers]
-        notes += note(f'{split} images without an object', empty)
-        tiny = [x['id'] for x in objects if min(x['bbox'][2:]) < 1 or x['area'] <= 0]
-        notes += note(f'{split} objects below a pixel, left out', tiny)
-        most = max(most, *numbers.values(), 0)
         sizes.update((image['height'], image['width']) for image in images.values())
-        for x in objects:
-            image, (_, _, width, height) = images[x['image_id']], x['bbox']
-            shares.append(
-                (width * height) ** 0.5 / max(image['height'], image['width'])
-            )
-            outlined.append(bool(x.get('segmentation')))
-            counts[names[x['category_id']]] += 1
-    if any(outlined) and not all(outlined):
-        notes += [
-            f'{sum(outlined)} of {len(outlined)} objects have a mask: boxes alone'
-        ]
-    facts = dict(with_mask=all(outlined), share=median(shares), most=most)
+        objects += [(images[x['image_id']], x) for x in content['annotations']]
+        seen = {x['image_id'] for x in content['annotations']}
+        empty = [image['file_name'] for i, image in images.items() if i not in seen]
+        notes += note(f'{split} images without an object', empty)
+    counts = Counter(names[x['category_id']] for _, x in objects)
+    facts = dict(
+        with_mask=all(x.get('segmentation') for _, x in objects),
+        share=median(_share(*pair) for pair in objects),
+        most=max(Counter(id(image) for image, _ in objects).values()),
+    )
     if 'val' not in contents:
         content, folder, _ = contents['train']
         parts = _divide([image['id'] for image in content['images']])
@@ -399,6 +372,12 @@ def _read_objects(
     numbers = [counts[name] for name in names.values()]
     parts = [*names.values()], numbers, sizes, notes, facts
     return LabelledFolder(root, 'det', splits, *parts)
+
+
+def _share(image: dict, annotation: dict) -> float:
+    """Return the side of an object as a share of the longer side of its image."""
+    *_, width, height = annotation['bbox']
+    return (width * height) ** 0.5 / max(image['height'], image['width'])
 
 
 def _names(content: dict) -> dict[int, str]:
@@ -425,8 +404,6 @@ def _check_objects(
                 f'{where} has an annotation {str(x)[:120]}: expected the keys '
                 f'{lacking}, too, an id of an image and one of {names}'
             )
-    if len({x['id'] for x in objects}) < len(objects):
-        raise ValueError(f'{where} has annotations of equal id: expected different ids')
 
 
 def _check_size(folder: Path, image: dict) -> None:

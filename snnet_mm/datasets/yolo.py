@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from .image_files import find_images, note, read_all, read_size
+from .image_files import find_images, read_all, read_size
 
 
-def yolo_to_coco(path: Path, notes: list[str]) -> dict[str, dict] | None:
+def yolo_to_coco(path: Path) -> dict[str, dict] | None:
     """Return COCO's dict of every split of a ``data.yaml``, or None for other files.
 
     File names are relative to the folder of the file. Boxes among polygons become
@@ -20,8 +20,6 @@ def yolo_to_coco(path: Path, notes: list[str]) -> dict[str, dict] | None:
         return None
     names = data['names']
     names = [str(n) for n in (names.values() if isinstance(names, dict) else names)]
-    if data.get('nc', len(names)) != len(names):
-        raise ValueError(f'{path} has nc={data["nc"]} and {len(names)} names')
     splits = dict(train=data['train'])
     val = data.get('val') or data.get('valid') or data.get('test')
     if val and val != data['train']:
@@ -30,8 +28,6 @@ def yolo_to_coco(path: Path, notes: list[str]) -> dict[str, dict] | None:
     for split, entries in splits.items():
         images = _images(path.parent, data.get('path') or '', entries)
         items = [(image, path.parent, len(names)) for image in images]
-        empty = [p.name for p in images if not _label(p).is_file()]
-        notes += note(f'{split} images without a label file, taken as empty', empty)
         found[split] = read_all(_read_objects, items)
     polygons = any(not box for s in found.values() for _, o in s for *_, box in o)
     categories = [dict(id=i, name=name) for i, name in enumerate(names, 1)]

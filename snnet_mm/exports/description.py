@@ -6,7 +6,7 @@ from mmengine.config import Config
 from torch import nn
 
 from snnet_mm.costs import size_name
-from snnet_mm.runtime.manifest import DECISIONS
+from snnet_mm.runtime.manifest import TASKS
 from snnet_mm.tasks import task_of
 from snnet_mm.tasks.base import Predictions, as_tuple
 from snnet_mm.utils import check, is_number
@@ -83,7 +83,7 @@ def output_names(model: nn.Module, number: int) -> list[str]:
 def described_task(model: nn.Module) -> str:
     """Return the task of a manifest; models of other tasks are taken as classifiers."""
     name = task_of(model).name
-    return name if name in DECISIONS else 'classification'
+    return name if name in TASKS else 'classification'
 
 
 def _steps_before(pipeline: Sequence[dict]) -> list[dict]:

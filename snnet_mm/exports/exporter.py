@@ -41,9 +41,9 @@ from .comparison import (
     size_of_test_images,
 )
 from .description import check_windows, describe_graphs
-from .formats import FORMATS, Run
+from .formats import FORMATS, Written
 from .graph import StitchBuild
-from .onnx_files import OnnxBundle
+from .onnx_files import share_weights
 from .request import PYTORCH, ExportRequest, judge
 from .single import anchors_of, single_stitch
 from .verification import Verified, results_by_kind, verify
@@ -154,50 +154,38 @@ class StitchExporter:
         self, ids: Sequence[int], request: ExportRequest, folder: Path
     ) -> dict:
         """Write all files but the manifest into a folder; return the manifest."""
-        bundle, weights = OnnxBundle(folder), None
-        own = folder, bundle if request.bundle else None
         pairs = [*product(request.formats, request.precisions)]
-        names, wanted = {}, {}
+        found, left_out, wanted, rows = {}, {}, {}, defaultdict(dict)
         for n, i in enumerate(ids, start=1):
             print_log(f'Writing stitch {i}, {n} of {len(ids)}', logger='current')
-            names[i], wanted[i] = self._write(i, pairs, *own)
-        judged, rows, left_out = {}, defaultdict(dict), {i: [] for i in ids}
-        lost = True
-        while lost:
-            if bundle.graphs:
-                weights = describe_file(bundle.save())
-            compared = folder, weights if request.bundle else None
-            files, lost = {}, []
-            for i in ids:
-                files[i], runs = self._compare(names[i], wanted[i], *compared)
-                if request.verify_on:
-                    lost += self._verify(i, files[i], runs, request, judged, rows)
-            for i, file in lost:
-                kind, precision, name = (
-                    file[key] for key in ('format', 'precision', 'name')
-                )
-                about = dict(format=kind, precision=precision)
-                left_out[i].append(about | dict(verified=file['verified']))
-                del rows[kind, precision][i]
-                names[i].remove((kind, precision, name))
-                if file['shares_weights']:
-                    bundle.drop(name)
-                else:
-                    for part in filter(None, (file, file['weights'])):
-                        (folder / part['name']).unlink()
-                if kind not in [name for name, *_ in names[i]]:
-                    names[i] += self._write(i, [(kind, 'fp32')], *own)[0]
+            cfg, single = single_stitch(self.cfg, self.model, i)
+            number = 1 if task_of(self.model).takes_one(self.model) else NUM_IMAGES
+            build = StitchBuild(cfg, single, self.graph_images[:number])
+            wanted[i] = predict_loaded(self.model, self.images)
+            written = [self._write(folder, i, build, *pair) for pair in pairs]
+            found[i], left_out[i] = dict.fromkeys(written), []
+            if request.verify_on:
+                args = folder, i, build, written, request, rows
+                found[i], left_out[i] = self._evaluate(*args)
+        weights = None
+        if request.bundle:
+            kept = (file for i in ids for file in found[i])
+            shared = [f.path for f in kept if FORMATS[f.format].shares_weights]
+            weights = share_weights(shared) if shared else None
+        files = {
+            i: [self._compare(*file, wanted[i], weights) for file in of_stitch.items()]
+            for i, of_stitch in found.items()
+        }
         results = self.results
         if request.verify_on:
             by_kind = results_by_kind(self.space, self.costs, rows)
-            for (name, precision), found in by_kind.items():
-                found.save(folder / f'stitches_{name}_{precision}.json')
+            for (name, precision), measured in by_kind.items():
+                measured.save(folder / f'stitches_{name}_{precision}.json')
             # Those of the stitches in PyTorch.
             results = by_kind[PYTORCH, 'fp32'] if results is None else results
         described = self.cfg, self.model, self.size, wanted[ids[0]]
         about = describe_graphs(*described)
-        graphs = (f for i in files for f in files[i] if FORMATS[f['format']].is_graph)
-        for file in graphs:
+        for file in (f for i in ids for f in files[i] if FORMATS[f['format']].is_graph):
             _rename(file, folder)
         manifest = self._manifest(files, left_out, about, weights, results)
         manifest = json.loads(json.dumps(manifest))
@@ -206,89 +194,83 @@ class StitchExporter:
 
     def _write(
         self,
-        stitch_id: int,
-        pairs: Sequence[tuple[str, str]],
         folder: Path,
-        bundle: OnnxBundle | None,
-    ) -> tuple[list[tuple[str, str, str]], Predictions]:
-        """Write one stitch in pairs of a format and a precision.
+        stitch_id: int,
+        build: StitchBuild,
+        kind: str,
+        precision: str,
+    ) -> Written:
+        """Write a file such as ``stitch_28_176x240_int8.onnx``."""
+        format = FORMATS[kind]
+        about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
+        path = folder / f'stitch_{stitch_id}{about}{format.suffix}'
+        format.write(build, path, precision)
+        return Written(kind, precision, path)
 
-        Returns format, precision and name of every file, such as
-        ``stitch_28_176x240_int8.onnx``, and what the stitch predicts.
+    def _evaluate(
+        self,
+        folder: Path,
+        stitch_id: int,
+        build: StitchBuild,
+        files: Sequence[Written],
+        request: ExportRequest,
+        rows: dict[tuple[str, str], dict[int, Verified]],
+    ) -> tuple[dict[Written, dict], list[dict]]:
+        """Evaluate files beside their stitch, and remove those that lost too much.
+
+        ``rows`` get the metrics by format, precision and stitch id. Returns what the
+        manifest says of the evaluation of every file that is left, and of the others.
         """
-        cfg, single = single_stitch(self.cfg, self.model, stitch_id)
-        number = 1 if task_of(self.model).takes_one(self.model) else NUM_IMAGES
-        build, files = StitchBuild(cfg, single, self.graph_images[:number]), []
-        for kind, precision in pairs:
-            format = FORMATS[kind]
-            about = f'_{size_name(self.size)}_{precision}' if format.is_graph else ''
-            name = f'stitch_{stitch_id}{about}{format.suffix}'
-            format.write(build, folder / name, precision, bundle)
-            files.append((kind, precision, name))
-        return files, predict_loaded(self.model, self.images)
+        place = f'on {request.verify_on}'
+        print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
+        kept, left_out = {}, []
+        while files:
+            _, single = single_stitch(self.cfg, self.model, stitch_id)
+            runs = {file.path.name: file.open() for file in files}
+            data = self.size, request.verify_on, request.limit
+            found = verify(self.cfg, single, runs, *data)
+            rows[PYTORCH, 'fp32'][stitch_id] = found[PYTORCH]
+            for file in files:
+                verified, is_kept = judge(stitch_id, file, found, request)
+                if is_kept:
+                    kept[file] = verified
+                    rows[file[:2]][stitch_id] = found[file.path.name]
+                else:
+                    about = dict(format=file.format, precision=file.precision)
+                    left_out.append(about | dict(verified=verified))
+                    for path in file.paths():
+                        path.unlink()
+            without = {f.format for f in files} - {f.format for f in kept}
+            files = [
+                self._write(folder, stitch_id, build, kind, 'fp32')
+                for kind in sorted(without)
+            ]
+        return kept, left_out
 
     def _compare(
         self,
-        files: Sequence[tuple[str, str, str]],
+        file: Written,
+        verified: dict | None,
         wanted: Predictions,
-        folder: Path,
         shared: Mapping | None,
-    ) -> tuple[list[dict], dict[str, Run]]:
-        """Open the files of one stitch again.
-
-        Returns what the manifest says of them, and the opened files by name.
-        """
-        written, runs = [], {}
-        for kind, precision, name in files:
-            format, path = FORMATS[kind], folder / name
-            options = dict(format.options.get(precision, {}))
-            runs[name] = format.load(path, options)
-            got = runs[name](self.graph_images)
-            reordered = task_of(self.model).reordered(self.model)
-            bound = format.tolerance if precision == 'fp32' else math.inf
-            difference = check_parity(name, got, wanted, bound, reordered)
-            shares = format.shares_weights and shared is not None
-            about = dict(format=kind, precision=precision, **describe_file(path))
-            about |= dict(max_difference=difference, shares_weights=shares)
-            about['weights'] = shared if shares else None
-            if format.weights_suffix:
-                own = path.with_suffix(format.weights_suffix)
-                about['weights'] = describe_file(own)
-            written.append(about | dict(options=options, verified=None))
-        return written, runs
-
-    def _verify(
-        self,
-        stitch_id: int,
-        files: Sequence[dict],
-        runs: Mapping[str, Run],
-        request: ExportRequest,
-        judged: dict[str, tuple[dict, bool]],
-        rows: dict[tuple[str, str], dict[int, Verified]],
-    ) -> list[tuple[int, dict]]:
-        """Evaluate files beside their stitch; return those that lost too much.
-
-        What was ``judged`` before, by name, stays. ``rows`` get the metrics by format,
-        precision and stitch id, and ``files`` what the manifest says of it.
-        """
-        new = {name: run for name, run in runs.items() if name not in judged}
-        if new:
-            place = f'on {request.verify_on}'
-            print_log(f'Evaluating stitch {stitch_id} {place}', logger='current')
-            _, single = single_stitch(self.cfg, self.model, stitch_id)
-            data = self.size, request.verify_on, request.limit
-            found = verify(self.cfg, single, new, *data)
-            rows[PYTORCH, 'fp32'][stitch_id] = found[PYTORCH]
-            for file in (file for file in files if file['name'] in new):
-                judged[file['name']] = judge(stitch_id, file, found, request)
-                kind = file['format'], file['precision']
-                rows[kind][stitch_id] = found[file['name']]
-        lost = []
-        for file in files:
-            file['verified'], kept = judged[file['name']]
-            if not kept:
-                lost.append((stitch_id, file))
-        return lost
+    ) -> dict:
+        """Open a file of a stitch again; return what the manifest says of it."""
+        format, got = FORMATS[file.format], file.open()(self.graph_images)
+        reordered = task_of(self.model).reordered(self.model)
+        bound = format.tolerance if file.precision == 'fp32' else math.inf
+        difference = check_parity(file.path.name, got, wanted, bound, reordered)
+        shares = format.shares_weights and shared is not None
+        path, *own = file.paths()
+        return dict(
+            format=file.format,
+            precision=file.precision,
+            **describe_file(path),
+            max_difference=difference,
+            shares_weights=shares,
+            weights=describe_file(*own) if own else shared if shares else None,
+            options=dict(format.options.get(file.precision, {})),
+            verified=verified,
+        )
 
     def _manifest(
         self,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from snnet_mm.tasks.base import Predictions
 from snnet_mm.utils import atomic_path, check
 
 from .graph import StitchBuild
-from .onnx_files import OnnxBundle, write_onnx
+from .onnx_files import write_onnx
 from .openvino_files import write_openvino
 from .single import load_checkpoint, save_single
 
@@ -31,8 +32,7 @@ class Format:
 
     Args:
         suffix: End of its files.
-        write: Called with a build, the path, the precision, and the bundle if there is
-            one.
+        write: Called with a build, the path and the precision.
         load: Opens a file, with the ``options`` of its precision.
         packages: What writing and reading need, and for ``int8`` what that needs.
         extra: Extra of this package that brings them.
@@ -46,7 +46,7 @@ class Format:
     """
 
     suffix: str
-    write: Callable[[StitchBuild, Path, str, OnnxBundle | None], None]
+    write: Callable[[StitchBuild, Path, str], None]
     load: Callable[[Path, Mapping], Run]
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     extra: str = ''
@@ -69,13 +69,13 @@ def _load_graph(opener: Callable, path: Path, options: Mapping) -> Run:
     return predict
 
 
-def _save_program(build: StitchBuild, path: Path, *_) -> None:
+def _save_program(build: StitchBuild, path: Path, precision: str) -> None:
     with atomic_path(path) as temporary:
         torch.export.save(build.program, temporary)
 
 
 _CHECKPOINT = dict(
-    write=lambda build, path, *_: save_single(build.cfg, build.model, path),
+    write=lambda build, path, _: save_single(build.cfg, build.model, path),
     load=load_checkpoint,
     casts='a checkpoint is as trained; mm casts it when it runs (--amp)',
     is_graph=False,
@@ -112,6 +112,24 @@ FORMATS = {
         casts='torch casts it when it runs (autocast)',
     ),
 }
+
+
+class Written(NamedTuple):
+    """A file that was written."""
+
+    format: str
+    precision: str
+    path: Path
+
+    def paths(self) -> list[Path]:
+        """Return the file and, of some formats, the one with its weights."""
+        suffix = FORMATS[self.format].weights_suffix
+        return [self.path, self.path.with_suffix(suffix)] if suffix else [self.path]
+
+    def open(self) -> Run:
+        """Open the file in its runtime."""
+        format = FORMATS[self.format]
+        return format.load(self.path, format.options.get(self.precision, {}))
 
 
 def runtime_setup(runtime: str, precision: str) -> Setup:

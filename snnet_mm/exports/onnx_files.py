@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import warnings
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from safetensors.numpy import save
 
-from snnet_mm.runtime.bundle import name_by_content
+from snnet_mm.runtime.bundle import describe_file, name_by_content
 from snnet_mm.utils import atomic_path, check, refusal
 
 from .description import INPUT, output_names
@@ -118,17 +119,10 @@ def _to_int8(model: onnx_ir.Model) -> onnx_ir.Model:
     return quantised
 
 
-def write_onnx(
-    build: StitchBuild, path: Path, precision: str, bundle: OnnxBundle | None
-) -> None:
-    """Write an ONNX file of a precision, or add it to a bundle."""
+def write_onnx(build: StitchBuild, path: Path, precision: str) -> None:
+    """Write an ONNX file of a precision."""
     model = to_onnx(build)
-    if precision == 'int8':
-        model = _to_int8(model)
-    if bundle is None:
-        save_onnx(model, path)
-    else:
-        bundle.add(path.name, model)
+    save_onnx(_to_int8(model) if precision == 'int8' else model, path)
 
 
 def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
@@ -139,78 +133,49 @@ def save_onnx(model: onnx_ir.Model, path: str | os.PathLike) -> None:
         ir.save(model, temporary)
 
 
-class OnnxBundle:
-    """ONNX graphs and one file with the weights of all of them, each stored once."""
+def share_weights(files: Sequence[Path]) -> dict:
+    """Move the weights of ONNX files to one file beside them, each stored once.
 
-    def __init__(self, folder: str | os.PathLike) -> None:
-        self.folder, self.path = Path(folder), None
-        self.graphs: dict[str, onnx_ir.Model] = {}
-        self._arrays: dict[str, np.ndarray] = {}
-        self._stored: dict[bytes, str] = {}  # name by content
+    Returns what the manifest says of the file of weights.
+    """
+    import onnx_ir as ir
+    from onnx_ir.passes.common import DeduplicateInitializersPass
 
-    def add(self, file: str, model: onnx_ir.Model) -> None:
-        """Add an ONNX model as a file; :meth:`drop` takes it out again."""
-        import onnx_ir as ir
-        from onnx_ir.passes.common import DeduplicateInitializersPass
-
+    arrays, stored, graphs = {}, {}, {}  # by name; names by content; by path
+    for file in files:
         # Zero points of int8 are all alike.
-        model = DeduplicateInitializersPass(size_limit=2**31)(model).model
+        merge = DeduplicateInitializersPass(size_limit=2**31)
+        graphs[file] = model = merge(ir.load(file)).model
         for value in list(model.graph.initializers.values()):
             array = value.const_value.numpy()
             # Those of a checkpoint have dots in their names.
             if array.size <= SMALL and '.' not in value.name:
                 continue
             content = _digest(array)
-            if content not in self._stored:
+            if content not in stored:
                 # Another graph may call a result as this one calls a constant.
                 base = value.name if '.' in value.name else 'constant'
                 numbered = (f'{base}@{n}' if n > 1 else base for n in count(1))
-                name = next(n for n in numbered if n not in self._arrays)
-                self._stored[content] = name
-                self._arrays[name] = np.ascontiguousarray(array)
-            value.name = name = self._stored[content]
-            value.const_value = ir.tensor(self._arrays[name], name=name)
-        self.graphs[file] = model
-
-    def drop(self, file: str) -> None:
-        """Remove a graph; the next :meth:`save` omits weights of it alone."""
-        del self.graphs[file]
-        (self.folder / file).unlink()
-
-    def save(self) -> Path:
-        """Write all files; return the path of the weights."""
-        import onnx_ir as ir
-
-        used = {name for g in self.graphs.values() for name in g.graph.initializers}
-        content = save({n: array for n, array in self._arrays.items() if n in used})
-        if self.path is not None:  # saved before, with more weights
-            self.path.unlink()
-        name = name_by_content(WEIGHTS, hashlib.sha256(content).hexdigest())
-        self.path = self.folder / name
-        with atomic_path(self.path) as temporary:
-            temporary.write_bytes(content)
-        # A safetensors file begins with the length of its header, in 8 bytes.
-        start = 8 + int.from_bytes(content[:8], 'little')
-        header = json.loads(content[8:start])
-        for file, model in self.graphs.items():
-            shared = header.keys() & model.graph.initializers.keys()
-            for name in shared:
-                value = model.graph.initializers[name]
-                begin, end = header[name]['data_offsets']
-                value.const_value = ir.ExternalTensor(
-                    self.path.name,
-                    start + begin,
-                    end - begin,
-                    dtype=value.const_value.dtype,
-                    shape=value.const_value.shape,
-                    name=name,
-                    base_dir=self.folder,
-                )
-            save_onnx(model, self.folder / file)
-            for name in shared:  # saved again, they may lie elsewhere
-                tensor = ir.tensor(self._arrays[name], name=name)
-                model.graph.initializers[name].const_value = tensor
-        return self.path
+                stored[content] = next(n for n in numbered if n not in arrays)
+                arrays[stored[content]] = np.ascontiguousarray(array)
+            value.name = stored[content]
+    content = save(arrays)
+    name = name_by_content(WEIGHTS, hashlib.sha256(content).hexdigest())
+    weights = files[0].with_name(name)
+    weights.write_bytes(content)
+    # A safetensors file begins with the length of its header, in 8 bytes.
+    start = 8 + int.from_bytes(content[:8], 'little')
+    header = json.loads(content[8:start])
+    for file, model in graphs.items():
+        for key in header.keys() & model.graph.initializers.keys():
+            value = model.graph.initializers[key]
+            begin, end = header[key]['data_offsets']
+            about = dict(dtype=value.const_value.dtype, shape=value.const_value.shape)
+            about |= dict(name=key, base_dir=weights.parent)
+            place = name, start + begin, end - begin
+            value.const_value = ir.ExternalTensor(*place, **about)
+        save_onnx(model, file)
+    return describe_file(weights)
 
 
 def _digest(array: np.ndarray) -> bytes:

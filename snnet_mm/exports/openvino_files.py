@@ -9,7 +9,7 @@ from .graph import StitchBuild
 from .onnx_files import save_onnx, to_onnx
 
 
-def write_openvino(build: StitchBuild, path: Path, precision: str, *_) -> None:
+def write_openvino(build: StitchBuild, path: Path, precision: str) -> None:
     """Write the two files of a graph; int8 is calibrated on training images.
 
     Layers of the head stay float, and so do norms and the softmax of attention.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from snnet_mm.stitching import HIGHER, Selection, key_metric, metric_directions
 from snnet_mm.utils import check, is_number, is_whole
 
-from .formats import FORMATS, PRECISIONS
+from .formats import FORMATS, PRECISIONS, Written
 
 if TYPE_CHECKING:
     from .verification import Verified
@@ -82,14 +82,14 @@ def tolerance_for(lost: float) -> float:
 
 
 def judge(
-    stitch_id: int, file: Mapping, found: Mapping[str, Verified], request: ExportRequest
+    stitch_id: int, file: Written, found: Mapping[str, Verified], request: ExportRequest
 ) -> tuple[dict, bool]:
     """Return the manifest's entry of an evaluated file, and whether it may stay.
 
     Raises:
         ValueError: If a file in fp32, in whose place there is none, lost too much.
     """
-    (own, ms), (wanted, wanted_ms) = found[file['name']], found[PYTORCH]
+    (own, ms), (wanted, wanted_ms) = found[file.path.name], found[PYTORCH]
     metric = key_metric(wanted.metrics)
     direction = metric_directions(wanted.metrics).get(metric)
     check(direction, '--verify-on', metric, 'metrics whose direction is known')
@@ -97,10 +97,9 @@ def judge(
     lost = lost_points(*scores, direction == HIGHER)
     kept = round(lost, 6) <= request.tolerance
     what = f'at least {tolerance_for(lost)}, what stitch {stitch_id} loses as '
-    what += f'{file["format"]} in {file["precision"]}: {metric} {scores[0]:.4g} '
+    what += f'{file.format} in {file.precision}: {metric} {scores[0]:.4g} '
     what += f'instead of {scores[1]:.4g}'
-    must = file['precision'] == 'fp32'
-    check(kept or not must, '--tolerance', request.tolerance, what)
+    check(kept or file.precision != 'fp32', '--tolerance', request.tolerance, what)
     interval = (math.nan,)
     if own.images and wanted.images:
         interval = own.images.difference_from(wanted.images)

@@ -8,9 +8,8 @@ from mmengine.config import Config
 from narrow_toy import SHORT
 from torch import nn
 
-from snnet_mm.exports import StitchExporter, read_manifest
+from snnet_mm.exports import StitchExporter
 from snnet_mm.exports.description import describe_graphs
-from snnet_mm.inference.init_model import init_model
 
 RESIZE = dict(type='Resize', scale=(96, 64), keep_ratio=True)
 LOAD = dict(type='LoadImageFromFile')
@@ -71,23 +70,6 @@ def test_classifiers_with_several_labels_for_an_image(settings, chosen):
     logits, cfg = torch.zeros(1, 5), Config(dict(model=dict(type='ImageClassifier')))
     after = describe_graphs(cfg, model, (64, 64), logits)['caller']['after']
     assert after == [dict(step='sigmoid'), chosen]
-
-
-def test_models_whose_train_returns_nothing(toy_cfg, build, tmp_path, monkeypatch):
-    """As mmdet's distilled detectors, whose ``eval()`` gives None."""
-    cfg = toy_cfg(sizes=SHORT)
-    model = build(cfg)
-    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
-
-    def train(self, mode=True):
-        nn.Module.train(self, mode)
-
-    monkeypatch.setattr(type(model), 'train', train)
-    loaded = init_model(cfg, tmp_path / 'a.pth', device='cpu')
-    assert not loaded.training
-    StitchExporter(cfg, loaded, tmp_path).export_stitch(2, ['mm', 'safetensors'])
-    (stitch,) = read_manifest(tmp_path)['stitches']
-    assert max(file['max_difference'] for file in stitch['files']) < 1e-5
 
 
 def test_models_of_other_tasks_are_taken_as_classifiers(toy_cfg):

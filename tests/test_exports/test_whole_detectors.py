@@ -191,38 +191,28 @@ def test_objects_are_those_of_mm(build, stock):
     assert seen > 10
 
 
-def export(build, stock, folder, kind='onnx', **settings):
-    pytest.importorskip('onnxruntime')
-    cfg, model, size = build(stock)
-    exporter = StitchExporter(cfg, model, folder, size)
-    return model, exporter.export_stitch(4, [kind], **settings)
+FILES = slow_but([next(iter(ALL))])
+FILES = [pytest.param('onnx', *p.values, marks=p.marks) for p in FILES] + [
+    pytest.param('openvino', stock, marks=pytest.mark.slow)
+    for stock in DENSE | DETRS | MASKS
+]
 
 
 @writes_onnx
-@pytest.mark.parametrize('stock', slow_but([next(iter(ALL))]))
-def test_a_file_predicts_as_mm(build, stock, tmp_path):
-    model, manifest = export(build, stock, tmp_path / 'out')
+@pytest.mark.parametrize(('kind', 'stock'), FILES)
+def test_a_file_predicts_as_mm(build, kind, stock, tmp_path):
+    pytest.importorskip(f'{kind}runtime' if kind == 'onnx' else kind)
+    cfg, model, size = build(stock)
+    exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
+    manifest = exporter.export_stitch(4, [kind])
     (step,) = manifest['caller']['after']
     others = dict.fromkeys(MASKS, 'queries') | dict.fromkeys(TWO_STAGES, 'instances')
     assert step['step'] == others.get(stock, 'objects')
-    runtime = StitchRuntime(tmp_path / 'out')
     images = [*smooth_images(SIZES)]
     wanted = predict_arrays(init_inferencer(model), images)
-    for found, right in zip(runtime.predict_batch(images), wanted, strict=True):
-        assert_same(found, right)
-
-
-@writes_onnx
-@pytest.mark.slow
-@pytest.mark.parametrize('stock', DENSE | DETRS | MASKS)
-def test_openvino_predicts_as_mm(build, stock, tmp_path):
-    pytest.importorskip('openvino')
-    model, _ = export(build, stock, tmp_path / 'out', 'openvino')
-    runtime = StitchRuntime(tmp_path / 'out')
-    images = [*smooth_images(SIZES)]
-    wanted = predict_arrays(init_inferencer(model), images)
-    for found, right in zip(runtime.predict_batch(images), wanted, strict=True):
-        assert_same(found, right)
+    found = StitchRuntime(tmp_path / 'out').predict_batch(images)
+    for pair in zip(found, wanted, strict=True):
+        assert_same(*pair)
 
 
 class Sums(BaseMetric):
@@ -239,24 +229,19 @@ class Sums(BaseMetric):
         return dict(scores=scores, boxes=boxes)
 
 
-def add_data(cfg, folder, evaluator):
-    """Give a config an image to evaluate on."""
-    write_data(folder, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
-    dataset = dict(type='CocoDataset', data_root=str(folder), test_mode=True)
-    dataset |= dict(ann_file='annotations/instances_val2017.json')
-    dataset |= dict(data_prefix=dict(img='val2017/'))
-    dataset |= dict(pipeline=cfg.test_dataloader.dataset.pipeline)
-    sampler = dict(type='DefaultSampler', shuffle=False)
-    cfg.val_dataloader = dict(batch_size=1, sampler=sampler, dataset=dataset)
-    cfg.val_evaluator = evaluator
-
-
 @torch.no_grad()
 @pytest.mark.parametrize('stock', [next(iter(DENSE)), next(iter(DETRS)), *MASKS][:3])
 def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
     """In the metric of ``--verify-on`` objects are chosen as in the runtime."""
     cfg, model, size = build(stock)
-    add_data(cfg, tmp_path, dict(type=Sums))
+    write_data(tmp_path, DATASETS.get('mmdet.CocoDataset').METAINFO['classes'])
+    dataset = dict(type='CocoDataset', data_root=str(tmp_path), test_mode=True)
+    dataset |= dict(ann_file='annotations/instances_val2017.json')
+    dataset |= dict(data_prefix=dict(img='val2017/'))
+    dataset |= dict(pipeline=cfg.test_dataloader.dataset.pipeline)
+    sampler = dict(type='DefaultSampler', shuffle=False)
+    cfg.val_dataloader = dict(batch_size=1, sampler=sampler, dataset=dataset)
+    cfg.val_evaluator = dict(type=Sums)
     graph = PredictionGraph(model, size, cfg.model.data_preprocessor).eval()
     (wanted, found) = verify(cfg, model, dict(file=graph), size).values()
     assert wanted.scores.metrics['sum/scores'] > 0.1
@@ -279,37 +264,15 @@ def test_what_can_be_done_instead(build, tmp_path):
     assert not (tmp_path / 'out').exists() or not [*(tmp_path / 'out').iterdir()]
 
 
-def test_necks_with_deformable_convolutions_are_refused(build):
+def test_parts_that_are_no_graphs_are_refused_by_name(build):
     cfg, model, _ = build('retinanet/retinanet_r50_fpn_1x_coco')
+    model.bbox_head.test_cfg.nms = dict(type='soft_nms', iou_threshold=0.5)
+    why = task_of(model).without_heads(model, ['onnx'])
+    assert why == "RetinaHead: its NMS is {'type': 'soft_nms', 'iou_threshold': 0.5}"
     neck = dict(type='DyHead', in_channels=WIDTH, out_channels=WIDTH, num_blocks=1)
     model.neck = torch.nn.Sequential(model.neck, MODELS.build(neck))
     why = task_of(model).without_heads(model, ['onnx'])
     assert why == 'RetinaHead: ONNX Runtime has no deformable convolutions'
-
-
-def test_nms_of_other_kinds_is_refused(build):
-    model = build('retinanet/retinanet_r50_fpn_1x_coco')[1]
-    model.bbox_head.test_cfg.nms = dict(type='soft_nms', iou_threshold=0.5)
-    why = task_of(model).without_heads(model, ['onnx'])
-    assert why == "RetinaHead: its NMS is {'type': 'soft_nms', 'iou_threshold': 0.5}"
-
-
-@writes_onnx
-@pytest.mark.slow
-def test_int8_with_its_metric(build, tmp_path):
-    pytest.importorskip('onnxruntime')
-    cfg, model, size = build('detr/detr_r50_8xb2-150e_coco')
-    path = tmp_path / 'annotations/instances_val2017.json'
-    add_data(cfg, tmp_path, dict(type='CocoMetric', ann_file=str(path)))
-    exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
-    about = dict(verify_on='val', tolerance=100)
-    manifest = exporter.export_bundle((4,), precisions=('fp32', 'int8'), **about)
-    exact, small = manifest['stitches'][0]['files']
-    assert exact['verified']['value'] == exact['verified']['pytorch']
-    assert small['verified']['metric'] == 'coco/bbox_mAP'
-    runtime = StitchRuntime(tmp_path / 'out', precision='int8')
-    (image,) = smooth_images(SIZES[:1])
-    assert len(runtime(image).scores) == 30
 
 
 def test_segments_as_objects():

@@ -29,41 +29,29 @@ def test_maps_have_the_colours_of_their_classes_or_are_grey():
     assert np.array_equal(paint(GREY, np.float32([0.2, 0.8])), GREY)
 
 
-def test_objects_without_supervision(monkeypatch):
-    monkeypatch.setitem(sys.modules, 'supervision', None)
-    image = np.full((60, 120, 3), 100, np.uint8)
-    masks = np.zeros((2, 60, 120), bool)
-    masks[0, 52:56, 60:70] = True
-    boxes = np.float32([[20, 10, 110, 57.2], [0, 0, 300, 9]])
-    found = Detections(boxes, np.float32([0.9, 0.2]), np.array([1, 0]), masks)
-    painted = paint(image, found, ['car', 'sky'], PALETTE, opacity=0.5)
-    assert painted[53, 65].tolist() == [50, 150, 75]  # inside of the mask
+IMAGE = np.full((60, 120, 3), 100, np.uint8)
+MASKS = np.zeros((2, 60, 120), bool)
+MASKS[0, 52:56, 60:70] = True
+BOXES = np.float32([[20, 10, 110, 57.2], [0, 0, 300, 9]])
+FOUND = Detections(BOXES, np.float32([0.9, 0.2]), np.array([1, 0]), MASKS)
+
+
+@pytest.mark.parametrize('installed', [True, False])
+def test_objects_have_masks_boxes_and_names(monkeypatch, installed):
+    if installed:
+        pytest.importorskip('supervision')
+    else:
+        monkeypatch.setitem(sys.modules, 'supervision', None)
+    painted = paint(IMAGE, FOUND, ['car', 'sky'], PALETTE, opacity=0.5)
+    inside = painted[53, 65].tolist()
+    assert inside == pytest.approx([50, 150, 75], abs=1)
     assert painted[50, 65].tolist() == [100] * 3
-    assert (painted[10:12, 20:111] == PALETTE[1]).all()  # two pixels wide
-    assert (painted[56:58, 20:111] == PALETTE[1]).all()
-    assert (painted[:9] == 100).all()  # too unlikely
-    assert (image == 100).all()
-    # The name stands on the colour of the class, where nothing else is drawn.
-    other = paint(image, found, ['car', 'see'], PALETTE, opacity=0.5)
-    changed = (other != painted).any(-1).nonzero()
-    assert changed[0].min() >= 12
-    assert changed[0].max() < 28
-    both = paint(image, found, ['car', 'sky'], PALETTE, score_thr=0.1)
-    assert (both[9, 80:] == PALETTE[0]).all()  # up to the border of the image
-    nothing = Detections(*(x[:0] for x in found))
-    assert np.array_equal(paint(image, nothing), image)
-
-
-def test_objects_with_supervision():
-    pytest.importorskip('supervision')
-    image = np.full((60, 80, 3), 100, np.uint8)
-    masks = np.zeros((2, 60, 80), bool)
-    masks[0, 32:38, 42:48] = True
-    boxes = np.float32([[40, 30, 70, 50], [0, 0, 9, 9]])
-    found = Detections(boxes, np.float32([0.9, 0.2]), np.array([1, 0]), masks)
-    painted = paint(image, found, ['car', 'sky'], PALETTE, opacity=0.5)
-    assert painted[35, 45].tolist() == pytest.approx([50, 150, 75], abs=1)
-    assert painted[40, 40].tolist() == PALETTE[1]
-    assert (image == 100).all()
-    unnamed = paint(image, found._replace(masks=None), palette=PALETTE)
-    assert (unnamed != painted).any()
+    assert (painted[11, 40:111] == PALETTE[1]).all()
+    assert (painted[57, 20:111] == PALETTE[1]).all()
+    assert (IMAGE == 100).all()
+    for names, least in ((['car', 'see'], 0.3), (['car', 'sky'], 0.1)):
+        other = paint(IMAGE, FOUND, names, PALETTE, 0.5, least)
+        assert (other != painted).any()
+    assert np.array_equal(paint(IMAGE, FOUND, score_thr=0.95), IMAGE)
+    nothing = Detections(*(x[:0] for x in FOUND))
+    assert np.array_equal(paint(IMAGE, nothing), IMAGE)

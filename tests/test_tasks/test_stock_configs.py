@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import cv2
 import pytest
 import torch
 from mmengine.config import Config, ConfigDict
@@ -166,7 +167,7 @@ def check_stock_config(package, stock, model, data, tmp_path, **settings):
     alone = [str(tmp_path / f'stitch_{stitches[-1]}{s}') for s in ('.py', '.pth')]
     set_stitch(model, stitches[-1])
     image = str(data / 'images/validation/0.jpg')
-    found = predicted(infer(package, *alone, image))
+    found = predicted(infer(package, *alone, cv2.imread(image)))
     for key, value in predicted(infer_ours(model, image)).items():
         largest = max(1, value.abs().max().item())  # as exports are compared
         assert_close(found[key], value, rtol=1e-5, atol=1e-5 * largest, msg=key)

@@ -1,18 +1,14 @@
 """The metrics of depth estimation."""
 
 import math
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
-import cv2
-import numpy as np
 import torch
 from mmengine.evaluator import BaseMetric
 from mmseg.registry import METRICS
 from torch import Tensor
 
-from snnet_mm.utils import atomic_path, check, register
+from snnet_mm.utils import check, register
 
 from ..depth import METRICS as NAMES
 from .dpt import check_depth_range
@@ -37,7 +33,6 @@ class RunningDepthMetric(BaseMetric):
     Args:
         crop: ``'eigen'`` (NYU), ``'garg'`` (KITTI) or None for the whole image; they
             scale with the image.
-        output_dir: Folder for the predictions as 16-bit PNG files in millimetres.
     """
 
     def __init__(
@@ -45,7 +40,6 @@ class RunningDepthMetric(BaseMetric):
         min_depth: float = 1e-3,
         max_depth: float = 10,
         crop: str | None = None,
-        output_dir: str | os.PathLike | None = None,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
@@ -53,7 +47,6 @@ class RunningDepthMetric(BaseMetric):
         check(crop in crops, 'test_evaluator.crop', crop, crops)
         self.min_depth, self.max_depth = check_depth_range(min_depth, max_depth)
         self.crop = crop
-        self.output_dir = output_dir
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         for sample in data_samples:
@@ -65,8 +58,6 @@ class RunningDepthMetric(BaseMetric):
             )
             check(ok, key, given, f'that of the prediction, {tuple(pred.shape)}')
             self.results.append(self._measure(pred, truth))
-            if self.output_dir is not None:
-                self._write(pred, sample['img_path'])
 
     def compute_metrics(self, results: Sequence[Sequence[float]]) -> dict[str, float]:
         seen = [r for r in results if not math.isnan(r[0])]
@@ -92,13 +83,6 @@ class RunningDepthMetric(BaseMetric):
             (pred.log10() - truth.log10()).abs().mean(),
         )
         return tuple(m.item() for m in metrics)
-
-    def _write(self, pred: Tensor, img_path: str) -> None:
-        millimetres = (pred * 1000).round().clamp(0, 2**16 - 1)
-        path = Path(self.output_dir) / f'{Path(img_path).stem}.png'
-        _, png = cv2.imencode('.png', millimetres.cpu().numpy().astype(np.uint16))
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(png.tobytes())
 
 
 def crop_slices(crop: str | None, height: int, width: int) -> tuple[slice, slice]:

@@ -1,6 +1,5 @@
 import math
 
-import cv2
 import pytest
 import torch
 
@@ -61,12 +60,3 @@ def test_the_range_of_depths():
 )
 def test_crops_scale_with_the_image(crop, size, rows, columns):
     assert crop_slices(crop, *size) == (slice(*rows), slice(*columns))
-
-
-def test_predictions_are_written_in_millimetres(tmp_path):
-    one = sample([[0.5, 1.2344], [70.0, 3.0]], [[1.0] * 2] * 2, img_path='a/room_7.jpg')
-    evaluate(one, output_dir=tmp_path / 'out')
-    (path,) = (tmp_path / 'out').iterdir()
-    assert path.name == 'room_7.png'
-    written = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-    assert written.tolist() == [[500, 1234], [65535, 3000]]

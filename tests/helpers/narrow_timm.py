@@ -51,16 +51,6 @@ def anchor_of(name, **kwargs):
     return randomise(TimmAnchor(name, model_args=dict(NARROW, **args), **kwargs))
 
 
-def resize_tables(weights, model):
-    """Weights of a BEiT with its tables resized for another, by timm's function."""
-    resize, own = timm.layers.resize_rel_pos_bias_table_simple, model.state_dict()
-    grid = model.patch_embed.grid_size
-    return {
-        k: resize(v, grid, own[k].shape) if k.endswith('bias_table') else v
-        for k, v in weights.items()
-    }
-
-
 def timm_of(name, anchor, **kwargs):
     """timm's model with the weights of an anchor."""
     kwargs |= dict(dynamic_img_size=True, dynamic_img_pad=True)

@@ -39,9 +39,7 @@ def test_it_is_the_plain_vit_with_updated_weights(build_vit, lora):
     assert (wanted - before).abs().max() > 0.01
 
 
-@pytest.mark.parametrize(
-    ('frozen', 'targets'), [(-1, ('qkv', 'proj')), (2, ('qkv', 'proj')), (-1, 'all')]
-)
+@pytest.mark.parametrize(('frozen', 'targets'), [(2, ('qkv', 'proj')), (-1, 'all')])
 def test_only_the_updates_are_trained(build_vit, frozen, targets):
     vit = build_vit(lora=dict(rank=2, targets=targets), frozen_stages=frozen)
     trained = {k for k, p in vit.named_parameters() if p.requires_grad}

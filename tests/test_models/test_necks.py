@@ -61,9 +61,7 @@ def test_the_levels_of_vitdet_by_hand(build, in_stride):
         torch.testing.assert_close(level, wanted, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    'strides', [(), (0, 0), (4, 16), (3, 6), (64, 128), (32, 16), (4, 8, 8)]
-)
+@pytest.mark.parametrize('strides', [(), (4, 16), (3, 6), (64, 128)])
 def test_strides_that_cannot_be_made_are_refused(build, strides):
     message = rf'{re.escape(f"strides={strides}")}.*neck\.strides'
     with pytest.raises(ValueError, match=message):

@@ -59,18 +59,6 @@ def test_nobody_hears_of_a_stitch_that_is_not_there(build_snnet, wrong):
 
 
 @torch.no_grad()
-def test_an_average_of_the_model_has_a_stitch_of_its_own(build_snnet):
-    net, images = build_snnet(), torch.randn(1, 3, 16, 24)
-    average = ExponentialMovingAverage(nn.Sequential(net))
-    set_stitch(average, 6)
-    assert net.active_stitch.id == 1
-    averaged = average(images)[0]
-    assert not averaged.equal(net(images)[0])
-    set_stitch(net, 6)
-    assert averaged.equal(net(images)[0])
-
-
-@torch.no_grad()
 def test_another_input_size_equals_images_of_that_size(build_snnet):
     net, images = build_snnet().eval(), torch.randn(2, 3, 40, 56)
     given = net(images)[0]

@@ -126,7 +126,7 @@ def test_out_end_is_the_final_state_of_the_end_anchor(
         settings = dict(out='end', nearest=False, direction=direction)
         anchors = [build_vit(width, 3) for width in WIDTHS[:3]]
         net = randomise(SNNetv1(anchors, **settings))
-        assert len(net.space) == 3 + 3 * 10 + 63
+        assert len(net.space) == 3 + 3 * 7 + 33
     images = torch.randn(IMAGES)
     for stitch in net.space:
         net.set_stitch(stitch.id)

@@ -9,18 +9,15 @@ from snnet_mm.models import SNNetv1
 from snnet_mm.stitching import visiting_order
 
 
-@pytest.fixture(params=['two-way', 'v1', 'sliding windows', 'end', 'stages'])
+@pytest.fixture(params=['two-way', 'sliding windows', 'stages'])
 def backbone(request, build_snnet, build_vit, randomise):
     """Backbones of every space, whose maps are taken all along the route."""
     if request.param == 'two-way':
         return build_snnet(out_indices=(6, 0, 2, 3)).eval()
-    if request.param == 'end':
-        return build_snnet(out='end').eval()
     if request.param == 'stages':
         return disturb(SNNetv1([resnet(), resnet('resnet50')], out='end')).eval()
-    depths, out = ((3, 7), 'maps') if request.param == 'v1' else ((3, 3, 3), 'end')
-    anchors = [build_vit(8 + 4 * i, depth) for i, depth in enumerate(depths)]
-    return randomise(SNNetv1(anchors, out=out)).eval()
+    anchors = [build_vit(width, 3) for width in (8, 12, 16)]
+    return randomise(SNNetv1(anchors, out='end')).eval()
 
 
 @torch.no_grad()
@@ -62,10 +59,10 @@ def test_any_order_and_any_images_give_the_same(backbone):
     """Also more crops, fewer crops and images changed in place."""
     rng, changing = random.Random(0), torch.zeros(1, 3, 16, 16)
     with backbone.sharing_prefixes():
-        for n in range(30):
+        for n in range(15):
             stitch = rng.choice(list(backbone.space))
             changing += 1
-            images = [*crops(n // 10)[: rng.randrange(4)], changing]
+            images = [*crops(n // 5)[: rng.randrange(4)], changing]
             shared = outputs(backbone, stitch, images)
             prefixes, backbone._prefixes = backbone._prefixes, None
             assert equal(shared, outputs(backbone, stitch, images))

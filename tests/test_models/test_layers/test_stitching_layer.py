@@ -46,7 +46,7 @@ def test_formula_of_lora_and_what_it_trains(randomise, settings, rank, scale, wi
     assert layer.lora_B.grad.abs().min() > 0
 
 
-@pytest.mark.parametrize('rank', [0, -1, 6, 0.0, 1.5, 0.3])
+@pytest.mark.parametrize('rank', [0, 6, 1.5, 0.3])
 def test_impossible_ranks(rank):
     with pytest.raises(ValueError, match=f'rank={rank}.*stitching_layer.rank'):
         LoRAStitchingLayer(6, 5, rank=rank)

@@ -152,6 +152,15 @@ def test_what_passes_is_written(exporter, tmp_path, spoil, logits, caplog):
         assert {*stored.keys()} == names
 
 
+def test_heads_that_are_no_graphs_are_refused(exporter, tmp_path, monkeypatch):
+    lacks = 'snnet_mm.tasks.Segmentation.without_heads'
+    monkeypatch.setattr(lacks, lambda *_: 'AHead: it loops')
+    allowed = r"format=\['mm', 'onnx'\]; allowed: mm and safetensors; AHead: it loops"
+    with pytest.raises(ValueError, match=allowed):
+        exporter.export_stitch(2, ['mm', 'onnx'])
+    assert not [*tmp_path.iterdir()]
+
+
 def test_two_exports_into_one_folder(exporter, tmp_path):
     (tmp_path / '.export-alive').mkdir()
     with folder_lock(tmp_path, '--out', 'exporting'):

@@ -284,15 +284,14 @@ def detector():
 @pytest.fixture(scope='module')
 def exported_detector(detector, tmp_path_factory):
     folder = tmp_path_factory.mktemp('detector')
-    StitchExporter(*detector, folder).export_bundle((0, 2))
+    StitchExporter(*detector, folder).export_stitch(2, ['onnx'])
     return folder
 
 
-def test_boxes_and_masks_are_those_of_mm(detector, exported_detector, tmp_path):
-    shutil.copytree(exported_detector, tmp_path, dirs_exist_ok=True)
-    runtime, seen = StitchRuntime(tmp_path), []
+def test_boxes_and_masks_are_those_of_mm(detector, exported_detector):
+    runtime, seen = StitchRuntime(exported_detector), []
     assert runtime.manifest['input']['shape'][0] == 1
-    for sample, found in predictions(*detector, runtime, (0, 2)):
+    for sample, found in predictions(*detector, runtime, (2,)):
         wanted = sample['predictions'][0].pred_instances.numpy()
         assert_array_equal(found.labels, wanted.labels)
         assert_allclose(found.boxes, wanted.bboxes, atol=1e-3)
@@ -301,31 +300,20 @@ def test_boxes_and_masks_are_those_of_mm(detector, exported_detector, tmp_path):
         seen += [*found.labels]
     assert len(seen) > 10
     assert len({*seen}) > 1
+    assert_batches(runtime, [6], partial(assert_allclose, rtol=1e-4, atol=1e-4))
     runtime._steps.before['resize']['size'] = [64, 80]
     with pytest.raises(ValueError, match=r'resized \(80, 64\).*allowed: what is \(64'):
         runtime(np.zeros((100, 80, 3), np.uint8))
-    runtime._steps.before['resize']['size'] = [64, 64]
-    assert_batches(runtime, [6], partial(assert_allclose, rtol=1e-4, atol=1e-4))
 
 
-def test_a_video_of_a_detector_is_drawn_at_a_held_rate(
-    exported_detector, run_here, tmp_path
-):
-    bundle, frames = tmp_path / 'bundle', tmp_path / 'frames'
-    shutil.copytree(exported_detector, bundle)
-    frames.mkdir()
+def test_a_video_of_a_detector_is_drawn(exported_detector, run_here, tmp_path):
+    (frames := tmp_path / 'frames').mkdir()
     images = [*smooth_images([(64, 96)] * 3)]
     for n, image in enumerate(images):
         cv2.imwrite(str(frames / f'{n}.png'), image[..., ::-1])
     out = tmp_path / 'out.avi'
-    args = (frames, bundle, '--output-file', out, '--score-thr', 0)
-    for options, stitch in (
-        (('--target-fps', 1e-3), 2),
-        (('--target-fps', 1e6), '[02]'),  # the faster one, as measured
-        (('--stitch-id', 2), 2),
-    ):
-        printed = run_here('video_demo.py', *args, *options)
-        assert re.search(f'frames by stitch: {stitch}: 3\n', printed)
+    args = (frames, exported_detector, '--output-file', out, '--score-thr', 0)
+    assert 'frames by stitch: 2: 3\n' in run_here('video_demo.py', *args)
     capture = cv2.VideoCapture(str(out))
     for image in images:
         picture = capture.read()[1][..., ::-1].astype(float)

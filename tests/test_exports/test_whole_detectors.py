@@ -164,14 +164,11 @@ def assert_same(found, wanted):
         assert (found.masks != wanted.masks).mean() < 1e-4
 
 
-def slow_but(quick):
-    """All configs, of which only some are in the default suite."""
-    slow = pytest.mark.slow
-    return [pytest.param(s, marks=() if s in quick else slow) for s in ALL]
-
-
 @torch.no_grad()
-@pytest.mark.parametrize('stock', slow_but(QUICK))
+@pytest.mark.parametrize(
+    'stock',
+    [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in ALL if s not in QUICK)],
+)
 def test_objects_are_those_of_mm(build, stock):
     cfg, model, size = build(stock)
     assert task_of(model).without_heads(model, ['onnx']) is None
@@ -191,14 +188,12 @@ def test_objects_are_those_of_mm(build, stock):
     assert seen > 10
 
 
-FILES = slow_but([next(iter(ALL))])
-FILES = [pytest.param('onnx', *p.values, marks=p.marks) for p in FILES] + [
-    pytest.param('openvino', stock, marks=pytest.mark.slow)
-    for stock in DENSE | DETRS | MASKS
-]
+FILES = [('onnx', stock) for stock in ALL]
+FILES += [('openvino', stock) for stock in DENSE | DETRS | MASKS]
 
 
 @writes_onnx
+@pytest.mark.slow
 @pytest.mark.parametrize(('kind', 'stock'), FILES)
 def test_a_file_predicts_as_mm(build, kind, stock, tmp_path):
     pytest.importorskip(f'{kind}runtime' if kind == 'onnx' else kind)
@@ -253,15 +248,6 @@ def test_files_are_evaluated_as_the_model(build, stock, tmp_path):
 def test_other_heads_are_refused_by_name(build, stock, named):
     model = build(stock)[1]
     assert task_of(model).without_heads(model, ['onnx']).startswith(named)
-
-
-def test_what_can_be_done_instead(build, tmp_path):
-    cfg, model, size = build('paa/paa_r50_fpn_1x_coco')
-    exporter = StitchExporter(cfg, model, tmp_path / 'out', size)
-    allowed = r"format=\['mm', 'onnx'\]; allowed: mm and safetensors; PAAHead"
-    with pytest.raises(ValueError, match=allowed):
-        exporter.export_stitch(4, ['mm', 'onnx'])
-    assert not (tmp_path / 'out').exists() or not [*(tmp_path / 'out').iterdir()]
 
 
 def test_parts_that_are_no_graphs_are_refused_by_name(build):

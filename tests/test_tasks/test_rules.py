@@ -27,24 +27,6 @@ def test_mmdets_own_metric_is_refused_on_fewer_images(make_runner, det_cfg):
         make_runner(limit=2).test()
 
 
-def test_detections_of_several_stitches_are_not_mixed(make_runner, det_cfg, tmp_path):
-    det_cfg.test_evaluator.outfile_prefix = str(tmp_path / 'found')
-    with pytest.raises(ValueError, match='4 stitches would .* test_evaluator.outfile'):
-        make_runner().test()
-    make_runner(stitches=[4]).test()
-    found = json.loads((tmp_path / 'found.segm.json').read_text())
-    assert {d['image_id'] for d in found} == {0, 1, 2, 3}
-    # What is only written was not evaluated: there are no scores.
-    det_cfg.test_evaluator = dict(
-        type='CocoMetric',
-        metric='bbox',
-        format_only=True,
-        outfile_prefix=str(tmp_path / 'only'),
-    )
-    assert make_runner(stitches=[4]).test() == {}
-    assert json.loads((tmp_path / 'only.bbox.json').read_text())
-
-
 def test_a_stitch_that_detects_nothing_scores_nothing(make_runner, det_cfg):
     det_cfg.model.test_cfg.rcnn.score_thr = 2
     det_cfg.test_evaluator = dict(type='CocoMetric', metric=['bbox', 'segm'])

@@ -189,46 +189,38 @@ def test_boxes_are_kept_as_by_the_compiled_operators(on_torchvision, kind, offse
         assert_close(on_torchvision(run, boxes, *args), wanted)
 
 
-@compiled
-@pytest.mark.parametrize('sampling_ratio', [0, 2])
-@pytest.mark.parametrize('aligned', [False, True])
-def test_regions_are_the_compiled_ones(on_torchvision, sampling_ratio, aligned):
+def regions(aligned, ratio):
     rois = F.pad(random_boxes(), (1, 0))
     rois[::2, 0] = 1
-
-    def pool(maps):
-        return ops.roi_align(maps, rois, (7, 5), 0.25, sampling_ratio, 'avg', aligned)
-
+    settings = (7, 5), 0.25, ratio, 'avg', aligned
     maps = torch.randn(2, 8, 25, 30)
-    wanted = with_gradients(pool, maps)
-    assert_close(on_torchvision(with_gradients, pool, maps), wanted)
+    return lambda maps: ops.roi_align(maps, rois, *settings), maps
+
+
+def convolutions(bias, groups, offset_groups):
+    """Deformable ones: without masks, with a bias, or without one."""
+    points, size = 6 * offset_groups, (5, 5)
+    geometry = (2, 1), (1, 0), (1, 2), groups, offset_groups
+    tensors = [torch.randn(2, 8, 9, 7), torch.randn(2, 2 * points, *size)]
+    weight = torch.randn(12, 8 // groups, 3, 2)
+    if bias is None:
+        return lambda *x: ops.deform_conv2d(*x, *geometry), *tensors, weight
+    tensors += [torch.rand(2, points, *size), weight]
+    tensors, none = (tensors + [torch.randn(12)], ()) if bias else (tensors, (None,))
+    run = ops.modulated_deform_conv2d
+    return lambda *x: run(*x, *none, *geometry), *tensors
 
 
 @compiled
-@pytest.mark.parametrize('groups, offset_groups', [(1, 1), (2, 4)])
-@pytest.mark.parametrize('bias', ['none', True, False])
-def test_deformable_convolutions_are_the_compiled_ones(
-    on_torchvision, groups, offset_groups, bias
-):
-    """The first one without masks, and the second one with a bias and without."""
-    points, size = 6 * offset_groups, (5, 5)
-    tensors = [torch.randn(2, 8, 9, 7), torch.randn(2, 2 * points, *size)]
-    if bias != 'none':
-        tensors.append(torch.rand(2, points, *size))
-    tensors.append(torch.randn(12, 8 // groups, 3, 2))
-    if bias is True:
-        tensors.append(torch.randn(12))
-    geometry = (2, 1), (1, 0), (1, 2), groups, offset_groups
-
-    def convolve(*tensors):
-        if bias == 'none':
-            return ops.deform_conv2d(*tensors, *geometry)
-        no_bias = () if bias else (None,)
-        return ops.modulated_deform_conv2d(*tensors, *no_bias, *geometry)
-
-    wanted = with_gradients(convolve, *tensors)
-    found = on_torchvision(with_gradients, convolve, *tensors)
-    assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize('aligned', [False, True])
+@pytest.mark.parametrize('groups', [(1, 1), (2, 4)])
+def test_gradients_are_the_compiled_ones(on_torchvision, aligned, groups):
+    cases = [regions(aligned, ratio) for ratio in (0, 2)]
+    cases += [convolutions(bias, *groups) for bias in (None, True, False)]
+    for case in cases:
+        wanted = with_gradients(*case)
+        found = on_torchvision(with_gradients, *case)
+        assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 @compiled

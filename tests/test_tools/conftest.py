@@ -3,6 +3,7 @@ from functools import cache
 import launching
 import pytest
 import torch
+from narrow_toy import SHORT, disturb, narrow_toy
 from running_here import run_here  # noqa: F401
 from tiny import TOY
 
@@ -11,7 +12,6 @@ from snnet_mm.exports import StitchExporter
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone
 from snnet_mm.stitching import StitchResults
-from snnet_mm.utils import load_config
 
 
 @pytest.fixture(scope='session')
@@ -63,10 +63,25 @@ def untrained(tmp_path_factory):
 
 
 @pytest.fixture(scope='session')
-def bundle(untrained, tmp_path_factory):
-    """The stitches 0 and 1 of the checkpoint."""
+def narrow(tmp_path_factory):
+    """Config, weights and results of a narrow segmentor, and its stitches 0 and 1."""
     pytest.importorskip('onnxruntime')
-    folder = tmp_path_factory.mktemp('bundle')
-    exporter = StitchExporter(load_config(TOY), init_model(TOY, untrained[0]), folder)
-    exporter.export_bundle((0, 1))
+    folder, cfg = tmp_path_factory.mktemp('narrow'), narrow_toy(sizes=SHORT)
+    cfg.dump(folder / 'config.py')
+    model = init_model(cfg, None, device='cpu')
+    torch.manual_seed(0)
+    disturb(model)
+    model.decode_head.conv_seg.bias.data.zero_()  # or one class is everywhere
+    torch.save(dict(state_dict=model.state_dict()), folder / 'weights.pth')
+    space, costs = model.backbone.space, cost_table(model)
+    scores = {i: dict(mIoU=float(i * 7 % 15)) for i in space.ids}
+    results = StitchResults.collect(space, costs, scores)
+    results.save(folder / 'stitches.json')
+    StitchExporter(cfg, model, folder / 'bundle').export_bundle((0, 1))
     return folder
+
+
+@pytest.fixture(scope='session')
+def bundle(narrow):
+    """The stitches 0 and 1 of the narrow segmentor."""
+    return narrow / 'bundle'

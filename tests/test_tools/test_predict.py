@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 from narrow_toy import smooth_images
 from old_torch import writes_onnx
-from tiny import TOY
 
 from snnet_mm.runtime import StitchRuntime
 
@@ -21,13 +20,17 @@ def images(tmp_path):
     return folder
 
 
+def model_of(folder):
+    return folder / 'config.py', folder / 'weights.pth'
+
+
 def masks_in(folder):
     paths = sorted(folder.glob('*.png'))
     return {p.name: cv2.imread(str(p), cv2.IMREAD_UNCHANGED) for p in paths}
 
 
 def test_a_bundle_and_a_checkpoint_predict_alike(
-    run_here, bundle, untrained, images, tmp_path
+    run_here, bundle, narrow, images, tmp_path
 ):
     runtime = StitchRuntime(bundle)
     flops = runtime.stitches[0]['flops'] / 1e9 * 1.01
@@ -37,7 +40,7 @@ def test_a_bundle_and_a_checkpoint_predict_alike(
         (0, ('--budget', f'{flops:.6f}G')),
     ):
         folders = []
-        for model in ((bundle,), (TOY, untrained[0], '--device', 'cpu')):
+        for model in ((bundle,), (*model_of(narrow), '--device', 'cpu')):
             out = tmp_path / f'{len(model)}_{option[0]}_{stitch}'
             files, more = model[:2], model[2:]
             args = (*files, images, '--out', out, *option, *more, '--batch-size', 2)
@@ -57,13 +60,14 @@ def test_a_bundle_and_a_checkpoint_predict_alike(
     assert 'Predicted 0 images, 3 were done before' in run_here('predict.py', *args)
 
 
-def test_shards_and_deadlines(run_here, bundle, untrained, images, tmp_path):
+def test_shards_and_deadlines(run_here, bundle, narrow, images, tmp_path):
     for i in (1, 2):
         args = (bundle, images, '--out', tmp_path / 'out', '--shard', f'{i}/2')
         run_here('predict.py', *args, '--deadline', '1h')
     assert masks_in(tmp_path / 'out').keys() == {'0.png', '1.png', '2.png'}
-    model = (TOY, untrained[0], images, '--out', tmp_path / 'other', '--deadline', '1h')
-    run_here('predict.py', *model, '--results', untrained[1], '--batch-size', 1)
+    model = (*model_of(narrow), images, '--out', tmp_path / 'other')
+    options = ('--deadline', '1h', '--results', narrow / 'stitches.json')
+    run_here('predict.py', *model, *options, '--batch-size', 1)
     assert len(masks_in(tmp_path / 'other')) == 3
     out = ('--out', tmp_path)
     for wrong, message in {
@@ -71,7 +75,7 @@ def test_shards_and_deadlines(run_here, bundle, untrained, images, tmp_path):
         (bundle, images, '--shard', 'x'): "shard='x'; allowed: 1/n to n/n",
         (bundle, images, '--deadline', '8'): "deadline='8'; allowed: positive",
         (1, 2, 3, images): r'model=.*; allowed: a bundle, or a config',
-        (TOY, untrained[0], images, '--threads', 1): 'threads=1; allowed: none with',
+        (*model_of(narrow), images, '--threads', 1): 'threads=1; allowed: none with',
     }.items():
         with pytest.raises(ValueError, match=message):
             run_here('predict.py', *wrong, *out)

@@ -232,7 +232,7 @@ def narrow(cfg, root, work_dir):
             hooks.stitch_sampling.sizes = [(SIDE // 2, SIDE // 2), (SIDE, SIDE)]
         sampler = hooks.stitch_sampling.sampler
         if sampler.type == 'ResourceConstrainedSampler':
-            hooks.stitch_sampling.sampler = ConfigDict(type=sampler.type, num_groups=3)
+            hooks.stitch_sampling.sampler = ConfigDict(type=sampler.type, step=1e5)
         if 'input_size' in cfg.test_cfg:
             cfg.test_cfg.input_size = (SIDE, SIDE)
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None

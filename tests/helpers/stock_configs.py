@@ -35,7 +35,7 @@ default_hooks = dict(
     stitch_init=dict(type='StitchInitHook', num_images=2),
     stitch_sampling=dict(
         type='StitchSamplingHook',
-        sampler=dict(type='ResourceConstrainedSampler', num_groups=3),
+        sampler=dict(type='ResourceConstrainedSampler', step=1e5),
     ),
     stitch_report=dict(type='StitchReportHook'),
     stitch_statistics=dict(type='StitchStatisticsHook', num_images=2),

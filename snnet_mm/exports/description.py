@@ -53,8 +53,6 @@ def describe_graphs(
     before += _passes(model, size)
     before.append(dict(step='batch', layout='NCHW', **loaded))
     names = output_names(model, len(tensors))
-    resized = list(size) if task in ('segmentation', 'depth') else None
-    normalises = images['mean'] is not None
     palette = meta.get('palette') or ()  # or the word 'random'
     palette = () if isinstance(palette, str) else palette
     return dict(
@@ -63,9 +61,6 @@ def describe_graphs(
             dict(name=name, dtype='float32', shape=['batch', *tensor.shape[1:]])
             for name, tensor in zip(names, tensors, strict=True)
         ],
-        graph=dict(
-            normalises=normalises, resizes_images=False, resizes_predictions_to=resized
-        ),
         caller=dict(before=before, after=after or _steps_after(task, model)),
         task=task,
         classes=list(meta.get('classes') or ()),

@@ -174,18 +174,15 @@ def predict_folder(
         for n, batch in enumerate(batches, start=1):
             pixels = reading.pop().result()
             reading = [reader.submit(_read, batch) for batch in batches[n : n + 1]]
-            found = _predict(predict, pixels)
-            for image, result in zip(batch, found, strict=True):
+            found, rows = _predict(predict, pixels), []
+            for image, read, result in zip(batch, pixels, found, strict=True):
                 if isinstance(result, Exception):
                     words = f'{type(result).__name__}: {result}'
                     unreadable[image.name] = ' '.join(words.split())
-            sizes = [np.shape(p)[:2] for p in pixels]
-            rows = zip(batch, sizes, found, strict=True)
-            rows = [
-                (image, size, _as_file(result, len(classes)))
-                for image, size, result in rows
-                if not isinstance(result, Exception)
-            ]
+                    continue
+                if isinstance(result, Panoptic):
+                    result = result.as_detections(len(classes))
+                rows.append((image, read.shape[:2], result))
             store.add(rows)
             elapsed, begin = time.perf_counter() - begin, time.perf_counter()
             done += len(batch)
@@ -210,11 +207,6 @@ def count_done(task: str, source: str | os.PathLike, out: str | os.PathLike) -> 
 
 def _store(task: str, out: str | os.PathLike, suffix: str) -> '_Maps':
     return (_Maps if task in ('segmentation', 'depth') else _Records)(out, suffix)
-
-
-def _as_file(found: Any, num_classes: int) -> Any:
-    """Return a prediction as files hold it."""
-    return found.as_detections(num_classes) if isinstance(found, Panoptic) else found
 
 
 def _read(images: Sequence[ImageFile]) -> list[np.ndarray | Exception]:

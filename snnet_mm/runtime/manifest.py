@@ -96,9 +96,6 @@ LAYOUT = dict(
     | dict(name=TEXT, shape=(BATCH, _one_of(3), *SIZE), channels=_one_of('RGB', 'BGR'))
     | dict(mean=Maybe(RGB), std=Maybe((POSITIVE,) * 3)),
     outputs=[dict(name=TEXT, dtype=_one_of('float32'), shape=[DIMENSION])],
-    graph=dict(
-        normalises=FLAG, resizes_images=FLAG, resizes_predictions_to=Maybe(SIZE)
-    ),
     caller=dict(before=[dict(step=TEXT)], after=[dict(step=TEXT)]),
     classes=[TEXT],
     palette=[RGB],

@@ -44,7 +44,6 @@ MANIFEST = dict(
         mean=[1, 2, 3], std=None,
     ),
     outputs=[dict(name='predictions', dtype='float32', shape=['batch', 6, 32, 64])],
-    graph=dict(normalises=True, resizes_images=False, resizes_predictions_to=None),
     caller=dict(
         before=[
             dict(step='resize', size=[32, 64], keep_ratio=True, interpolation='neares'),

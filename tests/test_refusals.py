@@ -64,7 +64,6 @@ PAIR, SPACE, HOPS = SlidingWindowSpace((3, 3)), TwoWaySpace((12, 24)), [(8, 8)]
         (lambda: BridgeSpace((12, 12), [(3, 4), (3, 4)]), 'different pairs'),
         (lambda: Distillation('', 0.5), "labels=''.*model.labels"),
         (lambda: Distillation('soft', 2), 'alpha=2.*model.alpha'),
-        (lambda: Distillation(temperature=0), 'temperature=0.*model.temperature'),
         (
             lambda: TimmAnchor(DINOV2, img_size=28, drop_path_rate=1),
             'drop_path_rate=1; ',

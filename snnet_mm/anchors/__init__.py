@@ -8,7 +8,7 @@ from .base import (
     check_tokens_correspond,
     layer_depth_among,
 )
-from .low_rank import LoRALinear, LowRankUpdate
+from .low_rank import LowRankUpdate
 from .mm_anchor import MMAnchor, mm_family
 from .plain_vit import PlainViT
 from .smaller_vit import keep_blocks, map_embedding

@@ -11,7 +11,7 @@ from snnet_mm.utils import check, is_whole
 
 
 class LowRankUpdate(nn.Linear):
-    """A linear layer with a low-rank update, as a base for any class of them.
+    """A linear layer with a low-rank update, also as a base of other such layers.
 
     ``y = x W' + b + (alpha / rank) (x A') B'`` with A random and B zero, so that the
     first forward equals the layer's. The letters are as in loralib and peft.
@@ -44,10 +44,6 @@ class LowRankUpdate(nn.Linear):
             layer = self.plain(self.in_features, self.out_features)
         weight = self.weight + self.scaling * self.lora_B @ self.lora_A
         return _with_parameters(layer, weight.to(self.weight), self.bias)
-
-
-class LoRALinear(LowRankUpdate):
-    """A linear layer of a network with a low-rank update."""
 
 
 class LoRAConv2d(nn.Conv2d):
@@ -118,7 +114,7 @@ def add_lora(
         allowed = f'linear layers that the module calls, which {name} is not'
         check(right, 'lora.targets', targets, allowed)
         size = layer.in_features, layer.out_features, layer.bias is not None
-        updated = LoRALinear(*size, dtype=layer.weight.dtype)
+        updated = LowRankUpdate(*size, dtype=layer.weight.dtype)
         updated.add_update(rank, alpha, 'lora.rank')
         updated.load_state_dict(layer.state_dict(), strict=False)
         setattr(module, name, updated)

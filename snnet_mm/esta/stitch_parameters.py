@@ -137,7 +137,7 @@ class StitchLoRA(StitchParameters):
     """A set of low-rank updates for every stitch: ``W x + b + B^s A^s x``.
 
     What ESTA is compared with in its figure 12; see :class:`StitchParameters`. ``A``
-    begins as in :class:`LoRALinear`, ``B`` at zero. Nothing else freezes the
+    begins as in :class:`LowRankUpdate`, ``B`` at zero. Nothing else freezes the
     anchors: ``frozen_stages`` equal to their depth does.
 
     Args:

@@ -36,14 +36,6 @@ class TestSwin(AnchorContract):
     levels = {'stem': 0, 'blocks.2.downsample': 3, 'blocks.3.': 4}
 
 
-class TestSwinApart(TestSwin):
-    """Patch merging is in blocks of its own."""
-
-    config = swin(out_indices=(1, -1), downsampling_blocks=True)
-    kept = 0, 3, 6, 10, 11
-    levels = {'stem': 0, 'blocks.3.': 4}
-
-
 class TestResNet(AnchorContract):
     config = resnet()
     kept = 0, 2, 4, 6, 7
@@ -87,15 +79,3 @@ class TestMMResNet(AnchorContract):
         weights = torch.load(path)
         weights = {k.removeprefix('backbone.'): v for k, v in weights.items()}
         part.load_state_dict(weights, strict=False)
-
-
-class TestMMSegViT(TestMMResNet):
-    config = dict(
-        type='MMSegViT',
-        net=dict(
-            **dict(type='mmseg.VisionTransformer', img_size=64, patch_size=16),
-            **dict(embed_dims=8, num_layers=4, num_heads=2, out_indices=(0, 3)),
-        ),
-    )
-    kept = 0, 2, 3
-    levels = {'cls_token': 0, 'layers.1.ffn': 2}

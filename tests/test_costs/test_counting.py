@@ -19,15 +19,16 @@ from toy_classifier import ToyClassifier
 from snnet_mm.costs import cost_table, count_parameters
 
 
-@pytest.mark.parametrize('layer', LAYERS, ids=['full', 'lora'])
+FULL, LORA = LAYERS
+
+
 @pytest.mark.parametrize(
-    ('outputs', 'maps'),
+    ('layer', 'outputs', 'maps'),
     [
-        (dict(out_indices=(-1,)), [6]),
-        (dict(out_indices=range(7), anchor=dict(lora=dict(rank=3))), range(7)),
-        (dict(out_indices=(0, 3, 6), eval_maps=(1,)), [3]),
-        (dict(out_indices=range(7), maps_of='end'), range(7)),
-        (dict(out='end'), []),
+        (FULL, dict(out_indices=range(7), anchor=dict(lora=dict(rank=3))), range(7)),
+        (LORA, dict(out_indices=(0, 3, 6), eval_maps=(1,)), [3]),
+        (LORA, dict(out_indices=range(7), maps_of='end'), range(7)),
+        (FULL, dict(out='end'), []),
     ],
 )
 def test_costs_in_closed_form(build_snnet, layer, outputs, maps):
@@ -68,7 +69,7 @@ def size(*modules):
 
 def test_parameters_of_everything_optional(build_snnet):
     anchor = dict(rel_pos_bias=True, final_norm=True, num_registers=2)
-    net = build_snnet(DEPTHS, anchor=anchor, stitching_layer=LAYERS[0])
+    net = build_snnet(DEPTHS, anchor=anchor, stitching_layer=FULL)
     table = cost_table(net, SIZE)
     (fast, slow), layers = net.anchors, net.stitching_layers
     assert table[1].params == size(slow)
@@ -80,7 +81,7 @@ def test_parameters_of_everything_optional(build_snnet):
 @torch.no_grad()
 def test_costs_equal_those_of_real_forwards(build_snnet):
     settings = dict(out_indices=(1, 3, 5), eval_maps=(0, 2))
-    net = build_snnet((2, 3, 6), (8, 12, 16), stitching_layer=LAYERS[1], **settings)
+    net = build_snnet((2, 3, 6), (8, 12, 16), stitching_layer=LORA, **settings)
     table = cost_table(net, (40, 24))
     shipped = copy.deepcopy(net).to('meta').eval()
     for name, module in shipped.stitching_layers.items():

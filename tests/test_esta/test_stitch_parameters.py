@@ -16,7 +16,6 @@ RANKS = 2, 3
 LORA = dict(stitch_lora=dict(type='StitchLoRA', ranks=RANKS))
 PLUGINS = pytest.mark.parametrize('plugins', [BIASES, LORA], ids=['biases', 'lora'])
 ANCHORS = {
-    'cls': dict(),
     'lora': dict(lora=dict(rank=2)),
     'windows': dict(cls_token=False, window_size=2, global_blocks=(1,)),
 }
@@ -87,8 +86,7 @@ def test_every_stitch_has_parameters_of_its_own(build_snnet, anchor, plugins):
         assert (maps[0] - plain(images)[0]).abs().max() > 0.01
 
 
-@PLUGINS
-@pytest.mark.parametrize('with_cp', [False, True])
+@pytest.mark.parametrize(('plugins', 'with_cp'), [(BIASES, True), (LORA, False)])
 def test_convnext(plugins, with_cp):
     pytest.importorskip('timm')
     more = dict(lora=dict(rank=2), with_cp=with_cp)

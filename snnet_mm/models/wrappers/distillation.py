@@ -27,19 +27,16 @@ class Distillation:
     """Distillation of DeiT (section 4) for classes of images or pixels.
 
     ``(1 - alpha) * task losses + alpha * distillation loss``: for ``'soft'`` labels
-    ``temperature ** 2 * KL(teacher || student)`` of softened probabilities, for
-    ``'hard'`` ones cross-entropy with the teacher's class; means over all pixels.
+    ``KL(teacher || student)``, for ``'hard'`` ones cross-entropy with the teacher's
+    class; means over all pixels.
     """
 
     labels: str = 'hard'
     alpha: float = 0.5
-    temperature: float = 1
 
     def __post_init__(self) -> None:
         check(self.labels in LABELS, 'model.labels', self.labels, LABELS)
         check(0 <= self.alpha <= 1, 'model.alpha', self.alpha, 'numbers from 0 to 1')
-        t = self.temperature
-        check(t > 0, 'model.temperature', t, 'positive numbers')
 
     def loss(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Return the loss of logits ``(B, K)`` or ``(B, K, h, w)`` of any two sizes."""
@@ -51,10 +48,9 @@ class Distillation:
             teacher = F.interpolate(teacher, student.shape[2:], mode='bilinear')
         if self.labels == 'hard':
             return F.cross_entropy(student, teacher.argmax(dim=1))
-        student = F.log_softmax(student / self.temperature, dim=1)
-        teacher = F.log_softmax(teacher / self.temperature, dim=1)
+        student, teacher = F.log_softmax(student, 1), F.log_softmax(teacher, 1)
         divergence = F.kl_div(student, teacher, reduction='none', log_target=True)
-        return self.temperature**2 * divergence.sum(dim=1).mean()
+        return divergence.sum(dim=1).mean()
 
     def add_to(self, losses: dict, student: Tensor, teacher: Tensor) -> dict:
         """Return task losses in their share, with ``loss_distill`` in its own."""
@@ -126,7 +122,7 @@ class DistillationWrapper(TeacherWrapper):
         teacher: Config of the teacher: a :class:`TimmTeacher` or an mm model of the
             same classes.
         teacher_checkpoint, data_preprocessor: See :class:`TeacherWrapper`.
-        labels, alpha, temperature: See :class:`Distillation`.
+        labels, alpha: See :class:`Distillation`.
         logits_from: Name of the student's part that outputs logits. Default:
             ``'head'`` or ``'decode_head'``.
     """
@@ -138,13 +134,12 @@ class DistillationWrapper(TeacherWrapper):
         teacher_checkpoint: str | None = None,
         labels: str = 'hard',
         alpha: float = 0.5,
-        temperature: float = 1,
         logits_from: str | None = None,
         data_preprocessor: dict | None = None,
     ) -> None:
         teacher = dict(type='TimmTeacher') if teacher is None else teacher
         super().__init__(model, teacher, teacher_checkpoint, data_preprocessor)
-        self._distillation = Distillation(labels, alpha, temperature)
+        self._distillation = Distillation(labels, alpha)
         pretrained = teacher.get('pretrained', teacher['type'] == 'TimmTeacher')
         known = teacher_checkpoint or pretrained or teacher.get('init_cfg')
         wanted = 'one with weights: a teacher_checkpoint, or its pretrained or init_cfg'

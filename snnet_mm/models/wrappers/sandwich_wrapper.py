@@ -30,7 +30,7 @@ class SandwichWrapper(ModelWrapper):
         labels: See :class:`Distillation`; None leaves the distillation out, so that
             every stitch learns from the ground truth alone, in any task.
         alpha: See :class:`Distillation`. At 1 the others learn from the slowest alone.
-        temperature, logits_from, data_preprocessor: See :class:`DistillationWrapper`.
+        logits_from, data_preprocessor: See :class:`DistillationWrapper`.
     """
 
     def __init__(
@@ -38,7 +38,6 @@ class SandwichWrapper(ModelWrapper):
         model: dict | BaseModel,
         labels: str | None = 'soft',
         alpha: float = 1,
-        temperature: float = 1,
         logits_from: str | None = None,
         data_preprocessor: dict | None = None,
     ) -> None:
@@ -46,7 +45,7 @@ class SandwichWrapper(ModelWrapper):
         find_stitched_backbone(self)
         self._distillation = None
         if labels is not None:
-            self._distillation = Distillation(labels, alpha, temperature)
+            self._distillation = Distillation(labels, alpha)
             find_head(self.wrapped, logits_from)
         self._logits_from = logits_from
         self.roles: dict[str, Stitch] = {}

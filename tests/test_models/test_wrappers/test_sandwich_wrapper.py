@@ -29,7 +29,7 @@ def test_gradients_are_the_sum_of_those_of_single_stitches(
     build_classifier, data, labels, alpha
 ):
     model = build_classifier()
-    wrapper = SandwichWrapper(copy.deepcopy(model), labels, alpha, temperature=2)
+    wrapper = SandwichWrapper(copy.deepcopy(model), labels, alpha)
     roles = set_stitches(wrapper, IDS)
     assert {role: s.id for role, s in roles.items()} == ROLES
     losses = wrapper(**data, mode='loss')
@@ -45,7 +45,7 @@ def test_gradients_are_the_sum_of_those_of_single_stitches(
         if role == 'slowest.' or labels is None:
             assert f'{role}loss_distill' not in losses
         else:
-            distilled = Distillation(labels, temperature=2).loss(logits, taught)
+            distilled = Distillation(labels).loss(logits, taught)
             torch.testing.assert_close(losses[f'{role}loss_distill'], alpha * distilled)
             task = (1 - alpha) * task
             (alpha * distilled).backward(retain_graph=True)

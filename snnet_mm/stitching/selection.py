@@ -34,22 +34,21 @@ class Selection:
 
     def __init__(
         self,
-        stitches: str | int | Budget | Sequence = 'anchors',
+        stitches: str | int | Sequence = 'anchors',
         results: StitchResults | str | os.PathLike | Sequence | None = None,
         costs: CostTable | str | os.PathLike | Sequence | None = None,
         metric: str | None = None,
         lower_is_better: Collection[str] | None = None,
     ) -> None:
         self.word = stitches if stitches in WORDS else None
-        items = (stitches,) if isinstance(stitches, Budget) else stitches
+        items = stitches
         if isinstance(items, str):
             items = [part.strip() for part in items.split(',')]
         items = tuple(items) if isinstance(items, Collection) else (items,)
         self.ids: tuple[int, ...] = ()
         self.budgets: tuple[Budget, ...] = ()
-        if any(is_budget(item) or isinstance(item, Budget) for item in items):
-            parsed = (b if isinstance(b, Budget) else parse_budget(b) for b in items)
-            self.budgets = tuple(parsed)
+        if any(map(is_budget, items)):
+            self.budgets = tuple(map(parse_budget, items))
         elif self.word is None:
             try:
                 ids = [int(i) for i in items if isinstance(i, str) or is_whole(i)]

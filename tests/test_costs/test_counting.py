@@ -18,7 +18,6 @@ from toy_classifier import ToyClassifier
 
 from snnet_mm.costs import cost_table, count_parameters
 
-
 FULL, LORA = LAYERS
 
 

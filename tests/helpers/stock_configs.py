@@ -82,6 +82,14 @@ def pyramid(*strides, **model):
     )
 
 
+# Parts of models: the last map, maps of four stages, levels of a detector.
+LAST = dict(backbone=plain_vits(out_indices=(3,)))
+STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
+THREE, FROM_8 = pyramid(8, 16, 32), pyramid(8, 16, 32, 64, 128)
+# As wide as necks and transformers are narrowed to.
+QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
+
+
 def classifier(backbone, **head):
     """A backbone with the head of each anchor."""
     heads = [dict(in_channels=width, **head) for width in (16, WIDTH)]

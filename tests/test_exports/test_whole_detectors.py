@@ -14,10 +14,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from old_torch import writes_onnx
 from stock_configs import (
     AT_MOST,
+    FROM_8,
+    LAST,
+    QUERIES,
+    STAGES,
+    THREE,
     WIDTH,
-    convnexts,
     narrow,
-    plain_vits,
     pyramid,
     read_own,
     shrink,
@@ -37,29 +40,24 @@ from snnet_mm.tasks import task_of
 
 pytest.importorskip('cv2')
 pytestmark = pytest.mark.ops
-STRIDES = 8, 16, 32, 64, 128
-THREE, FIVE = pyramid(8, 16, 32), pyramid(*STRIDES)
-QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
-LAST = dict(backbone=plain_vits(out_indices=(3,)))
-STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
 # By mechanism.
 DENSE = {
     'rtmdet/rtmdet_tiny_8xb32-300e_coco': THREE,
-    'retinanet/retinanet_r50_fpn_1x_coco': FIVE,
-    'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco': FIVE,
-    'atss/atss_r50_fpn_1x_coco': FIVE,
-    'gfl/gfl_r50_fpn_1x_coco': FIVE,
+    'retinanet/retinanet_r50_fpn_1x_coco': FROM_8,
+    'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco': FROM_8,
+    'atss/atss_r50_fpn_1x_coco': FROM_8,
+    'gfl/gfl_r50_fpn_1x_coco': FROM_8,
     'yolox/yolox_tiny_8xb8-300e_coco': THREE,
 }
 # Other heads that are accepted, in the slow suite.
 MORE = {
     'yolof/yolof_r50-c5_8xb8-1x_coco': pyramid(32),
-    'autoassign/autoassign_r50-caffe_fpn_1x_coco': FIVE,
-    'centernet/centernet-update_r50-caffe_fpn_ms-1x_coco': FIVE,
-    'fsaf/fsaf_r50_fpn_1x_coco': FIVE,
-    'free_anchor/freeanchor_r50_fpn_1x_coco': FIVE,
-    'pisa/retinanet-r50_fpn_pisa_1x_coco': FIVE,
-    'nas_fpn/retinanet_r50_fpn_crop640-50e_coco': FIVE,
+    'autoassign/autoassign_r50-caffe_fpn_1x_coco': FROM_8,
+    'centernet/centernet-update_r50-caffe_fpn_ms-1x_coco': FROM_8,
+    'fsaf/fsaf_r50_fpn_1x_coco': FROM_8,
+    'free_anchor/freeanchor_r50_fpn_1x_coco': FROM_8,
+    'pisa/retinanet-r50_fpn_pisa_1x_coco': FROM_8,
+    'nas_fpn/retinanet_r50_fpn_crop640-50e_coco': FROM_8,
 }
 DETRS = {
     'detr/detr_r50_8xb2-150e_coco': LAST,
@@ -71,8 +69,7 @@ WIDE = {
     'conditional_detr/conditional-detr_r50_8xb2-50e_coco': LAST
     | dict(neck=dict(in_channels=[WIDTH])),
     'deformable_detr/deformable-detr-refine-twostage_r50_16xb2-50e_coco': dict(
-        backbone=plain_vits(out_indices=(3,)),
-        neck=dict(QUERIES['neck'], out_channels=256),
+        LAST, neck=dict(QUERIES['neck'], out_channels=256)
     ),
 }
 MORE_DETRS = WIDE | {'dab_detr/dab-detr_r50_8xb2-50e_coco': LAST}
@@ -87,12 +84,12 @@ TWO_STAGES = {
 QUICK = DENSE | DETRS | MASKS | TWO_STAGES
 ALL = QUICK | MORE | MORE_DETRS
 REFUSED = {
-    'tood/tood_r50_fpn_1x_coco': FIVE,
-    'paa/paa_r50_fpn_1x_coco': FIVE,
-    'vfnet/vfnet_r50_fpn_1x_coco': FIVE,
-    'ssd/ssd300_coco': FIVE,
-    'solov2/solov2_r50_fpn_1x_coco': FIVE,
-    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': FIVE,
+    'tood/tood_r50_fpn_1x_coco': FROM_8,
+    'paa/paa_r50_fpn_1x_coco': FROM_8,
+    'vfnet/vfnet_r50_fpn_1x_coco': FROM_8,
+    'ssd/ssd300_coco': FROM_8,
+    'solov2/solov2_r50_fpn_1x_coco': FROM_8,
+    'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco': FROM_8,
     'maskformer/maskformer_r50_ms-16xb1-75e_coco': STAGES,
 }
 NAMED = (

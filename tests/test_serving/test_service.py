@@ -129,12 +129,6 @@ def test_times_follow_those_measured(worker):
     assert worker._times['int8', 0] == pytest.approx(10 * 1.5 ** (1 / 3), rel=0.02)
 
 
-def test_a_first_request_has_the_best_stitch_in_time(worker):
-    (found,) = answers_of(worker, (png(width=8), 500))
-    assert found.status == 200
-    assert worker._runtime.ran == [(('fp32', 7), 8)]
-
-
 def test_where_times_are_uncertain_a_cheaper_stitch_runs(worker):
     worker._error = 0
     worker._arrivals.append(-1e9)

@@ -14,7 +14,11 @@ from mmengine.runner import Runner
 from narrow_configs import write_data
 from package_calls import infer, infer_ours, predicted
 from stock_configs import (
-    WIDTH,
+    FROM_8,
+    LAST,
+    QUERIES,
+    STAGES,
+    THREE,
     classifier,
     convnexts,
     narrow_stock,
@@ -33,19 +37,14 @@ from snnet_mm.utils import make_safe
 OPS = pytest.mark.ops
 SLOW = pytest.mark.slow
 PLAIN = dict(backbone=plain_vits(out_indices=(0, 1, 2, 3)))
-STAGES = dict(backbone=convnexts(out_indices=(1, 3, 5, 7)))
 ONE_STAGE = dict(backbone=convnexts(out_indices=(7,)))
-LAST = dict(backbone=plain_vits(out_indices=(3,)))
 WITH_CLS = dict(backbone=plain_vits(out_indices=(0, 1, 2, 3), with_cls=True))
 TWO_HEADS = dict(decode_head=dict(num_heads=2))
 GRIDS = dict(num_grids=[8, 8, 6, 5, 4])
 STRIDE_16 = dict(anchor_generator=dict(strides=[16]))
-THREE, FIVE = pyramid(8, 16, 32), pyramid(4, 8, 16, 32, 64)
-FROM_8 = pyramid(8, 16, 32, 64, 128)
+FIVE = pyramid(4, 8, 16, 32, 64)
 CLS_PLAIN = classifier(plain_vits, pooling='mean')
 CLS_STAGES = classifier(convnexts, pooling='mean')
-# As wide as necks and transformers are narrowed to.
-QUERIES = pyramid(8, 16, 32, 64, bbox_head=dict(embed_dims=WIDTH))
 # The stock one knows the blocks of stock backbones alone.
 LAYER_DECAY = """
 optim_wrapper = dict(

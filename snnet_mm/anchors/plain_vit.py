@@ -29,7 +29,6 @@ from .position import (
 from .pretrained import Weights
 from .vit_block import AttentionBias, Block
 
-MODES = 'bicubic', 'bilinear'  # of resampling position embeddings
 # Width, depth and heads.
 ARCHITECTURES = {
     'tiny': (192, 12, 3),
@@ -55,7 +54,6 @@ class PlainViT(TokenAnchor):
             patches alone (DeiT3).
         pos_embed_antialias: Whether resampling antialiases; not in the authors' depth
             model.
-        pos_embed_mode: ``'bicubic'``, or ``'bilinear'`` as in mmsegmentation's SETR.
         layer_scale_init: Start value of LayerScale; None for no LayerScale.
         window_size: Side of ViTDet's attention windows, without prefix tokens; 0 for
             global attention.
@@ -86,7 +84,6 @@ class PlainViT(TokenAnchor):
         abs_pos_embed: bool = True,
         pos_embed_prefix: bool = False,
         pos_embed_antialias: bool = True,
-        pos_embed_mode: str = 'bicubic',
         qkv_bias: bool = True,
         layer_scale_init: float | None = 1e-6,
         rel_pos_bias: bool = False,
@@ -109,9 +106,7 @@ class PlainViT(TokenAnchor):
         prefix = int(cls_token) + num_registers, cls_token
         super().__init__(dim, depth, patch_size, *prefix, drop_path_rate, **kwargs)
         self.grid = grid_of(img_size, patch_size)
-        check(pos_embed_mode in MODES, 'pos_embed_mode', pos_embed_mode, MODES)
         self.pos_embed_antialias = pos_embed_antialias
-        self.pos_embed_mode = pos_embed_mode
         self._kept = KeptTensors()
         embedded = abs_pos_embed and pos_embed_prefix
         self.num_embedded_prefix = self.num_prefix if embedded else 0
@@ -231,7 +226,7 @@ class PlainViT(TokenAnchor):
         return DecomposedRelPosBias(grid, head_dim) if decomposed else None
 
     def _pos_embed_for(self, grid: Grid) -> Tensor:
-        how = self.num_embedded_prefix, self.pos_embed_antialias, self.pos_embed_mode
+        how = self.num_embedded_prefix, self.pos_embed_antialias
         return resize_pos_embed(self.pos_embed, self.grid, grid, *how)
 
     def _randomise(self) -> None:

@@ -19,19 +19,14 @@ def grid_of(img_size: int | Sequence[int], patch_size: int) -> Grid:
 
 
 def resize_pos_embed(
-    pos_embed: Tensor,
-    old: Grid,
-    new: Grid,
-    num_prefix: int,
-    antialias: bool = True,
-    mode: str = 'bicubic',
+    pos_embed: Tensor, old: Grid, new: Grid, num_prefix: int, antialias: bool = True
 ) -> Tensor:
     """Resample the patches of a ``(1, num_prefix + rows * columns, C)`` embedding."""
     if old == new:
         return pos_embed
     prefix, patches = pos_embed[:, :num_prefix], pos_embed[:, num_prefix:]
     patches = patches.float().unflatten(1, old).permute(0, 3, 1, 2)
-    patches = F.interpolate(patches, size=new, mode=mode, antialias=antialias)
+    patches = F.interpolate(patches, size=new, mode='bicubic', antialias=antialias)
     patches = patches.flatten(2).transpose(1, 2).to(pos_embed.dtype)
     return torch.cat([prefix, patches], dim=1)
 

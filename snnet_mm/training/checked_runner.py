@@ -26,6 +26,7 @@ from snnet_mm.utils import (
 )
 
 from .build_runner import build_runner
+from .checking_hooks import WeightCheckHook
 
 
 @contextmanager
@@ -61,7 +62,10 @@ def checked_runner(
     guard = guard_checkpoints(trust)
     _keep_config(cfg, mode)
     with lock, guard, closing_process_group(), suggesting_types(), empty:
-        yield build_runner(cfg, mode, verbose)
+        runner = build_runner(cfg, mode, verbose)
+        if mode == 'test':  # mm's own checkpoint hook looks at nothing
+            runner.register_hook(WeightCheckHook())
+        yield runner
 
 
 def _keep_config(cfg: Config, mode: str) -> None:

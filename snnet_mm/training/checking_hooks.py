@@ -16,6 +16,7 @@ from snnet_mm.costs import count_parameters
 from snnet_mm.models import StitchedBackbone, unwrapped
 from snnet_mm.tasks import known
 from snnet_mm.utils import check, is_whole, isolated_rng, register
+from snnet_mm.utils.checkpoints import non_finite
 
 from .resume import diverged
 from .stitch_hooks import sampling_hook
@@ -95,6 +96,17 @@ def _check_heads(model: nn.Module, allowed: set[int]) -> None:
             # As mmpretrain's ClsHead, which takes a backbone's own logits.
             empty = stitched and next(part.parameters(), None) is None
             check(not empty, f'model.{name}.type', type(part).__name__, layers)
+
+
+class WeightCheckHook(Hook):
+    """Raises before a test of weights that are not finite, however they were loaded."""
+
+    def before_test(self, runner: Runner) -> None:
+        if key := non_finite(unwrapped(runner.model).state_dict()):
+            raise ValueError(
+                f'the checkpoint holds {key} that is not finite: the training '
+                'diverged, or the file is damaged (argument: checkpoint)'
+            )
 
 
 @register(HOOKS)

@@ -20,7 +20,7 @@ aiohttp = pytest.importorskip('aiohttp', reason='ray is missing')
 pytest.importorskip('ray.serve', reason='ray is missing')
 pytestmark = [pytest.mark.slow, writes_onnx]
 ROOT = Path(__file__).parents[2]
-PORT = 8471
+PORT, MALFORMED = 8471, 10_000
 URL = f'http://127.0.0.1:{PORT}'
 (IMAGE,) = smooth_images([(64, 64)])
 BODY = cv2.imencode('.png', IMAGE[..., ::-1])[1].tobytes()
@@ -60,6 +60,10 @@ class Service:
             if above == self.process.pid and f'ServeReplica:snnet:{name}' in title:
                 return pid
         return None
+
+    def memory(self, name):
+        pages = Path(f'/proc/{self.replica(name)}/statm').read_text().split()[1]
+        return int(pages) * os.sysconf('SC_PAGE_SIZE') / 1e6
 
 
 @pytest.fixture(scope='module')
@@ -117,6 +121,29 @@ def test_settings_change_while_it_runs(service):
     assert service.replica('worker') == before  # nothing was started again
 
 
+def test_200_connections_at_once(service):
+    found = send([('/predict?deadline_ms=4000', BODY)] * 200)
+    statuses = [status for status, _, _ in found]
+    assert {*statuses} <= {200, 503}
+    assert statuses.count(200) > 20
+    assert all('Retry-After' in about for s, _, about in found if s == 503)
+
+
+def test_malformed_requests_are_answered_and_leave_nothing(service):
+    wrong = [('/predict', b'x' * 99), ('/predict?deadline_ms=-1', BODY), ('/no', None)]
+    wrong += [('/predict', BODY[:40]), ('/predict', None), ('/predict', BODY[:-60])]
+    wanted = [415, 400, 404, 415, 405, 400]
+    send(wrong * 50, 50)
+    before = service.memory('front'), service.memory('worker')
+    for _ in range(10):
+        number = MALFORMED // 10 // len(wrong)
+        found = send(wrong * number, 50)
+        assert [status for status, _, _ in found] == wanted * number
+    after = service.memory('front'), service.memory('worker')
+    assert all(b - a < 30 for a, b in zip(before, after, strict=True)), (before, after)
+    assert predict()[0] == 200
+
+
 def test_a_slow_client_holds_up_nobody(service):
     async def run():
         reader, writer = await asyncio.open_connection('127.0.0.1', PORT)
@@ -144,6 +171,19 @@ def test_a_killed_replica_loses_no_request(service):
     service.wait_for(healthy)
     assert predict()[0] == 200
     assert service.replica('worker') != pid
+
+
+def test_a_bundle_that_goes_and_comes_again(service, bundle):
+    away = bundle.with_name('away')
+    bundle.rename(away)
+    assert predict()[0] == 200  # its graphs are open
+    os.kill(service.replica('worker'), signal.SIGKILL)
+    time.sleep(1)
+    status, body, _ = predict()
+    away.rename(bundle)
+    assert (status, body) == (503, b'no replica answers\n')
+    service.wait_for(healthy, 120)
+    assert predict()[0] == 200
 
 
 def test_accepted_requests_are_answered_at_the_end(service):

@@ -5,12 +5,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 
 from snnet_mm.runtime.checks import check
 
-from .logging import NOISE
+from .logging import NOISE, WithoutNoise
 
 # Errors of a user, who is told what to change. Others are faults of the code.
 USERS_ERRORS = ValueError, OSError, ImportError
@@ -63,11 +64,14 @@ class _Options(argparse.Action):
 
 def run_command(main: Callable[[], None]) -> None:
     """Run a tool; what its user did wrong is printed without a traceback, status 1."""
+    terminal = nullcontext()
     if VERBOSE not in sys.argv:  # of which a user of these packages can change nothing
         warnings.filterwarnings('ignore', module='mm|timm|torch')
         warnings.filterwarnings('ignore', message=f'.*(?:{NOISE.pattern})')
+        terminal = redirect_stdout(WithoutNoise(sys.stdout))
     try:
-        main()
+        with terminal:
+            main()
     except Exception as error:
         text = str(error).strip()
         # mm's own classes raise this for a wrong setting; ours raise a ValueError.

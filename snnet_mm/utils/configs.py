@@ -1,14 +1,18 @@
 """Configs: read by file or name, and changed for what is asked of them."""
 
+import inspect
 import os
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
+from mmengine.runner import Runner
 from mmengine.utils import get_installed_path
 from torch import nn
 
@@ -21,6 +25,9 @@ SEEDED = (
     'DefaultSampler', 'InfiniteSampler', 'ClassAwareSampler', 'MultiDataSampler',
     'RepeatAugSampler',
 )  # fmt: skip
+# Top-level keys that runners and tools read; others are variables, or for own hooks.
+READ_KEYS = {*inspect.signature(Runner.__init__).parameters}
+READ_KEYS |= {'custom_imports', 'strategy', 'tta_model', 'tta_pipeline'}
 
 
 def load_config(
@@ -43,6 +50,12 @@ def load_config(
             'config)'
         ) from error
     merge_options(cfg, options or {})
+    for part in dicts_in(cfg.get('model')):
+        nested = part.get('backbone_cfg')
+        if isinstance(nested, Mapping) and 'anchors' in nested:
+            allowed = f'one that is not stitched, as {part.get("type")} builds its own '
+            allowed += 'network around it; stitched ones stand at model.backbone'
+            raise refusal('backbone.backbone_cfg.type', nested.get('type'), allowed)
     return cfg
 
 
@@ -63,13 +76,45 @@ def merge_options(cfg: Config, options: Mapping[str, Any]) -> None:
     """Override settings of a config, as ``'a.b'`` to value.
 
     By then the variables of its files, such as ``data_root``, have been put into the
-    keys that depend on them, which stay.
+    keys that depend on them: to change a variable alone would change nothing, and is
+    refused with the keys that hold its value.
     """
+    # What a model has itself comes first.
+    unread = {'data_preprocessor'} & (cfg.get('model') or {}).keys()
+    names = {key.partition('.')[0] for key in options} - (READ_KEYS - unread)
+    before = {name: deepcopy(cfg[name]) for name in names & cfg.keys()}
+    held = {name: _held_at(cfg, name, value) for name, value in before.items()}
     try:
         cfg.merge_from_dict(dict(options))
     except Exception as error:
         fitting = f'settings of {cfg.filename} ({error})'
         raise refusal('--cfg-options', options, fitting) from error
+    for name, value in before.items():
+        used = re.search(rf'(?<![\w\'"/]){name}\b(?!\s*=[^=])', cfg.text)
+        held_now = _held_at(cfg, name, value)
+        if cfg[name] != value and (held_now or (used and not held[name])):
+            keys = ', '.join(held_now) or 'those made of it'
+            what = f'the keys that this variable of the file was put into: {keys}'
+            raise refusal('--cfg-options', name, what)
+
+
+def _held_at(cfg: Config, name: str, value: Any) -> list[str]:
+    """Keys that hold the value of a variable, or a path that begins with it."""
+    # Numbers are equal by chance.
+    telling = value and not isinstance(value, (bool, Number))
+    is_path = isinstance(value, str) and '/' in value
+
+    def search(node: Any, path: str) -> Iterator[str]:
+        equal = node == value and (telling or path.rpartition('.')[2] == name)
+        if equal or (is_path and isinstance(node, str) and node.startswith(value)):
+            yield path
+        children = enumerate(node) if isinstance(node, (list, tuple)) else ()
+        children = node.items() if isinstance(node, Mapping) else children
+        for key, child in children:
+            yield from search(child, f'{path}.{key}')
+
+    others = [key for key in cfg if key != name and key in READ_KEYS]
+    return [path for key in others for path in search(cfg[key], key)]
 
 
 def _path_of(name: str) -> Path:

@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 # Messages of the packages below, of which a user of them can change nothing.
 NOISE = re.compile(
@@ -12,6 +13,22 @@ NOISE = re.compile(
     'HardDiskBackend|since its requires_grad=False|Failed to search registry|'
     'is out of (?:the )?local scope|align_corners|Loads checkpoint by'
 )
+
+
+class WithoutNoise:
+    """A text stream that leaves out what matches :data:`NOISE`, as one ``print``."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._left_out = stream, False
+
+    def __getattr__(self, name: str):
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, unless it is noise or ends the line of one."""
+        ends_noise = self._left_out and text == '\n'
+        self._left_out = NOISE.search(text) is not None
+        return 0 if ends_noise or self._left_out else self._stream.write(text)
 
 
 @contextmanager

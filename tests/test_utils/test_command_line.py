@@ -44,8 +44,12 @@ def test_the_nearest_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize('options', [(), ('--verbose',)])
-def test_warnings_of_the_packages_below_are_for_verbose(monkeypatch, options):
+def test_what_the_packages_below_say_is_for_verbose(monkeypatch, capsys, options):
+    noise = 'Loads checkpoint by http backend from path: x'
+
     def main():
+        for line in ('a', noise, 'b'):
+            print(line)
         for module in ('mmcv.cnn', 'snnet_mm.elastic'):
             warnings.warn_explicit('said', UserWarning, 'a.py', 1, module)
 
@@ -54,3 +58,5 @@ def test_warnings_of_the_packages_below_are_for_verbose(monkeypatch, options):
         warnings.simplefilter('always')
         run_command(main)
     assert len(caught) == (2 if options else 1)
+    wanted = ['a', noise, 'b'] if options else ['a', 'b']
+    assert capsys.readouterr().out.splitlines() == wanted

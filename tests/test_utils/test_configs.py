@@ -33,6 +33,17 @@ def test_what_cannot_be_read_is_named(tmp_path, name, text, message):
         load_config(tmp_path / name, {'hooks.3.a': 2})
 
 
+@pytest.mark.parametrize('kind', ['ICNet', 'BiSeNetV1'])
+def test_a_stitched_network_inside_another_backbone(tmp_path, kind):
+    """Its costs and exports know the maps of the stitched one, not of the outer one."""
+    nested = "backbone_cfg=dict(type='SNNetv1', anchors=[])"
+    write(tmp_path, a=f"model = dict(backbone=dict(type='{kind}', {nested}))")
+    with pytest.raises(
+        ValueError, match=f"'SNNetv1'; .* {kind} .*backbone.backbone_cf"
+    ):
+        load_config(tmp_path / 'a.py')
+
+
 @pytest.mark.parametrize('name', ['no_package::a.py', '::a.py'])
 def test_packages_that_are_not_there(name):
     with pytest.raises(ValueError, match=f"'{name}'; allowed: names in installed"):
@@ -97,3 +108,62 @@ def test_warm_ups_of_samplers_and_losses_are_scaled():
     assert cfg.model[0].b == dict(warm_up_iters=2)
     set_length(cfg)
     assert cfg.train_cfg == dict(max_iters=30)
+
+
+BASE = """
+data_root = 'data/a/'
+norm_cfg = dict(type='BN')
+side, own = 64, 1
+data_preprocessor = dict(type='A')
+model = dict(norm=norm_cfg, size=(side, 2 * side), data_preprocessor=data_preprocessor)
+"""
+FILE = """
+_base_ = './base.py'
+weights = 'a.pth'
+model = dict(checkpoint=weights, num_classes=5)
+val_dataloader = dict(data_root=_base_.data_root, file=_base_.data_root + 'b.json')
+num_classes = 5
+"""
+
+
+@pytest.mark.parametrize('dumped', [False, True])
+@pytest.mark.parametrize(
+    ('option', 'keys'),
+    [
+        (dict(data_root='b/'), r'val_dataloader.data_root, val_dataloader.file \('),
+        (dict(weights='b.pth'), r'model.checkpoint \('),
+        ({'norm_cfg.type': 'GN'}, r'model.norm \('),
+        ({'data_preprocessor.type': 'B'}, r'model.data_preprocessor \('),
+        (dict(num_classes=6), r'model.num_classes \('),
+        (dict(side=32), r'those made of it \('),
+    ],
+)
+def test_variables_that_no_key_depends_on_any_more(tmp_path, option, keys, dumped):
+    write(tmp_path, base=BASE, a=FILE)
+    path = tmp_path / 'a.py'
+    if dumped:
+        load_config(path).dump(path)
+        if 'side' in option:  # nothing tells any more that it was put elsewhere
+            return
+    name = next(iter(option)).partition('.')[0]
+    with pytest.raises(ValueError, match=f"='{name}'; allowed: the keys .* {keys}"):
+        load_config(path, option)
+
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        # As mmengine reads them, or a hook of one's own.
+        {'compile': True, 'sync_bn': 'torch', 'strategy.type': 'A', 'own': 2},
+        {'weights': 'b.pth', 'model.checkpoint': 'b.pth'},
+        dict(weights='a.pth', work_dir='a'),
+    ],
+)
+def test_options_that_something_may_read(tmp_path, options):
+    write(tmp_path, base=BASE, a=FILE)
+    cfg = load_config(tmp_path / 'a.py', options)
+    for key, value in options.items():
+        node = cfg
+        for part in key.split('.'):
+            node = node[part]
+        assert node == value

@@ -147,15 +147,14 @@ def _chain(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
     maps = _fit_gaps(anchor, blocks, ImageBatches(cfg, model, NUM_IMAGES))
     if (front := maps.pop(-1, None)) is not None:
         own = map_embedding(own, front.weight, front.bias)
-    if depth - 1 not in blocks:  # the last map leads to tokens after the final norm
-        own = {k: v for k, v in own.items() if not k.startswith('norm.')}
     numbers = {blocks.index(block): layer for block, layer in maps.items()}
     for number, layer in numbers.items():
         for name, value in layer.state_dict().items():
             own[f'blocks.{number}.gap.{name}'] = value
     settings = dict(arch=arch, gaps=tuple(numbers))
-    if depth - 1 not in blocks:
+    if depth - 1 not in blocks:  # the last map leads to tokens after the final norm
         settings['final_norm'] = False
+        own = {k: v for k, v in own.items() if not k.startswith('norm.')}
     places = [*(b - 1 for b in blocks[1:]), depth - 1]
     rest = {k: v for k, v in weights.items() if not k.startswith(prefix)}
     return settings, places, rest | {prefix + k: v for k, v in own.items()}

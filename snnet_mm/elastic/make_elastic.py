@@ -272,7 +272,7 @@ class _Job:
         fit_in_turn(
             find_stitched_backbone(model),
             batches,
-            progress=lambda done, total: self.say(f'  gap {done} of {total}'),
+            progress=lambda done, total: self.say(f'  gaps {done} of {total} done'),
         )
         self.chains = [tuple(chain) for chain in chains]
         self._save(model.state_dict(), whole)

@@ -76,6 +76,7 @@ class ChainSearch:
         self.savings = self._savings(input_size)
         self.total = cost_table(model, input_size)[0].flops
         self.predictions = Predictions(model, input_size)
+        self._errors: dict[tuple[tuple[int, ...], ...], float] = {}
         with torch.no_grad():
             self.whole = self._run(Chain(tuple(range(depth))))
             numbers = range(len(self.batches))
@@ -125,13 +126,16 @@ class ChainSearch:
         """Return the share of variance that the map for the new gap leaves."""
         kept = {*parent.kept} - {block}
         gap = next(g for g in self._gaps(kept) if g[0] <= block < g[1])
-        total = left = 0.0
-        for x, y in self._map(parent.states[gap[0] - 1], gap[1] - 1):
-            target = y.fitted
-            left += (x.fitted - target).square().sum().item()
-            mean = target.flatten(0, -2).mean(0)
-            total += (target - mean).square().sum().item()
-        return left / total if total else left
+        key = gap, tuple(i for i in parent.kept if i < gap[0])  # what reaches the gap
+        if key not in self._errors:
+            total = left = 0.0
+            for x, y in self._map(parent.states[gap[0] - 1], gap[1] - 1):
+                target = y.fitted
+                left += (x.fitted - target).square().sum().item()
+                mean = target.flatten(0, -2).mean(0)
+                total += (target - mean).square().sum().item()
+            self._errors[key] = left / total if total else left
+        return self._errors[key]
 
     def extend(self, parent: Chain, kept: tuple[int, ...], first: int) -> Chain:
         """Run a chain that differs from its parent from block ``first`` on."""

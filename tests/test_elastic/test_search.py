@@ -97,6 +97,20 @@ def test_a_search_goes_on_from_a_chain(model, batches):
     assert not [*finder.run(begin=finder.chain((0,)))]
 
 
+@torch.no_grad()
+@pytest.mark.parametrize('read', [(4,), (1, 4)])
+def test_errors_that_are_known_from_earlier_steps_are_those_of_the_chain(
+    model, batches, read
+):
+    finder = search(model(out_indices=read), batches)
+    for chain in finder.run(fewest=2):
+        fresh = search(finder.model, batches)
+        again = fresh.chain(chain.kept)
+        for block in chain.kept:
+            wanted = fresh.local_error(again, block)
+            assert finder.local_error(chain, block) == pytest.approx(wanted, rel=1e-4)
+
+
 def test_a_long_shortlist_finds_the_best_removal_and_a_short_one_that_at_the_gap(
     model, batches
 ):

@@ -1,13 +1,14 @@
 """Least squares: from streamed activations to the maps of all stitching layers."""
 
 from collections.abc import Callable, Iterable, Sequence
+from tempfile import TemporaryDirectory
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from snnet_mm.anchors import Anchor, TokenState
-from snnet_mm.stitching import Position, StitchingLayerSpec
+from snnet_mm.stitching import Position, Step, StitchingLayerSpec
 from snnet_mm.utils import check
 
 from ..backbones.stitched_backbone import StitchedBackbone
@@ -205,45 +206,73 @@ def fit_in_turn(
     """Fit the stitching layers of chains one after the other along each route.
 
     A layer maps the state that reaches it in its own chain to the whole network's state
-    at the same place, so that it corrects errors of earlier layers.
+    at the same place, so that it corrects errors of earlier layers. The network and its
+    chains run side by side from one such place to the next, every block once; the
+    states of all images wait in a temporary folder in between.
 
     Args:
-        backbone: A stitched backbone whose stitches have layers of their own, as in a
-            :class:`SkipSpace`.
-        batches: Preprocessed images ``(B, 3, H, W)`` of this rank; read once per round,
-            which fits the n-th layers of all stitches.
+        backbone: A backbone of one anchor whose stitches have layers of their own, as
+            in a :class:`SkipSpace`.
+        batches: Preprocessed images ``(B, 3, H, W)`` of this rank; read once.
         ids: Stitches to fit. Default: all.
         ridge: See :class:`LeastSquares`.
-        progress: Called with the number of rounds done, and of all.
+        progress: Called with the number of places done, and of all.
     """
-    space, device = backbone.space, next(backbone.parameters()).device
+    (anchor,), layers, space = (
+        backbone.anchors,
+        backbone.stitching_layers,
+        backbone.space,
+    )
+    device = next(backbone.parameters()).device
     stitches = [space[i] for i in (space.ids if ids is None else ids)]
-    rounds = max((len(stitch.layers) for stitch in stitches), default=0)
+    ends = {name: space.layers[name].target for s in stitches for name in s.layers}
+    places = sorted({*ends.values()})
+    left = {s.id: s.steps[1:] for s in (space[0], *stitches)}  # after the embedding
     training = backbone.training
     backbone.eval()
     try:
-        for turn in range(rounds):
-            fits = {}
-            for stitch in stitches:
-                if turn < len(stitch.layers):
-                    name = stitch.layers[turn]
-                    fit = LayerFit(backbone.stitching_layers[name], ridge, device)
-                    fits[name] = stitch.steps, space.layers[name].target, fit
-            targets = {target for _, target, _ in fits.values()}
+        with (
+            TemporaryDirectory() as folder,
+            torch.autocast(device.type, enabled=False),
+        ):
+            number = 0
             for images in batches:
-                with torch.autocast(images.device.type, enabled=False):
-                    whole = _states_at(backbone.anchors, images, targets)
-                    for name, (steps, target, fit) in fits.items():
-                        parts = backbone.anchors, backbone.stitching_layers
-                        reached, _ = walk(*parts, steps[: steps.index(name)], images)
-                        fit.update(reached, whole[target])
-            for _, _, fit in fits.values():
-                fit.all_reduce()
-                fit.set_maps()
-            progress(turn + 1, rounds)
+                state = anchor.embed(images)
+                for i in left:
+                    torch.save(tuple(state), f'{folder}/{i}_{number}.pth')
+                number += 1
+            for done, place in enumerate(places, start=1):
+                due = {s.id: n for s in stitches for n in s.layers if ends[n] == place}
+                fits = {i: LayerFit(layers[n], ridge, device) for i, n in due.items()}
+                stops = {0: left[0].index(place) + 1}
+                stops |= {i: left[i].index(name) for i, name in due.items()}
+                for n in range(number):
+                    reached = {
+                        i: _go_on(backbone, left[i][:stop], f'{folder}/{i}_{n}.pth')
+                        for i, stop in stops.items()
+                    }
+                    for i, fit in fits.items():
+                        fit.update(reached[i], reached[0])
+                left |= {i: left[i][stop:] for i, stop in stops.items()}
+                for fit in fits.values():
+                    fit.all_reduce()
+                    fit.set_maps()
+                progress(done, len(places))
     finally:
         backbone.train(training)
     backbone.stitching_initialized.fill_(True)
+
+
+def _go_on(backbone: StitchedBackbone, steps: Sequence[Step], file: str) -> TokenState:
+    """Run steps on the state in a file, which gets the new one."""
+    state = TokenState(*torch.load(file))
+    for step in steps:
+        if isinstance(step, str):
+            state = backbone.stitching_layers[step].map_state(state)
+        else:
+            state = backbone.anchors[step.anchor].run_block(state, step.block)
+    torch.save(tuple(state), file)
+    return state
 
 
 def _new_fits(backbone: StitchedBackbone, ridge: float) -> dict[Joints, LeastSquares]:

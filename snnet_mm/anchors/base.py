@@ -136,6 +136,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     def run_block(self, state: TokenState, i: int) -> TokenState:
         """Return the state after block i; a final norm belongs to the last block."""
 
+    def block_path(self, i: int) -> str:
+        """Return the name of the module of block i."""
+        return f'blocks.{i}'
+
     @abstractmethod
     def to_feature_map(self, state: TokenState) -> Tensor:
         """Return the state as a map ``(B, C, H, W)`` for dense heads."""

@@ -97,6 +97,9 @@ class MMAnchor(Anchor):
             state = self.enter(state, stage)
         return self.run_own(state, self.get_submodule(self._paths[i]), i)
 
+    def block_path(self, i: int) -> str:
+        return self._paths[i]
+
     def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
         """Run block i, after what leads into its stage."""
         return state._replace(tokens=block(state.tokens, state.grid))

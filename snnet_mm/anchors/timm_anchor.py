@@ -128,6 +128,9 @@ class TimmAnchor(TokenAnchor):
         """The blocks of the network, in order."""
         return self.vit.blocks
 
+    def block_path(self, i: int) -> str:
+        return f'vit.blocks.{i}'
+
     def init_weights(self) -> None:
         if self.init_cfg is not None:  # else timm's random weights stay
             super().init_weights()

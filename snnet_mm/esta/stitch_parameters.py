@@ -1,43 +1,34 @@
 """Parameters that belong to one stitch each: biases or low-rank updates (ESTA)."""
 
 import math
-from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from snnet_mm.models import StitchedBackbone
+from snnet_mm.models import StitchedBackbone, StitchPlugin
 from snnet_mm.stitching import Stitch
 from snnet_mm.utils import check, is_whole, register
 
 
-class StitchParameters(nn.Module, metaclass=ABCMeta):
+class StitchParameters(StitchPlugin):
     """Parameters of every stitch that are added to linear layers of the anchors.
 
     A plug-in of a backbone of anchors with ``biased_layers``, as :class:`PlainViT` has.
     A stitch has parameters for these layers in the blocks that it runs, in one flat
     tensor named after the stitch id: no optimizer moves those of a stitch that is not
-    trained. The layers get theirs while the backbone runs, and while a block runs again
-    for its gradient (``with_cp``), when other stitches may have run since.
+    trained.
     """
 
-    shares_prefixes = False  # stitches have no states in common
-    exported_settings: dict = {}  # of anchors; they hold what a stitch adds
-
     def __init__(self, backbone: StitchedBackbone) -> None:
-        super().__init__()
         for anchor in backbone.anchors:
             fits = getattr(anchor, 'biased_layers', ())
             wanted = 'anchors of PlainViT, ConvNeXt in TimmStageAnchor, or LLaMA'
             check(fits, 'backbone.plugins', type(anchor).__name__, wanted)
-            single = 'checkpoint_context' not in vars(anchor)
-            wanted = 'one plug-in that adds to the layers of anchors'
-            check(single, 'backbone.plugins', type(self).__name__, wanted)
-            anchor.checkpoint_context = self._contexts
+        super().__init__(backbone)
         # By stitch and name; a plain dict, as they are registered where they belong.
         self._layers: dict[int, dict[str, nn.Linear]] = {}
         self._sizes: dict[int, list[int]] = {}
@@ -52,10 +43,6 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
         for layer in set().union(*(of.values() for of in self._layers.values())):
             layer.of_stitch = None
             layer.register_forward_hook(self._add)
-        self._running: Stitch | None = None
-        self.active = True  # not while a stitch is measured as it is shipped
-        backbone.register_forward_pre_hook(self._before_forward)
-        backbone.register_forward_hook(self._after_forward, always_call=True)
 
     @abstractmethod
     def _new(self, layer: nn.Linear, anchor: int) -> Tensor:
@@ -70,45 +57,30 @@ class StitchParameters(nn.Module, metaclass=ABCMeta):
     def _exported(self, layer: nn.Linear, part: Tensor) -> tuple[str, Tensor]:
         """Return the parameter of a layer that holds its part, and what to add."""
 
-    def idle_parameters(self, stitch: Stitch) -> list[nn.Parameter]:
-        """Return the parameters of all other stitches."""
-        return [p for name, p in self.named_parameters() if name != str(stitch.id)]
-
-    def exported_weights(self, stitch: Stitch) -> dict[str, Tensor]:
-        """Return what is added to parameters of the backbone, by their names."""
-        added = {}
+    def exported_weights(
+        self, stitch: Stitch, weights: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        exported = {}
         layers, parts = self._layers[stitch.id], self._parts(stitch)
         for (name, layer), part in zip(layers.items(), parts, strict=True):
             parameter, value = self._exported(layer, part.detach())
-            added[f'{name}.{parameter}'] = value
-        return added
+            key = f'{name}.{parameter}'
+            exported[key] = value + weights.get(key, 0)
+        return exported
 
     def _parts(self, stitch: Stitch) -> tuple[Tensor, ...]:
         return getattr(self, str(stitch.id)).split(self._sizes[stitch.id])
 
-    def _before_forward(self, backbone: StitchedBackbone, *_) -> None:
-        self._running = backbone.active_stitch
-        if self.active:
-            self._give(self._running, self._parts(self._running))
+    def _apply_to(self, stitch: Stitch) -> None:
+        self._give(stitch, self._parts(stitch))
 
-    def _after_forward(self, *_) -> None:
-        self._give(self._running)
+    def _undo(self, stitch: Stitch) -> None:
+        self._give(stitch)
 
     def _give(self, stitch: Stitch, parts: tuple[Tensor, ...] | None = None) -> None:
         layers = self._layers[stitch.id].values()
         for layer, part in zip(layers, parts or [None] * len(layers), strict=True):
             layer.of_stitch = part
-
-    def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
-        return nullcontext(), self._running_again(self._running)
-
-    @contextmanager
-    def _running_again(self, stitch: Stitch) -> Iterator[None]:
-        self._give(stitch, self._parts(stitch))
-        try:
-            yield
-        finally:
-            self._give(stitch)
 
 
 @register(MODELS)

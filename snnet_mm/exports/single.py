@@ -169,12 +169,12 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
             own = f'{name}.parts.{stitch.end_anchor}.'
             held = {k: v for k, v in state.items() if k.startswith(own)}
             state |= {f'{name}.{k.removeprefix(own)}': v for k, v in held.items()}
-    path = '.'.join(_path(model, backbone))
+    path = ''.join(f'{part}.' for part in _path(model, backbone) if part)
     for name in backbone.plugins:
         plugin = getattr(backbone, name)
-        for key, value in plugin.exported_weights(stitch).items():
-            key = f'{path}.{key}'.lstrip('.')
-            state[key] = value + state.get(key, 0)
+        weights = {k.removeprefix(path): v for k, v in state.items()}
+        for key, value in plugin.exported_weights(stitch, weights).items():
+            state[path + key] = value
     return state
 
 

@@ -3,6 +3,7 @@
 from .backbones.elastic_backbone import ElasticBackbone
 from .backbones.single_stitch import SingleStitch
 from .backbones.snnet import SNNetv1, SNNetv2
+from .backbones.stitch_plugin import StitchPlugin
 from .backbones.stitched_backbone import StitchedBackbone, build_anchors
 from .layers.least_squares import LeastSquares, fit_in_turn, fit_stitching_layers
 from .layers.stitching_layer import (

@@ -1,0 +1,80 @@
+"""Parts of a backbone that belong to one stitch each."""
+
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from torch import Tensor, nn
+
+from snnet_mm.stitching import Stitch
+from snnet_mm.utils import check
+
+from .stitched_backbone import StitchedBackbone
+
+
+class StitchPlugin(nn.Module, metaclass=ABCMeta):
+    """Changes the blocks of anchors while a stitch runs.
+
+    The parameters of a stitch have names that begin with its id. Blocks are changed
+    while the backbone runs, and while a block runs again for its gradient
+    (``with_cp``), when other stitches may have run since.
+
+    Args:
+        backbone: The backbone.
+    """
+
+    shares_prefixes = False  # stitches have no states in common
+    exported_settings: dict = {}  # of anchors; they hold what is exported
+
+    def __init__(self, backbone: StitchedBackbone) -> None:
+        super().__init__()
+        for anchor in backbone.anchors:
+            single = 'checkpoint_context' not in vars(anchor)
+            wanted = 'one plug-in that changes the blocks of anchors'
+            check(single, 'backbone.plugins', type(self).__name__, wanted)
+            anchor.checkpoint_context = self._contexts
+        self._running: Stitch | None = None
+        self.active = True  # not while a stitch is measured as it is shipped
+        backbone.register_forward_pre_hook(self._before_forward)
+        backbone.register_forward_hook(self._after_forward, always_call=True)
+
+    @abstractmethod
+    def exported_weights(
+        self, stitch: Stitch, weights: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return weights of the backbone, by name, that differ in an exported stitch.
+
+        ``weights`` are those of the backbone.
+        """
+
+    @abstractmethod
+    def _apply_to(self, stitch: Stitch) -> None:
+        """Change the blocks of the anchors for a stitch."""
+
+    @abstractmethod
+    def _undo(self, stitch: Stitch) -> None:
+        """Leave the anchors as they were."""
+
+    def idle_parameters(self, stitch: Stitch) -> list[nn.Parameter]:
+        """Return the parameters of all other stitches."""
+        own = str(stitch.id)
+        return [p for n, p in self.named_parameters() if n.partition('.')[0] != own]
+
+    def _before_forward(self, backbone: StitchedBackbone, *_) -> None:
+        self._running = backbone.active_stitch
+        if self.active:
+            self._apply_to(self._running)
+
+    def _after_forward(self, *_) -> None:
+        self._undo(self._running)
+
+    def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
+        return nullcontext(), self._running_again(self._running)
+
+    @contextmanager
+    def _running_again(self, stitch: Stitch) -> Iterator[None]:
+        self._apply_to(stitch)
+        try:
+            yield
+        finally:
+            self._undo(stitch)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,17 +14,42 @@ from torch.utils._pytree import tree_leaves
 
 from snnet_mm.anchors import Anchor, mm_family
 from snnet_mm.models import (
+    ChainBlocks,
     ElasticBackbone,
+    PartPerChain,
     SingleStitch,
     StitchedBackbone,
     unwrapped,
 )
 from snnet_mm.tasks import parts_for
 from snnet_mm.utils import check, model_config, refusal
+from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.timm_models import origin_of
 
 # Settings of a backbone by itself, which the elastic one has.
 OUTPUTS = ('out', 'out_indices', 'with_cls')
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Chains of an elastic model, and what belongs to some of them.
+
+    Args:
+        chains: The blocks that each chain keeps.
+        own: Stitch ids of chains with blocks, and a head, of their own.
+        heads: Parts of the model of which the chains have others than the network: one
+            for all chains, and one for each with blocks of its own.
+    """
+
+    chains: Sequence[Sequence[int]] = ()
+    own: Sequence[int] = ()
+    heads: Sequence[str] = ()
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Stitch ids of the chains that are trained together."""
+        shared = [i for i in range(1, len(self.chains) + 1) if i not in self.own]
+        return [*([shared] if shared else []), *([i] for i in self.own)]
 
 
 class Conversion(NamedTuple):
@@ -33,37 +59,42 @@ class Conversion(NamedTuple):
     prefix: str  # new prefix of weights that began with 'backbone.'
     origin: str | None  # the checkpoint that the trained model began from
 
-    def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return weights of the trained model by their names in the elastic one."""
-        return {
-            f'{self.prefix}{k.removeprefix("backbone.")}'
-            if k.startswith('backbone.')
-            else k: v
-            for k, v in weights.items()
-        }
+    def renames(self, heads: Sequence[str] = ()) -> dict[str, str]:
+        """Return prefixes of the trained model's weights, and what replaces them."""
+        return {'backbone.': self.prefix} | {f'{h}.': f'{h}.parts.0.' for h in heads}
 
-    def build(
-        self, cfg: Config, chains: Sequence[Sequence[int]], trained: nn.Module
-    ) -> nn.Module:
-        """Build the elastic model with these chains and the weights of the network."""
-        model = build_model(cfg, self.config(cfg, chains).model)
-        model.load_state_dict(self.renamed(trained.state_dict()), strict=False)
+    def build(self, cfg: Config, budgets: Budgets, trained: nn.Module) -> nn.Module:
+        """Build the elastic model with the weights of the network."""
+        model = build_model(cfg, self.config(cfg, budgets).model)
+        weights = with_prefixes(trained.state_dict(), self.renames(budgets.heads))
+        model.load_state_dict(weights, strict=False)
+        for module in model.modules():
+            if isinstance(module, ChainBlocks | PartPerChain):
+                module.copy_network()
         return model.to(next(trained.parameters()).device)
 
     def config(
         self,
         cfg: Config,
-        chains: Sequence[Sequence[int]],
+        budgets: Budgets,
         input_size: tuple[int, int] | None = None,
     ) -> Config:
-        """Return the config of the elastic model with these chains.
+        """Return the config of the elastic model.
 
         Costs are counted at ``input_size``, height and width.
         """
         cfg = Config(deepcopy(cfg.to_dict()))
-        chains = [tuple(chain) for chain in chains]
+        chains = [tuple(chain) for chain in budgets.chains]
         cfg.model = model_config(cfg)  # without wrappers of its training
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
+        if budgets.own:
+            blocks = dict(type=ChainBlocks.__name__, stitches=list(budgets.own))
+            cfg.model['backbone']['plugins'] = dict(own=blocks)
+        for name in budgets.heads:
+            parts = [cfg.model[name]] * (1 + len(budgets.groups))
+            cfg.model[name] = dict(
+                type=PartPerChain.__name__, parts=parts, chains=budgets.groups
+            )
         cfg.weights_origin = [self.origin]
         if cfg.model.get('pretrained'):
             cfg.model['pretrained'] = None  # would be set in the backbone
@@ -134,6 +165,16 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     return Conversion(
         dict(type=ElasticBackbone.__name__, anchors=[anchor], **outputs), prefix, origin
     )
+
+
+def own_heads(cfg: Config) -> list[str]:
+    """Return the parts of a model that labels train for chains, by name.
+
+    Those of segmentation, depth and classification; a detector's have a large share of
+    its weights.
+    """
+    model = model_config(cfg)
+    return [h for h in ('decode_head', 'head') if isinstance(model.get(h), Mapping)]
 
 
 @torch.no_grad()

@@ -33,10 +33,10 @@ from snnet_mm.utils import (
     work_dir_lock,
     write_json,
 )
-from snnet_mm.utils.base_checkpoint import digest_of, save_added
+from snnet_mm.utils.base_checkpoint import digest_of, save_added, with_prefixes
 from snnet_mm.utils.checkpoints import weights_of
 
-from .convert import Conversion, check_equal, convert_model
+from .convert import Budgets, Conversion, check_equal, convert_model, own_heads
 from .images import ImageBatches, digest_of_images, unlabelled_dataset
 from .report import (
     draw_predictions,
@@ -49,7 +49,7 @@ from .search import ChainSearch, choose_lengths, images_wanted
 from .tuning import tuning_config
 
 NUM_IMAGES = 64  # that maps are fitted on
-LABELS_WEIGHT = 3  # of the losses of labels beside the divergence from the network
+LABELS_WEIGHT = 1  # of the losses of labels beside the divergence from the network
 LEAST_SHARE = (
     0.2  # of the network's FLOPs, where the search ends for a number of budgets
 )
@@ -63,6 +63,7 @@ def make_elastic(
     budgets: int | str | Sequence[str] = 5,
     keep: Sequence[int] = (),
     blocks: Sequence[Sequence[int]] = (),
+    own: Sequence[int] = (),
     iters: int = 0,
     labels: bool = False,
     rate: float = 1e-4,
@@ -95,7 +96,10 @@ def make_elastic(
             ``'10ms,20ms'`` on this device, ``'3G'``.
         keep: Numbers of blocks to keep, in place of ``budgets``.
         blocks: Blocks that each chain keeps, in place of a search.
-        iters: Iterations of tuning of the maps; the network stays frozen.
+        own: Numbers of blocks: chains of these lengths get blocks of their own, copies
+            of the network's, which ``iters`` trains. The checkpoint grows by them.
+        iters: Iterations of tuning of the maps, and of each chain with blocks of its
+            own; the network stays frozen.
         labels: Whether tuning learns from labels, too, and not from the network alone.
         rate: Highest learning rate of tuning.
         train: Iterations of a joint training of the network and all chains with the
@@ -131,11 +135,13 @@ def make_elastic(
     check(not labelled or images is None, '--images', images, wanted)
     check(rate > 0, '--rate', rate, 'more than 0')
     check(iters or not labels, '--iters', iters, '1 or more with --labels')
+    trained = iters or train or not own
+    check(trained, '--iters', iters, '1 or more with --own, which it trains')
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
         chains = job.choose(budgets, keep, blocks)
-        job.fit(chains, num_images, whole)
+        job.fit(chains, num_images, whole, own, labels)
         if iters:
             job.tune(iters, whole, labels, rate)
         if train:
@@ -176,7 +182,7 @@ class _Job:
 
     def build(self, chains: Sequence[Sequence[int]]) -> nn.Module:
         """Build the elastic model of some chains with the weights of the network."""
-        return self.conversion.build(self.cfg, chains, self.model)
+        return self.conversion.build(self.cfg, Budgets(chains), self.model)
 
     def choose(
         self,
@@ -256,10 +262,23 @@ class _Job:
         return chains
 
     def fit(
-        self, chains: Sequence[Sequence[int]], num_images: int, whole: bool
+        self,
+        chains: Sequence[Sequence[int]],
+        num_images: int,
+        whole: bool,
+        own: Sequence[int] = (),
+        heads: bool = False,
     ) -> None:
         """Fit the maps, and write config and checkpoint."""
-        model = self.build(chains)
+        lengths = [len(chain) for chain in chains]
+        for number in own:
+            check(number in lengths, '--own', number, f'numbers of blocks in {lengths}')
+        self.budgets = Budgets(
+            [tuple(chain) for chain in chains],
+            [i for i, n in enumerate(lengths, start=1) if n in own],
+            own_heads(self.cfg) if heads else (),
+        )
+        model = self.conversion.build(self.cfg, self.budgets, self.model)
         width = max(self.anchor.block_dims)
         batches = ImageBatches(self.cfg, model, num_images, self.images, self.seed)
         self.say(f'Fitting the maps of {len(chains)} chains on {len(batches)} images')
@@ -274,36 +293,39 @@ class _Job:
             batches,
             progress=lambda done, total: self.say(f'  gaps {done} of {total} done'),
         )
-        self.chains = [tuple(chain) for chain in chains]
         self._save(model.state_dict(), whole)
 
     def _save(self, state: dict[str, torch.Tensor], whole: bool) -> None:
         path = self.folder / 'elastic.pth'
-        config = self.conversion.config(self.cfg, self.chains, self.size)
+        config = self.conversion.config(self.cfg, self.budgets, self.size)
         with atomic_path(self.folder / 'elastic.py') as temporary:
             config.dump(temporary)
         base = weights_of(load_weights_only(self.checkpoint))
-        old = self.conversion.renamed(base)
+        renames = self.conversion.renames(self.budgets.heads)
+        old = with_prefixes(base, renames)
         new = {k: v for k, v in state.items() if whole or k not in old}
         if whole:
             with atomic_path(path) as temporary:
                 torch.save(dict(meta=self.meta, state_dict=new), temporary)
             return
-        renames = ('backbone.', self.conversion.prefix)
         save_added(path, new, self.checkpoint, base, renames, self.meta)
 
     def tune(self, iters: int, whole: bool, labels: bool, rate: float) -> None:
-        """Train the maps, and write the checkpoint anew."""
+        """Train maps, then each chain with blocks of its own; write the checkpoint."""
         elastic = Config.fromfile(self.folder / 'elastic.py')
         data = None
         if self.images is not None:
             data = unlabelled_dataset(self.cfg, self.images)
         start = str(self.folder / 'elastic.pth')
         weight = LABELS_WEIGHT if labels else 0
-        cfg = tuning_config(elastic, start, iters, weight, rate, data)
-        self.say(f'Tuning the maps for {iters} iterations; the network is frozen')
         options = dict(iters=iters, labels=labels, rate=rate)
-        self._save(self._trained(cfg, 'tuning', options), whole)
+        for ids in self.budgets.groups:
+            own = ids[0] in self.budgets.own
+            what = f'stitch {ids[0]} and its blocks' if own else 'the maps'
+            self.say(f'Tuning {what} for {iters} iterations; the network is frozen')
+            cfg = tuning_config(elastic, start, ids, iters, weight, rate, data)
+            name = f'tuning_{ids[0]}' if own else 'tuning'
+            self._save(self._trained(cfg, name, options), whole)
 
     def train(self, iters: int) -> None:
         """Train the network and all chains jointly; write one whole checkpoint."""
@@ -343,7 +365,9 @@ class _Job:
         cfg.work_dir = str(self.folder / 'test')
         cfg.load_from = str(self.folder / 'elastic.pth')
         cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
-        self.say(f'Testing the network and {len(self.chains)} chains in one pass')
+        self.say(
+            f'Testing the network and {len(self.budgets.chains)} chains in one pass'
+        )
         runner = build_runner(cfg, 'test')
         runner.test()
         results = StitchResults.read(self.folder / 'stitches.json')
@@ -358,7 +382,7 @@ class _Job:
         return results
 
     def _report(self, runner: Runner, results: StitchResults) -> None:
-        counts = [self.anchor.depth, *map(len, self.chains)]
+        counts = [self.anchor.depth, *map(len, self.budgets.chains)]
         wide_console().print(elastic_table(results, dict(enumerate(counts))))
         for line in left_out(results):
             self.say(line)

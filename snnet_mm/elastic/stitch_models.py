@@ -17,10 +17,11 @@ from snnet_mm.inference.init_model import init_model
 from snnet_mm.stitching import CostTable
 from snnet_mm.tasks import known_scopes, task_of
 from snnet_mm.utils import atomic_path, check, dicts_in, is_number, load_config
+from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.configs import model_config
 from snnet_mm.utils.timm_models import origin_of
 
-from .convert import build_model, check_equal, convert_model, imports_of
+from .convert import Budgets, build_model, check_equal, convert_model, imports_of
 
 Size = tuple[int, int]
 _WHY = dict(
@@ -117,7 +118,7 @@ def read_trained(
     check(scope in known_scopes(), 'default_scope', scope, known_scopes())
     net = init_model(cfg, checkpoint, device='cpu')
     conversion = convert_model(cfg, net)
-    elastic = conversion.build(cfg, [], net)
+    elastic = conversion.build(cfg, Budgets(), net)
     (anchor,) = elastic.backbone.anchors
     # Classifiers see images of the size that they are built for.
     sizes = [getattr(part, 'size', None) for part in net.data_preprocessor.modules()]
@@ -132,7 +133,7 @@ def read_trained(
     check_equal(net, elastic, images)
     backbone = dict(conversion.backbone, out_indices=elastic.backbone.out_indices)
     flops = whole_model_cost(anchor, size)[0].flops
-    weights = conversion.renamed(net.state_dict())
+    weights = with_prefixes(net.state_dict(), conversion.renames())
     read = cfg, model, backbone, weights, anchor, size, flops
     return TrainedModel(config, checkpoint, *read, _facts(cfg, model, backbone, net))
 

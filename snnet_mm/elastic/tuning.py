@@ -1,5 +1,6 @@
 """Training of the maps of an elastic network, from the network itself."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from math import ceil
 
@@ -12,20 +13,26 @@ from torch import Tensor
 from snnet_mm.models import (
     ElasticBackbone,
     ModelWrapper,
+    PartPerChain,
     find_stitched_backbone,
     set_stitch,
 )
 from snnet_mm.models.wrappers.distillation import weighted
 from snnet_mm.utils import check, register
 
+from .convert import own_heads
 from .divergence import Predictions, alignment_loss, recorded_output
+
+# Of the rate of maps, for blocks and heads that chains have of their own.
+BLOCKS_RATE, HEADS_RATE = 0.3, 10
 
 
 @register(MODELS)
 class ElasticTuningWrapper(ModelWrapper):
     """A model whose chains learn to predict what the whole network predicts.
 
-    The network and its heads are frozen and in eval mode; stitching layers are trained.
+    The network and its heads are frozen and in eval mode. Stitching layers are trained,
+    and blocks and heads that are not the network's; these heads are in training mode.
     The loss of the active chain is the divergence of its :class:`Predictions` and one
     less the cosine of the maps that heads read, plus the losses of the labels, where
     they have a weight.
@@ -49,11 +56,18 @@ class ElasticTuningWrapper(ModelWrapper):
         self.labels = labels
         self.requires_grad_(False)
         backbone.stitching_layers.requires_grad_(True)
+        parts = [m for m in self.modules() if isinstance(m, PartPerChain)]
+        self._heads = [part for m in parts for part in m.parts[1:]]
+        plugins = [getattr(backbone, name) for name in backbone.plugins]
+        for part in (*plugins, *self._heads):
+            part.requires_grad_(True)
         self._predictions: Predictions | None = None
 
     def train(self, mode: bool = True) -> 'ElasticTuningWrapper':
         super().train(mode)
         self.wrapped.eval()
+        for head in self._heads if mode else ():
+            head.train()
         return self
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
@@ -84,16 +98,18 @@ class ElasticTuningWrapper(ModelWrapper):
 def tuning_config(
     cfg: Config,
     checkpoint: str,
+    ids: Sequence[int],
     iters: int,
     labels: float = 0,
     lr: float = 1e-4,
     unlabelled: dict | None = None,
 ) -> Config:
-    """Return the config that tunes the maps of an elastic model.
+    """Return the config that tunes chains of an elastic model.
 
     Args:
         cfg: Config of the elastic model.
         checkpoint: Its weights.
+        ids: Stitches that are trained.
         iters: Number of iterations; each trains one chain.
         labels: See :class:`ElasticTuningWrapper`.
         lr: Highest learning rate.
@@ -109,16 +125,24 @@ def tuning_config(
             dataset=unlabelled,
             sampler=dict(type='InfiniteSampler'),
         ) | {k: loader[k] for k in kept if k in loader}
-    optimizer = dict(type='AdamW', lr=lr, weight_decay=0.0)
-    cfg.optim_wrapper = dict(type='OptimWrapper', optimizer=optimizer)
+    rates = {'backbone.own.': dict(lr_mult=BLOCKS_RATE)}
+    rates |= {f'{name}.': dict(lr_mult=HEADS_RATE) for name in own_heads(cfg)}
+    cfg.optim_wrapper = dict(
+        type='OptimWrapper',
+        optimizer=dict(type='AdamW', lr=lr, weight_decay=0.0),
+        paramwise_cfg=dict(custom_keys=rates),
+        clip_grad=dict(max_norm=1.0) if labels else None,
+    )
     falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)
-    cfg.param_scheduler = [dict(falling, begin=0, end=iters, T_max=iters)]
+    warm = min(25, iters // 10) if labels else 0
+    falling |= dict(begin=warm, end=iters, T_max=iters - warm)
+    rising = dict(type='LinearLR', start_factor=1e-3, end=warm, by_epoch=False)
+    cfg.param_scheduler = [rising, falling] if warm else [falling]
     loop = dict(type='IterBasedTrainLoop', max_iters=iters, val_interval=iters + 1)
     cfg.train_cfg = loop
     cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
     checkpoints = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
-    number = len(cfg.model.model.backbone.chains)
-    sampler = dict(type='UniformSampler', ids=list(range(1, number + 1)))
+    sampler = dict(type='UniformSampler', ids=list(ids))
     hooks = {k: v for k, v in cfg.default_hooks.items() if k != 'stitch_statistics'}
     cfg.default_hooks = dict(
         hooks,

@@ -77,10 +77,12 @@ def single_stitch_config(cfg: Config, model: nn.Module) -> Config:
     # Not always ``backbone``: the encoder of a retriever is a list.
     holder, place = _place(config, _path(model, backbone))
     holder[place] = _backbone_config(holder[place], backbone, stitch)
+    done = ()  # what is inside has its settings from there
     for name, part in model.named_modules():
-        if hasattr(type(part), 'config_of_stitch'):
+        if hasattr(type(part), 'config_of_stitch') and not name.startswith(done):
             holder, place = _place(config, name.split('.'))
             holder[place] = part.config_of_stitch(holder[place], stitch)
+            done += (f'{name}.',)
     config.pop('auxiliary_head', None)
     _drop_pretrained(config)
     for mode in ('val', 'test'):
@@ -166,7 +168,7 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
     stitch = backbone.active_stitch
     for name, module in model.named_modules():
         if isinstance(module, PartPerAnchor):
-            own = f'{name}.parts.{stitch.end_anchor}.'
+            own = f'{name}.parts.{module.place_of(stitch)}.'
             held = {k: v for k, v in state.items() if k.startswith(own)}
             state |= {f'{name}.{k.removeprefix(own)}': v for k, v in held.items()}
     path = ''.join(f'{part}.' for part in _path(model, backbone) if part)

@@ -1,5 +1,6 @@
 """Stitching layers, backbones, the switch of the stitch, wrappers and necks."""
 
+from .backbones.chain_blocks import ChainBlocks
 from .backbones.elastic_backbone import ElasticBackbone
 from .backbones.single_stitch import SingleStitch
 from .backbones.snnet import SNNetv1, SNNetv2
@@ -12,7 +13,7 @@ from .layers.stitching_layer import (
     StitchingLayer,
 )
 from .necks import MapLayerNorm, NormPerMap, SimpleFeaturePyramid
-from .part_per_anchor import PartPerAnchor
+from .part_per_anchor import PartPerAnchor, PartPerChain
 from .stitch_switch import (
     find_stitched_backbone,
     set_input_size,

@@ -1,4 +1,4 @@
-"""Heads and necks of dense tasks, one for each anchor that a stitch may end in."""
+"""Heads and necks of which stitches have different ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import nn
 
-from snnet_mm.stitching import Stitch, StitchingSpace
+from snnet_mm.stitching import SKIP_KIND, Stitch, StitchingSpace
 from snnet_mm.utils import check, register
 
 # Settings of a head that models read, the same for all stitches.
@@ -48,15 +48,22 @@ class PartPerAnchor(BaseModule):
         """The part that the active stitch runs."""
         return self.parts[self._active]
 
+    def place_of(self, stitch: Stitch) -> int:
+        """Return the place of the part that a stitch runs."""
+        return stitch.end_anchor
+
     def on_stitch(self, stitch: Stitch) -> None:
-        """Do as the part of the anchor in which a stitch ends."""
-        self._active = stitch.end_anchor
+        """Do as the part that a stitch runs."""
+        self._active = self.place_of(stitch)
 
     def check_space(self, space: StitchingSpace) -> None:
         """Raise unless there is one part for each anchor."""
         wanted = f'one for each of the {len(space.depths)} anchors of the backbone'
         fits = len(self.parts) == len(space.depths)
         check(fits, 'PartPerAnchor.parts', f'{len(self.parts)} parts', wanted)
+        self._check_settings()
+
+    def _check_settings(self) -> None:
         for name in OF_THE_MODEL:
             found = [getattr(part, name, None) for part in self.parts]
             key = f'PartPerAnchor.parts.{name}'
@@ -64,14 +71,17 @@ class PartPerAnchor(BaseModule):
 
     def idle_parameters(self, stitch: Stitch) -> Iterator[nn.Parameter]:
         """Yield the parameters of the parts that a stitch does not run."""
-        for a, part in enumerate(self.parts):
-            if a != stitch.end_anchor:
+        for place, part in enumerate(self.parts):
+            if place != self.place_of(stitch):
                 yield from part.parameters()
 
     def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
         """Return the config of the part that a stitch runs, which needs no others."""
         common = {k: v for k, v in config.items() if k not in ('type', 'parts')}
-        return common | config['parts'][stitch.end_anchor]
+        place = self.place_of(stitch)
+        config, part = common | config['parts'][place], self.parts[place]
+        inner = getattr(type(part), 'config_of_stitch', lambda _, config, __: config)
+        return inner(part, config, stitch)
 
     def forward(self, *args, **kwargs) -> object:
         return self.active(*args, **kwargs)
@@ -87,3 +97,47 @@ class PartPerAnchor(BaseModule):
     def loss_and_predict(self, *args, **kwargs) -> object:
         """Return losses and predictions of the active part, as mmdet's RPN heads do."""
         return self.active.loss_and_predict(*args, **kwargs)
+
+
+@register(MODELS, passes_on=True)
+class PartPerChain(PartPerAnchor):
+    """A part of an mm model for the network, and others for chains of its blocks.
+
+    For models with an :class:`ElasticBackbone`; see :class:`PartPerAnchor`.
+
+    Args:
+        parts: Configs of the network's part, and of one for each group of chains.
+        chains: The stitch ids of each group.
+        **common: Settings of all parts, in place of which a part may have its own.
+    """
+
+    def __init__(
+        self, parts: Sequence[dict], chains: Sequence[Sequence[int]], **common
+    ) -> None:
+        super().__init__(parts, **common)
+        self._places = {i: place for place, ids in enumerate(chains, 1) for i in ids}
+        wanted = f'stitch ids, each once, for each of {len(parts) - 1} parts'
+        once = len(self._places) == sum(map(len, chains))
+        right = once and len(chains) == len(parts) - 1
+        check(right, 'PartPerChain.chains', chains, wanted)
+        self._active = 0
+
+    def place_of(self, stitch: Stitch) -> int:
+        return self._places.get(stitch.id, 0)
+
+    def copy_network(self) -> None:
+        """Give all parts the weights of the network's."""
+        for part in self.parts[1:]:
+            part.load_state_dict(self.parts[0].state_dict())
+
+    def check_space(self, space: StitchingSpace) -> None:
+        """Raise unless all chains have a part other than the network's."""
+        chains = [stitch.id for stitch in space if stitch.kind == SKIP_KIND]
+        known = {*chains} <= {*self._places}
+        check(known, 'PartPerChain.chains', [*self._places], f'all of {chains}')
+        self._check_settings()
+
+    def config_of_stitch(self, config: dict, stitch: Stitch) -> dict:
+        """See :meth:`PartPerAnchor.config_of_stitch`."""
+        config = {k: v for k, v in config.items() if k != 'chains'}
+        return super().config_of_stitch(config, stitch)

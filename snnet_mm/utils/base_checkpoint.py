@@ -25,12 +25,23 @@ def digest_of(weights: Mapping[str, Tensor]) -> str:
     return found.hexdigest()
 
 
+def with_prefixes(
+    weights: Mapping[str, Tensor], renames: Mapping[str, str]
+) -> dict[str, Tensor]:
+    """Return weights under names with other prefixes."""
+    named = {}
+    for name, value in weights.items():
+        old = next(filter(name.startswith, renames), None)
+        named[name if old is None else renames[old] + name.removeprefix(old)] = value
+    return named
+
+
 def save_added(
     path: str | os.PathLike,
     added: Mapping[str, Tensor],
     base: str | os.PathLike,
     base_weights: Mapping[str, Tensor],
-    renames: tuple[str, str],
+    renames: Mapping[str, str],
     meta: Mapping[str, Any],
 ) -> None:
     """Write weights that are added to a base checkpoint, which is named by its digest.
@@ -40,14 +51,14 @@ def save_added(
         added: The weights that the base lacks.
         base: File of the base.
         base_weights: Its weights.
-        renames: A prefix of names in the base, and what stands in its place here.
+        renames: What stands here in place of prefixes of names in the base.
         meta: Other entries of the checkpoint's meta.
     """
     path = Path(path)
     record = dict(
         path=os.path.relpath(Path(base).resolve(), path.parent.resolve()),
         sha256=digest_of(base_weights),
-        renames=list(renames),
+        renames=dict(renames),
     )
     content = dict(meta=dict(meta, **{KEY: record}), state_dict=dict(added))
     with atomic_path(path) as temporary:
@@ -78,10 +89,9 @@ def joined_with_base(
             f'checkpoint {path} adds to {base}, whose weights have changed since: '
             'restore that file, or run tools/make_elastic.py again'
         )
-    old, new = record['renames']
-    named = {
-        f'{new}{k.removeprefix(old)}' if k.startswith(old) else k: v
-        for k, v in weights.items()
-    }
+    renames = record['renames']
+    if isinstance(renames, list):  # one prefix, as files had before
+        renames = {renames[0]: renames[1]}
+    named = with_prefixes(weights, renames)
     kept = {k: v for k, v in meta.items() if k != KEY}
     return dict(loaded, meta=kept, state_dict={**named, **loaded['state_dict']})

@@ -15,10 +15,11 @@ from torch.utils._pytree import tree_leaves
 from toy import without_weights
 
 from snnet_mm.elastic import convert_model
-from snnet_mm.elastic.convert import check_equal
+from snnet_mm.elastic.convert import Budgets, check_equal
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
 from snnet_mm.models.backbones.elastic_backbone import skippable
+from snnet_mm.utils.base_checkpoint import with_prefixes
 
 OPS = pytest.mark.ops
 PLAIN = dict(embed_dims=32, num_layers=4, num_heads=2, img_size=(64, 64))
@@ -128,9 +129,10 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
     depth, free = probe.anchors[0].depth, skippable(probe.anchors[0])
     chains = [[i for i in range(depth) if i != free[-1]]]
     chains += [[i for i in range(depth) if i not in free]]
-    config = conversion.config(cfg, chains)
+    renamed = with_prefixes(weights, conversion.renames())
+    config = conversion.config(cfg, Budgets(chains))
     elastic = init_model(config, None, device='cpu')
-    elastic.load_state_dict(conversion.renamed(weights), strict=False)
+    elastic.load_state_dict(renamed, strict=False)
     elastic.eval()
     images = torch.randn(1, 3, 64, 64)
     check_equal(network, elastic, images)
@@ -141,7 +143,7 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
         found = tree_leaves(elastic.extract_feat(images))
         assert [t.shape for t in found] == [t.shape for t in whole]
         assert not all(map(torch.equal, found, whole))
-    assert elastic.state_dict().keys() - conversion.renamed(weights).keys() == {
+    assert elastic.state_dict().keys() - renamed.keys() == {
         k
         for k in elastic.state_dict()
         if 'stitching' in k or k == 'backbone._extra_state'

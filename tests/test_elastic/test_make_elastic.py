@@ -221,20 +221,87 @@ def test_tuning_moves_maps_alone(trained, quick, tmp_path):
     assert all_equal(outputs(elastic, 0), outputs(init_model(*files, device='cpu')))
 
 
-def test_labels_change_what_tuning_learns(trained, quick, tmp_path):
-    files, options = trained(), dict(blocks=[[0, 2], [3]], iters=4)
-    folders = tmp_path / 'with', tmp_path / 'without'
-    for folder, labels in zip(folders, (True, False), strict=True):
-        quick(*files, folder, **options, labels=labels)
-    with_labels, without = (
-        load_weights_only(folder / 'elastic.pth')['state_dict'] for folder in folders
-    )
-    assert with_labels.keys() == without.keys()
-    assert any(not torch.equal(v, without[k]) for k, v in with_labels.items())
-    model = init_model(
-        folders[0] / 'elastic.py', folders[0] / 'elastic.pth', device='cpu'
-    )
-    assert all_equal(outputs(model, 0), outputs(init_model(*files, device='cpu')))
+def test_a_chain_with_blocks_of_its_own_learns_them_and_leaves_the_rest(
+    trained, quick, run_here, tmp_path
+):
+    files, blocks = trained(), [[0, 1, 3], [0, 2], [3]]
+    quick(*files, tmp_path, blocks=blocks)
+    before = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    config, file = tmp_path / 'elastic.py', tmp_path / 'elastic.pth'
+    as_maps = outputs(init_model(config, file, device='cpu'), 2)
+    quick(*files, tmp_path, blocks=blocks, own=[2], iters=3)
+    after = load_weights_only(file)['state_dict']
+    moved = {k for k, v in before.items() if not torch.equal(v, after[k])}
+    assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
+    own = {k for k in after if k not in before}
+    assert {tuple(k.split('.')[1:4]) for k in own} == {
+        ('own', '2', '0'),
+        ('own', '2', '2'),
+    }
+    network = init_model(*files, device='cpu')
+    for key in own:
+        old = after['.'.join(['backbone.anchors.0.blocks', *key.split('.')[3:]])]
+        assert not torch.equal(after[key], old)
+    elastic = init_model(config, file, device='cpu')
+    assert all_equal(outputs(elastic, 0), outputs(network))
+    assert not all_equal(outputs(elastic, 2), as_maps)
+    again = outputs(elastic, 2)
+    assert all_equal(outputs(elastic, 0), outputs(network))
+    options = ['--stitch-id', '2', '--format', 'mm', '--out', tmp_path / 'single']
+    run_here('export_stitch.py', config, file, *options)
+    paths = [tmp_path / 'single' / f'stitch_2.{end}' for end in ('py', 'pth')]
+    assert all_equal(outputs(init_model(*paths, device='cpu')), again)
+
+
+@pytest.mark.parametrize(
+    'task, head', [('seg', 'decode_head'), ('depth', 'decode_head'), ('cls', 'head')]
+)
+def test_labels_train_heads_of_the_chains(
+    trained, quick, run_here, tmp_path, task, head
+):
+    files, blocks = trained(task), [[0, 1, 3], [0, 2], [3]]
+    quick(*files, tmp_path, blocks=blocks, own=[2], iters=3, labels=True)
+    config, file = tmp_path / 'elastic.py', tmp_path / 'elastic.pth'
+    weights = load_weights_only(file)['state_dict']
+    network = init_model(*files, device='cpu')
+    elastic = init_model(config, file, device='cpu')
+    for name, value in network.state_dict().items():
+        if name.startswith(f'{head}.'):
+            rest = name.removeprefix(f'{head}.')
+            parts = [weights[f'{head}.parts.{i}.{rest}'] for i in range(3)]
+            assert torch.equal(parts[0], value)
+            moved = value.is_floating_point() and rest.endswith('weight')
+            pairs = [(0, 1), (0, 2), (1, 2)] if moved else []
+            assert not any(torch.equal(parts[i], parts[j]) for i, j in pairs), rest
+    found = {}
+    for i in range(4):
+        set_stitch(elastic, i)
+        found[i] = predicted_by(elastic)
+    assert torch.equal(found[0], predicted_by(network))
+    options = '--stitch-id', '1,2', '--format', 'mm', '--out', tmp_path / 'single'
+    run_here('export_stitch.py', config, file, *options)
+    for i in (1, 2):
+        paths = [tmp_path / 'single' / f'stitch_{i}.{end}' for end in ('py', 'pth')]
+        assert torch.equal(predicted_by(init_model(*paths, device='cpu')), found[i])
+    held = torch.load(file, weights_only=True)['state_dict']
+    assert not any('.parts.0.' in name or 'anchors.0' in name for name in held)
+
+
+def predicted_by(model):
+    images = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        return model(images, mode='tensor')
+
+
+def test_labels_of_a_detector_train_maps_alone(trained, quick, tmp_path):
+    files = trained('det')
+    quick(*files, tmp_path, blocks=[[0, 2]])
+    before = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    quick(*files, tmp_path, blocks=[[0, 2]], iters=3, labels=True)
+    after = load_weights_only(tmp_path / 'elastic.pth')['state_dict']
+    assert before.keys() == after.keys()
+    moved = {k for k, v in before.items() if not torch.equal(v, after[k])}
+    assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
 
 
 def test_a_joint_training_changes_the_network_too(trained, quick, tmp_path):
@@ -252,7 +319,7 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
     files = trained()
     everything = quick(*files, tmp_path, keep=[1, 2, 3])
 
-    costs = cost_table(everything.build(everything.chains), (64, 64))
+    costs = cost_table(everything.build(everything.budgets.chains), (64, 64))
     second = costs[2].flops
     for budget, lengths in (
         (f'{second / 1e9}G', [2]),
@@ -267,9 +334,9 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
                 quick(*files, tmp_path, budgets=budget)
             continue
         job = quick(*files, tmp_path, budgets=budget)
-        assert [len(chain) for chain in job.chains] == lengths
+        assert [len(chain) for chain in job.budgets.chains] == lengths
     job = quick(*files, tmp_path, budgets='100000ms')
-    assert [len(chain) for chain in job.chains] == [3]
+    assert [len(chain) for chain in job.budgets.chains] == [3]
     with pytest.raises(ValueError, match='at least .*fastest chain.*--budgets'):
         quick(*files, tmp_path, budgets='0.000001G')
 
@@ -289,6 +356,8 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
         (dict(train=-1), '--train'),
         (dict(blocks=[[0, 1], [1, 0]]), 'different blocks.*--blocks'),
         (dict(labels=True), '1 or more with --labels'),
+        (dict(blocks=[[0, 1]], own=[2]), '1 or more with --own'),
+        (dict(blocks=[[0, 1]], own=[3], iters=1), r'numbers of blocks in \[2\].*--own'),
         (dict(iters=1, rate=0.0), '--rate'),
         (dict(train=1, images='x'), '--train, which need labels.*--images'),
     ],

@@ -10,7 +10,7 @@ from snnet_mm.utils import guard_checkpoints, load_weights_only
 from snnet_mm.utils.base_checkpoint import digest_of, save_added
 from snnet_mm.utils.checkpoints import weights_of
 
-RENAMES = 'backbone.', 'backbone.anchors.0.'
+RENAMES = {'backbone.': 'backbone.anchors.0.', 'head.': 'head.parts.0.'}
 VIT = dict(type='PlainViT', img_size=32, patch_size=8)
 VIT |= dict(arch=dict(embed_dims=8, depth=3, num_heads=2))
 
@@ -47,24 +47,36 @@ def test_both_files_are_read_as_one(base, tmp_path, monkeypatch):
         assert {k: v.tolist() for k, v in loaded['state_dict'].items()} == {
             'backbone.anchors.0.a': base[1]['backbone.a'].tolist(),
             'backbone.anchors.0.backbone.b': True,
-            'head.c': base[1]['head.c'].tolist(),
-            'head.empty': [],
+            'head.parts.0.c': base[1]['head.c'].tolist(),
+            'head.parts.0.empty': [],
             'backbone.stitching_layers.x': [1, 1],
         }
     record = torch.load(path, weights_only=True)
     assert [*record['state_dict']] == ['backbone.stitching_layers.x']
     assert record['meta']['base_checkpoint'] == dict(
-        path='../net/net.pth', sha256=digest_of(base[1]), renames=[*RENAMES]
+        path='../net/net.pth', sha256=digest_of(base[1]), renames=RENAMES
     )
 
 
 def test_what_is_added_goes_over_the_base_which_may_add_to_another(base, tmp_path):
-    first = save(tmp_path / 'first' / '1.pth', base, added={'head.c': torch.ones(1)})
+    first = save(
+        tmp_path / 'first' / '1.pth', base, added={'head.parts.0.c': torch.ones(1)}
+    )
     weights = weights_of(load_weights_only(first))
     second = save(tmp_path / 'second' / '2.pth', (first, weights))
     loaded = load_weights_only(second)['state_dict']
-    assert loaded['head.c'].tolist() == [1]
+    assert loaded['head.parts.0.parts.0.c'].tolist() == [1]
     assert 'backbone.anchors.0.anchors.0.a' in loaded
+
+
+def test_a_file_with_one_prefix_as_before_is_read(base, tmp_path):
+    path = save(tmp_path / 'e.pth', base)
+    record = torch.load(path, weights_only=True)
+    record['meta']['base_checkpoint']['renames'] = ['backbone.', 'net.']
+    torch.save(record, path)
+    added = 'backbone.stitching_layers.x'
+    names = {'net.a', 'net.backbone.b', 'head.c', 'head.empty', added}
+    assert load_weights_only(path)['state_dict'].keys() == names
 
 
 def test_a_bare_state_dict_of_the_base_and_the_same_weights_in_another_file(

@@ -1,0 +1,77 @@
+"""Blocks that belong to one chain each, in place of the network's."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from snnet_mm.stitching import SKIP_KIND, Stitch
+from snnet_mm.utils import check, register
+
+from .stitch_plugin import StitchPlugin
+from .stitched_backbone import StitchedBackbone
+
+
+@register(MODELS)
+class ChainBlocks(StitchPlugin):
+    """Copies of the blocks of some chains, which run in place of the network's.
+
+    A plug-in of an :class:`ElasticBackbone`. Embedding, norm and heads stay the
+    network's, and are not copied.
+
+    Args:
+        backbone: The backbone.
+        stitches: Ids of the chains.
+    """
+
+    def __init__(self, backbone: StitchedBackbone, stitches: Sequence[int]) -> None:
+        super().__init__(backbone)
+        chains = [s.id for s in backbone.space if s.kind == SKIP_KIND]
+        known = len({*stitches}) == len(stitches) and {*stitches} <= {*chains}
+        key = 'backbone.plugins.stitches'
+        check(known, key, stitches, f'some of the chains {chains}, each once')
+        (anchor,) = backbone.anchors
+        self._anchor = (anchor,)  # in a tuple, as it is registered elsewhere
+        self._network: dict[str, nn.Module] = {}  # blocks that copies stand for now
+        for i in stitches:
+            runs = [s.block for s in backbone.space[i].steps if not isinstance(s, str)]
+            blocks = {str(b): deepcopy(self._block(b)) for b in runs if b >= 0}
+            self.add_module(str(i), nn.ModuleDict(blocks))
+
+    def copy_network(self) -> None:
+        """Give all copies the weights of the network's blocks."""
+        for copies in self.children():
+            for number, block in copies.items():
+                block.load_state_dict(self._block(int(number)).state_dict())
+
+    def exported_weights(
+        self, stitch: Stitch, weights: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        (anchor,) = self._anchor
+        return {
+            f'anchors.0.{anchor.block_path(int(number))}.{name}': value
+            for number, block in self._copies(stitch)
+            for name, value in block.state_dict().items()
+        }
+
+    def _apply_to(self, stitch: Stitch) -> None:
+        (anchor,) = self._anchor
+        for number, block in self._copies(stitch):
+            path = anchor.block_path(int(number))
+            self._network[path] = anchor.get_submodule(path)
+            anchor.set_submodule(path, block)
+
+    def _undo(self, stitch: Stitch) -> None:
+        (anchor,) = self._anchor
+        for path, block in self._network.items():
+            anchor.set_submodule(path, block)
+        self._network = {}
+
+    def _block(self, i: int) -> nn.Module:
+        (anchor,) = self._anchor
+        return anchor.get_submodule(anchor.block_path(i))
+
+    def _copies(self, stitch: Stitch) -> list[tuple[str, nn.Module]]:
+        own = str(stitch.id)
+        return [*getattr(self, own).items()] if own in self._modules else []

@@ -124,7 +124,7 @@ def test_stitching_layers_without_the_network_are_not_loaded_in_silence(tmp_path
     torch.save(network.state_dict(), tmp_path / 'net.pth')
     path = tmp_path / 'e.pth'
     weights = network.state_dict()
-    save_added(path, new, tmp_path / 'net.pth', weights, ('', prefix), {})
+    save_added(path, new, tmp_path / 'net.pth', weights, {'': prefix}, {})
     match = 'no weights of the network.*--whole'
     with pytest.raises(ValueError, match=match):
         load_checkpoint(elastic, str(path))

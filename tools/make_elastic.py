@@ -36,7 +36,8 @@ def parse_args() -> argparse.Namespace:
         --images, and again for each budget of --own; the model stays as it is
         (default: %(default)s)"""
     add('--iters', type=int, default=0, help=what)
-    what = 'tune with labels of the training images, too'
+    what = """tune with labels of the training images, too; chains of a segmentation,
+        depth or classification model get a head of their own"""
     add('--labels', action='store_true', help=what)
     what = 'learning rate of tuning (default: %(default)s)'
     add('--rate', type=float, default=1e-4, help=what)

@@ -96,11 +96,13 @@ def make_elastic(
             ``'10ms,20ms'`` on this device, ``'3G'``.
         keep: Numbers of blocks to keep, in place of ``budgets``.
         blocks: Blocks that each chain keeps, in place of a search.
-        own: Numbers of blocks: chains of these lengths get blocks of their own, copies
-            of the network's, which ``iters`` trains. The checkpoint grows by them.
+        own: Numbers of blocks. Chains of these lengths get blocks of their own, copies
+            of the network's, which ``iters`` trains; the checkpoint grows by them.
         iters: Iterations of tuning of the maps, and of each chain with blocks of its
             own; the network stays frozen.
         labels: Whether tuning learns from labels, too, and not from the network alone.
+            For segmentation, depth and classification the chains get a head of their
+            own, a copy of the network's, which learns at ten times the ``rate``.
         rate: Highest learning rate of tuning.
         train: Iterations of a joint training of the network and all chains with the
             schedule of the config. It changes the network.
@@ -135,8 +137,8 @@ def make_elastic(
     check(not labelled or images is None, '--images', images, wanted)
     check(rate > 0, '--rate', rate, 'more than 0')
     check(iters or not labels, '--iters', iters, '1 or more with --labels')
-    trained = iters or train or not own
-    check(trained, '--iters', iters, '1 or more with --own, which it trains')
+    check(iters or not own, '--iters', iters, '1 or more with --own, which it trains')
+    check(not (own and train), '--train', train, '0 with --own')
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)

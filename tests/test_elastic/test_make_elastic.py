@@ -357,6 +357,7 @@ def test_budgets_are_the_longest_chains_within_them(trained, quick, tmp_path):
         (dict(blocks=[[0, 1], [1, 0]]), 'different blocks.*--blocks'),
         (dict(labels=True), '1 or more with --labels'),
         (dict(blocks=[[0, 1]], own=[2]), '1 or more with --own'),
+        (dict(blocks=[[0, 1]], own=[2], iters=1, train=1), '0 with --own'),
         (dict(blocks=[[0, 1]], own=[3], iters=1), r'numbers of blocks in \[2\].*--own'),
         (dict(iters=1, rate=0.0), '--rate'),
         (dict(train=1, images='x'), '--train, which need labels.*--images'),

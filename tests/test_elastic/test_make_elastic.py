@@ -254,7 +254,14 @@ def test_a_chain_with_blocks_of_its_own_learns_them_and_leaves_the_rest(
 
 
 @pytest.mark.parametrize(
-    'task, head', [('seg', 'decode_head'), ('depth', 'decode_head'), ('cls', 'head')]
+    'task, head',
+    [
+        ('seg', 'decode_head'),
+        ('depth', 'decode_head'),
+        ('cls', 'head'),
+        pytest.param('mask2former', 'decode_head', marks=SLOW),
+        pytest.param('eomt', 'decode_head', marks=SLOW),
+    ],
 )
 def test_labels_train_heads_of_the_chains(
     trained, quick, run_here, tmp_path, task, head
@@ -290,7 +297,10 @@ def test_labels_train_heads_of_the_chains(
 def predicted_by(model):
     images = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        return model(images, mode='tensor')
+        (sample,) = model(images, mode='predict')
+    keys = ('seg_logits', 'pred_depth_map', 'pred_score')
+    found = sample.get(next(key for key in keys if key in sample))
+    return getattr(found, 'data', found)
 
 
 def test_labels_of_a_detector_train_maps_alone(trained, quick, tmp_path):

@@ -89,7 +89,7 @@ class Conversion(NamedTuple):
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
         if budgets.own:
             blocks = dict(type=ChainBlocks.__name__, stitches=list(budgets.own))
-            cfg.model['backbone']['plugins'] = dict(own=blocks)
+            cfg.model['backbone']['plugins'] = dict(chain_blocks=blocks)
         for name in budgets.heads:
             parts = [cfg.model[name]] * (1 + len(budgets.groups))
             cfg.model[name] = dict(

@@ -125,7 +125,7 @@ def tuning_config(
             dataset=unlabelled,
             sampler=dict(type='InfiniteSampler'),
         ) | {k: loader[k] for k in kept if k in loader}
-    rates = {'backbone.own.': dict(lr_mult=BLOCKS_RATE)}
+    rates = {'chain_blocks.': dict(lr_mult=BLOCKS_RATE)}
     rates |= {f'{name}.': dict(lr_mult=HEADS_RATE) for name in own_heads(cfg)}
     cfg.optim_wrapper = dict(
         type='OptimWrapper',

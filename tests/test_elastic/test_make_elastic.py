@@ -235,8 +235,8 @@ def test_a_chain_with_blocks_of_its_own_learns_them_and_leaves_the_rest(
     assert {k.split('.')[1] for k in moved} == {'stitching_layers'}
     own = {k for k in after if k not in before}
     assert {tuple(k.split('.')[1:4]) for k in own} == {
-        ('own', '2', '0'),
-        ('own', '2', '2'),
+        ('chain_blocks', '2', '0'),
+        ('chain_blocks', '2', '2'),
     }
     network = init_model(*files, device='cpu')
     for key in own:
@@ -251,6 +251,10 @@ def test_a_chain_with_blocks_of_its_own_learns_them_and_leaves_the_rest(
     run_here('export_stitch.py', config, file, *options)
     paths = [tmp_path / 'single' / f'stitch_2.{end}' for end in ('py', 'pth')]
     assert all_equal(outputs(init_model(*paths, device='cpu')), again)
+    plain = Config.fromfile(config)
+    del plain.model.backbone['plugins']
+    with pytest.raises(ValueError, match='chain_blocks.*no place for.*plugins'):
+        init_model(plain, file, device='cpu')
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,12 @@ from torch import Tensor, nn
 
 from snnet_mm.stitching import SKIP_KIND, Stitch
 from snnet_mm.utils import check, register
+from snnet_mm.utils.checkpoints import ADDED
 
 from .stitch_plugin import StitchPlugin
 from .stitched_backbone import StitchedBackbone
+
+ADDED[r'(^|\.)chain_blocks\.'] = 'model.backbone.plugins'
 
 
 @register(MODELS)

@@ -18,7 +18,7 @@ NETWORKS = {
     'vit': (VIT, [(0, 1, 2, 5), (0, 5), (0,)]),
     'checkpointed': (VIT | dict(with_cp=True), [(0, 1, 2, 5), (0, 5)]),
     'swin': (dict(type='MMSwin', net=SWIN), [(0, 1, 2, 3, 5), (0, 2, 4)]),
-    'convnext': (convnext(), [(0, 1, 3, 4, 5, 6), (0, 3, 4, 6)]),
+    'convnext': (convnext(), [(0, 1, 3, 4, 5, 6), (0, 1, 3, 4, 6)]),
 }
 
 

@@ -139,6 +139,8 @@ def make_elastic(
     check(iters or not labels, '--iters', iters, '1 or more with --labels')
     check(iters or not own, '--iters', iters, '1 or more with --own, which it trains')
     check(not (own and train), '--train', train, '0 with --own')
+    if lengths := [*keep, *map(len, blocks)]:
+        _check_own(own, lengths)
     folder = check_writable(work_dir, 'option: --work-dir')
     with guard_checkpoints(), work_dir_lock(folder):
         job = _Job(cfg, Path(checkpoint), folder, images, seed, device, say)
@@ -273,8 +275,7 @@ class _Job:
     ) -> None:
         """Fit the maps, and write config and checkpoint."""
         lengths = [len(chain) for chain in chains]
-        for number in own:
-            check(number in lengths, '--own', number, f'numbers of blocks in {lengths}')
+        _check_own(own, lengths)
         self.budgets = Budgets(
             [tuple(chain) for chain in chains],
             [i for i, n in enumerate(lengths, start=1) if n in own],
@@ -399,6 +400,11 @@ class _Job:
         self.say('Next:')
         for command in next_commands(self.folder, results):
             self.say(f'  {command}')
+
+
+def _check_own(own: Sequence[int], lengths: Sequence[int]) -> None:
+    for number in own:
+        check(number in lengths, '--own', number, f'numbers of blocks in {lengths}')
 
 
 def _known_chains(identity: dict, data: dict) -> list[dict]:

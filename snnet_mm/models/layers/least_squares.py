@@ -218,11 +218,8 @@ def fit_in_turn(
         ridge: See :class:`LeastSquares`.
         progress: Called with the number of places done, and of all.
     """
-    (anchor,), layers, space = (
-        backbone.anchors,
-        backbone.stitching_layers,
-        backbone.space,
-    )
+    space, layers = backbone.space, backbone.stitching_layers
+    (anchor,) = backbone.anchors
     device = next(backbone.parameters()).device
     stitches = [space[i] for i in (space.ids if ids is None else ids)]
     ends = {name: space.layers[name].target for s in stitches for name in s.layers}

@@ -97,12 +97,14 @@ class ChainSearch:
         while len(best.kept) > fewest and self.flops(best) > least_flops:
             removable = [b for b in best.kept if b in self.skippable]
             errors = {b: self.local_error(best, b) for b in removable}
-            tried = [
-                self.extend(best, tuple(i for i in best.kept if i != b), b)
-                for b in sorted(errors, key=errors.get)[: self.shortlist]
-            ]
-            if not tried:
+            shortlist = sorted(errors, key=errors.get)[: self.shortlist]
+            if not shortlist:
                 return
+            parent = best  # whose states, with those of two removals, are in memory
+            tried = (
+                self.extend(parent, tuple(i for i in parent.kept if i != b), b)
+                for b in shortlist
+            )
             best = min(tried, key=self.score)
             yield best
 

@@ -100,9 +100,8 @@ class ChainSearch:
             shortlist = sorted(errors, key=errors.get)[: self.shortlist]
             if not shortlist:
                 return
-            parent = best  # whose states, with those of two removals, are in memory
-            tried = (
-                self.extend(parent, tuple(i for i in parent.kept if i != b), b)
+            tried = (  # two at a time, as the states of each are in memory
+                self.extend(best, tuple(i for i in best.kept if i != b), b)
                 for b in shortlist
             )
             best = min(tried, key=self.score)

@@ -21,6 +21,7 @@ from snnet_mm.models import (
     StitchedBackbone,
     unwrapped,
 )
+from snnet_mm.models.backbones.chain_blocks import NAME
 from snnet_mm.tasks import parts_for
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
@@ -37,8 +38,8 @@ class Budgets:
     Args:
         chains: The blocks that each chain keeps.
         own: Stitch ids of chains with blocks, and a head, of their own.
-        heads: Parts of the model of which the chains have others than the network: one
-            for all chains, and one for each with blocks of its own.
+        heads: Names of heads of which the chains have copies: one for each of them
+            with blocks of its own, and one for all others.
     """
 
     chains: Sequence[Sequence[int]] = ()
@@ -89,9 +90,9 @@ class Conversion(NamedTuple):
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
         if budgets.own:
             blocks = dict(type=ChainBlocks.__name__, stitches=list(budgets.own))
-            cfg.model['backbone']['plugins'] = dict(chain_blocks=blocks)
+            cfg.model['backbone']['plugins'] = {NAME: blocks}
         for name in budgets.heads:
-            parts = [cfg.model[name]] * (1 + len(budgets.groups))
+            parts = [deepcopy(cfg.model[name]) for _ in range(1 + len(budgets.groups))]
             cfg.model[name] = dict(
                 type=PartPerChain.__name__, parts=parts, chains=budgets.groups
             )
@@ -168,10 +169,10 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
 
 
 def own_heads(cfg: Config) -> list[str]:
-    """Return the parts of a model that labels train for chains, by name.
+    """Return the names of the heads of which labels train copies for the chains.
 
-    Those of segmentation, depth and classification; a detector's have a large share of
-    its weights.
+    They are those of segmentation, depth and classification. A detector's heads hold a
+    large share of its weights and stay frozen, as a list of heads does.
     """
     model = model_config(cfg)
     return [h for h in ('decode_head', 'head') if isinstance(model.get(h), Mapping)]

@@ -39,7 +39,8 @@ class Predictions:
 
     def distance(self, found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
         """Return the mean divergence from the network's predictions."""
-        return sum(map(self._divergence, found, target)) / len(target)
+        pairs = zip(found, target, strict=True)
+        return sum(self._divergence(a, b) for a, b in pairs) / len(target)
 
 
 @contextmanager

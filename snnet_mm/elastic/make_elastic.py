@@ -294,7 +294,8 @@ class _Job:
         fit_in_turn(
             find_stitched_backbone(model),
             batches,
-            progress=lambda done, total: self.say(f'  gaps {done} of {total} done'),
+            progress=lambda done, total: self.say(f'  step {done} of {total}'),
+            folder=self.folder,
         )
         self._save(model.state_dict(), whole)
 
@@ -321,6 +322,8 @@ class _Job:
             data = unlabelled_dataset(self.cfg, self.images)
         start = str(self.folder / 'elastic.pth')
         weight = LABELS_WEIGHT if labels else 0
+        if labels and not self.budgets.heads:
+            self.say('Heads stay frozen: labels train the maps alone')
         options = dict(iters=iters, labels=labels, rate=rate)
         for ids in self.budgets.groups:
             own = ids[0] in self.budgets.own
@@ -349,7 +352,9 @@ class _Job:
         cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
         begun = work_dir / 'begun.json'
         identity = dict(start=digest_of(weights_of(load_weights_only(start))))
-        identity |= dict(options, seed=self.seed)
+        read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
+        text = json.dumps([cfg.get(key) for key in read], default=str)
+        identity |= dict(options, seed=self.seed, config=text)
         same = begun.exists() and json.loads(begun.read_text()) == identity
         last = find_latest_checkpoint(work_dir) if same else None
         if last is not None:

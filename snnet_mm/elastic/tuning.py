@@ -9,6 +9,7 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from snnet_mm.models import (
     ElasticBackbone,
@@ -17,6 +18,7 @@ from snnet_mm.models import (
     find_stitched_backbone,
     set_stitch,
 )
+from snnet_mm.models.backbones.chain_blocks import NAME
 from snnet_mm.models.wrappers.distillation import weighted
 from snnet_mm.utils import check, register
 
@@ -32,7 +34,8 @@ class ElasticTuningWrapper(ModelWrapper):
     """A model whose chains learn to predict what the whole network predicts.
 
     The network and its heads are frozen and in eval mode. Stitching layers are trained,
-    and blocks and heads that are not the network's; these heads are in training mode.
+    and blocks and heads that are not the network's. These heads are in training mode,
+    but for their batch norms, whose statistics stay the network's.
     The loss of the active chain is the divergence of its :class:`Predictions` and one
     less the cosine of the maps that heads read, plus the losses of the labels, where
     they have a weight.
@@ -54,20 +57,21 @@ class ElasticTuningWrapper(ModelWrapper):
         fits = isinstance(backbone, ElasticBackbone)
         check(fits, 'model.model.backbone', type(backbone).__name__, wanted)
         self.labels = labels
-        self.requires_grad_(False)
-        backbone.stitching_layers.requires_grad_(True)
         parts = [m for m in self.modules() if isinstance(m, PartPerChain)]
         self._heads = [part for m in parts for part in m.parts[1:]]
+        heads = [p for h in self._heads for p in h.parameters() if p.requires_grad]
+        self.requires_grad_(False)
+        backbone.stitching_layers.requires_grad_(True)
         plugins = [getattr(backbone, name) for name in backbone.plugins]
-        for part in (*plugins, *self._heads):
-            part.requires_grad_(True)
+        for trained in (*plugins, *heads):
+            trained.requires_grad_(True)
         self._predictions: Predictions | None = None
 
     def train(self, mode: bool = True) -> 'ElasticTuningWrapper':
         super().train(mode)
         self.wrapped.eval()
-        for head in self._heads if mode else ():
-            head.train()
+        for module in (m for h in self._heads if mode for m in h.modules()):
+            module.training = not isinstance(module, _BatchNorm)
         return self
 
     def loss(self, inputs: Tensor, data_samples: list | None) -> dict:
@@ -125,12 +129,12 @@ def tuning_config(
             dataset=unlabelled,
             sampler=dict(type='InfiniteSampler'),
         ) | {k: loader[k] for k in kept if k in loader}
-    rates = {'chain_blocks.': dict(lr_mult=BLOCKS_RATE)}
+    rates = {f'{NAME}.': dict(lr_mult=BLOCKS_RATE)}
     rates |= {f'{name}.': dict(lr_mult=HEADS_RATE) for name in own_heads(cfg)}
     cfg.optim_wrapper = dict(
         type='OptimWrapper',
         optimizer=dict(type='AdamW', lr=lr, weight_decay=0.0),
-        paramwise_cfg=dict(custom_keys=rates),
+        paramwise_cfg=dict(custom_keys=rates, bypass_duplicate=True),
         clip_grad=dict(max_norm=1.0) if labels else None,
     )
     falling = dict(type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=False)

@@ -1,4 +1,4 @@
-"""Heads and necks of which stitches have different ones."""
+"""Heads and necks that differ between stitches."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from snnet_mm.utils import check, register
 
 # Settings of a head that models read, the same for all stitches.
 OF_THE_MODEL = (
-    *('align_corners', 'num_classes', 'out_channels', 'threshold'),
+    *('align_corners', 'ignore_index', 'num_classes', 'out_channels', 'threshold'),
     *('with_bbox', 'with_mask', 'with_shared_head'),
 )
 
@@ -109,6 +109,9 @@ class PartPerChain(PartPerAnchor):
         parts: Configs of the network's part, and of one for each group of chains.
         chains: The stitch ids of each group.
         **common: Settings of all parts, in place of which a part may have its own.
+
+    Raises:
+        ValueError: If the groups do not fit the parts, or list a stitch twice.
     """
 
     def __init__(

@@ -23,7 +23,8 @@ class DenseTask(Task):
 
     def outputs(self, model: nn.Module, images: Tensor) -> object:
         """Return logits of the head's size; heads of queries give the images' size."""
-        reads_samples = len(signature(model.decode_head.forward).parameters) > 1
+        head = getattr(model.decode_head, 'active', model.decode_head)
+        reads_samples = len(signature(head.forward).parameters) > 1
         return (self.run if reads_samples else super().outputs)(model, images)
 
     def predict(self, model: nn.Module, images: Tensor, number: int) -> Tensor:

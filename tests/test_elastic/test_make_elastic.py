@@ -242,6 +242,9 @@ def test_a_chain_with_blocks_of_its_own_learns_them_and_leaves_the_rest(
     for key in own:
         old = after['.'.join(['backbone.anchors.0.blocks', *key.split('.')[3:]])]
         assert not torch.equal(after[key], old)
+    quick(*files, tmp_path, blocks=blocks, own=[2], iters=3)  # goes on at the end
+    again = load_weights_only(file)['state_dict']
+    assert all(torch.equal(value, again[key]) for key, value in after.items())
     elastic = init_model(config, file, device='cpu')
     assert all_equal(outputs(elastic, 0), outputs(network))
     assert not all_equal(outputs(elastic, 2), as_maps)
@@ -281,7 +284,9 @@ def test_labels_train_heads_of_the_chains(
             rest = name.removeprefix(f'{head}.')
             parts = [weights[f'{head}.parts.{i}.{rest}'] for i in range(3)]
             assert torch.equal(parts[0], value)
-            moved = value.is_floating_point() and rest.endswith('weight')
+            moved = value.is_floating_point() and 'running' not in rest
+            moved = moved and rest.endswith('weight')
+            assert moved or 'running' not in rest or torch.equal(parts[1], value)
             pairs = [(0, 1), (0, 2), (1, 2)] if moved else []
             assert not any(torch.equal(parts[i], parts[j]) for i, j in pairs), rest
     found = {}
@@ -296,6 +301,18 @@ def test_labels_train_heads_of_the_chains(
         assert torch.equal(predicted_by(init_model(*paths, device='cpu')), found[i])
     held = torch.load(file, weights_only=True)['state_dict']
     assert not any('.parts.0.' in name or 'anchors.0' in name for name in held)
+
+
+def test_losses_of_labels_act(trained, quick, tmp_path, monkeypatch):
+    files, options = trained(), dict(blocks=[[0, 2]], iters=3, labels=True)
+    found = []
+    for weight in (1, 2):
+        module = sys.modules[make_elastic.__module__]
+        monkeypatch.setattr(module, 'LABELS_WEIGHT', weight)
+        quick(*files, tmp_path, **options, whole=True)
+        weights = torch.load(tmp_path / 'elastic.pth', weights_only=True)['state_dict']
+        found.append(weights['decode_head.parts.1.conv_seg.weight'])
+    assert not torch.equal(*found)
 
 
 def predicted_by(model):

@@ -13,19 +13,24 @@ from snnet_mm.utils.checkpoints import ADDED
 from .stitch_plugin import StitchPlugin
 from .stitched_backbone import StitchedBackbone
 
-ADDED[r'(^|\.)chain_blocks\.'] = 'model.backbone.plugins'
+NAME = 'chain_blocks'  # of the plug-in in every backbone
+ADDED[rf'(^|\.){NAME}\.'] = 'model.backbone.plugins'
 
 
 @register(MODELS)
 class ChainBlocks(StitchPlugin):
     """Copies of the blocks of some chains, which run in place of the network's.
 
-    A plug-in of an :class:`ElasticBackbone`. Embedding, norm and heads stay the
-    network's, and are not copied.
+    A plug-in of an :class:`ElasticBackbone`, by the name of ``chain_blocks``. Embedding
+    and final norm stay the network's. No stitch of such a backbone shares its first
+    blocks with others in one pass over the data.
 
     Args:
         backbone: The backbone.
         stitches: Ids of the chains.
+
+    Raises:
+        ValueError: If a stitch is no chain, or is listed twice.
     """
 
     def __init__(self, backbone: StitchedBackbone, stitches: Sequence[int]) -> None:
@@ -52,17 +57,20 @@ class ChainBlocks(StitchPlugin):
         self, stitch: Stitch, weights: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         (anchor,) = self._anchor
+        places = {f'{NAME}.{stitch.id}.{n}.': n for n, _ in self._copies(stitch)}
         return {
-            f'anchors.0.{anchor.block_path(int(number))}.{name}': value
-            for number, block in self._copies(stitch)
-            for name, value in block.state_dict().items()
+            f'anchors.0.{anchor.block_path(int(n))}.{name.removeprefix(place)}': value
+            for place, n in places.items()
+            for name, value in weights.items()
+            if name.startswith(place)
         }
 
     def _apply_to(self, stitch: Stitch) -> None:
         (anchor,) = self._anchor
         for number, block in self._copies(stitch):
             path = anchor.block_path(int(number))
-            self._network[path] = anchor.get_submodule(path)
+            # Not a copy that a forward left here which has not ended.
+            self._network.setdefault(path, anchor.get_submodule(path))
             anchor.set_submodule(path, block)
 
     def _undo(self, stitch: Stitch) -> None:

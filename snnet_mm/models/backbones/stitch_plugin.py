@@ -44,7 +44,9 @@ class StitchPlugin(nn.Module, metaclass=ABCMeta):
     ) -> dict[str, Tensor]:
         """Return weights of the backbone, by name, that differ in an exported stitch.
 
-        ``weights`` are those of the backbone.
+        Args:
+            stitch: The stitch.
+            weights: All weights of the backbone by name, low-rank updates merged.
         """
 
     @abstractmethod

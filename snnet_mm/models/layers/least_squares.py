@@ -1,5 +1,6 @@
 """Least squares: from streamed activations to the maps of all stitching layers."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from tempfile import TemporaryDirectory
 
@@ -81,14 +82,17 @@ class LeastSquares:
     def difference_from(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Return weight and bias, to be added to a map, by its residuals.
 
-        The weight has a ridge of ``PREFIX_RIDGE`` times the mean variance of x.
+        The weight has a ridge of ``PREFIX_RIDGE`` times the mean variance of x, and is
+        zero where x is constant, as a cls token is before the first block.
         """
         xx, xy = self._seen()
         left = xy[:, :-1] - xx @ torch.cat([weight.T, bias[None]])
         number, mean = xx[-1, -1], xx[-1, :-1] / xx[-1, -1]
         gram = xx[:-1, :-1] - number * mean.outer(mean)
         cross = left[:-1] - mean.outer(left[-1])
-        guard = (PREFIX_RIDGE * gram.diagonal().mean()).clamp(min=1e-30)
+        rounding = 1e-8 * xx.diagonal()[:-1].mean()  # far more than that of the sums
+        guard = PREFIX_RIDGE * torch.maximum(gram.diagonal().mean(), rounding)
+        guard = guard.clamp(min=1e-30)
         more = torch.linalg.solve(gram + guard * torch.eye(len(gram)).to(gram), cross)
         return more.T, left[-1] / number - mean @ more
 
@@ -202,6 +206,7 @@ def fit_in_turn(
     ids: Sequence[int] | None = None,
     ridge: float = 1e-4,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    folder: str | os.PathLike | None = None,
 ) -> None:
     """Fit the stitching layers of chains one after the other along each route.
 
@@ -217,6 +222,10 @@ def fit_in_turn(
         ids: Stitches to fit. Default: all.
         ridge: See :class:`LeastSquares`.
         progress: Called with the number of places done, and of all.
+        folder: Where a temporary folder is made; by default the system's.
+
+    Raises:
+        ValueError: If there are no images, or activations that are not finite.
     """
     space, layers = backbone.space, backbone.stitching_layers
     (anchor,) = backbone.anchors
@@ -229,14 +238,14 @@ def fit_in_turn(
     backbone.eval()
     try:
         with (
-            TemporaryDirectory() as folder,
+            TemporaryDirectory(dir=folder) as states,
             torch.autocast(device.type, enabled=False),
         ):
             number = 0
             for images in batches:
                 state = anchor.embed(images)
                 for i in left:
-                    torch.save(tuple(state), f'{folder}/{i}_{number}.pth')
+                    torch.save(tuple(state), f'{states}/{i}_{number}.pth')
                 number += 1
             for done, place in enumerate(places, start=1):
                 due = {s.id: n for s in stitches for n in s.layers if ends[n] == place}
@@ -245,7 +254,7 @@ def fit_in_turn(
                 stops |= {i: left[i].index(name) for i, name in due.items()}
                 for n in range(number):
                     reached = {
-                        i: _go_on(backbone, left[i][:stop], f'{folder}/{i}_{n}.pth')
+                        i: _go_on(backbone, left[i][:stop], f'{states}/{i}_{n}.pth')
                         for i, stop in stops.items()
                     }
                     for i, fit in fits.items():
@@ -262,7 +271,7 @@ def fit_in_turn(
 
 def _go_on(backbone: StitchedBackbone, steps: Sequence[Step], file: str) -> TokenState:
     """Run steps on the state in a file, which gets the new one."""
-    state = TokenState(*torch.load(file))
+    state = TokenState(*torch.load(file, weights_only=True))
     for step in steps:
         if isinstance(step, str):
             state = backbone.stitching_layers[step].map_state(state)

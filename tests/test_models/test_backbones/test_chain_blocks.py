@@ -4,11 +4,14 @@ import copy
 
 import pytest
 import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
 from staged_anchors import convnext
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves
 
-from snnet_mm.models import ElasticBackbone, PartPerChain
+from snnet_mm.exports import single_stitch
+from snnet_mm.models import ElasticBackbone, PartPerChain, set_stitch
 
 VIT = dict(type='PlainViT', img_size=32, patch_size=8)
 VIT |= dict(arch=dict(embed_dims=8, depth=6, num_heads=2))
@@ -20,6 +23,9 @@ NETWORKS = {
     'swin': (dict(type='MMSwin', net=SWIN), [(0, 1, 2, 3, 5), (0, 2, 4)]),
     'convnext': (convnext(), [(0, 1, 3, 4, 5, 6), (0, 1, 3, 4, 6)]),
 }
+
+
+LORA = VIT | dict(lora=dict(rank=2))
 
 
 @pytest.fixture
@@ -59,6 +65,39 @@ def test_a_chain_runs_its_blocks_and_the_others_those_of_the_network(build, name
             assert all(same) == (i == 2)
     net.chain_blocks.copy_network()
     assert_close(maps_of(net, 2, images), maps_of(plain, 2, images))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('net', [VIT, LORA])
+def test_an_exported_chain_has_its_blocks(randomise, net):
+    pytest.importorskip('mmseg.models')
+    head = dict(type='FCNHead', in_channels=8, channels=4, num_classes=3)
+    head |= dict(num_convs=1, norm_cfg=None, in_index=0)
+    own = dict(chain_blocks=dict(type='ChainBlocks', stitches=[2]))
+    backbone = dict(type='ElasticBackbone', anchors=[net], plugins=own)
+    backbone |= dict(chains=[(0, 1, 2, 5), (0, 5)])
+    model = dict(type='EncoderDecoder', backbone=backbone, decode_head=head)
+    cfg = Config(dict(model=model, default_scope='mmseg'))
+    built = randomise(MODELS.build(dict(cfg.model, _scope_='mmseg'))).eval()
+    images, found = torch.randn(1, 3, 32, 32), []
+    for i in (1, 2):
+        set_stitch(built, i)
+        _, single = single_stitch(cfg, built, i)
+        found.append(single._forward(images))
+        assert_close(found[-1], built._forward(images))
+    assert not torch.equal(*found)
+
+
+def test_forwards_that_overlap_leave_the_network_as_it_is(build):
+    net = build('vit')
+    (anchor,) = net.anchors
+    blocks = [*anchor.blocks]
+    for i in (2, 2):
+        net.set_stitch(i)
+        net.chain_blocks._before_forward(net)
+    for _ in range(2):
+        net.chain_blocks._after_forward()
+    assert [*anchor.blocks] == blocks
 
 
 @pytest.mark.parametrize('name', ['vit', 'checkpointed'])

@@ -198,6 +198,20 @@ def test_chains_fitted_alone_or_in_a_stream_get_equal_maps(elastic):
         fit_in_turn(net, iter(()))
 
 
+@pytest.mark.parametrize('seed', range(3))
+def test_a_prefix_token_that_is_constant_gets_an_offset_alone(seed):
+    """Such as a cls token before the first block, beside rounding errors of sums."""
+    generator = torch.Generator().manual_seed(seed)
+    x, y = torch.randn(2, 500, 6, 16, generator=generator)
+    x[:, 0] = torch.randn(16, generator=generator)
+    layer = PrefixStitchingLayer(16, 16, num_prefix=1)
+    fit = LayerFit(layer, 1e-4, None)
+    fit.update(TokenState(x, (1, 5)), TokenState(y, (1, 5)))
+    fit.set_maps()
+    found = layer.map_state(TokenState(x, (1, 5))).tokens[:, 0]
+    assert_close(found, y[:, 0].mean(0).expand_as(found), 1e-3)
+
+
 def test_prefix_tokens_have_the_common_map_and_a_damped_difference():
     x, y = torch.randn(2, 30, 6, 4, dtype=torch.float64)
     layer = PrefixStitchingLayer(4, 4, num_prefix=2)

@@ -66,6 +66,9 @@ def test_a_query_attends_to_the_patches_of_its_mask_until_masking_ends(
     head, maps, monkeypatch
 ):
     head.train()
+    running = MessageHub.get_current_instance().runtime_info
+    monkeypatch.setitem(running, 'max_iters', 10)
+    monkeypatch.setitem(running, 'iter', 0)  # not that of another test's training
     tokens = torch.zeros(1, QUERIES + 1 + 16, 16)
     masks = torch.full((1, QUERIES, 16, 16), -1.0)
     masks[:, 0, :8, :4] = 1  # two patches in the first column
@@ -75,8 +78,6 @@ def test_a_query_attends_to_the_patches_of_its_mask_until_masking_ends(
     inside = allowed[:QUERIES, QUERIES + 1 :]
     assert inside[0].nonzero()[:, 0].tolist() == [0, 4]
     assert not inside[1:].any()
-    running = MessageHub.get_current_instance().runtime_info
-    monkeypatch.setitem(running, 'max_iters', 10)
     monkeypatch.setitem(running, 'iter', 9)
     assert head._attended(tokens, (4, 4), masks, 0).all()
     classes, _ = head(maps)

@@ -19,8 +19,8 @@ def parse_args() -> argparse.Namespace:
     add('--work-dir', type=Path, help=what)
     what = 'folder of unlabelled images (default: the training images of the config)'
     add('--images', help=what)
-    what = 'images that the maps are fitted on (default: %(default)s)'
-    add('--num-images', type=int, default=64, help=what)
+    what = 'images that the maps are fitted on (default: 64; for a classifier 500)'
+    add('--num-images', type=int, help=what)
     which = parser.add_mutually_exclusive_group()
     what = """number of budgets below the model (default: %(default)s), or budgets such
         as 10ms,20ms on this device or 3G"""

@@ -19,6 +19,7 @@ from snnet_mm.evaluation import plot_pareto, wide_console
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn
 from snnet_mm.stitching import StitchResults, is_budget, parse_budget
+from snnet_mm.tasks import task_of
 from snnet_mm.training.build_runner import build_runner
 from snnet_mm.utils import (
     atomic_path,
@@ -48,7 +49,8 @@ from .report import (
 from .search import ChainSearch, choose_lengths, images_wanted
 from .tuning import tuning_config
 
-NUM_IMAGES = 64  # that maps are fitted on
+# That maps are fitted on; a classifier's have one cls token and few patches.
+NUM_IMAGES, OF_CLASSIFIERS = 64, 500
 LABELS_WEIGHT = 1  # of the losses of labels beside the divergence from the network
 LEAST_SHARE = (
     0.2  # of the network's FLOPs, where the search ends for a number of budgets
@@ -68,7 +70,7 @@ def make_elastic(
     labels: bool = False,
     rate: float = 1e-4,
     train: int = 0,
-    num_images: int = NUM_IMAGES,
+    num_images: int | None = None,
     whole: bool = False,
     seed: int = 0,
     device: str | None = None,
@@ -106,7 +108,8 @@ def make_elastic(
         rate: Highest learning rate of tuning.
         train: Iterations of a joint training of the network and all chains with the
             schedule of the config. It changes the network.
-        num_images: Number of images that maps are fitted on.
+        num_images: Number of images that maps are fitted on; by default 64, and 500 for
+            classifiers, whose images have one cls token and few patches.
         whole: Whether ``elastic.pth`` holds the network, too. Otherwise it names the
             checkpoint by its path and digest, and loading checks both.
         seed: Seed of the choice of images and of tuning.
@@ -268,7 +271,7 @@ class _Job:
     def fit(
         self,
         chains: Sequence[Sequence[int]],
-        num_images: int,
+        num_images: int | None,
         whole: bool,
         own: Sequence[int] = (),
         heads: bool = False,
@@ -282,6 +285,9 @@ class _Job:
             own_heads(self.cfg) if heads else (),
         )
         model = self.conversion.build(self.cfg, self.budgets, self.model)
+        if num_images is None:
+            classifies = task_of(model).name == 'classification'
+            num_images = OF_CLASSIFIERS if classifies else NUM_IMAGES
         width = max(self.anchor.block_dims)
         batches = ImageBatches(self.cfg, model, num_images, self.images, self.seed)
         self.say(f'Fitting the maps of {len(chains)} chains on {len(batches)} images')

@@ -433,6 +433,19 @@ def test_the_network_is_never_written_over(trained, quick, tmp_path):
     assert path.read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.parametrize('task, number', [('seg', 2), ('cls', 3)])
+def test_maps_of_classifiers_are_fitted_on_more_images(
+    trained, quick, tmp_path, monkeypatch, task, number
+):
+    module, lines = sys.modules[make_elastic.__module__], []
+    assert (module.NUM_IMAGES, module.OF_CLASSIFIERS) == (64, 500)
+    monkeypatch.setattr(module, 'NUM_IMAGES', 2)
+    monkeypatch.setattr(module, 'OF_CLASSIFIERS', 3)
+    options = dict(blocks=[[0]], num_images=None, say=lines.append)
+    quick(*trained(task), tmp_path, **options)
+    assert f'Fitting the maps of 1 chains on {number} images' in lines
+
+
 def test_fewer_tokens_than_maps_need_are_warned_of(trained, quick, tmp_path):
     lines = []
     quick(*trained(), tmp_path, blocks=[[0]], num_images=1, say=lines.append)

@@ -22,7 +22,6 @@ from snnet_mm.models.backbones.chain_blocks import NAME
 from snnet_mm.models.wrappers.distillation import weighted
 from snnet_mm.utils import check, register
 
-from .convert import own_heads
 from .divergence import Predictions, alignment_loss, recorded_output
 
 # Of the rate of maps, for blocks and heads that chains have of their own.
@@ -129,8 +128,8 @@ def tuning_config(
             dataset=unlabelled,
             sampler=dict(type='InfiniteSampler'),
         ) | {k: loader[k] for k in kept if k in loader}
-    rates = {f'{NAME}.': dict(lr_mult=BLOCKS_RATE)}
-    rates |= {f'{name}.': dict(lr_mult=HEADS_RATE) for name in own_heads(cfg)}
+    # Only those parts of a PartPerChain are trained that are not the network's.
+    rates = {f'{NAME}.': dict(lr_mult=BLOCKS_RATE), '.parts.': dict(lr_mult=HEADS_RATE)}
     cfg.optim_wrapper = dict(
         type='OptimWrapper',
         optimizer=dict(type='AdamW', lr=lr, weight_decay=0.0),

@@ -89,9 +89,6 @@ def joined_with_base(
             f'checkpoint {path} adds to {base}, whose weights have changed since: '
             'restore that file, or run tools/make_elastic.py again'
         )
-    renames = record['renames']
-    if isinstance(renames, list):  # one prefix, as files had before
-        renames = {renames[0]: renames[1]}
-    named = with_prefixes(weights, renames)
+    named = with_prefixes(weights, record['renames'])
     kept = {k: v for k, v in meta.items() if k != KEY}
     return dict(loaded, meta=kept, state_dict={**named, **loaded['state_dict']})

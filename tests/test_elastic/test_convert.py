@@ -1,5 +1,6 @@
 """Models of one network, before and after they are made elastic."""
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from stock_configs import narrow_stock
 from torch.utils._pytree import tree_leaves
 from toy import without_weights
 
-from snnet_mm.elastic import convert_model
-from snnet_mm.elastic.convert import Budgets, check_equal
+from snnet_mm.elastic import convert_model, make_elastic
+from snnet_mm.elastic.convert import Budgets, check_equal, own_heads
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
 from snnet_mm.models.backbones.elastic_backbone import skippable
@@ -148,6 +149,17 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
         for k in elastic.state_dict()
         if 'stitching' in k or k == 'backbone._extra_state'
     }
+    budgets = Budgets(chains, [1], own_heads(cfg))
+    labelled = conversion.build(cfg, budgets, network)
+    images = torch.randn(1, 3, 64, 64)
+    check_equal(network, labelled, images)
+    held = labelled.state_dict()
+    for name, value in with_prefixes(
+        weights, conversion.renames(budgets.heads)
+    ).items():
+        assert torch.equal(held[name], value), name
+        for place in (1, 2) if '.parts.0.' in name else ():
+            assert torch.equal(held[name.replace('.0.', f'.{place}.', 1)], value)
     set_stitch(elastic, 0)
     config.dump(tmp_path / 'elastic.py')
     state = dict(meta=meta, state_dict=elastic.state_dict())
@@ -177,3 +189,33 @@ def test_what_cannot_be_converted(tmp_path):
         cfg = Config(dict(model=dict(type='x', backbone=dict(type='y'))))
         with pytest.raises(ValueError, match=f"'{wanted}'.*model.backbone.type"):
             convert_model(cfg, model)
+
+
+@pytest.mark.parametrize('package, stock, family, backbone, parts', [*cases()])
+def test_chains_of_a_stock_model_learn_from_labels_in_batches_of_one(
+    package, stock, family, backbone, parts, data, tmp_path, monkeypatch
+):
+    cfg = read_stock(package, stock, backbone, parts, data, tmp_path)
+    cfg.train_dataloader.batch_size = 1
+    network = init_model(cfg, None, device='cpu')
+    meta = dict(dataset_meta=network.dataset_meta)
+    state = dict(meta=meta, state_dict=network.state_dict())
+    torch.save(state, tmp_path / 'network.pth')
+    job = sys.modules[make_elastic.__module__]._Job
+    monkeypatch.setattr(job, 'evaluate', lambda self: self)
+    probe = MODELS.build(convert_model(cfg, network).backbone | dict(chains=[]))
+    depth, free = probe.anchors[0].depth, skippable(probe.anchors[0])
+    options = dict(blocks=[[i for i in range(depth) if i != free[-1]]], num_images=2)
+    options |= dict(own=[depth - 1], iters=2, labels=True, device='cpu')
+    make_elastic(cfg, tmp_path / 'network.pth', tmp_path, **options)
+    elastic = init_model(tmp_path / 'elastic.py', tmp_path / 'elastic.pth', stitch=0)
+    check_equal(network, elastic, torch.randn(1, 3, 64, 64))
+    backbone = find_stitched_backbone(elastic)
+    for number, block in backbone.chain_blocks.get_submodule('1').items():
+        path = backbone.anchors[0].block_path(int(number))
+        pairs = zip(
+            block.parameters(),
+            backbone.get_submodule(f'anchors.0.{path}').parameters(),
+            strict=True,
+        )
+        assert not all(torch.equal(a, b) for a, b in pairs), path

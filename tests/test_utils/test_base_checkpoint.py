@@ -69,16 +69,6 @@ def test_what_is_added_goes_over_the_base_which_may_add_to_another(base, tmp_pat
     assert 'backbone.anchors.0.anchors.0.a' in loaded
 
 
-def test_a_file_with_one_prefix_as_before_is_read(base, tmp_path):
-    path = save(tmp_path / 'e.pth', base)
-    record = torch.load(path, weights_only=True)
-    record['meta']['base_checkpoint']['renames'] = ['backbone.', 'net.']
-    torch.save(record, path)
-    added = 'backbone.stitching_layers.x'
-    names = {'net.a', 'net.backbone.b', 'head.c', 'head.empty', added}
-    assert load_weights_only(path)['state_dict'].keys() == names
-
-
 def test_a_bare_state_dict_of_the_base_and_the_same_weights_in_another_file(
     base, tmp_path
 ):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from snnet_mm.stitching import SKIP_KIND, Stitch
 from snnet_mm.utils import check, register
+from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.checkpoints import ADDED
 
 from .stitch_plugin import StitchPlugin
@@ -57,13 +58,12 @@ class ChainBlocks(StitchPlugin):
         self, stitch: Stitch, weights: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         (anchor,) = self._anchor
-        places = {f'{NAME}.{stitch.id}.{n}.': n for n, _ in self._copies(stitch)}
-        return {
-            f'anchors.0.{anchor.block_path(int(n))}.{name.removeprefix(place)}': value
-            for place, n in places.items()
-            for name, value in weights.items()
-            if name.startswith(place)
+        renames = {
+            f'{NAME}.{stitch.id}.{n}.': f'anchors.0.{anchor.block_path(int(n))}.'
+            for n, _ in self._copies(stitch)
         }
+        own = {k: v for k, v in weights.items() if k.startswith((*renames,))}
+        return with_prefixes(own, renames)
 
     def _apply_to(self, stitch: Stitch) -> None:
         (anchor,) = self._anchor

@@ -1,5 +1,6 @@
 """A trained model in, its elastic version out."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -361,6 +362,11 @@ class _Job:
         read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
         text = json.dumps([cfg.get(key) for key in read], default=str)
         identity |= dict(options, seed=self.seed, config=text)
+        # A visualizer of an earlier training, of the same name, would be used again,
+        # whose folder may be gone.
+        words = json.dumps([str(work_dir), identity])
+        cfg.experiment_name = f'{name}_{hashlib.sha256(words.encode()).hexdigest()[:8]}'
+        (cfg.get('visualizer') or {}).pop('name', None)
         same = begun.exists() and json.loads(begun.read_text()) == identity
         last = find_latest_checkpoint(work_dir) if same else None
         if last is not None:

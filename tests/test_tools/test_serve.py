@@ -1,7 +1,9 @@
 """A real service on Ray: faults, load and its end."""
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from narrow_toy import smooth_images
 from old_torch import writes_onnx
 
 from snnet_mm.runtime import StitchRuntime
+from snnet_mm.runtime.runtime import LATENCIES
 
 aiohttp = pytest.importorskip('aiohttp', reason='ray is missing')
 pytest.importorskip('ray.serve', reason='ray is missing')
@@ -64,6 +67,20 @@ class Service:
     def memory(self, name):
         pages = Path(f'/proc/{self.replica(name)}/statm').read_text().split()[1]
         return int(pages) * os.sysconf('SC_PAGE_SIZE') / 1e6
+
+
+@pytest.fixture(scope='module')
+def bundle(bundle, tmp_path_factory):
+    """A bundle whose stitches are both on the front, however long they take here."""
+    folder = tmp_path_factory.mktemp('served') / 'bundle'
+    shutil.copytree(bundle, folder)
+    StitchRuntime(folder, 1).latencies()
+    path = folder / LATENCIES
+    ((setup, times),) = json.loads(path.read_text()).items()
+    ordered = {name: 1.0 + place for place, name in enumerate(sorted(times))}
+    path.write_text(json.dumps({setup: ordered}))
+    assert [stitch for _, stitch in StitchRuntime(folder, 1).front()] == [0, 1]
+    return folder
 
 
 @pytest.fixture(scope='module')

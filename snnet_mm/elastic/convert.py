@@ -22,7 +22,7 @@ from snnet_mm.models import (
     unwrapped,
 )
 from snnet_mm.models.backbones.chain_blocks import NAME
-from snnet_mm.tasks import parts_for
+from snnet_mm.tasks import Task, parts_for
 from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.timm_models import origin_of
@@ -168,14 +168,13 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
     )
 
 
-def own_heads(cfg: Config) -> list[str]:
+def own_heads(cfg: Config, task: Task) -> list[str]:
     """Return the names of the heads of which labels train copies for the chains.
 
-    They are those of segmentation, depth and classification. A detector's heads hold a
-    large share of its weights and stay frozen, as a list of heads does.
+    A list of heads stays frozen.
     """
     model = model_config(cfg)
-    return [h for h in ('decode_head', 'head') if isinstance(model.get(h), Mapping)]
+    return [h for h in task.chain_heads if isinstance(model.get(h), Mapping)]
 
 
 @torch.no_grad()

@@ -283,7 +283,7 @@ class _Job:
         self.budgets = Budgets(
             [tuple(chain) for chain in chains],
             [i for i, n in enumerate(lengths, start=1) if n in own],
-            own_heads(self.cfg) if heads else (),
+            own_heads(self.cfg, task_of(self.model)) if heads else (),
         )
         model = self.conversion.build(self.cfg, self.budgets, self.model)
         if num_images is None:

@@ -37,6 +37,8 @@ class Task:
         heads: Paths of the heads with one output for each class of the data. The first
             one that a model has computes its logits.
         one_class: Classes of heads in ``heads`` that only find objects of any class.
+        chain_heads: Names of heads of which the chains of an elastic model get copies
+            that labels train.
         classifies: Whether images or pixels are classified.
         unsized: Whether models need images at their own size.
         full_mode: Mode of mm's forward that runs all that prediction runs.
@@ -52,6 +54,7 @@ class Task:
     classes: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     one_class: tuple[str, ...] = ()
+    chain_heads: tuple[str, ...] = ()
     classifies = False
     unsized = False
     full_mode = 'tensor'

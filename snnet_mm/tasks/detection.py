@@ -42,6 +42,7 @@ class Detection(Task):
         'roi_head.mask_iou_head', 'roi_head.point_head', 'panoptic_head',
     )  # fmt: skip
     one_class = 'RPNHead', 'GARPNHead'  # a ``bbox_head`` where they are trained alone
+    # Heads hold a large share of the weights, so chains have no copies.
     full_mode = 'predict'
     unsized = True  # boxes are in pixels of what the backbone has seen
     higher = (

@@ -14,6 +14,7 @@ class DenseTask(Task):
     """A task of mmseg, whose models predict maps of the images' size."""
 
     scope = 'mmseg'
+    chain_heads = ('decode_head',)
     saving_keys = ('output_dir',)
     inferencer = 'mmseg.apis', 'MMSegInferencer'
 

@@ -20,6 +20,7 @@ from snnet_mm.elastic.convert import Budgets, check_equal, own_heads
 from snnet_mm.inference.init_model import init_model
 from snnet_mm.models import find_stitched_backbone, fit_in_turn, set_stitch
 from snnet_mm.models.backbones.elastic_backbone import skippable
+from snnet_mm.tasks import task_of
 from snnet_mm.utils.base_checkpoint import with_prefixes
 
 OPS = pytest.mark.ops
@@ -149,7 +150,7 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
         for k in elastic.state_dict()
         if 'stitching' in k or k == 'backbone._extra_state'
     }
-    budgets = Budgets(chains, [1], own_heads(cfg))
+    budgets = Budgets(chains, [1], own_heads(cfg, task_of(network)))
     labelled = conversion.build(cfg, budgets, network)
     images = torch.randn(1, 3, 64, 64)
     check_equal(network, labelled, images)

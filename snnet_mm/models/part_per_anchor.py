@@ -1,6 +1,6 @@
 """Heads and necks that differ between stitches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
@@ -97,6 +97,11 @@ class PartPerAnchor(BaseModule):
     def loss_and_predict(self, *args, **kwargs) -> object:
         """Return losses and predictions of the active part, as mmdet's RPN heads do."""
         return self.active.loss_and_predict(*args, **kwargs)
+
+    @property
+    def pre_logits(self) -> Callable:
+        """``pre_logits`` of the active part, where it is a classifier's head."""
+        return self.active.pre_logits
 
 
 @register(MODELS, passes_on=True)

@@ -154,6 +154,10 @@ def test_a_stock_model_predicts_the_same_to_the_bit(
     labelled = conversion.build(cfg, budgets, network)
     images = torch.randn(1, 3, 64, 64)
     check_equal(network, labelled, images)
+    if package == 'mmpretrain':
+        stage = dict(stage='pre_logits')
+        wanted, found = (m.extract_feat(images, **stage) for m in (network, labelled))
+        assert torch.equal(wanted, found)
     held = labelled.state_dict()
     for name, value in with_prefixes(
         weights, conversion.renames(budgets.heads)

@@ -1,4 +1,4 @@
-"""Data sets, and checks of the data that a config names."""
+"""Data sets, samplers, and validation of the data paths in a config."""
 
 from .batches import prepare, random_batches, spread
 from .folder_check import (

@@ -1,4 +1,4 @@
-"""Batches of a data set: some of its images, and predictions of them."""
+"""Batches of a subset of the images, and predictions for a batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,18 +16,18 @@ Predictions = Sequence[BaseDataElement]
 
 
 def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
-    """Preprocess a batch once, and return what predicts it with the active stitch.
+    """Preprocess a batch once; return a function that predicts it.
 
-    Every call writes into data samples of its own.
+    Every call uses the active stitch and writes into new data samples.
     """
     model = model.module if is_model_wrapper(model) else model
     if isinstance(model, BaseTTAModel):
-        # It preprocesses inside, one augmented copy of the batch after the other.
+        # Its test_step preprocesses the augmented copies of the batch one by one.
         return lambda: model.test_step(data_batch)
     data = model.data_preprocessor(data_batch, False)
 
     def predict() -> Predictions:
-        # mm writes predictions into the samples it is given.
+        # mm writes predictions into its input samples.
         samples = [sample.new() for sample in data['data_samples']]
         return model._run_forward(dict(data, data_samples=samples), mode='predict')
 
@@ -35,9 +35,9 @@ def prepare(model: nn.Module, data_batch: dict) -> Callable[[], Predictions]:
 
 
 def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
-    """Return the same data loader over a few images, evenly spread over its data."""
+    """Return the same data loader over fewer images, evenly spaced in its data."""
     dataset, key = dataloader.dataset, 'test_dataloader.dataset'
-    # Wrappers such as mmengine's ConcatDataset have no subsets.
+    # Wrappers such as mmengine's ConcatDataset support no subsets.
     allowed = 'a data set without a wrapper, to take fewer images of (config keys: '
     allowed += 'test_cfg.limit, test_cfg.screen; options: --limit, --screen)'
     check(isinstance(dataset, BaseDataset), key, type(dataset).__name__, allowed)
@@ -45,16 +45,16 @@ def spread(dataloader: DataLoader, num_images: int) -> DataLoader:
     part = dataset.get_subset([i * total // number for i in range(number)])
     names = 'batch_size', 'num_workers', 'collate_fn', 'worker_init_fn'
     settings = {name: getattr(dataloader, name) for name in names}
-    settings['batch_size'] = dataloader.batch_size or 1  # of batch samplers none
+    settings['batch_size'] = dataloader.batch_size or 1  # None with a batch sampler
     return DataLoader(part, sampler=DefaultSampler(part, shuffle=False), **settings)
 
 
 def random_batches(loader: DataLoader, seed: int, num_images: int) -> Iterator[dict]:
-    """Yield batches of this rank's share of images that are drawn at random."""
+    """Yield batches of this rank's share of ``num_images`` random images."""
     dataset, rng = loader.dataset, np.random.default_rng(shared_seed(seed))
     chosen = rng.permutation(len(dataset))[:num_images]
     own = chosen[get_rank() :: get_world_size()].tolist()
-    # One by one where a batch sampler groups images, which is against padding.
+    # A batch sampler groups images to avoid padding: yield single images instead.
     size = loader.batch_size or 1
     for i in range(0, len(own), size):
         yield loader.collate_fn([dataset[j] for j in own[i : i + size]])

@@ -1,4 +1,4 @@
-"""Data folders that a config names, checked before anything is built."""
+"""Validate the data folders of a config before anything is built."""
 
 import os
 import os.path as osp
@@ -7,18 +7,19 @@ from contextlib import contextmanager
 
 from snnet_mm.utils import check
 
-EMPTY = 'need at least one array to concatenate'  # of mmengine, where there is no image
+EMPTY = 'need at least one array to concatenate'  # mmengine's error without images
 
 
 def check_data_folders(dataloader: Mapping | None, key: str) -> None:
-    """Raise if local folders or the annotation file of a dataloader are empty.
+    """Raise if a dataloader's local folders or annotation file are missing or empty.
 
-    ``seg`` maps, which mmdet's instance configs inherit, count where they are loaded.
+    mmdet's instance configs inherit a ``seg`` prefix, which is checked only if the
+    pipeline loads its maps.
     """
     dataset = (dataloader or {}).get('dataset', {})
     root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix', {})
     check_annotation_file(dataset, f'{key}.dataset', root)
-    # One folder for everything, as data sets of classification have it, has no name.
+    # The single prefix of a classification data set has no name.
     named = prefixes if isinstance(prefixes, Mapping) else {None: prefixes}
     for name, prefix in named.items():
         folder = osp.join(root, prefix or '')
@@ -45,9 +46,9 @@ def check_annotation_file(config: Mapping | None, key: str, root: str = '') -> N
 
 @contextmanager
 def naming_empty_data(*keys: str) -> Iterator[None]:
-    """Name the config keys of dataloaders, one of which has a data set without images.
+    """Add the config keys of the dataloaders to mmengine's error for empty data sets.
 
-    mmengine, which builds them in the block, names none.
+    mmengine builds the dataloaders in the block, and its error names no key.
     """
     try:
         yield

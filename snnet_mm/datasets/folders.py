@@ -64,7 +64,7 @@ class LabelledFolder:
         counts: Number of pixels, objects or images of every class.
         sizes: Number of images of every ``(height, width)``.
         notes: Sentences about oddities that do not prevent training.
-        facts: Values that only one task has, such as ``with_mask``.
+        facts: Task-specific values, such as ``with_mask``.
     """
 
     root: Path
@@ -80,12 +80,12 @@ class LabelledFolder:
 def read_folder(
     root: str | os.PathLike, task: str | None = None, classes: Sequence[str] = ()
 ) -> LabelledFolder:
-    """Recognise and check a folder; one without validation images is divided 80 to 20.
+    """Recognise and check a folder; split it 80 to 20 if validation images are missing.
 
     Args:
         root: The folder.
-        task: Key of ``TASKS``; None for the task of the layout.
-        classes: Names of the labels in masks. Other layouts have names of their own.
+        task: Key of ``TASKS``. Default: the task of the layout.
+        classes: Class names of the labels in masks. Other layouts define their own.
     """
     root, classes = Path(root).expanduser().resolve(), list(classes)
     check(task in (None, *TASKS), '--task', task, tuple(TASKS))
@@ -103,7 +103,7 @@ def read_folder(
 
 
 def _divide(items: Sequence) -> tuple[list, list]:
-    """Divide items 80 to 20, at random but always alike."""
+    """Split items 80 to 20, at random with a fixed seed."""
     if len(items) < 2:
         raise ValueError(f'{len(items)} labelled images: expected 2 or more')
     items = random.Random(0).sample(items, len(items))
@@ -154,13 +154,13 @@ def _read_pairs(
 
 
 def _folders_of_pairs(root: Path) -> dict[str, Sequence[str]]:
-    """Return the folders of images and labels of every split, relative to the root."""
+    """Return the image and label folders of every split, relative to the root."""
     for pair in product(IMAGE_DIRS, LABEL_DIRS):
         for form in ('{0}/{1}', '{1}/{0}'):
             folders = {
                 split: [form.format(name, folder) for name in pair]
                 for split, options in SPLITS.items()
-                for folder in options[::-1]  # the first one wins
+                for folder in options[::-1]  # so that the first option wins
                 if all((root / form.format(name, folder)).is_dir() for name in pair)
             }
             if 'train' in folders:
@@ -171,7 +171,7 @@ def _folders_of_pairs(root: Path) -> dict[str, Sequence[str]]:
 
 
 def _match(images: Path, labels: Path, notes: list[str]) -> dict[str, tuple[str, str]]:
-    """Return suffixes of image and label by name; 1_mask.png is a label of 1.jpg."""
+    """Return suffixes of image and label by stem; 1_mask.png may belong to 1.jpg."""
     image, label = (
         {str(p.relative_to(x).with_suffix('')): p.suffix for p in find_images(x)}
         for x in (images, labels)
@@ -251,7 +251,7 @@ def _fill_depth(result: LabelledFolder, pairs: list[tuple[Path, Path]]) -> None:
 def _read_classes(
     root: Path, task: str | None, given: list[str]
 ) -> LabelledFolder | None:
-    """Read a folder of images for every class."""
+    """Read one folder of images per class."""
     folders = {s: n for s, x in SPLITS.items() for n in x[::-1] if (root / n).is_dir()}
     folders = folders if 'train' in folders else dict(train='')
     files = {}
@@ -261,7 +261,7 @@ def _read_classes(
         files[split] = {name: found for name, found in images.items() if found}
     classes = [*files['train']]
     stems = {frozenset(p.stem for p in paths) for paths in files['train'].values()}
-    if len(classes) < 2 or len(stems) < 2:  # with equal names: images and labels
+    if len(classes) < 2 or len(stems) < 2:  # equal stems: images and labels
         return None
     for split, found in files.items():
         other = sorted({*found} ^ {*classes})
@@ -299,7 +299,7 @@ def _read_coco(root: Path, task: str | None, given: list[str]) -> LabelledFolder
     for path in sorted([*root.glob('*.json'), *root.glob('*/*.json')]):
         name = re.search('train|val|test', str(path.relative_to(root)).lower())
         split = name[0] if name else 'train'
-        # COCO itself has files of captions and keypoints, too.
+        # COCO itself also contains files of captions and keypoints.
         if split not in contents or path.name.startswith('instances'):
             try:
                 content = json.loads(path.read_text())
@@ -314,19 +314,19 @@ def _read_coco(root: Path, task: str | None, given: list[str]) -> LabelledFolder
 
 
 def _is_coco(content: Any) -> bool:
-    """Return whether a file of annotations has images and boxes."""
+    """Return whether an annotation file contains images and boxes."""
     some = isinstance(content, dict) and content.get('annotations')
     some = some and content.get('images') and 'categories' in content
     return bool(some) and 'bbox' in content['annotations'][0]
 
 
 def _folder_of_images(root: Path, path: Path, split: str, images: list[dict]) -> str:
-    """Return the folder, relative to the root, that file names are relative to."""
+    """Return the base folder of the file names, relative to the root."""
     names = [image['file_name'] for image in images]
     depth, missing = len(Path(names[0]).parts), names
     hits = [p for p in root.rglob(Path(names[0]).name) if str(p).endswith(names[0])]
     folders = [os.path.relpath(hit.parents[depth - 1], root) for hit in hits]
-    # Images of several splits may have equal names.
+    # Splits may share file names: try the folders named after this split first.
     for folder in sorted(folders, key=lambda name: split not in name):
         missing = [name for name in names if not (root / folder / name).is_file()]
         if not missing:
@@ -339,7 +339,7 @@ def _folder_of_images(root: Path, path: Path, split: str, images: list[dict]) ->
 def _read_objects(
     root: Path, contents: dict[str, tuple[dict, str, Path | None]], given: list[str]
 ) -> LabelledFolder:
-    """Check COCO's dict, folder of images and file of every split."""
+    """Check the COCO dict, image folder and annotation file of every split."""
     names = _names(contents['train'][0])
     _check_names(given, [*names.values()])
     objects, sizes, notes = [], Counter(), []
@@ -375,7 +375,7 @@ def _read_objects(
 
 
 def _share(image: dict, annotation: dict) -> float:
-    """Return the side of an object as a share of the longer side of its image."""
+    """Return the root of a box's area as a fraction of the longer image side."""
     *_, width, height = annotation['bbox']
     return (width * height) ** 0.5 / max(image['height'], image['width'])
 
@@ -385,7 +385,7 @@ def _names(content: dict) -> dict[int, str]:
 
 
 def _part(content: dict, ids: set) -> dict:
-    """Return the part of COCO's dict for some images."""
+    """Return a COCO dict restricted to some images."""
     images = [x for x in content['images'] if x['id'] in ids]
     objects = [x for x in content['annotations'] if x['image_id'] in ids]
     return dict(content, images=images, annotations=objects)

@@ -1,4 +1,4 @@
-"""Images in folders: finding them, and reading all of them to see if they are whole."""
+"""Find the images in folders, and decode them to detect damaged files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ from PIL import Image
 
 from snnet_mm.runtime.folder import SUFFIXES
 
-ORIENTATION = 0x0112  # of EXIF; rows and columns are exchanged from 5 on
+ORIENTATION = 0x0112  # EXIF tag; values from 5 on swap rows and columns
 Size = tuple[int, int]
 
 
@@ -23,7 +23,7 @@ def find_images(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
-    """Open an image; a damaged one raises an error with its name."""
+    """Open an image; raise a ValueError with its path if it is damaged."""
     try:
         with Image.open(path) as image:
             yield image
@@ -32,17 +32,17 @@ def opened(path: Path) -> Iterator[Image.Image]:
 
 
 def read_size(path: Path) -> Size:
-    """Return height and width as an image is loaded for training; decode all of it."""
+    """Return height and width as loaded for training; decode the whole image."""
     with opened(path) as image:
         width, height = image.size
         turned = image.getexif().get(ORIENTATION, 1) >= 5
-        image.draft('RGB', (width // 8, height // 8))  # decodes a JPEG in less time
+        image.draft('RGB', (width // 8, height // 8))  # decodes a JPEG faster
         image.load()
     return (width, height) if turned else (height, width)
 
 
 def read_all(read: Callable, items: Sequence[tuple]) -> list:
-    """Return ``read(*item)`` of all items, in threads; raise one error for all."""
+    """Return ``read(*item)`` for all items, using threads; join errors into one."""
 
     def attempt(item: tuple) -> Any:
         try:
@@ -60,6 +60,6 @@ def read_all(read: Callable, items: Sequence[tuple]) -> list:
 
 
 def note(what: str, names: Sequence) -> list[str]:
-    """Return a sentence that counts some files, or nothing if there are none."""
+    """Return a list of one sentence that counts ``names``, or an empty list."""
     first = ', '.join(map(str, names[:3])) + ', ...' * (len(names) > 3)
     return [f'{len(names)} {what}: {first}'] if names else []

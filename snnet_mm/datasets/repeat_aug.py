@@ -1,4 +1,4 @@
-"""Repeated augmentation in trainings that go by iterations."""
+"""Repeated augmentation for iteration-based training."""
 
 from collections.abc import Iterator, Sized
 from itertools import islice
@@ -13,16 +13,16 @@ from snnet_mm.utils import check, is_whole, register
 
 @register(DATA_SAMPLERS)
 class InfiniteRepeatAugSampler(Sampler):
-    """Draws every image several times in a row, for augmentations of its own each time.
+    """Draws every image several times in a row, each time with another augmentation.
 
-    As in DeiT, whose sampler has epochs: of a new order of all images the first
-    ``1 / num_repeats`` are drawn, copies of one by different ranks where possible.
-    Inside a :class:`SeededSampler` resuming is exact and loads no image twice.
+    As DeiT's epoch-based sampler does, it draws the first ``1 / num_repeats`` of every
+    new permutation of all images. Different ranks draw the copies of an image where
+    possible. In a :class:`SeededSampler`, resuming is exact and reloads no image.
 
     Args:
         dataset: The data set.
-        num_repeats: Draws of an image.
-        seed: Equal on all ranks; by default that of the run.
+        num_repeats: Number of draws per image.
+        seed: Seed, equal on all ranks. Default: the seed of the run.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class InfiniteRepeatAugSampler(Sampler):
         self.skip(0)
 
     def skip(self, num_samples: int) -> None:
-        """Begin after the first ``num_samples`` of the stream of this rank."""
+        """Skip the first ``num_samples`` samples of this rank's stream."""
         self._begin = self.rank + num_samples * self.world_size
 
     def set_epoch(self, epoch: int) -> None:

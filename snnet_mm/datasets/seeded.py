@@ -1,4 +1,4 @@
-"""Augmentation that depends on the place in the stream of samples alone."""
+"""Augmentation that depends only on the position in the stream of samples."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ SAMPLES = 1
 
 
 class SeededIndex(int):
-    """An int, for batch samplers and workers, with the seed of its augmentation."""
+    """Index with the seed of its augmentation; an int to batch samplers and workers."""
 
     def __new__(cls, index: int, seed: tuple[int, ...]) -> 'SeededIndex':
         self = super().__new__(cls, index)
@@ -27,11 +27,11 @@ class SeededIndex(int):
 
 @register(DATASETS, passes_on=True)
 class SeededDataset:
-    """A data set ``of`` a type, whose augmentation follows the seeds of the indices.
+    """Wraps a data set of type ``of``, whose augmentation is seeded by each index.
 
-    With :class:`SeededSampler` a sample is the same after a resume and for any number
-    of workers. Covered are ``random``, numpy's global generator and torch's on the
-    CPU, not transforms with a state of their own.
+    With :class:`SeededSampler`, a sample is the same after a resume and for any number
+    of workers. The seed applies to ``random``, numpy's global generator and torch's CPU
+    generator, not to transforms with their own state.
     """
 
     def __init__(self, of: str | type, **kwargs) -> None:
@@ -46,13 +46,13 @@ class SeededDataset:
         return len(self.dataset)
 
     def __getattr__(self, name: str) -> object:
-        # Not special methods: neither pickle nor torch may step past this class.
+        # Do not forward special methods: pickle and torch must not bypass this class.
         if name == 'dataset' or name.startswith('__'):
             raise AttributeError(f'{type(self).__name__} has no attribute {name!r}')
         return getattr(self.dataset, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        # As mm's hooks do, which switch the pipeline of a loader's data set.
+        # Forwarded for mm's hooks, which switch the pipeline of a loader's data set.
         if name == 'dataset':
             super().__setattr__(name, value)
         else:
@@ -61,10 +61,10 @@ class SeededDataset:
 
 @register(DATA_SAMPLERS, passes_on=True)
 class SeededSampler(Sampler):
-    """Another sampler whose indices have the seed of their place in the stream.
+    """Wraps a sampler of type ``of``, and seeds each index by its position.
 
-    The place is the epoch, if any, the rank, and how many samples it has drawn before;
-    ``seed`` is the run's seed by default.
+    The position is the epoch, if any, the rank, and the number of samples that the rank
+    has drawn before. ``seed`` defaults to the seed of the run.
     """
 
     seeds_samples = True
@@ -99,7 +99,7 @@ class SeededSampler(Sampler):
         return getattr(self.sampler, name)
 
     def set_epoch(self, epoch: int) -> None:
-        """Seed the samples of an epoch, and shuffle as the sampler inside does."""
+        """Set the epoch of the seeds and of the wrapped sampler."""
         self._epoch = epoch
         self.sampler.set_epoch(epoch)
 

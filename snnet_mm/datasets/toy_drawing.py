@@ -1,7 +1,8 @@
-"""Random shapes that stand on a plain: pictures of which everything is known.
+"""Random shapes that stand on a plain: pictures with exact ground truth.
 
 A pinhole camera looks over flat ground towards hills and a sky. The row of an object's
-foot tells its depth, and the depth scales its size; nearer objects hide farther ones.
+foot determines its depth, and the depth scales its size. Nearer objects occlude farther
+ones.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 CLASSES = ('sky', 'ground', 'disk', 'box', 'triangle', 'bar')
 SKY, GROUND, DISK, BOX, TRIANGLE, BAR = range(len(CLASSES))
 TEXTURES = ('plain', 'stripes', 'checker', 'noise')
-# The texture hints at the class: this often an object has that of its class.
+# Textures hint at classes: TEXTURE_OF is used at this rate, else a random texture.
 TEXTURE_OF = {DISK: 'stripes', BOX: 'checker', TRIANGLE: 'noise', BAR: 'plain'}
 TEXTURE_RATE = 0.8
 
@@ -20,19 +21,19 @@ Size = tuple[int, int]
 
 SKY_DEPTH = 80.0  # metres
 MAX_GROUND_DEPTH = 40.0  # metres
-FEET = 0.2, 0.95  # least and greatest share of the rows below the horizon
+FEET = 0.2, 0.95  # minimum and maximum fraction of the height below the horizon
 CAMERA_HEIGHT = 1.6  # metres; the focal length is the height of the image
 
 
 @dataclass
 class Scene:
-    """A drawn scene; objects go from far to near."""
+    """A drawn scene; objects are ordered from far to near."""
 
     image: np.ndarray  # (H, W, 3) uint8, BGR
     semantic: np.ndarray  # (H, W) uint8, indices into CLASSES
     depth: np.ndarray  # (H, W) float32, metres
     labels: list[int]  # class of each object
-    masks: np.ndarray  # (N, H, W) bool, what is seen of each object
+    masks: np.ndarray  # (N, H, W) bool, visible pixels of each object
 
 
 def draw_scene(
@@ -42,10 +43,11 @@ def draw_scene(
     feet: tuple[float, float] = FEET,
     grey: bool = False,
 ) -> Scene:
-    """Draw a scene of ``size`` (H, W) with least to greatest number of objects.
+    """Draw a scene of ``size`` (H, W) with a random number of objects.
 
-    Objects stand in the rows ``feet``, as shares of the rows below the horizon. With
-    ``grey`` all but the objects is grey.
+    ``num_objects`` is their minimum and maximum number. ``feet`` is the range of the
+    rows that they stand in, as fractions of the height below the horizon. If ``grey``,
+    everything but the objects is grey.
     """
     height, width = size
     horizon = height * rng.uniform(0.3, 0.5)
@@ -120,7 +122,7 @@ def _outline(
         top = 0 if label == TRIANGLE else half
         columns = x - half, x + half, x + lean + top, x + lean - top
         corners = np.stack([columns, (y, y, y - length, y - length)], axis=1)
-    # Sixteenths of a pixel.
+    # With shift=4, OpenCV reads sixteenths of a pixel.
     cv2.fillConvexPoly(mask, np.rint(corners * 16).astype(np.int32), 1, shift=4)
     return mask.astype(bool)
 

@@ -15,8 +15,8 @@ SPLITS = ('train', 'val', 'test')
 PALETTE = [(135, 206, 235), (60, 120, 60), (230, 60, 60), (40, 160, 230)]
 PALETTE += [(240, 200, 40), (200, 60, 200)]
 MIN_SIDE = 16  # pixels
-MIN_VISIBLE = 12  # pixels of an object, below which it is ignored
-# Labels by the share of objects in a scene: less than 10 %, less than 30 %, or more.
+MIN_VISIBLE = 12  # pixels; smaller objects are ignored
+# Labels by the share of pixels on objects: less than 10 %, less than 30 %, or more.
 CROWDS = ('sparse', 'scattered', 'crowded')
 SHARES = (0.1, 0.3)
 
@@ -25,20 +25,20 @@ SHARES = (0.1, 0.3)
 class ToyScenes(BaseDataset):
     """Generated scenes with segmentation maps or depth maps; no files.
 
-    Scene ``i`` depends on ``seed``, ``split`` and ``i`` alone, in any process; other
-    versions of numpy and OpenCV may draw another one. Pipelines hold no loading
-    transform, and ``img_path`` only names the scene.
+    Scene ``i`` depends only on ``seed``, ``split`` and ``i``, in any process. Other
+    versions of numpy and OpenCV may draw a different scene. Pipelines must not load
+    images or maps from files; ``img_path`` only names the scene.
 
     Args:
         size: (H, W) of a scene in pixels, 16 or more each.
         split: One of 'train', 'val' and 'test', which are independent.
-        num_objects: Least and greatest number of objects in a scene.
-        depth: Whether to give depth maps, in metres, in place of segmentation maps.
-        feet: Range of the rows that objects stand in, as shares of those below the
-            horizon. The lower an object stands, the nearer and larger it is.
+        num_objects: Minimum and maximum number of objects in a scene.
+        depth: Whether to return depth maps, in metres, instead of segmentation maps.
+        feet: Range of the rows that objects stand in, as fractions of the height below
+            the horizon. The lower an object stands, the nearer and larger it is.
         grey: Whether sky and ground are grey, so that objects stand out.
-        max_depth: Greatest valid depth in metres. The ground ends at 40 m and the sky
-            is at 80 m; what is farther than this gets depth 0, which is not valid.
+        max_depth: Maximum valid depth in metres. Farther pixels get depth 0, which is
+            invalid. The ground ends at 40 m and the sky is at 80 m.
     """
 
     METAINFO = dict(classes=CLASSES, palette=PALETTE)
@@ -68,7 +68,7 @@ class ToyScenes(BaseDataset):
         return [dict(scene_index=index) for index in range(self.num_scenes)]
 
     def get_data_info(self, idx: int) -> dict:
-        """Return 'img' (H, W, 3) uint8 BGR, the truth, and what loading would add."""
+        """Return 'img' (H, W, 3) uint8 BGR, ground truth, and keys set by loading."""
         info = super().get_data_info(idx)
         scene = self.draw(info['scene_index'])
         index, (height, width) = info['scene_index'], self.size
@@ -80,15 +80,15 @@ class ToyScenes(BaseDataset):
         return info | self.truth_of(scene)
 
     def draw(self, scene_index: int) -> Scene:
-        """Draw a scene; it depends on seed, split and index alone."""
-        # A spawn key keeps seed, split and index apart, whatever their lengths.
+        """Draw a scene; it depends only on seed, split and index."""
+        # A spawn key prevents collisions of seed, split and index of any length.
         key = SPLITS.index(self.split), scene_index
         seeds = np.random.SeedSequence(self.seed, spawn_key=key)
         rng = np.random.default_rng(seeds)
         return draw_scene(rng, self.size, self.num_objects, self.feet, self.grey)
 
     def truth_of(self, scene: Scene) -> dict:
-        """Return the ground truth of a scene by mm's names."""
+        """Return the ground truth of a scene under mm's keys."""
         if self.depth:
             depth = scene.depth * (scene.depth <= self.max_depth)
             return dict(gt_depth_map=depth, seg_fields=['gt_depth_map'])
@@ -99,8 +99,8 @@ class ToyScenes(BaseDataset):
 class ToyInstances(ToyScenes):
     """Generated scenes with the boxes and masks of their objects; no files.
 
-    ``instances`` holds what mmdet's ``LoadAnnotations`` reads; objects of less than 12
-    pixels have ``ignore_flag``. Metrics that have no annotation file need
+    ``instances`` contains the input of mmdet's ``LoadAnnotations``. Objects of less
+    than 12 pixels have ``ignore_flag=1``. Metrics without an annotation file require
     ``'instances'`` among the ``meta_keys`` of ``PackDetInputs``.
     """
 
@@ -131,7 +131,7 @@ class ToyObjects(ToyInstances):
 
 @register(DATASETS)
 class ToyLabels(ToyScenes):
-    """Generated scenes labelled by how much is objects: below 10 %, 30 %, or more."""
+    """Generated scenes labelled by object coverage: below 10 %, below 30 %, or more."""
 
     METAINFO = dict(classes=CROWDS)
 
@@ -141,7 +141,7 @@ class ToyLabels(ToyScenes):
 
 
 def _run_lengths(mask: np.ndarray) -> dict:
-    """Return COCO's run lengths of a mask, which go by columns."""
+    """Return COCO's run lengths of a mask, in column-major order."""
     flat = np.append(0, mask.ravel(order='F'))
     counts = np.diff(np.flatnonzero(np.diff(flat)), prepend=0, append=flat.size - 1)
     return dict(size=list(mask.shape), counts=counts.tolist())

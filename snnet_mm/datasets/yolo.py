@@ -1,4 +1,4 @@
-"""YOLO's data sets, boxes or polygons, in COCO's format."""
+"""Convert YOLO data sets of boxes or polygons to COCO's format."""
 
 import os
 from pathlib import Path
@@ -10,10 +10,10 @@ from .image_files import find_images, read_all, read_size
 
 
 def yolo_to_coco(path: Path) -> dict[str, dict] | None:
-    """Return COCO's dict of every split of a ``data.yaml``, or None for other files.
+    """Return a COCO dict for every split of a ``data.yaml``, or None for other files.
 
-    File names are relative to the folder of the file. Boxes among polygons become
-    polygons of four corners.
+    File names are relative to the folder of ``path``. If any object is a polygon, boxes
+    become polygons of four corners.
     """
     data = yaml.safe_load(path.read_text())
     if not (isinstance(data, dict) and {'names', 'train'} <= data.keys()):
@@ -38,10 +38,10 @@ def yolo_to_coco(path: Path) -> dict[str, dict] | None:
 
 
 def _images(root: Path, base: str, entries: str | list[str]) -> list[Path]:
-    """Return images in folders, or in text files that list them."""
+    """Return the images in folders, or those listed in text files."""
     images = []
     for entry in [entries] if isinstance(entries, str) else entries:
-        # Exports of Roboflow name '../train/images' for a folder beside data.yaml.
+        # Roboflow exports specify '../train/images' for a folder beside data.yaml.
         options = root / base / entry, root / entry, root / entry.removeprefix('../')
         place = next((p for p in options if p.exists()), None)
         if place is None:
@@ -52,14 +52,14 @@ def _images(root: Path, base: str, entries: str | list[str]) -> list[Path]:
 
 
 def _label(image: Path) -> Path:
-    """Return the file of labels: in the folder labels for an image in images."""
+    """Return the label file of an image: the last folder images becomes labels."""
     before, folder, after = str(image).rpartition(f'{os.sep}images{os.sep}')
     folder = folder.replace('images', 'labels')
     return Path(before + folder + after).with_suffix('.txt')
 
 
 def _read_objects(image: Path, root: Path, num_classes: int) -> tuple[dict, list]:
-    """Return COCO's image, and label, corners in pixels and if it is a box of each."""
+    """Return COCO's image and, per object, class, corners in pixels and is-box flag."""
     height, width = read_size(image)
     label, objects = _label(image), []
     lines = label.read_text().splitlines() if label.is_file() else []

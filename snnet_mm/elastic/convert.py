@@ -1,4 +1,4 @@
-"""The config and weights of a trained model, for its elastic version."""
+"""Convert the config and weights of a trained model to its elastic version."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -27,19 +27,20 @@ from snnet_mm.utils import check, model_config, refusal
 from snnet_mm.utils.base_checkpoint import with_prefixes
 from snnet_mm.utils.timm_models import origin_of
 
-# Settings of a backbone by itself, which the elastic one has.
+# Settings that move from a standalone anchor to the elastic backbone.
 OUTPUTS = ('out', 'out_indices', 'with_cls')
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Chains of an elastic model, and what belongs to some of them.
+    """Chains of an elastic model, and their own blocks and heads.
 
     Args:
         chains: The blocks that each chain keeps.
-        own: Stitch ids of chains with blocks, and a head, of their own.
-        heads: Names of heads of which the chains have copies: one for each of them
-            with blocks of its own, and one for all others.
+        own: Stitch ids of chains with their own blocks, and their own copies of
+            ``heads``.
+        heads: Names of heads that are copied for the chains. Chains outside ``own``
+            share one copy.
     """
 
     chains: Sequence[Sequence[int]] = ()
@@ -48,24 +49,24 @@ class Budgets:
 
     @property
     def groups(self) -> list[list[int]]:
-        """Stitch ids of the chains that are trained together."""
+        """Stitch ids in groups of chains that are trained together."""
         shared = [i for i in range(1, len(self.chains) + 1) if i not in self.own]
         return [*([shared] if shared else []), *([i] for i in self.own)]
 
 
 class Conversion(NamedTuple):
-    """An elastic backbone in place of a trained one."""
+    """The elastic backbone that replaces a trained one."""
 
     backbone: dict  # its config, without chains
-    prefix: str  # new prefix of weights that began with 'backbone.'
-    origin: str | None  # the checkpoint that the trained model began from
+    prefix: str  # replaces 'backbone.' in the names of weights
+    origin: str | None  # pretrained checkpoint of the trained model
 
     def renames(self, heads: Sequence[str] = ()) -> dict[str, str]:
-        """Return prefixes of the trained model's weights, and what replaces them."""
+        """Return the new prefixes of the trained model's weights, by old prefix."""
         return {'backbone.': self.prefix} | {f'{h}.': f'{h}.parts.0.' for h in heads}
 
     def build(self, cfg: Config, budgets: Budgets, trained: nn.Module) -> nn.Module:
-        """Build the elastic model with the weights of the network."""
+        """Build the elastic model with the network's weights."""
         model = build_model(cfg, self.config(cfg, budgets).model)
         weights = with_prefixes(trained.state_dict(), self.renames(budgets.heads))
         model.load_state_dict(weights, strict=False)
@@ -82,11 +83,11 @@ class Conversion(NamedTuple):
     ) -> Config:
         """Return the config of the elastic model.
 
-        Costs are counted at ``input_size``, height and width.
+        ``input_size`` is the height and width at which costs are counted.
         """
         cfg = Config(deepcopy(cfg.to_dict()))
         chains = [tuple(chain) for chain in budgets.chains]
-        cfg.model = model_config(cfg)  # without wrappers of its training
+        cfg.model = model_config(cfg)  # without training wrappers
         cfg.model['backbone'] = deepcopy(dict(self.backbone, chains=chains))
         if budgets.own:
             blocks = dict(type=ChainBlocks.__name__, stitches=list(budgets.own))
@@ -98,7 +99,7 @@ class Conversion(NamedTuple):
             )
         cfg.weights_origin = [self.origin]
         if cfg.model.get('pretrained'):
-            cfg.model['pretrained'] = None  # would be set in the backbone
+            cfg.model['pretrained'] = None  # mm would pass it to the backbone
         own_imports = dict(imports=imports_of(cfg), allow_failed_imports=False)
         cfg.custom_imports = own_imports
         for key, kind in (('val_cfg', 'StitchValLoop'), ('test_cfg', 'StitchTestLoop')):
@@ -107,7 +108,7 @@ class Conversion(NamedTuple):
                 cfg[key] = dict(type=kind, stitches='all', **fp16)
         if input_size is not None and cfg.get('test_cfg') is not None:
             cfg.test_cfg.input_size = tuple(input_size)
-        # For a joint training of the network and all chains by tools/train.py.
+        # With these, tools/train.py trains the network and all chains jointly.
         cfg.default_hooks = dict(
             cfg.get('default_hooks') or {},
             stitch_sampling=dict(
@@ -124,26 +125,27 @@ def build_model(cfg: Config, model: Mapping) -> nn.Module:
     """Build a model in eval mode, in the default scope of a config."""
     with DefaultScope.overwrite_default_scope(cfg.get('default_scope', 'mmengine')):
         built = revert_sync_batchnorm(MODELS.build(deepcopy(dict(model))))
-    built.eval()  # returns nothing in some
+    built.eval()  # not chained: some models return None
     return built
 
 
 def imports_of(cfg: Config) -> list[str]:
-    """Return what a config imports, this package and the parts of its task."""
+    """Return the imports of a config, with this package and the parts of its task."""
     given = (cfg.get('custom_imports') or {}).get('imports', ())
     imports = [given] if isinstance(given, str) else list(given)
     return [*dict.fromkeys([*imports, 'snnet_mm', *parts_for(cfg)])]
 
 
 def convert_model(cfg: Config, model: nn.Module) -> Conversion:
-    """Return what replaces the backbone of a trained model.
+    """Return the elastic replacement for the backbone of a trained model.
 
     The backbone may be an anchor of this package, or one of mmseg, mmdet or mmpretrain
-    that :func:`mm_family` knows. No weight changes, and outputs stay equal bit for bit.
+    that :func:`mm_family` supports. No weight changes, and outputs stay equal bit for
+    bit.
 
     Raises:
-        ValueError: If the model has no such backbone; the message lists those that are
-            supported.
+        ValueError: If the backbone is missing, stitched or unsupported; the message
+            lists the alternatives.
     """
     backbone = getattr(unwrapped(model), 'backbone', None)
     kind = type(backbone).__name__
@@ -169,9 +171,9 @@ def convert_model(cfg: Config, model: nn.Module) -> Conversion:
 
 
 def own_heads(cfg: Config, task: Task) -> list[str]:
-    """Return the names of the heads of which labels train copies for the chains.
+    """Return the names of the heads that are copied for chains trained with labels.
 
-    A list of heads stays frozen.
+    A list of heads is omitted, and stays frozen.
     """
     model = model_config(cfg)
     return [h for h in task.chain_heads if isinstance(model.get(h), Mapping)]
@@ -179,7 +181,7 @@ def own_heads(cfg: Config, task: Task) -> list[str]:
 
 @torch.no_grad()
 def check_equal(before: nn.Module, after: nn.Module, images: Tensor) -> None:
-    """Check that two models read equal features from images ``(B, 3, H, W)``.
+    """Check that two models have equal features for images ``(B, 3, H, W)``.
 
     Raises:
         ValueError: If any value differs.

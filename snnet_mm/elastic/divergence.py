@@ -13,12 +13,12 @@ from snnet_mm.tasks import map_divergence, task_of
 
 
 class Predictions:
-    """Reads and compares what a model predicts from the output of its backbone.
+    """Computes predictions from the output of a backbone, and compares them.
 
-    Models that classify images or pixels are compared by the Kullback-Leibler
-    divergence of their class probabilities, all others by the squared error over the
-    variance: of depth maps, of the maps of dense heads, or of those that other heads
-    of detectors read.
+    Class probabilities of images or pixels are compared by the Kullback-Leibler
+    divergence. Depth maps, the outputs of dense detection heads, and the maps that
+    other detection heads read are compared by the squared error over the variance. If
+    the cost table excludes the heads, the maps that they read are compared.
 
     Args:
         model: An mm model with a stitched backbone.
@@ -32,20 +32,20 @@ class Predictions:
         self._divergence = map_divergence if scope else task.divergence(model)
 
     def read(self, images: Tensor, output: object) -> list[Tensor]:
-        """Return predictions from images ``(B, 3, H, W)`` and the backbone's output."""
+        """Return predictions for images ``(B, 3, H, W)``, from a backbone output."""
         with given_output(self.backbone, output):
             found = tree_leaves(self._run(self.model, images))
         return [t for t in found if isinstance(t, Tensor) and t.is_floating_point()]
 
     def distance(self, found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
-        """Return the mean divergence from the network's predictions."""
+        """Return the mean divergence of predictions from the network's, the target."""
         pairs = zip(found, target, strict=True)
         return sum(self._divergence(a, b) for a, b in pairs) / len(target)
 
 
 @contextmanager
 def given_output(backbone: StitchedBackbone, output: object) -> Iterator[None]:
-    """Let a backbone return an output without running."""
+    """Make a backbone return ``output`` without running, inside the block."""
     backbone.forward = lambda *args, **kwargs: output
     try:
         yield
@@ -55,7 +55,7 @@ def given_output(backbone: StitchedBackbone, output: object) -> Iterator[None]:
 
 @contextmanager
 def recorded_output(backbone: StitchedBackbone) -> Iterator[Callable[[], object]]:
-    """Keep the last output of a backbone inside the block."""
+    """Yield a function that returns the last output of a backbone in the block."""
     outputs: list[object] = []
     hook = backbone.register_forward_hook(lambda *args: outputs.append(args[-1]))
     try:
@@ -65,7 +65,7 @@ def recorded_output(backbone: StitchedBackbone) -> Iterator[Callable[[], object]
 
 
 def alignment_loss(found: object, target: object) -> Tensor:
-    """Return one less the mean cosine of the channels of two backbone outputs."""
+    """Return 1 minus the mean cosine over channels of two backbone outputs."""
     pairs = zip(_maps(found), _maps(target), strict=True)
     losses = [
         1 - torch.cosine_similarity(a, b, dim=dim).mean() for (a, dim), (b, _) in pairs
@@ -74,6 +74,6 @@ def alignment_loss(found: object, target: object) -> Tensor:
 
 
 def _maps(output: object) -> list[tuple[Tensor, int]]:
-    """Return tensors of an output with the dimension of their channels."""
+    """Return the tensors of an output, each with its channel dimension."""
     found = [t for t in tree_leaves(output) if isinstance(t, Tensor)]
     return [(t, 1 if t.ndim in (2, 4) else -1) for t in found]

@@ -1,4 +1,4 @@
-"""A trained network in, a smaller one that does what it does out."""
+"""Distil a trained network into a smaller one made of some of its blocks."""
 
 import hashlib
 import json
@@ -36,8 +36,8 @@ from snnet_mm.utils import (
 
 from .images import ImageBatches
 
-NUM_IMAGES = 64  # that the maps are fitted on
-LAST = 'last_checkpoint'  # mmengine's name of the file that names it
+NUM_IMAGES = 64  # for fitting the maps
+LAST = 'last_checkpoint'  # mmengine's file with the path of the last checkpoint
 
 
 @dataclass
@@ -67,32 +67,32 @@ def make_fast_anchor(
     cfg_options: dict | None = None,
     verbose: bool = False,
 ) -> dict[str, dict[str, float]]:
-    """Make a fast anchor of a slow one.
+    """Make a fast anchor from a slow one.
 
     Replaces runs of blocks by affine maps, fitted in turn by least squares as in
-    :func:`make_elastic`, then trains this chain to do what the slow anchor does on the
-    training images of the config. ``work_dir`` gets ``fast.py``, the config of the
-    fast anchor alone, ``fast.pth``, its weights, and ``fast_anchor.json``, the metrics.
+    :func:`make_elastic`. Then distils the slow anchor into this chain on the training
+    images of the config. ``work_dir`` receives ``fast.py``, the config of the fast
+    anchor alone, ``fast.pth``, its weights, and ``fast_anchor.json``, the metrics.
 
     Args:
         config: Config of the slow anchor alone, a ``PlainViT`` in any mm model.
         checkpoint: Its checkpoint.
         work_dir: Output folder.
-        every: Every n-th block is kept.
-        blocks: Blocks to keep, in place of ``every``.
-        iters: Iterations of training.
-        labels: Whether training uses the labels, too.
+        every: Keep every n-th block.
+        blocks: Blocks to keep, instead of ``every``.
+        iters: Training iterations.
+        labels: Whether training also uses the labels.
         amp: Whether to train in mixed precision.
-        resume: Whether to go on with an interrupted training.
+        resume: Whether to resume an interrupted training.
         cfg_options: Settings to override in the config.
-        verbose: Whether to show the whole log of mmengine.
+        verbose: Whether to show mmengine's full log.
 
     Returns:
-        Test metrics of the slow anchor, the chain and the trained network, by these
-        names: ``'slow anchor'``, ``'chain'``, ``'trained'``.
+        Test metrics of the slow anchor, the chain before training and the trained
+        network, under the keys ``'slow anchor'``, ``'chain'`` and ``'trained'``.
 
     Raises:
-        ValueError: If the model or a setting does not fit; the message names the value
+        ValueError: If the model or a setting is unsuitable; the message names the value
             and the option.
 
     Examples:
@@ -132,7 +132,10 @@ def _save(path: Path, **content: object) -> None:
 
 
 def _chain(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
-    """Fit a chain of blocks; return its backbone settings, places and weights."""
+    """Fit a chain; return its backbone settings, places and weights.
+
+    The places are the slow anchor's blocks that the chain's blocks learn to match.
+    """
     model = init_model(cfg, options.checkpoint, device='cpu')
     anchor, prefix = model.backbone, 'backbone.'
     check(type(anchor) is PlainViT, 'backbone.type', type(anchor).__name__, 'PlainViT')
@@ -152,7 +155,7 @@ def _chain(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
         for name, value in layer.state_dict().items():
             own[f'blocks.{number}.gap.{name}'] = value
     settings = dict(arch=arch, gaps=tuple(numbers))
-    if depth - 1 not in blocks:  # the last map leads to tokens after the final norm
+    if depth - 1 not in blocks:  # the last map includes the final norm
         settings['final_norm'] = False
         own = {k: v for k, v in own.items() if not k.startswith('norm.')}
     places = [*(b - 1 for b in blocks[1:]), depth - 1]
@@ -163,7 +166,7 @@ def _chain(cfg: Config, options: Options) -> tuple[dict, list[int], dict]:
 def _fit_gaps(
     anchor: PlainViT, blocks: list[int], batches: Iterable[Tensor]
 ) -> dict[int, StitchingLayer]:
-    """Return the map of every gap by the block before it, -1 for the embedding."""
+    """Return each gap's map, keyed by the block before it; -1 is the embedding."""
     layer = dict(type='StitchingLayer')
     backbone = ElasticBackbone([anchor], [blocks], layer, out='end')
     fit_in_turn(backbone, batches)
@@ -175,9 +178,10 @@ def _fit_gaps(
 
 
 def _check_resumed(options: Options) -> None:
-    """Raise if a training to be resumed is of other blocks or another checkpoint.
+    """Raise if the training to resume used other blocks or another checkpoint.
 
-    A training that starts anew leaves no older checkpoint to be resumed in its place.
+    If training starts from scratch, remove mmengine's record of the last checkpoint, so
+    that no later call resumes an older training.
     """
     note, last = (options.work_dir / 'training' / n for n in ('made_of.json', LAST))
     file, name = Path(options.checkpoint), options.checkpoint.encode()
@@ -205,7 +209,7 @@ def _write_config(
     slow, depth = cfg.model.backbone, places[-1] + 1
     backbone = dict(settings, init_cfg=init_cfg)
     maps = slow.get('out_indices')
-    if maps is not None:  # of the first blocks that stand for these, or for later ones
+    if maps is not None:  # the first kept blocks whose places reach these
         maps = [next(i for i, p in enumerate(places) if p >= j % depth) for j in maps]
         backbone['out_indices'] = tuple(maps)
     if old := slow.get('global_blocks'):
@@ -230,7 +234,7 @@ def _write_config(
 
 
 def _has_classes(model: dict) -> bool:
-    """Return whether a model's head gives logits of classes, as no detector's does."""
+    """Return whether a model's head returns class logits; a detector's does not."""
     head = model.get('decode_head') or model.get('head') or {}
     return bool((head[-1] if isinstance(head, list) else head).get('num_classes'))
 
@@ -252,7 +256,7 @@ def _training_config(
         labels=options.labels,
         logits_weight=0.1 if _has_classes(cfg.model) else 0,
     )
-    # Those of the slow anchor's config may be by epoch, or further apart.
+    # The slow anchor's config may save checkpoints by epoch, or less often.
     hook = dict(type='StitchCheckpointHook', by_epoch=False, max_keep_ckpts=1)
     hook['interval'] = math.ceil(options.iters / 10)
     cfg.default_hooks = dict(cfg.get('default_hooks') or {}, checkpoint=hook)
@@ -273,7 +277,8 @@ def _training_config(
 def _train(cfg: Config, path: Path, verbose: bool) -> None:
     """Train the fast anchor, and write the weights of its last checkpoint.
 
-    They have the names of the model alone, and are averaged ones with an ``EMAHook``.
+    Weights have the names of the unwrapped model. With an ``EMAHook``, they are the
+    averaged ones.
     """
     build_runner(cfg, 'train', verbose).train()
     _save(path, state_dict=read_weights(find_latest_checkpoint(cfg.work_dir)))
@@ -282,7 +287,7 @@ def _train(cfg: Config, path: Path, verbose: bool) -> None:
 def _evaluate(
     cfg: Config, checkpoint: str | Path, name: str, verbose: bool
 ) -> dict[str, float]:
-    """Return the test metrics of a model alone."""
+    """Test a model, and return its metrics."""
     print(f'Testing the {name}', flush=True)
     cfg = deepcopy(cfg)
     cfg.model.backbone.init_cfg = None

@@ -1,4 +1,4 @@
-"""Preprocessed images that chains are chosen and fitted on; labels are not read."""
+"""Preprocessed images for choosing and fitting chains; labels are not read."""
 
 import hashlib
 import os
@@ -20,16 +20,16 @@ MAX_BATCH = 8
 
 
 class ImageBatches:
-    """Batches ``(B, 3, H, W)`` of images, drawn once and read anew in every iteration.
+    """Batches ``(B, 3, H, W)`` of images, drawn once and reloaded on every pass.
 
     Images of the training set, or of a folder, pass the test pipeline and the model's
-    data preprocessor. Neighbours of equal size share a batch.
+    data preprocessor. Consecutive images of equal size share a batch.
 
     Args:
         cfg: Config of the model.
-        model: The mm model, whose data preprocessor is used.
-        num_images: Number of images; all where there are fewer.
-        folder: Folder of images, searched recursively; None for the training set.
+        model: The mm model whose data preprocessor is used.
+        num_images: Number of images, or all if there are fewer.
+        folder: Folder of images, searched recursively. Default: the training set.
         seed: Seed of the draw.
 
     Raises:
@@ -105,7 +105,7 @@ class UnlabelledImages(BaseDataset):
 
 
 def image_files(folder: str | os.PathLike) -> list[str]:
-    """Return the paths of the images of a folder, searched recursively, in order."""
+    """Return the sorted paths of all images below a folder."""
     files = sorted(map(str, find_images(Path(folder))))
     wanted = f'a folder with images ({", ".join(SUFFIXES)})'
     check(files, '--images', str(folder), wanted)
@@ -113,7 +113,7 @@ def image_files(folder: str | os.PathLike) -> list[str]:
 
 
 def digest_of_images(folder: str | os.PathLike) -> str:
-    """Return a digest of the names and sizes of the images of a folder."""
+    """Return a digest of the names and file sizes of all images below a folder."""
     listed = [
         (os.path.relpath(f, folder), os.path.getsize(f)) for f in image_files(folder)
     ]
@@ -121,13 +121,13 @@ def digest_of_images(folder: str | os.PathLike) -> str:
 
 
 def unlabelled_dataset(cfg: Config, folder: str | os.PathLike) -> dict:
-    """Return the config of the images of a folder, after the test pipeline."""
+    """Return the dataset config of a folder of images, with the test pipeline."""
     pipeline = inference_pipeline(cfg)
     return dict(type='UnlabelledImages', folder=str(folder), pipeline=pipeline)
 
 
 def _training_images(cfg: Config) -> dict:
-    """Return the config of the training images, after the test pipeline."""
+    """Return the dataset config of the training images, with the test pipeline."""
     loader = cfg.get('train_dataloader')
     wanted = 'one, or unlabelled images (option: --images FOLDER)'
     check(loader, 'train_dataloader', loader, wanted)

@@ -1,4 +1,4 @@
-"""A trained model in, its elastic version out."""
+"""Convert a trained model into its elastic version."""
 
 import hashlib
 import json
@@ -50,12 +50,12 @@ from .report import (
 from .search import ChainSearch, choose_lengths, images_wanted
 from .tuning import tuning_config
 
-# That maps are fitted on; a classifier's have one cls token and few patches.
+# Images that maps are fitted on. Classifiers need more: each of their images has one
+# cls token and few patches.
 NUM_IMAGES, OF_CLASSIFIERS = 64, 500
-LABELS_WEIGHT = 1  # of the losses of labels beside the divergence from the network
-LEAST_SHARE = (
-    0.2  # of the network's FLOPs, where the search ends for a number of budgets
-)
+LABELS_WEIGHT = 1  # of label losses, added to the divergence from the network
+# If a number of budgets is given, the search stops at this share of the FLOPs.
+LEAST_SHARE = 0.2
 
 
 def make_elastic(
@@ -78,51 +78,52 @@ def make_elastic(
     cfg_options: dict | None = None,
     say: Callable[[str], None] = print,
 ) -> StitchResults:
-    """Give a trained model smaller budgets, without changing it.
+    """Add smaller budgets to a trained model without changing it.
 
-    Blocks of its backbone are skipped, and one affine map stands for each run of
-    skipped blocks. Maps are fitted by least squares on unlabelled images; blocks are
-    chosen by how little the predictions move. Stitch 0 of the result is the model
-    itself, bit for bit.
+    Each budget skips some blocks of the backbone, and one affine map replaces each run
+    of skipped blocks. Maps are fitted by least squares on unlabelled images. The search
+    skips the blocks whose absence changes the predictions least. Stitch 0 of the result
+    equals the model bit for bit.
 
-    ``work_dir`` gets ``elastic.py`` and ``elastic.pth``, which work as config and
-    checkpoint in all tools, ``search.json``, which an interrupted call goes on from,
-    and the results of a test of all budgets: ``stitches.json``, ``pareto.png``.
+    The files in ``work_dir`` are ``elastic.py`` and ``elastic.pth``, the config and
+    checkpoint for all tools; ``search.json``, from which an interrupted call resumes;
+    and test results of all budgets: ``stitches.json``, ``pareto.png`` and
+    ``predictions.png``.
 
     Args:
         config: Config of a segmentation, depth, detection or classification model of
             mmseg, mmdet or mmpretrain.
         checkpoint: Its checkpoint.
         work_dir: Output folder.
-        images: Folder of unlabelled images; by default the training images are used.
-        budgets: Number of budgets below the network, or budgets such as
-            ``'10ms,20ms'`` on this device, ``'3G'``.
-        keep: Numbers of blocks to keep, in place of ``budgets``.
-        blocks: Blocks that each chain keeps, in place of a search.
-        own: Numbers of blocks. Chains of these lengths get blocks of their own, copies
-            of the network's, which ``iters`` trains; the checkpoint grows by them.
-        iters: Iterations of tuning of the maps, and of each chain with blocks of its
-            own; the network stays frozen.
-        labels: Whether tuning learns from labels, too, and not from the network alone.
-            For segmentation, depth and classification the chains get a head of their
-            own, a copy of the network's, which learns at ten times the ``rate``.
-        rate: Highest learning rate of tuning.
-        train: Iterations of a joint training of the network and all chains with the
-            schedule of the config. It changes the network.
-        num_images: Number of images that maps are fitted on; by default 64, and 500 for
+        images: Folder of unlabelled images. Default: the training images.
+        budgets: Number of budgets below the network, or the budgets themselves, such as
+            ``'10ms,20ms'`` on this device or ``'3G'``.
+        keep: Numbers of blocks to keep, instead of ``budgets``.
+        blocks: Blocks that each chain keeps, instead of a search.
+        own: Numbers of blocks. Chains of these lengths get their own copies of the
+            network's blocks, which ``iters`` trains and the checkpoint stores.
+        iters: Tuning iterations of the maps, and of each chain with its own blocks. The
+            network stays frozen.
+        labels: Whether tuning learns from labels as well as from the network. If so,
+            chains of segmentation, depth and classification models get their own copy
+            of the head, which learns at ten times ``rate``.
+        rate: Peak learning rate of tuning.
+        train: Iterations of joint training of the network and all chains, with the
+            schedule of the config. Joint training changes the network.
+        num_images: Number of images that maps are fitted on. Default: 64, or 500 for
             classifiers, whose images have one cls token and few patches.
-        whole: Whether ``elastic.pth`` holds the network, too. Otherwise it names the
-            checkpoint by its path and digest, and loading checks both.
-        seed: Seed of the choice of images and of tuning.
-        device: Such as ``'cpu'`` or ``'cuda'``; by default the best there is.
+        whole: Whether ``elastic.pth`` includes the network. Otherwise it records the
+            path and digest of the checkpoint, and loading checks both.
+        seed: Seed of the choice of images and of training.
+        device: Device, such as ``'cpu'`` or ``'cuda'``. Default: the best available.
         cfg_options: Settings to override in the config.
-        say: Called with a line about each step.
+        say: Called with one line of progress per step.
 
     Returns:
-        Results of the network and all budgets, with milliseconds on the device.
+        Results of the network and all budgets, with latencies on the device in ms.
 
     Raises:
-        ValueError: If the model, a budget or an image does not fit; the message names
+        ValueError: If the model, a budget or an image is unsuitable; the message names
             the value and the option.
 
     Examples:
@@ -158,7 +159,7 @@ def make_elastic(
 
 
 class _Job:
-    """The steps of :func:`make_elastic`, and what they share."""
+    """The steps of :func:`make_elastic` and their shared state."""
 
     def __init__(
         self,
@@ -189,7 +190,7 @@ class _Job:
         say(f'{kind} with {self.anchor.depth} blocks: features are equal bit for bit')
 
     def build(self, chains: Sequence[Sequence[int]]) -> nn.Module:
-        """Build the elastic model of some chains with the weights of the network."""
+        """Build the elastic model of some chains with the network's weights."""
         return self.conversion.build(self.cfg, Budgets(chains), self.model)
 
     def choose(
@@ -239,7 +240,7 @@ class _Job:
         return [found[n] for n in chosen]
 
     def _search(self, fewest: int, least_share: float) -> dict[int, tuple[int, ...]]:
-        """Return the best chain of each length; an interrupted search goes on."""
+        """Return the best chain of each length; resume an interrupted search."""
         path, depth = self.folder / 'search.json', self.anchor.depth
         identity = dict(
             network=digest_of(self.weights),
@@ -341,7 +342,7 @@ class _Job:
             self._save(self._trained(cfg, name, options), whole)
 
     def train(self, iters: int) -> None:
-        """Train the network and all chains jointly; write one whole checkpoint."""
+        """Train the network and all chains jointly; write one full checkpoint."""
         cfg = Config.fromfile(self.folder / 'elastic.py')
         set_length(cfg, iters)
         cfg.load_from = str(self.folder / 'elastic.pth')
@@ -354,7 +355,7 @@ class _Job:
         self._save(self._trained(cfg, 'training', dict(iters=iters)), whole=True)
 
     def _trained(self, cfg: Config, name: str, options: dict) -> dict:
-        """Run a training, or go on with it, and return the weights."""
+        """Run or resume a training, and return the trained weights."""
         start, work_dir = Path(cfg.load_from), self.folder / name
         cfg.work_dir, cfg.randomness = str(work_dir), dict(seed=self.seed)
         begun = work_dir / 'begun.json'
@@ -362,8 +363,8 @@ class _Job:
         read = 'model', 'train_dataloader', 'optim_wrapper', 'param_scheduler'
         text = json.dumps([cfg.get(key) for key in read], default=str)
         identity |= dict(options, seed=self.seed, config=text)
-        # A visualizer of an earlier training, of the same name, would be used again,
-        # whose folder may be gone.
+        # mmengine would reuse an earlier visualizer of the same name, whose folder may
+        # no longer exist.
         words = json.dumps([str(work_dir), identity])
         cfg.experiment_name = f'{name}_{hashlib.sha256(words.encode()).hexdigest()[:8]}'
         (cfg.get('visualizer') or {}).pop('name', None)
@@ -381,7 +382,7 @@ class _Job:
     def evaluate(self) -> StitchResults:
         """Test the network and all chains in one pass; measure milliseconds."""
         cfg = Config.fromfile(self.folder / 'elastic.py')
-        # Not the folder itself, to which the runner would write a config of this name.
+        # In the folder itself, the runner would overwrite elastic.py.
         cfg.work_dir = str(self.folder / 'test')
         cfg.load_from = str(self.folder / 'elastic.pth')
         cfg.test_cfg.update(out_dir=str(self.folder), quiet=True)
@@ -425,7 +426,7 @@ def _check_own(own: Sequence[int], lengths: Sequence[int]) -> None:
 
 
 def _known_chains(identity: dict, data: dict) -> list[dict]:
-    """Return the chains of an interrupted search of the same network and images."""
+    """Return the chains of a search with the same identity, otherwise none."""
     chains = [
         dict(kept=[int(i) for i in c['kept']], divergence=float(c['divergence']))
         for c in data['chains']

@@ -14,18 +14,18 @@ from snnet_mm.models import set_stitch
 from snnet_mm.stitching import UNITS, StitchResults
 
 NUM_PICTURES = 4
-NUM_BUDGETS = 3  # drawn
+NUM_BUDGETS = 3  # drawn, the network included
 
 
 def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
-    """Return the network and the budgets on the front, one row each.
+    """Return a table of the network and the budgets on the front, one row each.
 
-    The last column is the share of the network's score, or, for metrics that are better
-    when lower, how much greater the error is.
+    The last column is the share of the network's score. If lower is better, it is the
+    relative increase of the error.
 
     Args:
-        results: Results with milliseconds.
-        kept: Number of blocks by stitch id.
+        results: Results with latencies.
+        kept: Number of kept blocks by stitch id.
     """
     rows = {r.id: r for r in results.stitches}
     whole, front = results.score(rows[0]), results.front('latency')
@@ -54,7 +54,7 @@ def elastic_table(results: StitchResults, kept: Mapping[int, int]) -> Table:
 
 
 def left_out(results: StitchResults) -> list[str]:
-    """Return a line for each budget that a faster one beats."""
+    """Return a message for each budget that is not on the front."""
     front, rows = results.front('latency'), {r.id: r for r in results.stitches}
     return [
         f'Stitch {i} is not listed: another is as good and at least as fast '
@@ -65,7 +65,7 @@ def left_out(results: StitchResults) -> list[str]:
 
 
 def drawn_budgets(results: StitchResults) -> list[int]:
-    """Return the network, a middle and the fastest stitch of the front."""
+    """Return the network, and the middle and fastest stitch of the front."""
     front = [i for i in results.front('latency') if i]
     chosen = [0, *front[len(front) // 2 : len(front) // 2 + 1], *front[:1]]
     return list(dict.fromkeys(chosen))[:NUM_BUDGETS]
@@ -73,11 +73,11 @@ def drawn_budgets(results: StitchResults) -> list[int]:
 
 @torch.no_grad()
 def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> None:
-    """Draw images of the test set, truth, and the predictions of some stitches.
+    """Draw test images, their ground truth and the predictions of some stitches.
 
     Args:
         runner: A runner with a test set and a visualizer.
-        titles: Headings by stitch id.
+        titles: Column headings by stitch id.
         path: Picture to write.
     """
     dataset, rows = runner.test_dataloader.dataset, []
@@ -96,11 +96,11 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
             with TemporaryDirectory() as folder:
                 file = str(Path(folder, 'a.png'))
                 more = dict(out_file=file)
-                if 'pred_sem_seg' in sample:  # names would hide small scenes
+                if 'pred_sem_seg' in sample:  # class names would cover small images
                     more['with_labels'] = False
                 draw_sample(runner.visualizer, 'a', shown, sample, **more)
                 drawn = cv2.imread(file, cv2.IMREAD_COLOR_RGB)
-            both = drawn.shape[1] >= 1.9 * shown.shape[1]  # truth and prediction
+            both = drawn.shape[1] >= 1.9 * shown.shape[1]  # truth beside prediction
             half = drawn.shape[1] // 2
             row += [drawn[:, :half]] if both and not row else []
             row.append(drawn[:, half:] if both else drawn)
@@ -112,7 +112,7 @@ def draw_predictions(runner: Runner, titles: Mapping[int, str], path: Path) -> N
 
 
 def next_commands(folder: Path, results: StitchResults) -> Sequence[str]:
-    """Return three commands to go on with."""
+    """Return three commands for the next steps."""
     front = [i for i in results.front('latency') if i]
     middle = (front or [0])[len(front) // 2]
     rows = {r.id: r for r in results.stitches}

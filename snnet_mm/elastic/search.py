@@ -1,4 +1,4 @@
-"""Which blocks to skip: greedily, by how far the predictions move."""
+"""Greedy search for the blocks whose removal changes the predictions least."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,37 +23,38 @@ from snnet_mm.utils import check
 from .divergence import Predictions
 
 RIDGE = 1e-4
-# Removals of a step that run to the end; the others lose by their error at the gap.
+# Removals per step that run to the last block; the error at the gap rejects the others.
 SHORTLIST = 4
 STATES_BYTES = 2**30
 
 
 @dataclass
 class Chain:
-    """Kept blocks, and the divergence from the whole network's predictions."""
+    """Kept blocks, and the divergence from the network's predictions."""
 
     kept: tuple[int, ...]
     divergence: float = 0.0
-    # States of all batches after each kept block and each gap; -1 is the embedding.
+    # States of all batches, by the last block run or skipped; -1 is the embedding.
     states: dict[int, list[TokenState]] = field(default_factory=dict, repr=False)
 
 
 class ChainSearch:
     """Greedy removal of blocks from a network that is stitched to itself.
 
-    In each step every block that may be skipped is tried: the map for its gap is fitted
-    to what reaches the gap, and removals are ranked by the variance that the map leaves
-    unexplained. The best of them run to the end, with later gaps fitted in turn, and
-    the one wins whose :class:`Predictions` diverge least from the whole
-    network's per FLOP saved.
+    Each step tries every skippable block. It fits the map of the resulting gap to the
+    state that reaches the gap, and ranks removals by the variance that the map leaves
+    unexplained. The best removals run to the last block, with later gaps fitted in
+    turn. The step keeps the removal with the least divergence per FLOP saved; see
+    :class:`Predictions`.
 
-    States of all blocks are kept, so use tens of images; see :func:`images_wanted`.
+    The states of all blocks are kept in memory, so use tens of images; see
+    :func:`images_wanted`.
 
     Args:
         model: An mm model with an :class:`ElasticBackbone`, in eval mode.
         batches: Preprocessed images ``(B, 3, H, W)``.
-        input_size: Height and width that FLOPs are counted at.
-        shortlist: How many removals of a step are run to the end.
+        input_size: Height and width at which FLOPs are counted.
+        shortlist: Number of removals per step that run to the last block.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class ChainSearch:
     def run(
         self, fewest: int = 1, begin: Chain | None = None, least_flops: float = 0
     ) -> Iterator[Chain]:
-        """Yield the chosen chain of each length, from one block less down.
+        """Yield the best chain of each length, each one block shorter than the last.
 
         Args:
-            fewest: Number of blocks to end at.
-            begin: A chain to go on from; by default the whole network.
-            least_flops: FLOPs to end at.
+            fewest: Number of blocks at which the search stops.
+            begin: Chain to start from. Default: the whole network.
+            least_flops: FLOPs at which the search stops.
         """
         best = begin or self.whole
         while len(best.kept) > fewest and self.flops(best) > least_flops:
@@ -100,7 +101,7 @@ class ChainSearch:
             shortlist = sorted(errors, key=errors.get)[: self.shortlist]
             if not shortlist:
                 return
-            tried = (  # two at a time, as the states of each are in memory
+            tried = (  # lazy, as each chain keeps its states in memory
                 self.extend(best, tuple(i for i in best.kept if i != b), b)
                 for b in shortlist
             )
@@ -109,25 +110,26 @@ class ChainSearch:
 
     @torch.no_grad()
     def chain(self, kept: Sequence[int]) -> Chain:
-        """Return a chain with its states and divergence."""
+        """Return the chain of these blocks, with its states and divergence."""
         kept = tuple(kept)
         skipped = min({*self.whole.kept} - {*kept})
         return self.extend(self.whole, kept, skipped)
 
     def flops(self, chain: Chain) -> float:
-        """Return the FLOPs of the model with a chain."""
+        """Return the FLOPs of the model when it runs a chain."""
         skipped = {*self.whole.kept} - {*chain.kept}
         return self.total - sum(self.savings[i] for i in skipped)
 
     def score(self, chain: Chain) -> float:
-        """Return the divergence for each FLOP saved."""
+        """Return the divergence per FLOP saved."""
         return chain.divergence / (self.total - self.flops(chain))
 
     def local_error(self, parent: Chain, block: int) -> float:
-        """Return the share of variance that the map for the new gap leaves."""
+        """Return the share of variance that the new gap's map leaves unexplained."""
         kept = {*parent.kept} - {block}
         gap = next(g for g in self._gaps(kept) if g[0] <= block < g[1])
-        key = gap, tuple(i for i in parent.kept if i < gap[0])  # what reaches the gap
+        # The kept blocks before the gap determine the state that reaches it.
+        key = gap, tuple(i for i in parent.kept if i < gap[0])
         if key not in self._errors:
             total = left = 0.0
             for x, y in self._map(parent.states[gap[0] - 1], gap[1] - 1):
@@ -139,7 +141,7 @@ class ChainSearch:
         return self._errors[key]
 
     def extend(self, parent: Chain, kept: tuple[int, ...], first: int) -> Chain:
-        """Run a chain that differs from its parent from block ``first`` on."""
+        """Return a chain that equals its parent before block ``first``."""
         chain = Chain(kept, states={})
         begin = next(g[0] for g in self._gaps(kept) if g[0] <= first < g[1])
         chain.states |= {i: s for i, s in parent.states.items() if i < begin}
@@ -152,7 +154,7 @@ class ChainSearch:
         return chain
 
     def _run(self, chain: Chain, begin: int = 0) -> Chain:
-        """Fill in the states of a chain from block ``begin`` on."""
+        """Compute the states of a chain from block ``begin`` onwards."""
         states, ends = chain.states, dict(self._gaps(chain.kept))
         if not states:
             states[-1] = [self.anchor.embed(images) for images in self.batches]
@@ -170,7 +172,7 @@ class ChainSearch:
     def _map(
         self, reached: list[TokenState], target: int
     ) -> list[tuple[TokenState, TokenState]]:
-        """Return states after the map to a block of the whole network, and its own."""
+        """Fit the map to block ``target``; return pairs of mapped and network state."""
         wanted = self.whole.states[target]
         dims, device = (
             [s[0].fitted.shape[-1] for s in (reached, wanted)],
@@ -200,7 +202,7 @@ class ChainSearch:
         return gaps_of(kept, self.anchor.depth, self.read)
 
     def _savings(self, input_size: tuple[int, int]) -> dict[int, int]:
-        """Return the FLOPs of a block less those of the map in its place."""
+        """Return the FLOPs of each skippable block minus those of its map."""
         blocks = range(self.anchor.depth)
         one_less = [tuple(i for i in blocks if i != b) for b in self.skippable]
         config = dict(stitching_layer=None, out=self.backbone.out, chains=one_less)
@@ -212,10 +214,10 @@ class ChainSearch:
 
 
 def images_wanted(anchor: Anchor, size: tuple[int, int]) -> int:
-    """Return how many images a search needs, and has memory for.
+    """Return how many images a search needs and can keep in memory.
 
-    Ten tokens for each unknown of the widest map are enough, from 16 to 64 images; the
-    states of all blocks take 1 GiB at most, unless four images take more.
+    Every map needs ten tokens per unknown, which takes 16 to 64 images. If the states
+    of all blocks exceed 1 GiB, fewer images are used, but at least four.
 
     Args:
         anchor: The network.
@@ -229,12 +231,12 @@ def images_wanted(anchor: Anchor, size: tuple[int, int]) -> int:
 
 
 def choose_lengths(flops: dict[int, float], whole: float, budgets: int) -> list[int]:
-    """Return lengths of chains whose costs are spread evenly below the network's.
+    """Return lengths of chains whose costs are evenly spaced below the network's.
 
     Args:
         flops: Cost of the best chain of each length.
         whole: Cost of the network.
-        budgets: Number of chains wanted.
+        budgets: Number of chains; fewer are returned if lengths coincide.
     """
     least = max(min(flops.values()), whole / 4)
     step = 0.8 * (whole - least) / max(budgets - 1, 1)

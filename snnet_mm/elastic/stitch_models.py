@@ -1,4 +1,4 @@
-"""A stitched config from two trained models."""
+"""Write a stitched config from two trained models."""
 
 import os
 from collections.abc import Mapping
@@ -40,16 +40,16 @@ _WHY = dict(
 
 
 class TrainedModel(NamedTuple):
-    """A trained model and its anchor; ``facts`` are what a pair has in common."""
+    """A trained model and its anchor; both models of a pair need equal ``facts``."""
 
     config: str
     checkpoint: str
     cfg: Config
     model: dict
-    backbone: dict  # that runs the anchor block by block
-    weights: dict[str, Tensor]  # of the model on this backbone
+    backbone: dict  # config that runs the anchor block by block
+    weights: dict[str, Tensor]  # of the model with this backbone
     anchor: Anchor
-    size: Size  # that costs are counted at
+    size: Size  # at which costs are counted
     flops: int
     facts: dict[str, Any]
 
@@ -60,23 +60,23 @@ def stitch_models(
     out: str | os.PathLike,
     input_size: Size | None = None,
 ) -> tuple[TrainedModel, TrainedModel, CostTable]:
-    """Write a config that stitches two trained models, and the weights it starts from.
+    """Write a config that stitches two trained models, and its initial weights.
 
-    The config has the neck, heads, data and schedule of the slower one; the weights are
-    beside it, with the suffix ``.pth``.
+    The config has the neck, heads, data and schedule of the slower model. The weights
+    have the same file name with the suffix ``.pth``.
 
     Args:
-        a: Config and checkpoint of a model.
-        b: Those of the other.
+        a: Config and checkpoint of one model.
+        b: Config and checkpoint of the other model.
         out: The config to write.
-        input_size: Height and width that costs are counted at; by default those that
-            the data preprocessor, or the backbone of a classifier, is for.
+        input_size: Height and width at which costs are counted. Default: the size of
+            the data preprocessor, or for classifiers of the backbone, or 224x224.
 
     Returns:
         The fast model, the slow one, and the costs of all stitches.
 
     Raises:
-        ValueError: If the models differ in what stitching needs alike; the message
+        ValueError: If a setting that must match differs between the models; the message
             names the config key.
 
     Examples:
@@ -112,7 +112,7 @@ def stitch_models(
 def read_trained(
     config: str, checkpoint: str, input_size: Size | None = None
 ) -> TrainedModel:
-    """Read a trained model; its backbone run block by block has equal features."""
+    """Read a trained model; check that it runs block by block with equal features."""
     cfg = Config(load_config(config).to_dict())
     scope = cfg.get('default_scope')
     check(scope in known_scopes(), 'default_scope', scope, known_scopes())
@@ -120,7 +120,7 @@ def read_trained(
     conversion = convert_model(cfg, net)
     elastic = conversion.build(cfg, Budgets(), net)
     (anchor,) = elastic.backbone.anchors
-    # Classifiers see images of the size that they are built for.
+    # Only classifiers are built for one size of image.
     sizes = [getattr(part, 'size', None) for part in net.data_preprocessor.modules()]
     embedding = getattr(net.backbone, 'patch_embed', None)
     own = anchor.input_size, getattr(embedding, 'init_input_size', None), (224, 224)
@@ -161,7 +161,7 @@ def _facts(
 
 
 def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, Tensor]]:
-    """Config and weights of the stitched model, but for its stitching layers."""
+    """Return config and weights of the stitched model, without stitching layers."""
     pair, model = (fast, slow), deepcopy(dict(slow.model))
     anchors = [m.backbone['anchors'][0] for m in pair]
     backbone = dict(slow.backbone, type='SNNetv1', anchors=anchors)
@@ -169,7 +169,7 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
         rank = min(16, *(width for m in pair for width in m.anchor.block_dims))
         layer = dict(type='LoRAStitchingLayer', rank=rank)
         backbone |= dict(type='SNNetv2', stitching_layer=layer)
-    own: dict[str, str] = {}  # parts that each anchor has of its own, and their place
+    own: dict[str, str] = {}  # parts with a copy for each anchor, and its path
     if 'head' in model and backbone.get('out') == 'end':
         heads = [m.model['head']['anchor_heads'][0] for m in pair]
         model['head']['anchor_heads'] = [dict(h, init_cfg=None) for h in heads]
@@ -183,7 +183,7 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
                 own[part] = 'parts.{}.'
     model['backbone'] = deepcopy(backbone)
     if model.get('pretrained'):
-        model['pretrained'] = None  # would be set in the backbone
+        model['pretrained'] = None  # mm would pass it to the backbone
     weights = {}
     for i, m in enumerate(pair):
         for key, value in m.weights.items():
@@ -202,8 +202,8 @@ def _stitched(fast: TrainedModel, slow: TrainedModel) -> tuple[dict, dict[str, T
 def _changes(
     cfg: Config, model: dict, costs: CostTable, input_size: Size | None
 ) -> dict[str, Any]:
-    """Find what a stitched config changes in the slow one, by top-level key."""
-    # A twelfth of the range, in round numbers.
+    """Return the changes to the slow model's config, by top-level key."""
+    # A twelfth of the range, rounded to one digit.
     step = float(f'{(costs[1].flops - costs[0].flops) / 12:.1g}')
     different = 'two models of different FLOPs'
     check(step > 0, 'model.backbone', f'{costs[0].flops} FLOPs twice', different)
@@ -230,7 +230,7 @@ def _changes(
 
 
 def _slower(optim_wrapper: Mapping) -> dict:
-    """A third of the learning rate, and mm's layer-wise decay for all anchors."""
+    """Return a third of the learning rate, and layer-wise decay for all anchors."""
     lr = optim_wrapper.get('optimizer', {}).get('lr')
     check(is_number(lr), 'optim_wrapper.optimizer.lr', lr, 'a learning rate')
     change: dict[str, Any] = dict(optimizer=dict(lr=float(f'{lr / 3:.3g}')))
@@ -244,7 +244,7 @@ def _slower(optim_wrapper: Mapping) -> dict:
 def _write(
     out: Path, fast: TrainedModel, slow: TrainedModel, changes: Mapping[str, Any]
 ) -> None:
-    """Write the config of the slow model with changes, and why they are made."""
+    """Write the slow model's config with changes, and comments that explain them."""
     text = '# Two trained models, stitched by tools/stitch_models.py:\n'
     for name, m in (('fast', fast), ('slow', slow)):
         cost = f'backbone {m.flops / 1e9:.3g} GFLOPs'

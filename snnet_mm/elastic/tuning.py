@@ -1,4 +1,4 @@
-"""Training of the maps of an elastic network, from the network itself."""
+"""Tuning of the chains of an elastic model, with its network as the teacher."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -24,24 +24,25 @@ from snnet_mm.utils import check, register
 
 from .divergence import Predictions, alignment_loss, recorded_output
 
-# Of the rate of maps, for blocks and heads that chains have of their own.
+# Learning rates of the chains' own blocks and heads, relative to that of the maps.
 BLOCKS_RATE, HEADS_RATE = 0.3, 10
 
 
 @register(MODELS)
 class ElasticTuningWrapper(ModelWrapper):
-    """A model whose chains learn to predict what the whole network predicts.
+    """A model whose chains learn the predictions of the whole network.
 
-    The network and its heads are frozen and in eval mode. Stitching layers are trained,
-    and blocks and heads that are not the network's. These heads are in training mode,
-    but for their batch norms, whose statistics stay the network's.
-    The loss of the active chain is the divergence of its :class:`Predictions` and one
-    less the cosine of the maps that heads read, plus the losses of the labels, where
-    they have a weight.
+    The network and its heads are frozen and in eval mode. Stitching layers, and the
+    chains' own blocks and heads, are trained. The chains' own heads are in training
+    mode, except for batch norms, which keep the network's statistics.
+
+    The active chain has two losses: the divergence of its :class:`Predictions`, and 1
+    minus the cosine of the backbone's outputs. If ``labels`` is positive, the weighted
+    label losses are added.
 
     Args:
         model, data_preprocessor: See :class:`ModelWrapper`.
-        labels: Weight of the losses of the labels; 0 does not read labels.
+        labels: Weight of the label losses. If 0, labels are not read.
     """
 
     def __init__(
@@ -112,11 +113,11 @@ def tuning_config(
     Args:
         cfg: Config of the elastic model.
         checkpoint: Its weights.
-        ids: Stitches that are trained.
+        ids: Stitches to train.
         iters: Number of iterations; each trains one chain.
         labels: See :class:`ElasticTuningWrapper`.
-        lr: Highest learning rate.
-        unlabelled: Config of a data set in place of the training set.
+        lr: Peak learning rate.
+        unlabelled: Config of a data set that replaces the training set.
     """
     cfg = Config(deepcopy(cfg.to_dict()))
     cfg.model = dict(type='ElasticTuningWrapper', model=cfg.model, labels=labels)
@@ -128,7 +129,7 @@ def tuning_config(
             dataset=unlabelled,
             sampler=dict(type='InfiniteSampler'),
         ) | {k: loader[k] for k in kept if k in loader}
-    # Only those parts of a PartPerChain are trained that are not the network's.
+    # '.parts.' also matches the network's own heads, which are frozen.
     rates = {f'{NAME}.': dict(lr_mult=BLOCKS_RATE), '.parts.': dict(lr_mult=HEADS_RATE)}
     cfg.optim_wrapper = dict(
         type='OptimWrapper',

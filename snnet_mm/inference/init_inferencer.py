@@ -1,4 +1,4 @@
-"""mm's own inferencers around a model that switches its stitch."""
+"""mm's own inferencers for models whose stitch can be switched."""
 
 import os
 from collections import defaultdict
@@ -24,14 +24,14 @@ from snnet_mm.utils.configs import inference_pipeline
 def init_inferencer(model: nn.Module) -> BaseInferencer:
     """Build the inferencer of the model's own package around the model.
 
-    It runs whatever stitch is active, so :func:`set_stitch` works between its calls::
+    It runs the active stitch, which :func:`set_stitch` can change between calls::
 
         inferencer = init_inferencer(model)
         inferencer('a.jpg', out_dir='out')
         set_stitch(model, 30)
         inferencer(['a.jpg', array], batch_size=2)['predictions']
 
-    Its calls take what :func:`list_images` takes, and the package's other arguments.
+    Calls accept the inputs of :func:`list_images`, and the package's other arguments.
     """
     cfg, task = deepcopy(model.cfg), task_of(model)
     allowed = f'models of {", ".join(t.name for t in TASKS if t.inferencer)}'
@@ -45,7 +45,7 @@ def init_inferencer(model: nn.Module) -> BaseInferencer:
     )
     inferencer_class = type(name, (getattr(import_module(module), name),), members)
     if task.name == 'classification':
-        model._config = cfg  # where it looks for the config
+        model._config = cfg  # which mmpretrain's inferencer reads
         inferencer = inferencer_class(model, classes=model.dataset_meta['classes'])
         visualization = import_module('mmpretrain.visualization')
         inferencer.visualizer = visualization.UniversalVisualizer()
@@ -65,12 +65,12 @@ def draw_prediction(
     score_thr: float = 0.3,
     legend: dict[str, Sequence[int]] | None = None,
 ) -> np.ndarray:
-    """Predict an image of :func:`as_bgr` and draw the prediction by mm's visualizer.
+    """Predict an image and draw the prediction with mm's visualizer.
 
-    The inferencers draw on files alike, but arrays they read as BGR and draw as RGB. By
-    default, names of classes are written on detections, but none on segmentations:
-    ``legend`` gets the names of those found, the largest first, and their colours, for
-    :func:`add_legend`.
+    ``image`` is any input of :func:`as_bgr`. The inferencers draw correctly on files,
+    but read arrays as BGR and draw them as RGB. By default, class names are written on
+    detections, but not on segmentations. ``legend`` receives the names and colours of
+    the classes that a segmentation contains, largest first, for :func:`add_legend`.
     """
     image = as_bgr(image)
     (sample,) = _samples(inferencer(image, return_datasamples=True))
@@ -97,9 +97,9 @@ def draw_prediction(
 def predict_arrays(
     inferencer: BaseInferencer, images: Sequence[np.ndarray]
 ) -> list[np.ndarray | Detections]:
-    """Predict images ``(H, W, 3)`` of uint8 RGB, images of equal size as one batch.
+    """Predict uint8 RGB images ``(H, W, 3)``; images of equal size form one batch.
 
-    Predictions are as in :meth:`StitchRuntime.predict_batch`.
+    Predictions have the format of :meth:`StitchRuntime.predict_batch`.
     """
     groups, predicted = defaultdict(list), [None] * len(images)
     for i, image in enumerate(images):
@@ -114,16 +114,16 @@ def predict_arrays(
 
 
 def predictions_of(found: dict | list | BaseDataElement) -> list:
-    """Return what a call of an inferencer for data samples found, by image.
+    """Return the prediction for each image from an inferencer's data samples.
 
-    Predictions are as in :meth:`StitchRuntime.predict_batch`.
+    Predictions have the format of :meth:`StitchRuntime.predict_batch`.
     """
     return [_prediction(sample) for sample in _samples(found)]
 
 
 def _samples(found: dict | list | BaseDataElement) -> list[BaseDataElement]:
     found = found['predictions'] if isinstance(found, dict) else found
-    # mmseg's gives the sample of a single image by itself.
+    # mmseg's inferencer returns the sample of a single image without a list.
     return found if isinstance(found, list) else [found]
 
 
@@ -166,9 +166,9 @@ def list_images(inputs: Any) -> list[str | np.ndarray]:
 def as_bgr(array: np.ndarray) -> np.ndarray:
     """Convert an array to a BGR image ``(H, W, 3)`` of values from 0 to 255.
 
-    Grey becomes three equal channels, the alpha of BGRA is dropped. Integers become
-    uint8, others float32. Values of 16 bits, or from 0 to 1, raise an error: only the
-    user knows which of them is white.
+    Grey becomes three equal channels; the alpha of BGRA is dropped. Integers become
+    uint8, floats float32. 16-bit integers, and floats from 0 to 1, raise an error: only
+    the user knows which value is white.
     """
     image = array[..., None] if array.ndim == 2 else array
     fits = image.ndim == 3 and image.size and image.shape[-1] in (1, 3, 4)
@@ -177,7 +177,7 @@ def as_bgr(array: np.ndarray) -> np.ndarray:
     image = image[..., :3] if image.shape[-1] > 1 else image.repeat(3, axis=-1)
     kind, low, high = image.dtype.kind, image.min(), image.max()
     numbers = kind in 'uif' and image.dtype not in (np.uint16, np.int16)
-    # Written this way round, NaN raises too.
+    # NaN fails these comparisons, so it raises too.
     in_range = numbers and 0 <= low <= high <= 255
     scaled = kind != 'f' or not 0 < high <= 1
     found = f'an array of {image.dtype} from {low} to {high}'

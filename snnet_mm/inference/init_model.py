@@ -30,7 +30,7 @@ from snnet_mm.utils import (
 
 
 def space_of(cfg: Config) -> StitchingSpace | None:
-    """The stitching space of a config, without weights; None if it is not known.
+    """Return the stitching space of a config without weights; None if unknown.
 
     The backbone is built on the meta device, in well under a second.
     """
@@ -44,7 +44,7 @@ def space_of(cfg: Config) -> StitchingSpace | None:
         with torch.device('meta'):
             return MODELS.build(backbone).space
     except (NotImplementedError, RuntimeError):
-        # An anchor that needs real tensors: what asks looks again at the real model.
+        # Some anchors need real tensors; callers then check the real model.
         return None
 
 
@@ -57,17 +57,18 @@ def init_model(
 ) -> nn.Module:
     """Build the model of a config in eval mode, with the weights of a checkpoint.
 
-    The checkpoint is read as data: nothing in it can run. The model knows its config
-    as ``model.cfg`` and its classes and colours as ``model.dataset_meta``. Its batch
-    norms have the checkpoint's statistics of each stitch, unless the config has 0 for
-    ``default_hooks.stitch_statistics.num_images``.
+    The checkpoint is deserialised as data, so no code in it can run. The config is
+    ``model.cfg``, the classes and colours are in ``model.dataset_meta``. Batch norms
+    use the checkpoint's statistics for each stitch, unless
+    ``default_hooks.stitch_statistics.num_images`` is 0 in the config.
 
     Args:
-        config: A config, its file, or its name for :func:`load_config`.
-        checkpoint: A checkpoint file; None leaves the weights random, with a warning.
-        stitch: The stitch id to begin with, by default the slow anchor.
-        device: Such as ``'cpu'`` or ``'cuda:0'``; by default the best there is.
-        cfg_options: Settings to override in the config, as ``'a.b'`` to value.
+        config: A config, its file, or a name that :func:`load_config` accepts.
+        checkpoint: Checkpoint file. If None, weights stay random, and a warning is
+            logged.
+        stitch: Initial stitch id. Default: the slow anchor.
+        device: Device, such as ``'cpu'`` or ``'cuda:0'``. Default: the best available.
+        cfg_options: Settings to override in the config, such as ``{'a.b': value}``.
     """
     try:
         torch.empty(0, device=(device := device or get_device()))
@@ -94,10 +95,10 @@ def init_model(
     if stitch is None and len(stitched) == 1:
         stitch = stitched[0].active_stitch.id
     if stitch is not None:
-        set_stitch(model, stitch)  # from here on it is safe from any thread
-    # One process predicts: there is nothing to synchronise, and a CPU cannot.
+        set_stitch(model, stitch)  # later calls are safe from any thread
+    # One process predicts, so nothing needs synchronising; SyncBN fails on CPUs.
     model = revert_sync_batchnorm(model).to(device)
-    model.eval()  # by itself: train() of mmdet's distilled detectors returns nothing
+    model.eval()  # not chained: train() of mmdet's distilled detectors returns None
     hook = (cfg.get('default_hooks') or {}).get(STATISTICS) or {}
     if weights and hook.get('num_images') != 0:
         attach_statistics(model, weights.get(STATISTICS))
@@ -105,19 +106,19 @@ def init_model(
 
 
 def _dataset_meta(cfg: Config, checkpoint: dict) -> dict:
-    """Return classes and palette, of the checkpoint or else of the test data."""
+    """Return classes and palette from the checkpoint, or else from the test data."""
     meta, known = checkpoint.get('meta'), {}
     found = meta.get('dataset_meta') if isinstance(meta, Mapping) else None
     if not isinstance(found, Mapping) and cfg.get('test_dataloader') is not None:
         dataset = cfg.test_dataloader.dataset
-        # As building does it: the default scope's registry, with its data sets.
+        # Like a build, this looks in the default scope and imports its data sets.
         with DATASETS.switch_scope_and_registry(None) as registry:
             known = getattr(registry.get(dataset.type), 'METAINFO', {})
         found = {**known, **(dataset.get('metainfo') or {})}
     found = {key: (found or {}).get(key) for key in ('classes', 'palette')}
     classes, palette = found['classes'] or (), found['palette'] or ()
     if cfg.get('default_scope') == 'mmseg' and len(classes) != len(palette):
-        # mmseg's visualizer needs a colour for every class: of its name, or any.
+        # mmseg's visualizer needs a colour for every class: the class's own, or random.
         own = dict(zip(*(known.get(key) or () for key in found), strict=False))
         others = np.random.RandomState(42).randint(0, 256, (len(classes), 3)).tolist()
         pairs = zip(classes, others, strict=True)

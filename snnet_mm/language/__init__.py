@@ -7,6 +7,6 @@ try:
     from .export import StitchForCausalLM, export_stitch
     from .hf_decoder_anchor import HFDecoderAnchor, TextState
     from .text_datasets import AlpacaDataset, TextFiles, build_tokenizer
-except ImportError as error:  # which mmengine would take for a wrong PYTHONPATH
+except ImportError as error:  # mmengine would report it as a wrong PYTHONPATH
     wanted = f"what the extra 'llama' of this package has: {error}"
     raise refusal('custom_imports', __name__, wanted) from error

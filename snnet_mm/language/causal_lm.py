@@ -1,4 +1,4 @@
-"""Causal language models on stitched decoders, on one alone, or on one stitch."""
+"""Causal language models on stitched decoders, a single decoder or one stitch."""
 
 import math
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from snnet_mm.utils import check, is_whole, register
 
 from .hf_decoder_anchor import HFDecoderAnchor
 
-IGNORED = -100  # the label of what is no target, as in transformers
+IGNORED = -100  # the label of tokens that are no target, as in transformers
 PADDING = -1
 
 
 @register(MODELS)
 class TextPreprocessor(BaseDataPreprocessor):
-    """Pads texts of a batch to the longest one.
+    """Pads the texts of a batch to the longest one.
 
     Args:
-        length: Tokens that costs are counted at, and at which texts are cut.
+        length: Number of tokens at which costs are counted and texts are truncated.
     """
 
     def __init__(self, length: int, **kwargs) -> None:
@@ -47,12 +47,12 @@ class TextPreprocessor(BaseDataPreprocessor):
 
 @register(MODELS)
 class CausalLM(BaseModel):
-    """A language model on decoders of transformers, stitched or one alone.
+    """A language model on stitched decoders of transformers, or on a single one.
 
     Args:
         backbone: Config of an ``SNNetv1`` or ``SNNetv2`` of :class:`HFDecoderAnchor`
-            with ``out='end'``, of such an anchor alone, or of a :class:`SingleStitch`.
-            A stitch ends in the final norm and the head of its last anchor.
+            with ``out='end'``, of one such anchor, or of a :class:`SingleStitch`. A
+            stitch ends with the final norm and the head of its last anchor.
         data_preprocessor: Config of a :class:`TextPreprocessor`.
     """
 
@@ -76,7 +76,7 @@ class CausalLM(BaseModel):
 
     @property
     def end_anchor(self) -> HFDecoderAnchor:
-        """The anchor whose head gives the logits."""
+        """The anchor whose head returns the logits."""
         if isinstance(self.backbone, HFDecoderAnchor):
             return self.backbone
         single = isinstance(self.backbone, SingleStitch)
@@ -93,10 +93,11 @@ class CausalLM(BaseModel):
 
         Args:
             inputs: Token ids ``(B, 1, L)``, negative where padded.
-            data_samples: With ``labels``, the tokens to be predicted, -100 where none.
+            data_samples: Samples with ``labels``: the target tokens, or -100 if a token
+                is no target.
             mode: ``'tensor'`` for logits ``(B, L, V)``, ``'loss'`` for the mean cross
-                entropy of all targets, ``'predict'`` for samples with the sum of it,
-                ``nll``, and the number of targets, ``num_targets``, by text.
+                entropy of all targets, ``'predict'`` for samples with the summed cross
+                entropy ``nll`` and the number of targets ``num_targets`` of each text.
         """
         logits = self.end_anchor.logits(self.backbone(inputs))
         if mode == 'tensor':
@@ -120,9 +121,9 @@ class CausalLM(BaseModel):
     def generate(
         self, prompt: Sequence[int], max_new_tokens: int, eos: int | None = None
     ) -> list[int]:
-        """Return the most likely continuation of a prompt by the active stitch.
+        """Return the active stitch's greedy continuation of a prompt.
 
-        The tokens are chosen one by one, without a cache, up to ``eos``.
+        Decoding uses no cache, and stops after ``eos``.
         """
         ids, training = list(prompt), self.training
         self.eval()
@@ -147,7 +148,7 @@ class Perplexity(BaseMetric):
 
 @register_task
 class LanguageModelling(Task):
-    """The next tokens of texts."""
+    """Prediction of the next tokens of texts."""
 
     name = 'language modelling'
     classes = ('CausalLM',)

@@ -1,4 +1,4 @@
-"""One stitch of a language model as a model of transformers."""
+"""Export one stitch of a language model as a transformers model."""
 
 import os
 from copy import deepcopy
@@ -26,7 +26,7 @@ from snnet_mm.utils import check, check_writable
 from .causal_lm import PADDING
 from .hf_decoder_anchor import HFDecoderAnchor
 
-# Of logits, by the largest one: in half precision transformers rounds more often.
+# Errors relative to the largest logit. transformers rounds half precision more often.
 TOLERANCE, TOLERANCE_HALF = 1e-5, 2e-2
 TOKENS = 'bos_token_id', 'eos_token_id', 'pad_token_id', 'vocab_size'
 
@@ -44,11 +44,11 @@ class StitchConfig(PretrainedConfig):
 
 
 class StitchForCausalLM(PreTrainedModel, GenerationMixin):
-    """A stitch as transformers loads, saves and generates with its models.
+    """A stitch that transformers can load, save and generate with.
 
-    transformers has no blocks with a stitching layer, so that loading one needs this
-    package: ``AutoModelForCausalLM.from_pretrained``, after an import of
-    :mod:`snnet_mm.language`. There is no cache of keys and values.
+    transformers has no stitching layers, so loading needs this package: import
+    :mod:`snnet_mm.language` before ``AutoModelForCausalLM.from_pretrained``. Keys and
+    values are not cached.
     """
 
     config_class = StitchConfig
@@ -65,7 +65,7 @@ class StitchForCausalLM(PreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         **_,
     ) -> CausalLMOutput:
-        """Return logits ``(B, L, V)`` of token ids ``(B, L)``; their loss of labels."""
+        """Return logits ``(B, L, V)`` of ids ``(B, L)``, and the loss if labelled."""
         if attention_mask is not None:
             input_ids = input_ids.masked_fill(attention_mask == 0, PADDING)
         logits, loss = self.lm(input_ids[:, None]), None
@@ -83,9 +83,10 @@ def export_stitch(
 ) -> PreTrainedModel:
     """Write a stitch, with all updates merged, for transformers to load.
 
-    An anchor is a plain model of its own family, such as ``LlamaForCausalLM``, any
-    other stitch a :class:`StitchForCausalLM`. What was written is loaded again and
-    gives the logits of the stitch, else nothing is left.
+    An anchor becomes a plain model of its own family, such as ``LlamaForCausalLM``; any
+    other stitch becomes a :class:`StitchForCausalLM`. The written files are loaded
+    again, and the loaded model is returned. If its logits differ from the stitch's, no
+    file is kept.
     """
     model = unwrapped(model)
     net = find_stitched_backbone(model)

@@ -1,4 +1,4 @@
-"""Decoders of the LLaMA family, of transformers, as anchors."""
+"""Decoders of the LLaMA family from transformers as anchors."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from snnet_mm.anchors import Anchor
 from snnet_mm.anchors.pretrained import Weights, check_shapes
 from snnet_mm.utils import check, refusal, register
 
-# Equal in what a walk along blocks sees; of Mistral and Qwen without sliding windows.
+# Families whose blocks have the same interface; sliding windows are not supported.
 FAMILIES = 'llama', 'mistral', 'qwen2', 'qwen3'
 PROJECTIONS = 'q_proj', 'k_proj', 'v_proj', 'o_proj'
 DTYPES = 'float32', 'bfloat16'
@@ -23,14 +23,14 @@ class TextState(NamedTuple):
 
     tokens: Tensor  # (B, L, C)
     real: Tensor  # (B, L), False where a text is padded
-    mask: Tensor | None  # (B, 1, L, L), who attends to whom; None if to all before
+    mask: Tensor | None  # (B, 1, L, L), True to attend; None if causal
     positions: Tensor  # (B, L)
-    # Cosines and sines by the kind of rotation, which anchors may share.
+    # Cosines and sines by kind of rotation; anchors may share a kind.
     rotary: dict[str, tuple[Tensor, Tensor]]
 
     @property
     def fitted(self) -> Tensor:
-        """Activations ``(N, C)`` that stitching layers are fitted to: no padding."""
+        """Activations ``(N, C)`` for fitting stitching layers, without padding."""
         return self.tokens[self.real]
 
     def mapped(self, layer: Callable[[Tensor], Tensor]) -> 'TextState':
@@ -40,21 +40,22 @@ class TextState(NamedTuple):
 
 @register(MODELS)
 class HFDecoderAnchor(Anchor):
-    """A language model of transformers: an anchor, or a backbone by itself.
+    """A language model of transformers: an anchor, or a backbone on its own.
 
     Inputs are token ids ``(B, 1, L)``, negative where a text is padded: a text is an
-    image of one row. Rotations, positions and the causal mask are made once, by
-    :meth:`embed`. Keys and values are not cached. Parameters are named as in
-    ``LlamaForCausalLM``, with ``blocks`` for its layers.
+    image of one row. :meth:`embed` computes the positions, rotations and causal mask
+    once. Keys and values are not cached. Parameters are named as in
+    ``LlamaForCausalLM``, but its layers are named ``blocks``.
 
     Args:
-        model: A folder in the format of transformers or a name on its hub, of which the
-            config is read, or a dict of the config with ``model_type``.
-        pretrained: Folder or name of the weights that ``init_weights`` loads; an
-            ``init_cfg`` of type ``'Pretrained'`` loads a file.
-        dtype: Of the anchor's weights and of what its blocks compute; activations
-            between blocks, low-rank updates and all that is trained stay in float32.
-        **kwargs: See :class:`Anchor`; low-rank updates are of ``PROJECTIONS``.
+        model: A folder in the format of transformers or a name on its hub, from which
+            the config is read, or the config as a dict with ``model_type``.
+        pretrained: Folder or name of the weights that ``init_weights`` loads. To load a
+            file, use an ``init_cfg`` of type ``'Pretrained'`` instead.
+        dtype: Type of the anchor's weights and of the computation in its blocks.
+            Activations between blocks, low-rank updates and stitching layers stay in
+            float32.
+        **kwargs: See :class:`Anchor`; low-rank updates are applied to ``PROJECTIONS``.
     """
 
     lora_part, lora_targets = 'self_attn', PROJECTIONS
@@ -102,7 +103,7 @@ class HFDecoderAnchor(Anchor):
         mask, places = None, torch.arange(length, device=ids.device)
         positions = places[None]
         if not real.all():
-            # A padded place, which nothing reads, attends to itself.
+            # Padding, which no text reads, attends to itself: an empty softmax is NaN.
             itself, before = places == positions.mT, places < positions.mT
             mask = (itself | before & real[:, None])[:, None]
             positions = (real.cumsum(1) - 1).clamp(min=0)
@@ -110,7 +111,7 @@ class HFDecoderAnchor(Anchor):
         return self._rotated(TextState(tokens, real, mask, positions, {}))
 
     def _rotated(self, state: TextState) -> TextState:
-        """Return a state that has the rotation of this anchor."""
+        """Return the state with the rotation of this anchor added."""
         if self.rotation not in state.rotary:
             x = state.tokens.to(self.dtype)
             found = self.rotary_emb(x, position_ids=state.positions)
@@ -144,7 +145,7 @@ class HFDecoderAnchor(Anchor):
         return state.tokens.mT[:, :, None].contiguous()
 
     def empty_inputs(self, batch: int, size: tuple[int, int]) -> Tensor:
-        """Return token ids of any content, for costs; a text has height 1."""
+        """Return dummy token ids for counting costs; a text has height 1."""
         check(size[0] == 1, 'input_size', tuple(size), '(1, number of tokens)')
         device = self.lm_head.weight.device
         return torch.zeros(batch, *size, dtype=torch.long, device=device)
@@ -156,7 +157,7 @@ class HFDecoderAnchor(Anchor):
         return super().layer_depth(param_name.replace('lm_head', 'norm'))
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        """Rename weights of transformers; a tied head has the embedding's."""
+        """Rename weights of transformers; a tied head gets the embedding's weight."""
         names = (
             k.removeprefix('model.').replace('layers.', 'blocks.') for k in weights
         )
@@ -184,7 +185,7 @@ class HFDecoderAnchor(Anchor):
 
 
 def _read_config(model: str | Mapping, key: str = 'anchors.model') -> PretrainedConfig:
-    """Return the config of a model; raise if it is of another family."""
+    """Return the config of a model; raise if it is not supported."""
     try:
         if isinstance(model, str):
             config = AutoConfig.from_pretrained(model)

@@ -28,26 +28,26 @@ INPUT = '### Input:\n{input}\n\n'
 
 
 class ByteTokenizer:
-    """The bytes of UTF-8 as tokens 0 to 255, and the end of a text as 256."""
+    """UTF-8 bytes as tokens 0 to 255; token 256 ends a text."""
 
     eos_token_id = 256
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        """Return the bytes of a text; there are no tokens to be added."""
+        """Return the bytes of a text; there are no special tokens to add."""
         return list(text.encode())
 
     def decode(self, ids: Sequence[int], **_) -> str:
-        """Return the text of bytes; what is none in UTF-8 becomes a mark."""
+        """Return the text of bytes; a replacement character marks invalid UTF-8."""
         return bytes(i for i in ids if i < self.eos_token_id).decode(errors='replace')
 
 
 def build_tokenizer(name: str):
-    """Return the tokenizer of a folder or name of transformers; ``'bytes'`` is ours."""
+    """Return a tokenizer of a transformers folder or name; ``'bytes'`` is built in."""
     return ByteTokenizer() if name == 'bytes' else AutoTokenizer.from_pretrained(name)
 
 
 class TextDataset(BaseDataset):
-    """Base of data sets that give token ids ``(1, L)`` and labels of the same shape.
+    """Base class of data sets of token ids ``(1, L)`` and labels of the same shape.
 
     Args:
         tokenizer: See :func:`build_tokenizer`.
@@ -59,14 +59,14 @@ class TextDataset(BaseDataset):
 
     @abstractmethod
     def texts(self) -> Iterator[tuple[str, list[int], int]]:
-        """Yield the name of every text, its ids, and how many of them are no target."""
+        """Yield each text's name, its ids, and the number of leading non-targets."""
 
     def load_data_list(self) -> list[dict]:
         texts = self.texts()
         return [dict(img_path=name, ids=ids, prompt=n) for name, ids, n in texts]
 
     def prepare_data(self, idx: int) -> dict:
-        """Return token ids, and a data sample with labels: -100 for the prompt."""
+        """Return token ids, and a data sample with labels, -100 for the prompt."""
         info = self.get_data_info(idx)
         ids = torch.tensor([info['ids']])
         labels = ids.clone()
@@ -79,11 +79,12 @@ class TextFiles(TextDataset):
     """The text files of a folder, cut into pieces of equal length.
 
     Args:
-        data_root: The folder; by default that of Python's standard library.
-        pattern: Which files of it, as ``Path.glob`` takes it.
-        length: Tokens of a piece; the last one of a file may be shorter.
-        split: ``'train'``, or ``'val'`` for every tenth file, by name.
-        num_pieces: Keep so many, evenly spread; by default all.
+        data_root: The folder. Default: Python's standard library.
+        pattern: Glob pattern of the files; see ``Path.glob``.
+        length: Tokens per piece; the last piece of a file may be shorter.
+        split: ``'val'`` for every tenth file in order of name, ``'train'`` for the
+            others.
+        num_pieces: Number of pieces to keep, evenly spaced. Default: all.
     """
 
     def __init__(
@@ -123,13 +124,13 @@ class TextFiles(TextDataset):
 
 @register(DATASETS)
 class AlpacaDataset(TextDataset):
-    """Instructions in Alpaca's format: a list of instruction, input and output in json.
+    """Instructions in Alpaca's format: a JSON list of instruction, input and output.
 
-    Only the output, and the end after it, is a target.
+    Only the output, and the end token after it, are targets.
 
     Args:
-        ann_file: The json file, below ``data_root``.
-        rows: First row of this split and the one after its last; by default all.
+        ann_file: The JSON file, relative to ``data_root``.
+        rows: First row of this split, and the row after its last. Default: all rows.
     """
 
     def __init__(

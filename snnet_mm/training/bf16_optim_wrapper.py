@@ -14,11 +14,11 @@ from snnet_mm.utils import register
 
 @register(OPTIM_WRAPPERS)
 class BF16OptimWrapper(OptimWrapper):
-    """Runs the forward pass in bfloat16 autocast; weights and steps stay float32.
+    """Runs the forward pass in bfloat16 autocast; weights and steps stay in float32.
 
-    mmengine's ``AmpOptimWrapper`` raises without an accelerator. bfloat16 has
-    the exponent of float32, so no loss scale is needed. It pays on processors that
-    multiply in bfloat16 (AVX512-BF16, AMX), and costs time on others.
+    mmengine's ``AmpOptimWrapper`` raises without an accelerator. bfloat16 has as many
+    exponent bits as float32, so no loss scale is needed. Training is faster on
+    processors that multiply in bfloat16 (AVX512-BF16, AMX), and slower on others.
     """
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The runner of a tool, with a short log on the terminal and all of it in the file."""
+"""The runner of a tool, with a short log on the terminal and the full log in a file."""
 
 import logging
 import time
@@ -17,14 +17,14 @@ from snnet_mm.utils import dicts_in, is_number
 from snnet_mm.utils.logging import NOISE
 
 OWN = str(Path(__file__).parents[1])
-MOST_SECONDS = 60  # between two lines of progress
+MOST_SECONDS = 60  # between two progress lines, at most
 
 
 def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
     """Build the runner of a config for ``'train'`` or ``'test'``, as mmengine does.
 
-    Unless ``verbose``, its terminal shows this package's messages, warnings, progress
-    and metrics; the log file has everything in any case.
+    Unless ``verbose``, the terminal shows only this package's messages, warnings,
+    progress and metrics. The log file is always complete.
     """
     kind = RUNNERS.get(cfg.get('runner_type', 'Runner'))
     if verbose:
@@ -32,7 +32,7 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
     if is_main_process():
         print(_summary(cfg, mode), flush=True)
     runner = type(kind.__name__, (_ShortLog, kind), {}).from_cfg(cfg)
-    _shorten(runner.logger)  # of a FlexibleRunner, whose strategy builds it
+    _shorten(runner.logger)  # the strategy of a FlexibleRunner builds it
     if is_main_process():
         print(f'Long log: {runner.log_dir}', flush=True)
         runner.register_hook(ProgressHook())
@@ -40,7 +40,7 @@ def build_runner(cfg: Config, mode: str, verbose: bool = False) -> Runner:
 
 
 class _ShortLog:
-    """A runner whose terminal is short from the first message on."""
+    """Mixin for runners that shortens the terminal log from the first message on."""
 
     def build_logger(self, *args, **kwargs) -> MMLogger:
         logger = super().build_logger(*args, **kwargs)
@@ -64,7 +64,7 @@ def _summary(cfg: Config, mode: str) -> str:
         names += [' and '.join(str(a.get('type')) for a in backbone['anchors'])]
     loader = cfg[f'{mode}_dataloader']
     dataset = loader
-    while isinstance(dataset.get('dataset'), dict):  # seeded, repeated and so on
+    while isinstance(dataset.get('dataset'), dict):  # in wrappers such as RepeatDataset
         dataset = dataset['dataset']
     data = [str(dataset.get('type')), dataset.get('data_root')]
     data += [f'batches of {loader.get("batch_size")}']
@@ -88,7 +88,7 @@ class _Brief(logging.Formatter):
 
 
 class ProgressHook(Hook):
-    """Prints how far training, validation or a plain test is, and its metrics."""
+    """Prints the progress and metrics of training, validation and plain tests."""
 
     priority = 'VERY_LOW'
 
@@ -108,7 +108,7 @@ class ProgressHook(Hook):
         self._start()
 
     def after_val_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        """Print progress, but of a loop that does."""
+        """Print progress, unless the loop logs its own."""
         if not isinstance(runner.val_loop, StitchValLoop):
             self._print('validation batch', batch_idx + 1, len(runner.val_dataloader))
 
@@ -122,12 +122,12 @@ class ProgressHook(Hook):
         self._start()
 
     def after_test_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        """Print progress, but of a loop that does."""
+        """Print progress, unless the loop logs its own."""
         if not isinstance(runner.test_loop, StitchTestLoop):
             self._print('test batch', batch_idx + 1, len(runner.test_dataloader))
 
     def after_test_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
-        """Print the metrics, unless a table shows them."""
+        """Print the metrics, unless the loop prints them in a table."""
         if not isinstance(runner.test_loop, StitchTestLoop):
             _print_metrics('test', metrics)
 
@@ -135,7 +135,7 @@ class ProgressHook(Hook):
         self._first, self._begin, self._said = done, time.time(), 0.0
 
     def _print(self, what: str, done: int, total: int, words: str = '') -> None:
-        """Print at once, then less and less often, and at the end."""
+        """Print from the second step on at growing intervals, and at the end."""
         now = time.time()
         elapsed = now - self._begin
         gap = min(MOST_SECONDS, 2 + elapsed / 5)

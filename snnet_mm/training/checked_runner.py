@@ -1,4 +1,4 @@
-"""A runner whose files and folders were checked before anything is built."""
+"""Build a runner only after the files and folders of its config are validated."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -33,13 +33,13 @@ from .checking_hooks import WeightCheckHook
 def checked_runner(
     cfg: Config, mode: str, verbose: bool = False, trust: bool = False
 ) -> Iterator[Runner]:
-    """Check what a config names, then build its runner, which runs in this context.
+    """Validate the paths in a config, then yield its runner, to be run in this context.
 
-    The context keeps other trainings from the work directory, reads checkpoints as data
-    and ends the process group.
+    If it trains, the context locks the work directory against other trainings. It reads
+    checkpoints as data and ends the process group.
 
     Args:
-        cfg: A config with a work directory.
+        cfg: Config with a work directory.
         mode: ``'train'`` or ``'test'``.
         verbose: See :func:`build_runner`.
         trust: See :func:`guard_checkpoints`.
@@ -63,13 +63,13 @@ def checked_runner(
     _keep_config(cfg, mode)
     with lock, guard, closing_process_group(), suggesting_types(), empty:
         runner = build_runner(cfg, mode, verbose)
-        if mode == 'test':  # mm's own checkpoint hook looks at nothing
+        if mode == 'test':  # mm's own checkpoint hook validates nothing
             runner.register_hook(WeightCheckHook())
         yield runner
 
 
 def _keep_config(cfg: Config, mode: str) -> None:
-    """Rename the copy that a runner writes if it would replace the config itself."""
+    """Rename the copy that a runner writes if it would overwrite the config itself."""
     path = Path(cfg.filename or '')
     copy = Path(cfg.work_dir, path.name)
     if path.name and copy.is_file() and copy.samefile(path):

@@ -1,4 +1,4 @@
-"""Hooks that check labels, heads and parameters before training, and its losses."""
+"""Hooks that check labels, heads, parameters, weights and losses."""
 
 import math
 import re
@@ -21,15 +21,15 @@ from snnet_mm.utils.checkpoints import non_finite
 from .resume import diverged
 from .stitch_hooks import sampling_hook
 
-NUM_SAMPLES = 16  # whose labels are looked at
+NUM_SAMPLES = 16  # training samples whose labels are checked
 
 
 @register(HOOKS)
 class LabelCheckHook(Hook):
-    """Checks some labels, and the heads' numbers of classes, before training.
+    """Checks the labels of some samples and ``num_classes`` of heads before training.
 
-    A label outside the classes is an index error on a CPU, a device assert on a GPU,
-    and silently ignored by metrics.
+    A label outside the classes raises an index error on a CPU and a device assert on a
+    GPU. Metrics silently ignore it.
     """
 
     def before_train(self, runner: Runner) -> None:
@@ -49,7 +49,7 @@ class LabelCheckHook(Hook):
                 data = dataset[i]
                 sample = data.get('data_samples', ()) if isinstance(data, dict) else ()
                 if 'gt_instances' in sample:
-                    break  # mmdet numbers them itself, by the classes
+                    break  # mmdet derives the labels from the classes
                 elif 'gt_sem_seg' in sample:
                     labels, ignored = sample.gt_sem_seg.data.unique(), [ignored_label]
                     path = sample.get('seg_map_path', 'a sample')
@@ -59,7 +59,7 @@ class LabelCheckHook(Hook):
                     _check_labels(sample.gt_label, path, len(classes))
                 else:
                     return
-        # Heads of panoptic models may have the classes of things alone.
+        # Heads of panoptic models may predict the classes of things only.
         things = dataset.metainfo.get('thing_classes') or classes
         _check_heads(model, {len(classes), len(things)})
 
@@ -86,20 +86,20 @@ def _check_heads(model: nn.Module, allowed: set[int]) -> None:
     stitched = isinstance(getattr(model, 'backbone', None), StitchedBackbone)
     heads, one_class = known('heads'), known('one_class')
     for path, part in model.named_modules():
-        # Those of a cascade and of end anchors have numbers.
+        # Heads of a cascade and of end anchors have numbers in their paths.
         name = re.sub(r'(\.parts)?\.\d+', '', path)
         kinds = {kind.__name__ for kind in type(part).__mro__}
-        # Parts of a PartPerAnchor come one by one.
+        # The parts of a PartPerAnchor are checked one by one.
         if name in heads and not kinds & {'PartPerAnchor', *one_class}:
             number = getattr(part, 'num_classes', max(allowed))
             check(number in allowed, f'model.{name}.num_classes', number, data)
-            # As mmpretrain's ClsHead, which takes a backbone's own logits.
+            # Such as mmpretrain's ClsHead, which expects logits from the backbone.
             empty = stitched and next(part.parameters(), None) is None
             check(not empty, f'model.{name}.type', type(part).__name__, layers)
 
 
 class WeightCheckHook(Hook):
-    """Raises before a test of weights that are not finite, however they were loaded."""
+    """Raises before a test if weights are not finite, however they were loaded."""
 
     def before_test(self, runner: Runner) -> None:
         if key := non_finite(unwrapped(runner.model).state_dict()):
@@ -111,7 +111,7 @@ class WeightCheckHook(Hook):
 
 @register(HOOKS)
 class TrainableParamsHook(Hook):
-    """Logs how many parameters are trained; warns where no hook switches stitches."""
+    """Logs how many parameters are trained; warns if no hook switches stitches."""
 
     def before_train(self, runner: Runner) -> None:
         counts = count_parameters(runner.model)
@@ -141,8 +141,8 @@ class LossCheckHook(Hook):
     where this hook reads it: no further synchronisation is needed.
 
     Args:
-        patience: Number of iterations in a row with a non-finite loss that stop the
-            training. One alone may pass: mixed precision skips its step. Default: 5.
+        patience: Number of consecutive iterations with a non-finite loss that stop the
+            training. A single one may pass: mixed precision skips its step. Default: 5.
     """
 
     def __init__(self, patience: int = 5) -> None:

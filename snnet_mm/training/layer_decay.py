@@ -1,4 +1,4 @@
-"""Layer-wise decay of the learning rate, every anchor by its own rate and depth."""
+"""Layer-wise learning rate decay with the rate and depth of each anchor."""
 
 import re
 from collections import defaultdict
@@ -14,7 +14,7 @@ from snnet_mm.anchors import Anchor
 from snnet_mm.models import SingleStitch, StitchedBackbone
 from snnet_mm.utils import check, register
 
-# Tables: pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
+# Matches pos_embed, cls_token, reg_token, rel_pos_bias.table, rel_pos_bias.rel_pos_h;
 # in timm relative_position_bias_table, attention_biases (LeViT) and rope.freqs.
 POSITIONS_AND_TOKENS = re.compile(
     r'(^|[._])(pos|position|token|freqs|attention_biases)([._]|$)'
@@ -24,17 +24,17 @@ KEY = 'optim_wrapper.paramwise_cfg'
 
 @register(OPTIM_WRAPPER_CONSTRUCTORS)
 class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
-    """Learning rates that fall towards the embedding of every anchor.
+    """Decays learning rates towards the embedding of every anchor.
 
-    A parameter at level ``i`` of ``n`` of an anchor (:meth:`Anchor.layer_depth`) is
-    trained at the learning rate times ``rate ** (n - 1 - i)``, as in ViTDet (SN-Netv2,
-    appendix H); others at the full rate. Only matrices and kernels decay: not vectors,
-    tokens and position embeddings.
+    The learning rate of a parameter at level ``i`` of the ``n`` levels of an anchor
+    (:meth:`Anchor.layer_depth`) is multiplied by ``rate ** (n - 1 - i)``, as in ViTDet
+    (SN-Netv2, appendix H). All other parameters keep the full rate. Weight decay
+    applies to matrices and kernels, not to vectors, tokens and position embeddings.
 
     Args:
-        paramwise_cfg: ``decay_rates``, a rate above 0 and up to 1 per anchor, fast to
-            slow, or one for all; optionally ``lr_mults``, factors of learning rates by
-            names of parts, such as ``{'backbone.anchors': 0.1}``.
+        paramwise_cfg: ``decay_rates``, one rate in (0, 1] per anchor, fast to slow, or
+            a single rate for all; optionally ``lr_mults``, learning rate factors by
+            module name, such as ``{'backbone.anchors': 0.1}``.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
         kind, keys = type(module).__name__, 'optim_wrapper.constructor, model'
         wanted = 'a model that trains an anchor, such as SNNetv2 and PlainViT'
         check(anchors, keys, kind, wanted)
-        # Modules, for a stitch alone may have an empty list of stitching layers.
+        # Match modules: a single stitch may have an empty list of stitching layers.
         parts = [name for name, _ in module.named_modules()]
         for part in self.lr_mults:
             there = any(_is_in(name, part) for name in parts)
@@ -83,7 +83,7 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
             params.append(group)
 
     def _decayed_anchors(self, model: nn.Module) -> Iterator[tuple[str, Anchor, float]]:
-        """Yield prefixes, anchors and rates of all backbones; a stitch lacks some."""
+        """Yield prefix, anchor and rate in trained backbones; skip missing anchors."""
         seen = set()
         for name, module in model.named_modules():
             if isinstance(module, StitchedBackbone | SingleStitch):
@@ -106,5 +106,5 @@ class AnchorLayerDecayConstructor(DefaultOptimWrapperConstructor):
 
 
 def _is_in(name: str, part: str) -> bool:
-    # Wherever wrappers have put the part.
+    # Wrappers may prepend further names to the path of the part.
     return f'.{part}.' in f'.{name}.'

@@ -1,4 +1,4 @@
-"""A config for a folder of labelled images and a plain ViT."""
+"""Write a config that trains a plain ViT on a folder of labelled images."""
 
 import colorsys
 import json
@@ -19,13 +19,13 @@ from snnet_mm.utils import atomic_path, check, check_file
 from snnet_mm.utils.timm_models import create_timm_model
 
 TEMPLATES = Path(__file__).parents[1] / '.mim' / 'configs' / '_base_' / 'own_data'
-RULE = '# ---'  # ends the lines of a template that are replaced
+RULE = '# ---'  # the lines above it in a template are replaced
 BATCH_SIZES = dict(seg=4, depth=4, det=2, cls=32)
-# Depth saturates, and detection learns nothing, at the rate of other heads.
+# At the rate of the other heads, depth saturates and detection does not learn.
 HEAD_RATES = dict(seg=1e-3, depth=3e-4, det=3e-4, cls=1e-3)
-AREA = 224 * 224  # pixels of images of dense tasks, at most
-SIDES = dict(det=448, cls=224)  # of square images, at most
-EPOCHS, LEAST, MOST = 10, 600, 20000  # and iterations
+AREA = 224 * 224  # maximum pixels of an image, in dense tasks
+SIDES = dict(det=448, cls=224)  # maximum side of a square image
+EPOCHS, LEAST, MOST = 10, 600, 20000  # epochs; bounds of iterations
 
 
 def write_project(
@@ -35,17 +35,17 @@ def write_project(
     weights: str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Write a config that trains a ViT, and annotation files beside it, if needed.
+    """Write a config that trains a ViT and, if needed, annotation files beside it.
 
     Args:
-        data: What :func:`read_folder` has found.
-        out: Config to write.
+        data: Result of :func:`read_folder`.
+        out: Path of the config to write.
         backbone: Name of a plain ViT in timm.
-        weights: File of its weights; by default timm downloads them.
-        force: Whether existing files are replaced.
+        weights: File of its weights. Default: timm downloads them.
+        force: Whether to overwrite an existing config.
 
     Returns:
-        Variables at the top of the config.
+        The variables at the top of the config.
     """
     out = Path(out).expanduser().absolute()
     check(out.suffix == '.py', '--out', str(out), 'a file that ends in .py')
@@ -79,14 +79,14 @@ def write_project(
 
 
 def as_code(value: Any) -> str:
-    """Return Python code of a value, with ``dict()`` for dicts."""
+    """Return a value as Python code, with ``dict()`` for dicts."""
     if isinstance(value, dict):
         return f'dict({", ".join(f"{k}={as_code(v)}" for k, v in value.items())})'
     return repr(value)
 
 
 def _data_values(data: LabelledFolder, out: Path) -> dict[str, Any]:
-    """Write annotation files; return the variables of a config that describe data."""
+    """Write annotation files; return the config variables that describe the data."""
     values = {k: v for k, v in data.facts.items() if k.endswith('suffix')}
     for split, part in data.splits.items():
         values[split] = part.dataset
@@ -99,7 +99,7 @@ def _data_values(data: LabelledFolder, out: Path) -> dict[str, Any]:
                 temporary.write_text(text)
             values[split] = dict(ann_file=str(path), **part.dataset)
     if data.task == 'depth':
-        # Of the deepest pixel, in metres if depth maps are in millimetres.
+        # The maximum depth in metres, if depth maps are in millimetres.
         farthest = math.ceil(data.facts['depths'][2] * 1e-3)
         return values | dict(depth_scale=1e-3, max_depth=farthest)
     values['classes'] = data.classes
@@ -115,7 +115,7 @@ def _data_values(data: LabelledFolder, out: Path) -> dict[str, Any]:
 def _model_values(
     data: LabelledFolder, vit: nn.Module, name: str, weights: str | None
 ) -> dict[str, Any]:
-    """Return the variables of a config that describe the model and its images."""
+    """Return the config variables that describe the model and its images."""
     patch, width, depth = vit.patch_embed.patch_size[0], vit.embed_dim, len(vit.blocks)
     has_cls = getattr(vit, 'cls_token', None) is not None
     checkpoint = f'timm://{name}' if weights is None else os.path.abspath(weights)
@@ -132,7 +132,7 @@ def _model_values(
         backbone['out'] = 'end'
     elif data.task == 'det':
         facts = data.facts
-        # The four levels of the pyramid have strides of 0.7 patches in the mean.
+        # The strides of the four pyramid levels have a geometric mean of 0.7 patches.
         scale = round(facts['share'] * size[0] / (0.7 * patch))
         most = max(100, math.ceil(facts['most'] / 100) * 100)
         values |= dict(with_mask=facts['with_mask'], max_per_image=most)
@@ -145,7 +145,7 @@ def _model_values(
 
 
 def _plain_vit(vit: nn.Module) -> dict[str, Any] | None:
-    """Return PlainViT's settings for a ViT of timm, or None if it is not such a one."""
+    """Return the PlainViT config of a timm ViT, or None if PlainViT cannot build it."""
     block = vit.blocks[0]
     kinds = [type(x).__name__ for x in (vit, block, block.mlp, block.norm1)]
     if (
@@ -176,10 +176,10 @@ def _plain_vit(vit: nn.Module) -> dict[str, Any] | None:
 
 
 def input_size(data: LabelledFolder, patch: int) -> tuple[int, int]:
-    """Return height and width of training images, in whole patches.
+    """Return height and width of training images, as multiples of the patch size.
 
-    Those of the median image, made smaller if it is large; squares for detection and
-    classification.
+    They are medians over all images, reduced if large. Detection and classification use
+    squares.
     """
     height, width = (median(list(x)) for x in zip(*data.sizes.elements(), strict=True))
     if data.task in SIDES:

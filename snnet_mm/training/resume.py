@@ -1,4 +1,4 @@
-"""Checkpoints that a training goes on from: which one, and whether it fits."""
+"""Find the checkpoint to resume a training from, and check that it fits."""
 
 import os
 import re
@@ -12,27 +12,27 @@ from mmengine.runner import Runner
 
 from snnet_mm.utils import UntrustedCheckpointError, check, read_ahead
 
-# State of optimizers that is as large as its parameter. Other state is of any shape:
-# factored moments, steps.
+# Optimizer state with the shape of its parameter. Other state, such as factored moments
+# and step counts, may have any shape.
 FULL_SIZE = {'exp_avg', 'exp_avg_sq', 'max_exp_avg_sq', 'momentum_buffer'}
 
 
 def find_resumable(
     work_dir: str | os.PathLike, folder: str | os.PathLike, names: str, logger: Logger
 ) -> str | None:
-    """Find the checkpoint that ``last_checkpoint`` names, or the newest readable one.
+    """Find the checkpoint in ``last_checkpoint``, else the newest readable one.
 
-    That note, in ``work_dir``, may be torn or stale, as it is not written atomically.
-    Checkpoints have ``names`` such as ``'iter_{}.pth'``.
+    ``last_checkpoint`` in ``work_dir`` may be torn or stale, as mmengine does not write
+    it atomically. ``names`` is a template such as ``'iter_{}.pth'``.
     """
     note = Path(work_dir, 'last_checkpoint')
     named = note.read_text().strip() if note.is_file() else ''
-    if named and Path(named).is_dir():  # DeepSpeed's, which has a reader of its own
+    if named and Path(named).is_dir():  # DeepSpeed's, which has its own reader
         return named
     unreadable, says = [], f'names {named}.' if named else 'is missing or empty.'
     for path in _candidates(named, Path(folder), names):
         try:
-            with suppress(UntrustedCheckpointError):  # Trust is up to the loader.
+            with suppress(UntrustedCheckpointError):  # The loader decides on trust.
                 read_ahead(path)
         except ValueError as error:
             logger.warning(f'Not resumed from: {error}')
@@ -57,7 +57,7 @@ def find_resumable(
 
 
 def _candidates(named: str, folder: Path, names: str) -> Iterator[str]:
-    """The named checkpoint, then all others that are there, newest first."""
+    """Yield the named checkpoint, then all others in the folder, newest first."""
     if named:
         yield named
     pattern = re.compile(re.escape(names).replace(r'\{\}', r'(\d+)'))
@@ -67,7 +67,7 @@ def _candidates(named: str, folder: Path, names: str) -> Iterator[str]:
 
 
 def diverged(runner: Runner, what: str) -> ValueError:
-    """Return the error that stops a training, which names the last checkpoint."""
+    """Return the error for a diverged training, which names the last checkpoint."""
     last = runner.message_hub.runtime_info.get('last_ckpt')
     kept = f'the last checkpoint is {last}' if last else 'there is no checkpoint yet'
     return ValueError(
@@ -79,7 +79,7 @@ def diverged(runner: Runner, what: str) -> ValueError:
 def check_resumable(
     checkpoint: Mapping, name: str, optim_wrapper: OptimWrapper
 ) -> None:
-    """Check that a checkpoint holds what a training goes on from."""
+    """Raise unless a checkpoint contains the state that resuming requires."""
     missing = {'meta', 'message_hub', 'optimizer'} - set(checkpoint)
     missing |= {'epoch', 'iter'} - set(checkpoint.get('meta', ()))
     instead = 'to start from its weights, set resume=False'

@@ -1,4 +1,4 @@
-"""Checks and parts that make the training of any config safe."""
+"""Loop validation and exact resuming for the training of any config."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,7 +13,7 @@ LEAST = dict(max_iters=1, max_epochs=1, val_interval=1, val_begin=0)
 
 
 def check_loop(train_cfg: Mapping | None) -> None:
-    """Raise for lengths and intervals of a training that would train nothing."""
+    """Raise if a length or validation setting is too small or not whole."""
     for key, least in LEAST.items():
         if (value := (train_cfg or {}).get(key)) is not None:
             allowed = f'whole numbers from {least} on'
@@ -26,10 +26,10 @@ ITERATIONS = 0
 
 @register(HOOKS)
 class ExactResumeHook(Hook):
-    """Seeds every training iteration, so that resumed training goes on exactly.
+    """Seeds every training iteration, so that a resumed training continues exactly.
 
-    Draws (drop path, dropout) depend on the seed, the iteration and the rank alone. The
-    log tells what makes a resumed training another one.
+    Random draws (drop path, dropout) depend only on the seed, the iteration and the
+    rank. Logs a warning for each setting that makes resuming inexact.
     """
 
     priority = 'HIGHEST'

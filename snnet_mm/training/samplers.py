@@ -16,15 +16,16 @@ SANDWICH_ANCHORS = ('route', 'slowest')
 
 
 class StitchSampler(metaclass=ABCMeta):
-    """Base of samplers, whose draws depend on seed and iteration alone.
+    """Base class of samplers; draws depend only on seed and iteration.
 
-    A sampler that learns brings a hook, which saves its state and keeps ranks equal.
+    A sampler that learns returns a hook, which saves its state and synchronises ranks.
 
     Args:
         costs: Costs of the stitches, or None.
-        per_rank: Whether every rank draws a stitch of its own.
-        ids: Stitches to draw from. Default: those with costs, else the space's. A
-            :class:`UniformSampler` draws one that is named twice twice as often.
+        per_rank: Whether every rank draws its own stitch.
+        ids: Ids of the stitches to draw from. Default: all in ``costs``, else all in
+            ``space``. :class:`UniformSampler` draws an id that is listed twice twice as
+            often.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class StitchSampler(metaclass=ABCMeta):
         check(right, 'sampler.ids', list(self.ids), f'some of the ids {sorted(known)}')
 
     def hooks(self) -> list[Hook]:
-        """Return hooks to register before training; by default none."""
+        """Return the hooks to register before training, none by default."""
         return []
 
     def sample(self, iteration: int) -> tuple[int, ...]:
@@ -67,7 +68,7 @@ class UniformSampler(StitchSampler):
     """Draws every stitch equally often, as SN-Netv1 does.
 
     Args:
-        anchors: Whether the anchors themselves are drawn; not where they are frozen.
+        anchors: Whether to draw the anchors themselves. Disable if they are frozen.
     """
 
     def __init__(
@@ -88,7 +89,8 @@ class ResourceConstrainedSampler(StitchSampler):
     """Draws a cost group, then a stitch in it (ROS; SN-Netv2, section 4.2).
 
     Args:
-        step: FLOPs within a cost group. Default: 10e9, the paper's for dense tasks.
+        step: Width of a cost group in FLOPs. Default: 10e9, as for the paper's dense
+            tasks.
     """
 
     def __init__(self, costs: CostTable, step: float = 10e9, **kwargs) -> None:
@@ -109,14 +111,15 @@ class ResourceConstrainedSampler(StitchSampler):
 
 @register(TASK_UTILS)
 class SandwichSampler(StitchSampler):
-    """Draws random stitches, and with them anchors (SN-Netv1, supplement D).
+    """Draws random stitches together with anchors (SN-Netv1, supplement D).
 
-    The slowest anchor comes first, then the fastest one, then the random stitches.
+    The anchors come first, slowest before fastest, then the random stitches.
 
     Args:
         sampler: Config of the sampler of random stitches. Default: uniform.
         anchors: ``'route'`` for the slowest and fastest anchor on the routes of the
-            random stitches, or ``'slowest'`` for that of all (ESTA, section 4.2).
+            random stitches, or ``'slowest'`` for the slowest anchor of the space (ESTA,
+            section 4.2).
     """
 
     def __init__(

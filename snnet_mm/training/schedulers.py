@@ -1,4 +1,4 @@
-"""The one-cycle policy for optimizers whose groups have rates of their own."""
+"""The one-cycle policy for parameter groups with different learning rates."""
 
 import math
 
@@ -11,7 +11,7 @@ from snnet_mm.utils import check, register
 
 
 class _OneCycle(_ParamScheduler):
-    """Cosines from a start to a turn and on to a finish, the ``_levels`` of a group."""
+    """Cosine annealing from start to turn to finish, the ``_levels`` of each group."""
 
     def __init__(
         self, optimizer, param_name: str, pct_start: float = 0.3, **kwargs
@@ -27,7 +27,7 @@ class _OneCycle(_ParamScheduler):
     def build_iter_from_epoch(
         cls, optimizer, *, epoch_length: int, end: int, begin: int = 0, **kwargs
     ) -> '_OneCycle':
-        """Build a scheduler of iterations from a config that counts epochs."""
+        """Build a scheduler by iteration from a config that counts epochs."""
         own = dict(begin=begin * epoch_length, end=end * epoch_length, by_epoch=False)
         return cls(optimizer, **kwargs | own)
 
@@ -46,15 +46,15 @@ class _OneCycle(_ParamScheduler):
 
 @register(PARAM_SCHEDULERS)
 class GroupOneCycleLR(LRSchedulerMixin, _OneCycle):
-    """Learning rates of the one-cycle policy, each group up to its own rate.
+    """Learning rates of the one-cycle policy; each group peaks at its own rate.
 
-    In mmengine's ``OneCycleLR`` one ``eta_max`` replaces the rates of groups, and its
-    state holds a function, which a checkpoint that is read weights-only must not.
+    mmengine's ``OneCycleLR`` replaces the rates of all groups by ``eta_max``. Its state
+    contains a function, which a weights-only load of the checkpoint would refuse.
 
     Args:
-        div_factor: Peak over first rate.
-        final_div_factor: First over last rate.
-        pct_start: Share of the steps until the peak.
+        div_factor: Ratio of the peak rate to the first rate.
+        final_div_factor: Ratio of the first rate to the last rate.
+        pct_start: Fraction of the steps up to the peak.
     """
 
     def __init__(

@@ -1,13 +1,13 @@
 """Checkpoints that survive an interruption at any moment.
 
 mmengine (0.10) removes an old checkpoint before it writes the new one, writes in place,
-and resumes from whatever ``last_checkpoint`` names. It publishes no other way, so that
-this file, and only this one, takes from its internals:
+and resumes from whatever ``last_checkpoint`` names. No public API overrides this, so
+this file, and only this file, relies on mmengine's internals:
 
 - ``Runner._resume`` and ``_load_from``, which are set before ``load_or_resume`` reads
   them, and ``_train_loop``, a loop in training and a config otherwise;
 - ``CheckpointHook._save_checkpoint_with_step`` and ``_save_best_checkpoint``, which
-  remove through ``file_backend``.
+  remove files through ``file_backend``.
 
 If an upgrade changes these, tests/test_training/test_stitch_checkpoint_hook.py fails.
 """
@@ -32,7 +32,7 @@ from .resume import check_resumable, diverged, find_resumable
 
 @register_backend('snnet_atomic', force=True)
 class AtomicBackend(LocalBackend):
-    """A backend of local files that have their names only when they are whole."""
+    """Local backend that renames a file to its final name only once it is complete."""
 
     def put(self, obj: bytes, filepath: str) -> None:
         with atomic_path(filepath) as temporary:
@@ -45,12 +45,12 @@ class StitchCheckpointHook(CheckpointHook):
 
     They are written under a temporary name and then renamed; older ones are deleted
     last. Weights that are not finite raise an error. ``resume=True`` without
-    ``load_from`` resumes from the newest readable one. Remote folders are left to their
-    own backend.
+    ``load_from`` resumes from ``last_checkpoint``, else from the newest readable
+    checkpoint. Remote folders keep their own backend.
 
     Args:
-        interval: Iterations or epochs between checkpoints. Default: the interval of
-            validation.
+        interval: Iterations or epochs between checkpoints. Default: the validation
+            interval.
     """
 
     def __init__(self, interval: int | None = None, **kwargs) -> None:
@@ -71,7 +71,7 @@ class StitchCheckpointHook(CheckpointHook):
                 found[0] = find_resumable(runner.work_dir, folder, names, runner.logger)
             except ValueError as error:
                 found[1] = str(error)
-        broadcast_object_list(found)  # all ranks end alike; none is left waiting
+        broadcast_object_list(found)  # so that all ranks raise, and none hangs
         runner._load_from, error = found
         if error:
             raise ValueError(error)
@@ -92,7 +92,7 @@ class StitchCheckpointHook(CheckpointHook):
         model = unwrapped(runner.model)
         check_weights_fit(model, checkpoint, name, not fine_tunes, resumed)
         if resumed:
-            if isinstance(runner.optim_wrapper, dict):  # until it is built to resume
+            if isinstance(runner.optim_wrapper, dict):  # a config that is not built yet
                 runner.optim_wrapper = runner.build_optim_wrapper(runner.optim_wrapper)
             check_resumable(checkpoint, name, runner.optim_wrapper)
 
@@ -103,14 +103,14 @@ class StitchCheckpointHook(CheckpointHook):
             super()._save_checkpoint_with_step(runner, step, meta)
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
-        if self.save_best:  # else there may be no folder yet, as in Runner.val
+        if self.save_best:  # else skip: Runner.val sets no file_backend
             _check_finite(runner, f'after iteration {runner.iter}')
             with self._removing_last():
                 super()._save_best_checkpoint(runner, metrics)
 
     @contextmanager
     def _removing_last(self) -> Iterator[None]:
-        """Put off what is removed in the block until all of it went well."""
+        """Defer all removals in the block until the block has succeeded."""
         backend, removals = self.file_backend, []
         self.file_backend = copy.copy(backend)
         self.file_backend.remove = removals.append
@@ -118,7 +118,7 @@ class StitchCheckpointHook(CheckpointHook):
             yield
         finally:
             self.file_backend = backend
-        # A best checkpoint may have been written over the one before.
+        # The new best checkpoint may have overwritten the previous one.
         best = getattr(self, 'best_ckpt_path', None)
         kept = {best, *getattr(self, 'best_ckpt_path_dict', {}).values()}
         for path in dict.fromkeys(removals):
@@ -127,7 +127,7 @@ class StitchCheckpointHook(CheckpointHook):
 
 
 def _check_finite(runner: Runner, when: str) -> None:
-    """Raise on all ranks if weights that are about to be saved are not finite."""
+    """Raise on all ranks if the weights to be saved are not finite."""
     found = [non_finite(unwrapped(runner.model).state_dict())]
     broadcast_object_list(found)
     if found[0]:

@@ -1,4 +1,4 @@
-"""Hooks of stitched models: the first stitching layers, sampling, its report."""
+"""Hooks that initialise stitching layers, and sample and count stitches."""
 
 import math
 import time
@@ -30,18 +30,19 @@ METHODS = ('least-squares', 'kaiming')
 
 @register(HOOKS)
 class StitchInitHook(Hook):
-    """Gives the stitching layers their first weights before training.
+    """Initialises the stitching layers before training.
 
-    Does nothing if the weights, loaded or resumed, already hold stitching layers.
+    No-op if the loaded or resumed weights already contain stitching layers.
 
     Args:
-        num_images: Images of the training set to fit to, drawn at random.
+        num_images: Number of random training images to fit to.
         ridge: See :class:`snnet_mm.models.LeastSquares`.
-        method: ``'least-squares'``, or ``'kaiming'`` for torch's random weights of a
-            linear layer (SN-Netv1, figure 8); low-rank layers then update a random map.
+        method: ``'least-squares'``, or ``'kaiming'`` for torch's random initialisation
+            of a linear layer (SN-Netv1, figure 8); low-rank layers then update a random
+            map.
     """
 
-    stitched_only = True  # a stitch exported alone has no work for it
+    stitched_only = True  # a stitch exported alone does not need it
 
     def __init__(
         self, num_images: int = 100, ridge: float = 1e-8, method: str = 'least-squares'
@@ -58,7 +59,7 @@ class StitchInitHook(Hook):
             return
         if self.method == 'least-squares':
             self._fit(runner, backbone)
-        else:  # They are random already, and equal on all ranks, as all weights are.
+        else:  # They are already random and, like all weights, equal on all ranks.
             backbone.stitching_initialized.fill_(True)
             runner.logger.info('The stitching layers start random: no least squares.')
         for hook in runner.hooks:
@@ -70,7 +71,7 @@ class StitchInitHook(Hook):
 
     def _fit(self, runner: Runner, backbone: StitchedBackbone) -> None:
         start = time.time()
-        # The images neither depend on what was drawn before nor change later draws.
+        # The images neither depend on earlier draws nor affect later ones.
         with isolated_rng(runner.seed):
             batches = self._image_batches(runner)
             num_images = fit_stitching_layers(backbone, batches, self.ridge)
@@ -93,32 +94,32 @@ class StitchInitHook(Hook):
         check(enough, 'StitchInitHook.num_images', number, allowed)
         for batch in random_batches(loader, runner.seed, number):
             images = preprocess(batch, training=True)['inputs']
-            # Of several views of each image the first.
+            # If an image has several views, fit to the first.
             yield images if isinstance(images, Tensor) else images[0]
 
 
-SIZES = 2**20  # keeps draws of sizes and of stitches apart on any rank
+SIZES = 2**20  # above any rank: separates draws of sizes and stitches
 
 
 @register(HOOKS)
 class StitchSamplingHook(Hook):
-    """Activates another stitch before every optimizer step.
+    """Activates a newly sampled stitch before every optimizer step.
 
-    Iterations of accumulated gradients train one stitch. A sampler that draws several
-    needs a model that trains several, such as ``SandwichWrapper``. Logs
-    ``stitch_gflops``, the sum over stitches. ``stitches`` holds them by the prefix of
-    their losses, ``''`` for a single one.
+    Iterations that accumulate gradients for one step train the same stitch. If the
+    sampler draws several stitches, the model must train several, as ``SandwichWrapper``
+    does. Logs ``stitch_gflops``, summed over the stitches. ``stitches`` maps loss
+    prefixes to stitches; the prefix of a single stitch is ``''``.
 
     Args:
-        sampler: Config of the sampler. Default seed: the seed of the run.
-        input_size: Height and width that costs are counted at. Default: the data
-            preprocessor's, or the first image's.
-        sizes: Heights and widths, one of which is drawn for every step, the same on all
-            ranks, to resize images to. Default: none.
+        sampler: Config of the sampler. Its seed defaults to the seed of the run.
+        input_size: Height and width at which costs are counted. Default: the size in
+            the data preprocessor, else the size of the first image.
+        sizes: Pairs of height and width to resize images to. One pair is drawn per
+            step, the same on all ranks. Default: no resizing.
     """
 
     priority = 'VERY_HIGH'
-    stitched_only = True  # a stitch exported alone has no work for it
+    stitched_only = True  # a stitch exported alone does not need it
 
     def __init__(
         self,
@@ -165,7 +166,7 @@ class StitchSamplingHook(Hook):
     after_train = before_val
 
     def _count(self, runner: Runner) -> CostTable | None:
-        """Count costs, or say why not where images have several views."""
+        """Return the costs; if images have several views, log a warning instead."""
         size, seed = self._input_size, shared_seed(runner.seed)
         try:
             if size is None:
@@ -177,13 +178,13 @@ class StitchSamplingHook(Hook):
 
 
 def sampling_hook(runner: Runner) -> StitchSamplingHook | None:
-    """Return the hook of a runner that samples stitches, or None if it has none."""
+    """Return the ``StitchSamplingHook`` of a runner, or None if it has none."""
     hooks = (hook for hook in runner.hooks if isinstance(hook, StitchSamplingHook))
     return next(hooks, None)
 
 
 def accumulative_counts(optim_wrapper: OptimWrapper | OptimWrapperDict) -> int:
-    """Return the iterations from one step to the next that all optimizers share."""
+    """Return the number of iterations between steps that all optimizers share."""
     if isinstance(optim_wrapper, OptimWrapperDict):
         return math.lcm(*map(accumulative_counts, optim_wrapper.values()))
     return optim_wrapper._accumulative_counts
@@ -194,9 +195,10 @@ HISTOGRAM = 'stitch_histogram'
 
 @register(HOOKS)
 class StitchReportHook(Hook):
-    """Counts how often each stitch was sampled.
+    """Counts the training iterations of each stitch.
 
-    The message hub, and so checkpoints, have counts by stitch as ``stitch_histogram``.
+    The message hub, and thus every checkpoint, contains the counts by stitch id as
+    ``stitch_histogram``.
     """
 
     stitched_only = True  # see StitchSamplingHook

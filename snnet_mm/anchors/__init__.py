@@ -1,4 +1,4 @@
-"""WHO is stitched: the anchor contract, plain ViTs, networks of timm and of mm."""
+"""Networks to stitch: the anchor contract, plain ViTs, networks of timm and mm."""
 
 from .base import (
     Anchor,

@@ -23,9 +23,9 @@ BackboneMap = Tensor | tuple[Tensor, Tensor]  # a map, or a map and its cls toke
 
 
 class TokenState(NamedTuple):
-    """Activations between two blocks, of whatever kind the network is."""
+    """Activations between two blocks of any network."""
 
-    # (B, L, C), prefix tokens first, then the patches or the places of a map by rows.
+    # (B, L, C): prefix tokens, then patches or the pixels of a map in row-major order.
     tokens: Tensor
     grid: Grid
 
@@ -40,7 +40,7 @@ class TokenState(NamedTuple):
 
     @property
     def fitted(self) -> Tensor:
-        """Activations ``(..., C)`` that stitching layers are fitted to: all."""
+        """All activations ``(..., C)``, to which stitching layers are fitted."""
         return self.tokens
 
     def mapped(self, layer: Callable[[Tensor], Tensor]) -> 'TokenState':
@@ -49,39 +49,39 @@ class TokenState(NamedTuple):
 
 
 class Anchor(BaseModule, metaclass=ABCMeta):
-    """A network that can be stitched; by itself, a backbone for any mm model.
+    """A network that can be stitched, or serve alone as a backbone of any mm model.
 
-    A stitched backbone calls only these methods, and has ``out_indices``, ``with_cls``
-    and ``out`` of its own.
+    A stitched backbone calls only these methods, and has its own ``out_indices``,
+    ``with_cls`` and ``out``.
 
     Args:
         block_dims: Width of the activations after every block.
-        block_strides: Pixels between two patches after every block.
+        block_strides: Stride of the patches in pixels after every block.
         num_prefix: Number of tokens before the patches. Default: 0.
-        has_cls: Whether the first of them is a cls token.
+        has_cls: Whether the first prefix token is a cls token. Default: False.
         out_indices: Blocks whose feature maps ``forward`` returns. Default: the last.
-        with_cls: Whether every map comes with the cls token, as ``(map, cls)``.
+        with_cls: Whether to return every map with its cls token, as ``(map, cls)``.
         out: ``'maps'``, or ``'end'`` for the final state that classifiers read.
-        frozen_stages: -1 for none, 0 for the embedding, k for the first k **blocks**
-            too, the depth for everything. Frozen parts stay in eval mode.
+        frozen_stages: -1 freezes nothing, 0 the embedding, k also the first k
+            **blocks**, the depth everything. Frozen parts stay in eval mode.
         with_cp: Whether to recompute blocks in the backward pass.
         kept_blocks: Blocks to build, load and run. Default: all.
-        embedding: Whether the embedding is built.
-        lora: Settings of low-rank updates, which alone are then trained: ``rank``,
-            ``alpha`` (default: 1), ``targets`` (default: all ``lora_targets``), or
-            ``'all'`` for every linear layer and the patch convolution.
+        embedding: Whether to keep the embedding. Default: True.
+        lora: Settings of low-rank updates; only these are then trained. ``rank``,
+            ``alpha`` (default: 1) and ``targets`` (default: all ``lora_targets``);
+            ``'all'`` targets every linear layer and the patch convolution.
     """
 
-    # Height and width of the images that it is built for, if it is for one size.
+    # Image height and width that the anchor is built for, if any.
     input_size: tuple[int, int] | None = None
-    # Contexts of a block's first run and of the second one, for its gradient.
+    # ``context_fn`` of checkpointing: contexts of a block's forward and recomputation.
     checkpoint_context = staticmethod(noop_context_fn)
-    # Names that pretrained weights must have, too; see load_into.
+    # Pattern of keys that pretrained weights must match exactly; see load_into.
     strict_keys = ''
-    # The part of a block, and the names of its linear layers, that lora is for.
+    # The submodule of a block, and its linear layers, that ``lora`` updates.
     lora_part: str = ''
     lora_targets: Sequence[str] = ()
-    # Linear layers of a block, or of a part of it, to which a plug-in may add.
+    # Name suffixes of a block's linear layers to whose outputs a plug-in may add.
     biased_layers: tuple[str, ...] = ()
 
     def __init__(
@@ -146,10 +146,10 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
     @abstractmethod
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """Resample everything that depends on the image size in pixels, for good."""
+        """Permanently resample everything that depends on the image size (pixels)."""
 
     def adapt_weights(self, weights: Weights) -> Weights:
-        """Return pretrained weights in own names; further arguments: init_cfg keys."""
+        """Rename pretrained weights; overrides add ``init_cfg`` keys as arguments."""
         return weights
 
     def init_weights(self) -> None:
@@ -172,9 +172,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         self.is_init = True
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
-        """Return the level of a parameter for layer-wise decay, and their number.
+        """Return a parameter's level for layer-wise decay, and the number of levels.
 
-        It is 0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for ``norm``.
+        Levels: 0 for the embedding, ``i + 1`` for block i, ``depth + 1`` for ``norm``.
         """
         levels = self.depth + 2
         part, *rest = param_name.split('.')
@@ -183,7 +183,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
         return (levels - 1 if part == 'norm' else 0), levels
 
     def drop_unused(self, shared: Collection[str] = ()) -> None:
-        """Remove unused blocks; keep embedding modules that blocks share."""
+        """Remove unused blocks, norm and embedding, but keep ``shared`` modules."""
         trunk = self.trunk
         for i in {*range(self.depth)} - self.kept_blocks:
             trunk.blocks[i] = nn.Identity()
@@ -196,7 +196,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
                 setattr(trunk, name, None)
 
     def freeze(self) -> None:
-        """Freeze the first ``frozen_stages`` stages; with ``lora`` all but updates."""
+        """Apply ``frozen_stages``; with ``lora``, freeze all but added updates."""
         if self._lora is not None:
             self.requires_grad_(False)
             everywhere = self._lora['targets'] == 'all'
@@ -204,7 +204,7 @@ class Anchor(BaseModule, metaclass=ABCMeta):
                 add_lora_everywhere(self.trunk, **self._lora)
             for block in () if everywhere else self.trunk.blocks:
                 part = getattr(getattr(block, 'block', block), self.lora_part, None)
-                if part is not None:  # not what leads into a stage or is left out
+                if part is not None:  # None in downsampling layers and dropped blocks
                     add_lora(part, **self._lora)
         everything = self.frozen_stages == self.depth
         for name, parameter in self.named_parameters():
@@ -233,13 +233,13 @@ class Anchor(BaseModule, metaclass=ABCMeta):
     ) -> BackboneMap:
         """Return a map ``(B, C, H, W)``, or a map and its cls token ``(B, C)``.
 
-        ``place`` is the place of the map among the outputs of the backbone.
+        ``place`` is the map's index among the outputs of the backbone.
         """
         feature_map = self.to_feature_map(state)
         return (feature_map, state.tokens[:, 0]) if with_cls else feature_map
 
     def forward(self, images: Tensor) -> tuple[BackboneMap, ...] | TokenState:
-        """Feature maps ``(B, C, H, W)`` of the out indices, or the final state."""
+        """Return maps ``(B, C, H, W)`` of the out indices, or the final state."""
         state, maps = self.embed(images), {}
         places = enumerate(self.out_indices if self.out == 'maps' else ())
         wanted = [(block, place) for place, block in places]
@@ -252,9 +252,9 @@ class Anchor(BaseModule, metaclass=ABCMeta):
 
 
 class TokenAnchor(Anchor):
-    """An anchor of equal blocks on prefix tokens and a grid of patches.
+    """An anchor of identical blocks on prefix tokens and a grid of patches.
 
-    What derives from it has ``grid``, the rows and columns that it is built for.
+    Subclasses set ``grid``, the rows and columns of patches that they are built for.
     """
 
     grid: Grid
@@ -278,11 +278,11 @@ class TokenAnchor(Anchor):
 
     @abstractmethod
     def embed_patches(self, images: Tensor, grid: Grid) -> Tensor:
-        """Return tokens ``(B, L, C)`` of images that whole patches cover."""
+        """Return tokens ``(B, L, C)`` of images padded to whole patches."""
 
     @abstractmethod
     def run_layers(self, i: int, tokens: Tensor, grid: Grid) -> Tensor:
-        """Return tokens ``(B, L, C)`` after block i, without final norm."""
+        """Return tokens ``(B, L, C)`` after block i, without the final norm."""
 
     @property
     def input_size(self) -> tuple[int, int]:
@@ -310,7 +310,7 @@ class TokenAnchor(Anchor):
 def check_outputs(
     out: str, with_cls: bool, out_indices: Sequence[int], anchors: Sequence[Anchor]
 ) -> tuple[int, ...]:
-    """Validate outputs; return out indices as block numbers of the last anchor."""
+    """Validate output options; return non-negative blocks of the last anchor."""
     check(out in OUTPUTS, 'out', out, OUTPUTS)
     right = not with_cls or all(anchor.has_cls for anchor in anchors)
     check(right, 'with_cls', with_cls, 'False, as an anchor has no cls_token')
@@ -322,7 +322,7 @@ def check_outputs(
 
 
 def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
-    """Raise if anchors differ in patches or prefix tokens."""
+    """Raise if anchors differ in strides or prefix tokens."""
     strides, prefixes = [], []
     for x in (fast, slow):
         strides.append(tuple(x.block_strides[stage[0]] for stage in x.stages))
@@ -342,7 +342,7 @@ def check_tokens_correspond(fast: Anchor, slow: Anchor) -> None:
 def layer_depth_among(
     anchors: Sequence[Anchor | None], param_name: str
 ) -> tuple[int, int]:
-    """Return the depth of ``anchors.<i>.<name>``; of other names the last level."""
+    """Return the layer depth of ``anchors.<i>.<name>``, else the last level."""
     part, _, path = param_name.partition('.')
     i, _, name = path.partition('.')
     if part == 'anchors':

@@ -1,4 +1,4 @@
-"""Published weights of plain ViTs in our names, fitted to an anchor's grid."""
+"""Conversion of published plain ViT weights to our names and an anchor's grid."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from torch import Tensor
 from .position import Grid, resize_bias_table, resize_offsets, resize_pos_embed
 from .pretrained import Weights, rename
 
-# Classifiers, decoders of the pretraining and what follows from the grid.
+# Classifiers, pretraining decoders and buffers derived from the grid.
 _LEFT_OUT = re.compile(
     r'^(head|head_dist|lm_head|fc_norm|pre_logits)\.'
     r'|^mask_token$|^decoder_(embed|pos_embed|blocks|norm|pred)(\.|$)'
@@ -22,8 +22,8 @@ _LEFT_OUT = re.compile(
 _RENAMES = (
     (r'\.gamma_([12])$', r'.ls\1.gamma'),  # official DeiT3, BEiT
     (r'^register_tokens$', 'reg_token'),  # official DINOv2
-    (r'^dist_token$', 'reg_token'),  # distilled DeiT, whose token is a register to us
-    # ViTDet and SAM: decomposed relative positions are the attention's own.
+    (r'^dist_token$', 'reg_token'),  # distilled DeiT; a register here
+    # ViTDet and SAM store decomposed relative positions in the attention itself.
     (r'\.attn\.rel_pos_([hw])$', r'.attn.rel_pos_bias.rel_pos_\1'),
     (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'),
     # mmpretrain's VisionTransformer
@@ -39,7 +39,7 @@ _BIAS_TABLE = 'relative_position_bias_table'
 
 
 def to_our_names(weights: Weights) -> dict[str, Tensor]:
-    """Return weights of any known family in our names, without classifier."""
+    """Return weights of any supported family in our names, without classifier."""
     kept = {k: v for k, v in weights.items() if not _LEFT_OUT.search(k)}
     renamed = {rename(k, _RENAMES): v for k, v in kept.items()}
     if any(key.endswith('.attn.rel_pos_h') for key in weights):
@@ -48,7 +48,7 @@ def to_our_names(weights: Weights) -> dict[str, Tensor]:
 
 
 def _join_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Join biases of q and v, and tables of a block and of all, in BEiT's weights."""
+    """Merge BEiT's biases of q and v, and its per-block and shared bias tables."""
     shared = weights.pop(f'rel_pos_bias.{_BIAS_TABLE}', None)
     blocks = {m[0] for k in weights if (m := re.match(r'blocks\.\d+', k))}
     for attn in (f'{block}.attn' for block in sorted(blocks)):
@@ -63,7 +63,7 @@ def _join_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _without_cls_entry(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Leave out the position of a cls token that ViTDet lacks; SAM's are a map."""
+    """Drop the cls position from ViTDet's embedding; flatten SAM's, which is a map."""
     pos_embed = weights.get('pos_embed')
     if pos_embed is not None:
         num_patches = pos_embed.shape[1] - 1
@@ -77,10 +77,10 @@ def _without_cls_entry(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def fit_pos_embed(
     weights: Weights, grid: Grid, num_entries: int, loaded_grid: Grid | None = None
 ) -> dict[str, Tensor]:
-    """Resize ``pos_embed`` to a grid and bridge its entries for prefix tokens, exactly.
+    """Resize ``pos_embed`` to a grid and convert its entries for prefix tokens.
 
-    Entries beyond the anchor's ``num_entries`` are added to the tokens themselves,
-    entries that the checkpoint lacks are zero: both give the same sums.
+    If ``num_entries`` is 0, these entries are added to the tokens themselves. Entries
+    that the checkpoint lacks are zero. Both keep the sums of tokens and positions.
     """
     weights, tokens = dict(weights), ('cls_token', 'reg_token')
     pos_embed = weights['pos_embed']
@@ -127,7 +127,7 @@ def fit_bias_tables(
 
 
 def fit_offsets(weights: Weights, own: Weights) -> dict[str, Tensor]:
-    """Resize decomposed relative position embeddings to the lengths of the own ones."""
+    """Resize decomposed relative position embeddings to the module's own lengths."""
     weights = dict(weights)
     for key in weights.keys() & own.keys():
         if '.rel_pos_bias.rel_pos_' in key:
@@ -143,7 +143,7 @@ def _read_layout(
     loaded_grid: Grid | None,
     offsets: bool = False,
 ) -> tuple[int, Grid]:
-    """Return how many of ``extras`` belong to no patch, and the grid, if clear."""
+    """Infer the number of non-patch entries and the grid; raise if not unique."""
     readings = set()
     for extra in extras:
         root = math.isqrt(max(length - extra, 0))

@@ -11,16 +11,16 @@ from snnet_mm.utils import check, is_whole
 
 
 class LowRankUpdate(nn.Linear):
-    """A linear layer with a low-rank update, also as a base of other such layers.
+    """A linear layer with a low-rank update, and a base class of such layers.
 
-    ``y = x W' + b + (alpha / rank) (x A') B'`` with A random and B zero, so that the
-    first forward equals the layer's. The letters are as in loralib and peft.
+    ``y = x W' + b + (alpha / rank) (x A') B'``. Initially A is random and B zero, so
+    the update is a no-op. A and B are named as in loralib and peft.
     """
 
-    plain: type[nn.Linear] = nn.Linear  # what it is once merged
+    plain: type[nn.Linear] = nn.Linear  # class of the merged layer
 
     def add_update(self, rank: int, alpha: float, key: str) -> None:
-        """Freeze the layer and give it an update; ``key`` is the rank's in configs."""
+        """Freeze the layer and add an update; ``key`` is the config key of the rank."""
         most = min(self.in_features, self.out_features)
         right = is_whole(rank, 1) and rank <= most
         check(right, key, rank, f'1 to {most}, the smaller width')
@@ -32,14 +32,14 @@ class LowRankUpdate(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map activations ``(..., in_features)`` to ``(..., out_features)``."""
-        # The layer may be of another precision, such as in a large frozen model.
+        # The layer may have another precision, as in a large frozen model.
         down, up = self.lora_A.to(x.dtype), self.lora_B.to(x.dtype)
         update = F.linear(F.linear(x, down), up)
         return super().forward(x) + self.scaling * update
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """Return a plain layer of equal output."""
+        """Return a plain layer with equal outputs."""
         with torch.device('meta'):
             layer = self.plain(self.in_features, self.out_features)
         weight = self.weight + self.scaling * self.lora_B @ self.lora_A
@@ -49,13 +49,13 @@ class LowRankUpdate(nn.Linear):
 class LoRAConv2d(nn.Conv2d):
     """A convolution with a low-rank update of its weights, as in loralib.
 
-    The update of a kernel of ``k x k`` has rank ``k rank``: ``(alpha / rank) B A``,
-    ``A`` of ``(k rank, k in_channels)`` and ``B`` of ``(k out_channels, k rank)``, in
-    the shape of the weights.
+    For a ``k x k`` kernel the update ``(alpha / rank) B A`` has rank ``k rank``. ``A``
+    is ``(k rank, k in_channels)`` and ``B`` is ``(k out_channels, k rank)``; their
+    product is reshaped to the weights.
     """
 
     def add_update(self, rank: int, alpha: float) -> None:
-        """Freeze the convolution and give it an update."""
+        """Freeze the convolution and add an update."""
         self.scaling, (size, _) = alpha / rank, self.kernel_size
         self.requires_grad_(False)
         self.lora_A = nn.Parameter(torch.empty(size * rank, size * self.in_channels))
@@ -64,17 +64,17 @@ class LoRAConv2d(nn.Conv2d):
 
     @property
     def updated_weight(self) -> Tensor:
-        """The weights of the convolution and its update."""
+        """The weights of the convolution plus its update."""
         update = (self.lora_B @ self.lora_A).to(self.weight)
         return self.weight + self.scaling * update.view_as(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``(B, C, H, W)`` as the convolution with updated weights."""
+        """Convolve ``(B, C, H, W)`` with the updated weights."""
         return self._conv_forward(x, self.updated_weight, self.bias)
 
     @torch.no_grad()
     def merged(self) -> nn.Conv2d:
-        """Return a plain convolution of equal output."""
+        """Return a plain convolution with equal outputs."""
         with torch.device('meta'):
             layer = nn.Conv2d(**_conv_arguments(self))
         return _with_parameters(layer, self.updated_weight, self.bias)
@@ -83,14 +83,14 @@ class LoRAConv2d(nn.Conv2d):
 def _with_parameters(
     layer: nn.Linear | nn.Conv2d, weight: Tensor, bias: Tensor | None
 ) -> nn.Linear | nn.Conv2d:
-    """Give a layer without content a weight and a bias."""
+    """Set weight and bias of a layer built on the meta device."""
     layer.weight = nn.Parameter(weight)
     layer.bias = None if bias is None else nn.Parameter(bias.clone())
     return layer
 
 
 def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
-    """Validate settings of low-rank updates, and fill in ``alpha`` and ``targets``."""
+    """Validate settings of low-rank updates; fill in ``alpha`` and ``targets``."""
     if lora is None:
         return None
     found = dict(alpha=1, targets=targets) | dict(lora)
@@ -105,10 +105,10 @@ def read_lora(lora: Mapping | None, targets: Sequence[str]) -> dict | None:
 def add_lora(
     module: nn.Module, rank: int, alpha: float, targets: Sequence[str]
 ) -> None:
-    """Give linear layers of an attention, or an MLP, low-rank updates."""
+    """Add low-rank updates to linear layers of an attention or MLP."""
     for name in targets:
         layer = getattr(module, name, None)
-        # EVA's attention reads the weight of qkv and adds a bias.
+        # EVA's attention reads the weight of qkv without calling the layer.
         read = name == 'qkv' and getattr(module, 'q_bias', None) is not None
         right = type(layer) is nn.Linear and not read
         allowed = f'linear layers that the module calls, which {name} is not'
@@ -123,7 +123,7 @@ def add_lora(
 def add_lora_everywhere(
     trunk: nn.Module, rank: int, alpha: float, targets: str = 'all'
 ) -> None:
-    """Give all linear layers of a network and its patch convolution updates."""
+    """Add updates to all linear layers and convolutions of a network."""
     for module in list(trunk.modules()):
         children = list(module.named_children())
         linear = [name for name, child in children if isinstance(child, nn.Linear)]

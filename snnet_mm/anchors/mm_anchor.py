@@ -27,7 +27,7 @@ class MMAnchor(Anchor):
         kept_blocks, embedding: See :class:`Anchor`.
     """
 
-    # Package and class that define the ``forward`` which this class mirrors.
+    # Packages and classes whose ``forward`` this class mirrors.
     mirrors: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def __init__(
@@ -53,7 +53,7 @@ class MMAnchor(Anchor):
             init_cfg=init_cfg,
         )
         self.net = net
-        # Stage of every block, and its place there.
+        # Stage of every block, and its index within the stage.
         self._places = [
             (s, j) for s, blocks in enumerate(stages) for j in range(len(blocks))
         ]
@@ -80,7 +80,7 @@ class MMAnchor(Anchor):
 
     @abstractmethod
     def output_at(self, state: TokenState, place: int) -> BackboneMap | list[Tensor]:
-        """Return the output of the network at a place of its ``out_indices``."""
+        """Return the output of the network for ``out_indices[place]``."""
 
     def to_output(
         self, state: TokenState, with_cls: bool = False, place: int = -1
@@ -88,7 +88,7 @@ class MMAnchor(Anchor):
         return self.output_at(state, place)
 
     def enter(self, state: TokenState, stage: int) -> TokenState:
-        """Run what leads from the last block of a stage into the next ``stage``."""
+        """Run the layers between the previous stage and ``stage``."""
         return state
 
     def run_block(self, state: TokenState, i: int) -> TokenState:
@@ -101,14 +101,14 @@ class MMAnchor(Anchor):
         return self._paths[i]
 
     def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
-        """Run block i, after what leads into its stage."""
+        """Run block i itself, without the layers that precede its stage."""
         return state._replace(tokens=block(state.tokens, state.grid))
 
     def to_feature_map(self, state: TokenState) -> Tensor:
         return self.to_output(state)
 
     def fix_input_size(self, size: tuple[int, int]) -> None:
-        """Leave everything as it is: mm's networks resample in every forward."""
+        """No-op: mm's networks resample in every forward."""
 
     def layer_depth(self, param_name: str) -> tuple[int, int]:
         levels = self.depth + 2
@@ -121,7 +121,7 @@ class MMAnchor(Anchor):
         return 0, levels
 
     def other_levels(self) -> list[tuple[str, int]]:
-        """Return prefixes of parameters after the embedding, and their levels."""
+        """Return prefixes of parameters outside the blocks, and their levels."""
         return [('norm', self.depth + 1)]
 
     def first_block(self, stage: int) -> int:
@@ -138,7 +138,7 @@ class MMAnchor(Anchor):
 
 
 class _TokenNet(MMAnchor):
-    """A plain ViT: one stage of equal blocks on tokens."""
+    """A plain ViT: one stage of identical blocks on tokens."""
 
     @staticmethod
     def stages_of(net: nn.Module) -> list[Sequence[nn.Module]]:
@@ -163,7 +163,7 @@ class _TokenNet(MMAnchor):
 
 
 class _MapNet(MMAnchor):
-    """A network that computes on maps."""
+    """A network whose blocks run on feature maps."""
 
     def run_own(self, state: TokenState, block: nn.Module, i: int) -> TokenState:
         return TokenState.of_map(block(_map_of(state)))
@@ -205,7 +205,7 @@ class MMSegViT(_TokenNet):
 
 @register(MODELS)
 class MMPretrainViT(_TokenNet):
-    """mmpretrain's ViT and BEiT, which give classifiers their last token."""
+    """mmpretrain's ViT and BEiT; ``out_type`` of the network selects its outputs."""
 
     mirrors = ('mmpretrain', 'VisionTransformer'), ('mmpretrain', 'BEiTViT')
 
@@ -289,7 +289,7 @@ class MMSwin(MMAnchor):
 
 @register(MODELS)
 class MMResNet(_MapNet):
-    """ResNet and its relatives of mmseg, mmdet and mmpretrain."""
+    """ResNet and its variants in mmseg, mmdet and mmpretrain."""
 
     mirrors = tuple((p, 'ResNet') for p in ('mmseg', 'mmdet', 'mmpretrain'))
 
@@ -394,12 +394,12 @@ class MMMiT(MMAnchor):
 
 
 def _map_of(state: TokenState) -> Tensor:
-    # In the layout of the network's own maps, for outputs that are equal to the bit.
+    # Contiguous like the network's own maps, so that outputs are equal bit for bit.
     return state.as_map().contiguous()
 
 
 def _resized_positions(net: nn.Module, table: Tensor, grid: tuple) -> Tensor:
-    """Return a position embedding of mmpretrain for a grid of patches."""
+    """Resample a position embedding of mmpretrain to a grid of patches."""
     from mmpretrain.models.utils import resize_pos_embed
 
     sizes = net.patch_resolution, grid, net.interpolate_mode, net.num_extra_tokens

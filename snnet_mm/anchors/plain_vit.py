@@ -41,37 +41,37 @@ ARCHITECTURES = {
 
 @register(MODELS)
 class PlainViT(TokenAnchor):
-    """A plain (isotropic) vision transformer: an anchor, or a backbone by itself.
+    """A plain (isotropic) vision transformer: an anchor or a standalone backbone.
 
     The defaults are DeiT3's. Parameters have timm's names.
 
     Args:
         arch: ``'tiny'``, ``'small'``, ``'base'``, ``'large'``, ``'huge'``, or a dict
             with ``embed_dims``, ``depth``, ``num_heads`` and ``mlp_ratio`` (default 4).
-        img_size: Pixels, or height and width, of the position embedding; it is
-            resampled for other images. Default: 224.
+        img_size: Image side in pixels, or height and width, of the position embedding,
+            which is resampled for other sizes. Default: 224.
         pos_embed_prefix: Whether the position embedding covers prefix tokens (ViT) or
             patches alone (DeiT3).
-        pos_embed_antialias: Whether resampling antialiases; not in the authors' depth
-            model.
-        layer_scale_init: Start value of LayerScale; None for no LayerScale.
-        window_size: Side of ViTDet's attention windows, without prefix tokens; 0 for
-            global attention.
-        global_blocks: Blocks of global attention in spite of ``window_size``.
-        decomposed_rel_pos: Whether attention has ViTDet's relative position embeddings.
+        pos_embed_antialias: Whether to resample positions with antialiasing; False for
+            the authors' depth model.
+        layer_scale_init: Initial value of LayerScale; None for no LayerScale.
+        window_size: Side of ViTDet's attention windows in patches; 0 for global
+            attention. Windows require 0 prefix tokens.
+        global_blocks: Blocks with global attention despite ``window_size``.
+        decomposed_rel_pos: Whether to use ViTDet's relative position embeddings.
         mlp_shortcut: Whether the feed-forward branch adds its normalised input, as in
             the authors' depth model (with ``norm_eps=1e-5``).
         adapter: ``width`` and ``parallel`` (default: False) of an :class:`Adapter` in
-            every block; adapters alone are then trained, in place of ``lora``.
-        gaps: Blocks followed by an affine map that stands for blocks left out of a
-            larger network, as :func:`snnet_mm.make_fast_anchor` fits them.
-        **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'`` has
-            ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``, see
+            every block; only adapters are then trained. Excludes ``lora``.
+        gaps: Blocks followed by an affine map that replaces removed blocks of a larger
+            network, as fitted by :func:`snnet_mm.make_fast_anchor`.
+        **kwargs: See :class:`TokenAnchor`. An ``init_cfg`` of type ``'Pretrained'``
+            accepts ``checkpoint``, ``prefix``, ``img_size`` and ``blocks``; see
             :meth:`adapt_weights`.
     """
 
     biased_layers = 'attn.qkv', 'attn.proj'
-    # One name per block, and the embedding: depth and kind of the network.
+    # One key per block, and the embedding, to verify depth and kind of the network.
     strict_keys = r'blocks\.\d+\.(norm1|gap)\.weight|patch_embed\.proj'
 
     def __init__(
@@ -148,11 +148,11 @@ class PlainViT(TokenAnchor):
         img_size: int | Sequence[int] | None = None,
         blocks: tuple[int, int] | None = None,
     ) -> Weights:
-        """Rename weights of any family and resize what depends on the grid.
+        """Rename weights of any family and resize those that depend on the grid.
 
-        ``img_size``: of the checkpoint's position embedding; needed for other grids
-        than squares and the own. ``blocks``: first and end of the checkpoint's blocks
-        that are taken, as in a network that was cut. Default: all.
+        ``img_size``: image size of the checkpoint's position embedding; required unless
+        its grid is square or the anchor's own. ``blocks``: first and end of the range
+        of checkpoint blocks to load, for a network that was cut. Default: all.
         """
         own, weights = self.state_dict(), to_our_names(weights)
         if blocks is not None:
@@ -161,14 +161,14 @@ class PlainViT(TokenAnchor):
             check(right, 'init_cfg.blocks', tuple(blocks), allowed)
             weights = _cut(weights, *blocks)
         if 'norm.weight' not in own:
-            # The classifier's norm; an anchor with final_norm takes it as its own.
+            # Without final_norm, the norm in the checkpoint is the classifier's.
             weights = {k: v for k, v in weights.items() if not k.startswith('norm.')}
         grid = None if img_size is None else grid_of(img_size, self.patch_size)
         if 'pos_embed' in own and 'pos_embed' in weights:
             num_entries = self.num_embedded_prefix
             weights = fit_pos_embed(weights, self.grid, num_entries, grid)
         elif 'pos_embed' in own and any('rel_pos_bias.table' in k for k in weights):
-            # BEiT has no absolute positions: exact, where random ones would disturb it.
+            # BEiT has no absolute positions: zeros are exact, random values are not.
             weights['pos_embed'] = torch.zeros_like(own['pos_embed'])
         if any('rel_pos_bias.table' in k for k in own):
             weights = fit_bias_tables(weights, self.grid, self.num_prefix, grid)
@@ -230,10 +230,10 @@ class PlainViT(TokenAnchor):
         return resize_pos_embed(self.pos_embed, self.grid, grid, *how)
 
     def _randomise(self) -> None:
-        """Draw weights as DeiT and timm do: truncated normal, std 0.02."""
+        """Initialise weights as DeiT and timm do: truncated normal, std 0.02."""
         for name, parameter in self.named_parameters():
             if '.rel_pos_bias.' in name or '.adapter.' in name:
-                continue  # has its own
+                continue  # initialised by its own module
             in_block = name.startswith('blocks')
             matrix = in_block and parameter.ndim == 2
             if matrix or name.endswith(('embed', 'token')):
@@ -243,7 +243,7 @@ class PlainViT(TokenAnchor):
 
 
 def _cut(weights: Weights, begin: int, end: int) -> Weights:
-    """Return weights with the blocks of a range alone, counted from 0."""
+    """Keep only blocks ``begin`` to ``end - 1`` and renumber them from 0."""
     cut = {}
     for key, value in weights.items():
         part, _, rest = key.partition('.')

@@ -1,4 +1,4 @@
-"""Position embeddings of plain ViTs: absolute, and relative biases of attention."""
+"""Position embeddings of plain ViTs: absolute, and relative attention biases."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Grid = tuple[int, int]  # rows and columns of patches
 
 
 def grid_of(img_size: int | Sequence[int], patch_size: int) -> Grid:
-    """Return rows and columns of the patches of an image, padded to whole ones."""
+    """Return rows and columns of the patches of an image padded to whole patches."""
     height, width = to_2tuple(img_size)
     return math.ceil(height / patch_size), math.ceil(width / patch_size)
 
@@ -21,7 +21,7 @@ def grid_of(img_size: int | Sequence[int], patch_size: int) -> Grid:
 def resize_pos_embed(
     pos_embed: Tensor, old: Grid, new: Grid, num_prefix: int, antialias: bool = True
 ) -> Tensor:
-    """Resample the patches of a ``(1, num_prefix + rows * columns, C)`` embedding."""
+    """Resample patch entries of a ``(1, num_prefix + rows * columns, C)`` embedding."""
     if old == new:
         return pos_embed
     prefix, patches = pos_embed[:, :num_prefix], pos_embed[:, num_prefix:]
@@ -34,7 +34,7 @@ def resize_pos_embed(
 def add_positions(
     patches: Tensor, pos_embed: Tensor | None, *prefix: Tensor | None
 ) -> Tensor:
-    """Put prefix tokens ``(1, n, C)`` before patches ``(B, L, C)``; add positions."""
+    """Prepend prefix tokens ``(1, n, C)`` to patches ``(B, L, C)``; add positions."""
     tokens = [t.expand(patches.shape[0], -1, -1) for t in prefix if t is not None]
     if pos_embed is None:
         return torch.cat([*tokens, patches], dim=1)
@@ -47,13 +47,13 @@ def add_positions(
 def relative_position_index(
     grid: Grid, num_prefix: int, device: torch.device | str = 'cpu'
 ) -> Tensor:
-    """Return the row of the bias table for every pair of query and key, ``(L, L)``.
+    """Return the bias table's row for every pair of query and key, ``(L, L)``.
 
-    The table holds ``(2h-1)(2w-1)`` offsets between patches and then, if there are
+    The table contains ``(2h-1)(2w-1)`` offsets between patches and then, if there are
     prefix tokens, three rows: prefix to any, patch to prefix, prefix to prefix.
     """
     h, w = grid
-    # What is kept must serve everywhere, whatever mode it was first asked for in.
+    # The cached tensor must be valid in every mode, whichever mode requests it first.
     with torch.inference_mode(False), torch.device(device):
         rows, columns = torch.arange(h * w) // w, torch.arange(h * w) % w
         index = (rows[:, None] - rows + h - 1) * (2 * w - 1)
@@ -79,19 +79,19 @@ def resize_bias_table(table: Tensor, old: Grid, new: Grid) -> Tensor:
 def gather_bias(table: Tensor, old: Grid, new: Grid, num_prefix: int) -> Tensor:
     """Return the bias ``(1, heads, L, L)`` of all pairs of tokens on a new grid."""
     index_of = relative_position_index
-    if torch.compiler.is_compiling():  # what a trace makes serves nowhere else
+    if torch.compiler.is_compiling():  # traced tensors must not be cached
         index_of = index_of.__wrapped__
     index = index_of(new, num_prefix, table.device)
-    # By heads, so that what is gathered lies as attention wants it, without a copy.
+    # Heads first, so that the result has the layout of attention without a copy.
     by_head = resize_bias_table(table, old, new).T
     return by_head.index_select(1, index.flatten()).view(1, -1, *index.shape)
 
 
 class KeptTensors(nn.Module):
-    """Tensors made of weights, each kept until its weights or its key change.
+    """A cache of tensors computed from weights, invalidated by new weights or keys.
 
-    None has a gradient. Changes through ``.data`` are not seen, but ``train`` and
-    ``eval`` forget all tensors.
+    Cached tensors have no gradient. Changes through ``.data`` are not detected, but
+    ``train`` and ``eval`` clear the cache.
     """
 
     def __init__(self) -> None:
@@ -101,10 +101,10 @@ class KeptTensors(nn.Module):
     def get(
         self, slot: int, key: tuple, weight: Tensor | None, make: Callable[[], Tensor]
     ) -> Tensor:
-        """Return what is kept in a slot, or made anew of another weight or key."""
+        """Return a slot's tensor; call ``make`` again if weight or key changed."""
         key = *key, torch.is_inference_mode_enabled()
         if weight is not None:
-            if torch.is_grad_enabled():  # in a traced graph, too
+            if torch.is_grad_enabled():  # also while tracing a graph
                 return make()
             version = None if weight.is_inference() else weight._version
             key = *key, weight.data_ptr(), version, weight.device, weight.dtype
@@ -118,7 +118,7 @@ class KeptTensors(nn.Module):
 
 
 class RelativePositionBias(nn.Module):
-    """BEiT's learned attention bias, in eval mode gathered once per grid."""
+    """BEiT's learned attention bias, cached per grid in eval mode without gradients."""
 
     def __init__(self, grid: Grid, num_heads: int, num_prefix: int) -> None:
         super().__init__()
@@ -129,12 +129,12 @@ class RelativePositionBias(nn.Module):
         self._kept = KeptTensors()
 
     def forward(self, grid: Grid, queries: Tensor | None = None) -> Tensor:
-        """Return the bias ``(1, heads, L, L)`` for a grid, whatever the queries."""
+        """Return the bias ``(1, heads, L, L)`` for a grid; queries are ignored."""
         make = partial(gather_bias, self.table, self.grid, grid, self.num_prefix)
         return make() if self.training else self._kept.get(0, grid, self.table, make)
 
     def fix_grid(self, grid: Grid) -> None:
-        """Resample the table to a grid, for good."""
+        """Permanently resample the table to a grid."""
         self.table.data = resize_bias_table(self.table.data, self.grid, grid)
         self.grid = grid
 
@@ -142,8 +142,8 @@ class RelativePositionBias(nn.Module):
 class DecomposedRelPosBias(nn.Module):
     """The attention bias of MViTv2 and ViTDet, which depends on the query.
 
-    It is the sum of a query's products with one embedding for the rows and one for the
-    columns that lie between it and the key.
+    It is the sum of two dot products of the query: with an embedding of the row offset
+    to the key, and with an embedding of the column offset.
     """
 
     def __init__(self, grid: Grid, head_dim: int) -> None:
@@ -152,7 +152,7 @@ class DecomposedRelPosBias(nn.Module):
         self.rel_pos_w = nn.Parameter(torch.zeros(2 * grid[1] - 1, head_dim))
 
     def forward(self, grid: Grid, queries: Tensor) -> Tensor:
-        """Return the bias ``(B, heads, L, L)`` of unscaled queries of the patches."""
+        """Return the bias ``(B, heads, L, L)`` for unscaled queries of the patches."""
         queries = queries.unflatten(2, grid)
         rows = _between(self.rel_pos_h, grid[0])
         columns = _between(self.rel_pos_w, grid[1])
@@ -162,20 +162,20 @@ class DecomposedRelPosBias(nn.Module):
         return bias.flatten(4).flatten(2, 3)
 
     def fix_grid(self, grid: Grid) -> None:
-        """Resample the table to a grid, for good."""
+        """Permanently resample both embeddings to a grid."""
         self.rel_pos_h.data = resize_offsets(self.rel_pos_h.data, grid[0])
         self.rel_pos_w.data = resize_offsets(self.rel_pos_w.data, grid[1])
 
 
 def resize_offsets(embedding: Tensor, length: int) -> Tensor:
-    """Resample embeddings ``(2 old - 1, C)`` of offsets linearly, for a new length."""
+    """Linearly resample offset embeddings ``(2 old - 1, C)`` to a new length."""
     if len(embedding) == 2 * length - 1:
         return embedding
     return F.interpolate(embedding.T[None], size=2 * length - 1, mode='linear')[0].T
 
 
 def _between(embedding: Tensor, length: int) -> Tensor:
-    """The embedding for every pair of query and key, ``(length, length, C)``."""
+    """Return embeddings ``(length, length, C)`` for all pairs of query and key."""
     places = torch.arange(length, device=embedding.device)
     offsets = places[:, None] - places[None, :] + length - 1
     return resize_offsets(embedding, length)[offsets]

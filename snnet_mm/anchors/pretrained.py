@@ -1,4 +1,4 @@
-"""Loading published weights into a module: one way for anchors, heads and teachers."""
+"""Loading published weights into anchors, heads and teachers."""
 
 import logging
 import re
@@ -18,12 +18,12 @@ from snnet_mm.utils.timm_models import create_timm_model
 
 Weights = Mapping[str, Tensor]
 
-# Updates and adapters start from zero; old files lack what batch norms count.
+# Updates and adapters start as no-ops; old files lack the counters of batch norms.
 _OPTIONAL = re.compile(r'\.lora_[AB]$|\.adapter\.|num_batches_tracked$')
 
 
 def pretrained_options(init_cfg: Mapping | None, *allowed: str) -> dict | None:
-    """Return checkpoint, prefix and other options of a Pretrained one, else None."""
+    """Return the options of an ``init_cfg`` of type Pretrained, else None."""
     if not isinstance(init_cfg, Mapping) or init_cfg.get('type') != 'Pretrained':
         return None
     options = {k: v for k, v in init_cfg.items() if k != 'type'}
@@ -43,15 +43,15 @@ def load_into(
 ) -> None:
     """Load published weights, and log missing and unexpected keys.
 
-    Raises where mmengine's loader skips; the module then stays as it is.
+    Raises on mismatches that mmengine's loader skips, with the module unchanged.
 
     Args:
         module: Module to load into.
         checkpoint: File, URL or ``timm://`` name.
-        key: Config key of the checkpoint, for errors.
-        prefix: Place of the module in the checkpoint.
-        adapt: Function that renames and resamples weights.
-        strict: Pattern of keys that must be in both or neither. Default: all.
+        key: Config key of the checkpoint, for error messages.
+        prefix: Prefix of the module's keys in the checkpoint. Default: none.
+        adapt: Function that renames and resamples weights. Default: none.
+        strict: Regex of keys that must be in both or in neither. Default: all.
     """
     own = module.state_dict()
     try:
@@ -80,7 +80,7 @@ def load_into(
 
 
 def check_shapes(weights: Weights, own: Weights) -> None:
-    """Raise if weights differ in shape from the module's weights."""
+    """Raise if the shape of a weight differs from the module's."""
     for key in [k for k in weights if k in own]:
         shapes = tuple(weights[key].shape), tuple(own[key].shape)
         if shapes[0] != shapes[1]:
@@ -88,7 +88,7 @@ def check_shapes(weights: Weights, own: Weights) -> None:
 
 
 def read_weights(checkpoint: str) -> dict[str, Tensor]:
-    """Return the state dict of a file, an http address or a timm model."""
+    """Return the state dict of a file, URL or timm model."""
     scheme, separator, name = checkpoint.partition('://')
     if not separator:
         loaded = load_weights_only(checkpoint)
@@ -108,14 +108,14 @@ def read_weights(checkpoint: str) -> dict[str, Tensor]:
 
 
 def rename(key: str, rules: Iterable[tuple]) -> str:
-    """Return a name after all substitutions of patterns, in their order."""
+    """Apply all regex substitutions to a key, in order."""
     for pattern, replacement in rules:
         key = re.sub(pattern, replacement, key)
     return key
 
 
 def select_prefix(weights: Weights, prefix: str) -> dict[str, Tensor]:
-    """Return the weights under a prefix, without it."""
+    """Return the weights under a prefix, with the prefix removed."""
     if prefix and not prefix.endswith('.'):
         prefix += '.'
     selected = {

@@ -14,7 +14,7 @@ _BLOCK = re.compile(r'blocks\.(\d+)\.')
 
 
 def keep_blocks(weights: Weights, blocks: Sequence[int]) -> dict[str, Tensor]:
-    """Return the weights of a plain ViT with only some blocks, in rising order."""
+    """Keep only some blocks of a plain ViT, in ascending order, and renumber them."""
     depth = 1 + max(int(m[1]) for m in map(_BLOCK.match, weights) if m)
     rising = all(is_whole(i, 0) for i in blocks) and list(blocks) == sorted(set(blocks))
     right = rising and 0 < len(blocks) < depth and blocks[-1] < depth
@@ -31,9 +31,10 @@ def keep_blocks(weights: Weights, blocks: Sequence[int]) -> dict[str, Tensor]:
 
 
 def map_embedding(weights: Weights, weight: Tensor, bias: Tensor) -> Weights:
-    """Return weights of a plain ViT whose embedding is followed by an affine map.
+    """Fold an affine map after the embedding into the weights of a plain ViT.
 
-    Patches, positions and prefix tokens are linear, so the map needs no layer.
+    The embedding is linear in its patches, positions and prefix tokens, so the map
+    needs no layer.
     """
     mapped = dict(weights)
     proj = 'patch_embed.proj.weight', 'patch_embed.proj.bias'

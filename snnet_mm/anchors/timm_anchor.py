@@ -1,4 +1,4 @@
-"""Plain ViTs of timm as anchors, a class per family: docs/how_to/families.md."""
+"""Plain timm ViTs as anchors, one class per family; see docs/how_to/families.md."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -24,38 +24,39 @@ from .position import (
 )
 from .pretrained import Weights
 
-# Modules of timm's models after the features of a backbone.
+# Modules of timm's models that follow the backbone features.
 _HEADS = {'head', 'head_dist', 'head_drop', 'fc_norm', 'attn_pool'}
-# Arguments that the anchor sets itself, and patches that would be dropped.
+# Arguments that the anchor sets itself, and patch dropout, which breaks the grid.
 _OWN_KEYS = {'pretrained', 'num_classes', 'img_size', 'drop_path_rate'}
 _OWN_KEYS |= {'patch_drop_rate'}
 
 
 @register(MODELS)
 class TimmAnchor(TokenAnchor):
-    """A plain ViT of timm: an anchor, or a backbone by itself.
+    """A plain ViT of timm: an anchor or a standalone backbone.
 
-    Holds timm's model without its classifier as ``vit`` and runs its blocks; parameters
-    are named ``vit.`` and then as in timm. The instance is of the class that
-    :data:`TIMM_FAMILIES` has for timm's class; this one is for ``VisionTransformer``.
+    Contains timm's model without its classifier as ``vit`` and runs its blocks;
+    parameter names are timm's, prefixed with ``vit.``. The constructor selects the
+    class that :data:`TIMM_FAMILIES` registers for timm's class. This class serves
+    ``VisionTransformer`` and ``VisionTransformerDistilled``.
 
     Args:
         model: Name in timm, such as ``'vit_small_patch14_reg4_dinov2.lvd142m'``.
-        pretrained: Short for ``init_cfg=dict(type='Pretrained',
+        pretrained: Shorthand for ``init_cfg=dict(type='Pretrained',
             checkpoint='timm://<model>')``.
-        img_size: Pixels, or height and width, rounded up to whole patches; default:
-            timm's. Images of other sizes resample what depends on it.
-        model_args: Other arguments of ``timm.create_model``.
-        final_norm: Whether timm's last norm, if any, belongs to the last block, as in
-            ``forward_features``.
+        img_size: Image side in pixels, or height and width, rounded up to whole
+            patches. Position embeddings are resampled for other sizes. Default: timm's.
+        model_args: Further arguments of ``timm.create_model``.
+        final_norm: Whether the last block includes timm's final norm, if any, as in
+            ``forward_features``. Default: True.
         **kwargs: See :class:`TokenAnchor`. Modules that blocks share are built even
             without ``embedding``.
     """
 
     strict_keys = r'vit\.(blocks|patch_embed)\.'
-    # Arguments of timm.create_model that give maps of patches of any size.
+    # Arguments of timm.create_model that allow patch grids of any size.
     arguments: dict = dict(dynamic_img_size=True)
-    # Modules outside the blocks that blocks read; others go with the embedding.
+    # Modules outside the blocks that blocks use; others belong to the embedding.
     shared: tuple[str, ...] = ()
 
     def __new__(
@@ -66,12 +67,12 @@ class TimmAnchor(TokenAnchor):
         model_args: Mapping | None = None,
         **kwargs,
     ) -> 'TimmAnchor':
-        if not model:  # a copy
+        if not model:  # called by copy or pickle
             return super().__new__(cls)
         given = dict(model_args or {})
         allowed = f'a dict without {sorted(_OWN_KEYS)}'
         check(not _OWN_KEYS & given.keys(), 'model_args', given, allowed)
-        # Only a built model tells its class; on the meta device that costs nothing.
+        # Only a built model reveals its class; the meta device allocates nothing.
         with torch.device('meta'):
             sketch = create_timm_model(model, num_classes=0, **given)
         name = type(sketch).__name__
@@ -132,7 +133,7 @@ class TimmAnchor(TokenAnchor):
         return f'vit.blocks.{i}'
 
     def init_weights(self) -> None:
-        if self.init_cfg is not None:  # else timm's random weights stay
+        if self.init_cfg is not None:  # otherwise keep timm's random weights
             super().init_weights()
             log_timm_licence(self.vit)
         self.is_init = True
@@ -157,7 +158,7 @@ class TimmAnchor(TokenAnchor):
         return self.vit.norm_pre(self.to_tokens(patches, grid))
 
     def to_tokens(self, patches: Tensor, grid: Grid) -> Tensor:
-        """Turn patches ``(B, h * w, C)`` into tokens."""
+        """Add prefix tokens and positions to patches ``(B, h * w, C)``."""
         names = 'cls_token', 'dist_token', 'reg_token'
         prefix = (getattr(self.vit, name, None) for name in names)
         return self.vit.pos_drop(add_positions(patches, self.pos_embed(grid), *prefix))

@@ -1,4 +1,4 @@
-"""Networks of timm that have stages, as anchors; see ``docs/how_to/stages.md``."""
+"""Staged timm networks as anchors; see ``docs/how_to/stages.md``."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,21 +21,21 @@ from .position import Grid
 from .pretrained import Weights
 from .timm_internals import accept_any_size, fix_mask, forget_biases
 
-# Tables that old files hold.
+# Derived buffers that old files contain.
 _DERIVED = ('relative_position_index', 'attn_mask', 'attention_bias_idxs')
 
 
 @dataclass
 class NetworkParts:
-    """A network as a stem and the blocks of its stages."""
+    """A network split into a stem and the blocks of its stages."""
 
-    stem: nn.Module  # from images to the map before block 0, for 'NLC' in 'NCHW'
-    stages: list[list[nn.Module]]  # blocks, each from one map to the next
-    layout: str = 'NCHW'  # of what blocks read: 'NCHW', 'NHWC' or 'NLC' (tokens)
-    fix_grid: Callable[[nn.Module, Grid], None] | None = None  # for maps of one grid
-    one_size: bool = False  # for images of one size only
-    widths: list[int] | None = None  # after every block, where they differ in a stage
-    # Linear layers of a block that low-rank updates and biases of stitches are for.
+    stem: nn.Module  # maps images to the input of block 0, 'NCHW' if layout is 'NLC'
+    stages: list[list[nn.Module]]  # blocks of every stage
+    layout: str = 'NCHW'  # input layout of blocks: 'NCHW', 'NHWC' or 'NLC' (tokens)
+    fix_grid: Callable[[nn.Module, Grid], None] | None = None  # fixes a block to a grid
+    one_size: bool = False  # whether images must have one size
+    widths: list[int] | None = None  # after every block, if they vary within a stage
+    # Linear layers of a block that low-rank updates and biases of stitches apply to.
     linear: tuple[str, ...] = ()
 
 
@@ -54,7 +54,7 @@ def _resnet(net: nn.Module) -> NetworkParts:
 
 def _convnext(net: nn.Module) -> NetworkParts:
     stages = [downsampling_first(s.downsample, s.blocks) for s in net.stages]
-    # Pointwise, and in some variants convolutions.
+    # Some variants have 1x1 convolutions instead of linear layers.
     pointwise = isinstance(net.stages[-1].blocks[-1].mlp.fc1, nn.Linear)
     linear = ('mlp.fc1', 'mlp.fc2') if pointwise else ()
     return NetworkParts(net.stem, stages, linear=linear)
@@ -68,7 +68,7 @@ def _levit(net: nn.Module) -> NetworkParts:
 
 
 def _mobilenetv3(net: nn.Module) -> NetworkParts:
-    # Four stages as in a ResNet: what comes before the stride of 4 is the stem's.
+    # Four stages as in a ResNet: all layers before stride 4 belong to the stem.
     *_, before, a, b, c, d = (info['module'] for info in net.feature_info)
     starts = [
         int(name.split('.')[1]) + 1 if name.startswith('blocks.') else 0
@@ -87,7 +87,7 @@ def _mobilenetv3(net: nn.Module) -> NetworkParts:
 def downsampling_first(
     downsample: nn.Module, blocks: Iterable[nn.Module]
 ) -> list[nn.Module]:
-    """Return the blocks of a stage, what leads into it joined to the first."""
+    """Return the blocks of a stage, its downsampling joined to the first."""
     first, *others = blocks
     if not isinstance(downsample, nn.Identity):
         first = nn.Sequential(OrderedDict(downsample=downsample, block=first))
@@ -95,12 +95,12 @@ def downsampling_first(
 
 
 def holds_downsampling(block: nn.Module) -> bool:
-    """Return whether what leads into a stage was joined to this first block of it."""
+    """Return whether a block is joined to the downsampling of its stage."""
     return isinstance(block, nn.Sequential) and hasattr(block, 'downsample')
 
 
 def _downsampling_apart(stages: list[list[nn.Module]]) -> list[list[nn.Module]]:
-    """Stages that begin with what leads into them, if any has a module for that."""
+    """Make downsampling modules blocks of their own, if any stage has one."""
     if not any(holds_downsampling(first) for first, *_ in stages):
         return stages
     apart = [
@@ -110,7 +110,7 @@ def _downsampling_apart(stages: list[list[nn.Module]]) -> list[list[nn.Module]]:
     return [[nn.Identity(), *apart[0]], *apart[1:]]
 
 
-# How a network is split, by the module of timm that it is in.
+# Functions that split a network, by the module of timm that defines it.
 FAMILIES: dict[str, Callable[[nn.Module], NetworkParts]] = {
     'convnext': _convnext,
     'levit': _levit,
@@ -123,25 +123,25 @@ FAMILIES: dict[str, Callable[[nn.Module], NetworkParts]] = {
 
 @register(MODELS)
 class TimmStageAnchor(Anchor):
-    """A network of timm that has stages: an anchor, or a backbone by itself.
+    """A staged timm network: an anchor or a standalone backbone.
 
-    Swin (v1 and v2), ResNet, ConvNeXt, LeViT, MobileNetV3, and whatever else is in
-    :data:`FAMILIES`. Blocks are numbered through all stages; what changes the stride
-    belongs to the block after it, and what follows the last block to the head.
+    Supports Swin (v1 and v2), ResNet, ConvNeXt, LeViT, MobileNetV3 and any other family
+    in :data:`FAMILIES`. Blocks are numbered across stages. A downsampling layer belongs
+    to the block after it; layers after the last block belong to the head.
 
     Args:
         model: Name of the network, such as ``'swin_tiny_patch4_window7_224'``.
-        pretrained: Short for ``init_cfg=dict(type='Pretrained',
+        pretrained: Shorthand for ``init_cfg=dict(type='Pretrained',
             checkpoint='timm://<model>')``.
         model_args: Further arguments of ``timm.create_model``.
-        img_size: Pixels, or height and width. LeViT takes no other size; Swin keeps the
-            windows of this one. Default: the size of timm's weights.
+        img_size: Image side in pixels, or height and width. LeViT accepts no other
+            size; Swin derives its windows from it. Default: the size of timm's weights.
         downsampling_blocks: Whether downsampling layers, and the end of the stem, are
-            blocks of their own, where bridges leave and enter networks.
-        lora: For ConvNeXt, with ``targets`` among ``('fc1', 'fc2')``; see
+            separate blocks, where bridges leave and enter networks. Default: False.
+        lora: ConvNeXt only, with ``targets`` among ``('fc1', 'fc2')``; see
             :class:`Anchor`.
-        init_cfg: A ``'Pretrained'`` checkpoint is ``'timm://<name>'``, a file of timm
-            or of the family's authors, or an mm checkpoint.
+        init_cfg: A ``'Pretrained'`` checkpoint may be ``'timm://<name>'``, a file of
+            timm or of the family's authors, or an mm checkpoint.
     """
 
     lora_part = 'mlp'
@@ -186,7 +186,7 @@ class TimmStageAnchor(Anchor):
         self.stem, self.blocks = parts.stem, nn.ModuleList(chain(*parts.stages))
         own = self.state_dict(keep_vars=True)
         self._names = {names[id(t)]: name for name, t in own.items()}
-        # Names of blocks that hold what leads into their stage, as files may have them.
+        # Names in files whose downsampling layers are joined to the block after them.
         joined = {id(t): f'blocks.{name}' for name, t in joined.items()}
         self._joined = {joined[id(t)]: n for n, t in own.items() if id(t) in joined}
         self.drop_unused()
@@ -233,7 +233,7 @@ class TimmStageAnchor(Anchor):
         if not fits:
             net = create_timm_model(self.model, **self._settings)
             weights = convert_timm_weights(net, weights)
-        # The classifier may be left over, and old tables, but no blocks.
+        # Drop the classifier and derived buffers; surplus blocks stay and raise later.
         parts = {name.split('.')[0] for name in theirs}
         return {
             theirs.get(k, k): v

@@ -1,4 +1,4 @@
-"""The transformer block of a plain ViT, with timm's names inside."""
+"""The transformer block of a plain ViT, with timm's parameter names."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ AttentionBias = RelativePositionBias | DecomposedRelPosBias
 
 
 class DropPath(nn.Module):
-    """Stochastic depth: drop the whole residual branch of random images."""
+    """Stochastic depth: drop the whole residual branch for randomly chosen images."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class LayerScale(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention on ``scaled_dot_product_attention``."""
+    """Multi-head self-attention with ``scaled_dot_product_attention``."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 
 
 class Adapter(nn.Module):
-    """A trained bottleneck at a frozen feed-forward branch; it starts from zero.
+    """A trained bottleneck on a frozen feed-forward branch, initially a no-op.
 
     It reads the branch's output (Houlsby et al., GELU) or, if ``parallel``, its input
     (AdaptFormer, ReLU, scaled by 0.1). Tokens ``(B, L, C)`` keep their shape.
@@ -96,8 +96,8 @@ class AdaptedMLP(nn.Sequential):
 class Block(nn.Module):
     """A pre-norm transformer block; for its arguments see :class:`PlainViT`.
 
-    ``mask`` of a call, bool ``(B, 1, L, L)``, says which token (row) attends to which;
-    for global attention without relative positions.
+    ``mask``, bool ``(B, 1, L, L)``, is True where a token (row) attends to another.
+    Only global attention without relative positions uses it.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ def to_windows(tokens: Tensor, grid: Grid, size: int) -> Tensor:
 
 
 def from_windows(windows: Tensor, grid: Grid, size: int) -> Tensor:
-    """Put windows together again, the padding left out; see :func:`to_windows`."""
+    """Merge windows into tokens and remove the padding; see :func:`to_windows`."""
     x = windows.unflatten(1, (size, size))
     x = x.unflatten(0, (-1, -(-grid[0] // size), -(-grid[1] // size)))
     x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)

@@ -20,23 +20,23 @@ LAYOUTS = ('text', 'code')
 class Adapter(nn.Module, metaclass=ABCMeta):
     """A chain of adapters, one per stage crossed.
 
-    Where both networks have the same prefix tokens, and the adapter needs no map, these
-    go through it as the patches do. Otherwise a cls token that comes in is concatenated
-    to every patch, which doubles the width, and one that goes out is the mean of the
+    If both networks have the same prefix tokens and the adapter needs no map, prefix
+    tokens are mapped like patches. Otherwise an incoming cls token is concatenated to
+    every patch, which doubles the width, and an outgoing cls token is the mean of the
     patches (section 3.2 of the paper).
 
     Args:
         hops: Width and stride after each adapter.
-        prefix: Prefix tokens of the network that is left, and of the one entered.
+        prefix: Number of prefix tokens of the network left and of the network entered.
         resize: How grids change: ``'bilinear'`` interpolation before each adapter,
             ``'strided'`` convolutions, the paper's down-sampling, or ``'none'``.
-        layout: ``'text'``, as the paper describes them: batch norms before and after
-            each adapter, ReLU before the second. ``'code'``, as the authors' code has
-            them: LeakyReLU after the second norm, layer norms between tokens with the
-            same prefix, no norms around a block.
+        layout: ``'text'`` follows the paper: batch norms before and after each adapter,
+            ReLU before the second norm. ``'code'`` follows the authors' code: LeakyReLU
+            after the second norm, layer norms if prefix tokens are mapped like patches,
+            no norms around a block.
     """
 
-    strides = False  # whether it can reduce the grid by itself
+    strides = False  # whether it can reduce the grid itself
     spatial = False  # whether it needs a map, without prefix tokens
     nonlinear = False  # whether an activation follows the affine map
     is_block = False  # whether it has norms of its own
@@ -80,24 +80,24 @@ class Adapter(nn.Module, metaclass=ABCMeta):
 
     @abstractmethod
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
-        """Build one adapter, of tokens ``(B, L, C)`` or, if it is spatial, of a map."""
+        """Build one adapter for tokens ``(B, L, C)`` or, if ``spatial``, for a map."""
 
     def _adapt(self, layer: nn.Module, state: TokenState) -> Tensor:
         return layer(state.as_map() if self.spatial else state.tokens)
 
     def config(self) -> dict:
-        """Return the config that builds an adapter of equal shape."""
+        """Return the config that builds an adapter of the same shape."""
         kind, prefix = type(self).__name__, (self.num_prefix, self.out_prefix)
         source = dict(in_dim=self.in_dim, in_stride=self.in_stride, prefix=prefix)
         how = dict(resize=self.resize, layout=self.layout)
         return dict(type=kind, hops=list(self.hops), **how, **source)
 
     def map_state(self, state: TokenState) -> TokenState:
-        """Return the state that the target anchor goes on from."""
+        """Return the state from which the target anchor resumes."""
         return self(state)
 
     def forward(self, state: TokenState) -> TokenState:
-        """Return the state in the other network, on the grid that it expects."""
+        """Map a state to the width and grid of the other network."""
         grid = state.grid
         if self.folds and self.num_prefix:
             cls, patches = state.tokens[:, :1], state.tokens[:, 1:]
@@ -105,7 +105,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
             state = TokenState(tokens, grid)
         for parts, (_, stride) in zip(self.chain, self.hops, strict=True):
             if self.resize == 'bilinear':
-                # From the first grid, so that what was rounded up does not add up.
+                # Derived from the first grid, so that rounding does not accumulate.
                 wanted = tuple(-(-n * self.in_stride // stride) for n in grid)
                 state = self._resized(state, wanted)
             for name, part in parts.items():
@@ -143,7 +143,7 @@ class Adapter(nn.Module, metaclass=ABCMeta):
 
 @register(MODELS)
 class LinearAdapter(Adapter):
-    """An affine map of every token, what nearly all prior work stitches with."""
+    """An affine map of every token, as in nearly all prior work on stitching."""
 
     def _build(self, in_dim: int, out_dim: int, stride: int) -> nn.Module:
         return nn.Linear(in_dim, out_dim)
@@ -168,7 +168,7 @@ class Conv3x3Adapter(Adapter):
 
 @register(MODELS)
 class BottleneckAdapter(Adapter):
-    """ResNet's bottleneck block, a quarter of the width inside."""
+    """ResNet's bottleneck block with a quarter of the width inside."""
 
     strides = spatial = is_block = True
 
@@ -181,7 +181,7 @@ class BottleneckAdapter(Adapter):
 class ViTBlockAdapter(Adapter):
     """A transformer block of a plain ViT, after an affine map if the width changes.
 
-    The paper has it between two ViTs alone, with attention heads of ``head_dim``.
+    The paper uses it only between two ViTs. Attention heads have width ``head_dim``.
     """
 
     is_block = True
@@ -207,9 +207,9 @@ class ViTBlockAdapter(Adapter):
 
 
 class Bottleneck(nn.Module):
-    """A bottleneck block (ResNet), whose stride is in the 3x3 convolution.
+    """A ResNet bottleneck block with the stride in the 3x3 convolution.
 
-    The last norm of the branch has zero weights at first: the shortcut alone.
+    The last norm of the branch has zero initial weights, which leaves the shortcut.
     """
 
     def __init__(self, in_dim: int, out_dim: int, stride: int = 1) -> None:
@@ -237,10 +237,10 @@ class TokenNorm(nn.BatchNorm1d):
 def widen_by_stages(
     source: tuple[int, int], target: tuple[int, int], num: int
 ) -> tuple[tuple[int, int], ...]:
-    """Return width and stride after each of ``num`` adapters between two of them.
+    """Return ``(width, stride)`` after each of ``num`` adapters, source to target.
 
-    From the source on both double (or the width halves) up to the target's, as in
-    the authors' code.
+    Both double at each step up to the target's, as in the authors' code. The width
+    halves if the target is narrower.
     """
     (width, stride), (last_width, last_stride) = source, target
     hops = []
@@ -252,7 +252,7 @@ def widen_by_stages(
 
 
 def init_fan_out(layer: nn.Linear | nn.Conv2d) -> nn.Module:
-    """Give a layer Kaiming's initial weights, by its outputs, and return it."""
+    """Initialise weights by Kaiming's fan-out scheme and return the layer."""
     nn.init.kaiming_normal_(layer.weight, mode='fan_out', nonlinearity='relu')
     return layer
 

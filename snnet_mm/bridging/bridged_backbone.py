@@ -28,21 +28,21 @@ PAIRS = 'backbone.joints, backbone.stages'
 class BridgedBackbone(StitchedBackbone):
     """Two networks of any kind, joined across any gap by adapters (section 2).
 
-    A route runs the first network up to a block and the second one from another; in
-    between is one adapter per stage crossed, see :func:`widen_by_stages`. A new
+    A route runs the first network up to a block and the second network from a block on.
+    In between it runs one adapter per stage crossed; see :func:`widen_by_stages`. A new
     backbone runs its first bridge.
 
     Args:
-        anchors: The two networks or their configs; for one stitched to itself, the same
-            config twice.
-        stages: Pairs of stages, from 0, that are left and entered; see
+        anchors: The two networks or their configs. To stitch a network to itself, pass
+            its config twice.
+        stages: Pairs of stages left and entered, counted from 0; see
             :func:`joint_between` and :func:`stages_to_bridge`.
-        joints: Instead of stages, pairs ``(i, j)``: a route leaves the first network
-            after block ``i - 1`` and goes on with block ``j`` of the second.
-        frozen: Whether the networks have no gradients.
-        frozen_eval: Whether frozen networks stay in eval mode. False as in the authors'
-            code: batch norms use and average the statistics of batches, and
-            stochastic depth acts.
+        joints: Alternative to ``stages``: pairs ``(i, j)``. A route leaves the first
+            network after block ``i - 1`` and resumes at block ``j`` of the second.
+        frozen: Whether to freeze both networks. Default: True.
+        frozen_eval: Whether frozen networks stay in eval mode. If False, as in the
+            authors' code, batch norms use and accumulate batch statistics, and
+            stochastic depth is active. Default: True.
     """
 
     layer_class = Adapter
@@ -79,14 +79,14 @@ class BridgedBackbone(StitchedBackbone):
             self.set_stitch(bridges[0])
 
     def layer_arguments(self, spec: StitchingLayerSpec) -> dict:
-        """Return arguments of an :class:`Adapter`."""
+        """Return the arguments of an :class:`Adapter`."""
         fast, slow = self.anchors
         of_fast, of_slow = self._stages
         source, target = spec.source.block, spec.target.block
         first = next(s for s, blocks in enumerate(of_fast) if source in blocks)
         last = next(s for s, blocks in enumerate(of_slow) if target in blocks)
         width = fast.block_dims[source]
-        # A cls token that only the first has doubles the width of all patches.
+        # A cls token of only the first network doubles the width of all patches.
         doubled = width * (2 if fast.num_prefix > slow.num_prefix else 1)
         stride = fast.block_strides[source]
         to = slow.block_dims[target], slow.block_strides[target]
@@ -107,12 +107,12 @@ class BridgedBackbone(StitchedBackbone):
 class BridgeSpace(StitchingSpace):
     """Routes ``fast[0:i] > slow[j:]`` for chosen pairs ``(i, j)``.
 
-    Ids are 0 and 1 for the networks themselves, then the pairs as given. Feature maps
-    come from blocks that every route runs: with ``maps`` the first network by
-    itself, which has none, is no stitch.
+    Ids 0 and 1 are the networks themselves, followed by the pairs in order. Feature
+    maps come from blocks that every route runs. The first network alone runs none of
+    them, so with ``maps`` it is no stitch.
     """
 
-    has_prior = False  # nothing says that the second network is slower or better
+    has_prior = False  # the second network need not be slower or better
 
     def __init__(
         self,
@@ -142,9 +142,10 @@ class BridgeSpace(StitchingSpace):
 
 
 def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:
-    """Return the blocks of the stages of a network as bridges count them.
+    """Return the stages of a network, as ranges of blocks, as bridges count them.
 
-    A plain ViT is divided into four equal ones, the first a block deeper (section 2).
+    A plain ViT is divided into four equal stages (section 2). If its depth is not
+    divisible by four, the first stages are one block deeper.
     """
     if len(stages) > 1:
         return tuple(stages)
@@ -158,11 +159,12 @@ def stages_to_bridge(stages: Sequence[range]) -> tuple[range, ...]:
 def joint_between(
     fast: Sequence[range], slow: Sequence[range], source: int, target: int
 ) -> tuple[int, int]:
-    """Return the pair ``(i, j)`` from one stage to another, as the paper has it.
+    """Return the pair ``(i, j)`` that joins two stages, as the paper defines it.
 
-    It leaves after the first block of a stage of ``fast``, and goes on after the first
-    block of one of ``slow``, which reduces the grid; in the same stage its last. Where
-    down-sampling is a module of its own, that is the first block.
+    The route leaves ``fast`` after the first block of stage ``source``, and enters
+    ``slow`` after the first block of stage ``target``, which reduces the grid. If the
+    stages are the same, it enters after the last block. A separate downsampling module
+    is the first block.
     """
     known = 0 <= source < len(fast) and 0 <= target < len(slow)
     wanted = f'0 to {len(fast) - 1} and 0 to {len(slow) - 1}'

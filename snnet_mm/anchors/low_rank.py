@@ -50,8 +50,8 @@ class LoRAConv2d(nn.Conv2d):
     """A convolution with a low-rank update of its weights, as in loralib.
 
     For a ``k x k`` kernel the update ``(alpha / rank) B A`` has rank ``k rank``. ``A``
-    is ``(k rank, k in_channels)`` and ``B`` is ``(k out_channels, k rank)``; their
-    product is reshaped to the weights.
+    is ``(k rank, k in_channels)`` and ``B`` is ``(k out_channels / groups, k rank)``;
+    their product is reshaped to the weights.
     """
 
     def add_update(self, rank: int, alpha: float) -> None:
@@ -59,7 +59,8 @@ class LoRAConv2d(nn.Conv2d):
         self.scaling, (size, _) = alpha / rank, self.kernel_size
         self.requires_grad_(False)
         self.lora_A = nn.Parameter(torch.empty(size * rank, size * self.in_channels))
-        self.lora_B = nn.Parameter(torch.zeros(size * self.out_channels, size * rank))
+        rows = size * self.out_channels // self.groups
+        self.lora_B = nn.Parameter(torch.zeros(rows, size * rank))
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
 
     @property
@@ -138,4 +139,5 @@ def add_lora_everywhere(
 
 def _conv_arguments(conv: nn.Conv2d) -> dict:
     keys = 'in_channels', 'out_channels', 'kernel_size', 'stride', 'padding', 'dilation'
+    keys += ('groups',)
     return {key: getattr(conv, key) for key in keys} | dict(bias=conv.bias is not None)

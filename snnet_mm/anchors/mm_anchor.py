@@ -158,6 +158,9 @@ class _TokenNet(MMAnchor):
     def call_block(self, block: nn.Module, tokens: Tensor) -> Tensor:
         return block(tokens)
 
+    def other_levels(self) -> list[tuple[str, int]]:
+        return [('ln', self.depth + 1)]
+
     def _ends(self, places: Sequence[int]) -> list[int]:
         return [i % self.depth for i in places]
 
@@ -237,9 +240,6 @@ class MMPretrainViT(_TokenNet):
 
     def output_at(self, state: TokenState, place: int) -> BackboneMap:
         return self.net._format_output(state.tokens, state.grid)
-
-    def other_levels(self) -> list[tuple[str, int]]:
-        return [('ln', self.depth + 1)]
 
 
 @register(MODELS)

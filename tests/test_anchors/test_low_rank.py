@@ -1,7 +1,11 @@
 import pytest
 import torch
+from mmengine.registry import MODELS
+from staged_anchors import convnext
 from states import states_of
 from torch.testing import assert_close
+
+from snnet_mm.anchors.low_rank import LoRAConv2d
 
 IMAGES = torch.randn(2, 3, 32, 32)
 
@@ -37,6 +41,26 @@ def test_it_is_the_plain_vit_with_updated_weights(build_vit, lora):
     wanted, found = (states_of(net, IMAGES)[-1].tokens for net in (plain, vit))
     assert_close(found, wanted, rtol=1e-4, atol=1e-5)
     assert (wanted - before).abs().max() > 0.01
+
+
+def test_depthwise_convolutions_have_updates_of_their_groups():
+    settings = convnext(lora=dict(rank=2, targets='all'))
+    net = MODELS.build(settings).eval()
+    images = torch.randn(1, 3, 64, 64)
+    wanted = [*net(images)]
+    convs = {k: m for k, m in net.named_modules() if isinstance(m, LoRAConv2d)}
+    assert {1, *(block_dim for block_dim in net.block_dims)} == {
+        conv.groups for conv in convs.values()
+    }
+    with torch.no_grad():
+        for conv in convs.values():
+            conv.lora_B.normal_()
+    found = [*net(images)]
+    for name, conv in convs.items():
+        net.set_submodule(name, conv.merged())
+    for before, updated, merged in zip(wanted, found, net(images), strict=True):
+        assert (updated - before).abs().max() > 0.01
+        assert_close(merged, updated, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(('frozen', 'targets'), [(2, ('qkv', 'proj')), (-1, 'all')])

@@ -91,6 +91,7 @@ SIZES = (64, 64), (96, 64)
 
 # Levels of parameters for layer-wise decay: the rest of the embedding is of level 0.
 LEVELS = {
+    'mmseg.VisionTransformer': {'ln1': 4, 'layers.2.ln1': 3, 'cls_token': 0},
     'mmpretrain.VisionTransformer': {'ln1': 4, 'layers.2.ln1': 3, 'pos_embed': 0},
     'mmseg.SwinTransformer': {'stages.1.blocks.0': 3, 'stages.0.downsample': 3},
     'mmpretrain.ConvNeXt': {'stages.1.0': 2, 'downsample_layers.1': 2},
